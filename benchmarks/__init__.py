@@ -1,0 +1,1 @@
+"""Speed measurements, and the baselines that they are measured against."""

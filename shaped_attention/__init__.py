@@ -1,0 +1,45 @@
+"""Token covariances of very deep, very wide random transformers.
+
+Finite networks with real weights (`simulate_network`), the exact chain of their covariances
+(`simulate_chain`), the stochastic differential equation they converge to (`integrate_sde`), and
+how far apart their laws are (`compare`).
+"""
+
+from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
+from shaped_attention.chain import simulate_chain
+from shaped_attention.compare import compare, format_comparison
+from shaped_attention.covariance import correlations, covariance_of, equicorrelated, half_vectorise
+from shaped_attention.inputs import example_tokens, read_covariance, read_tokens
+from shaped_attention.limit import diffusion, drift
+from shaped_attention.network import simulate_network
+from shaped_attention.observables import observables
+from shaped_attention.results import layer_of, load, rerun, save, specification
+from shaped_attention.sde import integrate_sde
+from shaped_attention.version import __version__
+
+__all__ = [
+    "Block",
+    "ShapedAttention",
+    "ShapedMLP",
+    "__version__",
+    "compare",
+    "correlations",
+    "covariance_of",
+    "diffusion",
+    "drift",
+    "equicorrelated",
+    "example_tokens",
+    "format_comparison",
+    "half_vectorise",
+    "integrate_sde",
+    "layer_of",
+    "load",
+    "observables",
+    "read_covariance",
+    "read_tokens",
+    "rerun",
+    "save",
+    "simulate_chain",
+    "simulate_network",
+    "specification",
+]

@@ -1,0 +1,160 @@
+"""Starting covariances, their factors, and half-vectorisation."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Matrix = NDArray[np.float64]
+
+SYMMETRY_TOLERANCE = 1e-8
+"""Relative asymmetry or negative eigenvalue that counts as rounding and is removed."""
+
+
+def check_covariance(v: ArrayLike, name: str = "covariance") -> Matrix:
+    """Return `v` as a symmetric positive semidefinite float64 matrix, or say what is wrong.
+
+    Parameters
+    ----------
+    v
+        Array of shape (m, m), m >= 1. Singular matrices are welcome.
+    name
+        What error messages call it.
+
+    Raises
+    ------
+    ValueError
+        If it is not a real, square, finite, symmetric, positive semidefinite matrix. Asymmetry
+        and negative eigenvalues up to 1e-8 of the largest entry count as rounding.
+    """
+    raw = np.asarray(v)
+    if np.iscomplexobj(raw):
+        raise ValueError(f"{name} has complex entries; a real matrix is needed")
+    try:
+        matrix = raw.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} has entries of type {raw.dtype}; numbers are needed") from None
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 1:
+        raise ValueError(f"{name} has shape {matrix.shape}; a square matrix (m, m) is needed")
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{name} has NaN or infinite entries; finite numbers are needed")
+    size = float(np.abs(matrix).max())
+    asymmetry = float(np.abs(matrix - matrix.T).max())
+    if asymmetry > SYMMETRY_TOLERANCE * size:
+        raise ValueError(
+            f"{name} is asymmetric: entries differ from their mirror image by up to "
+            f"{asymmetry:.3g}; a symmetric matrix is needed"
+        )
+    matrix = 0.5 * (matrix + matrix.T)
+    smallest = float(np.linalg.eigvalsh(matrix)[0])
+    if smallest < -SYMMETRY_TOLERANCE * size:
+        raise ValueError(
+            f"{name} is indefinite: its smallest eigenvalue is {smallest:.3g}; "
+            "a positive semidefinite matrix is needed"
+        )
+    return matrix
+
+
+def equicorrelated(tokens: int, rho: float, scale: float = 1.0) -> Matrix:
+    """The covariance of exchangeable tokens: `scale` on the diagonal, `scale * rho` off it.
+
+    Parameters
+    ----------
+    tokens
+        Number of tokens m >= 1.
+    rho
+        Common correlation in [-1 / (m - 1), 1].
+    scale
+        Common variance, positive.
+
+    Returns
+    -------
+    Matrix (m, m).
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> equicorrelated(tokens=2, rho=0.2)
+    array([[1. , 0.2],
+           [0.2, 1. ]])
+    """
+    if isinstance(tokens, bool) or not isinstance(tokens, int | np.integer) or tokens < 1:
+        raise ValueError(f"tokens={tokens!r}: a whole number >= 1 is needed")
+    lowest = -1.0 / (tokens - 1) if tokens > 1 else -1.0
+    if not lowest <= rho <= 1.0:
+        raise ValueError(
+            f"rho={rho!r}: {tokens} tokens can have a common correlation from {lowest:.6g} to 1"
+        )
+    if not (np.isfinite(scale) and scale > 0.0):
+        raise ValueError(f"scale={scale!r}: a positive finite number is needed")
+    matrix = np.full((tokens, tokens), float(scale) * float(rho))
+    np.fill_diagonal(matrix, scale)
+    return matrix
+
+
+def covariance_of(tokens: ArrayLike) -> Matrix:
+    """The covariance ``X X^T / n_0`` (m, m) of tokens X (m, n_0).
+
+    Raises
+    ------
+    ValueError
+        If `tokens` is not a real finite array of shape (m, n_0) with m, n_0 >= 1.
+
+    Examples
+    --------
+    >>> covariance_of([[1.0, 1.0], [1.0, -1.0]])
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    x = np.asarray(tokens)
+    if x.ndim != 2 or x.size == 0:
+        raise ValueError(
+            f"tokens has shape {x.shape}; an array (m, n_0) with m, n_0 >= 1 is needed"
+        )
+    if np.iscomplexobj(x) or not np.issubdtype(x.dtype, np.number):
+        raise ValueError(f"tokens has entries of type {x.dtype}; real numbers are needed")
+    x = x.astype(np.float64)
+    if not np.isfinite(x).all():
+        raise ValueError("tokens has NaN or infinite entries; finite numbers are needed")
+    return x @ x.T / x.shape[1]
+
+
+def factor(v: ArrayLike) -> Matrix:
+    """Lower triangular F (m, m) with F F^T = v for positive semidefinite `v`, singular or not.
+
+    The factor of the eigendecomposition, made triangular by an orthogonal transformation.
+    Eigenvalues at rounding level (below m eps times the largest) are zero: their square roots
+    would make equal tokens differ by 1e-8.
+    """
+    values, vectors = np.linalg.eigh(np.asarray(v, dtype=np.float64))
+    level = len(values) * np.finfo(np.float64).eps * values[-1]
+    root = vectors * np.sqrt(np.where(values > level, values, 0.0))
+    triangular = np.asarray(np.linalg.qr(root.T, mode="r")).T
+    signs = np.where(np.diag(triangular) < 0.0, -1.0, 1.0)
+    return np.tril(triangular * signs)
+
+
+def half_vectorise(v: ArrayLike) -> NDArray[np.float64]:
+    """The lower triangle of `v` (..., m, m) row by row: (..., m (m + 1) / 2).
+
+    Examples
+    --------
+    >>> half_vectorise([[1.0, 2.0], [2.0, 3.0]])
+    array([1., 2., 3.])
+    """
+    array = np.asarray(v, dtype=np.float64)
+    rows, columns = np.tril_indices(array.shape[-1])
+    return array[..., rows, columns]
+
+
+def correlations(v: ArrayLike) -> NDArray[np.float64]:
+    """Correlations ``V_ab / sqrt(V_aa V_bb)`` of `v` (..., m, m), in [-1, 1]; 0 where V_aa = 0."""
+    array = np.asarray(v, dtype=np.float64)
+    root = np.sqrt(np.diagonal(array, axis1=-2, axis2=-1))
+    products = root[..., :, None] * root[..., None, :]
+    safe = np.where(products > 0.0, products, 1.0)
+    return np.clip(np.where(products > 0.0, array / safe, 0.0), -1.0, 1.0)

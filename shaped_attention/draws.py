@@ -1,0 +1,178 @@
+"""Random numbers keyed by integers: the torch twin of `shaped_attention.kernels.threefry`.
+
+One integer seed and the name of a stream give a key; a key and integers (sample, step, slot,
+pair) give a number. Nothing else enters, so results do not depend on chunks, threads, order or
+device, and the torch and compiled paths see the same numbers (to rounding in the logarithm and
+cosine of Box and Muller's formula).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shaped_attention.kernels.threefry import ATTEMPT_SHIFT
+
+STREAMS = {"network": 0, "chain": 1, "sde": 2, "statistics": 3}
+"""Named streams: their numbers are independent for the same seed. Append only."""
+
+SLOTS_PER_BLOCK = 64
+"""Slots (independent series within a step) that each block of a layer may use."""
+
+_ROTATIONS = ((16, 42, 12, 31), (16, 32, 24, 21))
+_PARITY = 0x1BD11BDAA9FC1A22
+
+
+def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
+    """The 128-bit key (2,) of a stream: ``SeedSequence(seed, spawn_key=(number of stream,))``."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(STREAMS[stream],))
+    return np.asarray(sequence.generate_state(2, np.uint64), dtype=np.uint64)
+
+
+def _signed(word: int) -> int:
+    """The signed 64-bit integer with the same bits (torch has no arithmetic on uint64)."""
+    word &= 0xFFFFFFFFFFFFFFFF
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _rotated(x: Tensor, bits: int) -> Tensor:
+    return (x << bits) | ((x >> (64 - bits)) & ((1 << bits) - 1))
+
+
+def threefry(
+    key: NDArray[np.uint64], c0: Int[Tensor, "*n"], c1: Int[Tensor, "*n"]
+) -> tuple[Int[Tensor, "*n"], Int[Tensor, "*n"]]:
+    """Threefry-2x64-20 on signed integers that carry the bits of unsigned ones."""
+    k0, k1 = int(key[0]), int(key[1])
+    keys = (k0, k1, k0 ^ k1 ^ _PARITY)
+    x0, x1 = c0 + _signed(k0), c1 + _signed(k1)
+    for group in range(5):
+        for bits in _ROTATIONS[group % 2]:
+            x0 = x0 + x1
+            x1 = _rotated(x1, bits) ^ x0
+        x0 = x0 + _signed(keys[(group + 1) % 3])
+        x1 = x1 + _signed(keys[(group + 2) % 3] + group + 1)
+    return x0, x1
+
+
+def _uniform(word: Int[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """Numbers in (0, 1]: 1 - (upper 52 bits) 2^-52."""
+    return 1.0 - ((word >> 12) & ((1 << 52) - 1)).to(torch.float64) * 2.0**-52
+
+
+def _normal_pair(x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
+    radius = torch.sqrt(-2.0 * torch.log(_uniform(x0)))
+    angle = 2.0 * math.pi * (1.0 - _uniform(x1))
+    return radius * torch.cos(angle), radius * torch.sin(angle)
+
+
+@dataclass
+class Draws:
+    """The random numbers of one block in one step, for a set of samples.
+
+    Every call takes the next slot, so a block asks for what it needs, in a fixed order, and never
+    names a generator.
+
+    Parameters
+    ----------
+    key
+        The stream's key, from `stream_key`.
+    samples
+        Integer tensor (B,) of sample numbers in [0, 2^32).
+    step
+        Layer or step number in [0, 2^32).
+    slot
+        First slot; a block of a layer starts at `SLOTS_PER_BLOCK` times its position.
+    dtype
+        Of the numbers returned. They are made in float64.
+    """
+
+    key: NDArray[np.uint64]
+    samples: Int[Tensor, " B"]
+    step: int
+    slot: int = 0
+    dtype: torch.dtype = torch.float64
+    _next: int = field(default=0, repr=False)
+
+    def _take_slots(self, count: int = 1) -> int:
+        slot = self.slot + self._next
+        self._next += count
+        if self._next > SLOTS_PER_BLOCK:
+            raise RuntimeError(f"a block asked for more than {SLOTS_PER_BLOCK} slots in one step")
+        return slot
+
+    def _words(self, slot: int, pairs: Tensor) -> tuple[Tensor, Tensor]:
+        c0 = pairs + (slot << 40)
+        c1 = (self.samples << 32) + self.step
+        shape = torch.broadcast_shapes((len(c1), 1), (1, len(c0)))
+        return threefry(self.key, c0[None, :].expand(shape), c1[:, None].expand(shape))
+
+    def normals_at(self, slot: int, start: int, count: int) -> Float[Tensor, "B count"]:
+        """Normals number start, start + 1, ... (start even) of a slot, for every sample."""
+        first = start // 2
+        pairs = torch.arange(first, first + (count + 1) // 2, device=self.samples.device)
+        a, b = _normal_pair(*self._words(slot, pairs))
+        return torch.stack([a, b], dim=-1).flatten(1)[:, :count].to(self.dtype)
+
+    def normal(self, rows: int, columns: int) -> Float[Tensor, "B rows columns"]:
+        """Independent standard normals."""
+        flat = self.normals_at(self._take_slots(), 0, rows * columns)
+        return flat.reshape(len(self.samples), rows, columns)
+
+    def column_blocks(self, rows: int, count: int, block: int) -> Iterator[Float[Tensor, "B r b"]]:
+        """Yield a (rows, count) Gaussian matrix per sample, `block` (even) columns at a time."""
+        slot = self._take_slots()
+        for start in range(0, count, block):
+            here = min(block, count - start)
+            flat = self.normals_at(slot, start * rows, here * rows)
+            yield flat.unflatten(1, (here, rows)).mT
+
+    def chi(self, dof: Sequence[int]) -> Float[Tensor, "B J"]:
+        """Chi variables with the given degrees of freedom (each >= 2), by exact rejection.
+
+        Marsaglia and Tsang, ACM TOMS 26 (2000); attempt a of the pair of variables 2 k, 2 k + 1
+        uses its own counters, so acceptance in one path does not move another one's numbers.
+        """
+        slot = self._take_slots()
+        device = self.samples.device
+        degrees = torch.tensor(dof, dtype=torch.float64, device=device)
+        first = torch.arange(0, len(dof), 2, device=device)
+        d = 0.5 * degrees - 1.0 / 3.0
+        result = torch.full((len(self.samples), len(dof)), -1.0, dtype=torch.float64, device=device)
+        attempt = 0
+        while bool((result < 0).any()):
+            pairs = (attempt << ATTEMPT_SHIFT) + first
+            normals = torch.stack(_normal_pair(*self._words(slot, pairs)), -1)
+            words = torch.stack(self._words(slot, pairs + 1), -1)
+            x = normals.flatten(1)[:, : len(dof)]
+            u = _uniform(words.flatten(1)[:, : len(dof)])
+            cube = (1.0 + x / (3.0 * d.sqrt())) ** 3
+            safe = torch.where(cube > 0, cube, 1.0)
+            good = (cube > 0) & (u.log() < 0.5 * x * x + d * (1.0 - safe + safe.log()))
+            result = torch.where((result < 0) & good, (2.0 * d * safe).sqrt(), result)
+            attempt += 1
+        return result.to(self.dtype)
+
+    def wishart_factor(self, m: int, dof: int) -> Float[Tensor, "B m c"]:
+        """B (m, c) with B B^T ~ Wishart_m(dof, I); c = m, or dof when dof < m + 2.
+
+        For dof >= m + 2 it is Bartlett's lower triangular factor (Muirhead, *Aspects of
+        Multivariate Statistical Theory*, 1982, thm 3.2.14), below that the Gaussian matrix
+        itself. It takes two slots either way.
+        """
+        if dof < m + 2:
+            gaussian = self.normal(m, dof)
+            self._take_slots()
+            return gaussian
+        below = self.normals_at(self._take_slots(), 0, m * (m - 1) // 2)
+        factor = torch.diag_embed(self.chi([dof - i for i in range(m)]))
+        rows, columns = torch.tril_indices(m, m, -1, device=self.samples.device)
+        factor[:, rows, columns] = below
+        return factor

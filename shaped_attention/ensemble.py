@@ -1,0 +1,316 @@
+"""What the three samplers share: checked arguments, save times, chunks of samples on threads.
+
+A sampler gives a function that simulates one chunk of samples; everything here is independent of
+what is simulated. Samples are numbered and a sample's random numbers depend on its number alone,
+so neither the chunks nor the threads change a result.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import ArrayLike, NDArray
+from tqdm import tqdm
+
+from shaped_attention.blocks.base import Block, Layer, blocks_of, check_count, check_positive
+from shaped_attention.covariance import check_covariance
+from shaped_attention.kernels.jit import LANES
+
+_log = logging.getLogger(__name__)
+
+MEMORY_BUDGET = 2 * 1024**3
+"""Bytes that the working arrays of a run may take by default (the result comes on top)."""
+
+DEFAULT_RADIUS = 1e4
+"""Default stopping radius, in units of the norm of the starting covariance."""
+
+LARGEST_RADIUS = 1e30
+"""One step from within this radius stays finite in double precision."""
+
+_DTYPES = {"float64": torch.float64, "float32": torch.float32}
+_COUNTER_LIMIT = 2**32
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """A checked request: so many samples of a layer's covariance process on a grid of steps.
+
+    Attributes
+    ----------
+    blocks, v0
+        The layer and the starting covariance (m, m).
+    steps, dt
+        The grid of times: 0, dt, ..., steps * dt.
+    saved
+        Indices of the grid points that are stored, increasing.
+    samples, seed, radius, device, dtype, chunk, memory
+        As in the samplers' docstrings; `chunk` is None until a sampler chooses it.
+    """
+
+    blocks: tuple[Block, ...]
+    v0: NDArray[np.float64]
+    steps: int
+    dt: float
+    saved: tuple[int, ...]
+    samples: int
+    seed: int
+    radius: float
+    device: torch.device
+    dtype: torch.dtype
+    chunk: int | None
+    memory: int
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens m."""
+        return self.v0.shape[0]
+
+    @property
+    def times(self) -> NDArray[np.float64]:
+        """The stored times."""
+        return np.array(self.saved, dtype=np.float64) * self.dt
+
+    @property
+    def compiled_device(self) -> bool:
+        """Whether device and precision are those of the compiled kernels."""
+        return self.device.type == "cpu" and self.dtype == torch.float64
+
+
+def make_ensemble(
+    layer: Layer,
+    v0: ArrayLike,
+    *,
+    width: int | None,
+    steps: int,
+    dt: float,
+    samples: int,
+    seed: int,
+    times: Sequence[float] | NDArray[np.float64] | None,
+    save_every: int | None,
+    radius: float | None,
+    device: str | torch.device,
+    dtype: str | torch.dtype,
+    chunk: int | None,
+    memory: int,
+) -> Ensemble:
+    """Check the arguments that the samplers share and resolve their defaults.
+
+    Raises
+    ------
+    ValueError
+        With one sentence that names the argument, its value and what is allowed.
+    """
+    blocks = blocks_of(layer)
+    matrix = check_covariance(v0, "v0")
+    check_count("samples", samples)
+    if samples >= _COUNTER_LIMIT or steps >= _COUNTER_LIMIT:
+        raise ValueError(f"samples={samples}, steps={steps}: both must be below 2^32")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed={seed!r}: a whole number >= 0 is needed")
+    if chunk is not None:
+        check_count("chunk", chunk)
+    check_count("memory", memory)
+    for block in blocks:
+        block.check(matrix.shape[0], width)
+    return Ensemble(
+        blocks=blocks,
+        v0=matrix,
+        steps=steps,
+        dt=dt,
+        saved=saved_steps(steps, dt, times, save_every),
+        samples=int(samples),
+        seed=int(seed),
+        radius=check_radius(radius, matrix),
+        device=check_device(device),
+        dtype=check_dtype(dtype),
+        chunk=chunk,
+        memory=int(memory),
+    )
+
+
+def saved_steps(
+    steps: int,
+    dt: float,
+    times: Sequence[float] | NDArray[np.float64] | None,
+    save_every: int | None,
+) -> tuple[int, ...]:
+    """Grid indices to store: `times`, or every `save_every` steps and the last, or the two ends.
+
+    Raises
+    ------
+    ValueError
+        If both are given, or a time is off the grid, outside it, or not increasing.
+    """
+    if times is not None and save_every is not None:
+        raise ValueError(f"times and save_every={save_every!r} exclude each other; give one")
+    if save_every is not None:
+        check_count("save_every", save_every)
+        return tuple(sorted({*range(0, steps + 1, save_every), steps}))
+    if times is None:
+        return (0, steps)
+    wanted = np.asarray(times, dtype=np.float64)
+    if wanted.ndim != 1 or wanted.size == 0 or not np.isfinite(wanted).all():
+        raise ValueError(f"times={times!r}: a non-empty list of finite numbers is needed")
+    index = np.rint(wanted / dt)
+    for t, i in zip(wanted, index, strict=True):
+        if not -0.5 < i < steps + 0.5:
+            raise ValueError(f"times contains {t:.12g}: it must lie in [0, {steps * dt:.12g}]")
+        if abs(t - i * dt) > 1e-6 * dt:
+            raise ValueError(
+                f"times contains {t:.12g}, which is off the grid of multiples of {dt:.12g}; "
+                f"the nearest grid time is {i * dt:.12g}"
+            )
+    saved = tuple(int(i) for i in index)
+    if any(b <= a for a, b in pairwise(saved)):
+        raise ValueError(f"times={times!r}: strictly increasing times are needed")
+    return saved
+
+
+def check_radius(radius: float | None, v0: NDArray[np.float64]) -> float:
+    """The stopping radius; by default `DEFAULT_RADIUS` times the Frobenius norm of `v0`."""
+    norm = float(np.linalg.norm(v0))
+    if radius is None:
+        return DEFAULT_RADIUS * (norm if norm > 0.0 else 1.0)
+    check_positive("radius", radius)
+    if not norm < radius <= LARGEST_RADIUS:
+        raise ValueError(
+            f"radius={radius!r}: it must be larger than |v0| = {norm:.6g} (Frobenius norm) "
+            f"and at most {LARGEST_RADIUS:g}"
+        )
+    return float(radius)
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    """The torch device, if torch knows it and it is there."""
+    try:
+        resolved = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f"device={device!r}: unknown; 'cpu', 'cuda' or 'cuda:INDEX' is needed"
+        ) from None
+    if resolved.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (resolved.index or 0) >= count:
+            raise ValueError(f"device={device!r}: torch finds {count} CUDA devices here; use 'cpu'")
+    elif resolved.type != "cpu":
+        raise ValueError(f"device={device!r}: only 'cpu' and 'cuda' are supported")
+    return resolved
+
+
+def check_dtype(dtype: str | torch.dtype) -> torch.dtype:
+    """torch.float64 or torch.float32."""
+    resolved = _DTYPES.get(dtype) if isinstance(dtype, str) else dtype
+    if resolved not in _DTYPES.values():
+        raise ValueError(f"dtype={dtype!r}: 'float64' or 'float32' is needed")
+    assert resolved is not None  # for the type checker: membership was just shown
+    return resolved
+
+
+def chunk_size(ensemble: Ensemble, bytes_per_sample: float, preferred: int, multiple: int) -> int:
+    """Samples in a chunk: the caller's, or `preferred` made smaller to fit memory and threads."""
+    if ensemble.chunk is not None:
+        size = ensemble.chunk
+    else:
+        threads = thread_count(ensemble.device)
+        fitting = int(ensemble.memory / threads / max(bytes_per_sample, 1.0))
+        shared = -(-ensemble.samples // threads)
+        size = max(1, min(preferred, fitting, shared))
+    return -(-size // multiple) * multiple
+
+
+def thread_count(device: torch.device) -> int:
+    """Chunks in flight: torch's number of threads on the CPU, one on an accelerator."""
+    return max(1, min(torch.get_num_threads(), os.cpu_count() or 1)) if device.type == "cpu" else 1
+
+
+ChunkFunction = Callable[
+    [int, int, NDArray[np.float64], NDArray[np.float64], Callable[[], None]], None
+]
+"""``simulate(first, count, V, stopping_time, tick)`` fills V (times, count, m, m) and
+stopping_time (count,) for the samples first, ..., first + count - 1 and ticks once a step."""
+
+
+def run_chunks(
+    ensemble: Ensemble, size: int, simulate: ChunkFunction, progress: bool | None, label: str
+) -> tuple[Float[NDArray[np.float64], "time sample m m"], Float[NDArray[np.float64], " sample"]]:
+    """Run `simulate` for all chunks, on threads, and return covariances and stopping times.
+
+    With `progress` None a bar is shown if the standard error stream is a terminal. An interrupt
+    or an error in one chunk stops the others at their next step.
+    """
+    m, samples = ensemble.tokens, ensemble.samples
+    # Samples are contiguous in memory for each time, so chunks write without false sharing.
+    v = np.empty((len(ensemble.saved), samples, m, m))
+    stopping = np.full(samples, np.inf)
+    starts = range(0, samples, size)
+    cancelled = threading.Event()
+    lock = threading.Lock()
+    show = progress if progress is not None else sys.stderr.isatty()
+    with tqdm(
+        total=samples * ensemble.steps, desc=label, disable=not show, unit="step", unit_scale=True
+    ) as bar:
+
+        def one(start: int) -> None:
+            count = min(size, samples - start)
+
+            def tick() -> None:
+                if cancelled.is_set():
+                    raise _CancelledError
+                if show:
+                    with lock:
+                        bar.update(count)
+
+            simulate(
+                start, count, v[:, start : start + count], stopping[start : start + count], tick
+            )
+
+        with ThreadPoolExecutor(thread_count(ensemble.device)) as pool:
+            futures = [pool.submit(one, start) for start in starts]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                cancelled.set()
+                for future in futures:
+                    future.cancel()
+                raise
+    stopped = int(np.isfinite(stopping).sum())
+    _log.info("%s: %d samples, %d chunks, %d stopped", label, samples, len(starts), stopped)
+    return v, stopping
+
+
+class _CancelledError(Exception):
+    """Raised inside a chunk when another one failed or the user interrupted."""
+
+
+def tile_count(count: int) -> int:
+    """Tiles that hold `count` paths."""
+    return -(-count // LANES)
+
+
+def to_tiles(matrix: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Copies of one m x m matrix on tiles (tiles, m, m, LANES)."""
+    shape = (tile_count(count), *matrix.shape, LANES)
+    return np.ascontiguousarray(np.broadcast_to(matrix[None, :, :, None], shape))
+
+
+def from_tiles(tiles: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """The first `count` paths of tiles (tiles, m, m, LANES) as (count, m, m)."""
+    m = tiles.shape[1]
+    return np.moveaxis(tiles, -1, 1).reshape(-1, m, m)[:count]
+
+
+def gram(factor: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``F F^T`` for F (count, m, m), exactly symmetric."""
+    v = factor @ np.swapaxes(factor, -1, -2)
+    return 0.5 * (v + np.swapaxes(v, -1, -2))

@@ -1,0 +1,127 @@
+"""Branch-free elementary functions that a compiler turns into vector instructions.
+
+The C library's functions are called one number at a time. These are polynomials after a
+reduction of the argument (Muller, *Elementary Functions*, 2016, ch. 11), accurate to a few units
+in the last place, which the tests check against NumPy on the whole range that is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.polynomial import Chebyshev, Polynomial
+from numpy.typing import NDArray
+
+from shaped_attention.kernels.jit import scalar
+
+Float64Array = NDArray[np.float64]
+
+
+def _fit(
+    function: Callable[[Float64Array], Float64Array], stop: float, degree: int
+) -> tuple[float, ...]:
+    """Coefficients (constant first) of the Chebyshev interpolant of `function` on [0, stop]."""
+    chebyshev = Chebyshev.interpolate(function, degree, domain=[0.0, stop])
+    return tuple(float(c) for c in chebyshev.convert(domain=[-1, 1], kind=Polynomial).coef)
+
+
+# Each fitted function is even in the reduced argument x and is written as a polynomial in x^2.
+_LOG = _fit(lambda z: np.arctanh(np.sqrt(z)) / np.sqrt(z), 0.0295, 7)
+_SIN = _fit(lambda z: np.sin(np.sqrt(z) * np.pi / 2) / np.sqrt(z), 0.25, 7)
+_COS = _fit(lambda z: np.cos(np.sqrt(z) * np.pi / 2), 0.25, 7)
+_ASIN = _fit(lambda z: np.arcsin(np.sqrt(z)) / np.sqrt(z), 0.25, 13)
+_EXP = tuple(1.0 / math.factorial(k) for k in range(14))
+
+_ONE = np.uint64(0x3FF0000000000000)
+_SQRT_HALF = np.uint64(0x3FE6A09E667F3BCD)
+_MANTISSA = np.uint64(0x000FFFFFFFFFFFFF)
+_LN2 = math.log(2.0)
+_LN2_HIGH = 0.693147180369123816490
+_LN2_LOW = 1.90821492927058770002e-10
+
+
+def _bits_to_float(typingctx: Any, bits: Any) -> Any:
+    """Read the 64 bits of an unsigned integer as a double."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.uint64), generate
+
+
+def _float_to_bits(typingctx: Any, number: Any) -> Any:
+    """Read the 64 bits of a double as an unsigned integer."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.uint64(types.float64), generate
+
+
+# The type checker would ask for the typing context that numba supplies.
+bits_to_float: Any = intrinsic(_bits_to_float)
+float_to_bits: Any = intrinsic(_float_to_bits)
+
+
+@scalar
+def horner(coefficients, x):  # type: ignore[no-untyped-def]
+    """Value at x of the polynomial with these coefficients, constant first."""
+    value = coefficients[-1]
+    for i in range(len(coefficients) - 2, -1, -1):
+        value = value * x + coefficients[i]
+    return value
+
+
+@scalar
+def log(x):  # type: ignore[no-untyped-def]
+    """Natural logarithm of a positive normal double."""
+    shifted = float_to_bits(x) + (_ONE - _SQRT_HALF)
+    exponent = np.int64(shifted >> np.uint64(52)) - 1023
+    mantissa = bits_to_float((shifted & _MANTISSA) + _SQRT_HALF)
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    return exponent * _LN2 + 2.0 * s * horner(_LOG, s * s)
+
+
+@scalar
+def exp(x):  # type: ignore[no-untyped-def]
+    """Exponential of x <= 700; below -700 it returns exp(-700), which is about 1e-304."""
+    x = max(x, -700.0)
+    k = np.floor(x * (1.0 / _LN2) + 0.5)
+    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+    return horner(_EXP, r) * bits_to_float(np.uint64(np.int64(k) + 1023) << np.uint64(52))
+
+
+@scalar
+def sincos_turns(turns):  # type: ignore[no-untyped-def]
+    """Sine and cosine of 2 pi `turns` for 0 <= turns < 1."""
+    quarters = 4.0 * turns
+    nearest = np.floor(quarters + 0.5)
+    r = quarters - nearest
+    quadrant = np.int64(nearest)
+    s = r * horner(_SIN, r * r)
+    c = horner(_COS, r * r)
+    swapped = (quadrant & 1) != 0
+    sine = c if swapped else s
+    cosine = s if swapped else c
+    return (
+        -sine if (quadrant & 2) != 0 else sine,
+        -cosine if ((quadrant + 1) & 2) != 0 else cosine,
+    )
+
+
+@scalar
+def arccos(x):  # type: ignore[no-untyped-def]
+    """Arc cosine for -1 <= x <= 1, accurate in the relative sense near x = 1 too."""
+    a = abs(x)
+    near_one = a > 0.5
+    z = 0.5 * (1.0 - a) if near_one else a * a
+    root = math.sqrt(z) if near_one else a
+    arcsine = root * horner(_ASIN, z)
+    positive = 2.0 * arcsine if near_one else 0.5 * math.pi - arcsine
+    return positive if x >= 0.0 else math.pi - positive

@@ -1,0 +1,82 @@
+"""Drift and diffusion of the limit as functions of V, for users and for tests.
+
+No sampler uses the dense diffusion: stepping with it costs O(m^6).
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shaped_attention.blocks.base import Layer, blocks_of, linear_diffusion
+
+Covariance = TypeVar("Covariance", NDArray[np.float64], Tensor)
+
+
+def drift(layer: Layer, v: Covariance) -> Covariance:
+    """The drift b(V) (..., m, m) of the limit; blocks of a layer add.
+
+    Parameters
+    ----------
+    layer
+        A block or a list of blocks.
+    v
+        Covariances (..., m, m), a NumPy array or a torch tensor; the result is of the same kind.
+
+    Raises
+    ------
+    ValueError
+        If `v` is not a finite array of square matrices, or a block does not fit its size.
+
+    Examples
+    --------
+    >>> from shaped_attention import ShapedAttention, equicorrelated
+    >>> drift(ShapedAttention(gamma=0.5), equicorrelated(tokens=2, rho=0.0))
+    array([[0.0625, 0.    ],
+           [0.    , 0.0625]])
+    """
+    tensor = _as_tensor(layer, v)
+    total = torch.stack([block.drift(tensor) for block in blocks_of(layer)]).sum(0)
+    return _as_given(total, v)
+
+
+def diffusion(layer: Layer, v: Covariance) -> Covariance:
+    """The diffusion matrix Sigma(V) (..., d, d), d = m (m + 1) / 2, of the half-vectorised V.
+
+    The lower triangle is taken row by row; ``Sigma dt = Cov[d vech V]``. Arguments and errors are
+    those of `drift`.
+
+    Examples
+    --------
+    >>> from shaped_attention import ShapedMLP
+    >>> diffusion(ShapedMLP(gamma=0.5), np.array([[2.0]]))
+    array([[4.]])
+    """
+    tensor = _as_tensor(layer, v)
+    blocks = blocks_of(layer)
+    total = sum(block.linear_rate for block in blocks) * linear_diffusion(tensor)
+    for block in blocks:
+        extra = block.extra_diffusion(tensor)
+        total = total if extra is None else total + extra
+    i, j = torch.tril_indices(*tensor.shape[-2:])
+    return _as_given(total[..., i, j, :, :][..., i, j], v)
+
+
+def _as_tensor(layer: Layer, v: object) -> Float[Tensor, "*B m m"]:
+    tensor = v if isinstance(v, Tensor) else torch.tensor(np.asarray(v, dtype=np.float64))
+    if tensor.ndim < 2 or tensor.shape[-1] != tensor.shape[-2] or tensor.shape[-1] < 1:
+        raise ValueError(f"v has shape {tuple(tensor.shape)}; matrices (..., m, m) are needed")
+    if not bool(torch.isfinite(tensor).all()):
+        raise ValueError("v has NaN or infinite entries; finite numbers are needed")
+    for block in blocks_of(layer):
+        block.check(tensor.shape[-1], None)
+    return tensor
+
+
+def _as_given(tensor: Tensor, v: Covariance) -> Covariance:
+    return tensor if isinstance(v, Tensor) else tensor.numpy()

@@ -1,0 +1,139 @@
+"""Finite random networks with real weight matrices: the ground truth of this package."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from shaped_attention import ensemble as en
+from shaped_attention.blocks.base import Layer
+from shaped_attention.chain import check_width_and_depth
+from shaped_attention.covariance import factor
+from shaped_attention.draws import SLOTS_PER_BLOCK, Draws, stream_key
+from shaped_attention.kernels.threefry import fill_weights
+from shaped_attention.results import make_result
+
+_PREFERRED_CHUNK = 16
+_CPU_BLOCK_BYTES = 2 * 1024**2
+"""Weights made at once on the CPU: they are multiplied while they are still in the cache."""
+
+
+class WeightProduct:
+    """``project(x, columns) = x @ W`` with the weights of a set of samples in one block and layer.
+
+    The weight in row r and column c of a sample's W (fan_in, columns) is the normal number
+    c * fan_in + r of its slot. Matrices are made a few columns at a time, so the memory in use does
+    not grow with the width.
+    """
+
+    def __init__(self, draws: Draws, first: int, block_bytes: int) -> None:
+        self._draws = draws
+        self._first = first
+        self._block_bytes = block_bytes
+        self._calls = 0
+
+    def __call__(self, x: Float[Tensor, "B m fan_in"], columns: int) -> Float[Tensor, "B m c"]:
+        """Multiply by a fresh Gaussian matrix with that many columns."""
+        slot = self._draws.slot + self._calls
+        self._calls += 1
+        if self._calls > SLOTS_PER_BLOCK:
+            raise RuntimeError(f"a block asked for more than {SLOTS_PER_BLOCK} weight matrices")
+        samples, _, fan_in = x.shape
+        block = max(2, 2 * (self._block_bytes // (2 * samples * fan_in * x.element_size())))
+        parts = [
+            x @ self._weights(slot, fan_in, start, min(block, columns - start), x).mT
+            for start in range(0, columns, block)
+        ]
+        return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+
+    def _weights(
+        self, slot: int, fan_in: int, start: int, count: int, like: Tensor
+    ) -> Float[Tensor, "B count fan_in"]:
+        """Columns start, ..., start + count - 1 (start even), one in each row."""
+        if like.device.type != "cpu":
+            flat = self._draws.normals_at(slot, start * fan_in, count * fan_in)
+            return flat.unflatten(1, (count, fan_in))
+        out = np.empty((len(like), count * fan_in), dtype=like.numpy().dtype)
+        pair = start * fan_in // 2
+        fill_weights(out, self._draws.key, self._first, self._draws.step, slot, pair)
+        return torch.from_numpy(out).unflatten(1, (count, fan_in))
+
+
+def simulate_network(
+    layer: Layer,
+    v0: ArrayLike,
+    *,
+    width: int,
+    depth: int,
+    samples: int,
+    seed: int = 0,
+    times: Sequence[float] | None = None,
+    save_every: int | None = None,
+    radius: float | None = None,
+    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = "float64",
+    chunk: int | None = None,
+    memory: int = en.MEMORY_BUDGET,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """Sample token covariances of finite networks by multiplying real random weight matrices.
+
+    The tokens start as ``X_0 = sqrt(n) (F, 0)`` with F F^T = v0: the law of the covariances does
+    not depend on which X_0 with that covariance is taken, since the weights are rotation invariant.
+
+    Parameters, result and errors are those of `shaped_attention.simulate_chain`; here the cost of a
+    layer grows like n^2 (one normal for every weight).
+    """
+    check_width_and_depth(width, depth, v0)
+    request = en.make_ensemble(
+        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
+        times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
+        chunk=chunk, memory=memory,
+    )  # fmt: skip
+    key = stream_key(request.seed, "network")
+    m, itemsize = request.tokens, request.dtype.itemsize
+    on_cpu = request.device.type == "cpu"
+    # tokens, their images under the weights, and two columns of weights
+    per_sample = itemsize * width * (8.0 * m + 2)
+    size = en.chunk_size(request, per_sample, _PREFERRED_CHUNK if on_cpu else 2**20, 1)
+    block_bytes = _CPU_BLOCK_BYTES if on_cpu else request.memory // 64
+    start = torch.zeros(m, width, dtype=request.dtype, device=request.device)
+    start[:, :m] = math.sqrt(width) * torch.tensor(factor(request.v0))
+
+    def simulate(
+        first: int,
+        count: int,
+        v: NDArray[np.float64],
+        stopping: NDArray[np.float64],
+        tick: Callable[[], None],
+    ) -> None:
+        samples_here = torch.arange(first, first + count, device=request.device)
+        X = start.expand(count, -1, -1)
+        stopped_at = torch.full((count,), torch.inf, dtype=torch.float64, device=request.device)
+        position = 0
+        for step in range(request.steps + 1):
+            if position < len(request.saved) and request.saved[position] == step:
+                v[position] = en.gram(X.double().cpu().numpy()) / width
+                position += 1
+            if step == request.steps:
+                break
+            new = X
+            for i, block in enumerate(request.blocks):
+                draws = Draws(key, samples_here, step, i * SLOTS_PER_BLOCK, request.dtype)
+                new = block.forward(new, WeightProduct(draws, first, block_bytes))
+            alive = stopped_at.isinf()
+            X = torch.where(alive[:, None, None], new, X)
+            norm = torch.linalg.matrix_norm(X @ X.mT) / width
+            stopped_at[alive & (norm >= request.radius)] = (step + 1) * request.dt
+            tick()
+        stopping[:] = stopped_at.cpu().numpy()
+
+    v, stopping = en.run_chunks(request, size, simulate, progress, "network")
+    return make_result("network", request, v, stopping, {"width": width, "depth": depth})

@@ -1,0 +1,189 @@
+"""Results: an xarray Dataset that carries its specification, saved, loaded and run again."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import NDArray
+
+from shaped_attention.blocks.base import Block
+from shaped_attention.ensemble import Ensemble
+from shaped_attention.version import __version__
+
+FORMAT = 1
+"""Number of the layout of `attrs`; raised when an old result could be misread."""
+
+
+def make_result(
+    sampler: str,
+    request: Ensemble,
+    v: NDArray[np.float64],
+    stopping_time: NDArray[np.float64],
+    parameters: dict[str, Any],
+) -> xr.Dataset:
+    """Put covariances and stopping times into a Dataset with its specification in `attrs`.
+
+    Raises
+    ------
+    FloatingPointError
+        If a covariance is not finite: a result never contains NaN.
+    """
+    if not np.isfinite(v).all():
+        raise FloatingPointError(
+            f"the {sampler} produced covariances that are not finite; "
+            "a smaller radius stops paths before they overflow"
+        )
+    specification = {
+        "sampler": sampler,
+        "layer": [block.specification() for block in request.blocks],
+        "v0": request.v0.tolist(),
+        **parameters,
+        "samples": request.samples,
+        "seed": request.seed,
+        "times": [float(t) for t in request.times],
+        "radius": request.radius,
+        "device": str(request.device),
+        "dtype": str(request.dtype).removeprefix("torch."),
+    }
+    versions = {
+        "shaped_attention": __version__,
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+    }
+    return xr.Dataset(
+        {
+            "V": (("time", "sample", "row", "col"), v, {"long_name": "token covariance"}),
+            "stopping_time": (
+                ("sample",),
+                stopping_time,
+                {"long_name": "first time with |V| >= radius; infinite if there is none"},
+            ),
+        },
+        coords={"time": ("time", request.times, {"long_name": "l / n"})},
+        attrs={
+            "format": FORMAT,
+            "sampler": sampler,
+            "seed": request.seed,
+            "radius": request.radius,
+            "horizon": request.steps * request.dt,
+            "specification": json.dumps(specification),
+            "versions": json.dumps(versions),
+        },
+    )
+
+
+def specification(result: xr.Dataset) -> dict[str, Any]:
+    """The full specification stored in a result, as plain data.
+
+    Raises
+    ------
+    ValueError
+        If `result` is not a result of this package.
+    """
+    if not isinstance(result, xr.Dataset) or "specification" not in result.attrs:
+        raise ValueError("result: a Dataset made by a sampler of shaped_attention is needed")
+    if result.attrs.get("format") != FORMAT:
+        raise ValueError(
+            f"result has format {result.attrs.get('format')!r}; this version reads {FORMAT}"
+        )
+    return json.loads(result.attrs["specification"])
+
+
+def layer_of(result: xr.Dataset) -> list[Block]:
+    """The layer stored in a result, as blocks."""
+    blocks = []
+    for entry in specification(result)["layer"]:
+        values = dict(entry)
+        module = importlib.import_module(values.pop("module"))
+        blocks.append(getattr(module, values.pop("block"))(**values))
+    return blocks
+
+
+def rerun(result: xr.Dataset, **changes: Any) -> xr.Dataset:
+    """Run the sampler of a result again, with `changes` to its keyword arguments.
+
+    Without changes the covariances are the same to the last bit on the same kind of machine.
+
+    Raises
+    ------
+    ValueError
+        If `result` does not come from a sampler, or a change is not allowed.
+    """
+    from shaped_attention import chain, network, sde
+
+    functions: dict[str, Any] = {
+        "chain": chain.simulate_chain,
+        "network": network.simulate_network,
+        "sde": sde.integrate_sde,
+    }
+    stored = specification(result)
+    function = functions[stored.pop("sampler")]
+    stored["layer"] = layer_of(result)
+    if "save_every" in changes:
+        stored.pop("times")
+    arguments = {**stored, **changes}
+    return function(arguments.pop("layer"), arguments.pop("v0"), **arguments)
+
+
+def save(result: xr.Dataset, path: str | Path) -> Path:
+    """Write a Dataset to a netCDF file (``.nc``) or a Zarr store (``.zarr``).
+
+    It is written beside its place and moved there at the end, so no half-written file is left;
+    an existing one is replaced.
+
+    Raises
+    ------
+    ValueError
+        If the suffix is another one, or the place cannot be written.
+    """
+    target = Path(path)
+    if target.suffix not in (".nc", ".zarr"):
+        raise ValueError(f"path={str(path)!r}: a name that ends in .nc or .zarr is needed")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as folder:
+            draft = Path(folder) / target.name
+            if target.suffix == ".nc":
+                result.to_netcdf(draft, engine="h5netcdf")
+                draft.replace(target)
+            else:
+                result.to_zarr(draft, mode="w")
+                if target.exists():
+                    shutil.rmtree(target)
+                draft.rename(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ValueError(f"path={str(path)!r}: cannot be written ({reason})") from error
+    return target
+
+
+def load(path: str | Path) -> xr.Dataset:
+    """Read a Dataset written by `save`, whole, into memory.
+
+    Raises
+    ------
+    FileNotFoundError
+        If nothing is there.
+    ValueError
+        If it is not a readable netCDF file or Zarr store.
+    """
+    source = Path(path)
+    if not source.exists():
+        raise FileNotFoundError(f"path={str(path)!r}: there is no such file or store")
+    try:
+        if source.suffix == ".zarr":
+            return xr.open_zarr(source).load()
+        with xr.open_dataset(source, engine="h5netcdf") as dataset:
+            return dataset.load()
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"path={str(path)!r}: not a netCDF file or Zarr store ({error})"
+        ) from error

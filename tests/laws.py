@@ -1,0 +1,32 @@
+"""Statistics that several tests need."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy import stats
+
+from shaped_attention.observables import observables
+
+
+def final(result: xr.Dataset) -> NDArray[np.float64]:
+    """Covariances (samples, m, m) at the last stored time."""
+    return np.asarray(result["V"].isel(time=-1))
+
+
+def ks_p_values(first: xr.Dataset, second: xr.Dataset) -> dict[str, float]:
+    """Two-sample Kolmogorov-Smirnov p-values of every observable at the last stored time."""
+    a, b = observables(final(first)), observables(final(second))
+    return {name: float(stats.ks_2samp(a[name], b[name]).pvalue) for name in a}
+
+
+def same_law(first: xr.Dataset, second: xr.Dataset, level: float = 1e-3) -> bool:
+    """Whether no observable differs at `level`, with a Bonferroni correction."""
+    p = ks_p_values(first, second)
+    return min(p.values()) > level / len(p)
+
+
+def log_det(v: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of the determinant."""
+    return np.linalg.slogdet(v)[1]

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from shaped_attention.compare import compare, format_comparison
+from shaped_attention.distances import ks_distance, ks_margin
+from shaped_attention.observables import observables, observables_of
+
+
+def made(
+    seed: int,
+    samples: int = 300,
+    tokens: int = 3,
+    *,
+    times: tuple[float, ...] = (0.0, 0.5, 0.75),
+    scale: float = 1.0,
+    shared: float = 0.0,
+    stopped: float = 0.0,
+    dtype: str = "float64",
+) -> xr.Dataset:
+    """A stand-in for a sampler's result: Wishart covariances at every time."""
+    rng = np.random.default_rng(seed)
+    shape = (len(times), samples, tokens, 20)
+    factor = rng.normal(size=shape) + shared * rng.normal(size=(*shape[:2], 1, 20))
+    V = scale * (factor @ np.swapaxes(factor, -1, -2)) / 20
+    stops = np.where(rng.random(samples) < stopped, rng.uniform(0, times[-1], samples), np.inf)
+    return xr.Dataset(
+        {
+            "V": (("time", "sample", "row", "col"), V.astype(dtype)),
+            "stopping_time": ("sample", stops),
+        },
+        coords={"time": list(times)},
+    )
+
+
+def quick(first: xr.Dataset, second: xr.Dataset, **options: Any) -> xr.Dataset:
+    return compare(first, second, **{"permutations": 99, "bootstrap": 50, **options})
+
+
+def test_table_holds_every_variable_of_every_observable() -> None:
+    first, second = made(1), made(2, samples=200)
+    table = quick(first, second)
+    values = observables_of(first, 0.75), observables_of(second, 0.75)
+    assert table["observable"].to_numpy().tolist() == list(values[0])
+    per_observable = {
+        *("ks", "ks_low", "ks_high", "p_value", "resolved"),
+        *("wasserstein", "wasserstein_low", "wasserstein_high", "wasserstein_null"),
+        *("energy", "energy_low", "energy_high", "energy_null"),
+        *("median_first", "median_second", "q05_first", "q95_first", "q05_second", "q95_second"),
+    }
+    assert {str(k) for k, v in table.items() if v.dims == ("observable",)} == per_observable
+    scalars = {"joint_energy", "joint_p_value", "stopped_first", "stopped_second"}
+    assert {str(k) for k, v in table.items() if v.dims == ()} == scalars
+    assert not table.isnull().any().to_array().any()
+    row = table.sel(observable="log det V")
+    x, y = (v["log det V"] for v in values)
+    assert [float(row[k]) for k in ("ks", "ks_low", "ks_high", "p_value")] == pytest.approx(
+        ks_distance(x, y)
+    )
+    assert float(row["q95_second"]) == np.quantile(y, 0.95)
+    assert float(row["median_first"]) == np.median(x)
+    assert table.attrs["samples_second"] == 200
+    assert table.attrs["time"] == 0.75
+
+
+def test_equal_laws_are_not_resolved() -> None:
+    tables = [quick(made(2 * k), made(2 * k + 1), seed=k) for k in range(20)]
+    assert sum(bool(t["resolved"].any()) for t in tables) <= 1
+    assert all((t["ks_low"] == 0).mean() > 0.7 for t in tables)
+    assert np.mean([float(t["joint_p_value"]) <= 0.05 for t in tables]) <= 0.2
+    verdict = tables[0].attrs["verdict"]
+    assert verdict.startswith("Not resolved: with 300 and 300 samples")
+    assert f"none below {ks_margin(300, 300, 1 - 0.05 / 12):.3f} could have been" in verdict
+
+
+def test_a_difference_of_scale_is_resolved_where_it_is() -> None:
+    table = quick(made(1, 2000), made(2, 2000, scale=1.2))
+    resolved = table["observable"].to_numpy()[table["resolved"].to_numpy()].tolist()
+    assert {"log V[0,0]", "log det V", "log trace V"} <= set(resolved)
+    assert not {"rho[0,1]", "effective rank", "stopping time"} & set(resolved)
+    assert float(table["joint_p_value"]) == 0.01
+    row = table.sel(observable="log trace V")
+    assert row["wasserstein_low"] <= math.log(1.2) <= row["wasserstein_high"]
+    verdict = table.attrs["verdict"]
+    assert verdict.startswith("Resolved: with 2000 and 2000 samples, at simultaneous confidence")
+    assert "The joint test sees the difference too (p = 0.01)." in verdict
+    assert f"The largest KS distance is {float(table['ks'].max()):.3f} (log trace V)" in verdict
+
+
+def test_a_difference_that_only_the_joint_test_sees_is_said() -> None:
+    names = ["rho[0,1]", "rho[0,2]", "rho[1,2]"]
+    table = quick(made(1, 1500), made(2, 1500, shared=0.17), observables=names)
+    assert not table["resolved"].any()
+    assert float(table["joint_p_value"]) <= 0.05
+    assert "does tell them apart, so they differ by less than" in table.attrs["verdict"]
+
+
+def test_resolution_pays_for_the_number_of_observables() -> None:
+    first, second = made(1, 500), made(2, 500, scale=1.08)
+    names = [*observables(first["V"][-1])]
+    alone = quick(first, second, observables="log V[0,0]")
+    among = quick(first, second, observables=names)
+    assert alone.attrs["smallest_resolvable_ks"] == pytest.approx(ks_margin(500, 500, 0.95))
+    assert among.attrs["smallest_resolvable_ks"] == pytest.approx(
+        ks_margin(500, 500, 1 - 0.05 / len(names))
+    )
+    one = among.sel(observable="log V[0,0]")
+    assert float(one["ks_low"]) == float(alone["ks_low"][0]) > 0
+    assert bool(alone["resolved"][0])
+    assert not bool(one["resolved"])
+
+
+def test_stopped_laws_are_compared() -> None:
+    first, second = made(1, 1000), made(2, 1000, stopped=0.4)
+    late, early = quick(first, second), quick(first, second, time=0.5)
+    assert bool(late["resolved"].sel(observable="stopping time"))
+    stops = second["stopping_time"].to_numpy()
+    assert float(late["stopped_second"]) == np.mean(stops <= 0.75)
+    assert float(early["stopped_second"]) == np.mean(stops <= 0.5)
+    assert float(late["stopped_first"]) == 0.0
+    row = early.sel(observable="stopping time")
+    assert float(row["q95_first"]) == float(row["q95_second"]) == 0.5
+    assert float(row["wasserstein"]) == pytest.approx(0.5 - np.minimum(stops, 0.5).mean())
+
+
+def test_horizons_may_differ() -> None:
+    """Equal laws, one followed further: its later stops must not count as a difference."""
+    long = made(1, 1000, times=(0.0, 0.5, 1.0), stopped=0.5)
+    short = made(2, 1000, times=(0.0, 0.5), stopped=0.25)
+    table = quick(long, short)
+    assert table.attrs["time"] == 0.5
+    assert not bool(table["resolved"].sel(observable="stopping time"))
+
+
+def test_the_last_common_time_is_found_up_to_rounding() -> None:
+    table = quick(made(1, times=(0.0, 0.3, 0.9)), made(2, times=(0.0, 0.1 + 0.2, 0.8)))
+    assert table.attrs["time"] == 0.3
+    assert quick(made(1), made(2), time=0.5 + 1e-12).attrs["time"] == 0.5
+
+
+@pytest.mark.parametrize("where", ["storage", "specification"])
+def test_rounding_is_not_a_difference_of_laws(where: str) -> None:
+    """The same paths in single precision, with a repeated token so that V is singular."""
+    double = made(1, 400)
+    V = double["V"].to_numpy().copy()
+    V[:, :, 1], V[:, :, :, 1] = V[:, :, 0], V[:, :, :, 0]
+    V[:, :, 1, 1] = V[:, :, 0, 0]
+    double["V"] = double["V"].dims, V
+    single = double.copy()
+    if where == "storage":
+        single["V"] = double["V"].astype(np.float32)
+    else:
+        single["V"] = double["V"].astype(np.float32).astype(np.float64)
+        single.attrs["specification"] = json.dumps({"dtype": "float32"})
+    table = quick(double, single)
+    assert float(table["ks"].max()) < 0.02
+    careless = [observables(r["V"].to_numpy()[-1])["log det V"] for r in (double, single)]
+    assert where == "specification" or ks_distance(*careless).distance > 0.5
+
+
+def test_one_token_and_eight_samples() -> None:
+    table = quick(made(1, 8, 1), made(2, 9, 1))
+    assert table.sizes["observable"] == 6
+    assert not table["resolved"].any()
+    assert "none at all can be resolved by so many samples" in table.attrs["verdict"]
+
+
+def test_the_table_depends_on_the_seed_alone() -> None:
+    first, second = made(1), made(2)
+    kept = first.copy(deep=True), second.copy(deep=True)
+    table = quick(first, second, seed=5)
+    xr.testing.assert_identical(table, quick(first, second, seed=5))
+    assert not table.equals(quick(first, second, seed=6))
+    xr.testing.assert_identical(first, kept[0])
+    xr.testing.assert_identical(second, kept[1])
+
+
+def test_any_token_can_be_asked_for_by_name() -> None:
+    names = ["rho[2,8]", "log V[8,8]", "stopping time"]
+    table = quick(made(1, 20, 11), made(2, 20, 11), observables=names)
+    assert table["observable"].to_numpy().tolist() == names
+    assert "rho[2,8]" not in quick(made(1, 20, 11), made(2, 20, 11))["observable"].to_numpy()
+
+
+@pytest.mark.parametrize(("tokens", "samples"), [(1, 8), (3, 300), (8, 50), (40, 45)])
+def test_format_is_readable(tokens: int, samples: int) -> None:
+    table = quick(made(1, samples, tokens), made(2, samples, tokens, scale=1e4, stopped=0.2))
+    lines = format_comparison(table).splitlines()
+    assert max(map(len, lines)) <= 110
+    assert len(lines) < 45
+    assert sum(line.endswith(" *") for line in lines) > 0 or samples < 10
+    text = "\n".join(lines)
+    assert " ".join(text.split()).endswith(table.attrs["verdict"])
+    assert "log largest eig." in text
+    assert f"p = {float(table['joint_p_value']):.3g}" in text
+    if tokens == 8:
+        shown = [line.split()[0] for line in lines if line.startswith("rho[")]
+        pairs = table.isel(observable=table["observable"].str.startswith("rho"))
+        hidden = pairs.drop_sel(observable=shown)
+        assert len(shown) == 8
+        assert float(pairs.sel(observable=shown)["ks"].min()) >= float(hidden["ks"].max())
+        assert "and 20 more rho: KS at most" in text
+
+
+def test_format_shows_the_numbers_of_the_table() -> None:
+    table = quick(made(1), made(2, scale=2.0))
+    row = table.sel(observable="log trace V")
+    line = next(s for s in format_comparison(table).splitlines() if s.startswith("log trace V"))
+    ks, low, high = (float(row[k]) for k in ("ks", "ks_low", "ks_high"))
+    assert f" {ks:.3f} [{low:.3f},{high:.3f}] " in line
+    w, low, high = (float(row[f"wasserstein{k}"]) for k in ("", "_low", "_high"))
+    assert f" {w:.3f} [{low:.3f},{high:.3f}] " in line
+    assert f"{float(row['median_second']):6.3f} [" in line
+    assert line.endswith(f"{float(row['energy']):.3f}  *")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"confidence": 0.0}, "confidence must lie strictly between 0 and 1, got 0.0"),
+        ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1, got 1.0"),
+        ({"permutations": 98}, "permutations must be at least 99, got 98"),
+        ({"bootstrap": 49}, "bootstrap must be at least 50 at confidence 0.95, got 49"),
+        ({"confidence": 0.99}, "bootstrap must be at least 99 at confidence 0.99, got 50"),
+        ({"observables": ["log det V", "det"]}, "observables must be some of .*, got 'det'"),
+        ({"observables": []}, "observables must be some of .*, got none"),
+        ({"time": 0.6}, r"time must be one of those saved in .*\[0, 0\.5, 0\.75\], got 0\.6"),
+        ({"seed": -1}, "seed must be a non-negative integer, got -1"),
+    ],
+)
+def test_refused_settings(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        quick(made(1, 10), made(2, 10), **options)
+
+
+def test_refused_results() -> None:
+    good = made(1, 10)
+    with pytest.raises(ValueError, match=r"first must be an xarray.Dataset.*got ndarray"):
+        compare(np.eye(3), good)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"second must hold V .*missing: V"):
+        compare(good, good.drop_vars("V"))
+    with pytest.raises(ValueError, match="first and second must have equally many tokens, got 3"):
+        compare(good, made(2, 10, 4))
+    with pytest.raises(ValueError, match="second must have at least 8 samples, got 7"):
+        compare(good, made(2, 7))
+    with pytest.raises(
+        ValueError, match=r"time in common, got \[0, 0\.5, 0\.75\] and \[0\.1, 0\.2"
+    ):
+        compare(good, made(2, 10, times=(0.1, 0.2)))
+    with pytest.raises(ValueError, match=r"saved in second, \[0\.1, 0\.5\], got 0\.75"):
+        compare(good, made(2, 10, times=(0.1, 0.5)), time=0.75)
+    with pytest.raises(ValueError, match="table must be what compare returned, got a Dataset"):
+        format_comparison(good)

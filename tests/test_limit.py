@@ -1,0 +1,272 @@
+"""Drift and diffusion: closed forms, symmetries, and one layer of real weight matrices."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from shaped_attention import (
+    ShapedAttention,
+    ShapedMLP,
+    diffusion,
+    drift,
+    equicorrelated,
+    half_vectorise,
+    simulate_network,
+)
+
+GAMMA, TAU = 0.6, 0.8
+ATTENTION = ShapedAttention(GAMMA, TAU)
+MLP = ShapedMLP(GAMMA, 0.3, -1.0)
+MASK = np.array([[True, False, True], [True, True, False], [False, True, True]])
+
+
+def random_covariances(tokens: int, count: int = 4, seed: int = 0) -> np.ndarray:
+    x = np.random.default_rng(seed).standard_normal((count, tokens, tokens + 2))
+    return x @ x.swapaxes(-1, -2) / (tokens + 2)
+
+
+def closed_form_drift(v: np.ndarray) -> np.ndarray:
+    """(gamma / tau_0)^2 [ |P|^2 V / m^2 + (q u^T + u q^T) / (2 m) ] of the design."""
+    m = len(v)
+    c = np.eye(m) - 1.0 / m
+    p = c @ v @ c
+    s = np.diag(p) - np.trace(p) / m
+    q, u = np.diag(v), v @ s
+    return (GAMMA / TAU) ** 2 * (
+        (p**2).sum() / m**2 * v + (np.outer(q, u) + np.outer(u, q)) / (2 * m)
+    )
+
+
+def closed_form_diffusion(v: np.ndarray) -> np.ndarray:
+    """Entry by entry from the index formulas of the design."""
+    m = len(v)
+    c = np.eye(m) - 1.0 / m
+    r = v @ c @ v @ c @ v / m**2
+    pairs = [(i, j) for i in range(m) for j in range(i + 1)]
+    k = GAMMA**2 * (2 - GAMMA**2)
+    out = np.empty((len(pairs), len(pairs)))
+    for x, (a, b) in enumerate(pairs):
+        for y, (i, j) in enumerate(pairs):
+            linear = v[a, i] * v[b, j] + v[a, j] * v[b, i]
+            att = v[a, i] * r[b, j] + v[b, j] * r[a, i] + v[a, j] * r[b, i] + v[b, i] * r[a, j]
+            out[x, y] = k * linear + GAMMA**4 / TAU**2 * att
+    return out
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3, 5])
+def test_attention_agrees_with_the_closed_forms(tokens):
+    v = random_covariances(tokens)
+    np.testing.assert_allclose(drift(ATTENTION, v), [closed_form_drift(x) for x in v], atol=1e-13)
+    np.testing.assert_allclose(
+        diffusion(ATTENTION, v), [closed_form_diffusion(x) for x in v], atol=1e-12
+    )
+
+
+def test_mask_that_sees_everything_is_no_mask():
+    v = random_covariances(3)
+    masked = ShapedAttention(GAMMA, TAU, mask=np.ones((3, 3), dtype=bool))
+    np.testing.assert_allclose(drift(masked, v), drift(ATTENTION, v), atol=1e-13)
+    np.testing.assert_allclose(diffusion(masked, v), diffusion(ATTENTION, v), atol=1e-12)
+
+
+def test_exchangeable_tokens():
+    """b = (gamma / tau_0)^2 (m - 1) / m^2 (q - p)^2 V for V = p 11^T + (q - p) I."""
+    m, q, p = 5, 1.7, 0.6
+    v = equicorrelated(m, p / q, q)
+    expected = (GAMMA / TAU) ** 2 * (m - 1) / m**2 * (q - p) ** 2 * v
+    np.testing.assert_allclose(drift(ATTENTION, v), expected, rtol=1e-12)
+
+
+def test_equal_tokens_have_no_drift_and_no_attention_noise():
+    v = np.full((4, 4), 1.3)
+    np.testing.assert_allclose(drift([ATTENTION, MLP], v), 0.0, atol=1e-15)
+    k = ATTENTION.linear_rate
+    np.testing.assert_allclose(diffusion(ATTENTION, v), 2 * k * 1.3**2, rtol=1e-12)
+
+
+def test_mlp_drift_is_zero_on_the_diagonal_and_known_at_zero_correlation():
+    v = random_covariances(4)
+    np.testing.assert_allclose(drift(MLP, v).diagonal(axis1=-2, axis2=-1), 0.0, atol=1e-15)
+    expected = GAMMA**2 * 1.3**2 / (2 * math.pi)
+    assert drift(MLP, np.eye(2))[0, 1] == pytest.approx(expected, rel=1e-14)
+
+
+def test_mlp_drift_is_the_limit_of_the_exact_kernel():
+    """n (c E[s(g_a) s(g_b)] - rho) of the closed form at n = 10^8, against nu(rho)."""
+    for rho in (-0.9, -0.2, 0.0, 0.5, 0.95):
+        plus, minus = MLP.slopes(10**8)
+        nonlinear = (math.sqrt(1 - rho**2) - rho * math.acos(rho)) / (2 * math.pi)
+        exact = 2 * (plus - minus) ** 2 / (plus**2 + minus**2) * nonlinear
+        value = drift(MLP, equicorrelated(2, rho))[0, 1] / GAMMA**2
+        assert value == pytest.approx(1e8 * exact, rel=3e-4)
+
+
+@pytest.mark.parametrize("rho", [-0.7, 0.0, 0.3, 0.9])
+def test_finite_width_kernel_of_the_mlp(rho):
+    """c E[s(g_a) s(g_b)] at n = 4, by quadrature over the angle, against the closed form.
+
+    The activation is homogeneous and E |g|^2 = 2, so only the mean over the angle is left. A
+    variant with (s_+ + s_-)^2 is rejected.
+    """
+    angle = (np.arange(200_000) + 0.5) * (2 * np.pi / 200_000)
+    g = torch.tensor(np.stack([np.cos(angle), np.cos(angle - math.acos(rho))]))
+    s = MLP._activation(g, 4).numpy()
+    numeric = MLP._normalisation(4) * 2.0 * (s[0] * s[1]).mean()
+    plus, minus = MLP.slopes(4)
+    nonlinear = (math.sqrt(1 - rho**2) - rho * math.acos(rho)) / (2 * math.pi)
+    exact = rho + 2 * (plus - minus) ** 2 / (plus**2 + minus**2) * nonlinear
+    assert numeric == pytest.approx(exact, abs=1e-8)
+    wrong = rho + 2 * (plus + minus) ** 2 / (plus**2 + minus**2) * nonlinear
+    assert abs(numeric - wrong) > 1e-3
+
+
+def test_blocks_of_a_layer_add():
+    v = random_covariances(3)
+    np.testing.assert_allclose(
+        drift([ATTENTION, MLP], v), drift(ATTENTION, v) + drift(MLP, v), rtol=1e-13
+    )
+    np.testing.assert_allclose(
+        diffusion([ATTENTION, MLP], v), diffusion(ATTENTION, v) + diffusion(MLP, v), rtol=1e-13
+    )
+
+
+def test_permuting_tokens_permutes_the_drift():
+    v, order = random_covariances(5), np.array([3, 0, 4, 1, 2])
+    for layer in (ATTENTION, MLP):
+        moved = drift(layer, v[:, order][:, :, order])
+        np.testing.assert_allclose(moved, drift(layer, v)[:, order][:, :, order], atol=1e-13)
+
+
+@pytest.mark.parametrize("mask", [None, "causal", MASK])
+def test_diffusion_is_symmetric_positive_semidefinite(mask):
+    sigma = diffusion(ShapedAttention(GAMMA, TAU, mask=mask), random_covariances(3, 20))
+    np.testing.assert_allclose(sigma, sigma.swapaxes(-1, -2), atol=1e-13)
+    assert np.linalg.eigvalsh(sigma).min() > -1e-12
+
+
+@pytest.mark.parametrize("mask", [None, "causal", MASK])
+def test_factor_faces_make_the_drift_and_diffusion(mask):
+    """Ito's formula on F: the drift of F F^T and the covariance of its noise are b and Sigma."""
+    block, m = ShapedAttention(GAMMA, TAU, mask=mask), 3
+    v = torch.tensor(random_covariances(m))
+    F = torch.linalg.cholesky(v)
+    columns = [block.factor_noise(F, e.expand(len(F), -1)) for e in torch.eye(m * m).double()]
+    drift_f = block.factor_drift(F)
+    b = drift_f @ F.mT + F @ drift_f.mT + sum(g @ g.mT for g in columns)
+    b = b + (block.flow(v, 1e-3) - v) / 1e-3 * (1.0 if block.has_flow else 0.0)
+    np.testing.assert_allclose(b, drift(block, v), atol=1e-12)
+    i, j = np.tril_indices(m)
+    noise = torch.stack([g @ F.mT + F @ g.mT for g in columns])[..., i, j]
+    extra = torch.einsum("kbx,kby->bxy", noise, noise).numpy()
+    linear = diffusion(ShapedAttention(GAMMA, 1e9), v.numpy())
+    np.testing.assert_allclose(extra + linear, diffusion(block, v.numpy()), atol=1e-12)
+
+
+def test_flow_of_the_mlp_has_its_drift():
+    v = torch.tensor(random_covariances(4))
+    difference = (MLP.flow(v, 1e-6) - v) / 1e-6
+    np.testing.assert_allclose(difference, drift(MLP, v), atol=1e-5)
+
+
+def test_arrays_and_tensors_come_back_as_they_went_in():
+    v = random_covariances(2)
+    assert isinstance(drift(MLP, v), np.ndarray)
+    assert isinstance(diffusion(MLP, torch.tensor(v)), torch.Tensor)
+
+
+V0 = np.array([[2.0, 0.8, 0.2], [0.8, 1.6, -0.3], [0.2, -0.3, 1.2]])
+ONE_LAYER = {
+    "attention": (ShapedAttention(0.7), ShapedAttention(0.7, 1e12)),
+    "few keys": (ShapedAttention(0.7, key_size=12), ShapedAttention(0.7, 1e12, key_size=12)),
+    "mlp": (ShapedMLP(0.7, 0.5, -2.0), ShapedMLP(0.7, 0.0, 0.0)),
+    "both": (
+        [ShapedAttention(0.6), ShapedMLP(0.6, 0.5, -2.0)],
+        [ShapedAttention(0.6, 1e12), ShapedMLP(0.6, 0.0, 0.0)],
+    ),
+    "causal": (ShapedAttention(0.7, mask="causal"), ShapedAttention(0.7, 1e12)),
+    "mask": (ShapedAttention(0.7, mask=MASK), ShapedAttention(0.7, 1e12)),
+    "projection": (
+        ShapedAttention(0.7, output_projection=True),
+        ShapedAttention(0.7, 1e12, output_projection=True),
+    ),
+}
+
+
+class Weights:
+    """Weight matrices from torch's own generator, kept to be used again with another first sign."""
+
+    def __init__(self, samples, seed):
+        self.samples, self.generator = samples, torch.Generator().manual_seed(seed)
+        self.kept, self.position, self.sign = [], 0, 1.0
+
+    def replay(self, sign):
+        self.position, self.sign = 0, sign
+        return self
+
+    def __call__(self, x, columns):
+        if self.position == len(self.kept):
+            shape = (self.samples, x.shape[-1], columns)
+            self.kept.append(torch.randn(shape, generator=self.generator, dtype=torch.float64))
+        w = self.kept[self.position]
+        self.position += 1
+        return x @ w * (self.sign if self.position == 1 else 1.0)
+
+
+def one_layer(layer, x, weights):
+    for block in layer if isinstance(layer, list) else [layer]:
+        x = block.forward(x, weights)
+    return half_vectorise(x @ x.mT / x.shape[-1])
+
+
+def one_layer_drift(name, width, samples, seed):
+    """n (mean V' - V) and its standard error, from real weights.
+
+    Two exact reductions of the variance: from V' is taken the V' of the same weights without
+    attention or nonlinearity, whose mean is V, and the mean is over both signs of the first weight.
+    """
+    layer, control = ONE_LAYER[name]
+    x = math.sqrt(width) * torch.linalg.cholesky(torch.tensor(V0))
+    x = torch.cat([x, torch.zeros(3, width - 3, dtype=torch.float64)], -1).expand(samples, -1, -1)
+    weights, total = Weights(samples, seed), 0.0
+    for sign in (1.0, -1.0):
+        total = total + one_layer(layer, x, weights.replay(sign))
+        total = total - one_layer(control, x, weights.replay(sign))
+    change = width * total / 2
+    return change.mean(0), change.std(0) / math.sqrt(samples)
+
+
+@pytest.mark.parametrize("name", ONE_LAYER)
+def test_drift_from_one_layer_of_real_weights(name):
+    """Within 5 standard errors, extrapolated from n and 2 n; a drift twice as large is not.
+
+    The standard errors are 0.01 for attention and 0.05 for the MLP, where the drift is about 0.3
+    and 0.9. The first token of a causal mask has no drift but rounding.
+    """
+    samples = 8_000
+    small, large = (one_layer_drift(name, n, samples, n) for n in (24, 48))
+    b, error = 2 * large[0] - small[0], np.hypot(2 * large[1], small[1])
+    expected = half_vectorise(drift(ONE_LAYER[name][0], V0))
+    assert (np.abs(b - expected) < 5 * error + 1e-9).all()
+    assert (np.abs(b - 2 * expected) > 5 * error).any()
+
+
+@pytest.mark.parametrize("name", ["attention", "mlp", "both", "mask", "projection"])
+def test_diffusion_from_one_layer_of_real_weights(name):
+    """n Cov V' within 5 standard errors, extrapolated from n and 2 n; 1.2 times it is not."""
+    layer, samples = ONE_LAYER[name][0], 20_000
+    moments = []
+    for n in (24, 48):
+        result = simulate_network(layer, V0, width=n, depth=1, samples=samples, seed=n)
+        x = half_vectorise(result.V.values[-1])
+        x = x - x.mean(0)
+        products = n * x[:, :, None] * x[:, None, :]
+        moments.append((products.mean(0), products.std(0) / math.sqrt(samples)))
+    (small, small_error), (large, large_error) = moments
+    sigma, error = 2 * large - small, np.hypot(2 * large_error, small_error)
+    expected = diffusion(layer, V0)
+    assert (np.abs(sigma - expected) < 5 * error).all()
+    assert (np.abs(sigma - 1.2 * expected) > 5 * error).any()

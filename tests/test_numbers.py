@@ -1,0 +1,158 @@
+"""The vector functions, the generator and the random matrices built from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numba import njit
+from scipy import stats
+
+from shaped_attention.draws import STREAMS, Draws, stream_key, threefry
+from shaped_attention.kernels import vectormath
+from shaped_attention.kernels.jit import LANES
+from shaped_attention.kernels.threefry import fill_chi, fill_normals, fill_weights
+from shaped_attention.kernels.threefry import threefry as compiled_threefry
+from shaped_attention.kernels.wishart import fill_wishart
+
+KEY = stream_key(5, "chain")
+FIRST, STEP, SLOT = 64, 7, 128
+
+
+def elementwise(function):
+    @njit
+    def apply(x, out):
+        for i in range(x.size):
+            out[i] = function(x[i])
+
+    return lambda x: (out := np.empty_like(x), apply(x, out))[0]
+
+
+def test_log_is_accurate_to_rounding():
+    x = np.concatenate([np.linspace(1e-12, 1.0, 200_001)[:-1], 2.0 ** -np.arange(1.0, 53.0)])
+    assert np.abs(elementwise(vectormath.log)(x) / np.log(x) - 1.0).max() < 1e-15
+
+
+def test_exp_is_accurate_to_rounding_and_does_not_overflow_below():
+    x = np.linspace(-700.0, 50.0, 200_001)
+    assert np.abs(elementwise(vectormath.exp)(x) / np.exp(x) - 1.0).max() < 1e-15
+    assert elementwise(vectormath.exp)(np.array([-1e9]))[0] < 1e-300
+
+
+def test_arccos_is_accurate_relative_to_its_value():
+    x = np.linspace(-1.0, 1.0, 200_001)[:-1]
+    assert np.abs(elementwise(vectormath.arccos)(x) / np.arccos(x) - 1.0).max() < 1e-14
+    assert elementwise(vectormath.arccos)(np.array([1.0]))[0] == 0.0
+
+
+def test_sine_and_cosine_are_accurate_to_rounding():
+    x = np.linspace(0.0, 1.0, 200_001)[:-1]
+    sine = elementwise(njit(lambda t: vectormath.sincos_turns(t)[0]))(x)
+    cosine = elementwise(njit(lambda t: vectormath.sincos_turns(t)[1]))(x)
+    assert np.abs(sine - np.sin(2 * np.pi * x)).max() < 2e-15
+    assert np.abs(cosine - np.cos(2 * np.pi * x)).max() < 2e-15
+
+
+# The known answers published with the generator (Random123, kat_vectors).
+KNOWN = [
+    ((0, 0), (0, 0), (0xC2B6E3A8C2C69865, 0x6F81ED42F350084D)),
+    ((2**64 - 1,) * 2, (2**64 - 1,) * 2, (0xE02CB7C4D95D277A, 0xD06633D0893B8B68)),
+    (
+        (0xA4093822299F31D0, 0x082EFA98EC4E6C89),
+        (0x243F6A8885A308D3, 0x13198A2E03707344),
+        (0x263C7D30BB0F0AF1, 0x56BE8361D3311526),
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "counter", "answer"), KNOWN)
+def test_threefry_gives_the_published_answers(key, counter, answer):
+    words = compiled_threefry(*map(np.uint64, key), *map(np.uint64, counter))
+    assert tuple(int(w) for w in words) == answer
+    signed = [torch.tensor([np.uint64(c).astype(np.int64)]) for c in counter]
+    twin = threefry(np.array(key, dtype=np.uint64), *signed)
+    assert tuple(int(w) % 2**64 for w in twin) == answer
+
+
+def test_streams_and_seeds_have_different_keys():
+    keys = {tuple(stream_key(seed, name)) for seed in range(50) for name in STREAMS}
+    assert len(keys) == 50 * len(STREAMS)
+    assert len(set(STREAMS.values())) == len(STREAMS)
+
+
+def draws() -> Draws:
+    return Draws(KEY, torch.arange(FIRST, FIRST + LANES), STEP, SLOT)
+
+
+@pytest.mark.parametrize("count", [1, 2, 19, 64])
+def test_normals_are_the_same_numbers_in_torch_and_compiled(count):
+    out = np.empty((count + 1, LANES))
+    fill_normals(out, count, 1.0, KEY, FIRST, STEP, SLOT, 0)
+    weights = np.empty((LANES, count))
+    fill_weights(weights, KEY, FIRST, STEP, SLOT, 0)
+    twin = draws().normals_at(SLOT, 0, count).numpy()
+    np.testing.assert_allclose(out[:count].T, twin, atol=5e-15)
+    np.testing.assert_allclose(weights, twin, atol=5e-15)
+
+
+def test_normals_may_be_asked_for_in_pieces():
+    whole = draws().normals_at(SLOT, 0, 40)
+    parts = [draws().normals_at(SLOT, start, 10) for start in range(0, 40, 10)]
+    assert torch.equal(torch.cat(parts, 1), whole)
+    columns = torch.cat(list(draws().column_blocks(3, 13, 4)), -1)
+    assert torch.equal(columns, draws().normals_at(SLOT, 0, 39).unflatten(1, (13, 3)).mT)
+
+
+@pytest.mark.parametrize("dof", [0, 1, 4, 5, 6, 7, 64, 10**6])
+def test_wishart_factors_are_the_same_numbers_in_torch_and_compiled(dof):
+    m = 5
+    out, buffer = np.zeros((m, m + 1, LANES)), np.empty((m * (m + 1) + 1, LANES))
+    fill_wishart(out, buffer, dof, KEY, FIRST, STEP, SLOT)
+    twin = draws().wishart_factor(m, dof).numpy()
+    np.testing.assert_allclose(np.moveaxis(out, -1, 0)[..., : twin.shape[2]], twin, rtol=1e-12)
+
+
+def many_normals(rows: int, tiles: int) -> np.ndarray:
+    """Normals (steps x pairs, samples): consecutive integers in every direction."""
+    out = np.empty((tiles, rows, LANES))
+    for t in range(tiles):
+        fill_normals(out[t], rows, 1.0, KEY, t * LANES, STEP, SLOT, 0)
+    return np.moveaxis(out, 1, 0).reshape(rows, -1)
+
+
+def test_normals_are_normal_and_neighbours_independent():
+    """KS at 10^6 numbers (an error of 2 % of scale is rejected), and correlations of neighbours."""
+    x = many_normals(100, 320)
+    assert stats.kstest(x.ravel(), "norm").pvalue > 1e-3
+    assert stats.kstest(1.02 * x.ravel(), "norm").pvalue < 1e-6  # negative control
+    bound = 5.0 / np.sqrt(x.size)
+    for a, b in [(x[0::2], x[1::2]), (x[:-2], x[2:]), (x[:, :-1], x[:, 1:])]:
+        assert abs(np.mean(a * b)) < bound * np.sqrt(x.size / a.size)
+        assert abs(np.mean((a**2 - 1) * (b**2 - 1))) < 2 * bound * np.sqrt(x.size / a.size)
+
+
+@pytest.mark.parametrize("dof", [2, 3, 5, 64, 10**6])
+def test_chi_variables_have_their_law(dof):
+    """KS of 40,000 squares, and of the law with one degree of freedom more (up to 64) rejected."""
+    tiles, degrees = 1250, np.array([dof, dof + 1.0])
+    out = np.empty((tiles, 2, LANES))
+    for t in range(tiles):
+        fill_chi(out[t], degrees, KEY, t * LANES, STEP, SLOT)
+    square = out[:, 0].ravel() ** 2
+    assert stats.kstest(square, stats.chi2(dof).cdf).pvalue > 1e-3
+    if dof <= 64:
+        assert stats.kstest(square, stats.chi2(dof + 1).cdf).pvalue < 1e-6
+    assert stats.kstest(out[:, 1].ravel() ** 2, stats.chi2(dof + 1).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("dof", [3, 4, 5, 6, 40])
+def test_wishart_moments(dof):
+    """E S = k I and Var S_ij = k (1 + [i = j]), within 5 standard errors."""
+    m, samples = 4, 20_000
+    factor = Draws(KEY, torch.arange(samples), STEP, SLOT).wishart_factor(m, dof)
+    s = (factor @ factor.mT).numpy()
+    spread = np.sqrt(dof * (1.0 + np.eye(m)))
+    assert (np.abs(s.mean(0) - dof * np.eye(m)) < 5 * spread / np.sqrt(samples)).all()
+    squares = (s - dof * np.eye(m)) ** 2
+    error = squares.std(0) / np.sqrt(samples)
+    assert (np.abs(squares.mean(0) - spread**2) < 5 * error).all()

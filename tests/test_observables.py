@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import xarray as xr
+from numpy.typing import NDArray
+
+from shaped_attention.observables import observables, observables_of
+
+
+def wishart(samples: int, tokens: int, dof: int, seed: int = 0) -> NDArray[np.float64]:
+    factor = np.random.default_rng(seed).normal(size=(samples, tokens, dof))
+    return factor @ factor.transpose(0, 2, 1) / dof
+
+
+def result(times: list[float], stopping: list[float], tokens: int = 2) -> xr.Dataset:
+    V = np.stack([wishart(len(stopping), tokens, 8, seed) for seed in range(len(times))])
+    return xr.Dataset(
+        {"V": (("time", "sample", "row", "col"), V), "stopping_time": ("sample", stopping)},
+        coords={"time": times},
+    )
+
+
+def test_known_values_of_an_equicorrelated_matrix() -> None:
+    m, q, rho = 5, 2.0, 0.3
+    V = q * (rho * np.ones((m, m)) + (1 - rho) * np.eye(m))
+    values = {name: float(v[0]) for name, v in observables(V[None]).items()}
+    large, small = q * (1 + (m - 1) * rho), q * (1 - rho)
+    shares = np.array([large] + [small] * (m - 1)) / (m * q)
+    assert values["log V[3,3]"] == pytest.approx(math.log(q), rel=1e-14)
+    assert values["rho[1,4]"] == pytest.approx(rho, rel=1e-14)
+    assert values["log det V"] == pytest.approx(math.log(large) + (m - 1) * math.log(small))
+    assert values["log trace V"] == pytest.approx(math.log(m * q))
+    assert values["log largest eigenvalue"] == pytest.approx(math.log(large))
+    assert values["effective rank"] == pytest.approx(math.exp(-(shares @ np.log(shares))))
+    assert values["mean |rho|"] == pytest.approx(rho)
+
+
+def test_mean_correlation_takes_absolute_values_of_all_pairs() -> None:
+    V = np.array([[[1.0, -0.5, 0.0], [-0.5, 1.0, 0.2], [0.0, 0.2, 1.0]]])
+    assert observables(V, tokens=[0])["mean |rho|"][0] == pytest.approx((0.5 + 0.0 + 0.2) / 3)
+
+
+def test_scaling_shifts_logarithms_and_leaves_shapes_alone() -> None:
+    V = wishart(50, 4, 9)
+    before, after = observables(V), observables(7.0 * V)
+    for name, values in before.items():
+        shift = {"log det V": 4 * math.log(7)}.get(name, math.log(7) if "log" in name else 0.0)
+        np.testing.assert_allclose(after[name], values + shift, rtol=0, atol=1e-12, err_msg=name)
+
+
+def test_one_token() -> None:
+    values = observables(np.array([[[4.0]], [[1.0]]]))
+    assert list(values) == [
+        "log V[0,0]",
+        "log det V",
+        "log trace V",
+        "log largest eigenvalue",
+        "effective rank",
+    ]
+    np.testing.assert_allclose(values["log det V"], [math.log(4.0), 0.0])
+    np.testing.assert_allclose(values["effective rank"], 1.0)
+
+
+@pytest.mark.parametrize("m", [2, 4, 9])
+def test_repeated_tokens_hit_the_documented_floor(m: int) -> None:
+    factor = np.random.default_rng(1).normal(size=(300, m, m + 3))
+    factor[:, 1] = factor[:, 0]
+    V = factor @ factor.transpose(0, 2, 1)
+    values = observables(V, tokens=[0, 1])
+    positive = np.linalg.eigvalsh(V)[:, 1:]
+    floor = np.finfo(float).eps * m * positive[:, -1]
+    np.testing.assert_allclose(values["log det V"], np.log(positive).sum(1) + np.log(floor))
+    np.testing.assert_allclose(values["rho[0,1]"], 1.0, rtol=0, atol=1e-14)
+
+
+def test_floor_follows_the_precision_of_v() -> None:
+    V = np.ones((1, 2, 2))
+    double, single = observables(V), observables(V.astype(np.float32))
+    gap = math.log(np.finfo(np.float32).eps / np.finfo(np.float64).eps)
+    assert single["log det V"][0] - double["log det V"][0] == pytest.approx(gap)
+    told = observables(V, precision=float(np.finfo(np.float32).eps))
+    assert told["log det V"][0] == pytest.approx(single["log det V"][0])
+
+
+def test_zero_tokens_and_zero_matrices_stay_finite() -> None:
+    V = np.zeros((3, 3, 3))
+    V[0, 0, 0] = 2.0
+    V[1] = np.diag([1e300, 1e300, 0.0]) + 0.5e300 * (np.eye(3)[[1, 0, 2]] * [[1], [1], [0]])
+    values = observables(V)
+    assert all(np.isfinite(v).all() for v in values.values())
+    assert values["rho[0,2]"].tolist() == [0.0, 0.0, 0.0]
+    assert values["rho[0,1]"][1] == pytest.approx(0.5)
+    np.testing.assert_allclose(values["effective rank"][[0, 2]], [1.0, 0.0])
+
+
+def test_more_than_eight_tokens_use_eight_evenly_spaced_ones() -> None:
+    names = list(observables(wishart(2, 15, 20)))
+    expected = [0, 2, 4, 6, 8, 10, 12, 14]
+    assert [n for n in names if "log V[" in n] == [f"log V[{a},{a}]" for a in expected]
+    assert sum(n.startswith("rho[") for n in names) == 28
+    assert sum(n.startswith("rho[") for n in observables(wishart(2, 15, 20), range(15))) == 105
+
+
+@pytest.mark.parametrize(
+    ("V", "tokens", "message"),
+    [
+        (np.ones((3, 3)), None, r"V must have shape \(samples, m, m\).*\(3, 3\)"),
+        (np.ones((2, 3, 2)), None, "V must have shape"),
+        (np.full((2, 1, 1), np.nan), None, "V must be finite, got infinities or NaN in 2 of 2"),
+        (np.diag([1.0, -0.1])[None], None, "positive semidefinite.*1 of 1"),
+        (np.array([[[1.0, 0.5], [0.1, 1.0]]]), None, "symmetric"),
+        (np.eye(2)[None], [0, 2], r"tokens must be distinct integers in \[0, 2\), got \[0, 2\]"),
+        (np.eye(2)[None], [1, 1], "tokens must be distinct"),
+        (np.eye(2)[None], [], "tokens must be distinct"),
+    ],
+)
+def test_refused_covariances(V: NDArray[np.float64], tokens: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        observables(V, tokens)
+
+
+def test_result_at_a_saved_time() -> None:
+    data = result([0.0, 0.1 + 0.2, 1.0], [0.25, math.inf, 0.9])
+    values = observables_of(data, 0.3)
+    expected = observables(data["V"].to_numpy()[1])
+    assert list(values) == [*expected, "stopping time"]
+    for name, v in expected.items():
+        np.testing.assert_array_equal(values[name], v)
+    assert values["stopping time"].tolist() == [0.25, 1.0, 0.9]
+    assert observables_of(data, 0.3, cap=0.3)["stopping time"].tolist() == [0.25, 0.3, 0.3]
+
+
+def test_order_of_dimensions_does_not_matter() -> None:
+    data = result([0.0, 1.0], [math.inf] * 5)
+    turned = data.transpose("row", "sample", "col", "time")
+    for name, v in observables_of(data, 1.0).items():
+        np.testing.assert_array_equal(observables_of(turned, 1.0)[name], v)
+
+
+def test_refused_results() -> None:
+    data = result([0.0, 0.5], [math.inf, math.inf])
+    with pytest.raises(ValueError, match=r"time must be one of .*\[0, 0\.5\], got 0\.49"):
+        observables_of(data, 0.49)
+    with pytest.raises(ValueError, match=r"result must be an xarray.Dataset.*got dict"):
+        observables_of({}, 0.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="missing: V"):
+        observables_of(data.drop_vars("V"), 0.5)
+    with pytest.raises(ValueError, match="missing: stopping_time"):
+        observables_of(data.drop_vars("stopping_time"), 0.5)
+    with pytest.raises(ValueError, match="V of result must have the dimensions"):
+        observables_of(data.rename(row="other"), 0.5)
+    with pytest.raises(ValueError, match=r"got NaN for 1 of 2"):
+        observables_of(result([0.0, 0.5], [math.nan, math.inf]), 0.5)
+    long = result([k / 100 for k in range(50)], [math.inf])
+    with pytest.raises(
+        ValueError, match=r"\[0, 0\.01, 0\.02, 0\.03, \.\.\., 0\.47, 0\.48, 0\.49\]"
+    ):
+        observables_of(long, 3.0)

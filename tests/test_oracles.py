@@ -1,0 +1,143 @@
+"""Exact laws (oracles) that every sampler must pass.
+
+The laws hold for the limit, with errors of order 1/n at finite width and of order h for Euler's
+scheme. So the finite samplers run at a large width (the chain costs no more) and the SDE at a
+small step; for networks, whose width is small, the finite-n law is used where it is known.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from shaped_attention import (
+    ShapedAttention,
+    ShapedMLP,
+    equicorrelated,
+    integrate_sde,
+    simulate_chain,
+    simulate_network,
+)
+from tests.laws import final, ks_p_values, log_det, same_law
+
+GAMMA, T = 0.5, 0.5
+K = GAMMA**2 * (2 - GAMMA**2)
+FREE = ShapedAttention(GAMMA, 1e9)
+
+
+def sde(layer, v0, samples=8000, seed=1, step=1 / 400, **kwargs):
+    return integrate_sde(layer, v0, horizon=T, step=step, samples=samples, seed=seed, **kwargs)
+
+
+def chain(layer, v0, samples=8000, seed=1, width=1000):
+    width = width if isinstance(layer, ShapedAttention) else min(width, 100)  # the MLP costs O(n)
+    return simulate_chain(layer, v0, width=width, depth=int(T * width), samples=samples, seed=seed)
+
+
+def test_network_of_one_token_has_its_finite_law():
+    """V_L is a product of L independent factors |lambda e + gamma g|^2 / n for m = 1.
+
+    Exact at n = 16: E log V' from the mean over a noncentral chi-square, n |.|^2 / gamma^2.
+    """
+    n, depth = 16, 8
+    v = final(simulate_network(ShapedAttention(GAMMA), np.eye(1), width=n, depth=depth,
+                               samples=6000, seed=1))  # fmt: skip
+    shift = n * (1 - GAMMA**2) / GAMMA**2
+    law = stats.ncx2(n, shift, scale=GAMMA**2 / n)
+    mean = law.expect(np.log, lb=law.ppf(1e-12), ub=law.ppf(1 - 1e-12))
+    second = law.expect(lambda x: np.log(x) ** 2, lb=law.ppf(1e-12), ub=law.ppf(1 - 1e-12))
+    expected, spread = depth * mean, math.sqrt(depth * (second - mean**2))
+    assert abs(np.log(v).mean() - expected) < 4 * spread / math.sqrt(6000)
+    assert np.log(v).std() == pytest.approx(spread, rel=0.05)
+
+
+@pytest.mark.parametrize("sampler", [sde, chain])
+def test_one_token(sampler):
+    """log V_T ~ N(-kT, 2kT) for m = 1: KS at 8,000 samples, a shift by 6 % of it is rejected."""
+    x = np.log(final(sampler(ShapedAttention(GAMMA), np.eye(1))))[:, 0, 0]
+    assert stats.kstest(x, stats.norm(-K * T, math.sqrt(2 * K * T)).cdf).pvalue > 1e-3
+    wrong = stats.norm(-K * T, math.sqrt(2 * K * T))
+    assert stats.kstest(x + 0.06 * math.sqrt(2 * K * T), wrong.cdf).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("tokens", [2, 4])
+def test_log_determinant_of_the_sde(tokens):
+    """log det V_T - log det V_0 ~ N(-k m (m+1) T / 2, 2 m k T) as tau_0 -> infinity."""
+    v0 = equicorrelated(tokens, 0.2)
+    x = log_det(final(sde(FREE, v0, step=1 / 800))) - log_det(v0)
+    law = stats.norm(-K * tokens * (tokens + 1) * T / 2, math.sqrt(2 * tokens * K * T))
+    assert stats.kstest(x, law.cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("sampler", ["chain", "network"])
+@pytest.mark.parametrize("tokens", [2, 4])
+def test_log_determinant_at_finite_width(sampler, tokens):
+    """The exact mean and variance at n = 12, where det V' / det V is a product of chi-squares.
+
+    Without the skip connection (gamma = 1, tau_0 -> infinity) V' = F W F^T / n with W Wishart, so
+    log det gains sum_i log(chi^2_{n-i} / n) in each layer, whatever V is.
+    """
+    n, depth, samples = 12, 5, 8000
+    v0, layer = equicorrelated(tokens, 0.2), ShapedAttention(1.0, 1e9)
+    function = simulate_chain if sampler == "chain" else simulate_network
+    v = final(function(layer, v0, width=n, depth=depth, samples=samples, seed=3))
+    x = log_det(v) - log_det(v0)
+    dof = n - np.arange(tokens)
+    mean = depth * (special.digamma(dof / 2) + math.log(2 / n)).sum()
+    spread = math.sqrt(depth * special.polygamma(1, dof / 2).sum())
+    assert abs(x.mean() - mean) < 4 * spread / math.sqrt(samples)
+    assert x.std() == pytest.approx(spread, rel=0.04)
+
+
+@pytest.mark.parametrize("sampler", [sde, chain])
+def test_linear_maps_of_the_start(sampler):
+    """As tau_0 -> infinity, A V A^T started from A V_0 A^T has the law of V transformed."""
+    a = np.array([[1.0, 0.5, 0.0], [0.0, 2.0, -1.0], [0.3, 0.0, 1.0]])
+    v0 = equicorrelated(3, 0.2)
+    first, second = sampler(FREE, v0, seed=1), sampler(FREE, a @ v0 @ a.T, seed=2)
+    moved = first.assign(V=(first.V.dims, a @ first.V.values @ a.T))
+    assert same_law(moved, second)
+    assert not same_law(first, second)
+
+
+@pytest.mark.parametrize("sampler", [sde, chain])
+def test_equal_tokens_stay_equal(sampler):
+    """All tokens equal: V stays a multiple of 11^T, and that multiple has the law of m = 1."""
+    layer = [ShapedAttention(GAMMA, 0.3), ShapedMLP(GAMMA)]
+    v = final(sampler(layer, np.ones((4, 4))))
+    np.testing.assert_allclose(v, np.broadcast_to(v[:, :1, :1], v.shape), rtol=1e-12)
+    single = final(sampler(layer, np.eye(1), seed=2))
+    assert stats.ks_2samp(v[:, 0, 0], single[:, 0, 0]).pvalue > 1e-3
+
+
+def test_equal_tokens_stay_equal_in_networks():
+    layer = [ShapedAttention(GAMMA, 0.3), ShapedMLP(GAMMA)]
+    v = final(simulate_network(layer, np.ones((3, 3)), width=20, depth=10, samples=50, seed=1))
+    np.testing.assert_allclose(v, np.broadcast_to(v[:, :1, :1], v.shape), rtol=1e-9)
+
+
+@pytest.mark.parametrize("sampler", [sde, chain])
+def test_exchangeable_tokens_stay_exchangeable(sampler):
+    """From p 11^T + (q - p) I every token has one law, and so has every pair."""
+    layer = [ShapedAttention(GAMMA, 0.7), ShapedMLP(GAMMA)]
+    first = sampler(layer, equicorrelated(3, 0.3, 1.2), seed=1)
+    second = sampler(layer, equicorrelated(3, 0.3, 1.2), seed=2)
+    order = [2, 0, 1]
+    moved = second.assign(V=(second.V.dims, second.V.values[:, :, order][:, :, :, order]))
+    assert same_law(first, moved)
+    uneven = np.diag([1.0, 1.3, 1.0]) @ first.V.values @ np.diag([1.0, 1.3, 1.0])
+    assert not same_law(first.assign(V=(first.V.dims, uneven)), moved)
+
+
+@pytest.mark.validation
+def test_chain_approaches_the_sde():
+    """At n = 4,000 and step 1/1000 no observable differs at 20,000 samples; at n = 20 they do."""
+    layer = [ShapedAttention(GAMMA, 0.7), ShapedMLP(GAMMA)]
+    v0 = equicorrelated(3, 0.3, 1.2)
+    limit = sde(layer, v0, samples=20_000, step=1 / 1000)
+    near = simulate_chain(layer.copy(), v0, width=4000, depth=2000, samples=20_000, seed=3)
+    assert min(ks_p_values(near, limit).values()) > 1e-4
+    assert not same_law(chain(layer, v0, samples=20_000, width=20), limit)

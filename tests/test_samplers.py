@@ -1,0 +1,149 @@
+"""What the three samplers share: randomness, chunks, save times, stopping, float32."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from shaped_attention import (
+    ShapedAttention,
+    ShapedMLP,
+    equicorrelated,
+    integrate_sde,
+    simulate_chain,
+    simulate_network,
+)
+from tests.laws import final, same_law
+
+LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
+MASKED = ShapedAttention(0.5, 0.7, mask="causal")
+V0 = equicorrelated(3, 0.2, 1.3)
+
+
+def network(layer=LAYER, v0=V0, **options):
+    options = {"samples": 70, "seed": 1} | options
+    return simulate_network(layer, v0, width=10, depth=5, **options)
+
+
+def chain(layer=LAYER, v0=V0, **options):
+    options = {"samples": 70, "seed": 1} | options
+    return simulate_chain(layer, v0, width=10, depth=5, **options)
+
+
+def sde(layer=LAYER, v0=V0, **options):
+    options = {"samples": 70, "seed": 1} | options
+    return integrate_sde(layer, v0, horizon=0.5, step=0.1, **options)
+
+
+SAMPLERS = pytest.mark.parametrize("sampler", [network, chain, sde])
+
+
+@SAMPLERS
+@pytest.mark.parametrize("layer", [LAYER, MASKED])
+def test_chunks_and_threads_do_not_change_a_result(sampler, layer):
+    reference = sampler(layer)
+    for chunk in (1, 7, 33, 64, 1000):
+        np.testing.assert_array_equal(sampler(layer, chunk=chunk).V, reference.V)
+    np.testing.assert_array_equal(sampler(layer, memory=1000).V, reference.V)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        np.testing.assert_array_equal(sampler(layer).V, reference.V)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@SAMPLERS
+def test_samples_do_not_depend_on_which_others_are_asked_for(sampler):
+    few, many = sampler(samples=5), sampler(samples=70)
+    np.testing.assert_array_equal(few.V, many.V.isel(sample=slice(5)))
+
+
+@SAMPLERS
+def test_save_times_do_not_change_a_path(sampler):
+    every = sampler(save_every=1)
+    np.testing.assert_allclose(every.time, np.arange(6) * 0.1, rtol=1e-15)
+    some = sampler(times=[0.2, 0.5])
+    np.testing.assert_array_equal(some.V, every.V.isel(time=[2, 5]))
+    ends = sampler()
+    np.testing.assert_array_equal(ends.V, every.V.isel(time=[0, 5]))
+    early = sampler(times=[0.1])
+    np.testing.assert_array_equal(early.V, every.V.isel(time=[1]))
+    np.testing.assert_allclose(every.V.isel(time=0), np.broadcast_to(V0, (70, 3, 3)), rtol=1e-14)
+    assert list(sampler(save_every=2).time.values) == pytest.approx([0.0, 0.2, 0.4, 0.5])
+
+
+@SAMPLERS
+def test_other_seeds_and_samplers_give_other_numbers(sampler):
+    assert not np.isclose(final(sampler(seed=1)), final(sampler(seed=2))).any()
+    others = [other for other in (network, chain, sde) if other is not sampler]
+    for other in others:
+        assert not np.isclose(final(sampler()), final(other())).any()
+
+
+@SAMPLERS
+def test_layout_of_the_result(sampler):
+    result = sampler(samples=4)
+    assert result.V.dims == ("time", "sample", "row", "col")
+    assert result.stopping_time.dims == ("sample",)
+    v = final(result)
+    np.testing.assert_array_equal(v, v.swapaxes(-1, -2))
+    assert np.linalg.eigvalsh(v).min() > -1e-12
+
+
+@SAMPLERS
+def test_stopped_paths_keep_their_value(sampler):
+    every = sampler(save_every=1, radius=3.0)
+    norm = np.linalg.norm(every.V.values, axis=(-2, -1))
+    stop = every.stopping_time.values
+    assert 0 < np.isfinite(stop).sum() < len(stop)
+    for path in np.flatnonzero(np.isfinite(stop)):
+        index = int(np.argmin(np.abs(every.time.values - stop[path])))
+        assert (norm[:index, path] < 3.0).all()
+        assert norm[index, path] >= 3.0
+        kept = np.broadcast_to(every.V.values[index, path], every.V.values[index:, path].shape)
+        np.testing.assert_array_equal(every.V.values[index:, path], kept)
+    free = sampler(save_every=1)
+    moving = ~np.isfinite(stop)
+    np.testing.assert_array_equal(every.V.values[:, moving], free.V.values[:, moving])
+
+
+@SAMPLERS
+def test_float32_has_the_law_of_float64(sampler):
+    """KS at 3,000 samples and level 10^-3; the numbers themselves agree to 10^-3."""
+    single, double = sampler(dtype="float32", samples=3000), sampler(samples=3000)
+    assert same_law(single, sampler(samples=3000, seed=9))
+    np.testing.assert_allclose(single.V, double.V, rtol=5e-3, atol=5e-3)
+
+
+@SAMPLERS
+@pytest.mark.parametrize("tokens", [1, 10])
+def test_fewest_and_most_tokens_for_the_width(sampler, tokens):
+    v = final(sampler(v0=np.eye(tokens)))
+    assert np.isfinite(v).all()
+
+
+def test_wide_networks_stay_within_a_small_memory():
+    """A weight matrix of 32 MB is made a few columns at a time; same numbers as all at once."""
+    options = {"width": 2000, "depth": 1, "samples": 2, "seed": 1}
+    small = simulate_network(LAYER, V0, memory=10**6, **options)
+    large = simulate_network(LAYER, V0, **options)
+    np.testing.assert_array_equal(small.V, large.V)
+
+
+@pytest.mark.parametrize("tokens", [1, 8, 64])
+@pytest.mark.parametrize("width", [64, 10**6])
+def test_chain_for_few_and_many_tokens_at_any_width(tokens, width):
+    x = np.random.default_rng(0).standard_normal((tokens, max(1, tokens // 2)))
+    v = final(simulate_chain(ShapedAttention(0.5), x @ x.T, width=width, depth=3, samples=3))
+    assert np.isfinite(v).all()
+
+
+def test_threads_report_the_first_error(monkeypatch):
+    def fail(self, *arguments):
+        raise ArithmeticError("broken block")
+
+    monkeypatch.setattr(ShapedAttention, "chain_tiles", fail)
+    with pytest.raises(ArithmeticError, match="broken block"):
+        chain(samples=5000)

@@ -1,0 +1,133 @@
+"""The integrator: torchsde's Euler scheme, its weak order, stopping and explosion."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from shaped_attention import (
+    ShapedAttention,
+    ShapedMLP,
+    drift,
+    equicorrelated,
+    integrate_sde,
+    simulate_chain,
+)
+from shaped_attention import ensemble as en
+from shaped_attention.sde import TorchSystem
+from tests.laws import final
+
+LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
+V0 = equicorrelated(3, 0.2, 1.3)
+
+
+def test_it_is_a_hand_written_euler_loop():
+    """torchsde on our increments is, to the last bit, the loop F <- F + h f + g dW."""
+    result = integrate_sde(
+        ShapedAttention(0.5, 0.7, mask="causal"), V0, horizon=0.4, step=0.1, samples=8, seed=3
+    )
+    request = en.make_ensemble(
+        ShapedAttention(0.5, 0.7, mask="causal"), V0, width=None, steps=4, dt=0.1, samples=8,
+        seed=3, times=None, save_every=None, radius=None, device="cpu", dtype="float64",
+        chunk=None, memory=2**30,
+    )  # fmt: skip
+    system = TorchSystem(request, 0, 8)
+    y = system.initial()
+    for step in range(4):
+        f, g = system.f_and_g_prod(torch.tensor(float(step)), y, system.increments(step))
+        y = y + f + g
+    np.testing.assert_array_equal(en.gram(system.factors(y)), final(result))
+
+
+def test_coarse_mean_increment_is_the_drift():
+    """E[V_h - V_0] / h -> b(V_0): one small step, 400,000 paths, 5 standard errors."""
+    h = 1e-3
+    v = final(integrate_sde(LAYER, V0, horizon=h, step=h, samples=400_000, seed=1))
+    slope, error = (v - V0).mean(0) / h, v.std(0) / h / math.sqrt(len(v))
+    assert (np.abs(slope - drift(LAYER, V0)) < 5 * error + 0.02).all()
+
+
+def mean_log_with_control(step: float, samples: int) -> tuple[float, float]:
+    """E log V_T for m = 1 with Brownian motion as control variate, and its standard error."""
+    block, horizon = ShapedAttention(0.8), 0.8
+    k = block.linear_rate
+    result = integrate_sde(block, np.eye(1), horizon=horizon, step=step, samples=samples, seed=4)
+    request = en.make_ensemble(
+        block, np.eye(1), width=None, steps=round(horizon / step), dt=step, samples=samples, seed=4,
+        times=None, save_every=None, radius=None, device="cpu", dtype="float64", chunk=None,
+        memory=2**30,
+    )  # fmt: skip
+    system = TorchSystem(request, 0, samples)
+    total = sum(system.increments(i)[:, 0].numpy() for i in range(request.steps))
+    exact = -k * horizon + math.sqrt(2 * k) * total
+    x = np.log(final(result)[:, 0, 0]) - exact
+    return float(x.mean()), float(x.std() / math.sqrt(samples))
+
+
+def test_weak_order_one():
+    """The error of E log V_T (m = 1, exact solution known) is proportional to the step.
+
+    The exact solution driven by the same increments is the control variate, so 40,000 paths
+    resolve an error of 1e-3. Halving the step halves the error, within 4 standard errors; a scheme
+    of order 1/2 or an inconsistent one would not pass.
+    """
+    errors = {step: mean_log_with_control(step, 40_000) for step in (0.08, 0.04, 0.02)}
+    for coarse, fine in ((0.08, 0.04), (0.04, 0.02)):
+        (a, sa), (b, sb) = errors[coarse], errors[fine]
+        assert abs(a) > 8 * sa
+        # second-order terms: the ratio tends to 2 with corrections of order step
+        assert abs(a - 2 * b) < 4 * math.hypot(sa, 2 * sb) + 2 * coarse * abs(a)
+        assert abs(a) > 1.6 * abs(b)
+
+
+def test_weak_error_of_the_flow_is_first_order():
+    """With the MLP's splitting too: three steps, extrapolation to zero is consistent."""
+    means = []
+    for step in (0.1, 0.05, 0.025):
+        v = final(integrate_sde(ShapedMLP(0.7, 0.0, -2.0), V0, horizon=0.5, step=step,
+                                samples=200_000, seed=5))  # fmt: skip
+        r = v[:, 0, 1] / np.sqrt(v[:, 0, 0] * v[:, 1, 1])
+        means.append((r.mean(), r.std() / math.sqrt(len(r))))
+    (a, sa), (b, sb), (c, sc) = means
+    assert abs((a - b) - 2 * (b - c)) < 5 * math.sqrt(sa**2 + 9 * sb**2 + 4 * sc**2)
+    assert abs(b - c) < abs(a - b) + 5 * math.hypot(sb, sc)
+
+
+def test_explosion_is_recorded_and_never_nan():
+    """At gamma = 0.6, tau_0 = 0.5, T = 0.75 part of the paths explode; the network does not."""
+    block, v0 = ShapedAttention(0.6, 0.5), equicorrelated(4, 0.2)
+    limit = integrate_sde(block, v0, horizon=0.75, step=0.0025, samples=4000, seed=1, save_every=30)
+    stopped = np.isfinite(limit.stopping_time.values)
+    assert 0.04 < stopped.mean() < 0.25
+    assert np.isfinite(limit.V).all()
+    norms = np.linalg.norm(limit.V.values, axis=(-2, -1))
+    assert (norms[-1][stopped] >= limit.radius).all()
+    assert (norms[:, ~stopped] < limit.radius).all()
+    times = limit.time.values[:, None]
+    after = times >= limit.stopping_time.values
+    assert (np.where(after, norms, np.inf) >= limit.radius).all()
+    np.testing.assert_array_equal(
+        np.where(after[-2], limit.V.values[-2].T, 0), np.where(after[-2], limit.V.values[-1].T, 0)
+    )
+    network = simulate_chain(block, v0, width=100, depth=75, samples=4000, seed=1)
+    assert np.isfinite(network.stopping_time).mean() < 0.2 * stopped.mean()
+
+
+@pytest.mark.parametrize("tokens", [2, 5])
+def test_singular_starts(tokens):
+    """Repeated tokens and a covariance of rank one stay positive semidefinite and finite."""
+    x = np.random.default_rng(0).standard_normal((tokens, 2))
+    x[1] = x[0]
+    for v0 in (x @ x.T, np.outer(x[:, 0], x[:, 0])):
+        v = final(integrate_sde(LAYER, v0, horizon=0.5, step=0.05, samples=200, seed=1))
+        assert np.isfinite(v).all()
+        assert np.linalg.eigvalsh(v).min() > -1e-12 * np.abs(v).max()
+        np.testing.assert_allclose(v[:, 0], v[:, 1], rtol=1e-6, atol=1e-6)
+
+
+def test_sixty_four_tokens_run():
+    v = final(integrate_sde(LAYER, equicorrelated(64, 0.2), horizon=0.1, step=0.05, samples=40))
+    assert np.isfinite(v).all()
