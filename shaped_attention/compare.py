@@ -25,7 +25,7 @@ from shaped_attention.observables import (
     time_index,
 )
 
-_FEWEST_SAMPLES, _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 8, 99, 50
+FEWEST_SAMPLES, _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 8, 99, 50
 # Rounding of V reaches an observable magnified by a few operations.
 _ROUNDING = 64
 _ROWS_PER_GROUP, _NAMED, _WIDTH = 8, 4, 110
@@ -92,8 +92,8 @@ def compare(
         got = f"{tokens[0]} and {tokens[1]}"
         raise ValueError(f"first and second must have equally many tokens, got {got}.")
     for name, size in zip(("first", "second"), sizes, strict=True):
-        if size < _FEWEST_SAMPLES:
-            raise ValueError(f"{name} must have at least {_FEWEST_SAMPLES} samples, got {size}.")
+        if size < FEWEST_SAMPLES:
+            raise ValueError(f"{name} must have at least {FEWEST_SAMPLES} samples, got {size}.")
     _check_settings(confidence, permutations, bootstrap)
     time = _common_time(first, second, time)
 

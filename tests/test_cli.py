@@ -1,0 +1,142 @@
+"""The command line: the main job on every kind of start, and one clear sentence for bad input."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from shaped_attention import load, rerun
+from shaped_attention.cli import main
+
+SMALL = ["--width", "20", "--depth", "10", "--step", "0.05", "--samples", "64",
+         "--network-samples", "16"]  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(main, list(arguments))
+
+
+def test_main_job_on_the_shipped_tokens(run, tmp_path):
+    result = run("compare", *SMALL)
+    assert result.exit_code == 0, result.output
+    assert "8 tokens of Moby-Dick; m = 8, mean diagonal 0.003037, rescaled to 1" in result.output
+    for heading in ("chain against SDE", "network against SDE", "network against chain"):
+        assert heading in result.output
+    assert "Kolmogorov-Smirnov" in result.output
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names == {f"compare-{kind}.{suffix}" for kind in ("trajectories", "densities")
+                     for suffix in ("png", "svg")}  # fmt: skip
+    tables = json.loads((tmp_path / "results" / "comparison.json").read_text())
+    assert set(tables) == {"chain against SDE", "network against SDE", "network against chain"}
+    assert 0.0 <= tables["chain against SDE"]["data_vars"]["ks"]["data"][0] <= 1.0
+
+
+def test_results_can_be_loaded_and_run_again(run, tmp_path):
+    assert run("compare", *SMALL, "--tokens-count", "2").exit_code == 0
+    for name, samples in (("network", 16), ("chain", 64), ("sde", 64)):
+        result = load(tmp_path / "results" / f"{name}.nc")
+        assert result.sizes["sample"] == samples
+        np.testing.assert_array_equal(rerun(result).V, result.V)
+        assert result.sizes["time"] > 2
+    shown = run("show", "results/chain.nc")
+    assert shown.exit_code == 0
+    assert '"sampler": "chain"' in shown.output
+
+
+def test_other_starts(run, tmp_path):
+    x = np.random.default_rng(0).standard_normal((3, 5))
+    np.save("tokens.npy", x)
+    np.savetxt("v.csv", x @ x.T / 5, delimiter=",")
+    first = run("compare", *SMALL, "--tokens", "tokens.npy", "--scale", "raw", "--output", "a")
+    second = run("compare", *SMALL, "--covariance", "v.csv", "--scale", "raw", "--output", "b")
+    assert first.exit_code == second.exit_code == 0, first.output + second.output
+    a, b = (load(tmp_path / folder / "sde.nc") for folder in "ab")
+    np.testing.assert_allclose(a.V, b.V, rtol=1e-9)
+    np.testing.assert_allclose(a.V.isel(time=0)[0], x @ x.T / 5, rtol=1e-9)
+    scaled = run("compare", *SMALL, "--tokens", "tokens.npy", "--scale", "2", "--output", "c")
+    assert scaled.exit_code == 0
+    start = load(tmp_path / "c" / "sde.nc").V.isel(time=0)[0].values
+    assert np.diag(start).mean() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--layer", "attention", "--causal"),
+        ("--layer", "attention", "--output-projection", "--key-size", "3"),
+        ("--layer", "mlp", "--mlp-gamma", "0.5", "--c-plus", "0.5"),
+        ("--dtype", "float32", "--radius", "50", "--memory", "0.1", "--seed", "3"),
+        ("--tokens-count", "1", "--no-progress"),
+    ],
+)
+def test_options(run, options):
+    result = run("compare", *SMALL, "--tokens-count", "3", *options)
+    assert result.exit_code == 0, result.output
+
+
+def test_progress_can_be_shown(run):
+    result = run("compare", *SMALL, "--tokens-count", "2", "--progress")
+    assert all(label in result.stderr for label in ("network", "chain", "sde"))
+    assert not run("compare", *SMALL, "--tokens-count", "2").stderr
+
+
+BAD = {
+    "missing file": (("--tokens", "none.npy"), "none.npy"),
+    "two starts": (("--tokens", "a.npy", "--tokens-count", "2"), "exclude each other"),
+    "key alone": (("--key", "x"), "--key x needs"),
+    "indefinite": (("--covariance", "indefinite.csv"), "indefinite"),
+    "not square": (("--covariance", "wide.csv"), "square"),
+    "gamma": (("--gamma", "1.5"), "gamma=1.5"),
+    "tau0": (("--tau0", "0"), "tau0=0"),
+    "width": (("--tokens-count", "30", "--width", "20"), "width=20"),
+    "depth": (("--depth", "0"), "depth=0"),
+    "step": (("--step", "0.3"), "step=0.3"),
+    "samples": (("--samples", "0"), "samples=0"),
+    "network samples": (("--network-samples", "0"), "network_samples=0"),
+    "few samples": (("--network-samples", "4"), "network_samples=4"),
+    "radius": (("--radius", "0.001"), "radius=0.001"),
+    "rho": (("--tokens-count", "3", "--rho", "-0.9"), "rho=-0.9"),
+    "scale": (("--scale", "big"), "scale='big'"),
+    "device": (("--device", "cuda:7"), "device='cuda:7'"),
+    "memory": (("--memory", "-1"), "memory=-1"),
+    "seed": (("--seed", "-1"), "seed=-1"),
+    "figures": (("--figures", "file/figures"), "figures='file/figures'"),
+    "output": (("--output", "file"), "output='file'"),
+    "option": (("--gama", "0.5"), "--gama"),
+    "number": (("--width", "many"), "many"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_sentence_and_leaves_nothing(run, name, tmp_path):
+    np.savetxt("indefinite.csv", [[1.0, 2.0], [2.0, 1.0]], delimiter=",")
+    np.savetxt("wide.csv", np.ones((2, 3)), delimiter=",")
+    (tmp_path / "file").write_text("in the way")
+    options, message = BAD[name]
+    result = run("compare", *SMALL, *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.output + result.stderr
+    error = result.stderr[result.stderr.index("Error:") :].strip()
+    assert len(error.splitlines()) == 1
+    assert not list(tmp_path.rglob("*.nc"))
+    assert not list(tmp_path.rglob("*.png"))
+
+
+def test_show_refuses_what_is_no_result(run, tmp_path):
+    assert run("show", "none.nc").exit_code == 2
+    (tmp_path / "broken.nc").write_text("no netCDF")
+    assert "broken.nc" in run("show", "broken.nc").stderr
+
+
+def test_help_explains_every_option():
+    result = CliRunner().invoke(main, ["compare", "--help"])
+    for option in main.commands["compare"].params:
+        assert option.opts[0] in result.output
+        assert option.help

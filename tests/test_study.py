@@ -1,0 +1,104 @@
+"""Times that two grids share, the pair that is drawn, and the figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib import rcParams
+
+from shaped_attention import ShapedAttention, equicorrelated, integrate_sde, plots, simulate_chain
+from shaped_attention.study import common_times, most_correlated_pair
+
+
+@pytest.mark.parametrize(
+    ("width", "depth", "step"),
+    [(200, 150, 0.01), (512, 512, 0.125), (300, 300, 0.1), (7, 7, 1 / 7)],
+)
+def test_common_times_lie_on_both_grids(width, depth, step):
+    times = np.array(common_times(width, depth, step))
+    assert times[0] == 0.0
+    assert times[-1] == pytest.approx(depth / width)
+    assert 2 < len(times) <= 31
+    for grid in (1 / width, step):
+        np.testing.assert_allclose(times / grid, np.rint(times / grid), atol=1e-6)
+
+
+def test_grids_that_never_meet_share_the_ends():
+    assert common_times(100, 77, 0.77) == [0.0, 0.77]
+    assert common_times(7, 3, 0.3 / 7) == pytest.approx([0.0, 3 / 7])
+
+
+def test_most_correlated_pair():
+    v = np.array([[1.0, 0.1, -0.9], [0.1, 1.0, 0.2], [-0.9, 0.2, 4.0]])
+    assert most_correlated_pair(v) == (0, 1) or most_correlated_pair(v) == (0, 2)
+    v[0, 1] = v[1, 0] = -0.95
+    assert most_correlated_pair(v) == (0, 1)
+    assert most_correlated_pair(np.ones((1, 1))) == (0, 0)
+
+
+@pytest.fixture(scope="module")
+def results():
+    v0, block = equicorrelated(3, 0.2), ShapedAttention(0.6, 0.5)
+    return {
+        "chain": simulate_chain(block, v0, width=20, depth=10, samples=40, save_every=2),
+        "SDE": integrate_sde(block, v0, horizon=0.5, step=0.1, samples=50, save_every=1),
+    }
+
+
+@pytest.mark.parametrize("function", [plots.trajectories, plots.densities])
+def test_figures_say_what_they_show(function, results):
+    before = {key: value for key, value in rcParams.items() if key != "backend"}
+    figure = function(results, pair=(1, 2), labels=["a", "b", "c"], title="a title")
+    assert {key: rcParams[key] for key in before} == before
+    labels = [axis.get_xlabel() + axis.get_ylabel() for axis in figure.axes]
+    assert len(labels) == 3
+    assert "log V_{1,1}" in labels[0]
+    assert "“b”" in labels[0]
+    assert "rho_{1,2}" in labels[1]
+    assert "det" in labels[2]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "chain (40 samples)", "SDE (50 samples)"
+    ]  # fmt: skip
+    assert "a title" in figure.get_suptitle()
+
+
+def test_band_edges_are_quantiles(results):
+    figure = plots.trajectories(results, pair=(0, 1))
+    axis = figure.axes[0]
+    values = np.log(results["chain"].V.values[:, :, 0, 0])
+    lines = [line.get_ydata() for line in axis.lines[:3]]
+    expected = [np.quantile(values, q, axis=1) for q in (0.5, 0.05, 0.95)]
+    np.testing.assert_allclose(lines, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_one_token_has_no_correlation_panel():
+    result = {"chain": simulate_chain(ShapedAttention(0.5), np.eye(1), width=9, depth=3, samples=9)}
+    assert len(plots.densities(result).axes) == 2
+
+
+def test_bad_arguments(results):
+    with pytest.raises(ValueError, match=r"pair=\(0, 3\): two token numbers from 0 to 2"):
+        plots.densities(results, pair=(0, 3))
+    with pytest.raises(ValueError, match="results is empty"):
+        plots.trajectories({})
+
+
+def test_figures_are_written_whole_or_not_at_all(results, tmp_path, monkeypatch):
+    figure = plots.densities(results)
+    paths = plots.save_figure(figure, tmp_path / "new" / "one")
+    assert [path.name for path in paths] == ["one.png", "one.svg"]
+    first = paths[1].read_bytes()
+    plots.save_figure(plots.densities(results), tmp_path / "new" / "one")
+    assert paths[1].read_bytes() == first
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot be written"):
+        plots.save_figure(figure, tmp_path / "file" / "one")
+
+    def broken(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(figure), "savefig", broken)
+    with pytest.raises(ValueError, match="No space left"):
+        plots.save_figure(figure, tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "new"]
