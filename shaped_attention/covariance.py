@@ -154,7 +154,7 @@ def half_vectorise(v: ArrayLike) -> NDArray[np.float64]:
 def correlations(v: ArrayLike) -> NDArray[np.float64]:
     """Correlations ``V_ab / sqrt(V_aa V_bb)`` of `v` (..., m, m), in [-1, 1]; 0 where V_aa = 0."""
     array = np.asarray(v, dtype=np.float64)
-    root = np.sqrt(np.diagonal(array, axis1=-2, axis2=-1))
-    products = root[..., :, None] * root[..., None, :]
-    safe = np.where(products > 0.0, products, 1.0)
-    return np.clip(np.where(products > 0.0, array / safe, 0.0), -1.0, 1.0)
+    norm = np.sqrt(np.maximum(np.diagonal(array, axis1=-2, axis2=-1), 0.0))
+    # One norm at a time: the product of two could overflow or underflow where the ratio does not.
+    inverse = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0.0)
+    return np.clip(array * inverse[..., :, None] * inverse[..., None, :], -1.0, 1.0)

@@ -31,6 +31,8 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
+from shaped_attention.covariance import correlations
+
 TIME_TOLERANCE = 1e-9
 MOST_TOKENS = 8
 _TINY = float(np.finfo(np.float64).tiny)
@@ -80,7 +82,8 @@ def observables(
     eigenvalues = _eigenvalues(V, precision)
 
     diagonal = np.maximum(np.diagonal(V, axis1=1, axis2=2), 0.0)
-    rho = _correlations(V, diagonal)
+    rho = correlations(V)
+    rho[:, np.arange(m), np.arange(m)] = 0.0
     trace = diagonal.sum(axis=1)
     largest = np.maximum(eigenvalues[:, -1], 0.0)
     floor = np.maximum(precision * m * largest, _TINY)
@@ -93,7 +96,7 @@ def observables(
     result["log largest eigenvalue"] = _log(largest)
     result["effective rank"] = _effective_rank(eigenvalues)
     if m >= 2:
-        # The diagonal of rho was set to zero, so the full sum is the sum over ordered pairs.
+        # The diagonal of rho is zero here, so the full sum is the sum over ordered pairs.
         result["mean |rho|"] = np.abs(rho).sum(axis=(1, 2)) / (m * (m - 1))
     return result
 
@@ -215,17 +218,6 @@ def _eigenvalues(V: NDArray[np.float64], precision: float) -> NDArray[np.float64
             f"got {int(wrong.sum())} of {len(V)} samples that are not."
         )
     return eigenvalues
-
-
-def _correlations(V: NDArray[np.float64], diagonal: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Correlations (samples, m, m) in [-1, 1]; 0 where a token vanishes and on the diagonal."""
-    norm = np.sqrt(diagonal)
-    # One norm at a time: the product of two could overflow or underflow where the ratio does not.
-    inverse = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
-    rho = np.clip(V * inverse[:, :, None] * inverse[:, None, :], -1.0, 1.0)
-    a = np.arange(V.shape[1])
-    rho[:, a, a] = 0.0
-    return rho
 
 
 def _effective_rank(eigenvalues: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -21,7 +21,17 @@ numba.config.CACHE_DIR = str(_ROOT / ".pytest_cache" / f"kernels-{_DIGEST}")
 
 # Array shapes in annotations are checked while the tests run (never in the kernels, which numba
 # compiles). The hook must be there before the modules are first imported.
-_CHECKED = ["blocks", "chain", "covariance", "draws", "ensemble", "limit", "network", "sde"]
+_CHECKED = [
+    "blocks",
+    "chain",
+    "covariance",
+    "draws",
+    "ensemble",
+    "euler",
+    "limit",
+    "network",
+    "sde",
+]
 install_import_hook([f"shaped_attention.{name}" for name in _CHECKED], "beartype.beartype")
 
 

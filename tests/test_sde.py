@@ -17,7 +17,7 @@ from shaped_attention import (
     simulate_chain,
 )
 from shaped_attention import ensemble as en
-from shaped_attention.sde import TorchSystem
+from shaped_attention.euler import TorchSystem
 from tests.laws import final
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
