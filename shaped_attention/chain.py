@@ -26,7 +26,8 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import Layer, check_count
+from shaped_attention.blocks.base import Layer
+from shaped_attention.checks import check_count
 from shaped_attention.covariance import factor
 from shaped_attention.draws import SLOTS_PER_BLOCK, Draws, stream_key
 from shaped_attention.kernels.jit import LANES

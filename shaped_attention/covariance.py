@@ -5,10 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shaped_attention.checks import check_count, check_finite, check_positive, real_array
+
 Matrix = NDArray[np.float64]
 
 SYMMETRY_TOLERANCE = 1e-8
 """Relative asymmetry or negative eigenvalue that counts as rounding and is removed."""
+
+
+def _matrices(v: ArrayLike) -> NDArray[np.float64]:
+    array = real_array(v, "v")
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
+        raise ValueError(f"v has shape {array.shape}; matrices (..., m, m) are needed")
+    return array
 
 
 def check_covariance(v: ArrayLike, name: str = "covariance") -> Matrix:
@@ -27,25 +36,20 @@ def check_covariance(v: ArrayLike, name: str = "covariance") -> Matrix:
         If it is not a real, square, finite, symmetric, positive semidefinite matrix. Asymmetry
         and negative eigenvalues up to 1e-8 of the largest entry count as rounding.
     """
-    raw = np.asarray(v)
-    if np.iscomplexobj(raw):
-        raise ValueError(f"{name} has complex entries; a real matrix is needed")
-    try:
-        matrix = raw.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} has entries of type {raw.dtype}; numbers are needed") from None
+    matrix = real_array(v, name)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 1:
         raise ValueError(f"{name} has shape {matrix.shape}; a square matrix (m, m) is needed")
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} has NaN or infinite entries; finite numbers are needed")
     size = float(np.abs(matrix).max())
-    asymmetry = float(np.abs(matrix - matrix.T).max())
+    with np.errstate(over="ignore"):
+        asymmetry = float(np.abs(matrix - matrix.T).max())
     if asymmetry > SYMMETRY_TOLERANCE * size:
         raise ValueError(
             f"{name} is asymmetric: entries differ from their mirror image by up to "
             f"{asymmetry:.3g}; a symmetric matrix is needed"
         )
-    matrix = 0.5 * (matrix + matrix.T)
+    matrix = 0.5 * matrix + 0.5 * matrix.T
     smallest = float(np.linalg.eigvalsh(matrix)[0])
     if smallest < -SYMMETRY_TOLERANCE * size:
         raise ValueError(
@@ -82,15 +86,14 @@ def equicorrelated(tokens: int, rho: float, scale: float = 1.0) -> Matrix:
     array([[1. , 0.2],
            [0.2, 1. ]])
     """
-    if isinstance(tokens, bool) or not isinstance(tokens, int | np.integer) or tokens < 1:
-        raise ValueError(f"tokens={tokens!r}: a whole number >= 1 is needed")
+    check_count("tokens", tokens)
+    check_finite("rho", rho)
     lowest = -1.0 / (tokens - 1) if tokens > 1 else -1.0
     if not lowest <= rho <= 1.0:
         raise ValueError(
             f"rho={rho!r}: {tokens} tokens can have a common correlation from {lowest:.6g} to 1"
         )
-    if not (np.isfinite(scale) and scale > 0.0):
-        raise ValueError(f"scale={scale!r}: a positive finite number is needed")
+    check_positive("scale", scale)
     matrix = np.full((tokens, tokens), float(scale) * float(rho))
     np.fill_diagonal(matrix, scale)
     return matrix
@@ -110,17 +113,20 @@ def covariance_of(tokens: ArrayLike) -> Matrix:
     array([[1., 0.],
            [0., 1.]])
     """
-    x = np.asarray(tokens)
+    x = real_array(tokens, "tokens")
     if x.ndim != 2 or x.size == 0:
         raise ValueError(
             f"tokens has shape {x.shape}; an array (m, n_0) with m, n_0 >= 1 is needed"
         )
-    if np.iscomplexobj(x) or not np.issubdtype(x.dtype, np.number):
-        raise ValueError(f"tokens has entries of type {x.dtype}; real numbers are needed")
-    x = x.astype(np.float64)
     if not np.isfinite(x).all():
         raise ValueError("tokens has NaN or infinite entries; finite numbers are needed")
-    return x @ x.T / x.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        v = x @ x.T / x.shape[1]
+    if not np.isfinite(v).all():
+        raise ValueError(
+            f"tokens has entries up to {np.abs(x).max():.3g}; their squares must not overflow"
+        )
+    return v
 
 
 def factor(v: ArrayLike) -> Matrix:
@@ -146,14 +152,14 @@ def half_vectorise(v: ArrayLike) -> NDArray[np.float64]:
     >>> half_vectorise([[1.0, 2.0], [2.0, 3.0]])
     array([1., 2., 3.])
     """
-    array = np.asarray(v, dtype=np.float64)
+    array = _matrices(v)
     rows, columns = np.tril_indices(array.shape[-1])
     return array[..., rows, columns]
 
 
 def correlations(v: ArrayLike) -> NDArray[np.float64]:
     """Correlations ``V_ab / sqrt(V_aa V_bb)`` of `v` (..., m, m), in [-1, 1]; 0 where V_aa = 0."""
-    array = np.asarray(v, dtype=np.float64)
+    array = _matrices(v)
     norm = np.sqrt(np.maximum(np.diagonal(array, axis1=-2, axis2=-1), 0.0))
     # One norm at a time: the product of two could overflow or underflow where the ratio does not.
     inverse = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0.0)

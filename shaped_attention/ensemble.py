@@ -22,7 +22,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
-from shaped_attention.blocks.base import Block, Layer, blocks_of, check_count, check_positive
+from shaped_attention.blocks.base import Block, Layer, blocks_of, check_storable
+from shaped_attention.checks import check_count, check_positive, check_width, real_array
 from shaped_attention.covariance import check_covariance
 from shaped_attention.kernels.jit import LANES
 
@@ -113,14 +114,19 @@ def make_ensemble(
     blocks = blocks_of(layer)
     matrix = check_covariance(v0, "v0")
     check_count("samples", samples)
-    if samples >= _COUNTER_LIMIT or steps >= _COUNTER_LIMIT:
-        raise ValueError(f"samples={samples}, steps={steps}: both must be below 2^32")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed={seed!r}: a whole number >= 0 is needed")
+    if width is not None:
+        check_width("width", width)
+    if samples >= _COUNTER_LIMIT:
+        raise ValueError(f"samples={samples!r}: fewer than 2^32 are needed")
+    if steps >= _COUNTER_LIMIT:
+        asked = f"horizon / step = {steps:.6g}" if width is None else f"depth={steps!r}"
+        raise ValueError(f"{asked}: fewer than 2^32 steps are needed")
+    check_count("seed", seed, lowest=0)
     if chunk is not None:
         check_count("chunk", chunk)
     check_count("memory", memory)
     for block in blocks:
+        check_storable(block)
         block.check(matrix.shape[0], width)
     return Ensemble(
         blocks=blocks,
@@ -149,7 +155,7 @@ def saved_steps(
     Raises
     ------
     ValueError
-        If both are given, or a time is off the grid, outside it, or not increasing.
+        If both are given, or a time is off the grid, outside it, or not after the one before.
     """
     if times is not None and save_every is not None:
         raise ValueError(f"times and save_every={save_every!r} exclude each other; give one")
@@ -158,10 +164,13 @@ def saved_steps(
         return tuple(sorted({*range(0, steps + 1, save_every), steps}))
     if times is None:
         return (0, steps)
-    wanted = np.asarray(times, dtype=np.float64)
-    if wanted.ndim != 1 or wanted.size == 0 or not np.isfinite(wanted).all():
-        raise ValueError(f"times={times!r}: a non-empty list of finite numbers is needed")
-    index = np.rint(wanted / dt)
+    wanted = real_array(times, "times")
+    if wanted.ndim != 1 or wanted.size == 0:
+        raise ValueError(f"times has shape {wanted.shape}; a non-empty list of numbers is needed")
+    if not np.isfinite(wanted).all():
+        raise ValueError("times has NaN or infinite entries; finite numbers are needed")
+    with np.errstate(over="ignore"):
+        index = np.rint(wanted / dt)
     for t, i in zip(wanted, index, strict=True):
         if not -0.5 < i < steps + 0.5:
             raise ValueError(f"times contains {t:.12g}: it must lie in [0, {steps * dt:.12g}]")
@@ -171,16 +180,28 @@ def saved_steps(
                 f"the nearest grid time is {i * dt:.12g}"
             )
     saved = tuple(int(i) for i in index)
-    if any(b <= a for a, b in pairwise(saved)):
-        raise ValueError(f"times={times!r}: strictly increasing times are needed")
+    for a, b in pairwise(saved):
+        if b <= a:
+            raise ValueError(
+                f"times contains {b * dt:.12g} after {a * dt:.12g}: "
+                "strictly increasing times are needed"
+            )
     return saved
 
 
 def check_radius(radius: float | None, v0: NDArray[np.float64]) -> float:
-    """The stopping radius; by default `DEFAULT_RADIUS` times the Frobenius norm of `v0`."""
-    norm = float(np.linalg.norm(v0))
+    """The stopping radius; by default `DEFAULT_RADIUS` times the Frobenius norm of `v0`.
+
+    It is never above `LARGEST_RADIUS`, so `v0` must be within it.
+    """
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(v0))
+    if norm >= LARGEST_RADIUS:
+        raise ValueError(
+            f"v0 has the Frobenius norm {norm:.6g}; one below {LARGEST_RADIUS:g} is needed"
+        )
     if radius is None:
-        return DEFAULT_RADIUS * (norm if norm > 0.0 else 1.0)
+        return min(DEFAULT_RADIUS * (norm if norm > 0.0 else 1.0), LARGEST_RADIUS)
     check_positive("radius", radius)
     if not norm < radius <= LARGEST_RADIUS:
         raise ValueError(

@@ -10,10 +10,11 @@ from typing import TypeVar
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer, blocks_of, linear_diffusion
+from shaped_attention.checks import real_array
 
 Covariance = TypeVar("Covariance", NDArray[np.float64], Tensor)
 
@@ -31,7 +32,8 @@ def drift(layer: Layer, v: Covariance) -> Covariance:
     Raises
     ------
     ValueError
-        If `v` is not a finite array of square matrices, or a block does not fit its size.
+        If `v` is not a finite array of square matrices with variances >= 0 on their diagonals, or
+        a block does not fit its size.
 
     Examples
     --------
@@ -67,12 +69,18 @@ def diffusion(layer: Layer, v: Covariance) -> Covariance:
     return _as_given(total[..., i, j, :, :][..., i, j], v)
 
 
-def _as_tensor(layer: Layer, v: object) -> Float[Tensor, "*B m m"]:
-    tensor = v if isinstance(v, Tensor) else torch.tensor(np.asarray(v, dtype=np.float64))
+def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
+    tensor = v if isinstance(v, Tensor) else torch.tensor(real_array(v, "v"))
+    if not tensor.is_floating_point():
+        raise ValueError(f"v has entries of type {tensor.dtype}; floating-point ones are needed")
     if tensor.ndim < 2 or tensor.shape[-1] != tensor.shape[-2] or tensor.shape[-1] < 1:
         raise ValueError(f"v has shape {tuple(tensor.shape)}; matrices (..., m, m) are needed")
     if not bool(torch.isfinite(tensor).all()):
         raise ValueError("v has NaN or infinite entries; finite numbers are needed")
+    variances = tensor.detach().diagonal(dim1=-2, dim2=-1)
+    smallest = float(variances.min()) if variances.numel() else 0.0
+    if smallest < 0.0:
+        raise ValueError(f"v has the diagonal entry {smallest:.6g}; variances >= 0 are needed")
     for block in blocks_of(layer):
         block.check(tensor.shape[-1], None)
     return tensor

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -38,8 +40,8 @@ def make_result(
     """
     if not np.isfinite(v).all():
         raise FloatingPointError(
-            f"the {sampler} produced covariances that are not finite; "
-            "a smaller radius stops paths before they overflow"
+            f"the {sampler} produced covariances that are not finite; a smaller radius or step, "
+            "or less extreme parameters of the blocks, keep them from overflowing"
         )
     specification = {
         "sampler": sampler,
@@ -71,13 +73,21 @@ def make_result(
         attrs={
             "format": FORMAT,
             "sampler": sampler,
-            "seed": request.seed,
+            # netCDF has no larger integers
+            "seed": request.seed if request.seed < 2**63 else str(request.seed),
             "radius": request.radius,
             "horizon": request.steps * request.dt,
-            "specification": json.dumps(specification),
+            "specification": json.dumps(specification, default=_plain),
             "versions": json.dumps(versions),
         },
     )
+
+
+def _plain(value: object) -> Any:
+    """A NumPy number as one of Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} is not plain data")
 
 
 def specification(result: xr.Dataset) -> dict[str, Any]:
@@ -92,18 +102,34 @@ def specification(result: xr.Dataset) -> dict[str, Any]:
         raise ValueError("result: a Dataset made by a sampler of shaped_attention is needed")
     if result.attrs.get("format") != FORMAT:
         raise ValueError(
-            f"result has format {result.attrs.get('format')!r}; this version reads {FORMAT}"
+            f"result has format {result.attrs.get('format')}; this version reads {FORMAT}"
         )
     return json.loads(result.attrs["specification"])
 
 
 def layer_of(result: xr.Dataset) -> list[Block]:
-    """The layer stored in a result, as blocks."""
+    """The layer stored in a result, as blocks.
+
+    Raises
+    ------
+    ValueError
+        If `result` is not a result of this package, or the class of a block is not where it was.
+    """
     blocks = []
     for entry in specification(result)["layer"]:
         values = dict(entry)
-        module = importlib.import_module(values.pop("module"))
-        blocks.append(getattr(module, values.pop("block"))(**values))
+        module, name = values.pop("module"), values.pop("block")
+        try:
+            kind = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(
+                f"result has a block {name} of the module {module}, which cannot be imported "
+                f"({error})"
+            ) from error
+        # A file could name any callable.
+        if not (isinstance(kind, type) and issubclass(kind, Block)):
+            raise ValueError(f"result has a block {name} of the module {module}: it is no Block")
+        blocks.append(kind(**values))
     return blocks
 
 
@@ -142,8 +168,10 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
     Raises
     ------
     ValueError
-        If the suffix is another one, or the place cannot be written.
+        If the suffix is another one, or the place or the Dataset cannot be written.
     """
+    if not isinstance(result, xr.Dataset):
+        raise ValueError(f"result: a Dataset is needed, not {type(result).__name__}")
     target = Path(path)
     if target.suffix not in (".nc", ".zarr"):
         raise ValueError(f"path={str(path)!r}: a name that ends in .nc or .zarr is needed")
@@ -155,14 +183,38 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
                 result.to_netcdf(draft, engine="h5netcdf")
                 draft.replace(target)
             else:
-                result.to_zarr(draft, mode="w")
-                if target.exists():
-                    shutil.rmtree(target)
-                draft.rename(target)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ValueError(f"path={str(path)!r}: cannot be written ({reason})") from error
+                # Format 3 has no settled form for the names of observables.
+                result.to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
+                _put_folder(draft, target, aside=Path(f"{folder}-old"))
+    except (OSError, TypeError, ValueError) as error:
+        raise ValueError(f"path={str(path)!r}: cannot be written ({_reason(error)})") from error
     return target
+
+
+def _put_folder(draft: Path, target: Path, aside: Path) -> None:
+    """Move `draft` to `target`; what is there gives way, and comes back if that fails."""
+    if not os.path.lexists(target):
+        draft.rename(target)
+        return
+    if not target.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    target.rename(aside)
+    try:
+        draft.rename(target)
+    except BaseException:
+        aside.rename(target)
+        raise
+    if aside.is_symlink():
+        aside.unlink()
+    else:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def load(path: str | Path) -> xr.Dataset:
@@ -173,17 +225,24 @@ def load(path: str | Path) -> xr.Dataset:
     FileNotFoundError
         If nothing is there.
     ValueError
-        If it is not a readable netCDF file or Zarr store.
+        If it is not a readable netCDF file or Zarr store, or a result of which a part is missing.
     """
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError(f"path={str(path)!r}: there is no such file or store")
     try:
         if source.suffix == ".zarr":
-            return xr.open_zarr(source).load()
-        with xr.open_dataset(source, engine="h5netcdf") as dataset:
-            return dataset.load()
-    except (OSError, ValueError, KeyError) as error:
+            dataset = xr.open_zarr(source, consolidated=False).load()
+        else:
+            with xr.open_dataset(source, engine="h5netcdf") as opened:
+                dataset = opened.load()
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
         raise ValueError(
-            f"path={str(path)!r}: not a netCDF file or Zarr store ({error})"
+            f"path={str(path)!r}: not a netCDF file or Zarr store ({_reason(error)})"
         ) from error
+    # A Zarr store reads as NaN where one of its files is gone.
+    if "specification" in dataset.attrs:
+        for name, variable in dataset.variables.items():
+            if variable.dtype.kind == "f" and np.isnan(variable.to_numpy()).any():
+                raise ValueError(f"path={str(path)!r}: {name} has missing entries")
+    return dataset

@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import Layer, check_positive
+from shaped_attention.blocks.base import Layer
+from shaped_attention.checks import check_positive
 from shaped_attention.euler import TileSystem, TorchSystem
 from shaped_attention.kernels.jit import LANES
 from shaped_attention.results import make_result

@@ -15,8 +15,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention import plots
-from shaped_attention.blocks.base import Layer, blocks_of, check_count
+from shaped_attention.blocks.base import Layer, blocks_of
 from shaped_attention.chain import check_width_and_depth, simulate_chain
+from shaped_attention.checks import check_count
 from shaped_attention.compare import FEWEST_SAMPLES, compare
 from shaped_attention.covariance import correlations
 from shaped_attention.network import simulate_network

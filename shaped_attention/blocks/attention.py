@@ -24,18 +24,13 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shaped_attention.blocks.base import (
-    Block,
-    Project,
-    Tiles,
-    check_count,
-    check_fraction,
-    check_positive,
-    symmetric,
-)
+from shaped_attention.blocks.base import Block, Project, Tiles, plain_fields, symmetric
 from shaped_attention.blocks.branch import gaussian_branch
+from shaped_attention.checks import check_count, check_fraction, check_positive, check_width
 from shaped_attention.draws import Draws
 from shaped_attention.kernels.attention import attention_chain, attention_sde
+
+_LARGEST_TAU0 = 1e100
 
 
 @dataclass(frozen=True)
@@ -72,14 +67,20 @@ class ShapedAttention(Block):
     key_size: int | None = None
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         check_fraction("gamma", self.gamma)
         check_positive("tau0", self.tau0)
+        if not 1.0 / _LARGEST_TAU0 <= self.tau0 <= _LARGEST_TAU0:
+            raise ValueError(
+                f"tau0={self.tau0!r}: a number from {1.0 / _LARGEST_TAU0:g} to {_LARGEST_TAU0:g} "
+                "is needed (beyond, its square overflows)"
+            )
         check_count("heads", self.heads)
         if self.heads != 1:
             raise ValueError(f"heads={self.heads!r}: this version has single-head attention only")
         if self.key_size is not None:
-            check_count("key_size", self.key_size)
-        if not isinstance(self.output_projection, bool | np.bool_):
+            check_width("key_size", self.key_size)
+        if not isinstance(self.output_projection, bool):
             raise ValueError(
                 f"output_projection={self.output_projection!r}: True or False is needed"
             )
@@ -250,9 +251,15 @@ class ShapedAttention(Block):
 
 def _checked_mask(mask: Any) -> tuple[tuple[bool, ...], ...]:
     """A boolean (m, m) mask as nested tuples (hashable, comparable, plain data)."""
-    array = np.asarray(mask)
-    if isinstance(mask, str) or array.ndim != 2 or array.shape[0] != array.shape[1]:
-        raise ValueError(f"mask={mask!r}: None, 'causal' or a boolean (m, m) array is needed")
+    needed = "None, 'causal' or a boolean (m, m) array is needed"
+    try:
+        array = np.asarray(mask)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"mask={mask!r}: {needed}") from None
+    if array.ndim == 0:
+        raise ValueError(f"mask={mask!r}: {needed}")
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:
+        raise ValueError(f"mask has shape {array.shape}; {needed}")
     if array.dtype != np.bool_:
         raise ValueError(f"mask has entries of type {array.dtype}; booleans are needed")
     if not array.any(axis=1).all():

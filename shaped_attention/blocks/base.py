@@ -16,6 +16,7 @@ semidefinite.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
@@ -129,7 +130,8 @@ class Block(ABC):
         values: dict[str, Any] = {"block": type(self).__name__, "module": type(self).__module__}
         for entry in fields(self):  # type: ignore[arg-type]
             value = getattr(self, entry.name)
-            values[entry.name] = value.tolist() if isinstance(value, np.ndarray) else value
+            plain = isinstance(value, np.ndarray | np.generic)
+            values[entry.name] = value.tolist() if plain else value
         return values
 
 
@@ -145,43 +147,36 @@ def blocks_of(layer: Layer) -> tuple[Block, ...]:
     ValueError
         If `layer` is neither a block nor a non-empty list of blocks.
     """
-    blocks = (layer,) if isinstance(layer, Block) else tuple(layer) if _is_list(layer) else ()
-    if not blocks or not all(isinstance(block, Block) for block in blocks):
+    if isinstance(layer, Block):
+        return (layer,)
+    if not isinstance(layer, list | tuple) or not layer:
         raise ValueError(f"layer={layer!r}: a block or a non-empty list of blocks is needed")
-    return blocks
+    for i, block in enumerate(layer):
+        if not isinstance(block, Block):
+            raise ValueError(f"layer[{i}]={block!r}: a block is needed")
+    return tuple(layer)
 
 
-def _is_list(layer: object) -> bool:
-    return isinstance(layer, list | tuple)
+def plain_fields(block: Block) -> None:
+    """Turn NumPy scalars in the fields of a frozen block into Python's numbers.
+
+    A result stores Python's numbers, and run again they must give the same bits: NumPy would
+    compute with a float32 scalar in single precision.
+    """
+    for entry in fields(block):  # type: ignore[arg-type]
+        value = getattr(block, entry.name)
+        if isinstance(value, np.generic):
+            object.__setattr__(block, entry.name, value.item())
 
 
-def check_fraction(name: str, value: float) -> None:
-    """Raise ValueError unless 0 <= value <= 1."""
-    if not (_is_number(value) and 0.0 <= value <= 1.0):
-        raise ValueError(f"{name}={value!r}: a number from 0 to 1 is needed")
-
-
-def check_positive(name: str, value: float) -> None:
-    """Raise ValueError unless value is finite and positive."""
-    if not (_is_number(value) and np.isfinite(value) and value > 0.0):
-        raise ValueError(f"{name}={value!r}: a positive finite number is needed")
-
-
-def check_finite(name: str, value: float) -> None:
-    """Raise ValueError unless value is a finite number."""
-    if not (_is_number(value) and np.isfinite(value)):
-        raise ValueError(f"{name}={value!r}: a finite number is needed")
-
-
-def check_count(name: str, value: int, lowest: int = 1) -> None:
-    """Raise ValueError unless value is a whole number >= lowest."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not (whole and value >= lowest):
-        raise ValueError(f"{name}={value!r}: a whole number >= {lowest} is needed")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+def check_storable(block: Block) -> None:
+    """Raise ValueError unless a result can store the block: said before a run, not after it."""
+    try:
+        json.dumps(block.specification())
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"layer contains {block!r}: a dataclass whose fields are plain data is needed ({error})"
+        ) from None
 
 
 def symmetric(x: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:

@@ -21,10 +21,15 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shaped_attention.blocks.base import Block, Project, Tiles, check_finite, check_fraction
+from shaped_attention.blocks.base import Block, Project, Tiles, plain_fields
 from shaped_attention.blocks.branch import gaussian_branch, semidefinite_cholesky
+from shaped_attention.checks import check_finite, check_fraction
 from shaped_attention.draws import Draws
 from shaped_attention.kernels.mlp import mlp_chain, mlp_flow
+
+_LARGEST_C = 1e12
+_SMALLEST_SLOPE = 1e-12
+"""Below, a slope 1 + c / sqrt n is mostly the rounding of c."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,14 @@ class ShapedMLP(Block):
     c_minus: float = -1.0
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         check_fraction("gamma", self.gamma)
-        check_finite("c_plus", self.c_plus)
-        check_finite("c_minus", self.c_minus)
+        for name, c in (("c_plus", self.c_plus), ("c_minus", self.c_minus)):
+            check_finite(name, c)
+            if abs(c) > _LARGEST_C:
+                raise ValueError(
+                    f"{name}={c!r}: a number from {-_LARGEST_C:g} to {_LARGEST_C:g} is needed"
+                )
 
     @property
     def has_flow(self) -> bool:  # type: ignore[override]
@@ -65,7 +75,7 @@ class ShapedMLP(Block):
 
     def check(self, tokens: int, width: int | None) -> None:
         """Raise ValueError if both slopes vanish at this width."""
-        if width is not None and max(map(abs, self.slopes(width))) == 0.0:
+        if width is not None and max(map(abs, self.slopes(width))) < _SMALLEST_SLOPE:
             raise ValueError(
                 f"c_plus={self.c_plus!r}, c_minus={self.c_minus!r}: at width {width} both slopes "
                 "of the activation vanish; at least one must not"

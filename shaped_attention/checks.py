@@ -1,0 +1,69 @@
+"""Checks of arguments at the public boundary: one sentence with name, value and what is allowed."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+LARGEST_WIDTH = 2**53
+"""Whole numbers up to here are exact in double precision."""
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Raise ValueError unless 0 <= value <= 1."""
+    if not (_is_number(value) and 0.0 <= value <= 1.0):
+        raise ValueError(f"{name}={value!r}: a number from 0 to 1 is needed")
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise ValueError unless value is finite and positive."""
+    if not (_is_number(value) and np.isfinite(value) and value > 0.0):
+        raise ValueError(f"{name}={value!r}: a positive finite number is needed")
+
+
+def check_finite(name: str, value: float) -> None:
+    """Raise ValueError unless value is a finite number."""
+    if not (_is_number(value) and np.isfinite(value)):
+        raise ValueError(f"{name}={value!r}: a finite number is needed")
+
+
+def check_count(name: str, value: int, lowest: int = 1) -> None:
+    """Raise ValueError unless value is a whole number >= lowest."""
+    if not (_is_number(value) and isinstance(value, int | np.integer) and value >= lowest):
+        raise ValueError(f"{name}={value!r}: a whole number >= {lowest} is needed")
+
+
+def check_width(name: str, value: int) -> None:
+    """Raise ValueError unless value is a whole number from 1 to `LARGEST_WIDTH`."""
+    check_count(name, value)
+    if value > LARGEST_WIDTH:
+        raise ValueError(f"{name}={value!r}: a whole number from 1 to 2^53 is needed")
+
+
+def _is_number(value: object) -> bool:
+    number = isinstance(value, int | float | np.integer | np.floating)
+    return number and not isinstance(value, bool | np.timedelta64)
+
+
+def real_array(value: ArrayLike, name: str) -> NDArray[np.float64]:
+    """`value` as a float64 array.
+
+    Raises
+    ------
+    ValueError
+        If it does not hold real numbers; entries may be infinite or NaN.
+    """
+    try:
+        raw = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).split(". ")[0]
+        raise ValueError(f"{name} is no array ({reason}); an array of numbers is needed") from None
+    if np.iscomplexobj(raw):
+        raise ValueError(f"{name} has complex entries; real numbers are needed")
+    needed = f"{name} has entries of type {raw.dtype}; numbers are needed"
+    if raw.dtype.kind not in "biufO":
+        raise ValueError(needed)
+    try:
+        return raw.astype(np.float64, copy=False)
+    except (TypeError, ValueError):
+        raise ValueError(needed) from None

@@ -1,0 +1,231 @@
+"""Bad arguments of the library are ValueErrors: one sentence, with the name and what is allowed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import shaped_attention as sa
+
+V0 = np.eye(3)
+LAYER = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.5)]
+
+
+def network(layer=LAYER, v0=V0, **options):
+    return sa.simulate_network(layer, v0, **{"width": 8, "depth": 2, "samples": 4} | options)
+
+
+def chain(layer=LAYER, v0=V0, **options):
+    return sa.simulate_chain(layer, v0, **{"width": 8, "depth": 2, "samples": 4} | options)
+
+
+def sde(layer=LAYER, v0=V0, **options):
+    return sa.integrate_sde(layer, v0, **{"horizon": 0.2, "step": 0.1, "samples": 4} | options)
+
+
+SAMPLERS = pytest.mark.parametrize("sampler", [network, chain, sde])
+NAN, INF = float("nan"), float("inf")
+
+
+@SAMPLERS
+@pytest.mark.parametrize(
+    ("v0", "message"),
+    [
+        (np.ones((2, 3)), r"v0 has shape \(2, 3\); a square matrix"),
+        (np.ones(3), r"v0 has shape \(3,\)"),
+        (np.zeros((0, 0)), r"v0 has shape \(0, 0\)"),
+        ([[1.0, 0.3], [0.2, 1.0]], "v0 is asymmetric.*up to 0.1;"),
+        ([[1.0, 2.0], [2.0, 1.0]], "v0 is indefinite.*-1;"),
+        ([[NAN, 0.0], [0.0, 1.0]], "v0 has NaN or infinite"),
+        ([[INF, 0.0], [0.0, 1.0]], "v0 has NaN or infinite"),
+        ([[1.0, 1j], [-1j, 1.0]], "v0 has complex"),
+        ([["a", "b"], ["c", "d"]], "v0 has entries of type"),
+    ],
+)
+def test_covariance(sampler, v0, message):
+    with pytest.raises(ValueError, match=message):
+        sampler(v0=v0)
+
+
+@SAMPLERS
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"samples": 0}, "samples=0: a whole number >= 1"),
+        ({"samples": 2**32}, "samples=4294967296: fewer than"),
+        ({"seed": -1}, "seed=-1: a whole number >= 0"),
+        ({"times": [0.05]}, "times contains 0.05, which is off the grid"),
+        ({"times": [0.0, 5.0]}, r"times contains 5: it must lie in \[0, 0.2"),
+        ({"times": [-0.5]}, "times contains -0.5: it must lie"),
+        ({"times": []}, "times.*non-empty"),
+        ({"times": [NAN]}, "times.*finite"),
+        ({"save_every": 0}, "save_every=0: a whole number >= 1"),
+        ({"times": [0.0], "save_every": 1}, "times and save_every=1 exclude each other"),
+        ({"radius": 1.0}, r"radius=1.0: it must be larger than \|v0\| = 1.73"),
+        ({"radius": NAN}, "radius=nan: a positive finite number"),
+        ({"radius": -3.0}, "radius=-3.0"),
+        ({"radius": 1e31}, r"radius=1e\+31: .*at most 1e\+30"),
+        ({"device": "tpu"}, "device='tpu': unknown"),
+        ({"device": "meta"}, "device='meta': only 'cpu' and 'cuda'"),
+        ({"device": "cuda:93"}, "device='cuda:93': torch finds"),
+        ({"dtype": "float16"}, "dtype='float16': 'float64' or 'float32'"),
+        ({"chunk": 0}, "chunk=0: a whole number >= 1"),
+        ({"memory": 0}, "memory=0: a whole number >= 1"),
+        ({"layer": []}, r"layer=\[\]: a block or a non-empty list"),
+        (
+            {"layer": sa.ShapedAttention(0.5, mask=np.eye(2, dtype=bool))},
+            r"mask has shape \(2, 2\)",
+        ),
+    ],
+)
+def test_options_that_samplers_share(sampler, options, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        sampler(**options)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@SAMPLERS
+def test_times_must_increase(sampler):
+    end = 0.25 if sampler is not sde else 0.2
+    with pytest.raises(ValueError, match="times contains 0 after .*strictly increasing"):
+        sampler(times=[end, 0.0])
+
+
+@pytest.mark.parametrize("sampler", [network, chain])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 2}, "width=2: 3 tokens need a width of at least 3"),
+        ({"width": 0}, "width=0: a whole number >= 1"),
+        ({"depth": 0}, "depth=0: a whole number >= 1"),
+        ({"layer": sa.ShapedMLP(0.5, -3.0, -3.0), "width": 9}, "at width 9 both slopes"),
+    ],
+)
+def test_width_and_depth(sampler, options, message):
+    with pytest.raises(ValueError, match=message):
+        sampler(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"horizon": 0.0}, "horizon=0.0: a positive finite number"),
+        ({"horizon": INF}, "horizon=inf: a positive"),
+        ({"step": -0.1}, "step=-0.1: a positive"),
+        ({"step": NAN}, "step=nan: a positive"),
+        ({"step": 0.15}, "step=0.15: horizon=0.2 is not a multiple.*divides it is 0.2"),
+        ({"step": 0.3}, "step=0.3: horizon=0.2 is not a multiple"),
+    ],
+)
+def test_horizon_and_step(options, message):
+    with pytest.raises(ValueError, match=message):
+        sde(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gamma": 1.5}, "gamma=1.5: a number from 0 to 1"),
+        ({"gamma": -0.1}, "gamma=-0.1"),
+        ({"gamma": NAN}, "gamma=nan"),
+        ({"tau0": 0.0}, "tau0=0.0: a positive"),
+        ({"tau0": INF}, "tau0=inf"),
+        ({"heads": 0}, "heads=0: a whole number >= 1"),
+        ({"heads": 2}, "heads=2: this version has single-head"),
+        ({"key_size": 0}, "key_size=0: a whole number"),
+        ({"mask": "lower"}, "mask='lower': None, 'causal' or a boolean"),
+        ({"mask": np.ones((2, 2))}, "mask has entries of type float64; booleans"),
+        ({"mask": np.ones((2, 3), dtype=bool)}, r"mask has shape \(2, 3\)"),
+        ({"mask": np.zeros((2, 2), dtype=bool)}, "mask has an empty row 0"),
+    ],
+)
+def test_attention(options, message):
+    with pytest.raises(ValueError, match=message):
+        sa.ShapedAttention(**{"gamma": 0.5} | options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gamma": 2.0}, "gamma=2.0"),
+        ({"c_plus": NAN}, "c_plus=nan: a finite number"),
+        ({"c_minus": INF}, "c_minus=inf: a finite number"),
+    ],
+)
+def test_mlp(options, message):
+    with pytest.raises(ValueError, match=message):
+        sa.ShapedMLP(**{"gamma": 0.5} | options)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sa.equicorrelated(3, -0.6), "rho=-0.6: 3 tokens .* from -0.5 to 1"),
+        (lambda: sa.equicorrelated(3, NAN), "rho=nan"),
+        (lambda: sa.equicorrelated(0, 0.1), "tokens=0: a whole number >= 1"),
+        (lambda: sa.equicorrelated(2, 0.1, scale=0.0), "scale=0.0: a positive"),
+        (lambda: sa.covariance_of(np.ones(3)), r"tokens has shape \(3,\)"),
+        (lambda: sa.covariance_of(np.ones((0, 3))), r"tokens has shape \(0, 3\)"),
+        (lambda: sa.covariance_of([[1.0, NAN]]), "tokens has NaN"),
+        (lambda: sa.covariance_of([[1.0, 1j]]), "tokens has complex"),
+        (lambda: sa.covariance_of([[1e200, 1.0]]), "tokens has entries up to 1e.200"),
+        (lambda: sa.drift(LAYER, np.ones((2, 3))), r"v has shape \(2, 3\)"),
+        (lambda: sa.drift(LAYER, np.full((2, 2), NAN)), "v has NaN"),
+        (lambda: sa.diffusion([], np.eye(2)), r"layer=\[\]"),
+    ],
+)
+def test_functions(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_unknown_keywords_are_refused():
+    with pytest.raises(TypeError, match="widht"):
+        chain(widht=3)
+
+
+WRONG_TYPES = """
+import json, numpy as np, shaped_attention as sa
+v0, block = np.eye(2), sa.ShapedAttention(0.5)
+run = dict(width=8, depth=2, samples=4)
+calls = {
+    "gamma='a'": lambda: sa.ShapedAttention("a"),
+    "gamma=True": lambda: sa.ShapedMLP(True),
+    "tau0=None": lambda: sa.ShapedAttention(0.5, None),
+    "heads=1.5": lambda: sa.ShapedAttention(0.5, heads=1.5),
+    "output_projection=1": lambda: sa.ShapedAttention(0.5, output_projection=1),
+    "width=8.5": lambda: sa.simulate_chain(block, v0, **run | {"width": 8.5}),
+    "depth='2'": lambda: sa.simulate_network(block, v0, **run | {"depth": "2"}),
+    "samples=4.0": lambda: sa.simulate_chain(block, v0, **run | {"samples": 4.0}),
+    "seed=1.5": lambda: sa.simulate_chain(block, v0, seed=1.5, **run),
+    "seed=True": lambda: sa.simulate_chain(block, v0, seed=True, **run),
+    "step='x'": lambda: sa.integrate_sde(block, v0, horizon=1.0, step="x", samples=4),
+    "device=7.5": lambda: sa.simulate_chain(block, v0, device=7.5, **run),
+    "dtype=3": lambda: sa.simulate_chain(block, v0, dtype=3, **run),
+    "layer='attention'": lambda: sa.simulate_chain("attention", v0, **run),
+    "layer[1]=3": lambda: sa.simulate_chain([block, 3], v0, **run),
+    "tokens=2.0": lambda: sa.equicorrelated(2.0, 0.1),
+}
+answers = {}
+for name, call in calls.items():
+    try:
+        call()
+        answers[name] = "accepted"
+    except ValueError as error:
+        answers[name] = str(error)
+    except Exception as error:
+        answers[name] = repr(error)
+print(json.dumps(answers))
+"""
+
+
+def test_wrong_types_are_refused_by_our_own_checks():
+    """In a process of its own: here the run-time type checks of the tests would answer first."""
+    out = subprocess.run([sys.executable, "-c", WRONG_TYPES], capture_output=True, check=True)
+    for name, answer in json.loads(out.stdout).items():
+        assert re.match(re.escape(name) + ".*(needed|supported|use )", answer), (name, answer)
