@@ -163,7 +163,7 @@ def normals(count: int) -> list[Task]:
 
 def run_all(quick: bool) -> tuple[list[Row], dict[str, Times]]:
     """All measurements: the rows of the table, and everything that was timed."""
-    rounds, scale, depth, steps = (3, 8, 1, 5) if quick else (7, 1, 4, 20)
+    rounds, scale, depth, steps = (3, 8, 1, 5) if quick else (5, 1, 4, 50)
     rows, done = [], {}
 
     def timed(title: str, tasks: list[Task], extra: int = 0) -> Times:
@@ -188,9 +188,9 @@ def run_all(quick: bool) -> tuple[list[Row], dict[str, Times]]:
             Task(f"torchsde, batch {b}, {t} threads", steps * b, partial(book, STEP, b, seed=0), t)
             for b, t in itertools.product(sizes, sorted({1, CORES}))
         ]
-        times = timed(f"SDE, m = {m}", [sde("ours", m, 20, 2**19 // m**2 // scale), *tasks])
+        times = timed(f"SDE, m = {m}", [sde("ours", m, steps, 2**19 // m**2 // scale), *tasks])
         rows.append(times.against(f"SDE, m = {m}, step", "ours", "torchsde", f">= {goal}"))
-    times = timed("SDE, m = 64", [sde("ours", 64, 20, 256 // scale)])
+    times = timed("SDE, m = 64", [sde("ours", 64, steps, 256 // scale)])
     rows.append(Row("SDE, m = 64, step", times.median("ours")))
 
     size, what = 8192 // scale, f"MLP chain, n = {MLP_WIDTH}, layer"
@@ -238,8 +238,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there too")
     options = parser.parse_args()
     rows, done = run_all(options.quick)
-    print(", ".join(f"{name}: {value}" for name, value in machine().items()))
-    print(f"\n{table(rows)}")
+    print(", ".join(f"{k}: {v}" for k, v in machine().items()), table(rows), sep="\n\n")
     if options.json:
         medians = {k: {name: t.median(name) for name in t.seconds} for k, t in done.items()}
         content = {"machine": machine(), "rows": [asdict(r) for r in rows], "medians": medians}

@@ -92,7 +92,7 @@ def test_options_that_samplers_share(sampler, options, message):
 @SAMPLERS
 def test_times_must_increase(sampler):
     end = 0.25 if sampler is not sde else 0.2
-    with pytest.raises(ValueError, match="times contains 0 after .*strictly increasing"):
+    with pytest.raises(ValueError, match=r"times contains 0 after .*strictly increasing"):
         sampler(times=[end, 0.0])
 
 
