@@ -24,7 +24,8 @@ from shaped_attention.euler import TileSystem, TorchSystem
 from shaped_attention.kernels.jit import LANES
 from shaped_attention.results import make_result
 
-_PREFERRED_CHUNK = 1024
+_PREFERRED_ENTRIES = 2**17
+"""Entries of the factors in a chunk: enough to hide torchsde's cost per step, and in the cache."""
 
 
 def integrate_sde(
@@ -78,7 +79,7 @@ def integrate_sde(
     m = request.tokens
     compiled = request.compiled_device and all(block.compiled_sde(m) for block in request.blocks)
     per_sample = request.dtype.itemsize * m * m * (14.0 + len(request.saved))
-    size = en.chunk_size(request, per_sample, _PREFERRED_CHUNK, LANES)
+    size = en.chunk_size(request, per_sample, _PREFERRED_ENTRIES // m**2, LANES)
 
     def simulate(
         first: int,

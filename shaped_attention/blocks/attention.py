@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -107,13 +108,7 @@ class ShapedAttention(Block):
 
     def weights(self, tokens: int) -> Float[Tensor, "m m"]:
         """The centre w: 1 / m_a where token a sees token b, 0 elsewhere."""
-        if self.mask is None:
-            return torch.full((tokens, tokens), 1.0 / tokens, dtype=torch.float64)
-        if isinstance(self.mask, str):
-            seen = torch.ones(tokens, tokens, dtype=torch.float64).tril()
-        else:
-            seen = torch.tensor(self.mask, dtype=torch.float64)
-        return seen / seen.sum(-1, keepdim=True)
+        return _weights(self.mask, tokens)
 
     def mix(self, logits: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
         """``softmax(logits) - w``: A without its identity."""
@@ -247,6 +242,18 @@ class ShapedAttention(Block):
     ) -> None:
         """Compiled `factor_drift` and `factor_noise`, without a mask."""
         attention_sde(F, increments, row, multiplier, drift, self.gamma, self.tau0, step)
+
+
+@lru_cache(maxsize=64)
+def _weights(mask: str | tuple[tuple[bool, ...], ...] | None, tokens: int) -> Tensor:
+    """`ShapedAttention.weights`, made once: the chain asks for them in every layer."""
+    if mask is None:
+        return torch.full((tokens, tokens), 1.0 / tokens, dtype=torch.float64)
+    if isinstance(mask, str):
+        seen = torch.ones(tokens, tokens, dtype=torch.float64).tril()
+    else:
+        seen = torch.tensor(mask, dtype=torch.float64)
+    return seen / seen.sum(-1, keepdim=True)
 
 
 def _checked_mask(mask: Any) -> tuple[tuple[bool, ...], ...]:

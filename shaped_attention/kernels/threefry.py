@@ -23,7 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.kernels.jit import LANES, kernel, scalar
-from shaped_attention.kernels.vectormath import bits_to_float, log, sincos_turns
+from shaped_attention.kernels.vectormath import (
+    bits_to_float,
+    log,
+    prefer_wide_vectors,
+    sincos_turns,
+)
 
 PARITY = np.uint64(0x1BD11BDAA9FC1A22)
 ROTATIONS = (16, 42, 12, 31, 16, 32, 24, 21)
@@ -86,6 +91,7 @@ def fill_normals(out, count, scale, key, first, step, slot, pair):  # type: igno
     Rows 2k and 2k + 1 hold the pair of index `pair` + k for the samples first, first + 1, ...;
     an odd `count` writes one row more, for which `out` must have room.
     """
+    prefer_wide_vectors()
     k0, k1 = key[0], key[1]
     for k in range((count + 1) // 2):
         c0, _ = counter(slot, pair + k, 0, 0)
@@ -103,6 +109,7 @@ def fill_weights(out, key, first, step, slot, pair):  # type: ignore[no-untyped-
 
     Element 2k + i is the i-th normal of the pair of index `pair` + k, as in `fill_normals`.
     """
+    prefer_wide_vectors()
     k0, k1 = key[0], key[1]
     samples, count = out.shape
     for s in range(samples):
@@ -163,6 +170,7 @@ def fill_chi(out, dof, key, first, step, slot):  # type: ignore[no-untyped-def]
     Exact: Marsaglia and Tsang's rejection method (ACM TOMS 26, 2000), where every attempt has
     its own counter. Two rows share a pair of normals and a pair of uniforms.
     """
+    prefer_wide_vectors()
     k0, k1 = key[0], key[1]
     rows = dof.shape[0]
     for j in range(0, rows, 2):

@@ -64,7 +64,25 @@ def _float_to_bits(typingctx: Any, number: Any) -> Any:
     return types.uint64(types.float64), generate
 
 
+def _prefer_wide_vectors(typingctx: Any) -> Any:
+    """Let the calling kernel use 512-bit vectors where the processor has them.
+
+    LLVM's default for these processors is 256 bits. The generators gain a quarter and their
+    numbers stay the same to the last bit. llvmlite's own check knows no such attribute, hence the
+    base class's `add`; without a set to add to, the kernel keeps the default.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        attributes = builder.function.attributes
+        if isinstance(attributes, set):
+            set.add(attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.none(), generate
+
+
 # The type checker would ask for the typing context that numba supplies.
+prefer_wide_vectors: Any = intrinsic(_prefer_wide_vectors)
 bits_to_float: Any = intrinsic(_bits_to_float)
 float_to_bits: Any = intrinsic(_float_to_bits)
 
