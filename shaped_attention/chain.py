@@ -98,7 +98,8 @@ def simulate_chain(
     ValueError
         If an argument is outside its range; the sentence names it.
     """
-    check_width_and_depth(width, depth, v0)
+    check_count("width", width)
+    check_count("depth", depth)
     request = en.make_ensemble(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
@@ -112,18 +113,6 @@ def simulate_chain(
     simulate = _compiled_chunk(request, width) if compiled else _torch_chunk(request, width)
     v, stopping = en.run_chunks(request, size, simulate, progress, "chain")
     return make_result("chain", request, v, stopping, {"width": width, "depth": depth})
-
-
-def check_width_and_depth(width: int, depth: int, v0: ArrayLike) -> None:
-    """Raise ValueError unless depth >= 1 and width >= number of tokens."""
-    check_count("width", width)
-    check_count("depth", depth)
-    tokens = np.shape(v0)[0] if np.ndim(v0) > 0 else 0
-    if width < tokens:
-        raise ValueError(
-            f"width={width!r}: {tokens} tokens need a width of at least {tokens} "
-            "(their covariance has that rank)"
-        )
 
 
 def _compiled_chunk(request: en.Ensemble, width: int) -> en.ChunkFunction:
@@ -183,7 +172,7 @@ def _torch_chunk(request: en.Ensemble, width: int) -> en.ChunkFunction:
                 new = block.chain_step(new, width, draws)
             alive = stopped_at.isinf()
             F = torch.where(alive[:, None, None], new, F)
-            outside = alive & (torch.linalg.matrix_norm(F @ F.mT) >= request.radius)
+            outside = alive & (en.norms(F) >= request.radius)
             stopped_at[outside] = (step + 1) * request.dt
             tick()
         stopping[:] = stopped_at.cpu().numpy()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import click
 import numpy as np
+from click.core import ParameterSource
 from numpy.typing import NDArray
 
 from shaped_attention import study
@@ -146,7 +148,12 @@ def main() -> None:
     type=float,
     help="Paths stop where |V| (Frobenius) reaches it.  [default: 10^4 |V_0|]",
 )
-@click.option("--device", default="cpu", show_default=True, help="'cpu', 'cuda' or 'cuda:INDEX'.")
+@click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    help="'cpu', or 'cuda' or 'cuda:INDEX' (not yet tested on a GPU).",
+)
 @click.option(
     "--dtype",
     type=click.Choice(["float64", "float32"]),
@@ -181,7 +188,8 @@ def main() -> None:
     default=None,
     help="Show progress bars.  [default: if the error stream is a terminal]",
 )
-def compare(figures: Path, output: Path, **options: Any) -> None:
+@click.pass_context
+def compare(context: click.Context, /, figures: Path, output: Path, **options: Any) -> None:
     """Compare finite shaped transformers with the SDE that they converge to.
 
     Samples the covariance V of m tokens through (1) networks with real weight matrices, (2) the
@@ -189,8 +197,9 @@ def compare(figures: Path, output: Path, **options: Any) -> None:
     laws at the end with confidence bounds, draws them and writes everything down.
     """
     try:
+        _refuse_unused(context, options)
         _compare(figures, output, **options)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, FloatingPointError) as error:
         raise InputError(str(error)) from error
 
 
@@ -211,6 +220,8 @@ def _compare(
     raw = float(np.diag(v0).mean())
     v0 = _rescaled(v0, scale)
     layer = _layer(options)
+    asked = {name: options[name] for name in _STUDY_OPTIONS} | {"memory": _bytes(memory)}
+    study.check_study(layer, v0, **asked)
     study.check_writable(figures, "figures")
     study.check_writable(output, "output")
     width, depth = options["width"], options["depth"]
@@ -218,24 +229,42 @@ def _compare(
     click.echo("" if scale == "raw" else f", rescaled to {float(scale):g} (--scale)")
     click.echo(f"layer: {', '.join(map(str, layer))}")
     click.echo(f"width n = {width}, depth L = {depth}, t in [0, {depth / max(width, 1):g}]\n")
-    found = study.run_study(
-        layer,
-        v0,
-        memory=_bytes(memory),
-        **{name: options[name] for name in _STUDY_OPTIONS},
-    )
+    found = study.run_study(layer, v0, progress=options["progress"], **asked)
     main_table, *others = study.PAIRS
     click.echo(f"{main_table}\n{format_comparison(found.tables[main_table])}\n")
     for name in others:
-        click.echo(f"{name}\n{found.tables[name].attrs['verdict']}\n")
-    title = f"{origin}, n = {width}, L = {depth}"
+        click.echo(f"{name}\n{fill(found.tables[name].attrs['verdict'], width=110)}\n")
+    title = f"{origin}, n = {width}, L = {depth}; the most correlated pair of tokens"
     written = study.write_study(found, output)
     written += study.draw_study(found, figures, labels, title)
     click.echo("written: " + ", ".join(str(path) for path in written))
 
 
 _STUDY_OPTIONS = ("width", "depth", "step", "samples", "network_samples", "seed", "radius",
-                  "device", "dtype", "progress")  # fmt: skip
+                  "device", "dtype")  # fmt: skip
+
+
+_UNUSED = {
+    "mlp": ("gamma", "tau0", "key_size", "causal", "output_projection"),
+    "attention": ("mlp_gamma", "c_plus", "c_minus"),
+    "both": (),
+}
+"""Options that say nothing about a layer of this kind."""
+
+
+def _refuse_unused(context: click.Context, options: dict[str, Any]) -> None:
+    """Raise ValueError if an option was given that would have no effect."""
+
+    def given(name: str) -> bool:
+        return context.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+    if given("rho") and options["tokens_count"] is None:
+        raise ValueError("--rho needs --tokens-count")
+    for name in _UNUSED[options["kind"]]:
+        # The weight of an MLP is --gamma unless --mlp-gamma is given.
+        if given(name) and not (name == "gamma" and options["mlp_gamma"] is None):
+            option = "--" + name.replace("_", "-")
+            raise ValueError(f"{option} has no effect with --layer {options['kind']}")
 
 
 def _start(

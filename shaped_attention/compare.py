@@ -46,15 +46,17 @@ def compare(
 
     Distances are taken after rounding the observables to 64 times the machine epsilon of the
     coarser result, so that rounding, which differs between samplers, is not taken for a difference
-    of laws. Results that share random numbers (one sampler, one seed) keep every band valid, but
-    not sharp.
+    of laws. All statements take the two results to be independent. Results of one sampler with one
+    seed share random numbers: the KS bands stay valid, but not sharp, the other intervals and the
+    joint p-value do not, and the verdict says so. Give them different seeds.
 
     Parameters
     ----------
     first, second
         Results of any two samplers, with the same number of tokens and at least 8 samples each.
     time
-        A time saved in both, to within 1e-9. Default: the last one they have in common.
+        A time saved in both, to within 1e-9. Default: the last one they have in common, if it is
+        not just 0.
     observables
         Names (see `shaped_attention.observables`), with ``rho[a,b]`` and ``log V[a,a]`` of any
         token, and ``stopping time``. Default: all, with at most 8 tokens.
@@ -142,6 +144,7 @@ def compare(
         "bootstrap": bootstrap,
         "seed": seed,
         "smallest_resolvable_ks": margin,
+        "independent": int(not _share_numbers(first, second)),
     }
     table.attrs["verdict"] = _verdict(table)
     return table
@@ -214,13 +217,27 @@ def _verdict(table: xr.Dataset) -> str:
         head = f"Resolved: {at}, {where} differ in {among}."
         tail = "sees the difference too" if seen else "does not see the difference"
     else:
-        head = f"Not resolved: {at}, none of {count} observables tells {where} apart."
+        found = "A small difference, in the joint law only" if seen else "Not resolved"
+        head = f"{found}: {at}, none of {count} observables by itself tells {where} apart."
         tail = (
-            "does tell them apart, so they differ by less than these bands can show"
+            "tells them apart, so they differ by less than these bands can show"
             if seen
             else "does not tell them apart either; a smaller difference is not excluded"
         )
-    return f"{head} {largest} The joint test {tail} (p = {p:.2g})."
+    warning = "" if about["independent"] else _COUPLED
+    return f"{head} {largest} The joint test {tail} (p = {p:.2g}).{warning}"
+
+
+_COUPLED = (
+    " CAUTION: both results come from one sampler with one seed and share random numbers; this test"
+    " and the intervals of the Wasserstein and energy distances need different seeds."
+)
+
+
+def _share_numbers(first: xr.Dataset, second: xr.Dataset) -> bool:
+    """Whether two results drew the same random numbers, as far as their attributes tell."""
+    a, b = ([result.attrs.get(key) for key in ("sampler", "seed")] for result in (first, second))
+    return None not in a and a == b
 
 
 def _common_time(first: xr.Dataset, second: xr.Dataset, time: float | None) -> float:
@@ -234,6 +251,11 @@ def _common_time(first: xr.Dataset, second: xr.Dataset, time: float | None) -> f
     if not common:
         got = f"{listed(saved)} and {listed(other)}"
         raise ValueError(f"first and second must have a saved time in common, got {got}.")
+    if max(common) <= 0.0 < min(saved.max(), other.max()):
+        raise ValueError(
+            "first and second have only t = 0 in common, where nothing has happened yet; save a "
+            "later time in both (times= or save_every= of the samplers), or pass time=0."
+        )
     return float(max(common))
 
 

@@ -42,6 +42,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.spatial.distance import cdist
 
+from shaped_attention.draws import STREAMS
+
 JOINT_POINTS = 1500
 # Resamples are drawn in blocks of a fixed size: memory stays bounded at any sample size, and the
 # draws do not depend on how many observables share them.
@@ -275,7 +277,9 @@ def _quantile_rank(name: str, count: int, confidence: float) -> int:
 def _generator(seed: int, stream: int) -> np.random.Generator:
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed must be a non-negative integer, got {seed!r}.")
-    return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=(stream,)))
+    return np.random.default_rng(
+        np.random.SeedSequence(int(seed), spawn_key=(STREAMS["statistics"], stream))
+    )
 
 
 def _check_confidence(confidence: float) -> None:

@@ -18,16 +18,13 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shaped_attention.kernels.threefry import ATTEMPT_SHIFT
+from shaped_attention.kernels.threefry import ATTEMPT_SHIFT, PARITY, ROTATIONS
 
 STREAMS = {"network": 0, "chain": 1, "sde": 2, "statistics": 3}
 """Named streams: their numbers are independent for the same seed. Append only."""
 
 SLOTS_PER_BLOCK = 64
 """Slots (independent series within a step) that each block of a layer may use."""
-
-_ROTATIONS = ((16, 42, 12, 31), (16, 32, 24, 21))
-_PARITY = 0x1BD11BDAA9FC1A22
 
 
 def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
@@ -51,10 +48,10 @@ def threefry(
 ) -> tuple[Int[Tensor, "*n"], Int[Tensor, "*n"]]:
     """Threefry-2x64-20 on signed integers that carry the bits of unsigned ones."""
     k0, k1 = int(key[0]), int(key[1])
-    keys = (k0, k1, k0 ^ k1 ^ _PARITY)
+    keys = (k0, k1, k0 ^ k1 ^ int(PARITY))
     x0, x1 = c0 + _signed(k0), c1 + _signed(k1)
     for group in range(5):
-        for bits in _ROTATIONS[group % 2]:
+        for bits in ROTATIONS[group % 2]:
             x0 = x0 + x1
             x1 = _rotated(x1, bits) ^ x0
         x0 = x0 + _signed(keys[(group + 1) % 3])

@@ -116,6 +116,11 @@ def make_ensemble(
     check_count("samples", samples)
     if width is not None:
         check_width("width", width)
+        if width < len(matrix):
+            raise ValueError(
+                f"width={width!r}: {len(matrix)} tokens need a width of at least {len(matrix)} "
+                "(their covariance has that rank)"
+            )
     if samples >= _COUNTER_LIMIT:
         raise ValueError(f"samples={samples!r}: fewer than 2^32 are needed")
     if steps >= _COUNTER_LIMIT:
@@ -291,9 +296,13 @@ def run_chunks(
                     with lock:
                         bar.update(count)
 
-            simulate(
-                start, count, v[:, start : start + count], stopping[start : start + count], tick
-            )
+            try:
+                simulate(
+                    start, count, v[:, start : start + count], stopping[start : start + count], tick
+                )
+            except BaseException:
+                cancelled.set()
+                raise
 
         with ThreadPoolExecutor(thread_count(ensemble.device)) as pool:
             futures = [pool.submit(one, start) for start in starts]
@@ -312,6 +321,12 @@ def run_chunks(
 
 class _CancelledError(Exception):
     """Raised inside a chunk when another one failed or the user interrupted."""
+
+
+def norms(factor: Float[torch.Tensor, "B m n"]) -> Float[torch.Tensor, " B"]:
+    """Frobenius norms of ``F F^T``, in double precision: the square of V leaves single's range."""
+    double = factor.double()
+    return torch.linalg.matrix_norm(double @ double.mT)
 
 
 def tile_count(count: int) -> int:

@@ -32,6 +32,7 @@ from shaped_attention.covariance import factor
 from shaped_attention.draws import Draws, stream_key
 from shaped_attention.kernels.jit import LANES
 from shaped_attention.kernels.sde import (
+    LARGEST_FACTOR,
     fill_increments,
     freeze_stopped,
     linear_noise,
@@ -125,6 +126,8 @@ class TorchSystem:
         self.rows = _noise_rows(request)
         self.noise_rows = sum(self.rows) + m * (m + 1) // 2
         self.stopped_at = torch.full((count,), torch.inf, dtype=torch.float64, device=device)
+        # The fourth root of the largest number: V, and products of two entries of V, stay finite.
+        self._largest = min(LARGEST_FACTOR, torch.finfo(request.dtype).max ** 0.25)
 
     def initial(self) -> Float[Tensor, "B state"]:
         """The state at time 0."""
@@ -166,7 +169,12 @@ class TorchSystem:
             part = block.factor_noise(R, v[:, row : row + size])
             noise = noise if part is None else noise + part
             row += size
-        moving = self._moving(F, float(t) * h)[:, None, None]
+        time = float(t) * h
+        moving = self._moving(F, time)
+        size = (F + drift + noise).double().abs().sum((-2, -1))
+        overflowing = moving & ~(size < self._largest)
+        self.stopped_at = torch.where(overflowing, time, self.stopped_at)
+        moving = (moving & ~overflowing)[:, None, None]
         zero = torch.zeros((), dtype=y.dtype, device=y.device)
         return (
             torch.where(moving, drift, zero).flatten(1),
@@ -175,7 +183,7 @@ class TorchSystem:
 
     def _moving(self, F: Float[Tensor, "B m m"], time: float) -> Tensor:
         """Record which paths are outside the radius at this time; the others move on."""
-        outside = torch.linalg.matrix_norm(F @ F.mT) >= self.request.radius
+        outside = en.norms(F) >= self.request.radius
         self.stopped_at = torch.where(outside, self.stopped_at.clamp(max=time), self.stopped_at)
         return self.stopped_at.isinf()
 

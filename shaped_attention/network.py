@@ -14,7 +14,7 @@ from torch import Tensor
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer
-from shaped_attention.chain import check_width_and_depth
+from shaped_attention.checks import check_count
 from shaped_attention.covariance import factor
 from shaped_attention.draws import SLOTS_PER_BLOCK, Draws, stream_key
 from shaped_attention.kernels.threefry import fill_weights
@@ -91,7 +91,8 @@ def simulate_network(
     Parameters, result and errors are those of `shaped_attention.simulate_chain`; here the cost of a
     layer grows like n^2 (one normal for every weight).
     """
-    check_width_and_depth(width, depth, v0)
+    check_count("width", width)
+    check_count("depth", depth)
     request = en.make_ensemble(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
@@ -130,8 +131,7 @@ def simulate_network(
                 new = block.forward(new, WeightProduct(draws, first, block_bytes))
             alive = stopped_at.isinf()
             X = torch.where(alive[:, None, None], new, X)
-            norm = torch.linalg.matrix_norm(X @ X.mT) / width
-            stopped_at[alive & (norm >= request.radius)] = (step + 1) * request.dt
+            stopped_at[alive & (en.norms(X) / width >= request.radius)] = (step + 1) * request.dt
             tick()
         stopping[:] = stopped_at.cpu().numpy()
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
@@ -22,7 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from shaped_attention.observables import observables
+from shaped_attention.observables import check_result, observables
 
 P = ParamSpec("P")
 
@@ -94,9 +94,9 @@ def trajectories(
     Raises
     ------
     ValueError
-        If `results` is empty or `pair` is not a pair of tokens.
+        If `results` or `labels` do not fit each other, or `pair` is not a pair of tokens.
     """
-    tokens = _tokens(results)
+    tokens = _tokens(results, labels)
     pair = _checked_pair(pair, tokens)
     names = list(_shown(np.eye(tokens)[None], pair))
     figure, axes = _panels(len(names))
@@ -110,7 +110,8 @@ def trajectories(
             time, color = result["time"].values, _COLORS[index % len(_COLORS)]
             axis.fill_between(time, low, high, color=color, alpha=0.12, linewidth=0)
             line = _LINES[index % len(_LINES)]
-            axis.plot(time, middle, line, color=color, label=_entry(label, result))
+            few = "o" if len(time) < 8 else None
+            axis.plot(time, middle, line, marker=few, color=color, label=_entry(label, result))
             for edge in (low, high):
                 axis.plot(time, edge, line, color=color, linewidth=0.8)
     for axis, name in zip(axes, names, strict=True):
@@ -128,12 +129,13 @@ def densities(
 ) -> Figure:
     """Densities of log V_aa, rho_ab and log det V at the last stored time.
 
-    Kernel density estimates (Gaussian, Scott's rule). Paths that exploded would squeeze the rest
-    into a corner, so an axis shows the central 99.8 % of the pooled samples and a quarter of that
-    range on both sides; densities are of the samples inside. Parameters and errors are those of
-    `trajectories`.
+    Kernel density estimates (Gaussian, Scott's rule); for the correlation, whose density need not
+    vanish at -1 and 1, a histogram; a vertical line where all values are equal. Paths that exploded
+    would squeeze the rest into a corner, so an axis shows the central 99.8 % of the pooled samples
+    and a quarter of that range on both sides; densities are of the samples inside. Parameters and
+    errors are those of `trajectories`.
     """
-    tokens = _tokens(results)
+    tokens = _tokens(results, labels)
     pair = _checked_pair(pair, tokens)
     names = list(_shown(np.eye(tokens)[None], pair))
     figure, axes = _panels(len(names))
@@ -145,18 +147,23 @@ def densities(
         window = (-1.0, 1.0) if name.startswith("rho") else (low - margin, high + margin)
         for index, (label, result) in enumerate(results.items()):
             values = shown[label][name]
+            style: dict[str, Any] = {
+                "color": _COLORS[index % len(_COLORS)],
+                "linestyle": _LINES[index % len(_LINES)],
+                "label": _entry(label, result),
+            }
             inside = values[(values >= window[0]) & (values <= window[1])]
-            sns.kdeplot(
-                inside,
-                ax=axis,
-                color=_COLORS[index % len(_COLORS)],
-                linestyle=_LINES[index % len(_LINES)],
-                label=_entry(label, result),
-                clip=window,
-            )
+            if np.ptp(inside) <= 1e-9 * np.abs(inside).max():
+                axis.axvline(inside[0], **style)
+            elif name.startswith("rho"):
+                bins = np.linspace(-1.0, 1.0, 1 + int(np.clip(len(inside) ** 0.5 / 2, 8, 40)))
+                axis.stairs(np.histogram(inside, bins, density=True)[0], bins, **style)
+            else:
+                sns.kdeplot(inside, ax=axis, clip=window, **style)
         axis.set(xlabel=_label(name, labels), ylabel="density", xlim=window)
         if name.startswith("rho"):
             axis.set_xticks([-1.0, -0.5, 0.0, 0.5, 1.0])
+        axis.set_ylim(bottom=0.0)
     end = float(next(iter(results.values()))["time"].values[-1])
     return _finished(figure, axes, title, f"at t = {end:.4g}")
 
@@ -194,10 +201,21 @@ def save_figure(
     return written
 
 
-def _tokens(results: Mapping[str, xr.Dataset]) -> int:
-    if not results:
-        raise ValueError("results is empty: at least one result is needed")
-    return int(next(iter(results.values())).sizes["row"])
+def _tokens(results: Mapping[str, xr.Dataset], labels: Sequence[str] | None) -> int:
+    if not isinstance(results, Mapping) or not results:
+        raise ValueError(
+            f"results={results!r:.60}: a non-empty dictionary of results by name is needed"
+        )
+    for label, result in results.items():
+        check_result(result, f"results[{label!r}]")
+    sizes = {int(result.sizes["row"]) for result in results.values()}
+    if len(sizes) > 1:
+        raise ValueError(f"results have {sorted(sizes)} tokens; equally many are needed")
+    if labels is not None and len(labels) != max(sizes):
+        raise ValueError(
+            f"labels has {len(labels)} words for {max(sizes)} tokens; one each is needed"
+        )
+    return sizes.pop()
 
 
 def _entry(label: str, result: xr.Dataset) -> str:

@@ -6,13 +6,16 @@ import errno
 import importlib
 import json
 import os
+import platform
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import torch
+import torchsde
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -59,6 +62,9 @@ def make_result(
         "shaped_attention": __version__,
         "torch": str(torch.__version__),
         "numpy": np.__version__,
+        "numba": numba.__version__,
+        "torchsde": torchsde.__version__,
+        "python": platform.python_version(),
     }
     return xr.Dataset(
         {
@@ -69,7 +75,7 @@ def make_result(
                 {"long_name": "first time with |V| >= radius; infinite if there is none"},
             ),
         },
-        coords={"time": ("time", request.times, {"long_name": "l / n"})},
+        coords={"time": ("time", request.times, {"long_name": "time t (layer l / width n)"})},
         attrs={
             "format": FORMAT,
             "sampler": sampler,
@@ -136,7 +142,9 @@ def layer_of(result: xr.Dataset) -> list[Block]:
 def rerun(result: xr.Dataset, **changes: Any) -> xr.Dataset:
     """Run the sampler of a result again, with `changes` to its keyword arguments.
 
-    Without changes the covariances are the same to the last bit on the same kind of machine.
+    Without changes the covariances are the same to the last bit on the same kind of machine. The
+    stored times are kept unless a change touches the grid of times; then give `times` too, or the
+    first and the last are stored.
 
     Raises
     ------
@@ -153,7 +161,8 @@ def rerun(result: xr.Dataset, **changes: Any) -> xr.Dataset:
     stored = specification(result)
     function = functions[stored.pop("sampler")]
     stored["layer"] = layer_of(result)
-    if "save_every" in changes:
+    # With another grid the stored times may be off it; the default takes their place.
+    if changes.keys() & {"save_every", "width", "depth", "horizon", "step"}:
         stored.pop("times")
     arguments = {**stored, **changes}
     return function(arguments.pop("layer"), arguments.pop("v0"), **arguments)
@@ -176,6 +185,8 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
     if target.suffix not in (".nc", ".zarr"):
         raise ValueError(f"path={str(path)!r}: a name that ends in .nc or .zarr is needed")
     try:
+        if target.parent.exists() and not target.parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as folder:
             draft = Path(folder) / target.name

@@ -71,6 +71,7 @@ def integrate_sde(
         If an argument is outside its range; the sentence names it.
     """
     steps = count_steps(horizon, step)
+    horizon, step = float(horizon), float(step)
     request = en.make_ensemble(
         layer, v0, width=None, steps=steps, dt=horizon / steps, samples=samples, seed=seed,
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
@@ -114,8 +115,9 @@ def count_steps(horizon: float, step: float) -> int:
     """
     check_positive("horizon", horizon)
     check_positive("step", step)
-    steps = round(horizon / step)
-    if steps < 1 or abs(horizon / step - steps) > 1e-6:
+    ratio = min(float(horizon) / float(step), 1e300)
+    steps = round(ratio)
+    if steps < 1 or abs(ratio - steps) > 1e-6:
         nearest = horizon / max(1, steps)
         raise ValueError(
             f"step={step!r}: horizon={horizon!r} is not a multiple of it; "

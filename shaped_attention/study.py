@@ -15,14 +15,15 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention import plots
-from shaped_attention.blocks.base import Layer, blocks_of
-from shaped_attention.chain import check_width_and_depth, simulate_chain
+from shaped_attention.blocks.base import Layer
+from shaped_attention.chain import simulate_chain
 from shaped_attention.checks import check_count
 from shaped_attention.compare import FEWEST_SAMPLES, compare
 from shaped_attention.covariance import correlations
+from shaped_attention.ensemble import MEMORY_BUDGET, make_ensemble
 from shaped_attention.network import simulate_network
 from shaped_attention.results import save
-from shaped_attention.sde import integrate_sde
+from shaped_attention.sde import count_steps, integrate_sde
 
 PAIRS = {
     "chain against SDE": ("exact chain", "SDE"),
@@ -77,11 +78,7 @@ def run_study(
     ValueError
         If an argument is outside its range, before anything is simulated.
     """
-    check_width_and_depth(width, depth, v0)
-    for name, count in (("samples", samples), ("network_samples", network_samples)):
-        check_count(name, count, FEWEST_SAMPLES)
-    for block in blocks_of(layer):
-        block.check(len(v0), width)
+    check_study(layer, v0, width, depth, step, samples, network_samples, seed=seed, **options)
     horizon = depth / width
     times = common_times(width, depth, step)
     shared: dict[str, Any] = {"seed": seed, "times": times, "progress": progress} | options
@@ -95,6 +92,36 @@ def run_study(
         for name, (first, second) in PAIRS.items()
     }
     return Study(results, tables)
+
+
+def check_study(
+    layer: Layer,
+    v0: NDArray[np.float64],
+    width: int,
+    depth: int,
+    step: float,
+    samples: int,
+    network_samples: int,
+    *,
+    seed: int = 0,
+    radius: float | None = None,
+    device: str = "cpu",
+    dtype: str = "float64",
+    chunk: int | None = None,
+    memory: int = MEMORY_BUDGET,
+) -> None:
+    """Raise the ValueError that `run_study` would, without simulating anything."""
+    for name, count in (("samples", samples), ("network_samples", network_samples)):
+        check_count(name, count, FEWEST_SAMPLES)
+    check_count("width", width)
+    check_count("depth", depth)
+    steps = count_steps(depth / width, step)
+    shared: dict[str, Any] = {
+        "samples": samples, "seed": seed, "times": None, "save_every": None, "radius": radius,
+        "device": device, "dtype": dtype, "chunk": chunk, "memory": memory,
+    }  # fmt: skip
+    make_ensemble(layer, v0, width=width, steps=depth, dt=1.0 / width, **shared)
+    make_ensemble(layer, v0, width=None, steps=steps, dt=step, **shared)
 
 
 def common_times(width: int, depth: int, step: float) -> list[float]:
@@ -111,17 +138,19 @@ def common_times(width: int, depth: int, step: float) -> list[float]:
     meetings = Fraction(depth, width) / common
     if meetings.denominator != 1 or meetings < 2:
         return [0.0, depth / width]
-    every = next(k for k in range(1, int(meetings) + 1)
-                 if meetings % k == 0 and meetings / k <= _SAVED_TIMES)  # fmt: skip
-    return [float(common * every * i) for i in range(int(meetings) // every + 1)]
+    count = int(meetings)
+    every = -(-count // _SAVED_TIMES)
+    return [float(common * i) for i in sorted({*range(0, count + 1, every), count})]
 
 
 def most_correlated_pair(v0: NDArray[np.float64]) -> tuple[int, int]:
-    """The two tokens with the largest absolute correlation: the figures show them."""
+    """The tokens a < b with the largest absolute correlation below 1: the figures show them."""
     if len(v0) == 1:
         return 0, 0
     rho = np.abs(correlations(v0))
-    np.fill_diagonal(rho, -1.0)
+    rho = np.where(rho < 1.0 - 1e-9, np.triu(rho, 1), 0.0)
+    if not rho.any():
+        return 0, 1
     a, b = np.unravel_index(int(np.argmax(rho)), rho.shape)
     return int(a), int(b)
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
+from dataclasses import dataclass
 
+import numba
 import numpy as np
 import pytest
+import torch
 
 import shaped_attention as sa
 
@@ -190,7 +195,11 @@ def test_unknown_keywords_are_refused():
 
 
 WRONG_TYPES = """
-import json, numpy as np, shaped_attention as sa
+import dataclasses, json, warnings, numpy as np, torch, shaped_attention as sa
+warnings.simplefilter("error")
+@dataclasses.dataclass(frozen=True)
+class Labelled(sa.ShapedAttention):
+    label: object = None
 v0, block = np.eye(2), sa.ShapedAttention(0.5)
 run = dict(width=8, depth=2, samples=4)
 calls = {
@@ -210,6 +219,37 @@ calls = {
     "layer='attention'": lambda: sa.simulate_chain("attention", v0, **run),
     "layer[1]=3": lambda: sa.simulate_chain([block, 3], v0, **run),
     "tokens=2.0": lambda: sa.equicorrelated(2.0, 0.1),
+    "rho='a'": lambda: sa.equicorrelated(3, "a"),
+    "scale=None": lambda: sa.equicorrelated(3, 0.1, None),
+    "gamma=(0.5+0j)": lambda: sa.ShapedAttention(np.complex128(0.5)),
+    "tau0=1e-200": lambda: sa.ShapedAttention(0.5, 1e-200),
+    "key_size=9223372036854775808": lambda: sa.ShapedAttention(0.5, key_size=2**63),
+    "mask=[[True], [True, True]]": lambda: sa.ShapedAttention(0.5, mask=[[True], [True, True]]),
+    "mask has shape (0, 0)": lambda: sa.ShapedAttention(0.5, mask=np.ones((0, 0), bool)),
+    "c_plus=-1e+200": lambda: sa.ShapedMLP(0.5, -1e200),
+    "v0 has entries of type <U1": lambda: sa.simulate_chain(block, [["1"]], **run),
+    "v0 has entries of type object": lambda: sa.simulate_network(block, [[{}]], **run),
+    "v0 is no array": lambda: sa.integrate_sde(block, [[1], [1, 2]], horizon=1.0, samples=4),
+    "v0 has the Frobenius norm inf": lambda: sa.simulate_chain(block, 1e308 * v0, **run),
+    "width=9223372036854775808": lambda: sa.simulate_chain(block, v0, **run | {"width": 2**63}),
+    "depth=4294967296": lambda: sa.simulate_chain(block, v0, **run | {"depth": 2**32}),
+    "horizon / step = 1e+300": lambda: sa.integrate_sde(block, v0, horizon=1e298, samples=4),
+    "chunk=1.5": lambda: sa.simulate_chain(block, v0, chunk=1.5, **run),
+    "memory=None": lambda: sa.simulate_chain(block, v0, memory=None, **run),
+    "radius='a'": lambda: sa.simulate_chain(block, v0, radius="a", **run),
+    "dtype=<class 'int'>": lambda: sa.simulate_chain(block, v0, dtype=int, **run),
+    "times has entries of type <U1": lambda: sa.simulate_chain(block, v0, times=["0"], **run),
+    "times has complex entries": lambda: sa.simulate_chain(block, v0, times=[0j], **run),
+    "times has shape ()": lambda: sa.simulate_chain(block, v0, times=0.0, **run),
+    "times is no array": lambda: sa.simulate_chain(block, v0, times=[0.0, [0.1]], **run),
+    "layer[0]=[": lambda: sa.simulate_chain([[block]], v0, **run),
+    "layer contains Labelled": lambda: sa.simulate_chain(Labelled(0.5, label=print), v0, **run),
+    "tokens is no array": lambda: sa.covariance_of([[1.0], [1.0, 2.0]]),
+    "v has complex entries": lambda: sa.drift(block, 1j * v0),
+    "v has entries of type torch.int64": lambda: sa.diffusion(block, torch.eye(2, dtype=int)),
+    "v has the diagonal entry -1": lambda: sa.drift(sa.ShapedMLP(0.5), -v0),
+    "v has shape (2, 3)": lambda: sa.half_vectorise(np.ones((2, 3))),
+    "v has shape (2,)": lambda: sa.correlations([1.0, 2.0]),
 }
 answers = {}
 for name, call in calls.items():
@@ -224,8 +264,120 @@ print(json.dumps(answers))
 """
 
 
-def test_wrong_types_are_refused_by_our_own_checks():
-    """In a process of its own: here the run-time type checks of the tests would answer first."""
-    out = subprocess.run([sys.executable, "-c", WRONG_TYPES], capture_output=True, check=True)
-    for name, answer in json.loads(out.stdout).items():
+NUMPY_SCALARS = """
+heads = sa.ShapedAttention(np.float32(0.3), output_projection=np.True_, key_size=np.int16(4))
+runs = [
+    sa.simulate_chain(heads, v0, width=np.int64(8), depth=np.int32(2), samples=np.int64(3)),
+    sa.simulate_network(
+        sa.ShapedMLP(np.float32(0.3), np.float32(0.1), 1), v0, width=8, depth=2, samples=3,
+        seed=np.uint8(3), radius=np.float32(100.0),
+    ),
+    sa.integrate_sde(heads, v0, horizon=1, step=np.float64(0.5), samples=3, times=np.arange(2)),
+]
+print(json.dumps([bool(sa.rerun(run).identical(run)) for run in runs]))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """What a process of its own says: here the run-time type checks would answer first."""
+    out = subprocess.run(
+        [sys.executable, "-c", WRONG_TYPES + NUMPY_SCALARS],
+        env=os.environ | {"NUMBA_CACHE_DIR": numba.config.CACHE_DIR},
+        capture_output=True,
+        check=True,
+    )
+    return [json.loads(line) for line in out.stdout.splitlines()]
+
+
+def test_wrong_types_are_refused_by_our_own_checks(answers):
+    for name, answer in answers[0].items():
         assert re.match(re.escape(name) + ".*(needed|supported|use )", answer), (name, answer)
+
+
+def test_numpy_scalars_are_welcome_and_run_again_to_the_same_bits(answers):
+    assert answers[1] == [True, True, True]
+
+
+@SAMPLERS
+@pytest.mark.parametrize("present", [0, 2])
+def test_cuda_devices_that_are_absent(sampler, present, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: present > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: present)
+    device = f"cuda:{present}" if present else "cuda"
+    found = rf"^device='{device}': torch finds {present} CUDA devices here; use 'cpu'$"
+    with pytest.raises(ValueError, match=found):
+        sampler(device=device)
+
+
+@pytest.mark.parametrize("width", [*range(1, 60), 10**6 + 1, 2**40 + 7])
+def test_slopes_that_vanish_to_rounding(width):
+    """``1 + c / sqrt n`` is rarely exactly 0 for c = -sqrt n rounded in binary or in decimals."""
+    root = width**0.5
+    for c in (-root, -float(np.nextafter(root, 0.0)), float(f"{-root:.15g}")):
+        with pytest.raises(ValueError, match=f"^c_plus={c!r}, c_minus=.* width {width} both"):
+            sa.ShapedMLP(0.5, c, c).check(1, width)
+    sa.ShapedMLP(0.5, -root, 0.0).check(1, width)
+
+
+@dataclass(frozen=True)
+class Failing(sa.ShapedAttention):
+    """A block that raises in any sampler, or whose numbers overflow."""
+
+    overflow: bool = False
+
+    def compiled_chain(self, tokens, width):
+        return False
+
+    def compiled_sde(self, tokens):
+        return False
+
+    def _fail(self, value):
+        if not self.overflow:
+            raise ArithmeticError("broken block")
+        return value * NAN
+
+    def forward(self, tokens, project):
+        return self._fail(super().forward(tokens, project))
+
+    def chain_step(self, factor, width, draws):
+        return self._fail(super().chain_step(factor, width, draws))
+
+    def factor_noise(self, factor, increments):
+        return self._fail(super().factor_noise(factor, increments))
+
+
+def global_state():
+    return {
+        "threads": {thread.ident for thread in threading.enumerate()},
+        "torch": (torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()),
+        "numpy": (np.geterr(), np.get_printoptions()),
+        "random": (torch.get_rng_state().tolist(), np.random.get_state()[1].tolist()),  # noqa: NPY002
+    }
+
+
+@SAMPLERS
+@pytest.mark.parametrize(
+    ("overflow", "error", "message"),
+    [
+        (False, ArithmeticError, "broken block"),
+        (True, FloatingPointError, "covariances that are not finite; a smaller radius or step"),
+    ],
+)
+def test_a_sampler_that_fails_leaves_nothing_behind(
+    sampler, overflow, error, message, tmp_path, monkeypatch
+):
+    if overflow and sampler is sde:
+        # The integrator sees the next value and stops a path before its numbers overflow.
+        assert np.isfinite(sampler([*LAYER, Failing(0.5, overflow=True)], samples=200).V).all()
+        return
+    monkeypatch.chdir(tmp_path)
+    usual = sampler(samples=200)
+    before = global_state()
+    with pytest.raises(error, match=message):
+        sampler([*LAYER, Failing(0.5, overflow=overflow)], samples=200)
+    with pytest.raises(ValueError, match="samples=0"):
+        sampler(samples=0)
+    assert global_state() == before
+    assert list(tmp_path.iterdir()) == []
+    assert sampler(samples=200).identical(usual)

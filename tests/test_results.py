@@ -29,7 +29,6 @@ class Linear(Block):
     """A user's block, in torch alone: X' = lambda X + gamma X W / sqrt n."""
 
     gamma: float
-    weights: tuple[float, ...] = (1.0,)
 
     @property
     def linear_rate(self):
@@ -45,6 +44,11 @@ class Linear(Block):
 
     def drift(self, v):
         return torch.zeros_like(v)
+
+
+@dataclass(frozen=True)
+class Mine(ShapedMLP):
+    """A user's block that inherits the compiled steps."""
 
 
 def network(layer, **options):
@@ -69,7 +73,7 @@ LAYERS = {
     "causal": [ShapedAttention(0.5, 0.7, mask="causal")],
     "masked": [ShapedAttention(0.5, mask=SEES), ShapedMLP(0.1)],
     "projected": [ShapedAttention(1 / 3, output_projection=True, key_size=4)],
-    "user's": [Linear(0.5), ShapedAttention(0.2)],
+    "user's": [Linear(0.5), Mine(0.2)],
 }
 LAYER = LAYERS["attention and MLP"]
 OPTIONS = {
@@ -78,10 +82,6 @@ OPTIONS = {
     "times": {"times": [0.1, 0.3], "seed": 2**130},
     "every layer": {"save_every": 2, "radius": 2.5, "samples": 70},
 }
-LAYERS_AND_OPTIONS = [
-    *[pytest.param(layer, {}, id=name) for name, layer in LAYERS.items()],
-    *[pytest.param(LAYER, options, id=name) for name, options in OPTIONS.items()],
-]
 
 
 def contents(folder):
@@ -93,7 +93,6 @@ def contents(folder):
 def assert_same(first, second):
     """The same variables, coordinates and attributes, to the last bit and in the same types."""
     xr.testing.assert_identical(first, second)
-    assert list(first.variables) == list(second.variables)
     for name, variable in first.variables.items():
         other = second.variables[name]
         assert variable.dtype == other.dtype
@@ -106,7 +105,7 @@ def assert_same(first, second):
 @SAMPLERS
 @SUFFIXES
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_saved_and_loaded(sampler, suffix, options, tmp_path):
+def test_saved_loaded_and_run_again(sampler, suffix, options, tmp_path):
     result = sampler(LAYER, **options)
     path = tmp_path / "new" / f"result{suffix}"
     assert sa.save(result, path) == path
@@ -168,24 +167,21 @@ def test_comparisons_are_saved_too(suffix, tmp_path):
 
 @SUFFIXES
 def test_large_specifications(suffix, tmp_path):
-    """v0 of 64 tokens and 2,000 times are more than the 64 KB of a classic HDF5 attribute."""
+    """A covariance of 64 tokens is more than the 64 KB of a classic HDF5 attribute."""
     x = np.random.default_rng(0).standard_normal((64, 80))
-    result = sa.simulate_chain(
-        ShapedAttention(0.5), sa.covariance_of(x), width=64, depth=2, samples=1
+    wide = sa.simulate_chain(
+        ShapedAttention(0.5), sa.covariance_of(x), width=64, depth=1, samples=1
     )
-    long = sa.simulate_chain(ShapedMLP(0.5), [[1.0]], width=4, depth=4000, samples=1, save_every=1)
-    for dataset in (result, long):
-        assert len(dataset.attrs["specification"]) > 2**16
-        assert_same(sa.load(sa.save(dataset, tmp_path / f"result{suffix}")), dataset)
+    assert len(wide.attrs["specification"]) > 2**16
+    assert_same(sa.load(sa.save(wide, tmp_path / f"result{suffix}")), wide)
 
 
 @SAMPLERS
-@pytest.mark.parametrize(("layer", "options"), LAYERS_AND_OPTIONS)
-def test_run_again(sampler, layer, options):
-    result = sampler(layer, **options)
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+def test_run_again(sampler, layer):
+    result = sampler(layer)
     assert_same(sa.rerun(result), result)
-    assert sa.layer_of(result)[0] == layer[0] or isinstance(layer[0], Linear)
-    assert [type(block) for block in sa.layer_of(result)] == [type(block) for block in layer]
+    assert sa.layer_of(result) == layer
 
 
 @SAMPLERS
@@ -203,6 +199,12 @@ def test_run_again_with_changes(sampler):
         sa.rerun(result, samples=0)
     with pytest.raises(TypeError, match="sample_count"):
         sa.rerun(result, sample_count=3)
+
+
+@pytest.mark.parametrize("sampler", [network, chain])
+def test_run_again_at_another_width(sampler):
+    with pytest.raises(ValueError, match="width=2: 3 tokens need a width of at least 3"):
+        sa.rerun(sampler(LAYER), width=2)
 
 
 def test_the_specification_holds_every_argument():
@@ -243,6 +245,8 @@ def test_the_specification_holds_every_argument():
     assert (stored["sampler"], stored["horizon"], stored["step"]) == ("sde", 0.5, 0.1)
     assert stored["dtype"] == "float32"
     assert stored["times"] == [0.0, 0.5]
+    versions = json.loads(sde(ShapedMLP(0.4)).attrs["versions"])
+    assert versions["shaped_attention"] == sa.__version__
 
 
 def test_specifications_of_what_is_no_result(tmp_path):
@@ -250,7 +254,7 @@ def test_specifications_of_what_is_no_result(tmp_path):
     xr.Dataset({"temperature": ("x", [1.0, np.nan])}).to_netcdf(foreign, engine="h5netcdf")
     for other in (sa.load(foreign), {"specification": "{}"}):
         for function in (sa.specification, sa.layer_of, sa.rerun):
-            with pytest.raises(ValueError, match="^result: a Dataset made by a sampler of"):
+            with pytest.raises(ValueError, match=r"^result: a Dataset made by a sampler of"):
                 function(other)
 
 
@@ -259,10 +263,10 @@ def test_another_format(suffix, tmp_path):
     result = chain(LAYER).assign_attrs(format=results.FORMAT + 1)
     loaded = sa.load(sa.save(result, tmp_path / f"result{suffix}"))
     for function in (sa.specification, sa.layer_of, sa.rerun):
-        with pytest.raises(ValueError, match="^result has format 2; this version reads 1$"):
+        with pytest.raises(ValueError, match=r"^result has format 2; this version reads 1$"):
             function(loaded)
     del loaded.attrs["format"]
-    with pytest.raises(ValueError, match="^result has format None; this version reads 1$"):
+    with pytest.raises(ValueError, match=r"^result has format None; this version reads 1$"):
         sa.specification(loaded)
 
 
@@ -320,7 +324,7 @@ def test_a_file_is_not_replaced_by_a_folder_nor_a_folder_by_a_file(tmp_path):
 
 @SUFFIXES
 def test_what_cannot_be_saved(suffix, tmp_path):
-    with pytest.raises(ValueError, match="^result: a Dataset is needed, not dict$"):
+    with pytest.raises(ValueError, match=r"^result: a Dataset is needed, not dict$"):
         sa.save({}, tmp_path / f"result{suffix}")
     odd = chain(LAYER).assign_attrs(odd=object())
     with pytest.raises(ValueError, match=r"^path='.*': cannot be written \(.+\)$"):
@@ -374,7 +378,8 @@ def test_the_old_result_survives_a_move_that_fails(suffix, error, tmp_path, monk
     moves = []
 
     def fail(self, target):
-        moves.append((self, target))
+        if tmp_path in (self.parent, Path(target).parent):  # not within a Zarr store
+            moves.append((self, target))
         if target == path and self.name == path.name:  # the draft, not the old one coming back
             raise error
         return move(self, target)
@@ -389,34 +394,33 @@ def test_the_old_result_survives_a_move_that_fails(suffix, error, tmp_path, monk
 
 @SUFFIXES
 def test_the_old_result_is_whole_until_the_new_one_is_in_place(suffix, tmp_path, monkeypatch):
-    """The process could be killed at any move: some whole result is in the folder at each."""
+    """The process could be killed before or after any move."""
     path = sa.save(chain(LAYER), tmp_path / f"result{suffix}")
-    old, new, move = contents(path.parent), sde(LAYER), Path.rename
+    new, move = sde(LAYER), Path.rename
 
     def whole_results():
-        found = [path for path in tmp_path.rglob("*") if path.name.startswith((".res", "res"))]
-        loaded = []
-        for place in found:
-            if suffix == ".zarr" and (place / ".zgroup").is_file():
-                loaded.append(xr.open_zarr(place, consolidated=False).load())
-            elif suffix == ".nc" and place.is_file():
-                loaded.append(sa.load(place))
-        return loaded
+        """The old result and the draft, wherever they are: both, until the old one is replaced."""
+        if suffix == ".nc":
+            files = [file for file in tmp_path.rglob("*") if file.is_file()]
+            return [sa.load(file) for file in files]
+        stores = [mark.parent for mark in tmp_path.rglob(".zgroup")]
+        return [xr.open_zarr(store, consolidated=False).load() for store in stores]
 
     seen = []
 
     def watch(self, target):
-        for when in ("before", "after"):
-            seen.append(any(dataset.identical(chain(LAYER)) for dataset in whole_results()))
-            if when == "before":
-                moved = move(self, target) if suffix == ".zarr" else os.replace(self, target)
+        if tmp_path not in (self.parent, Path(target).parent):  # within a Zarr store
+            return move(self, target)
+        seen.append(len(whole_results()))
+        moved = move(self, target)
+        seen.append(len(whole_results()))
         return moved
 
     monkeypatch.setattr(Path, "rename", watch)
     monkeypatch.setattr(Path, "replace", watch)
     sa.save(new, path)
-    assert seen == ([True, False] if suffix == ".nc" else [True, True, True, True])
-    assert contents(path.parent) != old
+    assert seen == ([2, 1] if suffix == ".nc" else [2, 2, 2, 2])
+    assert list(tmp_path.iterdir()) == [path]
     assert_same(sa.load(path), new)
 
 

@@ -54,6 +54,18 @@ def test_chunks_and_threads_do_not_change_a_result(sampler, layer):
         torch.set_num_threads(threads)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_chunks_do_not_change_a_wide_mlp_chain(dtype):
+    """Several blocks of hidden units, in the compiled and in the torch chain."""
+    options = {"width": 700, "depth": 2, "samples": 130, "seed": 1, "dtype": dtype}
+    reference = simulate_chain(LAYER, V0, **options)
+    for chunk in (64, 100):
+        other = simulate_chain(LAYER, V0, chunk=chunk, **options)
+        np.testing.assert_array_equal(other.V, reference.V)
+    few = simulate_chain(LAYER, V0, **options | {"samples": 3})
+    np.testing.assert_array_equal(few.V, reference.V.isel(sample=slice(3)))
+
+
 @SAMPLERS
 def test_samples_do_not_depend_on_which_others_are_asked_for(sampler):
     few, many = sampler(samples=5), sampler(samples=70)

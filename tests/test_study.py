@@ -80,7 +80,7 @@ def test_one_token_has_no_correlation_panel():
 def test_bad_arguments(results):
     with pytest.raises(ValueError, match=r"pair=\(0, 3\): two token numbers from 0 to 2"):
         plots.densities(results, pair=(0, 3))
-    with pytest.raises(ValueError, match="results is empty"):
+    with pytest.raises(ValueError, match=r"results=.*a non-empty dictionary"):
         plots.trajectories({})
 
 

@@ -31,6 +31,9 @@ _LARGEST_C = 1e12
 _SMALLEST_SLOPE = 1e-12
 """Below, a slope 1 + c / sqrt n is mostly the rounding of c."""
 
+_COLUMNS = 256
+"""Hidden units at once in torch; even, and fixed so that chunks do not change a sum's order."""
+
 
 @dataclass(frozen=True)
 class ShapedMLP(Block):
@@ -111,8 +114,7 @@ class ShapedMLP(Block):
         """
         m = factor.shape[-1]
         gram = torch.zeros_like(factor)
-        block = max(2, 2 * (2**22 // (2 * m * len(factor))))
-        for gaussian in draws.column_blocks(m, width, block):
+        for gaussian in draws.column_blocks(m, width, _COLUMNS):
             hidden = self._activation(factor @ gaussian, width)
             gram = gram + hidden @ hidden.mT
         branch = semidefinite_cholesky(gram * (self._normalisation(width) / width))

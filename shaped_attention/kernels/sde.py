@@ -10,6 +10,9 @@ from shaped_attention.kernels.jit import LANES, kernel
 from shaped_attention.kernels.lanes import multiply, stop_outside
 from shaped_attention.kernels.threefry import fill_normals
 
+LARGEST_FACTOR = 1e75
+"""Sum of absolute entries up to which |F F^T|^2 cannot overflow."""
+
 
 @kernel
 def fill_increments(out, count, scale, key, first, step):  # type: ignore[no-untyped-def]
@@ -52,20 +55,32 @@ def multiply_factors(F, multiplier, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def freeze_stopped(F, drift, noise, stopped_at, radius, time):  # type: ignore[no-untyped-def]
-    """Record the paths that are outside the radius at this time; stopped ones move no more."""
+    """Record the paths that are outside the radius at this time; stopped ones move no more.
+
+    A path whose next value would overflow stops where it is.
+    """
     tiles, m = F.shape[0], F.shape[1]
     alive = np.empty((tiles, LANES))
+    size = np.empty(LANES)
     for t in range(tiles):
         for p in range(LANES):
             alive[t, p] = 1.0 if stopped_at[t, p] == np.inf else 0.0
     stop_outside(F, alive, stopped_at, radius, time)
     for t in range(tiles):
-        some = False
+        size[:] = 0.0
+        for i in range(m):
+            for j in range(m):
+                for p in range(LANES):
+                    size[p] += abs(F[t, i, j, p] + drift[t, i, j, p] + noise[t, i, j, p])
+        moving = 0
         for p in range(LANES):
-            some = some or alive[t, p] < 0.5
-        if some:
+            if not size[p] < LARGEST_FACTOR and alive[t, p] > 0.5:
+                alive[t, p] = 0.0
+                stopped_at[t, p] = time
+            moving += 1 if alive[t, p] > 0.5 else 0
+        if moving < LANES:
             for i in range(m):
                 for j in range(m):
                     for p in range(LANES):
-                        drift[t, i, j, p] *= alive[t, p]
-                        noise[t, i, j, p] *= alive[t, p]
+                        drift[t, i, j, p] = drift[t, i, j, p] if alive[t, p] > 0.5 else 0.0
+                        noise[t, i, j, p] = noise[t, i, j, p] if alive[t, p] > 0.5 else 0.0

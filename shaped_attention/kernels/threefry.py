@@ -31,7 +31,8 @@ from shaped_attention.kernels.vectormath import (
 )
 
 PARITY = np.uint64(0x1BD11BDAA9FC1A22)
-ROTATIONS = (16, 42, 12, 31, 16, 32, 24, 21)
+ROTATIONS = ((16, 42, 12, 31), (16, 32, 24, 21))
+"""Of the rounds in groups of four, in turns; the compiled `threefry` writes them out."""
 _ONE = np.uint64(0x3FF0000000000000)
 _U64 = np.uint64
 

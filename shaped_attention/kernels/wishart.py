@@ -63,8 +63,8 @@ def gaussian_branch(  # type: ignore[no-untyped-def]
 
     X = sqrt(n) F Q and Z has n independent columns N(0, mixed mixed^T): the part of Z in the m
     directions of Q is mixed H, the rest has a Wishart_m(n - m) Gram (derived in
-    `shaped_attention.chain`). H (m, m), B (m, m + 1), R (m, 2 m + 1), new (m, m) and buffer are
-    scratch. Normals come from `slot`, the Wishart factor from `slot` + 1 and `slot` + 2.
+    `shaped_attention.blocks.branch`). H (m, m), B (m, m + 1), R (m, 2 m + 1), new (m, m) and
+    buffer are scratch. Normals come from `slot`, the Wishart factor from `slot` + 1 and `slot` + 2.
     """
     m = F.shape[0]
     fill_normals(buffer, m * m, 1.0, key, first, step, slot, 0)
