@@ -132,7 +132,7 @@ def main() -> None:
 @click.option(
     "--network-samples",
     type=int,
-    default=256,
+    default=512,
     show_default=True,
     help="Samples of networks with real weight matrices (about 1,000 times dearer).",
 )

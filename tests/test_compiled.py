@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
+import torch
 
+import shaped_attention as sa
 from shaped_attention import (
     ShapedAttention,
     ShapedMLP,
     equicorrelated,
     integrate_sde,
     simulate_chain,
+    simulate_network,
 )
+from shaped_attention.blocks.branch import gaussian_branch
 from shaped_attention.ensemble import Ensemble
+from tests.laws import same_law
 
 MASK = np.array([[True, False, True], [True, True, False], [False, False, True]])
 LAYERS = {
@@ -25,6 +32,42 @@ LAYERS = {
     "causal": ShapedAttention(0.5, 0.7, mask="causal"),
     "mask": [ShapedAttention(0.5, 0.7, mask=MASK), ShapedMLP(0.4)],
 }
+
+
+@dataclass(frozen=True)
+class Linear(sa.Block):
+    """The block that the documentation of blocks writes out."""
+
+    gamma: float
+
+    @property
+    def linear_rate(self):
+        return self.gamma**2 * (2 - self.gamma**2)
+
+    def forward(self, tokens, project):
+        n = tokens.shape[-1]
+        branch = project(tokens, n) / n**0.5
+        return (1 - self.gamma**2) ** 0.5 * tokens + self.gamma * branch
+
+    def chain_step(self, factor, width, draws):
+        return gaussian_branch(factor, factor, self.gamma, width, draws)
+
+    def drift(self, v):
+        return torch.zeros_like(v)
+
+
+def test_a_users_block_has_the_law_of_attention_without_scores():
+    """KS, in all three samplers, against shaped attention at tau_0 = 10^9."""
+    v0, known = equicorrelated(3, 0.2), ShapedAttention(0.5, 1e9)
+    for run in (
+        lambda layer, seed: simulate_network(layer, v0, width=8, depth=4, samples=3000, seed=seed),
+        lambda layer, seed: simulate_chain(layer, v0, width=8, depth=4, samples=3000, seed=seed),
+        lambda layer, seed: integrate_sde(
+            layer, v0, horizon=0.5, step=0.05, samples=3000, seed=seed
+        ),
+    ):
+        assert same_law(run(Linear(0.5), 1), run(known, 2))
+        assert not same_law(run(Linear(0.7), 1), run(known, 2))
 
 
 @pytest.fixture

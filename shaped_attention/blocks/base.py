@@ -12,6 +12,36 @@ for the factor: dF = `factor_drift` dt + `factor_noise` (dZ), plus the correctio
 semidefinite without being of the form H F^T + F H^T (it raises the rank of V) cannot be a drift of
 a square factor: it is given as `flow`, one step of dV = (that part) dt which keeps V positive
 semidefinite.
+
+Time is t = l / n, so b is the limit of n E[V' - V] and Sigma that of n Cov V'. The integrator never
+calls `drift`, which must equal H F^T + F H^T + E[G G^T] + (d/dt of `flow`), where H is the
+`factor_drift` and G the `factor_noise` of a unit increment (the tests of the blocks check it so).
+
+A whole block, X' = lambda X + gamma X W / sqrt n, whose V' - V has the cross term 2 gamma^2
+(1 - gamma^2) and the Wishart term gamma^4, so that k = gamma^2 (2 - gamma^2) and b = 0::
+
+    @dataclass(frozen=True)
+    class Linear(Block):
+        gamma: float
+
+        @property
+        def linear_rate(self):
+            return self.gamma**2 * (2 - self.gamma**2)
+
+        def forward(self, tokens, project):
+            n = tokens.shape[-1]
+            branch = project(tokens, n) / n**0.5
+            return (1 - self.gamma**2) ** 0.5 * tokens + self.gamma * branch
+
+        def chain_step(self, factor, width, draws):
+            return gaussian_branch(factor, factor, self.gamma, width, draws)
+
+        def drift(self, v):
+            return torch.zeros_like(v)
+
+`gaussian_branch` (`shaped_attention.blocks.branch`) is the exact step of any branch with Gaussian
+output weights; `draws` (`shaped_attention.draws.Draws`) hands out normals and Wishart factors; and
+`shaped_attention.checks` has the checks that `__post_init__` should make.
 """
 
 from __future__ import annotations
