@@ -173,7 +173,7 @@ def run_all(quick: bool) -> tuple[list[Row], dict[str, Times]]:
     ours = chain("chain", ATTENTION, WIDTH, WIDTH, 8192 // scale, per=WIDTH)
     times = timed("chain and networks, per sample", [ours, *networks(depth, 16 * CORES)])
     note, what = f" ({depth} layers, extrapolated)", f"chain, n = L = {WIDTH}, sample"
-    for kind, aim in (("", ">= 3000"), (" simulate", ""), (" plain", "")):
+    for kind, aim in (("", ">= 3000"), (" plain", "")):
         rows.append(times.against(what, "chain", f"explicit{kind}", aim, note))
 
     tasks = [chain(f"n = {10**k}", ATTENTION, 10**k, 100, 8192 // scale, 1) for k in range(2, 7)]

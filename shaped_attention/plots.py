@@ -156,7 +156,7 @@ def densities(
             if np.ptp(inside) <= 1e-9 * np.abs(inside).max():
                 axis.axvline(inside[0], **style)
             elif name.startswith("rho"):
-                bins = np.linspace(-1.0, 1.0, 1 + int(np.clip(len(inside) ** 0.5 / 2, 8, 40)))
+                bins = np.linspace(-1.0, 1.0, 21)
                 axis.stairs(np.histogram(inside, bins, density=True)[0], bins, **style)
             else:
                 sns.kdeplot(inside, ax=axis, clip=window, **style)
