@@ -129,17 +129,13 @@ def _compiled_chunk(request: en.Ensemble, width: int) -> en.ChunkFunction:
         F = en.to_tiles(start, count)
         alive = np.ones((len(F), LANES))
         stopped_at = np.full((len(F), LANES), np.inf)
-        position = 0
-        for step in range(request.steps + 1):
-            if position < len(request.saved) and request.saved[position] == step:
-                v[position] = en.gram(en.from_tiles(F, count))
-                position += 1
-            if step == request.steps:
-                break
+
+        def advance(step: int) -> None:
             for i, block in enumerate(request.blocks):
                 block.chain_tiles(F, alive, width, key, first, step, i * SLOTS_PER_BLOCK)
             stop_outside(F, alive, stopped_at, request.radius, (step + 1) * request.dt)
-            tick()
+
+        en.march(request, v, tick, advance, lambda: en.gram(en.from_tiles(F, count)))
         stopping[:] = stopped_at.reshape(-1)[:count]
 
     return simulate
@@ -159,22 +155,18 @@ def _torch_chunk(request: en.Ensemble, width: int) -> en.ChunkFunction:
         start = torch.tensor(factor(request.v0), dtype=request.dtype, device=request.device)
         F = start.expand(count, -1, -1)
         stopped_at = torch.full((count,), torch.inf, dtype=torch.float64, device=request.device)
-        position = 0
-        for step in range(request.steps + 1):
-            if position < len(request.saved) and request.saved[position] == step:
-                v[position] = en.gram(F.double().cpu().numpy())
-                position += 1
-            if step == request.steps:
-                break
+
+        def advance(step: int) -> None:
+            nonlocal F
             new = F
             for i, block in enumerate(request.blocks):
                 draws = Draws(key, samples, step, i * SLOTS_PER_BLOCK, request.dtype)
                 new = block.chain_step(new, width, draws)
             alive = stopped_at.isinf()
             F = torch.where(alive[:, None, None], new, F)
-            outside = alive & (en.norms(F) >= request.radius)
-            stopped_at[outside] = (step + 1) * request.dt
-            tick()
+            stopped_at[alive & (en.norms(F) >= request.radius)] = (step + 1) * request.dt
+
+        en.march(request, v, tick, advance, lambda: en.gram(F.double().cpu().numpy()))
         stopping[:] = stopped_at.cpu().numpy()
 
     return simulate

@@ -319,6 +319,24 @@ def run_chunks(
     return v, stopping
 
 
+def march(
+    ensemble: Ensemble,
+    v: NDArray[np.float64],
+    tick: Callable[[], None],
+    advance: Callable[[int], None],
+    covariances: Callable[[], NDArray[np.float64]],
+) -> None:
+    """Take all layers, ``advance(layer)``, and store ``covariances()`` in `v` at the saved ones."""
+    position = 0
+    for step in range(ensemble.steps + 1):
+        if position < len(ensemble.saved) and ensemble.saved[position] == step:
+            v[position] = covariances()
+            position += 1
+        if step < ensemble.steps:
+            advance(step)
+            tick()
+
+
 class _CancelledError(Exception):
     """Raised inside a chunk when another one failed or the user interrupted."""
 

@@ -118,21 +118,19 @@ def simulate_network(
         samples_here = torch.arange(first, first + count, device=request.device)
         X = start.expand(count, -1, -1)
         stopped_at = torch.full((count,), torch.inf, dtype=torch.float64, device=request.device)
-        position = 0
-        for step in range(request.steps + 1):
-            if position < len(request.saved) and request.saved[position] == step:
-                v[position] = en.gram(X.double().cpu().numpy()) / width
-                position += 1
-            if step == request.steps:
-                break
+
+        def advance(step: int) -> None:
+            nonlocal X
             new = X
             for i, block in enumerate(request.blocks):
                 draws = Draws(key, samples_here, step, i * SLOTS_PER_BLOCK, request.dtype)
                 new = block.forward(new, WeightProduct(draws, first, block_bytes))
             alive = stopped_at.isinf()
             X = torch.where(alive[:, None, None], new, X)
-            stopped_at[alive & (en.norms(X) / width >= request.radius)] = (step + 1) * request.dt
-            tick()
+            outside = en.norms(X) / width >= request.radius
+            stopped_at[alive & outside] = (step + 1) * request.dt
+
+        en.march(request, v, tick, advance, lambda: en.gram(X.double().cpu().numpy()) / width)
         stopping[:] = stopped_at.cpu().numpy()
 
     v, stopping = en.run_chunks(request, size, simulate, progress, "network")

@@ -83,13 +83,13 @@ def make_result(
             "seed": request.seed if request.seed < 2**63 else str(request.seed),
             "radius": request.radius,
             "horizon": request.steps * request.dt,
-            "specification": json.dumps(specification, default=_plain),
+            "specification": json.dumps(specification, default=plain),
             "versions": json.dumps(versions),
         },
     )
 
 
-def _plain(value: object) -> Any:
+def plain(value: object) -> Any:
     """A NumPy number as one of Python's."""
     if isinstance(value, np.generic):
         return value.item()

@@ -22,7 +22,7 @@ from shaped_attention.compare import FEWEST_SAMPLES, compare
 from shaped_attention.covariance import correlations
 from shaped_attention.ensemble import MEMORY_BUDGET, make_ensemble
 from shaped_attention.network import simulate_network
-from shaped_attention.results import save
+from shaped_attention.results import plain, save
 from shaped_attention.sde import count_steps, integrate_sde
 
 PAIRS = {
@@ -184,7 +184,7 @@ def write_study(study: Study, folder: str | Path) -> list[Path]:
     tables = {name: table.to_dict() for name, table in study.tables.items()}
     target = place / "comparison.json"
     with tempfile.TemporaryDirectory(dir=place) as draft:
-        text = json.dumps(tables, indent=1, default=_plain)
+        text = json.dumps(tables, indent=1, default=plain)
         (Path(draft) / target.name).write_text(text, encoding="utf-8")
         (Path(draft) / target.name).replace(target)
     return [*written, target]
@@ -203,9 +203,3 @@ def check_writable(folder: str | Path, name: str) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ValueError(f"{name}={str(folder)!r}: cannot be written ({reason})") from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} is not plain data")
