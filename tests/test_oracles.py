@@ -37,6 +37,10 @@ def chain(layer, v0, samples=8000, seed=1, width=1000):
     return simulate_chain(layer, v0, width=width, depth=int(T * width), samples=samples, seed=seed)
 
 
+def network(layer, v0, samples=4000, seed=1):
+    return simulate_network(layer, v0, width=12, depth=6, samples=samples, seed=seed)
+
+
 def test_network_of_one_token_has_its_finite_law():
     """V_L is a product of L independent factors |lambda e + gamma g|^2 / n for m = 1.
 
@@ -92,9 +96,12 @@ def test_log_determinant_at_finite_width(sampler, tokens):
     assert x.std() == pytest.approx(spread, rel=0.04)
 
 
-@pytest.mark.parametrize("sampler", [sde, chain])
+@pytest.mark.parametrize("sampler", [sde, chain, network])
 def test_linear_maps_of_the_start(sampler):
-    """As tau_0 -> infinity, A V A^T started from A V_0 A^T has the law of V transformed."""
+    """As tau_0 -> infinity, A V A^T started from A V_0 A^T has the law of V transformed.
+
+    It holds at every width, so networks are narrow here.
+    """
     a = np.array([[1.0, 0.5, 0.0], [0.0, 2.0, -1.0], [0.3, 0.0, 1.0]])
     v0 = equicorrelated(3, 0.2)
     first, second = sampler(FREE, v0, seed=1), sampler(FREE, a @ v0 @ a.T, seed=2)
@@ -119,9 +126,9 @@ def test_equal_tokens_stay_equal_in_networks():
     np.testing.assert_allclose(v, np.broadcast_to(v[:, :1, :1], v.shape), rtol=1e-9)
 
 
-@pytest.mark.parametrize("sampler", [sde, chain])
+@pytest.mark.parametrize("sampler", [sde, chain, network])
 def test_exchangeable_tokens_stay_exchangeable(sampler):
-    """From p 11^T + (q - p) I every token has one law, and so has every pair."""
+    """From p 11^T + (q - p) I every token has one law, and so has every pair, at every width."""
     layer = [ShapedAttention(GAMMA, 0.7), ShapedMLP(GAMMA)]
     first = sampler(layer, equicorrelated(3, 0.3, 1.2), seed=1)
     second = sampler(layer, equicorrelated(3, 0.3, 1.2), seed=2)
