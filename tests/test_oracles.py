@@ -142,9 +142,8 @@ def test_exchangeable_tokens_stay_exchangeable(sampler):
 @pytest.mark.validation
 def test_chain_approaches_the_sde():
     """At n = 4,000 and step 1/1000 no observable differs at 20,000 samples; at n = 20 they do."""
-    layer = [ShapedAttention(GAMMA, 0.7), ShapedMLP(GAMMA)]
-    v0 = equicorrelated(3, 0.3, 1.2)
+    layer, v0 = ShapedAttention(GAMMA, 0.7), equicorrelated(3, 0.3, 1.2)
     limit = sde(layer, v0, samples=20_000, step=1 / 1000)
-    near = simulate_chain(layer.copy(), v0, width=4000, depth=2000, samples=20_000, seed=3)
+    near = simulate_chain(layer, v0, width=4000, depth=2000, samples=20_000, seed=3)
     assert min(ks_p_values(near, limit).values()) > 1e-4
     assert not same_law(chain(layer, v0, samples=20_000, width=20), limit)
