@@ -21,8 +21,11 @@ from shaped_attention.kernels.threefry import fill_weights
 from shaped_attention.results import make_result
 
 _PREFERRED_CHUNK = 16
-_CPU_BLOCK_BYTES = 2 * 1024**2
-"""Weights made at once on the CPU: they are multiplied while they are still in the cache."""
+_BLOCK_BYTES = 2**17
+"""Weights of a sample made at once: on the CPU they are multiplied while still in the cache.
+
+It depends on nothing else, since the shape of a product can change the rounding of its entries.
+"""
 
 
 class WeightProduct:
@@ -33,10 +36,9 @@ class WeightProduct:
     not grow with the width.
     """
 
-    def __init__(self, draws: Draws, first: int, block_bytes: int) -> None:
+    def __init__(self, draws: Draws, first: int) -> None:
         self._draws = draws
         self._first = first
-        self._block_bytes = block_bytes
         self._calls = 0
 
     def __call__(self, x: Float[Tensor, "B m fan_in"], columns: int) -> Float[Tensor, "B m c"]:
@@ -45,8 +47,8 @@ class WeightProduct:
         self._calls += 1
         if self._calls > SLOTS_PER_BLOCK:
             raise RuntimeError(f"a block asked for more than {SLOTS_PER_BLOCK} weight matrices")
-        samples, _, fan_in = x.shape
-        block = max(2, 2 * (self._block_bytes // (2 * samples * fan_in * x.element_size())))
+        fan_in = x.shape[-1]
+        block = max(2, 2 * (_BLOCK_BYTES // (2 * fan_in * x.element_size())))
         parts = [
             x @ self._weights(slot, fan_in, start, min(block, columns - start), x).mT
             for start in range(0, columns, block)
@@ -102,9 +104,9 @@ def simulate_network(
     m, itemsize = request.tokens, request.dtype.itemsize
     on_cpu = request.device.type == "cpu"
     # tokens, their images under the weights, and two columns of weights
-    per_sample = itemsize * width * (8.0 * m + 2)
-    size = en.chunk_size(request, per_sample, _PREFERRED_CHUNK if on_cpu else 2**20, 1)
-    block_bytes = _CPU_BLOCK_BYTES if on_cpu else request.memory // 64
+    per_sample = itemsize * width * (8.0 * m + 2) + 2 * _BLOCK_BYTES
+    preferred = max(_PREFERRED_CHUNK, 2**13 // width) if on_cpu else 2**20
+    size = en.chunk_size(request, per_sample, preferred, 1)
     start = torch.zeros(m, width, dtype=request.dtype, device=request.device)
     start[:, :m] = math.sqrt(width) * torch.tensor(factor(request.v0))
 
@@ -124,7 +126,7 @@ def simulate_network(
             new = X
             for i, block in enumerate(request.blocks):
                 draws = Draws(key, samples_here, step, i * SLOTS_PER_BLOCK, request.dtype)
-                new = block.forward(new, WeightProduct(draws, first, block_bytes))
+                new = block.forward(new, WeightProduct(draws, first))
             alive = stopped_at.isinf()
             X = torch.where(alive[:, None, None], new, X)
             outside = en.norms(X) / width >= request.radius
