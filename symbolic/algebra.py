@@ -1,0 +1,218 @@
+"""Exact polynomials in the entries of V, in parameters and in Gaussian fields.
+
+Everything here is a sparse polynomial ring of sympy: sums and products are exact and fast, equality
+is decided by comparing coefficients, and nothing is ever simplified.
+
+A *field* is an m x m matrix of random symbols with mean zero, such as the scores G; its moments are
+polynomials in the rest of the ring. `Algebra.expect` replaces products of field entries by them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sympy import QQ, Expr, Matrix, Rational, Symbol, sympify
+from sympy.polys.matrices import DomainMatrix
+from sympy.polys.polyerrors import CoercionFailed
+from sympy.polys.rings import PolyRing
+
+from symbolic.checks import check_tokens
+from symbolic.gaussian import isserlis
+
+Poly = Any
+"""An element of the ring (sympy.polys.rings.PolyElement)."""
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A random m x m matrix, independent of the other fields.
+
+    Attributes
+    ----------
+    name
+        Its entries are printed as ``name_ab``.
+    covariance
+        Function of (algebra, (a, b), (c, d)) that returns E[X_ab X_cd], an element of the ring.
+    moment
+        Function of (algebra, pairs) that returns E[prod X_ab]; None for a Gaussian field, whose
+        moments follow from the covariance.
+    """
+
+    name: str
+    covariance: Callable[[Algebra, Pair, Pair], Poly]
+    moment: Callable[[Algebra, Sequence[Pair]], Poly] | None = None
+
+
+class Algebra:
+    """The ring Q[generators, V_11, V_12, ..., fields] for m tokens.
+
+    Parameters
+    ----------
+    tokens
+        The number of tokens m.
+    generators
+        Parameters (gamma, 1/tau_0, ...) and functions of V that are not polynomials; each
+        expression is one generator.
+    fields
+        The random matrices.
+    v
+        None for a symbolic V, or an m x m symmetric matrix of rational numbers.
+    """
+
+    def __init__(
+        self,
+        tokens: int,
+        generators: Sequence[Expr] = (),
+        fields: Sequence[Field] = (),
+        v: Matrix | None = None,
+    ) -> None:
+        self.tokens = check_tokens(tokens)
+        self.v_expressions = symbolic_covariance(tokens) if v is None else v
+        entries = [e for e in vech(self.v_expressions) if not e.is_number]
+        names = [field.name for field in fields]
+        symbols = {field: _entry_symbols(field.name, tokens) for field in fields}
+        if len(set(names)) != len(names):
+            raise ValueError(f"fields={names}: distinct names are needed")
+        flat = [s for field in fields for row in symbols[field] for s in row]
+        self.ring = PolyRing([*dict.fromkeys(generators), *entries, *flat], QQ)
+        self._generator = dict(zip(self.ring.symbols, self.ring.gens, strict=True))
+        self._entry_of = {
+            self.ring.symbols.index(symbols[field][a][b]): (field, (a, b))
+            for field in fields
+            for a in range(tokens)
+            for b in range(tokens)
+        }
+        self._field_start = min(self._entry_of, default=self.ring.ngens)
+        self._symbols = symbols
+        self._moments: dict[tuple[int, ...], Poly] = {}
+        self.v = self.matrix(
+            [[self[self.v_expressions[a, b]] for b in range(tokens)] for a in range(tokens)]
+        )
+
+    def __getitem__(self, value: Expr | int) -> Poly:
+        """A declared generator, or a rational number, as an element of the ring."""
+        expression = sympify(value)
+        if expression in self._generator:
+            return self._generator[expression]
+        try:
+            return self.ring.domain_new(expression) * self.ring.one
+        except CoercionFailed:
+            pass
+        try:
+            return self.ring.from_expr(expression)
+        except (ValueError, CoercionFailed):
+            raise ValueError(
+                f"{expression} is not a polynomial in the generators {self.ring.symbols}"
+            ) from None
+
+    def matrix(self, rows: Sequence[Sequence[Any]]) -> DomainMatrix:
+        """A matrix over the ring from rows of ring elements, expressions or numbers."""
+        ring = self.ring
+        elements = [
+            [e if getattr(e, "ring", None) is ring else self[e] for e in row] for row in rows
+        ]
+        return DomainMatrix(elements, (len(elements), len(elements[0])), ring.to_domain())
+
+    def field(self, field: Field) -> DomainMatrix:
+        """The field as an m x m matrix of symbols."""
+        return self.matrix([[self[s] for s in row] for row in self._symbols[field]])
+
+    @property
+    def identity(self) -> DomainMatrix:
+        """The m x m identity."""
+        return DomainMatrix.eye(self.tokens, self.ring.to_domain()).to_dense()
+
+    def entry(self, matrix: DomainMatrix, a: int, b: int) -> Poly:
+        """One entry of a matrix as an element of the ring."""
+        return matrix[a, b].element
+
+    def expect(self, polynomial: Poly) -> Poly:
+        """The expectation of a polynomial over all fields: a polynomial without fields."""
+        grouped: dict[tuple[int, ...], dict[tuple[int, ...], Any]] = defaultdict(dict)
+        start = self._field_start
+        padding = (0,) * (self.ring.ngens - start)
+        for exponents, coefficient in polynomial.items():
+            grouped[exponents[start:]][exponents[:start] + padding] = coefficient
+        total = self.ring.zero
+        for powers, rest in grouped.items():
+            moment = self._moment(powers)
+            if moment:
+                total += self.ring.from_dict(rest) * moment
+        return total
+
+    def covariance(self, left: Poly, right: Poly) -> Poly:
+        """Cov[left, right] over all fields."""
+        if not self.is_random(left) or not self.is_random(right):
+            return self.ring.zero
+        return self.expect(left * right) - self.expect(left) * self.expect(right)
+
+    def is_random(self, polynomial: Poly) -> bool:
+        """Whether a field occurs in the polynomial."""
+        start = self._field_start
+        return any(any(exponents[start:]) for exponents in polynomial)
+
+    def _moment(self, powers: tuple[int, ...]) -> Poly:
+        if powers not in self._moments:
+            pairs: dict[Field, list[Pair]] = defaultdict(list)
+            for offset, power in enumerate(powers):
+                if power:
+                    field, pair = self._entry_of[self._field_start + offset]
+                    pairs[field] += [pair] * power
+            moment = self.ring.one
+            for field, entries in pairs.items():
+                moment *= self._field_moment(field, entries)
+            self._moments[powers] = moment
+        return self._moments[powers]
+
+    def _field_moment(self, field: Field, pairs: list[Pair]) -> Poly:
+        if field.moment is not None:
+            return field.moment(self, pairs)
+        return isserlis(
+            pairs, lambda x, y: field.covariance(self, x, y), self.ring.one, self.ring.zero
+        )
+
+
+def symbolic_covariance(tokens: int) -> Matrix:
+    """The symmetric matrix of symbols V_11, V_12, ..., V_mm."""
+    mark = "_" if tokens > 9 else ""
+    return Matrix(
+        tokens,
+        tokens,
+        lambda a, b: Symbol(f"V_{min(a, b) + 1}{mark}{max(a, b) + 1}", real=True),
+    )
+
+
+def vech_pairs(tokens: int) -> list[Pair]:
+    """The entries of the lower triangle, row by row: the order of half-vectorisation."""
+    return [(a, b) for a in range(tokens) for b in range(a + 1)]
+
+
+def vech(matrix: Matrix) -> list[Expr]:
+    """The lower triangle of a symmetric matrix, row by row."""
+    return [matrix[a, b] for a, b in vech_pairs(matrix.rows)]
+
+
+def _entry_symbols(name: str, tokens: int) -> list[list[Symbol]]:
+    mark = "_" if tokens > 9 else ""
+    return [[Symbol(f"{name}_{a + 1}{mark}{b + 1}") for b in range(tokens)] for a in range(tokens)]
+
+
+def rational_covariance(tokens: int, seed: int) -> Matrix:
+    """A random positive definite matrix of small rational numbers, for exact checks at a point."""
+    from random import Random
+
+    random = Random(seed)
+    factor = Matrix(
+        tokens, tokens, lambda _a, _b: Rational(random.randint(-4, 4), random.randint(1, 4))
+    )
+    return factor * factor.T / tokens + Matrix.eye(tokens) / 4
+
+
+def substitute(polynomial: Poly, values: Mapping[Expr, Expr]) -> Expr:
+    """The polynomial as an expression, with some of its symbols replaced."""
+    return polynomial.as_expr().subs(values)

@@ -1,0 +1,251 @@
+"""The blocks of the shaped transformer as recursions: attention and the ReLU MLP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sympy import Expr, Integer, Matrix, Rational, Symbol, acos, expand, pi, sqrt, sympify
+
+from symbolic.algebra import Algebra, Field, Pair, Poly
+from symbolic.checks import Mask, allowed_sets, check_count
+from symbolic.expansion import attention_series
+from symbolic.gaussian import isserlis, relu_kernel_orders, score_moment
+from symbolic.recursion import Block, NoLimitError, Recursion, skip_only
+from symbolic.series import HALF, Series
+
+
+def gram_covariance(algebra: Algebra, first: Pair, second: Pair) -> Poly:
+    """n Cov[W_ab, W_cd] of W = (1/n) sum of n columns g g^T, g ~ N(0, V): V_ac V_bd + V_ad V_bc."""
+
+    def moment(tokens: Sequence[int]) -> Poly:
+        return isserlis(
+            tokens,
+            lambda a, b: algebra.entry(algebra.v, a, b),
+            algebra.ring.one,
+            algebra.ring.zero,
+        )
+
+    return moment((*first, *second)) - moment(first) * moment(second)
+
+
+GRAM = Field("N", gram_covariance)
+"""The fluctuation of the Gram matrix of n fresh Gaussian columns: W = V + N / sqrt n."""
+
+
+class ShapedAttention(Block):
+    """``X' = lambda X + gamma A X W_V / sqrt n`` with A = I + softmax(Y / tau) - centring.
+
+    Parameters
+    ----------
+    gamma, tau0
+        Symbols or rational numbers; lambda^2 = 1 - gamma^2.
+    heads
+        H; the columns of the branch fall into H groups with independent scores.
+    mask
+        None, "causal" or m rows of m booleans.
+    output_projection
+        Whether the heads are mixed by one more Gaussian matrix W_O / sqrt n.
+    query_bias, key_bias
+        Variances of the biases of queries and keys: symbols or numbers.
+    key_size
+        n_k as a symbol or number; None if it grows with n. The limit does not depend on it, the
+        finite-width correction does.
+    identity, centred, temperature_power
+        The three modifications of softmax attention: whether I is added, whether 1/m_a is
+        subtracted, and p in tau = tau_0 sqrt(n_k) n^p.
+    """
+
+    def __init__(
+        self,
+        gamma: Any = "gamma",
+        tau0: Any = "tau_0",
+        heads: int = 1,
+        mask: Mask = None,
+        output_projection: bool = False,
+        query_bias: Any = 0,
+        key_bias: Any = 0,
+        key_size: Any = None,
+        identity: bool = True,
+        centred: bool = True,
+        temperature_power: Any = HALF,
+    ) -> None:
+        self.gamma = parameter("gamma", gamma)
+        self.inverse_tau = 1 / parameter("tau0", tau0, nonzero=True)
+        self.heads = check_count("heads", heads)
+        self.mask = mask
+        if isinstance(mask, str):
+            allowed_sets(mask, 1)
+        self.output_projection = output_projection
+        self.query_bias = parameter("query_bias", query_bias)
+        self.key_bias = parameter("key_bias", key_bias)
+        self.inverse_key_size = (
+            Integer(0) if key_size is None else 1 / parameter("key_size", key_size, nonzero=True)
+        )
+        self.identity = identity
+        self.centred = centred
+        try:
+            self.temperature_power = Rational(temperature_power)
+        except (TypeError, ValueError):
+            self.temperature_power = Rational(-1)
+        if self.temperature_power < 0:
+            raise ValueError(
+                f"temperature_power={temperature_power!r}: a rational number >= 0 is needed"
+            )
+        self.scores = Field("G", self._score_covariance, self._score_moment)
+        self.values = Field("N", self._value_covariance)
+        self.fields = (self.scores, self.values) if output_projection else (self.scores,)
+
+    def generators(self, v: Matrix) -> Sequence[Expr]:
+        """The parameters that are symbols."""
+        return _symbolic(
+            self.gamma,
+            self.inverse_tau,
+            self.query_bias,
+            self.key_bias,
+            self.inverse_key_size,
+        )
+
+    def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
+        """Skip lambda^2 V, branch gamma^2 A V A^T; with W_O, V becomes the Gram of the values."""
+        if self.temperature_power == 0:
+            raise NoLimitError(
+                "no limit: with tau = tau_0 sqrt(n_k) the scores Y / tau = G / tau_0 are of order "
+                "n^0, so that softmax(Y / tau) is a random matrix of order n^0 in mean and "
+                "covariance of V'"
+            )
+        gain = algebra[self.gamma] ** 2
+        attention = attention_series(
+            algebra,
+            algebra.field(self.scores),
+            algebra[self.inverse_tau],
+            self.mask,
+            order,
+            self.identity,
+            self.centred,
+            self.temperature_power,
+        )
+        values = Series({0: algebra.v}, order)
+        if self.output_projection:
+            values = values + Series({HALF: algebra.field(self.values)}, order)
+        branch = attention * values * attention.T * gain
+        return Recursion(skip_only(algebra, 1 - gain, order), branch, self.heads)
+
+    def _value_covariance(self, algebra: Algebra, first: Pair, second: Pair) -> Poly:
+        # One head's values have n / H columns.
+        return self.heads * gram_covariance(algebra, first, second)
+
+    def _score_covariance(self, algebra: Algebra, first: Pair, second: Pair) -> Poly:
+        return self._score_moment(algebra, (first, second))
+
+    def _score_moment(self, algebra: Algebra, pairs: Sequence[Pair]) -> Poly:
+        query, key = algebra[self.query_bias], algebra[self.key_bias]
+        return score_moment(
+            pairs,
+            lambda a, c: algebra.entry(algebra.v, a, c) + query,
+            lambda b, d: algebra.entry(algebra.v, b, d) + key,
+            inverse_key_size=algebra[self.inverse_key_size],
+            one=algebra.ring.one,
+            zero=algebra.ring.zero,
+        )
+
+
+class ShapedMLP(Block):
+    """``X' = lambda X + gamma sqrt(c/n) s(X W_pre / sqrt n) W_post`` with a shaped ReLU s.
+
+    s(x) = s_+ max(x, 0) + s_- min(x, 0), s_pm = 1 + c_pm / sqrt n, 1/c = E s(g)^2. Its branch is
+    gamma^2 (c/n) sum of n columns s(h) s(h)^T, h ~ N(0, V): the exact kernel plus a fluctuation
+    which to leading order is that of a Gram matrix, because s tends to the identity.
+
+    Parameters
+    ----------
+    gamma, c_plus, c_minus
+        Symbols or rational numbers; lambda^2 = 1 - gamma^2.
+    normalised
+        False leaves out the factor c.
+    """
+
+    fields = (GRAM,)
+
+    def __init__(
+        self,
+        gamma: Any = "gamma",
+        c_plus: Any = "c_+",
+        c_minus: Any = "c_-",
+        normalised: bool = True,
+    ) -> None:
+        self.gamma = parameter("gamma", gamma)
+        self.c_plus = parameter("c_plus", c_plus)
+        self.c_minus = parameter("c_minus", c_minus)
+        self.normalised = normalised
+
+    def generators(self, v: Matrix) -> Sequence[Expr]:
+        """The parameters, and one function of rho for each pair of tokens."""
+        functions = [relu_function(v, a, b) for a in range(v.rows) for b in range(a)]
+        return [*_symbolic(self.gamma, self.c_plus, self.c_minus), *functions]
+
+    def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
+        """Skip lambda^2 V, branch gamma^2 (kernel + N / sqrt n)."""
+        if order > 1:
+            raise ValueError(f"order={order}: the MLP is expanded to order 1 of 1/n only")
+        gain = algebra[self.gamma] ** 2
+        m = algebra.tokens
+        zero = algebra.ring.zero
+        functions = algebra.matrix(
+            [
+                [
+                    zero
+                    if a == b
+                    else algebra[relu_function(algebra.v_expressions, max(a, b), min(a, b))]
+                    for b in range(m)
+                ]
+                for a in range(m)
+            ]
+        )
+        branch = Series({HALF: algebra.field(GRAM)}, order)
+        for power, (linear, nonlinear) in enumerate(self._kernel_orders()):
+            half = Rational(power, 2)
+            branch += Series({half: algebra.v}, order) * algebra[linear]
+            branch += Series({half: functions}, order) * algebra[nonlinear]
+        return Recursion(skip_only(algebra, 1 - gain, order), branch * gain)
+
+    def _kernel_orders(self) -> list[tuple[Expr, Expr]]:
+        """The kernel's orders n^0, n^(-1/2), n^(-1) as p rho + q (sqrt(1-rho^2) - rho acos rho)."""
+        rho, root, angle = Symbol("rho"), Symbol("root"), Symbol("angle")
+        orders = relu_kernel_orders(rho, self.c_plus, self.c_minus, 2, self.normalised)
+        parts = []
+        for coefficient in orders:
+            polynomial = expand(coefficient.subs({acos(rho): angle, sqrt(1 - rho**2): root}))
+            nonlinear = polynomial.coeff(root)
+            linear = expand(polynomial - nonlinear * (root - rho * angle)).coeff(rho)
+            if expand(polynomial - linear * rho - nonlinear * (root - rho * angle)) != 0:
+                raise ArithmeticError(f"{coefficient} is not a combination of the two functions")
+            parts.append((linear, expand(2 * pi * nonlinear)))
+        return parts
+
+
+def relu_function(v: Matrix, a: int, b: int) -> Expr:
+    """``sqrt(V_aa V_bb) (sqrt(1 - rho^2) - rho arccos rho) / (2 pi)``, rho the correlation.
+
+    The drift of the MLP is gamma^2 (c_+ - c_-)^2 times this; it is 0 for a = b.
+    """
+    scale = sqrt(v[a, a] * v[b, b])
+    return (sqrt(v[a, a] * v[b, b] - v[a, b] ** 2) - v[a, b] * acos(v[a, b] / scale)) / (2 * pi)
+
+
+def parameter(name: str, value: Any, nonzero: bool = False) -> Expr:
+    """A parameter as an expression: a string becomes a positive (c_pm: real) symbol."""
+    if isinstance(value, float):
+        raise ValueError(f"{name}={value!r}: a symbol or an exact rational number is needed")
+    if isinstance(value, str):
+        return Symbol(value, real=True) if value.startswith("c_") else Symbol(value, positive=True)
+    expression = sympify(value)
+    if not (expression.is_Symbol or expression.is_Rational):
+        raise ValueError(f"{name}={value!r}: a symbol or an exact rational number is needed")
+    if nonzero and expression == 0:
+        raise ValueError(f"{name}=0: a number other than 0 is needed")
+    return expression
+
+
+def _symbolic(*expressions: Expr) -> list[Expr]:
+    return [expression for expression in expressions if not expression.is_number]

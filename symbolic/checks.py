@@ -1,0 +1,47 @@
+"""Checks of arguments: one sentence with the argument, its value and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Mask = None | str | Sequence[Sequence[bool | int]]
+"""None (every token sees every token), "causal", or m rows of m booleans."""
+
+
+def check_count(name: str, value: object, at_least: int = 1) -> int:
+    """Return `value` if it is an integer >= `at_least`; ValueError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise ValueError(f"{name}={value!r}: an integer >= {at_least} is needed")
+    return value
+
+
+def check_tokens(tokens: object) -> int:
+    """Return the number of tokens m if it is an integer >= 1; ValueError otherwise."""
+    return check_count("tokens", tokens)
+
+
+def allowed_sets(mask: Mask, tokens: int) -> tuple[tuple[int, ...], ...]:
+    """For each row of attention, the tokens (from 0) it may look at.
+
+    Raises
+    ------
+    ValueError
+        If `mask` is not None, "causal" or m rows of m booleans, each row with a true entry.
+    """
+    if mask is None:
+        return tuple(tuple(range(tokens)) for _ in range(tokens))
+    if isinstance(mask, str):
+        if mask != "causal":
+            raise ValueError(f"mask={mask!r}: None, 'causal' or rows of booleans are needed")
+        return tuple(tuple(range(row + 1)) for row in range(tokens))
+    rows = [list(row) for row in mask]
+    if len(rows) != tokens or any(len(row) != tokens for row in rows):
+        shape = (len(rows), *{len(row) for row in rows})
+        raise ValueError(f"mask has shape {shape}; ({tokens}, {tokens}) is needed")
+    if any(entry not in (0, 1) for row in rows for entry in row):
+        raise ValueError("mask has entries that are neither true nor false; booleans are needed")
+    allowed = tuple(tuple(b for b, entry in enumerate(row) if entry) for row in rows)
+    for a, columns in enumerate(allowed):
+        if not columns:
+            raise ValueError(f"mask row {a} allows no token; at least one true entry is needed")
+    return allowed

@@ -1,0 +1,170 @@
+"""Drift and diffusion as matrix formulas, written by hand: what the derivation is checked against.
+
+Notation: m tokens, w the m x m matrix whose row a is 1/m_a on the allowed tokens of a and 0
+elsewhere, C_a = diag(w_a) - w_a w_a^T. For full attention m C_a = C = I - 11^T/m, P = C V C,
+s = diag P - (tr P / m) 1, q = diag V, u = V s, R = V C V C V / m^2, and
+
+    b = (gamma^2 / tau_0^2) [ |P|_F^2 / m^2 V + (q u^T + u q^T) / (2 m) ],
+    Sigma = k Sigma_lin + (gamma^4 / (H tau_0^2)) Att,
+    Sigma_lin^{ab,cd} = V_ac V_bd + V_ad V_bc,
+    Att^{ab,cd} = V_ac R_bd + V_bd R_ac + V_ad R_bc + V_bc R_ad,
+
+with k = gamma^2 (2 - gamma^2), or 2 gamma^2 with an output projection; H heads. These are the
+formulas of Noci et al., The Shaped Transformer (arXiv 2306.17759), theorem 4.2, in matrix form.
+With a mask R depends on the rows, R^{ac} = V C_a V C_c V in the term with V_ac; query biases of
+variance sigma^2 add sigma^2 to that V_ac and to q; key biases cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sympy import QQ, Rational
+from sympy.polys.matrices import DomainMatrix
+
+from symbolic.algebra import Algebra, Poly, vech_pairs
+from symbolic.blocks import ShapedAttention, ShapedMLP, relu_function
+from symbolic.checks import allowed_sets
+from symbolic.recursion import Block
+from symbolic.series import HALF
+
+Coefficients = tuple[DomainMatrix, DomainMatrix]
+
+
+def closed_form(block: Block, algebra: Algebra) -> Coefficients | None:
+    """Drift (m, m) and diffusion (d, d) of a block in the ring; None if no formula is recorded."""
+    if isinstance(block, ShapedMLP) and block.normalised:
+        return _mlp(block, algebra)
+    if isinstance(block, ShapedAttention) and _is_shaped(block):
+        if block.mask is None and block.query_bias == 0:
+            return _full_attention(block, algebra)
+        return _masked_attention(block, algebra)
+    return None
+
+
+def _is_shaped(block: ShapedAttention) -> bool:
+    return block.identity and block.centred and block.temperature_power == HALF
+
+
+def _linear_rate(block: ShapedAttention, algebra: Algebra) -> Poly:
+    gain = algebra[block.gamma] ** 2
+    return 2 * gain if block.output_projection else gain * (2 - gain)
+
+
+def _full_attention(block: ShapedAttention, algebra: Algebra) -> Coefficients:
+    m, v = algebra.tokens, algebra.v
+    gain, cold = algebra[block.gamma] ** 2, algebra[block.inverse_tau] ** 2
+    centring = algebra.matrix([[int(a == b) - Rational(1, m) for b in range(m)] for a in range(m)])
+    p = centring * v * centring
+    norm = sum((e**2 for row in p.to_list() for e in row), algebra.ring.zero)
+    trace = sum((p[a, a].element for a in range(m)), algebra.ring.zero)
+    s = algebra.matrix([[p[a, a].element - trace * QQ(1, m)] for a in range(m)])
+    q = algebra.matrix([[v[a, a].element] for a in range(m)])
+    u = v * s
+    outer = q * u.transpose()
+    drift = _times(v, norm * QQ(1, m**2)) + _times(
+        outer + outer.transpose(), algebra.ring.one * QQ(1, 2 * m)
+    )
+    r = _times(v * p * v, algebra.ring.one * QQ(1, m**2))
+    extra = gain**2 * cold * QQ(1, block.heads)
+    diffusion = _diffusion(
+        algebra, _linear_rate(block, algebra), extra, lambda a, c: v[a, c].element, lambda *_: r
+    )
+    return _times(drift, gain * cold), diffusion
+
+
+def _masked_attention(block: ShapedAttention, algebra: Algebra) -> Coefficients:
+    m, v, zero = algebra.tokens, algebra.v, algebra.ring.zero
+    gain, cold = algebra[block.gamma] ** 2, algebra[block.inverse_tau] ** 2
+    bias = algebra[block.query_bias]
+    weights = [
+        [Rational(int(b in allowed), len(allowed)) for b in range(m)]
+        for allowed in allowed_sets(block.mask, m)
+    ]
+    w = algebra.matrix(weights)
+    means = w * v
+    projections = [
+        algebra.matrix(
+            [[int(b == d) * row[b] - row[b] * row[d] for d in range(m)] for b in range(m)]
+        )
+        for row in weights
+    ]
+    twice = [v * projection for projection in projections]
+
+    def query(a: int, c: int) -> Poly:
+        return v[a, c].element + bias
+
+    products = [[twice[a] * twice[c] for c in range(m)] for a in range(m)]
+    traced = algebra.matrix(
+        [
+            [
+                query(a, c) * sum((products[a][c][b, b].element for b in range(m)), zero)
+                for c in range(m)
+            ]
+            for a in range(m)
+        ]
+    )
+    scores = [[v[b, b].element - 2 * means[a, b].element for b in range(m)] for a in range(m)]
+    second = []
+    for a in range(m):
+        mean = sum((w[a, b].element * scores[a][b] for b in range(m)), zero)
+        second.append(
+            [query(a, a) * w[a, b].element * (scores[a][b] - mean) * QQ(1, 2) for b in range(m)]
+        )
+    moved = algebra.matrix(second) * v
+    # E[A_1 V A_1^T]_ac = V_Q,ac tr(C_a V C_c V); with V_Q = V it is the product T o V.
+    drift = _times(traced + moved + moved.transpose(), gain * cold)
+    r = [[products[a][c] * v for c in range(m)] for a in range(m)]
+    extra = gain**2 * cold * QQ(1, block.heads)
+    diffusion = _diffusion(
+        algebra, _linear_rate(block, algebra), extra, query, lambda a, c: r[a][c]
+    )
+    return drift, diffusion
+
+
+def _mlp(block: ShapedMLP, algebra: Algebra) -> Coefficients:
+    m = algebra.tokens
+    gain = algebra[block.gamma] ** 2
+    shape = (algebra[block.c_plus] - algebra[block.c_minus]) ** 2
+    drift = algebra.matrix(
+        [
+            [
+                algebra.ring.zero
+                if a == b
+                else gain
+                * shape
+                * algebra[relu_function(algebra.v_expressions, max(a, b), min(a, b))]
+                for b in range(m)
+            ]
+            for a in range(m)
+        ]
+    )
+    zero = algebra.ring.zero
+    nothing = algebra.matrix([[0] * m for _ in range(m)])
+    diffusion = _diffusion(algebra, 2 * gain, zero, lambda a, c: zero, lambda *_: nothing)
+    return drift, diffusion
+
+
+def _diffusion(
+    algebra: Algebra,
+    linear_rate: Poly,
+    extra: Poly,
+    query: Callable[[int, int], Poly],
+    r: Callable[[int, int], DomainMatrix],
+) -> DomainMatrix:
+    v = algebra.v
+
+    def entry(a: int, b: int, c: int, d: int) -> Poly:
+        linear = v[a, c].element * v[b, d].element + v[a, d].element * v[b, c].element
+        pairings = ((a, c, b, d), (b, d, a, c), (a, d, b, c), (b, c, a, d))
+        attention = sum(
+            (query(i, j) * r(i, j)[k, l].element for i, j, k, l in pairings), algebra.ring.zero
+        )
+        return linear_rate * linear + extra * attention
+
+    pairs = vech_pairs(algebra.tokens)
+    return algebra.matrix([[entry(a, b, c, d) for c, d in pairs] for a, b in pairs])
+
+
+def _times(matrix: DomainMatrix, factor: Poly) -> DomainMatrix:
+    return matrix.scalarmul(factor)

@@ -1,0 +1,179 @@
+"""The commands of ``python -m symbolic``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from textwrap import indent
+from typing import Any
+
+import click
+
+from symbolic.blocks import ShapedAttention, ShapedMLP
+from symbolic.display import diffusion_entries, drift_entries, equation
+from symbolic.expansion import expand_attention
+from symbolic.limit import Limit, derive, drift_correction
+from symbolic.orders import limit_or_reason, term_orders
+from symbolic.proof import check_at_points, check_exact, prove
+from symbolic.recursion import Block
+
+BLOCKS = ("attention", "mlp", "transformer")
+
+
+class _Refusal(click.ClickException):
+    """Bad arguments, or a recursion without a limit: one sentence and exit status 2."""
+
+    exit_code = 2
+
+
+@click.group()
+def main() -> None:
+    """Derive the limiting SDE of token covariances, and judge the claims made about it."""
+
+
+def _modifications(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that undo what makes attention shaped."""
+    for option in (
+        click.option(
+            "--temperature-power",
+            default="1/2",
+            help="p in tau = tau_0 sqrt(n_k) n^p.",
+            show_default=True,
+        ),
+        click.option("--no-centring", is_flag=True, help="Attention without the centring."),
+        click.option("--no-identity", is_flag=True, help="Attention without the identity."),
+    ):
+        command = option(command)
+    return command
+
+
+@main.command(name="derive")
+@click.option("--block", required=True, help=f"One of {', '.join(BLOCKS)}.")
+@click.option("--tokens", required=True, type=int, help="Number of tokens m.")
+@click.option("--mask", default="full", help="full or causal.", show_default=True)
+@click.option("--heads", default=1, help="Number of heads H.", show_default=True)
+@click.option("--output-projection", is_flag=True, help="Mix the heads by a Gaussian matrix.")
+@click.option("--biases", is_flag=True, help="Query and key biases of variance s_Q and s_K.")
+@_modifications
+@click.option("--correction", is_flag=True, help="Also the next order of the drift in 1/n.")
+@click.option("--all", "every", is_flag=True, help="Every entry, not one of each kind.")
+@click.option(
+    "--points",
+    type=int,
+    help="Print nothing but a check at this many random rational V; for more tokens.",
+)
+@click.option("--latex", "as_latex", is_flag=True, help="LaTeX instead of text.")
+def derive_command(
+    block: str,
+    tokens: int,
+    mask: str,
+    correction: bool,
+    every: bool,
+    points: int | None,
+    as_latex: bool,
+    **options: Any,
+) -> None:
+    """Print drift and diffusion of a block's limit, and whether the closed form is proven.
+
+    The exit status is 1 if the derived coefficients are not the closed form, 2 if the arguments
+    are wrong or the recursion has no limit.
+    """
+    try:
+        layer = _layer(block, mask, options)
+        if points is not None:
+            proof = check_at_points(layer, tokens, points)
+            click.echo(f"{block}, {tokens} tokens: {proof}")
+        else:
+            check_exact(tokens)
+            limit = derive(layer, tokens)
+            proof = prove(layer, tokens, limit)
+            exchangeable = mask == "full" and not every
+            click.echo(_report(block, layer, limit, exchangeable, correction, str(proof), as_latex))
+    except ValueError as error:
+        raise _Refusal(str(error)) from None
+    sys.exit(1 if proof.holds is False else 0)
+
+
+@main.command(name="expand")
+@click.option("--order", default=4, help="Largest degree of the Taylor terms.", show_default=True)
+@click.option("--tokens", type=int, help="Also print the matrices for this number of tokens.")
+@click.option("--mask", default="full", help="full or causal.", show_default=True)
+@_modifications
+def expand_command(order: int, tokens: int | None, mask: str, **options: Any) -> None:
+    """Print the Taylor terms of the attention matrix, their orders in n, and what they do."""
+    try:
+        block = _attention(mask, options)
+        click.echo("A = [identity] + softmax(Y / tau) - [centring], entry (a, b) for m tokens;")
+        click.echo("x = G_ab / tau_0, mu[j] = mean over c of (G_ac / tau_0)^j\n")
+        terms = term_orders(order, block.identity, block.centred, block.temperature_power)
+        for term in terms:
+            click.echo(f"degree {term.degree}, order n^-({term.power}): {term.entry}")
+            click.echo(f"    {term.role}")
+        click.echo(f"\n{limit_or_reason(block)}")
+        if tokens is not None:
+            matrices = expand_attention(tokens, order, block.mask, block.identity, block.centred)
+            for k, matrix in enumerate(matrices.values()):
+                click.echo(f"\nA_{k}")
+                for a in range(tokens):
+                    click.echo(f"  row {a + 1}: {', '.join(str(e) for e in matrix.row(a))}")
+    except ValueError as error:
+        raise _Refusal(str(error)) from None
+
+
+def _layer(block: str, mask: str, options: dict[str, Any]) -> list[Block]:
+    if block not in BLOCKS:
+        raise ValueError(f"block={block!r}: one of {', '.join(BLOCKS)} is needed")
+    attention = _attention(mask, options)
+    layers: dict[str, list[Block]] = {
+        "attention": [attention],
+        "mlp": [ShapedMLP()],
+        "transformer": [attention, ShapedMLP()],
+    }
+    return layers[block]
+
+
+def _attention(mask: str, options: dict[str, Any]) -> ShapedAttention:
+    if mask not in ("full", "causal"):
+        raise ValueError(f"mask={mask!r}: full or causal is needed")
+    biases = options.get("biases", False)
+    return ShapedAttention(
+        mask=None if mask == "full" else mask,
+        heads=options.get("heads", 1),
+        output_projection=options.get("output_projection", False),
+        query_bias="s_Q" if biases else 0,
+        key_bias="s_K" if biases else 0,
+        identity=not options["no_identity"],
+        centred=not options["no_centring"],
+        temperature_power=options["temperature_power"],
+    )
+
+
+def _report(
+    name: str,
+    layer: list[Block],
+    limit: Limit,
+    exchangeable: bool,
+    correction: bool,
+    status: str,
+    as_latex: bool,
+) -> str:
+    sections = [("Drift b = lim n E[V' - V | V]", drift_entries(limit, exchangeable))]
+    if correction:
+        if len(layer) > 1:
+            raise ValueError(f"block={name!r}: the correction is derived for a single block")
+        next_order = drift_correction(layer[0], limit.tokens)
+        heading = "Finite width: n E[V' - V | V] = b + b1 / n + O(n^-2)"
+        sections.append((heading, drift_entries(next_order, exchangeable, "b1")))
+    heading = "Diffusion Sigma_ab,cd = lim n Cov[V'_ab, V'_cd | V]"
+    sections.append((heading, diffusion_entries(limit, exchangeable)))
+    comments = [f"{name}, m = {limit.tokens}: dV = b(V) dt + Sigma(V)^(1/2) dW, t = layer / n"]
+    if exchangeable and limit.tokens > 1:
+        comments.append("One entry of each kind; renaming tokens gives the others (--all).")
+    lines = [f"% {comment}" if as_latex else comment for comment in comments]
+    for heading, entries in sections:
+        equations = [equation(entry, terms, as_latex) for entry, terms in entries]
+        if as_latex:
+            lines += [f"% {heading}", r"\begin{align*}", *equations, r"\end{align*}"]
+        else:
+            lines += ["", heading, *[indent(line, "  ") for line in equations]]
+    return "\n".join([*lines, *([f"% {status}"] if as_latex else ["", status])])

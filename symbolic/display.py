@@ -1,0 +1,123 @@
+"""Derived coefficients as text and LaTeX that a person can read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import product
+from textwrap import fill
+
+from sympy import Add, Expr, Mul, factor, latex
+
+from symbolic.algebra import Algebra, Pair, Poly, vech_pairs
+from symbolic.limit import Correction, Limit
+
+MOST_TERMS_TO_FACTOR = 40
+"""Longer polynomials are left expanded: factoring them is slow and seldom succeeds."""
+
+WIDTH = 100
+"""Columns of text output."""
+
+Terms = list[tuple[Expr, Expr]]
+"""A sum of products: (polynomial in the parameters, polynomial in V)."""
+
+
+def grouped(polynomial: Poly, algebra: Algebra) -> Terms:
+    """The polynomial as a short sum of products, parameters times a polynomial in V."""
+    of_v = algebra.v_expressions.free_symbols
+    symbols = algebra.ring.symbols
+    parameters = [i for i, symbol in enumerate(symbols) if not symbol.free_symbols & of_v]
+    by_parameters: dict[tuple[int, ...], dict[tuple[int, ...], object]] = defaultdict(dict)
+    for exponents, coefficient in polynomial.items():
+        rest = tuple(0 if i in parameters else e for i, e in enumerate(exponents))
+        by_parameters[tuple(exponents[i] for i in parameters)][rest] = coefficient
+    by_rest: dict[Poly, list[Expr]] = defaultdict(list)
+    for powers, terms in by_parameters.items():
+        content, primitive = algebra.ring.from_dict(terms).primitive()
+        if primitive.LC < 0:
+            content, primitive = -content, -primitive
+        monomial = Mul(*[symbols[i] ** e for i, e in zip(parameters, powers, strict=True)])
+        by_rest[primitive].append(algebra.ring.domain.to_sympy(content) * monomial)
+    return [(_factored(Add(*factors)), _short(rest, algebra)) for rest, factors in by_rest.items()]
+
+
+def drift_entries(
+    limit: Limit | Correction, exchangeable: bool, name: str = "b"
+) -> Iterator[tuple[str, Terms]]:
+    """Names and terms of the entries of b; one of each kind if tokens are exchangeable."""
+    couples = [(pair,) for pair in vech_pairs(limit.algebra.tokens)]
+    for ((a, b),) in _representatives(couples, exchangeable):
+        entry = limit.algebra.entry(limit.drift_polynomials, a, b)
+        yield f"{name}_{{{_name(a, b)}}}", grouped(entry, limit.algebra)
+
+
+def diffusion_entries(limit: Limit, exchangeable: bool) -> Iterator[tuple[str, Terms]]:
+    """Names and terms of the entries of Sigma; one of each kind if tokens are exchangeable."""
+    pairs = vech_pairs(limit.tokens)
+    couples = [(p, q) for i, q in enumerate(pairs) for p in pairs[i:]]
+    index = {pair: k for k, pair in enumerate(pairs)}
+    for first, second in _representatives(couples, exchangeable):
+        entry = limit.algebra.entry(limit.diffusion_polynomials, index[first], index[second])
+        yield f"Sigma_{{{_name(*second)},{_name(*first)}}}", grouped(entry, limit.algebra)
+
+
+def equation(name: str, terms: Terms, as_latex: bool) -> str:
+    """``name = terms`` as text, broken into lines, or as a line of a LaTeX align environment."""
+    if as_latex:
+        products = [latex(Mul(parameters, rest, evaluate=False)) for parameters, rest in terms]
+        symbol = name.replace("Sigma", r"\Sigma")
+        return rf"{symbol} &= {' + '.join(products) or '0'} \\".replace("+ -", "- ")
+    products = [f"{_bracketed(parameters)} * {_bracketed(rest)}" for parameters, rest in terms]
+    plain = name.replace("{", "").replace("}", "")
+    text = f"{plain} = {' + '.join(products) or '0'}".replace("+ -", "- ")
+    return fill(text, WIDTH, subsequent_indent="    ", break_long_words=False)
+
+
+def _bracketed(expression: Expr) -> str:
+    return f"({expression})" if isinstance(expression, Add) else f"{expression}"
+
+
+def _factored(expression: Expr) -> Expr:
+    factored = factor(expression)
+    # A minus in front of a product of differences reads worse than the sum it came from.
+    return expression if factored.could_extract_minus_sign() else factored
+
+
+def _short(polynomial: Poly, algebra: Algebra) -> Expr:
+    expression = polynomial.as_expr()
+    polynomial_in_v = all(
+        algebra.ring.symbols[i].is_Symbol
+        for exponents in polynomial
+        for i, power in enumerate(exponents)
+        if power
+    )
+    short = polynomial_in_v and len(polynomial) <= MOST_TERMS_TO_FACTOR
+    return factor(expression) if short else expression
+
+
+def _representatives(
+    tuples: Sequence[tuple[Pair, ...]], exchangeable: bool
+) -> Iterator[tuple[Pair, ...]]:
+    """The first of each class of index tuples that renaming tokens turns into each other."""
+    seen = set()
+    for pairs in tuples:
+        kind = _kind(pairs) if exchangeable else pairs
+        if kind not in seen:
+            seen.add(kind)
+            yield pairs
+
+
+def _kind(pairs: tuple[Pair, ...]) -> tuple[int, ...]:
+    """The pattern of equal indices, whatever the order within the pairs and of the pairs."""
+    patterns = []
+    for choice in product(*[((a, b), (b, a)) for a, b in pairs]):
+        for arranged in (choice, choice[::-1]):
+            names: dict[int, int] = {}
+            flat = [token for pair in arranged for token in pair]
+            patterns.append(tuple(names.setdefault(token, len(names)) for token in flat))
+    return min(patterns)
+
+
+def _name(a: int, b: int) -> str:
+    first, second = sorted((a + 1, b + 1))
+    return f"{first}{second}" if second < 10 else f"{first}.{second}"

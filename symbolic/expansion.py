@@ -1,0 +1,139 @@
+"""The attention matrix in powers of 1/n, and the size of its terms.
+
+With Y = sqrt(n_k) G and tau = tau_0 sqrt(n n_k) the softmax is taken of G / (tau_0 sqrt n): its
+Taylor term of degree k has order n^(-k/2). The identity and the centring cancel the term of degree
+zero, 1/m; what is left is A = I + A_1 / sqrt n + A_2 / n + ...
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sympy import Expr, IndexedBase, Integer, Matrix, Rational, Symbol, expand, factorial, series
+from sympy.polys.matrices import DomainMatrix
+
+from symbolic.algebra import Algebra, Field, Poly
+from symbolic.checks import Mask, allowed_sets, check_count
+from symbolic.series import HALF, Series
+from symbolic.softmax import softmax_series
+
+TAU = 1 / Symbol("tau_0", positive=True)
+"""1 / tau_0, the generator that attention needs."""
+
+
+def attention_series(
+    algebra: Algebra,
+    scores: DomainMatrix,
+    inverse_tau: Poly,
+    mask: Mask = None,
+    order: Any = 1,
+    identity: bool = True,
+    centred: bool = True,
+    temperature_power: Any = HALF,
+) -> Series:
+    """``A = I + softmax(Y / tau) - (1/m_a on the allowed set of row a)`` as a series.
+
+    Parameters
+    ----------
+    algebra
+        The ring; `scores` (m, m) is the field G in it and `inverse_tau` is 1/tau_0 in it.
+    mask
+        None, "causal" or rows of booleans; m_a counts the allowed tokens of row a.
+    order
+        The largest power of 1/n that is kept.
+    identity, centred
+        Whether I is added and 1/m_a subtracted.
+    temperature_power
+        p > 0 in tau = tau_0 sqrt(n_k) n^p; with p = 0 every Taylor term would have order n^0.
+    """
+    power = Rational(temperature_power)
+    if power <= 0:
+        raise ValueError(f"temperature_power={power}: a number > 0 is needed")
+    degree = int(Rational(order) // power)
+    allowed = allowed_sets(mask, algebra.tokens)
+    entries = scores.to_list()
+    zero = algebra.ring.zero
+    taylor = [[[zero] * algebra.tokens for _ in allowed] for _ in range(degree + 1)]
+    for a, columns in enumerate(allowed):
+        row = [entries[a][b] * inverse_tau for b in columns]
+        coefficients = softmax_series(row, degree, algebra.ring.one)
+        for k, values in enumerate(coefficients):
+            for b, value in zip(columns, values, strict=True):
+                taylor[k][a][b] = value
+        if centred:
+            taylor[0][a] = [zero] * algebra.tokens
+    total = Series({}, order)
+    if identity:
+        total = total + algebra.identity
+    for k, rows in enumerate(taylor):
+        total = total + Series({k * power: algebra.matrix(rows)}, order)
+    return total
+
+
+def expand_attention(
+    tokens: int,
+    order: int = 2,
+    mask: Mask = None,
+    identity: bool = True,
+    centred: bool = True,
+) -> dict[Rational, Matrix]:
+    """The matrices A_0, A_1, ... of ``A = sum_k A_k n^(-k/2)`` as functions of the scores G.
+
+    Parameters
+    ----------
+    tokens
+        m >= 1.
+    order
+        The largest k.
+    mask, identity, centred
+        As in `attention_series`.
+
+    Returns
+    -------
+    dict
+        Power of 1/n (0, 1/2, 1, ...) -> m x m matrix of polynomials in G_ab and 1/tau_0.
+
+    Examples
+    --------
+    >>> expand_attention(tokens=2, order=1)[HALF][0, 0]
+    G_11/(4*tau_0) - G_12/(4*tau_0)
+    """
+    check_count("order", order, at_least=0)
+    field = Field("G", lambda algebra, _x, _y: algebra.ring.zero)
+    algebra = Algebra(tokens, [TAU], [field])
+    terms = attention_series(
+        algebra,
+        algebra.field(field),
+        algebra[TAU],
+        mask,
+        order=Rational(order, 2),
+        identity=identity,
+        centred=centred,
+    ).terms
+    zero = Matrix.zeros(tokens, tokens)
+    powers = [Rational(k, 2) for k in range(order + 1)]
+    return {p: terms[p].to_Matrix() if p in terms else zero for p in powers}
+
+
+def taylor_term(degree: int, tokens: Expr | int | None = None) -> Expr:
+    """The Taylor term of degree k of softmax at 0 for any number of tokens m.
+
+    For row a, with x = G_ab / tau_0 and the row's means mu_j = (1/m) sum_c (G_ac / tau_0)^j, it is
+    the coefficient of epsilon^k in (1/m) exp(epsilon x) / sum_j mu_j epsilon^j / j!. The term has
+    order n^(-k/2).
+
+    Returns an expression in the symbol x, the indexed symbols mu[1], mu[2], ... and m.
+
+    Examples
+    --------
+    >>> taylor_term(1)
+    (x - mu[1])/m
+    """
+    check_count("degree", degree, at_least=0)
+    x, mu = Symbol("x"), IndexedBase("mu")
+    count = Symbol("m", positive=True, integer=True) if tokens is None else Integer(tokens)
+    epsilon = Symbol("epsilon")
+    numerator = sum(x**j * epsilon**j / factorial(j) for j in range(degree + 1))
+    denominator = 1 + sum(mu[j] * epsilon**j / factorial(j) for j in range(1, degree + 1))
+    term = series(numerator / denominator, epsilon, 0, degree + 1).removeO().coeff(epsilon, degree)
+    return expand(term) / count

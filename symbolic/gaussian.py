@@ -1,0 +1,273 @@
+"""Exact Gaussian moments: Isserlis' theorem, the score field, Wishart matrices, the shaped ReLU.
+
+All moments of products are sums over pairings (Isserlis 1918; Wick 1950). When the entries are sums
+over k independent columns, as in a Wishart matrix or in the scores at key size k, a second pairing
+says which entries share a column, and the two pairings together form loops; each loop is one free
+sum and contributes a factor k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from sympy import (
+    Expr,
+    Integer,
+    Symbol,
+    acos,
+    cos,
+    diff,
+    expand,
+    factor,
+    factorial,
+    integrate,
+    oo,
+    pi,
+    sin,
+    sqrt,
+    sympify,
+)
+from sympy import exp as exponential
+
+from symbolic.checks import check_count
+
+Pair = tuple[int, int]
+Pairing = tuple[Pair, ...]
+
+
+@cache
+def pairings(count: int) -> tuple[Pairing, ...]:
+    """All ways to split 0, ..., count - 1 into pairs; none if `count` is odd.
+
+    Examples
+    --------
+    >>> pairings(4)
+    (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
+    """
+
+    def split(rest: tuple[int, ...]) -> Iterator[Pairing]:
+        if not rest:
+            yield ()
+            return
+        first, others = rest[0], rest[1:]
+        for position, partner in enumerate(others):
+            for tail in split(others[:position] + others[position + 1 :]):
+                yield ((first, partner), *tail)
+
+    return tuple(split(tuple(range(check_count("count", count, at_least=0)))))
+
+
+def isserlis(
+    labels: Sequence[Any],
+    covariance: Callable[[Any, Any], Any],
+    one: Any = Integer(1),  # noqa: B008
+    zero: Any = Integer(0),  # noqa: B008
+) -> Any:
+    """E[g_1 ... g_p] of centred jointly Gaussian variables, a sum over pairings of covariances.
+
+    Parameters
+    ----------
+    labels
+        Which variable each factor is; repeats are powers.
+    covariance
+        Function of two labels.
+    one, zero
+        The constants of the ring the covariances live in.
+
+    Examples
+    --------
+    >>> from sympy import Symbol
+    >>> isserlis("aabb", lambda x, y: Symbol("C_" + min(x, y) + max(x, y)))
+    C_aa*C_bb + 2*C_ab**2
+    """
+    known: dict[tuple[Any, Any], Any] = {}
+
+    def pair(i: int, j: int) -> Any:
+        key = (labels[i], labels[j])
+        if key not in known:
+            known[key] = covariance(*key)
+        return known[key]
+
+    total = zero
+    for pairing in pairings(len(labels)):
+        term = one
+        for i, j in pairing:
+            term = term * pair(i, j)
+        total = total + term
+    return total
+
+
+def score_moment(
+    pairs: Sequence[Pair],
+    query_covariance: Callable[[int, int], Any],
+    key_covariance: Callable[[int, int], Any] | None = None,
+    key_size: Any = oo,
+    inverse_key_size: Any = None,
+    one: Any = Integer(1),  # noqa: B008
+    zero: Any = Integer(0),  # noqa: B008
+) -> Any:
+    """E[prod G_ab] of the score field G = Y / sqrt(n_k), at any key size n_k, exactly.
+
+    Y_ab = sum_{k <= n_k} q_ak k_bk, where the columns of q are independent N(0, V_Q) and those of
+    k are independent N(0, V_K). So, over pairings sigma of the rows and pi of the columns,
+    E[prod G] = n_k^(-p/2) sum prod_sigma V_Q prod_pi V_K n_k^loops(sigma, pi). For n_k -> oo only
+    sigma = pi is left: G is Gaussian with E[G_ab G_cd] = V_Q,ac V_K,bd. Two factors have this
+    covariance at every n_k.
+
+    Parameters
+    ----------
+    pairs
+        The entries (a, b), from 0.
+    query_covariance, key_covariance
+        Functions of two tokens; the second defaults to the first.
+    key_size
+        n_k: a number, a symbol, or oo; in a polynomial ring give `inverse_key_size` instead.
+    inverse_key_size
+        1 / n_k as an element of the ring of the covariances; overrules `key_size`.
+
+    Examples
+    --------
+    >>> from sympy import Symbol
+    >>> v = lambda a, b: Symbol(f"V_{a}{b}")
+    >>> score_moment([(0, 0), (0, 0), (0, 0), (0, 0)], v, key_size=Symbol("n_k"))
+    3*V_00**4 + 6*V_00**4/n_k
+    """
+    key_covariance = query_covariance if key_covariance is None else key_covariance
+    factors = len(pairs)
+    inverse = inverse_key_size
+    if inverse is None:
+        inverse = Integer(0) if key_size == oo else 1 / sympify(key_size)
+    total = zero
+    for rows in pairings(factors):
+        for columns in pairings(factors):
+            missing = factors // 2 - _loops(rows, columns, factors)
+            if missing and not inverse:
+                continue
+            term = one
+            for i, j in rows:
+                term = term * query_covariance(pairs[i][0], pairs[j][0])
+            for i, j in columns:
+                term = term * key_covariance(pairs[i][1], pairs[j][1])
+            total = total + (term * inverse**missing if missing else term)
+    return total
+
+
+def wishart_moment(
+    pairs: Sequence[Pair], covariance: Callable[[int, int], Any], degrees: Any
+) -> Any:
+    """E[prod W_ab] of W ~ Wishart(k, V): W = sum of k independent g g^T, g ~ N(0, V).
+
+    Parameters
+    ----------
+    pairs
+        The entries (a, b), from 0; order p sums over (2p - 1)!! pairings, 105 at p = 4.
+    covariance
+        V as a function of two tokens.
+    degrees
+        k, a number or a symbol.
+
+    Examples
+    --------
+    >>> from sympy import Symbol
+    >>> wishart_moment([(0, 0), (0, 0)], lambda a, b: Symbol("v"), Symbol("k"))
+    k**2*v**2 + 2*k*v**2
+    """
+    halves = [token for pair in pairs for token in pair]
+    own = tuple((2 * i, 2 * i + 1) for i in range(len(pairs)))
+    total: Any = Integer(0)
+    for pairing in pairings(len(halves)):
+        term = degrees ** _loops(own, pairing, len(halves))
+        for i, j in pairing:
+            term = term * covariance(halves[i], halves[j])
+        total = total + term
+    return total
+
+
+def _loops(first: Pairing, second: Pairing, count: int) -> int:
+    """The number of cycles of the graph on `count` points with the edges of both pairings."""
+    partners: list[list[int]] = [[] for _ in range(count)]
+    for i, j in (*first, *second):
+        partners[i].append(j)
+        partners[j].append(i)
+    seen: set[int] = set()
+    loops = 0
+    for start in range(count):
+        if start not in seen:
+            loops += 1
+            stack = [start]
+            while stack:
+                point = stack.pop()
+                if point not in seen:
+                    seen.add(point)
+                    stack += partners[point]
+    return loops
+
+
+@cache
+def half_gaussian_moment(angle: Expr) -> Expr:
+    """E[max(g_a, 0) max(g_b, 0)] of unit Gaussians with correlation cos(angle), by integration.
+
+    With (g_a, g_b) = r (cos theta, cos(theta - angle)) both are positive on
+    angle - pi/2 < theta < pi/2, and the integral over r separates. The result is the arc-cosine
+    kernel of degree one (Cho and Saul, NeurIPS 2009).
+    """
+    theta, r = Symbol("theta", real=True), Symbol("r", positive=True)
+    turn = Symbol("phi", real=True)
+    radial = integrate(r**3 * exponential(-(r**2) / 2), (r, 0, oo))
+    # The product as a sum of cosines: an integrand whose integral is immediate.
+    integrand = (cos(2 * theta - turn) + cos(turn)) / 2
+    angular = integrate(integrand, (theta, turn - pi / 2, pi / 2))
+    return expand(radial * angular / (2 * pi)).subs(turn, angle)
+
+
+def shaped_relu_moment(rho: Expr, s_plus: Expr, s_minus: Expr) -> Expr:
+    """E[s(g_a) s(g_b)] for unit Gaussians of correlation rho, s(x) = s_+ max(x,0) + s_- min(x,0).
+
+    The four quadrants: max(g, 0) against -min(h, 0) is max(g, 0) against max(-h, 0), whose
+    correlation is -rho, at the angle pi - arccos(rho).
+    """
+    angle = acos(rho)
+    same = half_gaussian_moment(angle)
+    opposite = half_gaussian_moment(pi - angle)
+    moment = (s_plus**2 + s_minus**2) * same - 2 * s_plus * s_minus * opposite
+    return expand(expand(moment, trig=True).subs(sin(angle), sqrt(1 - rho**2)))
+
+
+def shaped_relu_kernel(rho: Expr, s_plus: Expr, s_minus: Expr) -> Expr:
+    """c E[s(g_a) s(g_b)] with 1/c = E[s(g)^2]: the exact kernel at finite n.
+
+    With s_pm = 1 + c_pm / sqrt(n) it is rho + nu(rho) / n + O(n^(-3/2)).
+    """
+    variance = (s_plus**2 + s_minus**2) / 2
+    return shaped_relu_moment(rho, s_plus, s_minus) / variance
+
+
+def relu_kernel_orders(
+    rho: Expr, c_plus: Expr, c_minus: Expr, order: int, normalised: bool = True
+) -> list[Expr]:
+    """The coefficients of n^0, n^(-1/2), ..., n^(-order/2) of the exact kernel.
+
+    `normalised` says whether the factor c is there.
+    """
+    epsilon = Symbol("epsilon", positive=True)
+    function = shaped_relu_kernel if normalised else shaped_relu_moment
+    kernel = function(rho, 1 + c_plus * epsilon, 1 + c_minus * epsilon)
+    coefficients = []
+    for power in range(check_count("order", order, at_least=0) + 1):
+        coefficients.append(factor(expand(kernel.subs(epsilon, 0) / factorial(power))))
+        kernel = diff(kernel, epsilon)
+    return coefficients
+
+
+def nu(rho: Expr, c_plus: Expr, c_minus: Expr) -> Expr:
+    """The drift function of the shaped ReLU, derived: n (kernel - rho) as n -> oo.
+
+    Examples
+    --------
+    >>> from sympy import Symbol, symbols
+    >>> nu(Symbol("rho"), *symbols("c_p c_m")).subs("rho", 0)
+    (c_m - c_p)**2/(2*pi)
+    """
+    return relu_kernel_orders(rho, c_plus, c_minus, order=2)[2]

@@ -1,0 +1,277 @@
+"""The limit, derived: drift and diffusion of V from a block's recursion.
+
+Write M = S V S^T + K for the covariance of one column of X' = S X + B given the fields. Then, with
+n columns, exactly given the fields (Isserlis),
+
+    E[V'] = M,
+    n Cov[V'_ab, V'_cd] = U_ac K_bd + U_ad K_bc + U_bc K_ad + U_bd K_ac + K_ac K_bd + K_ad K_bc,
+
+where U = S V S^T. (S X is given; only B is random.) Over the fields, E[V' - V] = E[M] - V and the
+covariance of M is added. `derive` collects powers of 1/n: a limit exists if all powers below 1
+vanish, and then the coefficients of 1/n are drift and diffusion (Ethier and Kurtz, Markov
+Processes, 1986, theorem 7.4.1: they are locally bounded and continuous, so the convergence holds up
+to the exit from any ball).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sympy import Expr, Matrix, Rational
+from sympy.polys.matrices import DomainMatrix
+
+from symbolic.algebra import Algebra, Poly, symbolic_covariance, vech_pairs
+from symbolic.checks import check_tokens
+from symbolic.functions import numpy_function, torch_function
+from symbolic.recursion import Block, NoLimitError, Recursion
+from symbolic.series import HALF
+
+Layer = Block | Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Drift and diffusion of dV = b(V) dt + Sigma(V)^(1/2) dW, t = layer / n.
+
+    Attributes
+    ----------
+    algebra
+        The ring in which the coefficients are polynomials.
+    drift_polynomials
+        b, an (m, m) matrix over the ring.
+    diffusion_polynomials
+        Sigma, a (d, d) matrix over the ring, d = m (m + 1) / 2: the covariance of the lower
+        triangle of V, taken row by row.
+    """
+
+    algebra: Algebra
+    drift_polynomials: DomainMatrix
+    diffusion_polynomials: DomainMatrix
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens m."""
+        return self.algebra.tokens
+
+    @property
+    def drift(self) -> Matrix:
+        """b(V) as an (m, m) matrix of expressions."""
+        return self.drift_polynomials.to_Matrix()
+
+    @property
+    def diffusion(self) -> Matrix:
+        """Sigma(V) as a (d, d) matrix of expressions."""
+        return self.diffusion_polynomials.to_Matrix()
+
+    def diffusion_entry(self, first: tuple[int, int], second: tuple[int, int]) -> Expr:
+        """Sigma^{ab,cd}: n Cov[dV_ab, dV_cd] for two pairs of tokens, counted from 0."""
+        index = {pair: k for k, pair in enumerate(vech_pairs(self.tokens))}
+        i, j = (index[max(pair), min(pair)] for pair in (first, second))
+        return self.algebra.entry(self.diffusion_polynomials, i, j).as_expr()
+
+    def to_numpy(self, **parameters: float) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        """Two functions of arrays V (..., m, m): b (..., m, m) and Sigma (..., d, d).
+
+        `parameters` gives a number to every symbol beside V, by name (gamma, tau_0, ...).
+
+        Raises
+        ------
+        ValueError
+            If a symbol is left without a number, or a name is not a symbol of the limit.
+        """
+        v = self.algebra.v_expressions
+        return numpy_function(self.drift, v, parameters), numpy_function(
+            self.diffusion, v, parameters
+        )
+
+    def to_torch(self, **parameters: float) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        """As `to_numpy`, for torch tensors; differentiable."""
+        v = self.algebra.v_expressions
+        return torch_function(self.drift, v, parameters), torch_function(
+            self.diffusion, v, parameters
+        )
+
+
+@dataclass(frozen=True)
+class Correction:
+    """The coefficient b_1(V) in ``n E[V' - V | V] = b(V) + b_1(V) / n + O(n^-2)``.
+
+    Attributes
+    ----------
+    algebra, drift_polynomials
+        The ring, and b_1 as an (m, m) matrix over it.
+    """
+
+    algebra: Algebra
+    drift_polynomials: DomainMatrix
+
+    @property
+    def drift(self) -> Matrix:
+        """b_1(V) as an (m, m) matrix of expressions."""
+        return self.drift_polynomials.to_Matrix()
+
+    def to_numpy(self, **parameters: float) -> Callable[[Any], Any]:
+        """b_1 as a function of arrays V (..., m, m); `parameters` as in `Limit.to_numpy`."""
+        return numpy_function(self.drift, self.algebra.v_expressions, parameters)
+
+
+def derive(layer: Layer, tokens: int, at: Matrix | None = None) -> Limit:
+    """Derive the limit of a block, or of the blocks of a layer one after the other.
+
+    Parameters
+    ----------
+    layer
+        A block or a sequence of blocks. Within a layer V changes by O(1/sqrt n), so that each
+        block's coefficients may be taken at the same V: drifts add and diffusions add.
+    tokens
+        m >= 1.
+    at
+        A symmetric (m, m) matrix of rational numbers to derive the coefficients at one point; None
+        derives them as polynomials in the entries of V.
+
+    Raises
+    ------
+    NoLimitError
+        If a term of an order below 1/n is left in mean or covariance.
+    ValueError
+        If an argument is not as described.
+    """
+    blocks = blocks_of(layer)
+    algebra = algebra_of(blocks, tokens, at)
+    size = tokens * (tokens + 1) // 2
+    drift = DomainMatrix.zeros((tokens, tokens), algebra.ring.to_domain()).to_dense()
+    diffusion = DomainMatrix.zeros((size, size), algebra.ring.to_domain()).to_dense()
+    for block in blocks:
+        recursion = block.recursion(algebra)
+        drift += _mean_increment(recursion, algebra, 1)[Rational(1)]
+        diffusion += _increment_covariance(recursion, algebra)
+    return Limit(algebra, drift, diffusion)
+
+
+def drift_correction(block: Block, tokens: int, at: Matrix | None = None) -> Correction:
+    """The next order of the drift: b_1 in ``n E[V' - V | V] = b(V) + b_1(V) / n + O(n^-2)``.
+
+    For attention it is exact at finite n_k if the block has a `key_size`; otherwise n_k is taken
+    to grow with n, and adds nothing at this order.
+
+    Raises
+    ------
+    NoLimitError, ValueError
+        As `derive`; also if the mean has a term of order n^(-3/2).
+    """
+    if not isinstance(block, Block):
+        raise ValueError(f"block={block!r}: one symbolic block is needed")
+    algebra = algebra_of([block], tokens, at)
+    orders = _mean_increment(block.recursion(algebra, order=2), algebra, 2)
+    between = orders.get(Rational(3, 2))
+    if between is not None and not between.is_zero_matrix:
+        raise NoLimitError(
+            f"the mean of V' - V has a term of order n^(-3/2): {_first_entry(between)}; the "
+            "correction of the drift is then of order 1/sqrt n, not 1/n"
+        )
+    return Correction(algebra, orders[Rational(2)])
+
+
+def blocks_of(layer: Layer) -> list[Block]:
+    """The blocks of a layer; ValueError if it is neither a block nor a sequence of some."""
+    blocks = [layer] if isinstance(layer, Block) else list(layer)
+    if not blocks or not all(isinstance(block, Block) for block in blocks):
+        raise ValueError(f"layer={layer!r}: a symbolic block or a sequence of them is needed")
+    return blocks
+
+
+def algebra_of(blocks: Sequence[Block], tokens: int, at: Matrix | None = None) -> Algebra:
+    """The ring in which all blocks of a layer can write their recursions."""
+    check_tokens(tokens)
+    if at is not None:
+        at = Matrix(at)
+        if at.shape != (tokens, tokens) or at != at.T or not all(e.is_Rational for e in at):
+            raise ValueError(
+                f"at={at.tolist()}: a symmetric {tokens} x {tokens} matrix of rational numbers "
+                "is needed"
+            )
+    v = symbolic_covariance(tokens) if at is None else at
+    generators = [generator for block in blocks for generator in block.generators(v)]
+    fields = dict.fromkeys(field for block in blocks for field in block.fields)
+    return Algebra(tokens, generators, list(fields), at)
+
+
+def _mean_increment(
+    recursion: Recursion, algebra: Algebra, order: int
+) -> dict[Rational, DomainMatrix]:
+    """The orders of E[V' - V]; those below 1 must vanish."""
+    total = recursion.skip + recursion.branch - algebra.v
+    zero = DomainMatrix.zeros((algebra.tokens,) * 2, algebra.ring.to_domain()).to_dense()
+    orders = {Rational(k): zero for k in range(1, order + 1)}
+    for power, matrix in total.terms.items():
+        mean = algebra.matrix([[algebra.expect(e) for e in row] for row in matrix.to_list()])
+        if power < 1 and not mean.is_zero_matrix:
+            raise NoLimitError(
+                f"no limit: the mean of V' - V has a term of order {_order(power)}, "
+                f"{_first_entry(mean)}"
+            )
+        orders[power] = mean
+    return orders
+
+
+def _increment_covariance(recursion: Recursion, algebra: Algebra) -> DomainMatrix:
+    """The coefficient of 1/n in Cov[V']; those below must vanish."""
+    zero = DomainMatrix.zeros((algebra.tokens,) * 2, algebra.ring.to_domain()).to_dense()
+    skip, branch = recursion.skip, recursion.branch
+    pairs = vech_pairs(algebra.tokens)
+    if recursion.heads > 1 and any(
+        algebra.is_random(e) for m in skip.terms.values() for row in m.to_list() for e in row
+    ):
+        raise ValueError(
+            f"heads={recursion.heads}: the skip depends on a field; with several heads it must not"
+        )
+    total = (skip + branch).terms
+    for p, left in total.items():
+        for q, right in total.items():
+            if p <= q and p + q < 1:
+                rows = [
+                    [algebra.covariance(left[i, j].element, right[k, l].element) for k, l in pairs]
+                    for i, j in pairs
+                ]
+                random = algebra.matrix(rows)
+                if not random.is_zero_matrix:
+                    raise NoLimitError(
+                        f"no limit: the covariance of V' has a term of order {_order(p + q)}; it "
+                        f"must be of order 1/n ({_first_entry(random)} in half-vectorised V)"
+                    )
+    u, k = (
+        skip.terms.get(Rational(0), zero).to_list(),
+        branch.terms.get(Rational(0), zero).to_list(),
+    )
+    matrix = total.get(HALF, zero).to_list()
+    share = Rational(1, recursion.heads)
+    size = len(pairs)
+    rows = [[algebra.ring.zero] * size for _ in pairs]
+    for i, (a, b) in enumerate(pairs):
+        for j, (c, d) in enumerate(pairs[: i + 1]):
+            value = _wishart_part(u, k, (a, b), (c, d))
+            fluctuation = algebra.covariance(matrix[a][b], matrix[c][d])
+            rows[i][j] = rows[j][i] = algebra.expect(value) + fluctuation * share
+    return algebra.matrix(rows)
+
+
+def _wishart_part(
+    u: list[list[Poly]], k: list[list[Poly]], first: tuple[int, int], second: tuple[int, int]
+) -> Poly:
+    (a, b), (c, d) = first, second
+    cross = u[a][c] * k[b][d] + u[a][d] * k[b][c] + u[b][c] * k[a][d] + u[b][d] * k[a][c]
+    return cross + k[a][c] * k[b][d] + k[a][d] * k[b][c]
+
+
+def _order(power: Rational) -> str:
+    return "n^0" if power == 0 else f"n^(-{power})"
+
+
+def _first_entry(matrix: DomainMatrix) -> str:
+    for a, row in enumerate(matrix.to_list()):
+        for b, entry in enumerate(row):
+            if entry:
+                return f"entry ({a + 1}, {b + 1}) is {entry.as_expr()}"
+    return "none"

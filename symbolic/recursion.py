@@ -1,0 +1,70 @@
+"""The language in which a block tells the engine what it does: its recursion.
+
+A residual block is ``X' = S X + B``. S is an m x m matrix. Given everything else that is random in
+the block, the n columns of B are independent Gaussian vectors with one m x m covariance K, because
+B ends in a fresh Gaussian matrix: B = gamma M W / sqrt n with n columns has K = gamma^2 M M^T / n.
+So a block is known by two series in powers of 1/n,
+
+    skip    S V S^T,    branch    K,
+
+whose coefficients are polynomials in V, in parameters, and in Gaussian fields that stand for what
+else is random (the scores G, the fluctuation of a Gram matrix).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sympy import Expr, Matrix
+
+from symbolic.algebra import Algebra, Field
+from symbolic.series import Series
+
+
+class NoLimitError(ValueError):
+    """The recursion has no limit at this scaling; the message names the term that is left."""
+
+
+@dataclass(frozen=True)
+class Recursion:
+    """What a block does to V, given its fields.
+
+    Attributes
+    ----------
+    skip
+        S V S^T as a series.
+    branch
+        K as a series: the covariance of one column of the branch.
+    heads
+        H > 1: the branch's columns fall into H groups of n/H, each with an independent copy of the
+        fields; `branch` is that of one group, and the skip must not depend on fields.
+    """
+
+    skip: Series
+    branch: Series
+    heads: int = 1
+
+
+class Block(ABC):
+    """A residual block for the engine. Subclass it to derive the limit of your own block."""
+
+    fields: Sequence[Field] = ()
+    """The random matrices its recursion uses."""
+
+    def generators(self, v: Matrix) -> Sequence[Expr]:
+        """Parameters, and functions of the entries of `v` (m, m) that are not polynomials."""
+        return ()
+
+    @abstractmethod
+    def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
+        """The two series up to the power `order` of 1/n, in the ring `algebra`.
+
+        Raise NoLimitError if they cannot be written down because there is no limit.
+        """
+
+
+def skip_only(algebra: Algebra, weight_squared: object, order: int = 1) -> Series:
+    """The skip series of ``S = lambda I``: lambda^2 V, from lambda^2 in the ring."""
+    return Series({0: algebra.v}, order) * weight_squared

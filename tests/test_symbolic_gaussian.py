@@ -1,0 +1,136 @@
+"""Moments: pairings against integration, generating functions and numbers."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import integrate
+from sympy import (
+    Integer,
+    Matrix,
+    Rational,
+    Symbol,
+    acos,
+    diff,
+    exp,
+    expand,
+    pi,
+    simplify,
+    sqrt,
+    symbols,
+)
+
+import symbolic as sy
+from symbolic.gaussian import pairings, relu_kernel_orders
+
+
+def v(a: int, b: int) -> Symbol:
+    return Symbol(f"V_{min(a, b)}{max(a, b)}")
+
+
+def test_pairings_are_all_and_distinct() -> None:
+    assert [len(set(pairings(n))) for n in range(9)] == [1, 0, 1, 0, 3, 0, 15, 0, 105]
+
+
+@pytest.mark.parametrize("labels", [(0, 1), (0, 0, 1, 1), (0, 1, 2, 2), (0, 0, 0, 1, 1, 2), (0,)])
+def test_isserlis_is_the_derivative_of_the_generating_function(labels: tuple[int, ...]) -> None:
+    """E prod g = the derivatives at 0 of exp(t^T V t / 2)."""
+    t = symbols("t_0:3")
+    form = sum(v(a, b) * t[a] * t[b] for a in range(3) for b in range(3)) / 2
+    value = exp(form)
+    for label in labels:
+        value = diff(value, t[label])
+    assert expand(value.subs(dict.fromkeys(t, 0)) - sy.isserlis(labels, v)) == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_wishart_moments_from_their_generating_function(count: int) -> None:
+    """E exp(tr T W) = det(1 - 2 T V)^(-k/2): derivatives in T at 0, for a 2 x 2 Wishart matrix."""
+    k, s, u = symbols("k s u")
+    T = Matrix([[s, u / 2], [u / 2, 0]])
+    V = Matrix([[Rational(3, 2), Rational(1, 3)], [Rational(1, 3), 2]])
+    determinant = (Matrix.eye(2) - 2 * T * V).det()
+    for powers in range(count + 1):
+        value = determinant ** (-k / 2)
+        for variable in [s] * powers + [u] * (count - powers):
+            value = diff(value, variable)
+        pairs = [(0, 0)] * powers + [(0, 1)] * (count - powers)
+        moment = sy.wishart_moment(pairs, lambda a, b: V[a, b], k)
+        assert expand(value.subs({s: 0, u: 0}) - moment) == 0
+
+
+def test_score_moments_at_key_size_one() -> None:
+    """At n_k = 1, G_ab = q_a k_b: the moment is a product of two Gaussian moments."""
+    for pairs in ([(0, 0), (1, 1)], [(0, 1), (1, 0), (0, 0), (1, 1)], [(0, 0)] * 4):
+        rows, columns = zip(*pairs, strict=True)
+        expected = sy.isserlis(rows, v) * sy.isserlis(columns, v)
+        assert expand(sy.score_moment(pairs, v, key_size=1) - expected) == 0
+
+
+def test_score_moments_at_any_key_size() -> None:
+    """Summing n_k = 2 columns by hand; the Gaussian limit; the covariance at every n_k."""
+    pairs = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    by_hand = Integer(0)
+    for columns in product(range(2), repeat=4):
+        queries = [(a, k) for (a, _), k in zip(pairs, columns, strict=True)]
+        keys = [(b, k) for (_, b), k in zip(pairs, columns, strict=True)]
+
+        def covariance(x: tuple[int, int], y: tuple[int, int]) -> object:
+            return v(x[0], y[0]) if x[1] == y[1] else Integer(0)
+
+        by_hand += sy.isserlis(queries, covariance) * sy.isserlis(keys, covariance)
+    assert expand(by_hand / 4 - sy.score_moment(pairs, v, key_size=2)) == 0
+    gaussian = sy.isserlis(pairs, lambda x, y: v(x[0], y[0]) * v(x[1], y[1]))
+    assert expand(sy.score_moment(pairs, v) - gaussian) == 0
+    assert sy.score_moment([(0, 1), (2, 3)], v, key_size=5) == v(0, 2) * v(1, 3)
+
+
+def test_the_half_gaussian_moment_at_known_angles() -> None:
+    """rho = 1: E max(g, 0)^2 = 1/2; independent: (E max(g, 0))^2 = 1 / (2 pi); rho = -1: 0."""
+    assert sy.half_gaussian_moment(Integer(0)) == Rational(1, 2)
+    assert sy.half_gaussian_moment(pi / 2) == 1 / (2 * pi)
+    assert sy.half_gaussian_moment(pi) == 0
+
+
+def test_the_exact_kernel_is_the_closed_form() -> None:
+    """rho + 2 (s_+ - s_-)^2 / (s_+^2 + s_-^2) (sqrt(1 - rho^2) - rho arccos rho) / (2 pi)."""
+    rho, p, q = symbols("rho s_p s_m")
+    function = (sqrt(1 - rho**2) - rho * acos(rho)) / (2 * pi)
+    closed = rho + 2 * (p - q) ** 2 / (p**2 + q**2) * function
+    assert simplify(sy.shaped_relu_kernel(rho, p, q) - closed) == 0
+    wrong = rho + 2 * (p + q) ** 2 / (p**2 + q**2) * function
+    assert simplify(sy.shaped_relu_kernel(rho, p, q) - wrong) != 0
+
+
+def test_the_exact_kernel_by_quadrature() -> None:
+    """A third way: the two-dimensional integral, numerically, to 1e-6."""
+    rho, s_plus, s_minus = 0.4, 1.3, 0.6
+
+    def activation(x: float) -> float:
+        return s_plus * max(x, 0.0) + s_minus * min(x, 0.0)
+
+    def integrand(y: float, x: float) -> float:
+        other = rho * x + np.sqrt(1 - rho**2) * y
+        return activation(x) * activation(other) * np.exp(-(x * x + y * y) / 2) / (2 * np.pi)
+
+    kink = -rho / np.sqrt(1 - rho**2)
+    value = 0.0
+    for low, high in ((-9.0, 0.0), (0.0, 9.0)):
+        below = integrate.dblquad(integrand, low, high, -9.0, lambda x: kink * x, epsabs=1e-9)
+        above = integrate.dblquad(integrand, low, high, lambda x: kink * x, 9.0, epsabs=1e-9)
+        value += below[0] + above[0]
+    kernel = sy.shaped_relu_kernel(Symbol("r"), Rational(13, 10), Rational(3, 5))
+    exact = float(kernel.subs(Symbol("r"), Rational(2, 5)))
+    assert value / ((s_plus**2 + s_minus**2) / 2) == pytest.approx(exact, abs=1e-6)
+
+
+def test_nu_and_the_next_order() -> None:
+    rho, p, q = symbols("rho c_p c_m")
+    function = (sqrt(1 - rho**2) - rho * acos(rho)) / (2 * pi)
+    assert simplify(sy.nu(rho, p, q) - (p - q) ** 2 * function) == 0
+    orders = relu_kernel_orders(rho, p, q, 3)
+    assert orders[0] == rho
+    assert orders[1] == 0
+    assert simplify(orders[3] + (p - q) ** 2 * (p + q) * function) == 0

@@ -1,0 +1,161 @@
+"""Derivative tensors of softmax and the expansion of the attention matrix."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from sympy import (
+    Integer,
+    Matrix,
+    Rational,
+    Symbol,
+    diff,
+    exp,
+    factorial,
+    series,
+    simplify,
+    symbols,
+)
+
+import symbolic as sy
+from symbolic.softmax import PROBABILITIES
+
+
+@pytest.mark.parametrize("tokens", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("order", [0, 1, 2, 3, 4])
+def test_the_cumulant_tensor_is_what_differentiation_gives(tokens: int, order: int) -> None:
+    """Exact, all entries: two derivations that share no line."""
+    assert sy.derivative_tensor(order, tokens) == sy.differentiated_tensor(order, tokens)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_the_formula_for_any_m_gives_the_tensors(order: int) -> None:
+    """Kronecker deltas in symbolic indices and symbolic m, then numbers for both."""
+    names = symbols(f"i_0:{order + 1}", integer=True)
+    formula = sy.derivative_at_zero(*names)
+    tokens = 3
+    tensor = sy.differentiated_tensor(order, tokens)
+    m = Symbol("m", integer=True, positive=True)
+    for indices in product(range(tokens), repeat=order + 1):
+        value = formula.subs(m, tokens).subs(dict(zip(names, indices, strict=True)))
+        assert value == tensor[indices]
+
+
+def test_derivatives_at_a_general_point() -> None:
+    """Against differentiation at a rational point of exp(z), so in exact arithmetic."""
+    tokens = 3
+    z = symbols(f"z_0:{tokens}")
+    weights = (Integer(1), Integer(2), Rational(1, 3))
+    total = sum(exp(entry) for entry in z)
+    at_point = {exp(entry): weight for entry, weight in zip(z, weights, strict=True)}
+    s = [weight / sum(weights) for weight in weights]
+    values = {PROBABILITIES[i]: s[i] for i in range(tokens)}
+    for order in (1, 2, 3):
+        for indices in product(range(tokens), repeat=order + 1):
+            direct = exp(z[indices[0]]) / total
+            for i in indices[1:]:
+                direct = diff(direct, z[i])
+            assert sy.derivative(*indices).subs(values) == direct.subs(at_point)
+
+
+def test_a_wrong_tensor_is_seen() -> None:
+    """Negative control: the Jacobian without its rank-one part."""
+    wrong = Matrix.eye(3) / 3
+    assert Matrix(sy.differentiated_tensor(1, 3).tolist()) != wrong
+    assert Matrix(sy.derivative_tensor(1, 3).tolist()) == wrong - Matrix.ones(3, 3) / 9
+
+
+@pytest.mark.parametrize("mask", [None, "causal", [[1, 0, 1], [0, 1, 0], [1, 1, 1]]])
+def test_the_expansion_is_the_taylor_series_of_the_attention_matrix(mask: object) -> None:
+    """Each entry against sympy's own series of softmax(epsilon G / tau_0), to order 3."""
+    tokens, order = 3, 3
+    epsilon, tau = Symbol("epsilon"), Symbol("tau_0", positive=True)
+    scores = [[Symbol(f"G_{a + 1}{b + 1}") for b in range(tokens)] for a in range(tokens)]
+    terms = sy.expand_attention(tokens, order, mask)  # type: ignore[arg-type]
+    allowed = {None: [(0, 1, 2)] * 3, "causal": [(0,), (0, 1), (0, 1, 2)]}
+    rows = (
+        allowed.get(mask if isinstance(mask, str) else None)
+        if not isinstance(mask, list)
+        else [
+            (0, 2),
+            (1,),
+            (0, 1, 2),
+        ]
+    )
+    assert rows is not None
+    for a, columns in enumerate(rows):
+        total = sum(exp(epsilon * scores[a][c] / tau) for c in columns)
+        for b in range(tokens):
+            entry = Integer(int(a == b))
+            if b in columns:
+                entry += exp(epsilon * scores[a][b] / tau) / total - Rational(1, len(columns))
+            taylor = series(entry, epsilon, 0, order + 1).removeO()
+            ours = sum(matrix[a, b] * epsilon ** (2 * power) for power, matrix in terms.items())
+            assert simplify(taylor - ours) == 0
+
+
+def test_the_expansion_contracts_the_tensors() -> None:
+    """A_k = (1/k!) D^k softmax(0)[G, ..., G] / tau_0^k: tensors against the recursion."""
+    tokens = 3
+    tau = Symbol("tau_0", positive=True)
+    terms = sy.expand_attention(tokens, 4)
+    for order in (1, 2, 3, 4):
+        tensor = sy.derivative_tensor(order, tokens)
+        row = [Symbol(f"G_1{b + 1}") for b in range(tokens)]
+        for b in range(tokens):
+            total = Integer(0)
+            for inputs in product(range(tokens), repeat=order):
+                term = tensor[(b, *inputs)] / factorial(order) / tau**order
+                for c in inputs:
+                    term *= row[c]
+                total += term
+            assert (total - terms[Rational(order, 2)][0, b]).expand() == 0
+
+
+def test_the_term_for_any_m_is_the_term_for_three() -> None:
+    """Row means mu_j replaced by means of three scores."""
+    tau = Symbol("tau_0", positive=True)
+    row = [Symbol(f"G_1{b + 1}") / tau for b in range(3)]
+    terms = sy.expand_attention(3, 4)
+    for degree in (1, 2, 3, 4):
+        formula = sy.taylor_term(degree)
+        means = {
+            symbol: sum(x ** symbol.indices[0] for x in row) / 3
+            for symbol in formula.atoms(type(PROBABILITIES[0]))
+        }
+        m = Symbol("m", positive=True, integer=True)
+        value = formula.subs(means).subs({Symbol("x"): row[1], m: 3})
+        assert (value - terms[Rational(degree, 2)][0, 1]).expand() == 0
+
+
+def test_orders_and_roles() -> None:
+    shaped = sy.term_orders(3)
+    assert [term.power for term in shaped] == [0, Rational(1, 2), 1, Rational(3, 2)]
+    assert [term.mean_vanishes for term in shaped] == [True, True, False, True]
+    assert shaped[1].role == "noise of order 1/sqrt n and drift of order 1/n"
+    assert shaped[2].role == "drift of order 1/n"
+    assert "kills the limit" in sy.term_orders(0, centred=False)[0].role
+    assert "kills the limit" in sy.term_orders(0, identity=False)[0].role
+    assert "kills the limit" in sy.term_orders(1, temperature_power=0)[1].role
+    assert "too large" in sy.term_orders(1, temperature_power="1/4")[1].role
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sy.derivative_tensor(-1, 2), "order=-1: an integer >= 0 is needed"),
+        (lambda: sy.derivative_tensor(1, 0), "tokens=0: an integer >= 1 is needed"),
+        (lambda: sy.derivative_at_zero(0, 1, tokens=0), "tokens=0: an integer >= 1 is needed"),
+        (lambda: sy.expand_attention(2, order=-1), "order=-1: an integer >= 0 is needed"),
+        (lambda: sy.expand_attention(2, mask="diagonal"), "mask='diagonal': None, 'causal' or"),
+        (lambda: sy.expand_attention(2, mask=[[1, 0]]), r"mask has shape \(1, 2\); \(2, 2\)"),
+        (lambda: sy.expand_attention(2, mask=[[1, 0], [0, 0]]), "mask row 1 allows no token"),
+        (lambda: sy.expand_attention(2, mask=[[1, 2], [0, 1]]), "neither true nor false"),
+        (lambda: sy.term_orders(temperature_power=-1), "temperature_power=-1: a rational"),
+        (lambda: sy.term_orders(temperature_power="x"), "temperature_power='x': a rational"),
+    ],
+)
+def test_bad_arguments(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]
