@@ -123,6 +123,18 @@ class Algebra:
         return self.matrix([[self[s] for s in row] for row in self._symbols[field]])
 
     @property
+    def coefficient_generators(self) -> list[Expr]:
+        """The generators that are not entries of fields, in the order of the ring."""
+        return list(self.ring.symbols[: self._field_start])
+
+    @property
+    def parameters(self) -> list[Symbol]:
+        """The symbols beside the entries of V and of the fields, by name."""
+        generators = self.coefficient_generators
+        free = {symbol for generator in generators for symbol in generator.free_symbols}
+        return sorted(free - self.v_expressions.free_symbols, key=lambda symbol: symbol.name)
+
+    @property
     def identity(self) -> DomainMatrix:
         """The m x m identity."""
         return DomainMatrix.eye(self.tokens, self.ring.to_domain()).to_dense()

@@ -15,7 +15,7 @@ to the exit from any ball).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from sympy.polys.matrices import DomainMatrix
 
 from symbolic.algebra import Algebra, Poly, symbolic_covariance, vech_pairs
 from symbolic.checks import check_tokens
-from symbolic.functions import numpy_function, torch_function
+from symbolic.functions import array_function
 from symbolic.recursion import Block, NoLimitError, Recursion
 from symbolic.series import HALF
 
@@ -74,23 +74,25 @@ class Limit:
     def to_numpy(self, **parameters: float) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         """Two functions of arrays V (..., m, m): b (..., m, m) and Sigma (..., d, d).
 
-        `parameters` gives a number to every symbol beside V, by name (gamma, tau_0, ...).
+        `parameters` gives a number to every parameter, by name (gamma, tau_0, ...).
 
         Raises
         ------
         ValueError
-            If a symbol is left without a number, or a name is not a symbol of the limit.
+            If a parameter is left without a number, or a name is not a parameter.
         """
-        v = self.algebra.v_expressions
-        return numpy_function(self.drift, v, parameters), numpy_function(
-            self.diffusion, v, parameters
-        )
+        return self._functions(parameters, "numpy")
 
     def to_torch(self, **parameters: float) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         """As `to_numpy`, for torch tensors; differentiable."""
-        v = self.algebra.v_expressions
-        return torch_function(self.drift, v, parameters), torch_function(
-            self.diffusion, v, parameters
+        return self._functions(parameters, "torch")
+
+    def _functions(
+        self, parameters: Mapping[str, float], library: str
+    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        return (
+            array_function(self.drift_polynomials, self.algebra, parameters, library),
+            array_function(self.diffusion_polynomials, self.algebra, parameters, library),
         )
 
 
@@ -114,7 +116,7 @@ class Correction:
 
     def to_numpy(self, **parameters: float) -> Callable[[Any], Any]:
         """b_1 as a function of arrays V (..., m, m); `parameters` as in `Limit.to_numpy`."""
-        return numpy_function(self.drift, self.algebra.v_expressions, parameters)
+        return array_function(self.drift_polynomials, self.algebra, parameters, "numpy")
 
 
 def derive(layer: Layer, tokens: int, at: Matrix | None = None) -> Limit:

@@ -1,0 +1,87 @@
+"""`shaped_attention.drift` and `diffusion` against the machine derivation.
+
+The package's formulas were written by hand in torch; the functions here come from the recursion
+alone. Agreement to rounding at random V is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shaped_attention as sa
+import symbolic as sy
+
+PAIRS: list[tuple[Any, Any, dict[str, float]]] = [
+    (sa.ShapedAttention(gamma=0.6, tau0=0.7), sy.ShapedAttention(), {"gamma": 0.6, "tau_0": 0.7}),
+    (
+        sa.ShapedAttention(gamma=0.6, tau0=0.7, mask="causal", output_projection=True),
+        sy.ShapedAttention(mask="causal", output_projection=True),
+        {"gamma": 0.6, "tau_0": 0.7},
+    ),
+    (
+        sa.ShapedMLP(gamma=0.4, c_plus=0.3, c_minus=-1.0),
+        sy.ShapedMLP(),
+        {"gamma": 0.4, "c_+": 0.3, "c_-": -1.0},
+    ),
+    (
+        [sa.ShapedAttention(gamma=0.6, tau0=0.7), sa.ShapedMLP(gamma=0.6, c_plus=0.3)],
+        [sy.ShapedAttention(), sy.ShapedMLP()],
+        {"gamma": 0.6, "tau_0": 0.7, "c_+": 0.3, "c_-": -1.0},
+    ),
+]
+
+
+def random_covariances(tokens: int) -> np.ndarray:
+    factor = np.random.default_rng(5).normal(size=(7, tokens, tokens + 1))
+    return factor @ factor.swapaxes(1, 2) / tokens
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3, 4])
+@pytest.mark.parametrize(("ours", "derived", "values"), PAIRS)
+def test_drift_and_diffusion(
+    ours: Any, derived: Any, values: dict[str, float], tokens: int
+) -> None:
+    v = random_covariances(tokens)
+    limit = sy.derive(derived, tokens)
+    for functions, array in ((limit.to_numpy, v), (limit.to_torch, torch.from_numpy(v))):
+        drift, diffusion = functions(**values)
+        np.testing.assert_allclose(drift(array), sa.drift(ours, v), rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(diffusion(array), sa.diffusion(ours, v), rtol=1e-11, atol=1e-12)
+
+
+def test_a_small_error_would_be_seen() -> None:
+    """Negative control: tau_0 off by 1e-6."""
+    v = random_covariances(3)
+    drift, _ = sy.derive(sy.ShapedAttention(), 3).to_numpy(gamma=0.6, tau_0=0.7 * (1 + 1e-6))
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(
+            drift(v), sa.drift(sa.ShapedAttention(gamma=0.6, tau0=0.7), v), rtol=1e-11, atol=1e-12
+        )
+
+
+def test_torch_functions_have_gradients() -> None:
+    drift, _ = sy.derive(sy.ShapedAttention(), 2).to_torch(gamma=0.6, tau_0=1.0)
+    v = torch.eye(2, dtype=torch.float64, requires_grad=True)
+    drift(v)[0, 0].backward()
+    assert v.grad is not None
+    assert float(v.grad[0, 0]) > 0
+
+
+def test_repeated_tokens_give_numbers() -> None:
+    """Correlation 1 up to rounding: no NaN from arccos or the root."""
+    drift, diffusion = sy.derive(sy.ShapedMLP(), 2).to_numpy(**{"gamma": 0.5, "c_+": 0, "c_-": -1})
+    v = np.full((2, 2), 0.1 + 0.2)
+    assert np.isfinite(drift(v)).all()
+    assert np.isfinite(diffusion(v)).all()
+
+
+def test_parameters_must_be_complete() -> None:
+    limit = sy.derive(sy.ShapedAttention(), 2)
+    with pytest.raises(ValueError, match=r"parameters=\['gamma'\]: exactly the names"):
+        limit.to_numpy(gamma=0.5)
+    with pytest.raises(ValueError, match="exactly the names"):
+        limit.to_torch(gamma=0.5, tau_0=1.0, tau0=1.0)

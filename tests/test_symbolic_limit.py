@@ -1,0 +1,242 @@
+"""The engine: derived coefficients against closed forms, by identity of polynomials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from sympy import Expr, Matrix, Rational, Symbol, expand, symbols
+
+import symbolic as sy
+from symbolic import proof as proof_module
+from symbolic.algebra import Algebra, Pair, Poly
+
+MASK = [[1, 0, 1], [1, 1, 0], [0, 1, 1]]
+TAU = 1 / Symbol("tau_0", positive=True)
+GAMMA = Symbol("gamma", positive=True)
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"mask": "causal"},
+    {"mask": MASK},
+    {"heads": 3},
+    {"output_projection": True},
+    {"heads": 2, "output_projection": True},
+    {"query_bias": "s_Q", "key_bias": "s_K"},
+    {"mask": "causal", "heads": 2, "query_bias": "s_Q", "key_bias": "s_K", "key_size": 4},
+    {"gamma": Rational(1, 2), "tau0": 2, "key_size": "n_k"},
+]
+
+
+def scores_covariance(algebra: Algebra, first: Pair, second: Pair) -> Poly:
+    (a, b), (c, d) = first, second
+    return algebra.entry(algebra.v, a, c) * algebra.entry(algebra.v, b, d)
+
+
+class LinearAttention(sy.Block):
+    """A block of a user: X' = lambda X + gamma (identity I + Y / tau) X W / sqrt n, no softmax."""
+
+    scores = sy.Field("G", scores_covariance)
+    fields = (scores,)
+
+    def __init__(self, identity: bool = True, unit_skip: bool = False) -> None:
+        self.identity = identity
+        self.unit_skip = unit_skip
+
+    def generators(self, v: Matrix) -> Sequence[Expr]:
+        return [GAMMA, TAU]
+
+    def recursion(self, algebra: Algebra, order: int = 1) -> sy.Recursion:
+        gain = algebra[GAMMA] ** 2
+        attention = sy.Series({sy.HALF: algebra.field(self.scores)}, order) * algebra[TAU]
+        if self.identity:
+            attention = attention + algebra.identity
+        weight = algebra[1] if self.unit_skip else 1 - gain
+        branch = attention * algebra.v * attention.T * gain
+        return sy.Recursion(sy.skip_only(algebra, weight, order), branch)
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+def test_attention_is_the_closed_form(options: dict[str, Any]) -> None:
+    assert sy.prove(sy.ShapedAttention(**options), tokens=3).holds
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 4])
+@pytest.mark.parametrize("mask", [None, "causal"])
+def test_attention_is_the_closed_form_for_other_sizes(tokens: int, mask: str | None) -> None:
+    assert sy.prove(sy.ShapedAttention(mask=mask), tokens).holds
+
+
+@pytest.mark.validation
+def test_attention_is_the_closed_form_for_five_tokens() -> None:
+    assert sy.prove(sy.ShapedAttention(), 5).holds
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3, 4])
+def test_the_mlp_is_the_closed_form(tokens: int) -> None:
+    assert sy.prove(sy.ShapedMLP(), tokens).holds
+
+
+def test_drifts_and_diffusions_of_a_layer_add() -> None:
+    layer = [sy.ShapedAttention(heads=2), sy.ShapedMLP(gamma="gamma_2")]
+    assert sy.prove(layer, tokens=3).holds
+    total = sy.derive(layer, 2)
+    parts = [sy.derive(block, 2) for block in layer]
+    assert (total.drift - parts[0].drift - parts[1].drift).expand() == Matrix.zeros(2, 2)
+    assert (total.diffusion - parts[0].diffusion - parts[1].diffusion).expand() == Matrix.zeros(3)
+
+
+@pytest.mark.parametrize("tokens", [5, 6, 7, 8])
+@pytest.mark.parametrize("mask", [None, "causal"])
+def test_more_tokens_at_a_rational_point(tokens: int, mask: str | None) -> None:
+    proof = sy.check_at_points(sy.ShapedAttention(mask=mask), tokens, points=1, seed=tokens)
+    assert proof.holds
+    assert proof.points == 1
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("at_points", [False, True])
+def test_a_wrong_coefficient_is_caught(
+    monkeypatch: pytest.MonkeyPatch, which: int, at_points: bool
+) -> None:
+    """Negative control: drift or diffusion of the closed form off by one part in a thousand."""
+    right = proof_module.closed_form
+
+    def wrong(block: sy.Block, algebra: Algebra) -> Any:
+        forms = list(right(block, algebra) or ())
+        forms[which] = forms[which].scalarmul(algebra[Rational(1001, 1000)])
+        return tuple(forms)
+
+    monkeypatch.setattr(proof_module, "closed_form", wrong)
+    block = sy.ShapedAttention()
+    proof = sy.check_at_points(block, 3) if at_points else sy.prove(block, 3)
+    assert proof.holds is False
+    assert "DISPROVED" in str(proof)
+
+
+def test_a_dropped_taylor_term_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control of the derivation itself: A without its second-order term.
+
+    At m = 2 the term is 0 (the third cumulant of a fair coin), so only m >= 3 sees it.
+    """
+    from symbolic import blocks
+
+    right = blocks.attention_series
+
+    def first_order_only(*arguments: Any) -> sy.Series:
+        full = right(*arguments)
+        return sy.Series({p: m for p, m in full.terms.items() if p < 1}, full.order)
+
+    monkeypatch.setattr(blocks, "attention_series", first_order_only)
+    assert sy.prove(sy.ShapedAttention(), 2).holds
+    assert sy.prove(sy.ShapedAttention(), 3).holds is False
+
+
+def test_the_drift_at_special_covariances() -> None:
+    """Equal tokens: no drift. Exchangeable: (gamma^2/tau_0^2) ((m-1)/m^2) (q-p)^2 V."""
+    p, q = symbols("p q", real=True)
+    m = 4
+    limit = sy.derive(sy.ShapedAttention(), m)
+    v = limit.algebra.v_expressions
+    exchangeable = Matrix(m, m, lambda a, b: q if a == b else p)
+    drift = limit.drift.subs(dict(zip(v, exchangeable, strict=True)), simultaneous=True)
+    expected = GAMMA**2 * TAU**2 * Rational(m - 1, m**2) * (q - p) ** 2 * exchangeable
+    assert (drift - expected).expand() == Matrix.zeros(m, m)
+    assert drift.subs(p, q).expand() == Matrix.zeros(m, m)
+
+
+def test_a_block_of_a_user() -> None:
+    """Linear attention by hand: b = (gamma/tau_0)^2 |V|_F^2 V and R = V^3 in the diffusion."""
+    m = 3
+    limit = sy.derive(LinearAttention(), m)
+    v = limit.algebra.v_expressions
+    gain = GAMMA**2
+    drift = gain * TAU**2 * (v * v).trace() * v
+    assert (limit.drift - drift).expand() == Matrix.zeros(m, m)
+    r = v**3
+    for a, b, c, d in [(0, 0, 0, 0), (1, 0, 0, 0), (1, 0, 2, 1), (2, 2, 1, 1), (2, 0, 2, 0)]:
+        linear = v[a, c] * v[b, d] + v[a, d] * v[b, c]
+        extra = v[a, c] * r[b, d] + v[b, d] * r[a, c] + v[a, d] * r[b, c] + v[b, c] * r[a, d]
+        expected = gain * (2 - gain) * linear + gain**2 * TAU**2 * extra
+        assert expand(limit.diffusion_entry((a, b), (c, d)) - expected) == 0
+    assert sy.prove(LinearAttention(), 2).holds is None
+
+
+def test_a_limit_without_noise() -> None:
+    """Skip weight 1 and no identity: the branch is of order 1/n, so only a drift is left."""
+    limit = sy.derive(LinearAttention(identity=False, unit_skip=True), 2)
+    assert limit.diffusion == Matrix.zeros(3, 3)
+    v = limit.algebra.v_expressions
+    assert (limit.drift - GAMMA**2 * TAU**2 * (v * v).trace() * v).expand() == Matrix.zeros(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        (sy.ShapedAttention(identity=False), r"order n\^0, entry \(1, 1\) is -V_11\*gamma"),
+        (sy.ShapedAttention(centred=False), r"mean of V' - V has a term of order n\^0"),
+        (sy.ShapedAttention(temperature_power=0), r"Y / tau = G / tau_0 are of order n\^0"),
+        (sy.ShapedAttention(temperature_power="1/4"), r"a term of order n\^\(-1/2\)"),
+        (sy.ShapedMLP(normalised=False), r"a term of order n\^\(-1/2\)"),
+        (LinearAttention(identity=False), r"order n\^0"),
+        (LinearAttention(unit_skip=True), r"order n\^0, entry \(1, 1\) is V_11\*gamma\*\*2"),
+    ],
+)
+def test_a_recursion_without_a_limit(block: sy.Block, message: str) -> None:
+    with pytest.raises(sy.NoLimitError, match=message):
+        sy.derive(block, 2)
+
+
+def test_noise_that_is_too_large() -> None:
+    """A mean of order 1/n but a covariance of order n^(-1/2): no limit either."""
+
+    class Noisy(LinearAttention):
+        def recursion(self, algebra: Algebra, order: int = 1) -> sy.Recursion:
+            noise = algebra.field(self.scores)
+            noise = noise + noise.transpose()
+            gain = algebra[GAMMA] ** 2
+            branch = sy.Series({0: algebra.v, Rational(1, 4): noise}, order) * gain
+            return sy.Recursion(sy.skip_only(algebra, 1 - gain, order), branch)
+
+    with pytest.raises(sy.NoLimitError, match=r"covariance of V' has a term of order n\^\(-1/2\)"):
+        sy.derive(Noisy(), 2)
+
+
+def test_the_normalisation_is_not_needed_when_the_slopes_cancel() -> None:
+    """c_+ = -c_-: the mean of order 1/sqrt n of the unnormalised MLP is gamma^2 (c_+ + c_-) V."""
+    block = sy.ShapedMLP(c_plus=1, c_minus=-1, normalised=False)
+    v = sy.derive(block, 2).algebra.v_expressions
+    assert expand(sy.derive(block, 2).drift[0, 0] - GAMMA**2 * v[0, 0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sy.derive(sy.ShapedAttention(), 0), "tokens=0: an integer >= 1 is needed"),
+        (lambda: sy.derive(sy.ShapedAttention(), 2.0), "tokens=2.0: an integer >= 1"),  # type: ignore[arg-type]
+        (lambda: sy.derive([], 2), r"layer=\[\]: a symbolic block or a sequence"),
+        (lambda: sy.derive("attention", 2), "layer='attention': a symbolic block"),  # type: ignore[arg-type]
+        (lambda: sy.prove(sy.ShapedAttention(), 6), "tokens=6: polynomials in V are derived and"),
+        (lambda: sy.check_at_points(sy.ShapedAttention(), 13), "tokens=13: at most 12"),
+        (lambda: sy.check_at_points(sy.ShapedAttention(), 2, points=0), "points=0: an integer"),
+        (lambda: sy.ShapedAttention(heads=0), "heads=0: an integer >= 1 is needed"),
+        (lambda: sy.ShapedAttention(gamma=0.5), "gamma=0.5: a symbol or an exact rational"),
+        (lambda: sy.ShapedAttention(tau0=0), "tau0=0: a number other than 0 is needed"),
+        (lambda: sy.ShapedAttention(mask="upper"), "mask='upper': None, 'causal' or"),
+        (
+            lambda: sy.derive(sy.ShapedAttention(mask=MASK), 2),
+            r"mask has shape \(3, 3\); \(2, 2\) is needed",
+        ),
+        (
+            lambda: sy.derive(sy.ShapedAttention(), 2, at=Matrix([[1, 2], [3, 1]])),
+            "a symmetric 2 x 2 matrix of rational numbers is needed",
+        ),
+        (lambda: sy.drift_correction(sy.ShapedMLP(), 2), "order=2: the MLP is expanded to order 1"),
+        (lambda: sy.Series({-1: Algebra(1).v}), "power=-1: a power >= 0 of 1/n is needed"),
+        (lambda: Algebra(1)[Symbol("x")], "x is not a polynomial in the generators"),
+    ],
+)
+def test_bad_arguments(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
