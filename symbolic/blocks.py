@@ -170,8 +170,8 @@ class ShapedMLP(Block):
     def __init__(
         self,
         gamma: Any = "gamma",
-        c_plus: Any = "c_+",
-        c_minus: Any = "c_-",
+        c_plus: Any = "c_plus",
+        c_minus: Any = "c_minus",
         normalised: bool = True,
     ) -> None:
         self.gamma = parameter("gamma", gamma)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from symbolic.blocks import ShapedAttention, ShapedMLP
+from symbolic.claims.book import CLAIMS, as_latex, as_text, judge_all, summary
 from symbolic.display import diffusion_entries, drift_entries, equation
 from symbolic.expansion import expand_attention
 from symbolic.limit import Limit, derive, drift_correction
@@ -118,6 +119,29 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
                     click.echo(f"  row {a + 1}: {', '.join(str(e) for e in matrix.row(a))}")
     except ValueError as error:
         raise _Refusal(str(error)) from None
+
+
+@main.command(name="claims")
+@click.option("--latex", "in_latex", is_flag=True, help="A LaTeX longtable instead of text.")
+@click.option("--only", help="Only the claims whose key contains this text.")
+def claims_command(in_latex: bool, only: str | None) -> None:
+    """Judge every claim of the source notes and print the ledger.
+
+    The exit status is 1 if a verdict is not the one on record, 2 if the arguments are wrong.
+    """
+    chosen = [claim for claim in CLAIMS if only is None or only in claim.key]
+    if not chosen:
+        raise _Refusal(f"only={only!r}: no claim has such a key")
+    entries = []
+    for entry in judge_all(chosen):
+        entries.append(entry)
+        if not in_latex:
+            click.echo(f"{as_text(entry)}\n")
+    if in_latex:
+        click.echo(as_latex(entries))
+    else:
+        click.echo(summary(entries))
+    sys.exit(1 if any(entry.changed for entry in entries) else 0)
 
 
 def _layer(block: str, mask: str, options: dict[str, Any]) -> list[Block]:

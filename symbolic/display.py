@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from textwrap import fill
 
-from sympy import Add, Expr, Mul, factor, latex
+from sympy import Add, Expr, Mul, Symbol, factor, latex
 
 from symbolic.algebra import Algebra, Pair, Poly, vech_pairs
 from symbolic.limit import Correction, Limit
@@ -17,6 +17,12 @@ MOST_TERMS_TO_FACTOR = 40
 
 WIDTH = 100
 """Columns of text output."""
+
+LATEX_NAMES = {Symbol("c_plus", real=True): "c_+", Symbol("c_minus", real=True): "c_-"}
+"""Names in LaTeX that are not made from the names in text."""
+
+LATEX_SUMMANDS = 6
+"""Summands on one line of LaTeX output."""
 
 Terms = list[tuple[Expr, Expr]]
 """A sum of products: (polynomial in the parameters, polynomial in V)."""
@@ -62,15 +68,51 @@ def diffusion_entries(limit: Limit, exchangeable: bool) -> Iterator[tuple[str, T
 
 
 def equation(name: str, terms: Terms, as_latex: bool) -> str:
-    """``name = terms`` as text, broken into lines, or as a line of a LaTeX align environment."""
+    """``name = terms`` as text, broken into lines, or as lines of a LaTeX align environment."""
     if as_latex:
-        products = [latex(Mul(parameters, rest, evaluate=False)) for parameters, rest in terms]
+        products = [_latex_product(parameters, rest) for parameters, rest in terms]
         symbol = name.replace("Sigma", r"\Sigma")
-        return rf"{symbol} &= {' + '.join(products) or '0'} \\".replace("+ -", "- ")
+        return rf"{symbol} &= {_sum(products)} \\"
     products = [f"{_bracketed(parameters)} * {_bracketed(rest)}" for parameters, rest in terms]
     plain = name.replace("{", "").replace("}", "")
-    text = f"{plain} = {' + '.join(products) or '0'}".replace("+ -", "- ")
+    text = f"{plain} = {_sum(products)}"
     return fill(text, WIDTH, subsequent_indent="    ", break_long_words=False)
+
+
+def _sum(summands: list[str]) -> str:
+    """The summands with a sign between them; 0 if there are none."""
+    total = summands[0] if summands else "0"
+    for summand in summands[1:]:
+        total += _signed(summand)
+    return total
+
+
+def _signed(summand: str) -> str:
+    return f" - {summand[1:].lstrip()}" if summand.startswith("-") else f" + {summand}"
+
+
+def _latex_product(parameters: Expr, rest: Expr) -> str:
+    first = latex(parameters, symbol_names=LATEX_NAMES)
+    text = [rf"\left({first}\right)" if isinstance(parameters, Add) else first]
+    long = [f for f in Mul.make_args(rest) if _is_long(f)]
+    short = Mul(*[f for f in Mul.make_args(rest) if not _is_long(f)]) if long else rest
+    if short != 1:
+        bracketed = isinstance(short, Add)
+        text.append(rf"\left({latex(short)}\right)" if bracketed else latex(short))
+    for sum_ in long:
+        summands = [_signed(latex(summand)) for summand in sum_.as_ordered_terms()]
+        summands[0] = summands[0].removeprefix(" + ")
+        lines = [
+            "".join(summands[k : k + LATEX_SUMMANDS])
+            for k in range(0, len(summands), LATEX_SUMMANDS)
+        ]
+        broken = " \\\\\n&\\quad".join(lines)
+        text.append(rf"\bigl({broken}\bigr)")
+    return r"\, ".join(text)
+
+
+def _is_long(expression: Expr) -> bool:
+    return isinstance(expression, Add) and len(expression.args) > LATEX_SUMMANDS
 
 
 def _bracketed(expression: Expr) -> str:

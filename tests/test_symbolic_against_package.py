@@ -25,12 +25,12 @@ PAIRS: list[tuple[Any, Any, dict[str, float]]] = [
     (
         sa.ShapedMLP(gamma=0.4, c_plus=0.3, c_minus=-1.0),
         sy.ShapedMLP(),
-        {"gamma": 0.4, "c_+": 0.3, "c_-": -1.0},
+        {"gamma": 0.4, "c_plus": 0.3, "c_minus": -1.0},
     ),
     (
         [sa.ShapedAttention(gamma=0.6, tau0=0.7), sa.ShapedMLP(gamma=0.6, c_plus=0.3)],
         [sy.ShapedAttention(), sy.ShapedMLP()],
-        {"gamma": 0.6, "tau_0": 0.7, "c_+": 0.3, "c_-": -1.0},
+        {"gamma": 0.6, "tau_0": 0.7, "c_plus": 0.3, "c_minus": -1.0},
     ),
 ]
 
@@ -73,7 +73,7 @@ def test_torch_functions_have_gradients() -> None:
 
 def test_repeated_tokens_give_numbers() -> None:
     """Correlation 1 up to rounding: no NaN from arccos or the root."""
-    drift, diffusion = sy.derive(sy.ShapedMLP(), 2).to_numpy(**{"gamma": 0.5, "c_+": 0, "c_-": -1})
+    drift, diffusion = sy.derive(sy.ShapedMLP(), 2).to_numpy(gamma=0.5, c_plus=0, c_minus=-1)
     v = np.full((2, 2), 0.1 + 0.2)
     assert np.isfinite(drift(v)).all()
     assert np.isfinite(diffusion(v)).all()

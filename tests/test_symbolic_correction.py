@@ -131,3 +131,13 @@ def test_against_whole_networks() -> None:
     error = increment.std(0) / np.sqrt(len(increment))
     drift = sy.derive(sy.ShapedAttention(), 2).to_numpy(**values)[0](v0)
     correction = sy.drift_correction(sy.ShapedAttention(key_size=width), 2).to_numpy(**values)(v0)
+    assert np.abs((mean - drift - correction / width) / error).max() < 4
+    assert np.abs((mean - drift) / error).max() > 4
+
+
+def test_more_tokens_and_masks_have_a_correction_too() -> None:
+    """m = 3, causal: the first token attends to itself alone and has none."""
+    correction = sy.drift_correction(sy.ShapedAttention(mask="causal"), 3).drift
+    assert correction[0, 0] == 0
+    assert correction[1, 1] != 0
+    assert correction == correction.T

@@ -1,0 +1,102 @@
+"""The whole ledger, run and printed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import fill
+
+from symbolic.claims import limits, scaling, scores, softmax, sphere, transport
+from symbolic.claims.ledger import Claim, Finding, Verdict
+
+CLAIMS: tuple[Claim, ...] = (
+    *softmax.CLAIMS,
+    *scaling.CLAIMS,
+    *limits.CLAIMS,
+    *scores.CLAIMS,
+    *sphere.CLAIMS,
+    *transport.CLAIMS,
+)
+"""Every claim, in the order of the notes."""
+
+WIDTH = 96
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A claim with what its check found."""
+
+    claim: Claim
+    finding: Finding
+
+    @property
+    def changed(self) -> bool:
+        """Whether the verdict is not the one on record."""
+        return self.finding.verdict is not self.claim.expected
+
+
+def judge(claim: Claim) -> Entry:
+    """Run one claim's check."""
+    return Entry(claim, claim.check())
+
+
+def judge_all(claims: Iterable[Claim] = CLAIMS) -> Iterator[Entry]:
+    """Run the checks one after the other."""
+    return map(judge, claims)
+
+
+def as_text(entry: Entry) -> str:
+    """A paragraph: verdict and key, statement, corrected statement, witness."""
+    claim, finding = entry.claim, entry.finding
+    head = f"{finding.verdict.value.upper()}  {claim.key}"
+    if entry.changed:
+        head += f"  (VERDICT CHANGED: {claim.expected.value} is on record)"
+    lines = [head, _paragraph("claim", claim.statement)]
+    if claim.corrected:
+        lines.append(_paragraph("instead", claim.corrected))
+    lines.append(_paragraph("witness", finding.witness))
+    return "\n".join(lines)
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """How many claims have which verdict, and whether one has changed."""
+    counts = Counter(entry.finding.verdict for entry in entries)
+    parts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
+    changed = [entry.claim.key for entry in entries if entry.changed]
+    ending = f"VERDICTS CHANGED: {', '.join(changed)}" if changed else "no verdict has changed"
+    return f"{len(entries)} claims: {', '.join(parts)}; {ending}"
+
+
+def as_latex(entries: Iterable[Entry]) -> str:
+    """A longtable with one row for each claim; needs the packages longtable and amsmath."""
+    lines = [
+        r"\begin{longtable}{p{0.4\linewidth}p{0.13\linewidth}p{0.4\linewidth}}",
+        r"Claim & Verdict & Corrected statement, witness \\ \hline \endhead",
+    ]
+    for entry in entries:
+        claim, finding = entry.claim, entry.finding
+        corrected = f"{claim.corrected_latex}. " if claim.corrected_latex else ""
+        changed = r" (\textbf{changed})" if entry.changed else ""
+        lines.append(
+            f"{claim.latex} & {finding.verdict.value}{changed} & "
+            f"{corrected}{_escaped(finding.witness)} \\\\"
+        )
+    return "\n".join([*lines, r"\end{longtable}"])
+
+
+def _paragraph(label: str, text: str) -> str:
+    return fill(
+        text,
+        WIDTH,
+        initial_indent=f"    {label:8}",
+        subsequent_indent=" " * 12,
+        break_on_hyphens=False,
+    )
+
+
+def _escaped(text: str) -> str:
+    table = {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}", "|": r"\textbar{}"}
+    table |= {character: "\\" + character for character in "_&%$#{}"}
+    table |= {"<": r"\textless{}", ">": r"\textgreater{}"}
+    return "".join(table.get(character, character) for character in text)

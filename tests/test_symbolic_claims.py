@@ -1,0 +1,131 @@
+"""The ledger: verdicts as recorded, and checks that can turn against a claim."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sympy import Rational
+
+from symbolic import proof as proof_module
+from symbolic.blocks import ShapedAttention
+from symbolic.claims import (
+    CLAIMS,
+    Entry,
+    Verdict,
+    as_latex,
+    as_text,
+    factor,
+    judge,
+    ledger,
+    limits,
+    summary,
+)
+from symbolic.claims import softmax as softmax_module
+from symbolic.claims import sphere as sphere_module
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
+def test_the_verdict_is_the_one_on_record(claim: Any) -> None:
+    entry = judge(claim)
+    assert not entry.changed, entry.finding
+    assert entry.finding.witness
+
+
+def test_the_ledger_is_well_formed() -> None:
+    keys = [claim.key for claim in CLAIMS]
+    assert len(set(keys)) == len(keys)
+    for claim in CLAIMS:
+        stands = claim.expected in (Verdict.PROVEN, Verdict.TESTED)
+        assert bool(claim.corrected) != stands, claim.key
+        assert bool(claim.corrected_latex) != stands, claim.key
+    assert {claim.expected for claim in CLAIMS} == set(Verdict)
+
+
+def test_verdicts_follow_from_facts() -> None:
+    assert ledger.proven("w", True, True).verdict is Verdict.PROVEN
+    assert ledger.proven("w", True, False).verdict is Verdict.FALSE
+    assert ledger.tested("w", True).verdict is Verdict.TESTED
+    assert ledger.tested("w", False).verdict is Verdict.FALSE
+    assert ledger.refuted("w", claim_fails=True, correction_holds=True).verdict is Verdict.FALSE
+    assert ledger.refuted("w", claim_fails=False, correction_holds=True).verdict is Verdict.TESTED
+    assert ledger.imprecise("w", True, True).verdict is Verdict.IMPRECISE
+    assert ledger.imprecise("w", True, False).verdict is Verdict.PROVEN
+    assert ledger.imprecise("w", False, True).verdict is Verdict.FALSE
+    with pytest.raises(ArithmeticError, match="the corrected statement does not hold"):
+        ledger.refuted("w", claim_fails=True, correction_holds=False)
+    with pytest.raises(ValueError, match="at least one computed fact is needed"):
+        ledger.proven("w")
+
+
+def named(key: str) -> Any:
+    return next(claim for claim in CLAIMS if claim.key == key)
+
+
+def test_a_wrong_drift_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: the closed form of the drift with a coefficient 1/100 off."""
+    right = proof_module.closed_form
+
+    def wrong(block: Any, algebra: Any) -> Any:
+        drift, diffusion = right(block, algebra) or (None, None)
+        return drift.scalarmul(algebra[Rational(99, 100)]), diffusion
+
+    monkeypatch.setattr(proof_module, "closed_form", wrong)
+    entry = judge(named("attention-limit"))
+    assert entry.finding.verdict is Verdict.FALSE
+    assert entry.changed
+
+
+def test_a_wrong_nu_is_not_accepted_as_the_correction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: with the printed function as the derived one, the correction fails."""
+    monkeypatch.setattr(limits, "nu", lambda rho, p, q: (p + q) ** 2 * limits.ARC)
+    with pytest.raises(ArithmeticError):
+        judge(named("relu-nu-printed"))
+
+
+def test_a_wrong_tensor_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: the tensor at 0 with one entry doubled."""
+    right = softmax_module.differentiated_tensor
+
+    def wrong(order: int, tokens: int) -> Any:
+        tensor = right(order, tokens).as_mutable()
+        tensor[(0,) * (order + 1)] *= 2
+        return tensor
+
+    monkeypatch.setattr(softmax_module, "differentiated_tensor", wrong)
+    assert judge(named("softmax-first-derivatives")).changed
+
+
+def test_a_wrong_energy_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: the sum of squares with a wrong factor."""
+    right = sphere_module._energy_rate
+
+    def wrong(count: int, unnormalised: bool) -> Any:
+        rate, squares = right(count, unnormalised)
+        return rate, 2 * squares
+
+    monkeypatch.setattr(sphere_module, "_energy_rate", wrong)
+    for key in ("energy-derivative-usa", "energy-derivative-sa", "two-energies"):
+        assert judge(named(key)).changed, key
+
+
+def test_the_factor_equation_is_sharp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: the limit with two heads has another law than the equation for F."""
+    right = factor.derive
+    monkeypatch.setattr(factor, "derive", lambda _block, m: right(ShapedAttention(heads=2), m))
+    assert not factor.factor_equation_holds(2)
+
+
+def test_tables() -> None:
+    entry = judge(named("relu-nu-printed"))
+    text = as_text(entry)
+    assert text.startswith("FALSE  relu-nu-printed\n")
+    assert "instead Both signs are wrong" in text
+    changed = Entry(replace(entry.claim, expected=Verdict.PROVEN), entry.finding)
+    assert "VERDICT CHANGED: proven is on record" in as_text(changed)
+    assert "VERDICTS CHANGED: relu-nu-printed" in summary([changed])
+    assert summary([entry]) == "1 claims: 1 false; no verdict has changed"
+    table = as_latex([entry, changed])
+    assert table.startswith(r"\begin{longtable}")
+    assert r"\textbf{changed}" in table
