@@ -28,6 +28,8 @@ from symbolic.checks import allowed_sets
 from symbolic.recursion import Block
 from symbolic.series import HALF
 
+LINEAR = "Sigma_lin_ab,cd = V_ac V_bd + V_ad V_bc"
+
 Coefficients = tuple[DomainMatrix, DomainMatrix]
 
 
@@ -40,6 +42,38 @@ def closed_form(block: Block, algebra: Algebra) -> Coefficients | None:
             return _full_attention(block, algebra)
         return _masked_attention(block, algebra)
     return None
+
+
+def closed_form_in_words(block: Block) -> list[str]:
+    """The formulas that `closed_form` evaluates, as lines of text; none if none is recorded."""
+    if isinstance(block, ShapedMLP) and block.normalised:
+        return [
+            "b_ab = gamma^2 nu(rho_ab) sqrt(V_aa V_bb), Sigma = 2 gamma^2 Sigma_lin,",
+            "nu(r) = (c_plus - c_minus)^2 / (2 pi) (sqrt(1 - r^2) - r arccos r)",
+            LINEAR,
+        ]
+    if not isinstance(block, ShapedAttention) or not _is_shaped(block):
+        return []
+    rate = "2 gamma^2" if block.output_projection else "gamma^2 (2 - gamma^2)"
+    scale = f"({block.heads} tau_0^2)" if block.heads > 1 else "tau_0^2"
+    sigma = f"Sigma = {rate} Sigma_lin + gamma^4 / {scale} Att"
+    pairings = "Att_ab,cd = V_ac R_bd + V_bd R_ac + V_ad R_bc + V_bc R_ad"
+    if block.mask is None and block.query_bias == 0:
+        return [
+            "b = (gamma^2 / tau_0^2) [ |P|_F^2 / m^2 V + (q u^T + u q^T) / (2 m) ]",
+            sigma,
+            LINEAR,
+            f"{pairings}, R = V P V / m^2",
+            "C = I - 11^T/m, P = C V C, s = diag P - (tr P / m) 1, q = diag V, u = V s",
+        ]
+    return [
+        "b = (gamma^2 / tau_0^2) [ V_Q o T + S V + V S^T ], T_ac = tr(C_a V C_c V)",
+        "S_ab = (V_Q)_aa w_ab (h_ab - sum_e w_ae h_ae) / 2, h_ab = V_bb - 2 (w V)_ab",
+        sigma,
+        LINEAR,
+        f"{pairings}, with V_Q for V and R^ac = V C_a V C_c V for R in the term with V_ac",
+        "w_ab = 1/m_a on the allowed tokens of a, C_a = diag(w_a) - w_a w_a^T, V_Q = V + s_Q 11^T",
+    ]
 
 
 def _is_shaped(block: ShapedAttention) -> bool:

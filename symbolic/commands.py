@@ -11,6 +11,7 @@ import click
 
 from symbolic.blocks import ShapedAttention, ShapedMLP
 from symbolic.claims.book import CLAIMS, as_latex, as_text, judge_all, summary
+from symbolic.closed_forms import closed_form_in_words
 from symbolic.display import diffusion_entries, drift_entries, equation
 from symbolic.expansion import expand_attention
 from symbolic.limit import Limit, derive, drift_correction
@@ -200,4 +201,7 @@ def _report(
             lines += [f"% {heading}", r"\begin{align*}", *equations, r"\end{align*}"]
         else:
             lines += ["", heading, *[indent(line, "  ") for line in equations]]
-    return "\n".join([*lines, *([f"% {status}"] if as_latex else ["", status])])
+    words = [line for block in layer for line in closed_form_in_words(block)]
+    ending = ["", *(["Closed form", *[f"  {line}" for line in words], ""] if words else []), status]
+    lines += [f"% {line}" for line in ending if line] if as_latex else ending
+    return "\n".join(lines)

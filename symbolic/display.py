@@ -98,7 +98,9 @@ def _latex_product(parameters: Expr, rest: Expr) -> str:
     short = Mul(*[f for f in Mul.make_args(rest) if not _is_long(f)]) if long else rest
     if short != 1:
         bracketed = isinstance(short, Add)
-        text.append(rf"\left({latex(short)}\right)" if bracketed else latex(short))
+        text.append(
+            rf"\left({latex(short)}\right)" if bracketed else latex(short, inv_trig_style="full")
+        )
     for sum_ in long:
         summands = [_signed(latex(summand)) for summand in sum_.as_ordered_terms()]
         summands[0] = summands[0].removeprefix(" + ")

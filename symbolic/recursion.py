@@ -48,7 +48,47 @@ class Recursion:
 
 
 class Block(ABC):
-    """A residual block for the engine. Subclass it to derive the limit of your own block."""
+    """A residual block for the engine. Subclass it to derive the limit of your own block.
+
+    Examples
+    --------
+    Linear attention, X' = lambda X + gamma (I + Y / tau) X W_V / sqrt n: its scores Y / tau are
+    G / (tau_0 sqrt n), so that they enter with the power 1/2 of 1/n.
+
+    >>> from sympy import Symbol
+    >>> from symbolic import HALF, Field, Series, derive, skip_only
+    >>> gamma, tau = Symbol("gamma", positive=True), Symbol("tau_0", positive=True)
+    >>> def score_covariance(algebra, first, second):
+    ...     (a, b), (c, d) = first, second
+    ...     return algebra.entry(algebra.v, a, c) * algebra.entry(algebra.v, b, d)
+    >>> class LinearAttention(Block):
+    ...     scores = Field("G", score_covariance)
+    ...     fields = (scores,)
+    ...     def generators(self, v):
+    ...         return [gamma, 1 / tau]
+    ...     def recursion(self, algebra, order=1):
+    ...         scores = Series({HALF: algebra.field(self.scores)}, order) * algebra[1 / tau]
+    ...         attention = scores + algebra.identity
+    ...         gain = algebra[gamma] ** 2
+    ...         branch = attention * algebra.v * attention.T * gain
+    ...         return Recursion(skip_only(algebra, 1 - gain, order), branch)
+    >>> derive(LinearAttention(), tokens=2).drift[0, 0].factor()
+    V_11*gamma**2*(V_11**2 + 2*V_12**2 + V_22**2)/tau_0**2
+
+    Without the identity there is no limit, and the engine says which term is left:
+
+    >>> class NoIdentity(LinearAttention):
+    ...     def recursion(self, algebra, order=1):
+    ...         scores = Series({HALF: algebra.field(self.scores)}, order) * algebra[1 / tau]
+    ...         gain = algebra[gamma] ** 2
+    ...         branch = scores * algebra.v * scores.T * gain
+    ...         return Recursion(skip_only(algebra, 1 - gain, order), branch)
+    >>> derive(NoIdentity(), tokens=2)
+    Traceback (most recent call last):
+        ...
+    symbolic.recursion.NoLimitError: no limit: the mean of V' - V has a term of order n^0, \
+entry (1, 1) is -V_11*gamma**2
+    """
 
     fields: Sequence[Field] = ()
     """The random matrices its recursion uses."""

@@ -9,6 +9,7 @@ import pytest
 from sympy import Expr, Matrix, Rational, Symbol, expand, symbols
 
 import symbolic as sy
+from benchmarks.derivation import plain_derivation
 from symbolic import proof as proof_module
 from symbolic.algebra import Algebra, Pair, Poly
 
@@ -76,6 +77,16 @@ def test_attention_is_the_closed_form_for_five_tokens() -> None:
 @pytest.mark.parametrize("tokens", [1, 2, 3, 4])
 def test_the_mlp_is_the_closed_form(tokens: int) -> None:
     assert sy.prove(sy.ShapedMLP(), tokens).holds
+
+
+def test_a_plain_derivation_agrees() -> None:
+    """The benchmark's baseline expands sympy expressions and shares no line with the engine."""
+    v = sy.derive(sy.ShapedAttention(), 3).algebra.v_expressions
+    drift, diffusion = plain_derivation(3)
+    limit = sy.derive(sy.ShapedAttention(gamma=1, tau0=1), 3)
+    names = {Symbol(f"V_{min(a, b)}{max(a, b)}"): v[a, b] for a in range(3) for b in range(3)}
+    for plain, ours in ((drift, limit.drift), (diffusion, limit.diffusion)):
+        assert (plain.subs(names, simultaneous=True) - ours).expand().is_zero_matrix
 
 
 def test_drifts_and_diffusions_of_a_layer_add() -> None:
