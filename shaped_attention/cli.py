@@ -17,6 +17,7 @@ from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
 from shaped_attention.compare import format_comparison
 from shaped_attention.covariance import check_covariance, covariance_of, equicorrelated
 from shaped_attention.inputs import example_tokens, read_covariance, read_tokens
+from shaped_attention.storage import check_writable
 from shaped_attention.version import __version__
 
 
@@ -222,8 +223,8 @@ def _compare(
     layer = _layer(options)
     asked = {name: options[name] for name in _STUDY_OPTIONS} | {"memory": _bytes(memory)}
     study.check_study(layer, v0, **asked)
-    study.check_writable(figures, "figures")
-    study.check_writable(output, "output")
+    check_writable(figures, "figures")
+    check_writable(output, "output")
     width, depth = options["width"], options["depth"]
     click.echo(f"V_0: {origin}; m = {len(v0)}, mean diagonal {raw:.4g}", nl=False)
     click.echo("" if scale == "raw" else f", rescaled to {float(scale):g} (--scale)")

@@ -7,8 +7,6 @@ a figure can be read in grey.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -23,6 +21,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from shaped_attention.observables import check_result, observables
+from shaped_attention.storage import written
 
 P = ParamSpec("P")
 
@@ -178,27 +177,12 @@ def save_figure(
     ValueError
         If the folder cannot be written.
     """
-    base = Path(path)
-    written = []
-    try:
-        base.parent.mkdir(parents=True, exist_ok=True)
-        for suffix in formats:
-            target = base.with_suffix(f".{suffix}")
-            handle, draft = tempfile.mkstemp(dir=base.parent, suffix=f".{suffix}")
-            os.close(handle)
-            try:
-                metadata = {"Date": None} if suffix == "svg" else None
-                with mpl.rc_context({"svg.hashsalt": "shaped_attention"}):
-                    figure.savefig(draft, dpi=160, bbox_inches="tight", metadata=metadata)
-                Path(draft).chmod(0o644)
-                Path(draft).replace(target)
-            finally:
-                Path(draft).unlink(missing_ok=True)
-            written.append(target)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ValueError(f"path={str(path)!r}: cannot be written ({reason})") from error
-    return written
+    targets = [Path(path).with_suffix(f".{suffix}") for suffix in formats]
+    for target in targets:
+        metadata = {"Date": None} if target.suffix == ".svg" else None
+        with written(target) as draft, mpl.rc_context({"svg.hashsalt": "shaped_attention"}):
+            figure.savefig(draft, dpi=160, bbox_inches="tight", metadata=metadata)
+    return targets
 
 
 def _tokens(results: Mapping[str, xr.Dataset], labels: Sequence[str] | None) -> int:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import json
-import os
 import platform
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +17,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.ensemble import Ensemble
+from shaped_attention.storage import reason, written
 from shaped_attention.version import __version__
 
 FORMAT = 1
@@ -184,48 +181,13 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
     target = Path(path)
     if target.suffix not in (".nc", ".zarr"):
         raise ValueError(f"path={str(path)!r}: a name that ends in .nc or .zarr is needed")
-    try:
-        if target.parent.exists() and not target.parent.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as folder:
-            draft = Path(folder) / target.name
-            if target.suffix == ".nc":
-                result.to_netcdf(draft, engine="h5netcdf")
-                draft.replace(target)
-            else:
-                # Format 3 has no settled form for the names of observables.
-                result.to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
-                _put_folder(draft, target, aside=Path(f"{folder}-old"))
-    except (OSError, TypeError, ValueError) as error:
-        raise ValueError(f"path={str(path)!r}: cannot be written ({_reason(error)})") from error
+    with written(target) as draft:
+        if target.suffix == ".nc":
+            result.to_netcdf(draft, engine="h5netcdf")
+        else:
+            # Format 3 has no settled form for the names of observables.
+            result.to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
     return target
-
-
-def _put_folder(draft: Path, target: Path, aside: Path) -> None:
-    """Move `draft` to `target`; what is there gives way, and comes back if that fails."""
-    if not os.path.lexists(target):
-        draft.rename(target)
-        return
-    if not target.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    target.rename(aside)
-    try:
-        draft.rename(target)
-    except BaseException:
-        aside.rename(target)
-        raise
-    if aside.is_symlink():
-        aside.unlink()
-    else:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def _reason(error: Exception) -> str:
-    """What went wrong, in one line."""
-    if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno)
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def load(path: str | Path) -> xr.Dataset:
@@ -249,7 +211,7 @@ def load(path: str | Path) -> xr.Dataset:
                 dataset = opened.load()
     except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
         raise ValueError(
-            f"path={str(path)!r}: not a netCDF file or Zarr store ({_reason(error)})"
+            f"path={str(path)!r}: not a netCDF file or Zarr store ({reason(error)})"
         ) from error
     # A Zarr store reads as NaN where one of its files is gone.
     if "specification" in dataset.attrs:

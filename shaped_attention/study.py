@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +23,7 @@ from shaped_attention.ensemble import MEMORY_BUDGET, make_ensemble
 from shaped_attention.network import simulate_network
 from shaped_attention.results import plain, save
 from shaped_attention.sde import count_steps, integrate_sde
+from shaped_attention.storage import written
 
 PAIRS = {
     "chain against SDE": ("exact chain", "SDE"),
@@ -180,26 +180,9 @@ def write_study(study: Study, folder: str | Path) -> list[Path]:
     """
     place = Path(folder)
     names = {"network": "network.nc", "exact chain": "chain.nc", "SDE": "sde.nc"}
-    written = [save(study.results[key], place / name) for key, name in names.items()]
+    written_results = [save(study.results[key], place / name) for key, name in names.items()]
     tables = {name: table.to_dict() for name, table in study.tables.items()}
     target = place / "comparison.json"
-    with tempfile.TemporaryDirectory(dir=place) as draft:
-        text = json.dumps(tables, indent=1, default=plain)
-        (Path(draft) / target.name).write_text(text, encoding="utf-8")
-        (Path(draft) / target.name).replace(target)
-    return [*written, target]
-
-
-def check_writable(folder: str | Path, name: str) -> None:
-    """Raise ValueError unless files can be written into `folder`, which is made if need be.
-
-    Called before a long run, so that it does not end in an error.
-    """
-    place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place):
-            pass
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ValueError(f"{name}={str(folder)!r}: cannot be written ({reason})") from error
+    with written(target) as draft:
+        draft.write_text(json.dumps(tables, indent=1, default=plain), encoding="utf-8")
+    return [*written_results, target]
