@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: compare test validate lint benchmark clean
+.PHONY: compare test claims validate lint benchmark clean
 
 compare: .venv/installed
 	$(BIN)/shaped-attention compare
@@ -12,6 +12,9 @@ test: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+claims: .venv/installed
+	$(BIN)/python -m symbolic claims
 
 validate: .venv/installed
 	$(BIN)/python -m pytest -m validation
@@ -23,6 +26,7 @@ lint: .venv/installed
 
 benchmark: .venv/installed
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.derivation
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
