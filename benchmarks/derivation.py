@@ -15,10 +15,8 @@ import time
 from sympy import Expr, Matrix, Poly, Rational, Symbol, expand, eye, ones
 
 ENGINE = """
-from symbolic import ShapedAttention, ShapedMLP, derive, prove
-layer = {layer}
-limit = derive(layer, {tokens})
-assert prove(layer, {tokens}, limit).holds
+from symbolic import ShapedAttention, ShapedMLP, prove
+assert prove({layer}, {tokens}).holds
 """
 PLAIN = "from benchmarks.derivation import plain_derivation; plain_derivation({tokens})"
 REPEATS = 3

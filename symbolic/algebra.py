@@ -10,8 +10,9 @@ polynomials in the rest of the ring. `Algebra.expect` replaces products of field
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from sympy import QQ, Expr, Matrix, Rational, Symbol, sympify
@@ -74,12 +75,21 @@ class Algebra:
         self.tokens = check_tokens(tokens)
         self.v_expressions = symbolic_covariance(tokens) if v is None else v
         entries = [e for e in vech(self.v_expressions) if not e.is_number]
-        names = [field.name for field in fields]
-        symbols = {field: _entry_symbols(field.name, tokens) for field in fields}
-        if len(set(names)) != len(names):
-            raise ValueError(f"fields={names}: distinct names are needed")
+        symbols = {
+            field: _entry_symbols(name, tokens)
+            for field, name in zip(fields, _distinct([f.name for f in fields]), strict=True)
+        }
         flat = [s for field in fields for row in symbols[field] for s in row]
-        self.ring = PolyRing([*dict.fromkeys(generators), *entries, *flat], QQ)
+        # A function of V may be a number at a given V: it is no generator then.
+        known = [generator for generator in dict.fromkeys(generators) if not generator.is_Rational]
+        taken = {symbol.name for symbol in (*entries, *flat)}
+        for symbol in {s for generator in known for s in generator.free_symbols}:
+            if symbol.name in taken and symbol not in self.v_expressions.free_symbols:
+                raise ValueError(
+                    f"generators contain the symbol {symbol.name}, which names an entry of V or of "
+                    "a field; another name is needed"
+                )
+        self.ring = PolyRing([*known, *entries, *flat], QQ)
         self._generator = dict(zip(self.ring.symbols, self.ring.gens, strict=True))
         self._entry_of = {
             self.ring.symbols.index(symbols[field][a][b]): (field, (a, b))
@@ -107,19 +117,30 @@ class Algebra:
             return self.ring.from_expr(expression)
         except (ValueError, CoercionFailed):
             raise ValueError(
-                f"{expression} is not a polynomial in the generators {self.ring.symbols}"
+                f"{expression} is not a polynomial in the generators {self.ring.symbols}; what "
+                "else a block uses is declared in its `generators`"
             ) from None
 
     def matrix(self, rows: Sequence[Sequence[Any]]) -> DomainMatrix:
         """A matrix over the ring from rows of ring elements, expressions or numbers."""
         ring = self.ring
         elements = [
-            [e if getattr(e, "ring", None) is ring else self[e] for e in row] for row in rows
+            [e if getattr(e, "ring", None) == ring else self[e] for e in row] for row in rows
         ]
         return DomainMatrix(elements, (len(elements), len(elements[0])), ring.to_domain())
 
     def field(self, field: Field) -> DomainMatrix:
-        """The field as an m x m matrix of symbols."""
+        """The field as an m x m matrix of symbols.
+
+        Raises
+        ------
+        ValueError
+            If it is not one of the algebra's fields.
+        """
+        if field not in self._symbols:
+            raise ValueError(
+                f"field {field.name!r} is unknown; what a block uses is listed in its `fields`"
+            )
         return self.matrix([[self[s] for s in row] for row in self._symbols[field]])
 
     @property
@@ -133,6 +154,22 @@ class Algebra:
         generators = self.coefficient_generators
         free = {symbol for generator in generators for symbol in generator.free_symbols}
         return sorted(free - self.v_expressions.free_symbols, key=lambda symbol: symbol.name)
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether V is a matrix of symbols, and not of numbers."""
+        return bool(self.v_expressions.free_symbols)
+
+    def transfer(self, matrix: DomainMatrix) -> DomainMatrix:
+        """A matrix without fields over another algebra's ring, as one over this ring.
+
+        Raises
+        ------
+        ValueError
+            If it involves a generator that this ring does not have.
+        """
+        rows = [[entry.set_ring(self.ring) for entry in row] for row in matrix.to_list()]
+        return self.matrix(rows)
 
     @property
     def identity(self) -> DomainMatrix:
@@ -189,6 +226,14 @@ class Algebra:
         )
 
 
+def _distinct(names: list[str]) -> list[str]:
+    """The names, a repeated one with its number: the fields of two blocks may share a name."""
+    return [
+        name if names.count(name) == 1 else f"{name}{names[: k + 1].count(name)}"
+        for k, name in enumerate(names)
+    ]
+
+
 def symbolic_covariance(tokens: int) -> Matrix:
     """The symmetric matrix of symbols V_11, V_12, ..., V_mm."""
     mark = "_" if tokens > 9 else ""
@@ -216,15 +261,8 @@ def _entry_symbols(name: str, tokens: int) -> list[list[Symbol]]:
 
 def rational_covariance(tokens: int, seed: int) -> Matrix:
     """A random positive definite matrix of small rational numbers, for exact checks at a point."""
-    from random import Random
-
     random = Random(seed)
     factor = Matrix(
         tokens, tokens, lambda _a, _b: Rational(random.randint(-4, 4), random.randint(1, 4))
     )
     return factor * factor.T / tokens + Matrix.eye(tokens) / 4
-
-
-def substitute(polynomial: Poly, values: Mapping[Expr, Expr]) -> Expr:
-    """The polynomial as an expression, with some of its symbols replaced."""
-    return polynomial.as_expr().subs(values)

@@ -29,6 +29,9 @@ def gram_covariance(algebra: Algebra, first: Pair, second: Pair) -> Poly:
     return moment((*first, *second)) - moment(first) * moment(second)
 
 
+SMALLEST_POWER = Rational(1, 16)
+"""The smallest temperature power p > 0: with p the expansion to order 1/n has 1/p terms."""
+
 GRAM = Field("N", gram_covariance)
 """The fluctuation of the Gram matrix of n fresh Gaussian columns: W = V + N / sqrt n."""
 
@@ -70,27 +73,28 @@ class ShapedAttention(Block):
         centred: bool = True,
         temperature_power: Any = HALF,
     ) -> None:
-        self.gamma = parameter("gamma", gamma)
-        self.inverse_tau = 1 / parameter("tau0", tau0, nonzero=True)
+        self.gamma = weight(gamma)
+        self.inverse_tau = 1 / parameter("tau0", tau0, positive=True)
         self.heads = check_count("heads", heads)
         self.mask = mask
-        if isinstance(mask, str):
+        if isinstance(mask, str) or not (mask is None or hasattr(mask, "__iter__")):
             allowed_sets(mask, 1)
         self.output_projection = output_projection
-        self.query_bias = parameter("query_bias", query_bias)
-        self.key_bias = parameter("key_bias", key_bias)
+        self.query_bias = parameter("query_bias", query_bias, at_least=0)
+        self.key_bias = parameter("key_bias", key_bias, at_least=0)
         self.inverse_key_size = (
-            Integer(0) if key_size is None else 1 / parameter("key_size", key_size, nonzero=True)
+            Integer(0) if key_size is None else 1 / parameter("key_size", key_size, at_least=1)
         )
         self.identity = identity
         self.centred = centred
         try:
             self.temperature_power = Rational(temperature_power)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, ZeroDivisionError):
             self.temperature_power = Rational(-1)
-        if self.temperature_power < 0:
+        if self.temperature_power != 0 and self.temperature_power < SMALLEST_POWER:
             raise ValueError(
-                f"temperature_power={temperature_power!r}: a rational number >= 0 is needed"
+                f"temperature_power={temperature_power!r}: 0 or a rational number >= "
+                f"{SMALLEST_POWER} is needed"
             )
         self.scores = Field("G", self._score_covariance, self._score_moment)
         self.values = Field("N", self._value_covariance)
@@ -174,7 +178,7 @@ class ShapedMLP(Block):
         c_minus: Any = "c_minus",
         normalised: bool = True,
     ) -> None:
-        self.gamma = parameter("gamma", gamma)
+        self.gamma = weight(gamma)
         self.c_plus = parameter("c_plus", c_plus)
         self.c_minus = parameter("c_minus", c_minus)
         self.normalised = normalised
@@ -233,17 +237,36 @@ def relu_function(v: Matrix, a: int, b: int) -> Expr:
     return (sqrt(v[a, a] * v[b, b] - v[a, b] ** 2) - v[a, b] * acos(v[a, b] / scale)) / (2 * pi)
 
 
-def parameter(name: str, value: Any, nonzero: bool = False) -> Expr:
-    """A parameter as an expression: a string becomes a positive (c_pm: real) symbol."""
-    if isinstance(value, float):
-        raise ValueError(f"{name}={value!r}: a symbol or an exact rational number is needed")
+def parameter(name: str, value: Any, at_least: int | None = None, positive: bool = False) -> Expr:
+    """A parameter as an expression: a string becomes a positive (c_plus, c_minus: real) symbol.
+
+    Raises
+    ------
+    ValueError
+        If it is neither a symbol nor an exact rational number in its range.
+    """
+    allowed = "a symbol or an exact rational number"
+    if at_least is not None:
+        allowed += f" >= {at_least}"
+    if positive:
+        allowed += " > 0"
     if isinstance(value, str):
         return Symbol(value, real=True) if value.startswith("c_") else Symbol(value, positive=True)
-    expression = sympify(value)
-    if not (expression.is_Symbol or expression.is_Rational):
-        raise ValueError(f"{name}={value!r}: a symbol or an exact rational number is needed")
-    if nonzero and expression == 0:
-        raise ValueError(f"{name}=0: a number other than 0 is needed")
+    expression = None if isinstance(value, float) else sympify(value)
+    if expression is None or not (expression.is_Symbol or expression.is_Rational):
+        raise ValueError(f"{name}={value!r}: {allowed} is needed")
+    if expression.is_Rational and (
+        (at_least is not None and expression < at_least) or (positive and expression <= 0)
+    ):
+        raise ValueError(f"{name}={value!r}: {allowed} is needed")
+    return expression
+
+
+def weight(gamma: Any) -> Expr:
+    """The weight of a branch: a symbol, or a rational number in [0, 1]."""
+    expression = parameter("gamma", gamma, at_least=0)
+    if expression.is_Rational and expression > 1:
+        raise ValueError(f"gamma={gamma!r}: a symbol or a rational number in [0, 1] is needed")
     return expression
 
 

@@ -34,7 +34,10 @@ def allowed_sets(mask: Mask, tokens: int) -> tuple[tuple[int, ...], ...]:
         if mask != "causal":
             raise ValueError(f"mask={mask!r}: None, 'causal' or rows of booleans are needed")
         return tuple(tuple(range(row + 1)) for row in range(tokens))
-    rows = [list(row) for row in mask]
+    try:
+        rows = [list(row) for row in mask]
+    except TypeError:
+        raise ValueError(f"mask={mask!r}: None, 'causal' or rows of booleans are needed") from None
     if len(rows) != tokens or any(len(row) != tokens for row in rows):
         shape = (len(rows), *{len(row) for row in rows})
         raise ValueError(f"mask has shape {shape}; ({tokens}, {tokens}) is needed")

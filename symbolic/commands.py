@@ -16,8 +16,11 @@ from symbolic.display import diffusion_entries, drift_entries, equation
 from symbolic.expansion import expand_attention
 from symbolic.limit import Limit, derive, drift_correction
 from symbolic.orders import limit_or_reason, term_orders
-from symbolic.proof import check_at_points, check_exact, prove
+from symbolic.proof import check_at_points, check_exact, compare
 from symbolic.recursion import Block
+
+LARGEST_PRINTED = 8
+"""Tokens for which `expand` prints matrices."""
 
 BLOCKS = ("attention", "mlp", "transformer")
 
@@ -64,7 +67,7 @@ def _modifications(command: Callable[..., None]) -> Callable[..., None]:
     type=int,
     help="Print nothing but a check at this many random rational V; for more tokens.",
 )
-@click.option("--latex", "as_latex", is_flag=True, help="LaTeX instead of text.")
+@click.option("--latex", "as_latex", is_flag=True, help="LaTeX (amsmath) instead of text.")
 def derive_command(
     block: str,
     tokens: int,
@@ -82,13 +85,17 @@ def derive_command(
     """
     try:
         layer = _layer(block, mask, options)
+        if points is not None and (correction or every or as_latex):
+            raise ValueError("points: with --points nothing else is printed; leave the rest out")
         if points is not None:
             proof = check_at_points(layer, tokens, points)
+            if proof.holds is None:
+                raise ValueError("points: there is no closed form to compare with")
             click.echo(f"{block}, {tokens} tokens: {proof}")
         else:
             check_exact(tokens)
             limit = derive(layer, tokens)
-            proof = prove(layer, tokens, limit)
+            proof = compare(layer, limit)
             exchangeable = mask == "full" and not every
             click.echo(_report(block, layer, limit, exchangeable, correction, str(proof), as_latex))
     except ValueError as error:
@@ -106,13 +113,18 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
     try:
         block = _attention(mask, options)
         click.echo("A = [identity] + softmax(Y / tau) - [centring], entry (a, b) for m tokens;")
-        click.echo("x = G_ab / tau_0, mu[j] = mean over c of (G_ac / tau_0)^j\n")
+        click.echo(
+            "x = G_ab / tau_0, mu[j] = mean over c of (G_ac / tau_0)^j. With a mask m counts"
+        )
+        click.echo("the tokens that a may see, and the means are over them.\n")
         terms = term_orders(order, block.identity, block.centred, block.temperature_power)
         for term in terms:
             click.echo(f"degree {term.degree}, order n^-({term.power}): {term.entry}")
             click.echo(f"    {term.role}")
         click.echo(f"\n{limit_or_reason(block)}")
         if tokens is not None:
+            if tokens > LARGEST_PRINTED:
+                raise ValueError(f"tokens={tokens}: at most {LARGEST_PRINTED} are printed")
             matrices = expand_attention(tokens, order, block.mask, block.identity, block.centred)
             for k, matrix in enumerate(matrices.values()):
                 click.echo(f"\nA_{k}")
@@ -123,14 +135,14 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
 
 
 @main.command(name="claims")
-@click.option("--latex", "in_latex", is_flag=True, help="A LaTeX longtable instead of text.")
+@click.option("--latex", "in_latex", is_flag=True, help="LaTeX (longtable) instead of text.")
 @click.option("--only", help="Only the claims whose key contains this text.")
 def claims_command(in_latex: bool, only: str | None) -> None:
     """Judge every claim of the source notes and print the ledger.
 
     The exit status is 1 if a verdict is not the one on record, 2 if the arguments are wrong.
     """
-    chosen = [claim for claim in CLAIMS if only is None or only in claim.key]
+    chosen = [claim for claim in CLAIMS if only is None or only.lower() in claim.key]
     if not chosen:
         raise _Refusal(f"only={only!r}: no claim has such a key")
     entries = []
@@ -148,6 +160,8 @@ def claims_command(in_latex: bool, only: str | None) -> None:
 def _layer(block: str, mask: str, options: dict[str, Any]) -> list[Block]:
     if block not in BLOCKS:
         raise ValueError(f"block={block!r}: one of {', '.join(BLOCKS)} is needed")
+    if block == "mlp" and (mask != "full" or _attention_options(options)):
+        raise ValueError("block='mlp': the options of attention are given; leave them out")
     attention = _attention(mask, options)
     layers: dict[str, list[Block]] = {
         "attention": [attention],
@@ -155,6 +169,12 @@ def _layer(block: str, mask: str, options: dict[str, Any]) -> list[Block]:
         "transformer": [attention, ShapedMLP()],
     }
     return layers[block]
+
+
+def _attention_options(options: dict[str, Any]) -> bool:
+    """Whether an option is not at its default."""
+    plain = {"heads": 1, "temperature_power": "1/2"}
+    return any(value != plain.get(name, False) for name, value in options.items())
 
 
 def _attention(mask: str, options: dict[str, Any]) -> ShapedAttention:
@@ -198,7 +218,8 @@ def _report(
     for heading, entries in sections:
         equations = [equation(entry, terms, as_latex) for entry, terms in entries]
         if as_latex:
-            lines += [f"% {heading}", r"\begin{align*}", *equations, r"\end{align*}"]
+            body = "\n".join(equations).removesuffix(r" \\")
+            lines += [f"% {heading}", r"\begin{align*}", body, r"\end{align*}"]
         else:
             lines += ["", heading, *[indent(line, "  ") for line in equations]]
     words = [line for block in layer for line in closed_form_in_words(block)]

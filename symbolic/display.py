@@ -71,7 +71,7 @@ def equation(name: str, terms: Terms, as_latex: bool) -> str:
     """``name = terms`` as text, broken into lines, or as lines of a LaTeX align environment."""
     if as_latex:
         products = [_latex_product(parameters, rest) for parameters, rest in terms]
-        symbol = name.replace("Sigma", r"\Sigma")
+        symbol = name.replace("Sigma", r"\Sigma").replace("b1", "b^{(1)}")
         return rf"{symbol} &= {_sum(products)} \\"
     products = [f"{_bracketed(parameters)} * {_bracketed(rest)}" for parameters, rest in terms]
     plain = name.replace("{", "").replace("}", "")

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Expr, IndexedBase, Integer, Matrix, Rational, Symbol, expand, factorial, series
+from sympy import Expr, IndexedBase, Matrix, Rational, Symbol, expand, factorial, series
 from sympy.polys.matrices import DomainMatrix
 
 from symbolic.algebra import Algebra, Field, Poly
-from symbolic.checks import Mask, allowed_sets, check_count
+from symbolic.checks import Mask, allowed_sets, check_count, check_tokens
+from symbolic.names import TAU
 from symbolic.series import HALF, Series
 from symbolic.softmax import softmax_series
 
-TAU = 1 / Symbol("tau_0", positive=True)
-"""1 / tau_0, the generator that attention needs."""
+INVERSE_TAU = 1 / TAU
 
 
 def attention_series(
@@ -100,11 +100,11 @@ def expand_attention(
     """
     check_count("order", order, at_least=0)
     field = Field("G", lambda algebra, _x, _y: algebra.ring.zero)
-    algebra = Algebra(tokens, [TAU], [field])
+    algebra = Algebra(tokens, [INVERSE_TAU], [field])
     terms = attention_series(
         algebra,
         algebra.field(field),
-        algebra[TAU],
+        algebra[INVERSE_TAU],
         mask,
         order=Rational(order, 2),
         identity=identity,
@@ -131,7 +131,9 @@ def taylor_term(degree: int, tokens: Expr | int | None = None) -> Expr:
     """
     check_count("degree", degree, at_least=0)
     x, mu = Symbol("x"), IndexedBase("mu")
-    count = Symbol("m", positive=True, integer=True) if tokens is None else Integer(tokens)
+    count = Symbol("m", positive=True, integer=True) if tokens is None else tokens
+    if isinstance(count, int):
+        check_tokens(count)
     epsilon = Symbol("epsilon")
     numerator = sum(x**j * epsilon**j / factorial(j) for j in range(degree + 1))
     denominator = 1 + sum(mu[j] * epsilon**j / factorial(j) for j in range(1, degree + 1))

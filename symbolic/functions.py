@@ -8,7 +8,7 @@ from importlib import import_module
 from math import inf, prod
 from typing import Any
 
-from sympy import Expr, lambdify
+from sympy import Expr, Rational, acos, atan2, fraction, lambdify, sqrt
 from sympy.polys.matrices import DomainMatrix
 
 from symbolic.algebra import Algebra, vech, vech_pairs
@@ -34,8 +34,12 @@ def array_function(
     Raises
     ------
     ValueError
-        If a parameter is left without a number, or a name is not a parameter.
+        If a parameter is left without a number, a name is not a parameter, or the coefficient was
+        derived at one V and so is no function of it. The function itself raises if V is not an
+        array of floating-point matrices (..., m, m).
     """
+    if not algebra.is_symbolic:
+        raise ValueError("at: coefficients derived at one V are numbers, not functions of V")
     names = [symbol.name for symbol in algebra.parameters]
     if set(names) != set(parameters):
         raise ValueError(
@@ -68,22 +72,41 @@ def array_function(
     used = sorted({i for monomial in weights for i, _ in monomial})
 
     def function(covariance: Any) -> Any:
+        size = algebra.tokens
+        if tuple(covariance.shape[-2:]) != (size, size):
+            raise ValueError(
+                f"V has shape {tuple(covariance.shape)}; matrices (..., {size}, {size}) are needed"
+            )
+        if "float" not in str(covariance.dtype):
+            raise ValueError(f"V has entries of type {covariance.dtype}; floats are needed")
         lower = [covariance[..., a, b] for a, b in vech_pairs(algebra.tokens)]
         one = module.ones_like(lower[0])
         numbers = {i: values[i](*lower) for i in used}
         monomials = [one * prod(numbers[i] ** e for i, e in monomial) for monomial in weights]
         if not monomials:
             return module.stack([0 * one] * len(entries), -1).reshape(*one.shape, *shape)
-        matrix = module.asarray(list(weights.values()), dtype=covariance.dtype)
+        matrix = module.asarray(
+            list(weights.values()), dtype=covariance.dtype, device=covariance.device
+        )
         return (module.stack(monomials, -1) @ matrix).reshape(*one.shape, *shape)
 
     return function
 
 
 def _value(generator: Expr, algebra: Algebra, module: Any) -> Callable[..., Any]:
-    # Rounding may push a correlation of repeated tokens just past 1.
+    # At a zero variance the correlation is 0/0, where arctan2 has a value; rounding may make the
+    # difference under a root negative.
     functions = {
         "sqrt": lambda x: module.sqrt(module.clip(x, 0, inf)),
-        "acos": lambda rho: module.arccos(module.clip(rho, -1, 1)),
+        "atan2": module.arctan2,
     }
-    return lambdify(vech(algebra.v_expressions), generator, modules=[functions])
+    expression = generator.replace(acos, _arccos)
+    return lambdify(vech(algebra.v_expressions), expression, modules=[functions, module.__name__])
+
+
+def _arccos(cosine: Expr) -> Expr:
+    """arccos(x / y), y a root or 1, as the angle of the point (x, sqrt(y^2 - x^2))."""
+    x, y = fraction(cosine)
+    if not (y == 1 or (y.is_Pow and y.exp == Rational(1, 2))):
+        return acos(cosine, evaluate=False)
+    return atan2(sqrt(y**2 - x**2), x, evaluate=False)

@@ -119,7 +119,7 @@ def score_moment(
     Parameters
     ----------
     pairs
-        The entries (a, b), from 0.
+        The entries (a, b), from 0; p of them sum over the square of (p - 1)!! pairings.
     query_covariance, key_covariance
         Functions of two tokens; the second defaults to the first.
     key_size
@@ -138,6 +138,8 @@ def score_moment(
     factors = len(pairs)
     inverse = inverse_key_size
     if inverse is None:
+        if key_size != oo and sympify(key_size).is_number and not key_size >= 1:
+            raise ValueError(f"key_size={key_size!r}: a number >= 1, a symbol or oo is needed")
         inverse = Integer(0) if key_size == oo else 1 / sympify(key_size)
     total = zero
     for rows in pairings(factors):
@@ -228,6 +230,9 @@ def shaped_relu_moment(rho: Expr, s_plus: Expr, s_minus: Expr) -> Expr:
     The four quadrants: max(g, 0) against -min(h, 0) is max(g, 0) against max(-h, 0), whose
     correlation is -rho, at the angle pi - arccos(rho).
     """
+    rho, s_plus, s_minus = sympify(rho), sympify(s_plus), sympify(s_minus)
+    if rho.is_number and not -1 <= rho <= 1:
+        raise ValueError(f"rho={rho}: a correlation in [-1, 1] is needed")
     angle = acos(rho)
     same = half_gaussian_moment(angle)
     opposite = half_gaussian_moment(pi - angle)
@@ -240,7 +245,9 @@ def shaped_relu_kernel(rho: Expr, s_plus: Expr, s_minus: Expr) -> Expr:
 
     With s_pm = 1 + c_pm / sqrt(n) it is rho + nu(rho) / n + O(n^(-3/2)).
     """
-    variance = (s_plus**2 + s_minus**2) / 2
+    variance = (sympify(s_plus) ** 2 + sympify(s_minus) ** 2) / 2
+    if variance == 0:
+        raise ValueError("s_plus=s_minus=0: an activation that is not 0 is needed")
     return shaped_relu_moment(rho, s_plus, s_minus) / variance
 
 

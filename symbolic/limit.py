@@ -7,10 +7,13 @@ n columns, exactly given the fields (Isserlis),
     n Cov[V'_ab, V'_cd] = U_ac K_bd + U_ad K_bc + U_bc K_ad + U_bd K_ac + K_ac K_bd + K_ad K_bc,
 
 where U = S V S^T. (S X is given; only B is random.) Over the fields, E[V' - V] = E[M] - V and the
-covariance of M is added. `derive` collects powers of 1/n: a limit exists if all powers below 1
-vanish, and then the coefficients of 1/n are drift and diffusion (Ethier and Kurtz, Markov
-Processes, 1986, theorem 7.4.1: they are locally bounded and continuous, so the convergence holds up
-to the exit from any ball).
+covariance of M is added. `derive` collects powers of 1/n and asks that all powers below 1 vanish;
+the coefficients of 1/n are then the drift and diffusion. That they determine the limit is a
+theorem (Ethier and Kurtz, Markov Processes, 1986, theorem 7.4.1) with two hypotheses which are not
+checked here: the stopped martingale problem is well posed, as it is up to the exit from any compact
+set on which b and Sigma are smooth and Sigma is positive definite; and single jumps are negligible,
+as they are when the fields are polynomials in Gaussian variables, which have all moments. The
+convergence is local in this sense.
 """
 
 from __future__ import annotations
@@ -68,6 +71,9 @@ class Limit:
     def diffusion_entry(self, first: tuple[int, int], second: tuple[int, int]) -> Expr:
         """Sigma^{ab,cd}: n Cov[dV_ab, dV_cd] for two pairs of tokens, counted from 0."""
         index = {pair: k for k, pair in enumerate(vech_pairs(self.tokens))}
+        for pair in (first, second):
+            if not all(0 <= token < self.tokens for token in pair):
+                raise ValueError(f"pair={pair}: tokens in [0, {self.tokens}) are needed")
         i, j = (index[max(pair), min(pair)] for pair in (first, second))
         return self.algebra.entry(self.diffusion_polynomials, i, j).as_expr()
 
@@ -84,7 +90,11 @@ class Limit:
         return self._functions(parameters, "numpy")
 
     def to_torch(self, **parameters: float) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        """As `to_numpy`, for torch tensors; differentiable."""
+        """As `to_numpy`, for torch tensors.
+
+        The functions read the lower triangle of V and are differentiable in it where the
+        coefficients are: with an MLP not where tokens are equal.
+        """
         return self._functions(parameters, "torch")
 
     def _functions(
@@ -141,14 +151,15 @@ def derive(layer: Layer, tokens: int, at: Matrix | None = None) -> Limit:
         If an argument is not as described.
     """
     blocks = blocks_of(layer)
-    algebra = algebra_of(blocks, tokens, at)
+    algebra = algebra_of(blocks, tokens, at, fields=False)
     size = tokens * (tokens + 1) // 2
     drift = DomainMatrix.zeros((tokens, tokens), algebra.ring.to_domain()).to_dense()
     diffusion = DomainMatrix.zeros((size, size), algebra.ring.to_domain()).to_dense()
     for block in blocks:
-        recursion = block.recursion(algebra)
-        drift += _mean_increment(recursion, algebra, 1)[Rational(1)]
-        diffusion += _increment_covariance(recursion, algebra)
+        own = algebra_of([block], tokens, at)
+        recursion = _checked_recursion(block, own, 1)
+        drift += algebra.transfer(_mean_increment(recursion, own, 1)[Rational(1)])
+        diffusion += algebra.transfer(_increment_covariance(recursion, own))
     return Limit(algebra, drift, diffusion)
 
 
@@ -156,48 +167,77 @@ def drift_correction(block: Block, tokens: int, at: Matrix | None = None) -> Cor
     """The next order of the drift: b_1 in ``n E[V' - V | V] = b(V) + b_1(V) / n + O(n^-2)``.
 
     For attention it is exact at finite n_k if the block has a `key_size`; otherwise n_k is taken
-    to grow with n, and adds nothing at this order.
+    to grow at least like n, and adds nothing at this order.
 
     Raises
     ------
     NoLimitError, ValueError
-        As `derive`; also if the mean has a term of order n^(-3/2).
+        As `derive`; also if the mean has a term of an order between n^-1 and n^-2.
     """
     if not isinstance(block, Block):
         raise ValueError(f"block={block!r}: one symbolic block is needed")
     algebra = algebra_of([block], tokens, at)
-    orders = _mean_increment(block.recursion(algebra, order=2), algebra, 2)
-    between = orders.get(Rational(3, 2))
-    if between is not None and not between.is_zero_matrix:
-        raise NoLimitError(
-            f"the mean of V' - V has a term of order n^(-3/2): {_first_entry(between)}; the "
-            "correction of the drift is then of order 1/sqrt n, not 1/n"
-        )
+    orders = _mean_increment(_checked_recursion(block, algebra, 2), algebra, 2)
+    for power, between in orders.items():
+        if 1 < power < 2 and not between.is_zero_matrix:
+            raise NoLimitError(
+                f"no correction of order 1/n: the mean of V' - V has a term of order "
+                f"{_order(power)}, {_first_entry(between)}"
+            )
     return Correction(algebra, orders[Rational(2)])
 
 
 def blocks_of(layer: Layer) -> list[Block]:
     """The blocks of a layer; ValueError if it is neither a block nor a sequence of some."""
-    blocks = [layer] if isinstance(layer, Block) else list(layer)
+    blocks = list(layer) if isinstance(layer, Sequence) else [layer]
     if not blocks or not all(isinstance(block, Block) for block in blocks):
         raise ValueError(f"layer={layer!r}: a symbolic block or a sequence of them is needed")
     return blocks
 
 
-def algebra_of(blocks: Sequence[Block], tokens: int, at: Matrix | None = None) -> Algebra:
-    """The ring in which all blocks of a layer can write their recursions."""
+def algebra_of(
+    blocks: Sequence[Block], tokens: int, at: Matrix | None = None, fields: bool = True
+) -> Algebra:
+    """The ring of the coefficients of some blocks; with `fields`, one to write a recursion in.
+
+    A block's fields are its own, so that a recursion is written in the ring of one block.
+    """
     check_tokens(tokens)
     if at is not None:
         at = Matrix(at)
-        if at.shape != (tokens, tokens) or at != at.T or not all(e.is_Rational for e in at):
+        symmetric = at.shape == (tokens, tokens) and at == at.T
+        if not symmetric or not all(e.is_Rational for e in at) or not _is_semidefinite(at):
             raise ValueError(
-                f"at={at.tolist()}: a symmetric {tokens} x {tokens} matrix of rational numbers "
-                "is needed"
+                f"at={at.tolist()}: a symmetric positive semidefinite {tokens} x {tokens} matrix "
+                "of rational numbers is needed"
             )
     v = symbolic_covariance(tokens) if at is None else at
     generators = [generator for block in blocks for generator in block.generators(v)]
-    fields = dict.fromkeys(field for block in blocks for field in block.fields)
-    return Algebra(tokens, generators, list(fields), at)
+    own = [field for block in blocks for field in block.fields] if fields else []
+    return Algebra(tokens, generators, own, at)
+
+
+def _is_semidefinite(v: Matrix) -> bool:
+    """Whether symmetric v has no negative eigenvalue, by the characteristic polynomial."""
+    coefficients = v.charpoly().all_coeffs()
+    return all(c * (-1) ** k >= 0 for k, c in enumerate(coefficients))
+
+
+def _checked_recursion(block: Block, algebra: Algebra, order: int) -> Recursion:
+    recursion = block.recursion(algebra, order)
+    if not isinstance(recursion, Recursion):
+        raise ValueError(
+            f"the recursion of {type(block).__name__} returned a {type(recursion).__name__}; a "
+            "Recursion is needed"
+        )
+    for name in ("skip", "branch"):
+        kept = getattr(recursion, name).order
+        if kept < order:
+            raise ValueError(
+                f"the recursion of {type(block).__name__} is needed to the power {order} of 1/n, "
+                f"but its {name} is cut after the power {kept}"
+            )
+    return recursion
 
 
 def _mean_increment(

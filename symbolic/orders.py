@@ -1,8 +1,8 @@
 """Which power of 1/n each Taylor term of the softmax has, and what it does to V.
 
-The branch of attention is gamma^2 A V A^T. A term A_k of A of order n^(-p) enters the mean of V' at
-order n^(-p) if E[A_k] is not 0 and at order n^(-2p) in any case, and the covariance of V' at order
-n^(-2p). A limit on the time scale t = layer / n needs mean and covariance of order 1/n.
+A limit on the time scale t = layer / n needs mean and covariance of V' - V of order 1/n. What a
+term A_k of A does is found by leaving it out: the lowest orders at which mean and covariance of
+A V A^T over the scores change.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sympy import Expr, Integer, Rational, Symbol
+from sympy import Expr, Integer, Rational
 from sympy.polys.matrices import DomainMatrix
 
+from symbolic.algebra import Algebra, Pair, Poly, vech_pairs
 from symbolic.blocks import ShapedAttention
 from symbolic.checks import check_count
 from symbolic.expansion import attention_series, taylor_term
 from symbolic.limit import algebra_of, derive
 from symbolic.recursion import NoLimitError
-from symbolic.series import HALF
+from symbolic.series import HALF, Series
+
+LARGEST_DEGREE = 8
+"""The Taylor terms grow quickly with their degree."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ def term_orders(
     ['0', '1/2', '1', '3/2']
     """
     check_count("order", order, at_least=0)
+    if order > LARGEST_DEGREE:
+        raise ValueError(f"order={order}: at most {LARGEST_DEGREE} is possible")
     block = ShapedAttention(identity=identity, centred=centred, temperature_power=temperature_power)
     return list(_terms(block, order))
 
@@ -83,12 +89,13 @@ def _terms(block: ShapedAttention, order: int) -> Iterator[TermOrder]:
         entry = taylor_term(degree)
         if degree == 0 and block.centred:
             entry = Integer(0)
-        zero_mean = all(_mean_vanishes(block, degree, tokens) for tokens in (2, 3))
-        role = _role(block, degree, Rational(degree * power), zero_mean)
+        # The law of the scores is that of their negatives.
+        zero_mean = degree % 2 == 1 or _mean_vanishes(block, degree)
+        role = _role(block, degree, Rational(degree * power))
         yield TermOrder(degree, Rational(degree * power), entry, zero_mean, role)
 
 
-def _mean_vanishes(block: ShapedAttention, degree: int, tokens: int) -> bool:
+def _mean_vanishes(block: ShapedAttention, degree: int, tokens: int = 3) -> bool:
     algebra = algebra_of([block], tokens)
     # At temperature power 1/2 the degrees are told apart by their orders.
     terms = attention_series(
@@ -103,25 +110,75 @@ def _mean_vanishes(block: ShapedAttention, degree: int, tokens: int) -> bool:
     return matrix is None or not any(algebra.expect(e) for row in matrix.to_list() for e in row)
 
 
-def _role(block: ShapedAttention, degree: int, power: Rational, zero_mean: bool) -> str:
+def _role(block: ShapedAttention, degree: int, power: Rational) -> str:
+    if degree == 0 and not block.centred:
+        return "an order-zero change of V: kills the limit; the centring removes it"
+    if degree == 0 and not block.identity:
+        return "A vanishes as n grows and lambda^2 V is left: kills the limit; I removes it"
     if degree == 0:
-        if not block.centred:
-            return "an order-zero change of V: kills the limit; the centring removes it"
-        if not block.identity:
-            return "A vanishes as n grows and lambda^2 V is left: kills the limit; I removes it"
         return "A = I to leading order: V is kept, since lambda^2 + gamma^2 = 1"
     if power == 0:
         return "as large as the identity, and random: kills the limit; the temperature removes it"
-    mean = 2 * power if zero_mean else power
-    if 2 * power < 1 or mean < 1:
-        return f"a change of order {_size(min(mean, 2 * power))} in mean or covariance: too large"
-    roles = []
-    if 2 * power == 1:
-        roles.append("noise of order 1/sqrt n")
+    mean, covariance = _lowest_orders(block, degree)
+    effects = []
+    for name, order in (("mean", mean), ("covariance", covariance)):
+        if order is not None and order < 1:
+            effects.append(f"{name} of order n^(-{order}): kills the limit")
+    if covariance == 1:
+        effects.append("covariance of order 1/n (noise of order 1/sqrt n)")
     if mean == 1:
-        roles.append("drift of order 1/n")
-    return " and ".join(roles) if roles else "smaller than 1/n: absent from the limit"
+        effects.append("mean of order 1/n (drift)")
+    return "; ".join(effects) if effects else "changes no mean or covariance down to 1/n: absent"
 
 
-def _size(power: Rational) -> str:
-    return str(Symbol("n") ** -power)
+def _lowest_orders(
+    block: ShapedAttention, degree: int, tokens: int = 3
+) -> tuple[Rational | None, Rational | None]:
+    """The lowest orders <= 1 at which mean and covariance of A V A^T depend on A_degree.
+
+    Three tokens, for the second term vanishes at two.
+    """
+    algebra = algebra_of([block], tokens)
+    whole = attention_series(
+        algebra,
+        algebra.field(block.scores),
+        algebra[block.inverse_tau],
+        identity=block.identity,
+        centred=block.centred,
+        temperature_power=block.temperature_power,
+    )
+    power = degree * block.temperature_power
+    rest = Series({p: m for p, m in whole.terms.items() if p != power}, whole.order)
+    with_term, without = (a * algebra.v * a.T for a in (whole, rest))
+    entries = vech_pairs(tokens)
+
+    def differs(left: Poly, right: Poly) -> bool:
+        return bool(left - right)
+
+    def mean(series: Series, p: Rational) -> list[Poly]:
+        matrix = series.terms.get(p)
+        zero = algebra.ring.zero
+        return [algebra.expect(matrix[e].element) if matrix else zero for e in entries]
+
+    powers = sorted({*with_term.terms, *without.terms})
+    means = [p for p in powers if any(map(differs, mean(with_term, p), mean(without, p)))]
+    sums = sorted({p + q for p in powers for q in powers if p + q <= 1})
+    covariances = [
+        total
+        for total in sums
+        if any(
+            _covariance(algebra, with_term, e, total) != _covariance(algebra, without, e, total)
+            for e in entries
+        )
+    ]
+    return min(means, default=None), min(covariances, default=None)
+
+
+def _covariance(algebra: Algebra, series: Series, entry: Pair, order: Rational) -> Poly:
+    """The variance of one entry of a series at one order."""
+    total = algebra.ring.zero
+    for p, left in series.terms.items():
+        right = series.terms.get(order - p)
+        if right is not None:
+            total += algebra.covariance(left[entry].element, right[entry].element)
+    return total

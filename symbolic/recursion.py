@@ -20,11 +20,15 @@ from dataclasses import dataclass
 from sympy import Expr, Matrix
 
 from symbolic.algebra import Algebra, Field
+from symbolic.checks import check_count
 from symbolic.series import Series
 
 
 class NoLimitError(ValueError):
-    """The recursion has no limit at this scaling; the message names the term that is left."""
+    """A block alone has no limit at this scaling; the message names the term that is left.
+
+    Two blocks of a layer whose terms cancel may have one together; that is not looked for.
+    """
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,25 @@ class Recursion:
     branch
         K as a series: the covariance of one column of the branch.
     heads
-        H > 1: the branch's columns fall into H groups of n/H, each with an independent copy of the
-        fields; `branch` is that of one group, and the skip must not depend on fields.
+        H > 1: K is an average over H independent copies of the fields and `branch` is one of them.
+        So it is when the columns fall into H groups of n/H with fields of their own (to leading
+        order V' depends on the average alone), and when the heads are mixed. The skip must not
+        depend on fields then.
     """
 
     skip: Series
     branch: Series
     heads: int = 1
+
+    def __post_init__(self) -> None:
+        check_count("heads", self.heads)
+        for name in ("skip", "branch"):
+            value = getattr(self, name)
+            if not isinstance(value, Series):
+                raise ValueError(
+                    f"{name} is a {type(value).__name__}: a Series is needed (write a multiple as "
+                    "series * element)"
+                )
 
 
 class Block(ABC):
@@ -105,6 +121,6 @@ entry (1, 1) is -V_11*gamma**2
         """
 
 
-def skip_only(algebra: Algebra, weight_squared: object, order: int = 1) -> Series:
+def skip_only(algebra: Algebra, weight_squared: object, order: int) -> Series:
     """The skip series of ``S = lambda I``: lambda^2 V, from lambda^2 in the ring."""
     return Series({0: algebra.v}, order) * weight_squared

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sympy import Rational
+from sympy import Rational, SympifyError
 from sympy.polys.matrices import DomainMatrix
+from sympy.polys.polyerrors import CoercionFailed
 
 HALF = Rational(1, 2)
 
@@ -27,12 +28,17 @@ class Series:
         The largest power that is kept.
     """
 
-    def __init__(self, terms: Mapping[Any, DomainMatrix], order: Any = 1) -> None:
+    def __init__(self, terms: Mapping[Any, DomainMatrix], order: Any) -> None:
         self.order = Rational(order)
         self.terms: dict[Rational, DomainMatrix] = {}
         for power, matrix in sorted((Rational(p), m) for p, m in terms.items()):
             if power < 0:
                 raise ValueError(f"power={power}: a power >= 0 of 1/n is needed")
+            if not isinstance(matrix, DomainMatrix):
+                raise ValueError(
+                    f"the coefficient of the power {power} is a {type(matrix).__name__}: a matrix "
+                    "over the ring is needed; write a multiple as series * element"
+                )
             if power <= self.order and not matrix.is_zero_matrix:
                 self.terms[power] = matrix
 
@@ -71,8 +77,19 @@ class Series:
         return self._lift(other) * self
 
     def _lift(self, other: Series | DomainMatrix) -> Series:
-        return other if isinstance(other, Series) else Series({0: other}, self.order)
+        if isinstance(other, Series):
+            return other
+        if isinstance(other, DomainMatrix):
+            return Series({0: other}, self.order)
+        raise ValueError(
+            f"{other!r} cannot be added to a series: a series or a matrix over its ring is needed"
+        )
 
 
 def _scaled(matrix: DomainMatrix, factor: Any) -> DomainMatrix:
-    return matrix.scalarmul(matrix.domain.convert(factor))
+    try:
+        return matrix.scalarmul(matrix.domain.convert(factor))
+    except (CoercionFailed, SympifyError):
+        raise ValueError(
+            f"{factor!r} is not an element of the series' ring: algebra[...] makes one"
+        ) from None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sympy import Expr, Matrix, exp
 
 import shaped_attention as sa
 import symbolic as sy
@@ -63,6 +64,15 @@ def test_a_small_error_would_be_seen() -> None:
         )
 
 
+def test_a_token_of_variance_zero() -> None:
+    """The correlation is 0/0: the numbers of the package, and no NaN beside them."""
+    v = np.diag([0.0, 1.0, 1.0])
+    values = {"gamma": 0.5, "tau_0": 1.0, "c_plus": 0.0, "c_minus": -1.0}
+    drift, _ = sy.derive([sy.ShapedAttention(), sy.ShapedMLP()], 3).to_numpy(**values)
+    layer = [sa.ShapedAttention(gamma=0.5), sa.ShapedMLP(gamma=0.5)]
+    np.testing.assert_allclose(drift(v), sa.drift(layer, v), atol=1e-14)
+
+
 def test_torch_functions_have_gradients() -> None:
     drift, _ = sy.derive(sy.ShapedAttention(), 2).to_torch(gamma=0.6, tau_0=1.0)
     v = torch.eye(2, dtype=torch.float64, requires_grad=True)
@@ -77,6 +87,37 @@ def test_repeated_tokens_give_numbers() -> None:
     v = np.full((2, 2), 0.1 + 0.2)
     assert np.isfinite(drift(v)).all()
     assert np.isfinite(diffusion(v)).all()
+
+
+def test_functions_refuse_what_they_cannot_do() -> None:
+    drift, _ = sy.derive(sy.ShapedAttention(), 2).to_numpy(gamma=0.5, tau_0=1.0)
+    with pytest.raises(ValueError, match="V has entries of type int64; floats are needed"):
+        drift(np.array([[2, 1], [1, 3]]))
+    with pytest.raises(
+        ValueError, match=r"V has shape \(3, 3\); matrices \(..., 2, 2\) are needed"
+    ):
+        drift(np.eye(3))
+    at_a_point = sy.derive(sy.ShapedMLP(), 2, at=Matrix.eye(2))
+    with pytest.raises(ValueError, match="derived at one V are numbers"):
+        at_a_point.to_numpy(gamma=0.5, c_plus=0.0, c_minus=-1.0)
+
+
+def test_a_user_s_own_function_of_v() -> None:
+    """A generator that is neither a root nor an arccos, on a batch."""
+
+    class Exponential(sy.Block):
+        def generators(self, v: Matrix) -> list[Expr]:
+            return [exp(v[0, 0])]
+
+        def recursion(self, algebra: sy.Algebra, order: int = 1) -> sy.Recursion:
+            growth = algebra[exp(algebra.v_expressions[0, 0])]
+            skip = sy.Series({0: algebra.v}, order) + sy.Series({1: algebra.v}, order) * growth
+            return sy.Recursion(skip, sy.Series({}, order))
+
+    drift, diffusion = sy.derive(Exponential(), 1).to_numpy()
+    v = np.array([0.5, 2.0])[:, None, None]
+    np.testing.assert_allclose(drift(v), v * np.exp(v))
+    np.testing.assert_allclose(diffusion(v), 0.0)
 
 
 def test_parameters_must_be_complete() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sympy import Rational
+from sympy import Rational, symbols
 
 from symbolic import proof as proof_module
 from symbolic.blocks import ShapedAttention
@@ -20,7 +20,10 @@ from symbolic.claims import (
     judge,
     ledger,
     limits,
+    scaling,
+    scores,
     summary,
+    transport,
 )
 from symbolic.claims import softmax as softmax_module
 from symbolic.claims import sphere as sphere_module
@@ -51,7 +54,7 @@ def test_verdicts_follow_from_facts() -> None:
     assert ledger.refuted("w", claim_fails=True, correction_holds=True).verdict is Verdict.FALSE
     assert ledger.refuted("w", claim_fails=False, correction_holds=True).verdict is Verdict.TESTED
     assert ledger.imprecise("w", True, True).verdict is Verdict.IMPRECISE
-    assert ledger.imprecise("w", True, False).verdict is Verdict.PROVEN
+    assert ledger.imprecise("w", True, False).verdict is Verdict.TESTED
     assert ledger.imprecise("w", False, True).verdict is Verdict.FALSE
     with pytest.raises(ArithmeticError, match="the corrected statement does not hold"):
         ledger.refuted("w", claim_fails=True, correction_holds=False)
@@ -115,6 +118,39 @@ def test_the_factor_equation_is_sharp(monkeypatch: pytest.MonkeyPatch) -> None:
     right = factor.derive
     monkeypatch.setattr(factor, "derive", lambda _block, m: right(ShapedAttention(heads=2), m))
     assert not factor.factor_equation_holds(2)
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_a_wrong_wasserstein_gradient_is_seen(dimension: int) -> None:
+    """Negative control: u'(p) doubled, or the density itself, is no gradient of int u(p)."""
+    right = transport._internal_derivative
+    assert transport.is_gradient(transport._internal, right, dimension)
+    assert not transport.is_gradient(transport._internal, lambda p, x: 2 * right(p, x), dimension)
+    assert not transport.is_gradient(transport._internal, lambda p, _x: p, dimension)
+
+
+def test_wrong_heads_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: the closed form of one head more than the block has."""
+    right = limits.expected
+
+    def wrong(layer: Any, algebra: Any) -> Any:
+        return right(ShapedAttention(heads=layer.heads + 1), algebra)
+
+    monkeypatch.setattr(limits, "expected", wrong)
+    assert judge(named("attention-limit-heads")).changed
+
+
+def test_a_wrong_order_of_eigenvalues_is_seen() -> None:
+    """Negative control: with a negative difference the gap is no sum of squares."""
+    h, x = symbols("h x")
+    assert scores._has_nonnegative_coefficients(h * x**2)
+    assert not scores._has_nonnegative_coefficients(-h * x**2)
+
+
+def test_ablations_that_have_a_limit_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: were there a limit without centring, the verdict would turn."""
+    monkeypatch.setattr(scaling, "_has_limit", lambda _block: True)
+    assert judge(named("three-modifications-needed")).changed
 
 
 def test_tables() -> None:

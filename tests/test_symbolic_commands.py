@@ -80,6 +80,7 @@ def test_the_printed_terms_add_up_to_the_coefficients(
     [
         (("--block", "mlp", "--tokens", "2"), "b_12 = gamma**2*(c_minus - c_plus)**2 * "),
         (("--block", "transformer", "--tokens", "2"), "proven: 13 entries"),
+        (("--block", "transformer", "--tokens", "2", "--output-projection"), "proven: 13"),
         (("--block", "attention", "--tokens", "2", "--heads", "2", "--biases"), "s_Q"),
         (("--block", "attention", "--tokens", "2", "--correction"), "b1_11 = -gamma**2/(32*tau"),
         (("--block", "attention", "--tokens", "2", "--output-projection"), "4*gamma**2 * V_11**2"),
@@ -109,6 +110,14 @@ def test_derive_variants(arguments: tuple[str, ...], expected: str) -> None:
         (("--block", "transformer", "--tokens", "2", "--correction"), "for a single block"),
         (("--block", "mlp", "--tokens", "2", "--correction"), "expanded to order 1"),
         (("--block", "attention", "--tokens", "2", "--points", "0"), "points=0: an integer >= 1"),
+        (("--block", "attention", "--tokens", "2", "--points", "1", "--latex"), "points: with"),
+        (
+            ("--block", "attention", "--tokens", "2", "--points", "1", "--temperature-power", "1"),
+            "points: there is no closed form to compare with",
+        ),
+        (("--block", "attention", "--tokens", "2", "--temperature-power", "1/0"), "a rational"),
+        (("--block", "mlp", "--tokens", "2", "--heads", "2"), "block='mlp': the options of"),
+        (("--block", "mlp", "--tokens", "2", "--mask", "causal"), "block='mlp': the options of"),
     ],
 )
 def test_bad_arguments_exit_with_two(arguments: tuple[str, ...], message: str) -> None:
@@ -136,13 +145,14 @@ def test_expand() -> None:
     status, text = run("expand", "--order", "2", "--tokens", "2")
     assert status == 0
     assert "degree 1, order n^-(1/2): (x - mu[1])/m" in text
-    assert "noise of order 1/sqrt n and drift of order 1/n" in text
+    assert "(noise of order 1/sqrt n); mean of order 1/n (drift)" in text
     assert "a limit exists" in text
     status, text = run("expand", "--order", "1", "--no-centring")
     assert status == 0
     assert "kills the limit; the centring removes it" in text
     assert "no limit: the mean" in text
     assert run("expand", "--order", "-1")[0] == 2
+    assert "tokens=9: at most 8 are printed" in run("expand", "--order", "1", "--tokens", "9")[1]
 
 
 def test_claims() -> None:
@@ -150,7 +160,7 @@ def test_claims() -> None:
     assert status == 0
     assert "FALSE  softmax-second-derivative" in text
     assert "no verdict has changed" in text
-    status, text = run("claims", "--only", "relu", "--latex")
+    status, text = run("claims", "--only", "ReLU", "--latex")
     assert status == 0
     assert r"\begin{longtable}" in text
     assert run("claims", "--only", "nothing")[0] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -124,6 +125,25 @@ def test_the_exact_kernel_by_quadrature() -> None:
     kernel = sy.shaped_relu_kernel(Symbol("r"), Rational(13, 10), Rational(3, 5))
     exact = float(kernel.subs(Symbol("r"), Rational(2, 5)))
     assert value / ((s_plus**2 + s_minus**2) / 2) == pytest.approx(exact, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sy.score_moment([(0, 0), (0, 0)], v, key_size=0), "key_size=0: a number >= 1"),
+        (lambda: sy.shaped_relu_kernel(2, 1, 1), r"rho=2: a correlation in \[-1, 1\] is needed"),
+        (lambda: sy.shaped_relu_kernel(0, 0, 0), "an activation that is not 0 is needed"),
+        (lambda: pairings(-1), "count=-1: an integer >= 0 is needed"),
+    ],
+)
+def test_bad_arguments(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_exact_numbers_stay_exact() -> None:
+    assert sy.shaped_relu_kernel(1, 1, 2) == 1
+    assert sy.shaped_relu_kernel(Rational(1, 2), 1, 1) == Rational(1, 2)
 
 
 def test_nu_and_the_next_order() -> None:

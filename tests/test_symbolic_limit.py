@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from sympy import Expr, Matrix, Rational, Symbol, expand, symbols
+from sympy import Expr, Matrix, Rational, Symbol, expand, pi, symbols
 
 import symbolic as sy
 from benchmarks.derivation import plain_derivation
 from symbolic import proof as proof_module
 from symbolic.algebra import Algebra, Pair, Poly
+from symbolic.claims.heads import ExplicitHeads
+from symbolic.names import GAMMA, TAU
+from symbolic.proof import compare, expected
 
 MASK = [[1, 0, 1], [1, 1, 0], [0, 1, 1]]
-TAU = 1 / Symbol("tau_0", positive=True)
-GAMMA = Symbol("gamma", positive=True)
+INVERSE_TAU = 1 / TAU
 
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -46,16 +48,51 @@ class LinearAttention(sy.Block):
         self.unit_skip = unit_skip
 
     def generators(self, v: Matrix) -> Sequence[Expr]:
-        return [GAMMA, TAU]
+        return [GAMMA, INVERSE_TAU]
 
     def recursion(self, algebra: Algebra, order: int = 1) -> sy.Recursion:
         gain = algebra[GAMMA] ** 2
-        attention = sy.Series({sy.HALF: algebra.field(self.scores)}, order) * algebra[TAU]
+        attention = sy.Series({sy.HALF: algebra.field(self.scores)}, order) * algebra[INVERSE_TAU]
         if self.identity:
             attention = attention + algebra.identity
         weight = algebra[1] if self.unit_skip else 1 - gain
         branch = attention * algebra.v * attention.T * gain
         return sy.Recursion(sy.skip_only(algebra, weight, order), branch)
+
+
+class Careless(sy.Block):
+    """Mistakes that a first block of one's own has."""
+
+    def __init__(self, mistake: str) -> None:
+        self.mistake = mistake
+
+    def recursion(self, algebra: Algebra, order: int = 1) -> Any:
+        series = sy.skip_only(algebra, algebra[1], order)
+        mistakes = {
+            "field": lambda: algebra.field(LinearAttention.scores),
+            "symbol": lambda: algebra[GAMMA],
+            "factor": lambda: series * GAMMA,
+            "none": lambda: None,
+            "matrix": lambda: sy.Recursion(series, algebra.v),
+            "sum": lambda: series + 1,  # type: ignore[operator]
+            "coefficient": lambda: sy.Series({0: algebra[0]}, order),
+        }
+        return mistakes[self.mistake]()
+
+
+class ShortSeries(LinearAttention):
+    """A block that forgets the order it is asked for."""
+
+    def recursion(self, algebra: Algebra, order: int = 1) -> sy.Recursion:
+        return super().recursion(algebra, 1)
+
+
+class RandomSkip(LinearAttention):
+    """Two heads and a skip that depends on their scores: not covered."""
+
+    def recursion(self, algebra: Algebra, order: int = 1) -> sy.Recursion:
+        whole = super().recursion(algebra, order)
+        return sy.Recursion(whole.branch, whole.skip, heads=2)
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
@@ -87,6 +124,45 @@ def test_a_plain_derivation_agrees() -> None:
     names = {Symbol(f"V_{min(a, b)}{max(a, b)}"): v[a, b] for a in range(3) for b in range(3)}
     for plain, ours in ((drift, limit.drift), (diffusion, limit.diffusion)):
         assert (plain.subs(names, simultaneous=True) - ours).expand().is_zero_matrix
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        [sy.ShapedAttention(output_projection=True), sy.ShapedMLP()],
+        [sy.ShapedAttention(), sy.ShapedAttention(mask="causal", gamma="gamma_2")],
+    ],
+)
+def test_layers_whose_blocks_have_fields_of_one_name(layer: list[sy.Block]) -> None:
+    assert sy.prove(layer, 2).holds
+
+
+@pytest.mark.parametrize(("heads", "projection"), [(2, False), (3, False), (4, True)])
+def test_heads_written_out(heads: int, projection: bool) -> None:
+    """The fields of every head against one head and division by H; and against one head more."""
+    limit = sy.derive(ExplicitHeads(heads, projection), 2)
+    for count in (heads, heads + 1):
+        block = sy.ShapedAttention(heads=count, output_projection=projection)
+        forms = expected(block, limit.algebra)
+        assert forms is not None
+        assert (limit.drift_polynomials - forms[0]).is_zero_matrix
+        assert (limit.diffusion_polynomials - forms[1]).is_zero_matrix == (count == heads)
+
+
+@pytest.mark.parametrize("correlation", [-1, 0, 1])
+def test_the_mlp_at_repeated_and_opposite_tokens(correlation: int) -> None:
+    """nu(1) = 0 and nu(-1) = (c_+ - c_-)^2 / 2, at a rational V."""
+    v = Matrix([[1, correlation], [correlation, 1]])
+    drift = sy.derive(sy.ShapedMLP(c_plus=0, c_minus=-1, gamma=1), 2, at=v).drift[1, 0]
+    assert drift == {-1: Rational(1, 2), 0: 1 / (2 * pi), 1: 0}[correlation]
+
+
+def test_a_limit_at_a_point_counts_as_a_point() -> None:
+    block = sy.ShapedAttention()
+    proof = compare(block, sy.derive(block, 3, at=Matrix.eye(3)))
+    assert proof.holds
+    assert proof.points == 1
+    assert "1 random rational V" in str(proof)
 
 
 def test_drifts_and_diffusions_of_a_layer_add() -> None:
@@ -152,7 +228,7 @@ def test_the_drift_at_special_covariances() -> None:
     v = limit.algebra.v_expressions
     exchangeable = Matrix(m, m, lambda a, b: q if a == b else p)
     drift = limit.drift.subs(dict(zip(v, exchangeable, strict=True)), simultaneous=True)
-    expected = GAMMA**2 * TAU**2 * Rational(m - 1, m**2) * (q - p) ** 2 * exchangeable
+    expected = GAMMA**2 * INVERSE_TAU**2 * Rational(m - 1, m**2) * (q - p) ** 2 * exchangeable
     assert (drift - expected).expand() == Matrix.zeros(m, m)
     assert drift.subs(p, q).expand() == Matrix.zeros(m, m)
 
@@ -163,13 +239,13 @@ def test_a_block_of_a_user() -> None:
     limit = sy.derive(LinearAttention(), m)
     v = limit.algebra.v_expressions
     gain = GAMMA**2
-    drift = gain * TAU**2 * (v * v).trace() * v
+    drift = gain * INVERSE_TAU**2 * (v * v).trace() * v
     assert (limit.drift - drift).expand() == Matrix.zeros(m, m)
     r = v**3
     for a, b, c, d in [(0, 0, 0, 0), (1, 0, 0, 0), (1, 0, 2, 1), (2, 2, 1, 1), (2, 0, 2, 0)]:
         linear = v[a, c] * v[b, d] + v[a, d] * v[b, c]
         extra = v[a, c] * r[b, d] + v[b, d] * r[a, c] + v[a, d] * r[b, c] + v[b, c] * r[a, d]
-        expected = gain * (2 - gain) * linear + gain**2 * TAU**2 * extra
+        expected = gain * (2 - gain) * linear + gain**2 * INVERSE_TAU**2 * extra
         assert expand(limit.diffusion_entry((a, b), (c, d)) - expected) == 0
     assert sy.prove(LinearAttention(), 2).holds is None
 
@@ -179,7 +255,9 @@ def test_a_limit_without_noise() -> None:
     limit = sy.derive(LinearAttention(identity=False, unit_skip=True), 2)
     assert limit.diffusion == Matrix.zeros(3, 3)
     v = limit.algebra.v_expressions
-    assert (limit.drift - GAMMA**2 * TAU**2 * (v * v).trace() * v).expand() == Matrix.zeros(2, 2)
+    assert (limit.drift - GAMMA**2 * INVERSE_TAU**2 * (v * v).trace() * v).expand() == Matrix.zeros(
+        2, 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,6 +275,14 @@ def test_a_limit_without_noise() -> None:
 def test_a_recursion_without_a_limit(block: sy.Block, message: str) -> None:
     with pytest.raises(sy.NoLimitError, match=message):
         sy.derive(block, 2)
+
+
+@pytest.mark.parametrize("power", ["2/3", "3/5"])
+def test_no_correction_between_the_orders(power: str) -> None:
+    """tau = tau_0 sqrt(n_k) n^(2/3): the mean goes on with n^(-4/3), not n^-2."""
+    block = sy.ShapedAttention(temperature_power=power)
+    with pytest.raises(sy.NoLimitError, match="no correction of order 1/n"):
+        sy.drift_correction(block, 2)
 
 
 def test_noise_that_is_too_large() -> None:
@@ -228,12 +314,31 @@ def test_the_normalisation_is_not_needed_when_the_slopes_cancel() -> None:
         (lambda: sy.derive(sy.ShapedAttention(), 2.0), "tokens=2.0: an integer >= 1"),  # type: ignore[arg-type]
         (lambda: sy.derive([], 2), r"layer=\[\]: a symbolic block or a sequence"),
         (lambda: sy.derive("attention", 2), "layer='attention': a symbolic block"),  # type: ignore[arg-type]
+        (lambda: sy.derive(5, 2), "layer=5: a symbolic block"),  # type: ignore[arg-type]
+        (lambda: sy.derive(sy.ShapedMLP, 2), "layer=.*: a symbolic block"),  # type: ignore[arg-type]
+        (lambda: sy.ShapedAttention(mask=5), "mask=5: None, 'causal' or rows of booleans"),  # type: ignore[arg-type]
+        (lambda: sy.derive(sy.ShapedAttention(gamma="V_11"), 2), "V_11, which names an entry of V"),
+        (lambda: sy.derive(sy.ShapedAttention(gamma="G_11"), 2), "G_11, which names an entry of V"),
+        (
+            lambda: sy.derive(sy.ShapedMLP(), 2).diffusion_entry((0, 5), (0, 0)),
+            r"pair=\(0, 5\): tokens in \[0, 2\) are needed",
+        ),
+        (
+            lambda: sy.derive(Careless("field"), 2),
+            "field 'G' is unknown; .* in its `fields`",
+        ),
+        (lambda: sy.derive(Careless("symbol"), 2), "declared in its `generators`"),
+        (lambda: sy.derive(Careless("factor"), 2), r"algebra\[...\] makes one"),
+        (lambda: sy.derive(Careless("none"), 2), "returned a NoneType; a Recursion is needed"),
+        (lambda: sy.derive(Careless("matrix"), 2), "branch is a DomainMatrix: a Series is needed"),
+        (lambda: sy.derive(Careless("sum"), 2), "cannot be added to a series"),
+        (lambda: sy.derive(Careless("coefficient"), 2), "the coefficient of the power 0 is a"),
         (lambda: sy.prove(sy.ShapedAttention(), 6), "tokens=6: polynomials in V are derived and"),
         (lambda: sy.check_at_points(sy.ShapedAttention(), 13), "tokens=13: at most 12"),
         (lambda: sy.check_at_points(sy.ShapedAttention(), 2, points=0), "points=0: an integer"),
         (lambda: sy.ShapedAttention(heads=0), "heads=0: an integer >= 1 is needed"),
         (lambda: sy.ShapedAttention(gamma=0.5), "gamma=0.5: a symbol or an exact rational"),
-        (lambda: sy.ShapedAttention(tau0=0), "tau0=0: a number other than 0 is needed"),
+        (lambda: sy.ShapedAttention(tau0=0), "tau0=0: a symbol or an exact rational number > 0"),
         (lambda: sy.ShapedAttention(mask="upper"), "mask='upper': None, 'causal' or"),
         (
             lambda: sy.derive(sy.ShapedAttention(mask=MASK), 2),
@@ -241,10 +346,25 @@ def test_the_normalisation_is_not_needed_when_the_slopes_cancel() -> None:
         ),
         (
             lambda: sy.derive(sy.ShapedAttention(), 2, at=Matrix([[1, 2], [3, 1]])),
-            "a symmetric 2 x 2 matrix of rational numbers is needed",
+            "a symmetric positive semidefinite 2 x 2 matrix of rational numbers is needed",
         ),
         (lambda: sy.drift_correction(sy.ShapedMLP(), 2), "order=2: the MLP is expanded to order 1"),
-        (lambda: sy.Series({-1: Algebra(1).v}), "power=-1: a power >= 0 of 1/n is needed"),
+        (
+            lambda: sy.ShapedAttention(gamma=2),
+            r"gamma=2: a symbol or a rational number in \[0, 1\]",
+        ),
+        (lambda: sy.ShapedAttention(tau0=-1), "tau0=-1: a symbol or an exact rational number > 0"),
+        (lambda: sy.ShapedAttention(query_bias=-5), "query_bias=-5: a symbol or an exact rational"),
+        (lambda: sy.ShapedAttention(key_size=0), "key_size=0: a symbol or an exact rational"),
+        (
+            lambda: sy.derive(sy.ShapedAttention(), 2, at=Matrix([[1, 2], [2, 1]])),
+            "positive semidefinite 2 x 2 matrix of rational numbers is needed",
+        ),
+        (lambda: sy.drift_correction([sy.ShapedMLP()], 2), "one symbolic block is needed"),  # type: ignore[arg-type]
+        (lambda: sy.drift_correction(ShortSeries(), 2), "its skip is cut after the power 1"),
+        (lambda: sy.derive(RandomSkip(), 2), "heads=2: the skip depends on a field"),
+        (lambda: ExplicitHeads(2, output_projection=True), "heads=2: with an output projection"),
+        (lambda: sy.Series({-1: Algebra(1).v}, 1), "power=-1: a power >= 0 of 1/n is needed"),
         (lambda: Algebra(1)[Symbol("x")], "x is not a polynomial in the generators"),
     ],
 )

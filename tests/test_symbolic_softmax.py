@@ -133,12 +133,20 @@ def test_orders_and_roles() -> None:
     shaped = sy.term_orders(3)
     assert [term.power for term in shaped] == [0, Rational(1, 2), 1, Rational(3, 2)]
     assert [term.mean_vanishes for term in shaped] == [True, True, False, True]
-    assert shaped[1].role == "noise of order 1/sqrt n and drift of order 1/n"
-    assert shaped[2].role == "drift of order 1/n"
+    noise = "covariance of order 1/n (noise of order 1/sqrt n)"
+    drift = "mean of order 1/n (drift)"
+    assert shaped[1].role == f"{noise}; {drift}"
+    assert shaped[2].role == drift
     assert "kills the limit" in sy.term_orders(0, centred=False)[0].role
     assert "kills the limit" in sy.term_orders(0, identity=False)[0].role
     assert "kills the limit" in sy.term_orders(1, temperature_power=0)[1].role
-    assert "too large" in sy.term_orders(1, temperature_power="1/4")[1].role
+    colder = sy.term_orders(4, temperature_power="1/4")
+    assert colder[1].role.count("order n^(-1/2): kills the limit") == 2
+    assert colder[3].role == f"{noise}; {drift}"
+    assert "absent" in sy.term_orders(1, temperature_power=1)[1].role
+    dropped = sy.term_orders(2, identity=False)
+    assert dropped[1].role == drift
+    assert "absent" in dropped[2].role
 
 
 @pytest.mark.parametrize(
@@ -152,8 +160,20 @@ def test_orders_and_roles() -> None:
         (lambda: sy.expand_attention(2, mask=[[1, 0]]), r"mask has shape \(1, 2\); \(2, 2\)"),
         (lambda: sy.expand_attention(2, mask=[[1, 0], [0, 0]]), "mask row 1 allows no token"),
         (lambda: sy.expand_attention(2, mask=[[1, 2], [0, 1]]), "neither true nor false"),
-        (lambda: sy.term_orders(temperature_power=-1), "temperature_power=-1: a rational"),
-        (lambda: sy.term_orders(temperature_power="x"), "temperature_power='x': a rational"),
+        (lambda: sy.term_orders(20), "order=20: at most 8 is possible"),
+        (
+            lambda: sy.term_orders(temperature_power="1/0"),
+            "temperature_power='1/0': 0 or a",
+        ),
+        (lambda: sy.term_orders(temperature_power="1/100"), "a rational number >= 1/16 is needed"),
+        (
+            lambda: sy.derivative_at_zero(0, 5, tokens=3),
+            r"index 5: an integer in \[0, 3\)",
+        ),
+        (lambda: sy.expand_attention(2, mask=5), "mask=5: None, 'causal' or rows of booleans"),
+        (lambda: sy.taylor_term(1, tokens=0), "tokens=0: an integer >= 1 is needed"),
+        (lambda: sy.term_orders(temperature_power=-1), "temperature_power=-1: 0 or a rational"),
+        (lambda: sy.term_orders(temperature_power="x"), "temperature_power='x': 0 or a rational"),
     ],
 )
 def test_bad_arguments(call: object, message: str) -> None:

@@ -11,8 +11,7 @@ from sympy.polys.rings import PolyRing
 from symbolic.algebra import vech_pairs
 from symbolic.blocks import ShapedAttention
 from symbolic.limit import derive
-
-GAMMA, TAU = Symbol("gamma", positive=True), Symbol("tau_0", positive=True)
+from symbolic.names import GAMMA, TAU
 
 
 def factor_equation_holds(m: int) -> bool:

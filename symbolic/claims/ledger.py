@@ -77,10 +77,10 @@ def refuted(witness: str, claim_fails: bool, correction_holds: bool) -> Finding:
 
 
 def imprecise(witness: str, part_that_holds: bool, part_that_fails: bool) -> Finding:
-    """IMPRECISE if one part holds and another fails; PROVEN or FALSE if all or nothing holds."""
+    """IMPRECISE if one part holds and another fails; TESTED or FALSE if all or nothing holds."""
     if part_that_holds and part_that_fails:
         return Finding(Verdict.IMPRECISE, witness)
-    return Finding(Verdict.PROVEN if part_that_holds else Verdict.FALSE, witness)
+    return Finding(Verdict.TESTED if part_that_holds else Verdict.FALSE, witness)
 
 
 def _all(verdict: Verdict, witness: str, facts: tuple[bool, ...]) -> Finding:

@@ -9,12 +9,13 @@ from sympy import Matrix, Rational, Symbol, acos, cancel, pi, simplify, sqrt, sy
 from symbolic.algebra import rational_covariance, symbolic_covariance
 from symbolic.blocks import ShapedAttention, ShapedMLP
 from symbolic.claims.factor import factor_equation_holds
+from symbolic.claims.heads import ExplicitHeads
 from symbolic.claims.ledger import Claim, Finding, Verdict, proven, refuted, tested
 from symbolic.gaussian import nu, shaped_relu_kernel
 from symbolic.limit import derive
-from symbolic.proof import check_at_points, prove
+from symbolic.names import GAMMA, TAU
+from symbolic.proof import check_at_points, expected, prove
 
-GAMMA, TAU = Symbol("gamma", positive=True), Symbol("tau_0", positive=True)
 RHO, C_PLUS, C_MINUS = symbols("rho c_plus c_minus", real=True)
 ARC = (sqrt(1 - RHO**2) - RHO * acos(RHO)) / (2 * pi)
 
@@ -28,9 +29,29 @@ def _attention(**options: Any) -> Finding:
     )
 
 
+def _heads() -> Finding:
+    same = []
+    for heads, projection in ((2, False), (3, False), (4, True)):
+        limit = derive(ExplicitHeads(heads, projection), 2)
+        forms = expected(ShapedAttention(heads=heads, output_projection=projection), limit.algebra)
+        assert forms is not None
+        same += [
+            (limit.drift_polynomials - forms[0]).is_zero_matrix,
+            (limit.diffusion_polynomials - forms[1]).is_zero_matrix,
+        ]
+    return tested(
+        "the recursion with the scores of every head written out, m = 2: H = 2, 3, and H = 4 with "
+        "an output projection; one head and division by H for m = 1, 2, 3, and at a rational V "
+        "for m = 4, 5, 6",
+        *same,
+        _attention(heads=3).verdict is Verdict.TESTED,
+    )
+
+
 def _mlp() -> Finding:
     return proven(
-        "m = 4: an entry of drift or diffusion involves at most four tokens, so this is every m",
+        "m = 4: an entry of drift or diffusion involves at most four tokens, so this is every m; "
+        "nu itself is the 1/n term of the kernel of `relu-kernel`",
         bool(prove(ShapedMLP(), 4).holds),
     )
 
@@ -113,7 +134,7 @@ CLAIMS = [
         "With H heads Att is divided by H and the drift is unchanged.",
         r"$H$ heads: $\mathrm{Att}/H$, same $b$",
         Verdict.TESTED,
-        lambda: _attention(heads=3),
+        _heads,
     ),
     Claim(
         "attention-limit-output-projection",

@@ -32,24 +32,27 @@ from symbolic.softmax import (
 M = Symbol("m", integer=True, positive=True)
 
 
-def _quotient_rule() -> tuple[Expr, Expr, dict[Expr, Expr]]:
-    """ds_i/dz_i, ds_i/dz_j for any m: the other tokens enter through one constant, the rest."""
-    zi, zj, rest = symbols("z_i z_j rest")
-    total = exp(zi) + exp(zj) + rest
-    value = exp(zi) / total
-    at_zero = {zi: 0, zj: 0, rest: M - 2}
-    return diff(value, zi), diff(value, zj), at_zero
+Z = symbols("z_i z_j z_k rest")
+"""Three tokens; the others enter softmax and its derivatives through one constant, the rest."""
+
+
+def _values() -> list[Expr]:
+    """s_i, s_j, s_k for any number of tokens."""
+    total = exp(Z[0]) + exp(Z[1]) + exp(Z[2]) + Z[3]
+    return [exp(z) / total for z in Z[:3]]
 
 
 def _first_derivatives() -> Finding:
-    same, other, at_zero = _quotient_rule()
+    value = _values()[0]
+    same, other = diff(value, Z[0]), diff(value, Z[1])
+    at_zero = {Z[0]: 0, Z[1]: 0, Z[2]: 0, Z[3]: M - 3}
     tensors = all(
         differentiated_tensor(1, m)[i, j] == (Integer(m - 1) if i == j else -1) / Integer(m**2)
         for m in range(2, 7)
         for i, j in product(range(m), repeat=2)
     )
     return proven(
-        "quotient rule with the other m - 2 tokens as a constant, at 0; differentiation, m = 2..6",
+        "quotient rule with the other tokens as a constant, at 0; differentiation, m = 2..6",
         cancel(same.subs(at_zero) - (M - 1) / M**2) == 0,
         cancel(other.subs(at_zero) + 1 / M**2) == 0,
         tensors,
@@ -57,17 +60,14 @@ def _first_derivatives() -> Finding:
 
 
 def _kronecker_form() -> Finding:
-    same, other, _ = _quotient_rule()
-    zi, zj, rest = symbols("z_i z_j rest")
-    total = exp(zi) + exp(zj) + rest
-    si, sj = exp(zi) / total, exp(zj) / total
+    s = _values()
     i, j = symbols("i j", integer=True)
-    s = PROBABILITIES
+    probability = PROBABILITIES
     return proven(
         "quotient rule at any z and m; at 0 the joint cumulants of one-hot vectors say the same",
-        cancel(same - si * (1 - si)) == 0,
-        cancel(other + si * sj) == 0,
-        expand(derivative(i, j) - s[i] * (KroneckerDelta(i, j) - s[j])) == 0,
+        cancel(diff(s[0], Z[0]) - s[0] * (1 - s[0])) == 0,
+        cancel(diff(s[0], Z[1]) + s[0] * s[1]) == 0,
+        expand(derivative(i, j) - probability[i] * (KroneckerDelta(i, j) - probability[j])) == 0,
         expand(derivative_at_zero(i, j) - (KroneckerDelta(i, j) - 1 / M) / M) == 0,
     )
 
@@ -100,10 +100,19 @@ def _second_derivative_is_the_jacobian() -> Finding:
     jacobian = s.jacobian(Matrix(z))
     claimed_is_first = (jacobian - _jacobian(s)).applyfunc(cancel).is_zero_matrix
     hessian = differentiated_tensor(2, 3)
-    values = {PROBABILITIES[i]: s[i] for i in range(3)}
+    t = _values()
+
+    def delta(a: int, b: int) -> int:
+        return int(a == b)
+
+    # The corrected statement as printed, at all 27 triples, for any m.
     correction = all(
-        cancel(derivative(i, j, k).subs(values) - diff(s[i], z[j], z[k])) == 0
-        for i, j, k in [(0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 1, 2), (2, 1, 0)]
+        cancel(
+            diff(t[i], Z[j], Z[k])
+            - t[i] * ((delta(i, j) - t[j]) * (delta(i, k) - t[k]) - t[j] * (delta(j, k) - t[k]))
+        )
+        == 0
+        for i, j, k in product(range(3), repeat=3)
     )
     return refuted(
         "diag(s) - s s^T is the matrix of first derivatives (m = 3, any z); the second derivatives "

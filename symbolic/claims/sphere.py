@@ -89,17 +89,33 @@ def _energy_rate(count: int, unnormalised: bool) -> tuple[Expr, Expr]:
     return rate, squares / Integer(count**2)
 
 
+def _gradient_of_the_energy() -> bool:
+    """N^2 dE/dx = sum_j exp(beta <x, x_j>) x_j: the terms of E with x, one by one.
+
+    E has exp(beta <x, x_j>) twice for each other token and exp(beta |x|^2) once, over 2 beta N^2;
+    the sum over the other tokens is linear, so this is the gradient for any N.
+    """
+    x, y = symbols("x_1:4"), symbols("y_1:4")
+    other = exp(BETA * sum(a * b for a, b in zip(x, y, strict=True)))
+    own = exp(BETA * sum(a**2 for a in x))
+    return all(
+        expand(diff(2 * other / (2 * BETA), a) - other * b) == 0
+        and expand(diff(own / (2 * BETA), a) - own * a) == 0
+        for a, b in zip(x, y, strict=True)
+    )
+
+
 def _energy_identity(unnormalised: bool) -> Finding:
     cases = [
         expand(rate - claimed) == 0
         for rate, claimed in (_energy_rate(count, unnormalised) for count in (2, 3, 4))
     ]
-    # One token's share: the gradient is y / N^2 and the velocity a multiple of P_x y.
-    generic = expand((YY - XY**2) - _projected_square().subs(XX, 1)) == 0
     return proven(
-        "<y, P_x y> = |P_x y|^2 on the sphere with y = sum_j exp(beta <x, x_j>) x_j, which is "
-        "N^2 dE/dx; and the whole identity from the chain rule in inner products, N = 2, 3, 4",
-        generic,
+        "y = N^2 dE/dx is sum_j exp(beta <x, x_j>) x_j and the velocity a multiple of P_x y, where "
+        "<y, P_x y> = |P_x y|^2 on the sphere: any N and dimension; also the whole identity from "
+        "the chain rule in inner products, N = 2, 3, 4",
+        _gradient_of_the_energy(),
+        expand((YY - XY**2) - _projected_square().subs(XX, 1)) == 0,
         *cases,
     )
 
@@ -175,15 +191,18 @@ def _two_energies() -> Finding:
     cosine = Symbol("c", real=True)
     first = exp(-(BETA / 2) * (2 - 2 * cosine)) / 2
     second = exp(BETA * cosine) / (2 * BETA)
-    ratio = cancel((first / second).rewrite(exp).simplify())
-    rate, squares = _energy_rate(2, unnormalised=True)
+    ratio = (first / second).simplify()
     norm = Symbol("r", positive=True)
     off_sphere = exp(-(BETA / 2) * (1 + norm**2 - 2 * norm * cosine)) / exp(BETA * norm * cosine)
+    rates = [_energy_rate(3, unnormalised) for unnormalised in (True, False)]
     return imprecise(
         f"|x - y|^2 = 2 - 2 <x, y> on the sphere makes the first {ratio} times the second; off it "
-        "the ratio depends on |x|. Along USA with V = I the energy has the rate (1/N) sum |x_i'|^2",
-        part_that_holds=not (ratio.has(cosine)) and expand(rate - squares) == 0,
-        part_that_fails=cancel(ratio - BETA * exp(-BETA)) == 0 and off_sphere.simplify().has(norm),
+        "the ratio depends on |x|. Along USA and SA with V = I (three tokens) the energy has the "
+        "rate sum a_i |P y_i|^2 / N^2 >= 0 with row weights a_i; V = -I reverses the velocity and "
+        "so the sign",
+        part_that_holds=expand(ratio - BETA * exp(-BETA)) == 0,
+        part_that_fails=off_sphere.simplify().has(norm)
+        and all(expand(rate - squares) == 0 for rate, squares in rates),
     )
 
 
