@@ -10,7 +10,9 @@ independent N(0, 1) entries too, so
 - a branch ``Z = M W`` (M any matrix that depends on the past) added to the skip connection:
   the part of W's rows along Q is Gaussian (m, m), the rest is seen only through its Gram, a
   Wishart matrix with n - m degrees of freedom (`shaped_attention.blocks.branch`);
-- hidden units of a network layer: n independent columns N(0, V).
+- hidden units of a network layer: n independent columns N(0, V);
+- several heads without an output projection: the columns fall into groups, and the state is the
+  groups' Grams (`shaped_attention.blocks.attention`).
 
 By induction the law of V_{l+1} given the past depends on V_l alone. Wishart matrices come from
 Bartlett's factor, so the cost of attention does not depend on n or n_k.
@@ -27,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.branch import total_factor
 from shaped_attention.checks import check_count
 from shaped_attention.covariance import factor
 from shaped_attention.draws import SLOTS_PER_BLOCK, Draws, stream_key
@@ -143,6 +146,7 @@ def _compiled_chunk(request: en.Ensemble, width: int) -> en.ChunkFunction:
 
 def _torch_chunk(request: en.Ensemble, width: int) -> en.ChunkFunction:
     key = stream_key(request.seed, "chain")
+    groups = request.groups
 
     def simulate(
         first: int,
@@ -154,15 +158,23 @@ def _torch_chunk(request: en.Ensemble, width: int) -> en.ChunkFunction:
         samples = torch.arange(first, first + count, device=request.device)
         start = torch.tensor(factor(request.v0), dtype=request.dtype, device=request.device)
         F = start.expand(count, -1, -1)
+        # With groups of columns the state is their factors; F is that of all columns.
+        parts = start.expand(count, groups, -1, -1)
         stopped_at = torch.full((count,), torch.inf, dtype=torch.float64, device=request.device)
 
         def advance(step: int) -> None:
-            nonlocal F
-            new = F
+            nonlocal F, parts
+            new = parts if groups > 1 else F
             for i, block in enumerate(request.blocks):
                 draws = Draws(key, samples, step, i * SLOTS_PER_BLOCK, request.dtype)
-                new = block.chain_step(new, width, draws)
+                if groups > 1:
+                    new = block.grouped_chain_step(new, width, draws)
+                else:
+                    new = block.chain_step(new, width, draws)
             alive = stopped_at.isinf()
+            if groups > 1:
+                parts = torch.where(alive[:, None, None, None], new, parts)
+                new = total_factor(parts)
             F = torch.where(alive[:, None, None], new, F)
             stopped_at[alive & (en.norms(F) >= request.radius)] = (step + 1) * request.dt
 

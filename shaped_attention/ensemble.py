@@ -8,6 +8,7 @@ so neither the chunks nor the threads change a result.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import threading
@@ -77,6 +78,11 @@ class Ensemble:
         return self.v0.shape[0]
 
     @property
+    def groups(self) -> int:
+        """Groups of columns whose Grams the blocks' law needs: 1, or the heads (see `Block`)."""
+        return math.lcm(*(block.groups for block in self.blocks))
+
+    @property
     def times(self) -> NDArray[np.float64]:
         """The stored times."""
         return np.array(self.saved, dtype=np.float64) * self.dt
@@ -133,6 +139,12 @@ def make_ensemble(
     for block in blocks:
         check_storable(block)
         block.check(matrix.shape[0], width)
+    groups = math.lcm(*(block.groups for block in blocks))
+    if width is not None and groups > 1 and (width % groups or width < groups * len(matrix)):
+        raise ValueError(
+            f"width={width!r}: a multiple of {groups} (the heads of all blocks) that is at least "
+            f"{groups * len(matrix)} is needed"
+        )
     return Ensemble(
         blocks=blocks,
         v0=matrix,

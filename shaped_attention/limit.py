@@ -13,7 +13,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, blocks_of, linear_diffusion
+from shaped_attention.blocks.base import Layer, blocks_of, check_limit, linear_diffusion
 from shaped_attention.checks import real_array
 
 Covariance = TypeVar("Covariance", NDArray[np.float64], Tensor)
@@ -33,7 +33,7 @@ def drift(layer: Layer, v: Covariance) -> Covariance:
     ------
     ValueError
         If `v` is not a finite array of square matrices with variances >= 0 on their diagonals, or
-        a block does not fit its size.
+        a block does not fit its size or has no limit.
 
     Examples
     --------
@@ -70,6 +70,7 @@ def diffusion(layer: Layer, v: Covariance) -> Covariance:
 
 
 def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
+    check_limit(layer)
     tensor = v if isinstance(v, Tensor) else torch.tensor(real_array(v, "v"))
     if not tensor.is_floating_point():
         raise ValueError(f"v has entries of type {tensor.dtype}; floating-point ones are needed")

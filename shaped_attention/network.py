@@ -16,7 +16,7 @@ from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import check_count
 from shaped_attention.covariance import factor
-from shaped_attention.draws import SLOTS_PER_BLOCK, Draws, stream_key
+from shaped_attention.draws import SLOTS_PER_BLOCK, Draws, slot_number, stream_key
 from shaped_attention.kernels.threefry import fill_weights
 from shaped_attention.results import make_result
 
@@ -43,10 +43,8 @@ class WeightProduct:
 
     def __call__(self, x: Float[Tensor, "B m fan_in"], columns: int) -> Float[Tensor, "B m c"]:
         """Multiply by a fresh Gaussian matrix with that many columns."""
-        slot = self._draws.slot + self._calls
+        slot = slot_number(self._draws.slot, self._calls)
         self._calls += 1
-        if self._calls > SLOTS_PER_BLOCK:
-            raise RuntimeError(f"a block asked for more than {SLOTS_PER_BLOCK} weight matrices")
         fan_in = x.shape[-1]
         block = max(2, 2 * (_BLOCK_BYTES // (2 * fan_in * x.element_size())))
         parts = [
@@ -89,6 +87,8 @@ def simulate_network(
 
     The tokens start as ``X_0 = sqrt(n) (F, 0)`` with F F^T = v0: the law of the covariances does
     not depend on which X_0 with that covariance is taken, since the weights are rotation invariant.
+    With H heads and no output projection each of their groups of n / H columns starts so, with the
+    Gram v0.
 
     Parameters, result and errors are those of `shaped_attention.simulate_chain`; here the cost of a
     layer grows like n^2 (one normal for every weight).
@@ -108,7 +108,11 @@ def simulate_network(
     preferred = max(_PREFERRED_CHUNK, 2**13 // width) if on_cpu else 2**20
     size = en.chunk_size(request, per_sample, preferred, 1)
     start = torch.zeros(m, width, dtype=request.dtype, device=request.device)
-    start[:, :m] = math.sqrt(width) * torch.tensor(factor(request.v0))
+    group = width // request.groups
+    for first_column in range(0, width, group):
+        start[:, first_column : first_column + m] = math.sqrt(group) * torch.tensor(
+            factor(request.v0)
+        )
 
     def simulate(
         first: int,

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.checks import check_positive
 from shaped_attention.euler import TileSystem, TorchSystem
 from shaped_attention.kernels.jit import LANES
@@ -72,6 +72,7 @@ def integrate_sde(
     """
     steps = count_steps(horizon, step)
     horizon, step = float(horizon), float(step)
+    check_limit(layer)
     request = en.make_ensemble(
         layer, v0, width=None, steps=steps, dt=horizon / steps, samples=samples, seed=seed,
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,

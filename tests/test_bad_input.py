@@ -141,7 +141,8 @@ def test_horizon_and_step(options, message):
         ({"tau0": 0.0}, "tau0=0.0: a positive"),
         ({"tau0": INF}, "tau0=inf"),
         ({"heads": 0}, "heads=0: a whole number >= 1"),
-        ({"heads": 2}, "heads=2: this version has single-head"),
+        ({"query_bias": -1.0}, "query_bias=-1.0: a variance from 0"),
+        ({"key_bias": NAN}, "key_bias=nan"),
         ({"key_size": 0}, "key_size=0: a whole number"),
         ({"mask": "lower"}, "mask='lower': None, 'causal' or a boolean"),
         ({"mask": np.ones((2, 2))}, "mask has entries of type float64; booleans"),
@@ -207,6 +208,7 @@ calls = {
     "gamma=True": lambda: sa.ShapedMLP(True),
     "tau0=None": lambda: sa.ShapedAttention(0.5, None),
     "heads=1.5": lambda: sa.ShapedAttention(0.5, heads=1.5),
+    "identity=1": lambda: sa.ShapedAttention(0.5, identity=1),
     "output_projection=1": lambda: sa.ShapedAttention(0.5, output_projection=1),
     "width=8.5": lambda: sa.simulate_chain(block, v0, **run | {"width": 8.5}),
     "depth='2'": lambda: sa.simulate_network(block, v0, **run | {"depth": "2"}),
@@ -345,6 +347,37 @@ class Failing(sa.ShapedAttention):
 
     def factor_noise(self, factor, increments):
         return self._fail(super().factor_noise(factor, increments))
+
+
+@pytest.mark.parametrize("missing", ["identity", "centring", "scaled_temperature"])
+def test_what_has_no_limit_says_why(missing):
+    block = sa.ShapedAttention(0.5, **{missing: False})
+    message = rf"which has no limit: .* \({missing}=False\)"
+    for call in (
+        lambda: sa.integrate_sde([sa.ShapedMLP(0.5), block], V0, horizon=1.0, step=0.1, samples=2),
+        lambda: sa.drift(block, V0),
+        lambda: sa.diffusion(block, V0),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("layer", "width", "message"),
+    [
+        (sa.ShapedAttention(0.5, heads=3), 8, "width=8: a multiple of heads=3 is needed"),
+        (sa.ShapedAttention(0.5, heads=4), 4, r"width=4: at least heads \* tokens = 8 is needed"),
+        (
+            [sa.ShapedAttention(0.5, heads=h) for h in (2, 3)],
+            6,
+            "width=6: a multiple of 6 .the heads of all blocks. that is at least 12",
+        ),
+    ],
+)
+def test_heads_that_do_not_fit(layer, width, message):
+    for sampler in (sa.simulate_network, sa.simulate_chain):
+        with pytest.raises(ValueError, match=message):
+            sampler(layer, np.eye(2), width=width, depth=2, samples=2)
 
 
 def global_state():

@@ -65,6 +65,32 @@ MEMBERS = {
     "few keys": (ShapedAttention(0.6, 0.5, key_size=2), 3, 32),
     "projection": (ShapedAttention(0.6, 0.5, output_projection=True), 3, 32),
     "causal": (ShapedAttention(0.6, 0.5, mask="causal"), 3, 32),
+    "two heads": (ShapedAttention(0.6, 0.5, heads=2), 3, 32),
+    "four heads, MLP": ([ShapedAttention(0.6, 0.5, heads=4), MLP], 3, 32),
+    "two and four heads": ([ShapedAttention(0.6, 0.5, heads=h) for h in (2, 4)], 2, 32),
+    "heads of width m": (ShapedAttention(0.6, 0.5, heads=4, key_size=3), 4, 16),
+    "heads, projection": (ShapedAttention(0.6, 0.5, heads=4, output_projection=True), 3, 32),
+    "heads of width 1, projection": (
+        ShapedAttention(0.6, 0.5, heads=8, output_projection=True),
+        3,
+        8,
+    ),
+    "biases": (ShapedAttention(0.6, 0.5, query_bias=1.5, key_bias=0.5), 3, 32),
+    "biases, causal, heads": (
+        ShapedAttention(0.6, 0.5, heads=2, mask="causal", query_bias=1.5),
+        3,
+        32,
+    ),
+    "softmax attention": (
+        ShapedAttention(
+            0.4, identity=False, centring=False, scaled_temperature=False, query_bias=0.5
+        ),
+        3,
+        32,
+    ),
+    "without identity": (ShapedAttention(0.4, 0.5, identity=False), 3, 32),
+    "without centring": (ShapedAttention(0.4, 0.5, centring=False), 3, 32),
+    "unscaled temperature": (ShapedAttention(0.4, 2.0, scaled_temperature=False), 3, 32),
     "width m": ([ATTENTION, MLP], 4, 4),
     "width m + 1, projection": (ShapedAttention(0.6, 0.5, output_projection=True), 4, 5),
     "width m + 2": ([ATTENTION, MLP], 4, 6),
@@ -95,6 +121,14 @@ class WrongDegreesOfFreedom(ShapedAttention):
         return False
 
 
+class OneSharedHead(ShapedAttention):
+    """Heads with the same scores, as if there were one."""
+
+    def branch_factor(self, factor, width, draws):
+        roots = super().branch_factor(factor, width, draws)
+        return roots[:, :1].expand_as(roots)
+
+
 class WithoutCentring(ShapedAttention):
     """A = I + softmax: the centre is missing."""
 
@@ -123,10 +157,12 @@ class LimitScores(ShapedAttention):
         (WithoutCentring(0.6, 0.5), ATTENTION, 5),
         (LimitScores(0.9, 0.3, key_size=2), ShapedAttention(0.9, 0.3, key_size=2), 5),
         (ShapedMLP(0.7, 0.5, -1.5), MLP, 5),
+        (OneSharedHead(0.6, 0.5, heads=4), ShapedAttention(0.6, 0.5, heads=4), 5),
+        (ShapedAttention(0.6, 0.5), ShapedAttention(0.6, 0.5, query_bias=1.5), 3),
     ],
 )
 def test_wrong_chains_are_rejected(wrong, layer, tokens, network):
     """Negative controls: the same test, at the same sizes, rejects each of these."""
-    name = "few keys, 5" if isinstance(wrong, LimitScores) else type(layer).__name__
+    name = repr(layer)
     reference = network(name, layer, tokens, 32, 3000)
     assert not same_law(reference, chain(wrong, tokens, 32, 30_000))

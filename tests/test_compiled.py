@@ -17,7 +17,6 @@ from shaped_attention import (
     simulate_chain,
     simulate_network,
 )
-from shaped_attention.blocks.branch import gaussian_branch
 from shaped_attention.ensemble import Ensemble
 from tests.laws import same_law
 
@@ -30,6 +29,7 @@ LAYERS = {
     "few keys": ShapedAttention(0.5, 0.7, key_size=2),
     "projection": ShapedAttention(0.5, 0.7, output_projection=True),
     "causal": ShapedAttention(0.5, 0.7, mask="causal"),
+    "key bias": ShapedAttention(0.5, 0.7, key_bias=0.5),
     "mask": [ShapedAttention(0.5, 0.7, mask=MASK), ShapedMLP(0.4)],
 }
 
@@ -44,13 +44,12 @@ class Linear(sa.Block):
     def linear_rate(self):
         return self.gamma**2 * (2 - self.gamma**2)
 
-    def forward(self, tokens, project):
+    def branch(self, tokens, project):
         n = tokens.shape[-1]
-        branch = project(tokens, n) / n**0.5
-        return (1 - self.gamma**2) ** 0.5 * tokens + self.gamma * branch
+        return project(tokens, n) / n**0.5
 
-    def chain_step(self, factor, width, draws):
-        return gaussian_branch(factor, factor, self.gamma, width, draws)
+    def branch_factor(self, factor, width, draws):
+        return factor
 
     def drift(self, v):
         return torch.zeros_like(v)
@@ -106,6 +105,15 @@ def test_sde(name, tokens, without_kernels):
     scale = np.abs(slow.V.values).max()
     np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-12 * scale)
     np.testing.assert_array_equal(fast.stopping_time, slow.stopping_time)
+
+
+def test_sde_of_several_heads(without_kernels):
+    """The chain of heads has no compiled face; its SDE has."""
+    layer, v0 = [ShapedAttention(0.5, 0.7, heads=h) for h in (1, 3)], equicorrelated(3, 0.2, 1.3)
+    fast, slow = without_kernels(
+        lambda: integrate_sde(layer, v0, horizon=0.5, step=0.05, samples=50, seed=2)
+    )
+    np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-12 * np.abs(slow.V).max())
 
 
 @pytest.mark.parametrize("sampler", ["chain", "sde"])

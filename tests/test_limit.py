@@ -148,13 +148,26 @@ def test_diffusion_is_symmetric_positive_semidefinite(mask):
     assert np.linalg.eigvalsh(sigma).min() > -1e-12
 
 
-@pytest.mark.parametrize("mask", [None, "causal", MASK])
-def test_factor_faces_make_the_drift_and_diffusion(mask):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mask": "causal"},
+        {"mask": MASK},
+        {"heads": 3},
+        {"heads": 2, "mask": "causal"},
+        {"query_bias": 0.7, "key_bias": 0.2},
+        {"query_bias": 0.7, "heads": 2, "mask": MASK},
+    ],
+)
+def test_factor_faces_make_the_drift_and_diffusion(options):
     """Ito's formula on F: the drift of F F^T and the covariance of its noise are b and Sigma."""
-    block, m = ShapedAttention(GAMMA, TAU, mask=mask), 3
+    block, m = ShapedAttention(GAMMA, TAU, **options), 3
     v = torch.tensor(random_covariances(m))
     F = torch.linalg.cholesky(v)
-    columns = [block.factor_noise(F, e.expand(len(F), -1)) for e in torch.eye(m * m).double()]
+    columns = [
+        block.factor_noise(F, e.expand(len(F), -1)) for e in torch.eye(block.noise_size(m)).double()
+    ]
     drift_f = block.factor_drift(F)
     b = drift_f @ F.mT + F @ drift_f.mT + sum(g @ g.mT for g in columns)
     b = b + (block.flow(v, 1e-3) - v) / 1e-3 * (1.0 if block.has_flow else 0.0)
@@ -189,6 +202,15 @@ ONE_LAYER = {
     ),
     "causal": (ShapedAttention(0.7, mask="causal"), ShapedAttention(0.7, 1e12)),
     "mask": (ShapedAttention(0.7, mask=MASK), ShapedAttention(0.7, 1e12)),
+    "heads": (ShapedAttention(0.7, heads=2), ShapedAttention(0.7, 1e12, heads=2)),
+    "heads, projection": (
+        ShapedAttention(0.7, heads=2, output_projection=True),
+        ShapedAttention(0.7, 1e12, heads=2, output_projection=True),
+    ),
+    "biases": (
+        ShapedAttention(0.7, query_bias=0.8, key_bias=0.6),
+        ShapedAttention(0.7, 1e12, query_bias=0.8, key_bias=0.6),
+    ),
     "projection": (
         ShapedAttention(0.7, output_projection=True),
         ShapedAttention(0.7, 1e12, output_projection=True),
@@ -254,7 +276,10 @@ def test_drift_from_one_layer_of_real_weights(name):
     assert (np.abs(b - 2 * expected) > 5 * error).any()
 
 
-@pytest.mark.parametrize("name", ["attention", "mlp", "both", "mask", "projection"])
+@pytest.mark.parametrize(
+    "name",
+    ["attention", "mlp", "both", "mask", "projection", "heads", "heads, projection", "biases"],
+)
 def test_diffusion_from_one_layer_of_real_weights(name):
     """n Cov V' within 5 standard errors, extrapolated from n and 2 n; 1.2 times it is not."""
     layer, samples = ONE_LAYER[name][0], 20_000

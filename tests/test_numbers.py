@@ -81,7 +81,7 @@ def test_streams_and_seeds_have_different_keys():
 
 
 def draws() -> Draws:
-    return Draws(KEY, torch.arange(FIRST, FIRST + LANES), STEP, SLOT)
+    return Draws(KEY, torch.arange(FIRST, FIRST + LANES), STEP, SLOT, compiled=False)
 
 
 @pytest.mark.parametrize("count", [1, 2, 19, 64])
@@ -93,6 +93,20 @@ def test_normals_are_the_same_numbers_in_torch_and_compiled(count):
     twin = draws().normals_at(SLOT, 0, count).numpy()
     np.testing.assert_allclose(out[:count].T, twin, atol=5e-15)
     np.testing.assert_allclose(weights, twin, atol=5e-15)
+
+
+@pytest.mark.parametrize("count", [1, 2, 70])
+def test_draws_are_the_same_with_and_without_the_compiled_generator(count):
+    """Normals and Wishart factors for 70 samples from an odd one on, more than a tile of lanes."""
+    samples = torch.arange(FIRST, FIRST + count)
+    torch_draws, compiled_draws = (
+        Draws(KEY, samples, STEP, SLOT, compiled=compiled) for compiled in (False, True)
+    )
+    for _ in range(2):
+        a, b = torch_draws.normal(3, 5), compiled_draws.normal(3, 5)
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13)
+        a, b = torch_draws.wishart_factor(4, 9), compiled_draws.wishart_factor(4, 9)
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13)
 
 
 def test_normals_may_be_asked_for_in_pieces():

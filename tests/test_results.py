@@ -14,7 +14,6 @@ import xarray as xr
 import shaped_attention as sa
 from shaped_attention import ShapedAttention, ShapedMLP, equicorrelated, results
 from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.branch import gaussian_branch
 
 V0 = equicorrelated(3, 0.2, 1.3)
 SEES = np.array([[True, False, True], [True, True, False], [False, True, True]])
@@ -30,13 +29,12 @@ class Linear(Block):
     def linear_rate(self):
         return self.gamma**2 * (2.0 - self.gamma**2)
 
-    def forward(self, tokens, project):
+    def branch(self, tokens, project):
         n = tokens.shape[-1]
-        branch = project(tokens, n) / math.sqrt(n)
-        return math.sqrt(1.0 - self.gamma**2) * tokens + self.gamma * branch
+        return project(tokens, n) / math.sqrt(n)
 
-    def chain_step(self, factor, width, draws):
-        return gaussian_branch(factor, factor, self.gamma, width, draws)
+    def branch_factor(self, factor, width, draws):
+        return factor
 
     def drift(self, v):
         return torch.zeros_like(v)
@@ -218,6 +216,11 @@ def test_the_specification_holds_every_argument():
                 "mask": SEES.tolist(),
                 "output_projection": False,
                 "key_size": 4,
+                "query_bias": 0.0,
+                "key_bias": 0.0,
+                "identity": True,
+                "centring": True,
+                "scaled_temperature": True,
             },
             {
                 "block": "ShapedMLP",

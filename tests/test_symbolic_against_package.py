@@ -24,6 +24,16 @@ PAIRS: list[tuple[Any, Any, dict[str, float]]] = [
         {"gamma": 0.6, "tau_0": 0.7},
     ),
     (
+        sa.ShapedAttention(gamma=0.6, tau0=0.7, heads=3),
+        sy.ShapedAttention(heads=3),
+        {"gamma": 0.6, "tau_0": 0.7},
+    ),
+    (
+        sa.ShapedAttention(gamma=0.6, heads=2, mask="causal", query_bias=0.8, key_bias=0.3),
+        sy.ShapedAttention(heads=2, mask="causal", query_bias="s_Q", key_bias="s_K"),
+        {"gamma": 0.6, "tau_0": 1.0, "s_Q": 0.8, "s_K": 0.3},
+    ),
+    (
         sa.ShapedMLP(gamma=0.4, c_plus=0.3, c_minus=-1.0),
         sy.ShapedMLP(),
         {"gamma": 0.4, "c_plus": 0.3, "c_minus": -1.0},

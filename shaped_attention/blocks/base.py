@@ -28,25 +28,26 @@ A whole block, X' = lambda X + gamma X W / sqrt n, whose V' - V has the cross te
         def linear_rate(self):
             return self.gamma**2 * (2 - self.gamma**2)
 
-        def forward(self, tokens, project):
+        def branch(self, tokens, project):
             n = tokens.shape[-1]
-            branch = project(tokens, n) / n**0.5
-            return (1 - self.gamma**2) ** 0.5 * tokens + self.gamma * branch
+            return project(tokens, n) / n**0.5
 
-        def chain_step(self, factor, width, draws):
-            return gaussian_branch(factor, factor, self.gamma, width, draws)
+        def branch_factor(self, factor, width, draws):
+            return factor
 
         def drift(self, v):
             return torch.zeros_like(v)
 
-`gaussian_branch` (`shaped_attention.blocks.branch`) is the exact step of any branch with Gaussian
-output weights; `draws` (`shaped_attention.draws.Draws`) hands out normals and Wishart factors; and
-`shaped_attention.checks` has the checks that `__post_init__` should make.
+A branch ends in Gaussian weights, so that given everything else its n columns are independent
+N(0, K): `branch_factor` is any root of K, and the exact step follows from it
+(`shaped_attention.blocks.branch`). `draws` (`shaped_attention.draws.Draws`) hands out normals and
+Wishart factors; `shaped_attention.checks` has the checks that `__post_init__` should make.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
@@ -58,6 +59,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shaped_attention.blocks.branch import gaussian_branch, total_factor
 from shaped_attention.draws import Draws
 
 Project = Callable[[Tensor, int], Tensor]
@@ -75,6 +77,7 @@ class Block(ABC):
     `shaped_attention.kernels`), which must give the same paths.
     """
 
+    gamma: float
     has_flow: bool = False
 
     @property
@@ -83,14 +86,59 @@ class Block(ABC):
         """The coefficient k of V_ac V_bd + V_ad V_bc in the diffusion."""
 
     @abstractmethod
-    def forward(self, tokens: Float[Tensor, "*B m n"], project: Project) -> Float[Tensor, "*B m n"]:
-        """Apply the block to tokens with real weight matrices."""
+    def branch(self, tokens: Float[Tensor, "*B m n"], project: Project) -> Float[Tensor, "*B m n"]:
+        """The branch of tokens, with real weight matrices."""
 
     @abstractmethod
+    def branch_factor(
+        self, factor: Float[Tensor, "B m m"], width: int, draws: Draws
+    ) -> Float[Tensor, "B *heads m c"]:
+        """A root of the covariance of a column of the branch, for tokens with a factor of V.
+
+        In law exactly as in a block of that width; (B, H, m, c) if the columns fall into `groups`
+        H > 1 groups with a covariance each.
+        """
+
+    @property
+    def groups(self) -> int:
+        """Into how many groups of equal size the columns of the branch fall."""
+        return 1
+
+    @property
+    def no_limit(self) -> str:
+        """Why the block has no limit, as the end of a sentence; empty if it has one."""
+        return ""
+
+    def forward(self, tokens: Float[Tensor, "*B m n"], project: Project) -> Float[Tensor, "*B m n"]:
+        """Apply the block to tokens with real weight matrices."""
+        branch = self.branch(tokens, project)
+        return math.sqrt(1.0 - self.gamma**2) * tokens + self.gamma * branch
+
     def chain_step(
         self, factor: Float[Tensor, "B m m"], width: int, draws: Draws
     ) -> Float[Tensor, "B m m"]:
         """Take a factor of V_l to one of V_{l+1}, in law exactly as a block of that width does."""
+        root = self.branch_factor(factor, width, draws)
+        return gaussian_branch(factor, root, self.gamma, width, draws)
+
+    def grouped_chain_step(
+        self, factors: Float[Tensor, "B g m m"], width: int, draws: Draws
+    ) -> Float[Tensor, "B g m m"]:
+        """`chain_step` for the Grams of g groups of n / g columns each (see `total_factor`).
+
+        The groups' branches are independent given the past, and a group's skip connection is its
+        own: V_g' = Gram of lambda X_g + gamma Z_g, where the columns of Z_g have the covariance
+        that `branch_factor` gives for all tokens.
+        """
+        groups = factors.shape[1]
+        root = self.branch_factor(total_factor(factors), width, draws)
+        heads = root if root.ndim == factors.ndim else root[:, None]
+        share = groups // heads.shape[1]
+        stepped = [
+            gaussian_branch(factors[:, g], heads[:, g // share], self.gamma, width // groups, draws)
+            for g in range(groups)
+        ]
+        return torch.stack(stepped, dim=1)
 
     @abstractmethod
     def drift(self, v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
@@ -197,6 +245,13 @@ def plain_fields(block: Block) -> None:
         value = getattr(block, entry.name)
         if isinstance(value, np.generic):
             object.__setattr__(block, entry.name, value.item())
+
+
+def check_limit(layer: Layer) -> None:
+    """Raise ValueError if a block of the layer has no limit, with the reason."""
+    for block in blocks_of(layer):
+        if block.no_limit:
+            raise ValueError(f"layer contains {block!r}, which has no limit: {block.no_limit}")
 
 
 def check_storable(block: Block) -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Block, Project, Tiles, plain_fields
-from shaped_attention.blocks.branch import gaussian_branch, semidefinite_cholesky
+from shaped_attention.blocks.branch import semidefinite_cholesky
 from shaped_attention.checks import check_finite, check_fraction
 from shaped_attention.draws import Draws
 from shaped_attention.kernels.mlp import mlp_chain, mlp_flow
@@ -98,17 +98,16 @@ class ShapedMLP(Block):
         plus, minus = self.slopes(width)
         return plus * x.clamp(min=0.0) + minus * x.clamp(max=0.0)
 
-    def forward(self, tokens: Float[Tensor, "*B m n"], project: Project) -> Float[Tensor, "*B m n"]:
-        """Apply the block with weights W_pre, W_post drawn in this order."""
+    def branch(self, tokens: Float[Tensor, "*B m n"], project: Project) -> Float[Tensor, "*B m n"]:
+        """The hidden layer with weights W_pre, W_post drawn in this order."""
         n = tokens.shape[-1]
         hidden = self._activation(project(tokens, n) / math.sqrt(n), n)
-        branch = math.sqrt(self._normalisation(n) / n) * project(hidden, n)
-        return math.sqrt(1.0 - self.gamma**2) * tokens + self.gamma * branch
+        return math.sqrt(self._normalisation(n) / n) * project(hidden, n)
 
-    def chain_step(
+    def branch_factor(
         self, factor: Float[Tensor, "B m m"], width: int, draws: Draws
     ) -> Float[Tensor, "B m m"]:
-        """One exact step: the Gram of n hidden units h = F g, then a Gaussian branch.
+        """A factor of the Gram of n hidden units h = F g.
 
         It costs O(n m^2): the Gram matrix of a nonlinear function has no simpler exact law.
         """
@@ -117,8 +116,7 @@ class ShapedMLP(Block):
         for gaussian in draws.column_blocks(m, width, _COLUMNS):
             hidden = self._activation(factor @ gaussian, width)
             gram = gram + hidden @ hidden.mT
-        branch = semidefinite_cholesky(gram * (self._normalisation(width) / width))
-        return gaussian_branch(factor, branch, self.gamma, width, draws)
+        return semidefinite_cholesky(gram * (self._normalisation(width) / width))
 
     @property
     def _kappa(self) -> float:

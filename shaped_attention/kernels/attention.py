@@ -87,11 +87,11 @@ def attention_chain(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def attention_sde(F, increments, row, multiplier, drift, gamma, tau0, step):  # type: ignore[no-untyped-def]
+def attention_sde(F, increments, row, multiplier, drift, gamma, tau0, heads, step):  # type: ignore[no-untyped-def]
     """Step of the factor without a mask.
 
     With C F the factor minus its column means and P = (C F)^T (C F), the noise is
-    gamma^2 / (tau_0 m) F dZ P; the drift is that of `ShapedAttention.factor_drift`.
+    gamma^2 / (tau_0 m sqrt H) F dZ P; the drift is that of `ShapedAttention.factor_drift`.
     """
     tiles, m = F.shape[0], F.shape[1]
     CF = np.empty((m, m, LANES))
@@ -100,7 +100,7 @@ def attention_sde(F, increments, row, multiplier, drift, gamma, tau0, step):  # 
     mean = np.empty(LANES)
     square = np.empty(LANES)
     shift = np.empty((m, LANES))
-    noise_scale = gamma * gamma / (tau0 * m)
+    noise_scale = gamma * gamma / (tau0 * m * math.sqrt(heads))
     drift_scale = step * (gamma / tau0) ** 2
     for t in range(tiles):
         for j in range(m):
@@ -154,6 +154,6 @@ def attention_sde(F, increments, row, multiplier, drift, gamma, tau0, step):  # 
             for j in range(m):
                 for p in range(LANES):
                     drift[t, i, j, p] += drift_scale * (
-                        0.5 * (1.0 - gamma * gamma) / (m * m) * square[p] * F[t, i, j, p]
+                        0.5 * (1.0 - gamma * gamma / heads) / (m * m) * square[p] * F[t, i, j, p]
                         + 0.5 / m * mean[p] * shift[j, p]
                     )

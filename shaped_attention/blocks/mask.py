@@ -1,0 +1,54 @@
+"""Which tokens a token may see, and the uniform weights on them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Mask = str | tuple[tuple[bool, ...], ...] | None
+
+
+def checked_mask(mask: Any) -> Mask:
+    """None, "causal", or a boolean (m, m) mask as nested tuples (hashable, plain data).
+
+    Raises
+    ------
+    ValueError
+        If it is something else, or a token sees none.
+    """
+    if mask is None or (isinstance(mask, str) and mask == "causal"):
+        return mask
+    needed = "None, 'causal' or a boolean (m, m) array is needed"
+    try:
+        array = np.asarray(mask)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"mask={mask!r}: {needed}") from None
+    if array.ndim == 0:
+        raise ValueError(f"mask={mask!r}: {needed}")
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:
+        raise ValueError(f"mask has shape {array.shape}; {needed}")
+    if array.dtype != np.bool_:
+        raise ValueError(f"mask has entries of type {array.dtype}; booleans are needed")
+    if not array.any(axis=1).all():
+        empty = int(np.argmin(array.any(axis=1)))
+        raise ValueError(f"mask has an empty row {empty}; every token must see at least one")
+    return tuple(tuple(bool(x) for x in row) for row in array)
+
+
+@lru_cache(maxsize=64)
+def uniform_weights(mask: Mask, tokens: int) -> Tensor:
+    """w (m, m): 1 / m_a where token a sees token b, 0 elsewhere.
+
+    Made once for a mask, since the chain asks in every layer.
+    """
+    if mask is None:
+        return torch.full((tokens, tokens), 1.0 / tokens, dtype=torch.float64)
+    if isinstance(mask, str):
+        seen = torch.ones(tokens, tokens, dtype=torch.float64).tril()
+    else:
+        seen = torch.tensor(mask, dtype=torch.float64)
+    return seen / seen.sum(-1, keepdim=True)
