@@ -5,7 +5,7 @@ Finite networks with real weights (`simulate_network`), the exact chain of their
 how far apart their laws are (`compare`).
 """
 
-from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
+from shaped_attention.blocks import Block, Normalised, ShapedAttention, ShapedMLP
 from shaped_attention.chain import simulate_chain
 from shaped_attention.compare import compare, format_comparison
 from shaped_attention.covariance import correlations, covariance_of, equicorrelated, half_vectorise
@@ -19,6 +19,7 @@ from shaped_attention.version import __version__
 
 __all__ = [
     "Block",
+    "Normalised",
     "ShapedAttention",
     "ShapedMLP",
     "__version__",

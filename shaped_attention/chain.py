@@ -28,7 +28,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.base import Layer, check_chain
 from shaped_attention.blocks.branch import total_factor
 from shaped_attention.checks import check_count
 from shaped_attention.covariance import factor
@@ -101,6 +101,7 @@ def simulate_chain(
     ValueError
         If an argument is outside its range; the sentence names it.
     """
+    check_chain(layer)
     check_count("width", width)
     check_count("depth", depth)
     request = en.make_ensemble(

@@ -118,22 +118,26 @@ def layer_of(result: xr.Dataset) -> list[Block]:
     ValueError
         If `result` is not a result of this package, or the class of a block is not where it was.
     """
-    blocks = []
-    for entry in specification(result)["layer"]:
-        values = dict(entry)
-        module, name = values.pop("module"), values.pop("block")
-        try:
-            kind = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(
-                f"result has a block {name} of the module {module}, which cannot be imported "
-                f"({error})"
-            ) from error
-        # A file could name any callable.
-        if not (isinstance(kind, type) and issubclass(kind, Block)):
-            raise ValueError(f"result has a block {name} of the module {module}: it is no Block")
-        blocks.append(kind(**values))
-    return blocks
+    return [_block(entry) for entry in specification(result)["layer"]]
+
+
+def _block(entry: dict[str, Any]) -> Block:
+    """A block from its specification; blocks among its fields likewise."""
+    values = dict(entry)
+    module, name = values.pop("module"), values.pop("block")
+    for field, value in values.items():
+        if isinstance(value, dict) and "block" in value:
+            values[field] = _block(value)
+    try:
+        kind = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"result has a block {name} of the module {module}, which cannot be imported ({error})"
+        ) from error
+    # A file could name any callable.
+    if not (isinstance(kind, type) and issubclass(kind, Block)):
+        raise ValueError(f"result has a block {name} of the module {module}: it is no Block")
+    return kind(**values)
 
 
 def rerun(result: xr.Dataset, **changes: Any) -> xr.Dataset:

@@ -109,6 +109,11 @@ class Block(ABC):
         """Why the block has no limit, as the end of a sentence; empty if it has one."""
         return ""
 
+    @property
+    def no_chain(self) -> str:
+        """Why V does not suffice for the law of the next layer; empty if it does."""
+        return ""
+
     def forward(self, tokens: Float[Tensor, "*B m n"], project: Project) -> Float[Tensor, "*B m n"]:
         """Apply the block to tokens with real weight matrices."""
         branch = self.branch(tokens, project)
@@ -209,6 +214,8 @@ class Block(ABC):
         for entry in fields(self):  # type: ignore[arg-type]
             value = getattr(self, entry.name)
             plain = isinstance(value, np.ndarray | np.generic)
+            if isinstance(value, Block):
+                value = value.specification()
             values[entry.name] = value.tolist() if plain else value
         return values
 
@@ -252,6 +259,13 @@ def check_limit(layer: Layer) -> None:
     for block in blocks_of(layer):
         if block.no_limit:
             raise ValueError(f"layer contains {block!r}, which has no limit: {block.no_limit}")
+
+
+def check_chain(layer: Layer) -> None:
+    """Raise ValueError if a block of the layer has no exact chain, with the reason."""
+    for block in blocks_of(layer):
+        if block.no_chain:
+            raise ValueError(f"layer contains {block!r}, which has no chain: {block.no_chain}")
 
 
 def check_storable(block: Block) -> None:
