@@ -15,6 +15,7 @@ from shaped_attention.network import simulate_network
 from shaped_attention.observables import observables
 from shaped_attention.results import layer_of, load, rerun, save, specification
 from shaped_attention.sde import integrate_sde
+from shaped_attention.stopping import exit_times, explosion_curve, explosion_curves, stopping_map
 from shaped_attention.version import __version__
 
 __all__ = [
@@ -30,6 +31,9 @@ __all__ = [
     "drift",
     "equicorrelated",
     "example_tokens",
+    "exit_times",
+    "explosion_curve",
+    "explosion_curves",
     "format_comparison",
     "half_vectorise",
     "integrate_sde",
@@ -43,4 +47,5 @@ __all__ = [
     "simulate_chain",
     "simulate_network",
     "specification",
+    "stopping_map",
 ]

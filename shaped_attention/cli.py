@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shaped_attention import study
 from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
+from shaped_attention.cli_paper import paper_command, stopping_command
 from shaped_attention.compare import format_comparison
 from shaped_attention.covariance import check_covariance, covariance_of, equicorrelated
 from shaped_attention.inputs import example_tokens, read_covariance, read_tokens
@@ -31,6 +32,10 @@ class InputError(click.ClickException):
 @click.version_option(__version__, prog_name="shaped-attention")
 def main() -> None:
     """Token covariances of very deep, very wide random transformers."""
+
+
+main.add_command(paper_command)
+main.add_command(stopping_command)
 
 
 @main.command()

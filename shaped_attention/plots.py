@@ -1,7 +1,7 @@
 """Figures: how the law of V moves in time, and its densities at the end.
 
 Every function returns a matplotlib Figure and shows nothing; `save_figure` writes it. The style is
-set in one place, `_styled`: seaborn, colour-blind safe, and a line style for each sampler, so that
+set in one place, `styled`: seaborn, colour-blind safe, and a line style for each sampler, so that
 a figure can be read in grey.
 """
 
@@ -25,11 +25,11 @@ from shaped_attention.storage import written
 
 P = ParamSpec("P")
 
-_LINES = ("-", "--", ":", "-.")
-_COLORS = sns.color_palette("colorblind")
+LINES = ("-", "--", ":", "-.")
+COLORS = sns.color_palette("colorblind")
 
 
-def _styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
+def styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
     """Draw in the package's style, and leave matplotlib's settings as they were."""
 
     @wraps(function)
@@ -69,7 +69,7 @@ def _label(name: str, labels: Sequence[str] | None) -> str:
     return f"${symbol}_{{{subscript}}}${words}"
 
 
-@_styled
+@styled
 def trajectories(
     results: Mapping[str, xr.Dataset],
     *,
@@ -106,9 +106,9 @@ def trajectories(
                 bands[name].append(np.quantile(values, [0.05, 0.5, 0.95]))
         for axis, name in zip(axes, names, strict=True):
             low, middle, high = np.array(bands[name]).T
-            time, color = result["time"].values, _COLORS[index % len(_COLORS)]
+            time, color = result["time"].values, COLORS[index % len(COLORS)]
             axis.fill_between(time, low, high, color=color, alpha=0.12, linewidth=0)
-            line = _LINES[index % len(_LINES)]
+            line = LINES[index % len(LINES)]
             few = "o" if len(time) < 8 else None
             axis.plot(time, middle, line, marker=few, color=color, label=_entry(label, result))
             for edge in (low, high):
@@ -118,7 +118,7 @@ def trajectories(
     return _finished(figure, axes, title, "median, and 5–95 % band")
 
 
-@_styled
+@styled
 def densities(
     results: Mapping[str, xr.Dataset],
     *,
@@ -147,8 +147,8 @@ def densities(
         for index, (label, result) in enumerate(results.items()):
             values = shown[label][name]
             style: dict[str, Any] = {
-                "color": _COLORS[index % len(_COLORS)],
-                "linestyle": _LINES[index % len(_LINES)],
+                "color": COLORS[index % len(COLORS)],
+                "linestyle": LINES[index % len(LINES)],
                 "label": _entry(label, result),
             }
             inside = values[(values >= window[0]) & (values <= window[1])]

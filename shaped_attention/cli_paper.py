@@ -1,0 +1,101 @@
+"""The commands that simulate the figures of the paper, and stopping times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from shaped_attention import paper, paper_figures, paper_plots, plots
+from shaped_attention.blocks import ShapedAttention
+from shaped_attention.covariance import equicorrelated
+from shaped_attention.stopping import explosion_curves
+from shaped_attention.storage import check_writable
+
+WIDTHS = (50, 200, 800, 3200, 12800)
+
+
+@click.command(name="paper")
+@click.argument("figure")
+@click.option("--samples", type=int, help="Samples; by default those of the figure.")
+@click.option("--tokens", type=int, help="Number of tokens m, which the paper does not print.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path),
+    default=Path("figures"),
+    show_default=True,
+    help="Folder of the figure (png and svg).",
+)
+def paper_command(
+    figure: str, samples: int | None, tokens: int | None, seed: int, figures: Path
+) -> None:
+    """Simulate FIGURE of The Shaped Transformer again: 1-left, 1-right, 2, 3 or 4."""
+    options = {"samples": samples, "tokens": tokens}
+    try:
+        check_writable(figures, "figures")
+        drawn, data = paper_figures.make(
+            figure, seed=seed, **{k: v for k, v in options.items() if v is not None}
+        )
+        for path in plots.save_figure(drawn, figures / f"paper-{figure}"):
+            click.echo(path)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(data)
+
+
+@click.command(name="stopping")
+@click.option("--gamma", type=float, default=0.6, show_default=True)
+@click.option("--tau0", type=float, default=0.5, show_default=True)
+@click.option("--tokens", type=int, default=4, show_default=True, help="Number of tokens m.")
+@click.option("--samples", type=int, default=4096, show_default=True, help="Of the curves.")
+@click.option("--map-samples", type=int, default=100, show_default=True, help="Of a map's cell.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path),
+    default=Path("figures"),
+    show_default=True,
+    help="Folder of the figures (png and svg).",
+)
+def stopping_command(
+    gamma: float,
+    tau0: float,
+    tokens: int,
+    samples: int,
+    map_samples: int,
+    seed: int,
+    figures: Path,
+) -> None:
+    """When eigenvalues leave [10^-4, 10^4], and how probable an explosion is.
+
+    A map of the exit times over (gamma, tau_0), chain and SDE side by side; and at one gamma and
+    tau_0 the probability that |V| has reached 10^4 |V_0|, for chains of several widths and the SDE.
+    """
+    try:
+        check_writable(figures, "figures")
+        v0 = equicorrelated(tokens, paper.RHO_0)
+        curves = explosion_curves(
+            ShapedAttention(gamma, tau0), v0, WIDTHS, samples=samples, seed=seed
+        )
+        title = rf"$|V|$ reaches $10^4\,|V_0|$: $\gamma={gamma:g}$, $\tau_0={tau0:g}$, m={tokens}"
+        drawn = paper_plots.explosion_curves(curves, title)
+        map_, data = paper_figures.make("4", tokens=tokens, samples=map_samples, seed=seed)
+        paths = plots.save_figure(drawn, figures / "stopping-explosion")
+        paths += plots.save_figure(map_, figures / "stopping-map")
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    for name, curve in curves.items():
+        last = curve.isel(time=-1)
+        click.echo(
+            f"{name:9} reached by t = {float(last['time']):g}: {float(last['probability']):.3f} "
+            f"[{float(last['lower']):.3f}, {float(last['upper']):.3f}]"
+        )
+    median = np.median(data["exit_time"], axis=-1)
+    click.echo(
+        f"map: median exit time over all cells, chain {np.median(median[0]):.3f}, "
+        f"SDE {np.median(median[1]):.3f}"
+    )
+    for path in paths:
+        click.echo(path)

@@ -1,0 +1,132 @@
+"""Drawings of the data of `shaped_attention.paper`."""
+
+from __future__ import annotations
+
+import numpy as np
+import seaborn as sns
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from shaped_attention.plots import COLORS, LINES, styled
+
+
+@styled
+def layer_curves(data: xr.Dataset, title: str) -> Figure:
+    """Means and 5-95 % bands against the layer, one panel for each variable."""
+    names = {"correlation": "correlation", "covariance": "covariance"}
+    shown = [name for name in names if name in data]
+    figure = Figure(figsize=(5.5 * len(shown), 4.0), layout="constrained")
+    axes = figure.subplots(1, len(shown), squeeze=False)
+    for axis, name in zip(axes[0], shown, strict=True):
+        for k, model in enumerate(data["model"].values):
+            low, middle, high = data[name].sel(model=model).values.T
+            color, line = COLORS[k % len(COLORS)], LINES[k % len(LINES)]
+            layers = data["layer"].values
+            axis.fill_between(layers, low, high, color=color, alpha=0.15, linewidth=0)
+            axis.plot(layers, middle, line, color=color, label=str(model))
+        label = "mean over pairs of tokens"
+        axis.set(xlabel="layer", ylabel=f"{names[name]}, {label}")
+        if name == "covariance":
+            # Without the identity V decays like lambda^(2 l); that need not be followed down.
+            axis.set(yscale="log", ylim=(1e-6, None))
+    axes[0][0].legend(fontsize="small")
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
+@styled
+def density_panels(data: xr.Dataset, title: str) -> Figure:
+    """Densities of rho_12 and V_12: chain solid, SDE dashed; a color for each model."""
+    figure = Figure(figsize=(11.0, 4.0), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for axis, name, label in (
+        (axes[0], "rho", r"$\rho_{12}$"),
+        (axes[1], "covariance", "$V_{12}$"),
+    ):
+        low, high = (-1.0, 1.0) if name == "rho" else np.quantile(data[name], [0.002, 0.998])
+        for k, model in enumerate(data["model"].values):
+            for line, sampler in zip(LINES, data["sampler"].values, strict=False):
+                values = data[name].sel(model=model, sampler=sampler).values
+                _density(axis, values, (low, high), COLORS[k % len(COLORS)], line,
+                         f"{model}, {sampler}")  # fmt: skip
+        axis.set(xlabel=label, ylabel="density", xlim=(low, high))
+        axis.set_ylim(bottom=0.0)
+    axes[0].legend(fontsize="x-small")
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
+@styled
+def density_and_percentile(data: xr.Dataset, title: str) -> Figure:
+    """Densities of rho_12 for each gamma, and the 95th percentile of |rho_12| against gamma."""
+    figure = Figure(figsize=(11.0, 4.0), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for k, model in enumerate(data["model"].values):
+        for line, sampler in zip(LINES, data["sampler"].values, strict=False):
+            values = data["rho"].sel(model=model, sampler=sampler).values
+            label = rf"$\gamma$ = {model}" if sampler == "chain" else None
+            _density(axes[0], values, (-1.0, 1.0), COLORS[k % len(COLORS)], line, label)
+    axes[0].set(xlabel=r"$\rho_{12}$", ylabel="density", xlim=(-1.0, 1.0))
+    axes[0].legend(fontsize="small", title="solid: chain, dashed: SDE", title_fontsize="small")
+    for line, sampler in zip(LINES, data["sampler"].values, strict=False):
+        percentile = np.quantile(np.abs(data["rho"].sel(sampler=sampler)), 0.95, axis=-1)
+        axes[1].plot(data["gamma"], percentile, line, marker="o", color="0.2", label=str(sampler))
+    axes[1].set(xlabel=r"$\gamma$", ylabel=r"95th percentile of $|\rho_{12}|$")
+    axes[1].legend(fontsize="small")
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
+@styled
+def stopping_maps(data: xr.Dataset, title: str) -> Figure:
+    """Medians and 10th percentiles of the exit time over (gamma, tau_0), chain and SDE."""
+    figure = Figure(figsize=(11.0, 7.5), layout="constrained")
+    axes = figure.subplots(2, 2, sharex=True, sharey=True)
+    for row, (level, name) in enumerate(((0.5, "median"), (0.1, "10th percentile"))):
+        for column, sampler in enumerate(data["sampler"].values):
+            values = np.quantile(data["exit_time"].sel(sampler=sampler), level, axis=-1)
+            sns.heatmap(
+                values.T[::-1], ax=axes[row, column], vmin=0.0, vmax=data.attrs["horizon"],
+                cmap="viridis", annot=True, fmt=".2f", annot_kws={"size": 7},
+                xticklabels=[f"{g:g}" for g in data["gamma"].values],
+                yticklabels=[f"{t:g}" for t in data["tau0"].values[::-1]],
+            )  # fmt: skip
+            axes[row, column].set_title(f"{sampler}, {name}", fontsize="medium")
+    for axis in axes[-1]:
+        axis.set_xlabel(r"$\gamma$")
+    for axis in axes[:, 0]:
+        axis.set_ylabel(r"$\tau_0$")
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
+def _density(
+    axis: Axes,
+    values: np.ndarray,
+    window: tuple[float, float],
+    color: tuple[float, float, float],
+    line: str,
+    label: str | None,
+) -> None:
+    inside = values[(values >= window[0]) & (values <= window[1])]
+    sns.kdeplot(inside, ax=axis, clip=window, color=color, linestyle=line, label=label)
+
+
+@styled
+def explosion_curves(curves: dict[str, xr.Dataset], title: str) -> Figure:
+    """Probability that the radius has been reached, against time, with confidence bands."""
+    figure = Figure(figsize=(6.5, 4.4), layout="constrained")
+    axis = figure.subplots()
+    colors = sns.color_palette("viridis", len(curves) - 1)
+    for k, (name, curve) in enumerate(curves.items()):
+        last = k == len(curves) - 1
+        color = "black" if last else colors[k]
+        time = curve["time"].values
+        axis.fill_between(time, curve["lower"], curve["upper"], color=color, alpha=0.2, linewidth=0)
+        axis.plot(time, curve["probability"], "--" if last else "-", color=color, label=name)
+    axis.set(xlabel=r"time $t = \ell / n$", ylabel="probability of having reached the radius")
+    axis.set_ylim(bottom=0.0)
+    axis.legend(fontsize="small")
+    figure.suptitle(title, fontsize="medium")
+    return figure

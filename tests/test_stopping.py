@@ -1,0 +1,136 @@
+"""Exit times, explosion curves and the figures of the paper at small sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from click.testing import CliRunner
+from scipy.stats import norm
+
+import shaped_attention as sa
+from shaped_attention import paper, paper_figures
+from shaped_attention.cli import main
+from shaped_attention.stopping import exit_times, explosion_curve, explosion_curves, stopping_map
+
+
+def one_token(samples=4000, save_every=1, radius=1e6):
+    """log V is a Brownian motion with drift -k and variance 2 k per unit time (to rounding)."""
+    return sa.integrate_sde(
+        sa.ShapedAttention(0.9), [[1.0]], horizon=1.0, step=0.002, samples=samples, seed=3,
+        save_every=save_every, radius=radius,
+    )  # fmt: skip
+
+
+def test_exit_times_of_one_token():
+    """The law of the first exit from [1/4, oo) by the reflection principle, within 4 se + 0.04.
+
+    P(exit by T) = Phi((a - mu T) / s) + exp(2 mu a T / s^2) Phi((a + mu T) / s), a = log(1/4),
+    mu = -k, s^2 = 2 k T. Discrete monitoring misses some exits: 0.03 at this step. Twice the
+    barrier's log is excluded.
+    """
+    k = 0.81 * (2 - 0.81)
+    a, mu, s = np.log(0.25), -k, np.sqrt(2 * k)
+
+    def probability(a):
+        return norm.cdf((a - mu) / s) + np.exp(2 * mu * a / s**2) * norm.cdf((a + mu) / s)
+
+    times = exit_times(one_token(), 0.25, 1e5)
+    found = np.isfinite(times).mean()
+    error = np.sqrt(found * (1 - found) / len(times))
+    assert abs(found - probability(a)) < 4 * error + 0.04
+    assert abs(found - probability(2 * a)) > 4 * error + 0.04
+
+
+def test_exit_times_by_hand():
+    v = np.array([[np.eye(2)] * 3, [np.eye(2), 5 * np.eye(2), 0.1 * np.eye(2)]])
+    result = one_token(3, save_every=500).isel(time=[0, 1])
+    result = xr.Dataset(
+        {"V": (("time", "sample", "row", "col"), v), "stopping_time": result["stopping_time"]},
+        coords={"time": [0.0, 0.5]},
+        attrs=result.attrs,
+    )
+    np.testing.assert_array_equal(exit_times(result, 0.5, 2.0), [np.inf, 0.5, 0.5])
+    stopped = result.assign(stopping_time=("sample", [0.5, np.inf, np.inf]))
+    with pytest.raises(ValueError, match=r"largest=2.0: paths of the result stopped inside"):
+        exit_times(stopped, 0.5, 2.0)
+    with pytest.raises(ValueError, match="0 <= smallest < largest is needed"):
+        exit_times(result, 2.0, 0.5)
+
+
+def test_explosion_curve_counts_and_bounds():
+    """Against counting; the bounds hold the exact binomial tails."""
+    result = one_token(200, save_every=100, radius=1.5)
+    curve = explosion_curve(result)
+    stopped = result["stopping_time"].values
+    for t, p in zip(curve["time"].values, curve["probability"].values, strict=True):
+        assert p == (stopped <= t + 1e-9).mean()
+    assert (curve["lower"] <= curve["probability"]).all()
+    assert (curve["probability"] <= curve["upper"]).all()
+    assert float(curve["lower"][0]) == 0.0
+    assert float(curve["upper"][0]) == pytest.approx(1 - 0.025 ** (1 / 200))
+    with pytest.raises(ValueError, match="a number strictly between 0 and 1"):
+        explosion_curve(result, level=1.0)
+
+
+def test_the_network_follows_the_sde_to_the_radius_as_it_widens():
+    """gamma = 0.6, tau_0 = 0.5: at n = 50 no path explodes, at n = 3200 nearly as many as do."""
+    curves = explosion_curves(
+        sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(4, 0.2), (50, 800, 3200), samples=1000
+    )
+    ends = [float(curve["probability"][-1]) for curve in curves.values()]
+    assert list(curves) == ["n = 50", "n = 800", "n = 3200", "SDE"]
+    assert ends[0] < 0.01
+    assert abs(ends[2] - ends[3]) < 0.05 < ends[3]
+    assert ends[0] < ends[1] < ends[3]
+
+
+def test_stopping_map():
+    v0 = sa.equicorrelated(2, 0.2, 100.0)
+    data = stopping_map(v0, [0.1, 0.9], [1.0, 16.0], width=20, samples=20, step=0.05)
+    assert dict(data.sizes) == {"sampler": 2, "gamma": 2, "tau0": 2, "sample": 20}
+    medians = np.median(data["exit_time"], axis=-1)
+    assert medians.max() <= 1.0
+    # The SDE explodes where the chain's softmax saturates; a small gamma keeps both inside.
+    assert medians[1, 1, 0] < medians[0, 1, 0]
+    assert medians[0, 0, 1] == 1.0
+    with pytest.raises(ValueError, match="gammas is empty"):
+        stopping_map(v0, [], [1.0])
+
+
+SMALL = {
+    "1-left": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},
+    "1-right": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},
+    "2": {"width": 20, "depth": 10, "samples": 30, "gammas": [0.3, 1.0]},
+    "3": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},
+    "4": {"gammas": [0.3], "tau0s": [1.0, 2.0], "width": 20, "samples": 10, "tokens": 2},
+}
+
+
+@pytest.mark.parametrize("name", paper_figures.FIGURES)
+def test_every_figure_is_drawn(name):
+    figure, data = paper_figures.make(name, **SMALL[name])
+    assert len(figure.axes) >= 1
+    for variable in data.data_vars.values():
+        assert np.isfinite(variable).all()
+
+
+def test_figure_1_left_shows_collapse_and_none():
+    """Correlations of unshaped networks tend to 1; the shaped mean stays near rho_0 = 0.2."""
+    data = paper.figure_1_left(samples=200, depth=60)["correlation"].sel(level="mean")
+    ends = {str(model): float(data.sel(model=model)[-1]) for model in data["model"].values}
+    assert ends["unshaped"] > 0.95
+    assert ends["unshaped, Pre-LN"] > 0.95
+    assert abs(ends["shaped"] - 0.2) < 0.05
+
+
+def test_commands(tmp_path):
+    runner = CliRunner()
+    result = runner.invoke(
+        main, ["paper", "2", "--samples", "20", "--tokens", "2", "--figures", str(tmp_path)]
+    )
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "paper-2.svg").exists()
+    result = runner.invoke(main, ["paper", "9", "--figures", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "figure='9': one of 1-left, 1-right, 2, 3, 4 is needed" in result.output
