@@ -11,6 +11,7 @@ from shaped_attention.compare import compare, format_comparison
 from shaped_attention.covariance import correlations, covariance_of, equicorrelated, half_vectorise
 from shaped_attention.inputs import example_tokens, read_covariance, read_tokens
 from shaped_attention.limit import diffusion, drift
+from shaped_attention.module import ShapedTransformer, record_covariances
 from shaped_attention.network import simulate_network
 from shaped_attention.observables import observables
 from shaped_attention.results import layer_of, load, rerun, save, specification
@@ -23,6 +24,7 @@ __all__ = [
     "Normalised",
     "ShapedAttention",
     "ShapedMLP",
+    "ShapedTransformer",
     "__version__",
     "compare",
     "correlations",
@@ -42,6 +44,7 @@ __all__ = [
     "observables",
     "read_covariance",
     "read_tokens",
+    "record_covariances",
     "rerun",
     "save",
     "simulate_chain",

@@ -10,9 +10,11 @@ import numpy as np
 from shaped_attention import paper, paper_figures, paper_plots, plots
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.covariance import equicorrelated
-from shaped_attention.stopping import explosion_curves
+from shaped_attention.stopping import explosion_curves, stopping_map
 from shaped_attention.storage import check_writable
 
+GAMMAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+TAU0S = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 WIDTHS = (50, 200, 800, 3200, 12800)
 
 
@@ -81,7 +83,9 @@ def stopping_command(
         )
         title = rf"$|V|$ reaches $10^4\,|V_0|$: $\gamma={gamma:g}$, $\tau_0={tau0:g}$, m={tokens}"
         drawn = paper_plots.explosion_curves(curves, title)
-        map_, data = paper_figures.make("4", tokens=tokens, samples=map_samples, seed=seed)
+        data = stopping_map(v0, GAMMAS, TAU0S, samples=map_samples, seed=seed)
+        title = rf"First time an eigenvalue leaves $[10^{{-4}},10^4]$: $n=200$, m={tokens}"
+        map_ = paper_plots.stopping_maps(data, title)
         paths = plots.save_figure(drawn, figures / "stopping-explosion")
         paths += plots.save_figure(map_, figures / "stopping-map")
     except ValueError as error:

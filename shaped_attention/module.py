@@ -1,0 +1,246 @@
+"""The shaped transformer as a torch module to train, and a recorder of token covariances.
+
+Weights are trained as N(0, 1) matrices with their factors 1 / sqrt n written out, so that a module
+at initialisation is one sample of `simulate_network` with `ShapedTransformer.layer`. Trainable too
+are gamma of every block (lambda = sqrt(1 - gamma^2) goes with it) and the coefficients of
+
+    A = gamma_1 I + softmax(Y / tau) - gamma_2 w,
+
+which are 1 at the shaped point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
+from shaped_attention.blocks.base import blocks_of
+from shaped_attention.checks import check_count, check_width
+
+
+class ShapedAttentionModule(nn.Module):
+    """One attention block: weights W_Q, W_K, W_V of each head, and W_O if the block has it."""
+
+    def __init__(self, block: ShapedAttention, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.block = block
+        self.keys = block.key_size or width // block.heads
+        size = block.heads * self.keys
+        self.query = _gaussian((width, size), generator)
+        self.key = _gaussian((width, size), generator)
+        self.value = _gaussian((width, width), generator)
+        self.output = _gaussian((width, width), generator) if block.output_projection else None
+        self.query_bias = _bias(size, block.query_bias, generator)
+        self.key_bias = _bias(size, block.key_bias, generator)
+        self.gamma = nn.Parameter(torch.tensor(float(block.gamma)))
+        self.identity = nn.Parameter(torch.tensor(float(block.identity)))
+        self.centring = nn.Parameter(torch.tensor(float(block.centring)))
+
+    def forward(self, tokens: Float[Tensor, "*B m n"]) -> Float[Tensor, "*B m n"]:
+        """Apply the block."""
+        block, n = self.block, tokens.shape[-1]
+        root = math.sqrt(n)
+        scale = n if block.scaled_temperature else 1
+        tau = block.tau0 * math.sqrt(self.keys * scale)
+        queries = _heads(tokens @ self.query / root + self.query_bias, block.heads)
+        keys = _heads(tokens @ self.key / root + self.key_bias, block.heads)
+        values = _heads(tokens @ self.value / root, block.heads)
+        logits = queries @ keys.mT / tau
+        w = block.weights(tokens.shape[-2]).to(logits)
+        seen = torch.softmax(logits.masked_fill(w == 0.0, -torch.inf), dim=-1)
+        mixed = self.identity * values + (seen - self.centring * w) @ values
+        branch = mixed.transpose(-3, -2).flatten(-2)
+        if self.output is not None:
+            branch = branch @ self.output / root
+        return _residual(tokens, branch, self.gamma)
+
+
+class ShapedMLPModule(nn.Module):
+    """One MLP block: weights W_pre and W_post, slopes s_pm = 1 + c_pm / sqrt n."""
+
+    def __init__(self, block: ShapedMLP, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.block = block
+        self.pre = _gaussian((width, width), generator)
+        self.post = _gaussian((width, width), generator)
+        self.gamma = nn.Parameter(torch.tensor(float(block.gamma)))
+
+    def forward(self, tokens: Float[Tensor, "*B m n"]) -> Float[Tensor, "*B m n"]:
+        """Apply the block."""
+        n = tokens.shape[-1]
+        plus, minus = self.block.slopes(n)
+        hidden = tokens @ self.pre / math.sqrt(n)
+        hidden = plus * hidden.clamp(min=0.0) + minus * hidden.clamp(max=0.0)
+        normalisation = math.sqrt(2.0 / (plus**2 + minus**2) / n)
+        return _residual(tokens, normalisation * hidden @ self.post, self.gamma)
+
+
+class ShapedTransformer(nn.Module):
+    """A shaped transformer to train.
+
+    Parameters
+    ----------
+    layer
+        `ShapedAttention` and `ShapedMLP` blocks of one layer, in the order in which they act.
+    width, depth
+        n and the number of layers L.
+    vocabulary
+        Size of an embedding with N(0, 1) rows, for inputs of token numbers (..., m); None for
+        inputs of tokens (..., m, n).
+    seed
+        Of the weights. torch's own generator is not used.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or a block is of another kind.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from shaped_attention import ShapedAttention, ShapedTransformer
+    >>> model = ShapedTransformer(ShapedAttention(0.4), width=16, depth=3, vocabulary=10)
+    >>> model(torch.tensor([[1, 2, 3]])).shape
+    torch.Size([1, 3, 16])
+    """
+
+    def __init__(
+        self,
+        layer: Block | list[Block] | tuple[Block, ...],
+        *,
+        width: int,
+        depth: int,
+        vocabulary: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.layer = list(blocks_of(layer))
+        check_width("width", width)
+        check_count("depth", depth)
+        check_count("seed", seed, lowest=0)
+        generator = torch.Generator().manual_seed(seed)
+        self.width = width
+        self.embedding: nn.Parameter | None = None
+        if vocabulary is not None:
+            check_count("vocabulary", vocabulary)
+            self.embedding = _gaussian((vocabulary, width), generator)
+        modules: list[nn.Module] = []
+        for _ in range(depth):
+            for block in self.layer:
+                block.check(1, width)
+                modules.append(_module(block, width, generator))
+        self.blocks = nn.ModuleList(modules)
+
+    def forward(self, inputs: Tensor) -> Float[Tensor, "*B m n"]:
+        """The tokens after the last layer; inputs as `vocabulary` says.
+
+        Raises
+        ------
+        ValueError
+            If tokens have another width.
+        """
+        tokens = inputs if self.embedding is None else self.embedding[inputs]
+        if tokens.shape[-1] != self.width or tokens.ndim < 2:
+            raise ValueError(
+                f"inputs have shape {tuple(tokens.shape)}; tokens (..., m, {self.width}) are needed"
+            )
+        for block in self.blocks:
+            tokens = block(tokens)
+        return tokens
+
+
+def record_covariances(
+    model: nn.Module,
+    inputs: Any,
+    choose: Callable[[str, nn.Module], bool] | None = None,
+) -> xr.Dataset:
+    """V = X X^T / n of the token streams that modules of any torch model put out.
+
+    Parameters
+    ----------
+    model
+        Called once, with ``model(inputs)`` (``model(**inputs)`` for a dict), without gradients.
+    inputs
+        What it takes.
+    choose
+        Function of a module's name and the module: whether its output (..., m, n), or the first
+        element of a tuple, is recorded. By default the blocks of a `ShapedTransformer`.
+
+    Returns
+    -------
+    xarray.Dataset with `V` (module, sample, row, col), leading axes of the outputs flattened to
+    samples.
+
+    Raises
+    ------
+    ValueError
+        If no module is chosen, or their outputs are no token streams of one shape.
+    """
+    if choose is None:
+        choose = _is_shaped_block
+    names = [name for name, module in model.named_modules() if choose(name, module)]
+    if not names:
+        raise ValueError("choose: no module of the model is chosen")
+    recorded: dict[str, np.ndarray] = {}
+
+    def recorder(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            x = output[0] if isinstance(output, tuple) else output
+            if not isinstance(x, Tensor) or x.ndim < 2 or not x.is_floating_point():
+                raise ValueError(f"choose: the output of {name} is no token stream (..., m, n)")
+            x = x.detach().double()
+            v = x @ x.mT / x.shape[-1]
+            recorded[name] = v.reshape(-1, *v.shape[-2:]).cpu().numpy()
+
+        return hook
+
+    handles = [model.get_submodule(name).register_forward_hook(recorder(name)) for name in names]
+    try:
+        with torch.no_grad():
+            model(**inputs) if isinstance(inputs, dict) else model(inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if len({v.shape for v in recorded.values()}) != 1 or len(recorded) != len(names):
+        raise ValueError("choose: the chosen modules do not all put out tokens of one shape")
+    return xr.Dataset(
+        {"V": (("module", "sample", "row", "col"), np.stack([recorded[name] for name in names]))},
+        coords={"module": names},
+    )
+
+
+def _is_shaped_block(_name: str, module: nn.Module) -> bool:
+    return isinstance(module, ShapedAttentionModule | ShapedMLPModule)
+
+
+def _module(block: Block, width: int, generator: torch.Generator) -> nn.Module:
+    if isinstance(block, ShapedAttention):
+        return ShapedAttentionModule(block, width, generator)
+    if isinstance(block, ShapedMLP):
+        return ShapedMLPModule(block, width, generator)
+    raise ValueError(f"layer contains {block!r}: ShapedAttention and ShapedMLP can be trained")
+
+
+def _gaussian(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:
+    return nn.Parameter(torch.randn(shape, generator=generator))
+
+
+def _bias(size: int, variance: float, generator: torch.Generator) -> nn.Parameter:
+    return nn.Parameter(math.sqrt(variance) * torch.randn(size, generator=generator))
+
+
+def _heads(x: Float[Tensor, "*B m k"], heads: int) -> Float[Tensor, "*B h m c"]:
+    return x.unflatten(-1, (heads, -1)).transpose(-3, -2)
+
+
+def _residual(tokens: Tensor, branch: Tensor, gamma: Tensor) -> Tensor:
+    # Training may move gamma past 1; the skip connection is then gone.
+    return (1.0 - gamma**2).clamp(min=0.0).sqrt() * tokens + gamma * branch
