@@ -8,6 +8,7 @@ how far apart their laws are (`compare`).
 from shaped_attention.blocks import Block, Normalised, ShapedAttention, ShapedMLP
 from shaped_attention.chain import simulate_chain
 from shaped_attention.compare import compare, format_comparison
+from shaped_attention.convergence import convergence
 from shaped_attention.covariance import correlations, covariance_of, equicorrelated, half_vectorise
 from shaped_attention.inputs import example_tokens, read_covariance, read_tokens
 from shaped_attention.limit import diffusion, drift
@@ -27,6 +28,7 @@ __all__ = [
     "ShapedTransformer",
     "__version__",
     "compare",
+    "convergence",
     "correlations",
     "covariance_of",
     "diffusion",
