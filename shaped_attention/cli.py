@@ -95,7 +95,16 @@ main.add_command(stopping_command)
     show_default=True,
     help="Temperature: logits are divided by tau0 sqrt(n n_k).",
 )
-@click.option("--key-size", type=int, help="n_k, columns of W_Q and W_K.  [default: the width]")
+@click.option("--heads", type=int, default=1, show_default=True, help="Number H of heads.")
+@click.option(
+    "--key-size", type=int, help="n_k, columns of a head's W_Q and W_K.  [default: width / heads]"
+)
+@click.option(
+    "--query-bias", type=float, default=0.0, show_default=True, help="Variance of the query biases."
+)
+@click.option(
+    "--key-bias", type=float, default=0.0, show_default=True, help="Variance of the key biases."
+)
 @click.option("--causal", is_flag=True, help="Causal mask: token a sees tokens 0, ..., a.")
 @click.option("--output-projection", is_flag=True, help="Multiply the values by a further W_O.")
 @click.option("--mlp-gamma", type=float, help="Weight of the MLP branch.  [default: --gamma]")
@@ -251,7 +260,16 @@ _STUDY_OPTIONS = ("width", "depth", "step", "samples", "network_samples", "seed"
 
 
 _UNUSED = {
-    "mlp": ("gamma", "tau0", "key_size", "causal", "output_projection"),
+    "mlp": (
+        "gamma",
+        "tau0",
+        "heads",
+        "key_size",
+        "query_bias",
+        "key_bias",
+        "causal",
+        "output_projection",
+    ),
     "attention": ("mlp_gamma", "c_plus", "c_minus"),
     "both": (),
 }
@@ -319,6 +337,9 @@ def _layer(options: dict[str, Any]) -> list[Block]:
     attention = ShapedAttention(
         gamma=gamma,
         tau0=options["tau0"],
+        heads=options["heads"],
+        query_bias=options["query_bias"],
+        key_bias=options["key_bias"],
         mask="causal" if options["causal"] else None,
         output_projection=options["output_projection"],
         key_size=options["key_size"],

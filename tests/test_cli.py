@@ -69,6 +69,7 @@ def test_other_starts(run, tmp_path):
     "options",
     [
         ("--layer", "attention", "--causal"),
+        ("--layer", "attention", "--heads", "2", "--query-bias", "0.5"),
         ("--layer", "attention", "--output-projection", "--key-size", "3"),
         ("--layer", "mlp", "--mlp-gamma", "0.5", "--c-plus", "0.5"),
         ("--dtype", "float32", "--radius", "50", "--memory", "0.1", "--seed", "3"),
@@ -109,6 +110,7 @@ BAD = {
     "figures": (("--figures", "file/figures"), "figures='file/figures'"),
     "output": (("--output", "file"), "output='file'"),
     "unused rho": (("--rho", "0.5"), "--rho needs --tokens-count"),
+    "unused heads": (("--layer", "mlp", "--heads", "2"), "--heads has no effect with --layer mlp"),
     "unused mask": (("--layer", "mlp", "--causal"), "--causal has no effect with --layer mlp"),
     "unused slope": (("--layer", "attention", "--c-plus", "1"), "--c-plus has no effect"),
     "option": (("--gama", "0.5"), "--gama"),
