@@ -16,6 +16,12 @@ from shaped_attention.module import ShapedTransformer, record_covariances
 from shaped_attention.network import simulate_network
 from shaped_attention.observables import observables
 from shaped_attention.results import layer_of, load, rerun, save, specification
+from shaped_attention.scores import (
+    initial_spectrum,
+    leading_directions,
+    score_form,
+    truncation_cost,
+)
 from shaped_attention.sde import integrate_sde
 from shaped_attention.stopping import exit_times, explosion_curve, explosion_curves, stopping_map
 from shaped_attention.version import __version__
@@ -40,8 +46,10 @@ __all__ = [
     "explosion_curves",
     "format_comparison",
     "half_vectorise",
+    "initial_spectrum",
     "integrate_sde",
     "layer_of",
+    "leading_directions",
     "load",
     "observables",
     "read_covariance",
@@ -49,8 +57,10 @@ __all__ = [
     "record_covariances",
     "rerun",
     "save",
+    "score_form",
     "simulate_chain",
     "simulate_network",
     "specification",
     "stopping_map",
+    "truncation_cost",
 ]
