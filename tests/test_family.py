@@ -1,0 +1,41 @@
+"""What members of the attention family do not have, or do not fit, is said in one sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shaped_attention as sa
+
+V0 = np.eye(3)
+
+
+@pytest.mark.parametrize("missing", ["identity", "centring", "scaled_temperature"])
+def test_what_has_no_limit_says_why(missing):
+    block = sa.ShapedAttention(0.5, **{missing: False})
+    message = rf"which has no limit: .* \({missing}=False\)"
+    for call in (
+        lambda: sa.integrate_sde([sa.ShapedMLP(0.5), block], V0, horizon=1.0, step=0.1, samples=2),
+        lambda: sa.drift(block, V0),
+        lambda: sa.diffusion(block, V0),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("layer", "width", "message"),
+    [
+        (sa.ShapedAttention(0.5, heads=3), 8, "width=8: a multiple of heads=3 is needed"),
+        (sa.ShapedAttention(0.5, heads=4), 4, r"width=4: at least heads \* tokens = 8 is needed"),
+        (
+            [sa.ShapedAttention(0.5, heads=h) for h in (2, 3)],
+            6,
+            "width=6: a multiple of 6 .the heads of all blocks. that is at least 12",
+        ),
+    ],
+)
+def test_heads_that_do_not_fit(layer, width, message):
+    for sampler in (sa.simulate_network, sa.simulate_chain):
+        with pytest.raises(ValueError, match=message):
+            sampler(layer, np.eye(2), width=width, depth=2, samples=2)
