@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shaped_attention import study
 from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
+from shaped_attention.cli_options import figures_option
 from shaped_attention.cli_paper import paper_command, stopping_command
 from shaped_attention.compare import format_comparison
 from shaped_attention.covariance import check_covariance, covariance_of, equicorrelated
@@ -184,13 +185,7 @@ main.add_command(stopping_command)
     metavar="GIB",
     help="Memory for working arrays, in GiB.",
 )
-@click.option(
-    "--figures",
-    type=click.Path(path_type=Path),
-    default=Path("figures"),
-    show_default=True,
-    help="Folder for the figures (PNG and SVG).",
-)
+@figures_option
 @click.option(
     "--output",
     type=click.Path(path_type=Path),

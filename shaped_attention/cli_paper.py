@@ -9,6 +9,7 @@ import numpy as np
 
 from shaped_attention import paper, paper_figures, paper_plots, plots
 from shaped_attention.blocks import ShapedAttention
+from shaped_attention.cli_options import figures_option
 from shaped_attention.covariance import equicorrelated
 from shaped_attention.stopping import explosion_curves, stopping_map
 from shaped_attention.storage import check_writable
@@ -23,13 +24,7 @@ WIDTHS = (50, 200, 800, 3200, 12800)
 @click.option("--samples", type=int, help="Samples; by default those of the figure.")
 @click.option("--tokens", type=int, help="Number of tokens m, which the paper does not print.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option(
-    "--figures",
-    type=click.Path(path_type=Path),
-    default=Path("figures"),
-    show_default=True,
-    help="Folder of the figure (png and svg).",
-)
+@figures_option
 def paper_command(
     figure: str, samples: int | None, tokens: int | None, seed: int, figures: Path
 ) -> None:
@@ -54,13 +49,7 @@ def paper_command(
 @click.option("--samples", type=int, default=4096, show_default=True, help="Of the curves.")
 @click.option("--map-samples", type=int, default=100, show_default=True, help="Of a map's cell.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option(
-    "--figures",
-    type=click.Path(path_type=Path),
-    default=Path("figures"),
-    show_default=True,
-    help="Folder of the figures (png and svg).",
-)
+@figures_option
 def stopping_command(
     gamma: float,
     tau0: float,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -122,29 +122,38 @@ def convergence(
     )
 
 
+@dataclass
+class RecordedDraws(Draws):
+    """Draws that keep what they hand out, for the SDE to be driven by the same numbers."""
+
+    handed: list[Tensor] = field(default_factory=list)
+
+    def normal(self, rows: int, columns: int) -> Float[Tensor, "B rows columns"]:
+        """As `Draws.normal`."""
+        self.handed.append(super().normal(rows, columns))
+        return self.handed[-1]
+
+    def wishart_factor(self, m: int, dof: int) -> Float[Tensor, "B m c"]:
+        """As `Draws.wishart_factor`."""
+        self.handed.append(super().wishart_factor(m, dof))
+        return self.handed[-1]
+
+
 def coupled_step(
     block: ShapedAttention,
     chain: Float[Tensor, "B m m"],
     limit: Float[Tensor, "B m m"],
     width: int,
-    draws: Draws,
+    draws: RecordedDraws,
 ) -> tuple[Float[Tensor, "B m m"], Float[Tensor, "B m m"]]:
     """One layer of the chain and one Euler step 1/n of the SDE, from the same random numbers.
 
-    Factors are lower triangular on both sides. The chain's step is that of `Block.chain_step` on
-    the same draws.
+    Factors are lower triangular on both sides.
     """
     m, root, gamma = chain.shape[-1], math.sqrt(width), block.gamma
-    keys = block.key_size or width
+    new_chain = block.chain_step(chain, width, draws)
+    _, key, gaussian, rest = draws.handed
     skip = math.sqrt(1.0 - gamma**2)
-    query, key = draws.wishart_factor(m, keys), draws.normal(m, m)
-    gaussian, rest = draws.normal(m, m), draws.wishart_factor(m, width - m)
-
-    logits = chain @ query @ key.mT @ chain.mT / (block.tau0 * math.sqrt(width * keys))
-    branch = chain + block.mix(logits) @ chain
-    along = skip * chain + gamma / root * (branch @ gaussian)
-    new_chain = lower_factor(torch.cat([along, gamma / root * (branch @ rest)], dim=-1))
-
     below = rest.tril(-1)
     diagonal = torch.diag_embed(_normal_of_chi(rest.diagonal(dim1=-2, dim2=-1), width - m))
     symmetric = skip * gamma * (gaussian + gaussian.mT) + gamma**2 * (below + below.mT + diagonal)
@@ -202,7 +211,7 @@ def _one_width(
         chain = limit = start.expand(len(numbers), -1, -1)
         alive = torch.ones(len(numbers), dtype=torch.bool)
         for step in range(depth):
-            draws = Draws(key, numbers, step)
+            draws = RecordedDraws(key, numbers, step)
             stepped = coupled_step(block, chain, limit, width, draws)
             inside = (torch.stack(stepped).pow(2).sum((-2, -1)) < radius).all(0)
             alive = alive & inside

@@ -38,43 +38,30 @@ def layer_curves(data: xr.Dataset, title: str) -> Figure:
 @styled
 def density_panels(data: xr.Dataset, title: str) -> Figure:
     """Densities of rho_12 and V_12: chain solid, SDE dashed; a color for each model."""
-    figure = Figure(figsize=(11.0, 4.0), layout="constrained")
-    axes = figure.subplots(1, 2)
+    figure, axes = _two_panels(title)
     for axis, name, label in (
         (axes[0], "rho", r"$\rho_{12}$"),
         (axes[1], "covariance", "$V_{12}$"),
     ):
         low, high = (-1.0, 1.0) if name == "rho" else np.quantile(data[name], [0.002, 0.998])
-        for k, model in enumerate(data["model"].values):
-            for line, sampler in zip(LINES, data["sampler"].values, strict=False):
-                values = data[name].sel(model=model, sampler=sampler).values
-                _density(axis, values, (low, high), COLORS[k % len(COLORS)], line,
-                         f"{model}, {sampler}")  # fmt: skip
-        axis.set(xlabel=label, ylabel="density", xlim=(low, high))
-        axis.set_ylim(bottom=0.0)
+        _densities(axis, data[name], (low, high), "{model}, {sampler}")
+        axis.set(xlabel=label)
     axes[0].legend(fontsize="x-small")
-    figure.suptitle(title, fontsize="medium")
     return figure
 
 
 @styled
 def density_and_percentile(data: xr.Dataset, title: str) -> Figure:
     """Densities of rho_12 for each gamma, and the 95th percentile of |rho_12| against gamma."""
-    figure = Figure(figsize=(11.0, 4.0), layout="constrained")
-    axes = figure.subplots(1, 2)
-    for k, model in enumerate(data["model"].values):
-        for line, sampler in zip(LINES, data["sampler"].values, strict=False):
-            values = data["rho"].sel(model=model, sampler=sampler).values
-            label = rf"$\gamma$ = {model}" if sampler == "chain" else None
-            _density(axes[0], values, (-1.0, 1.0), COLORS[k % len(COLORS)], line, label)
-    axes[0].set(xlabel=r"$\rho_{12}$", ylabel="density", xlim=(-1.0, 1.0))
-    axes[0].legend(fontsize="small", title="solid: chain, dashed: SDE", title_fontsize="small")
+    figure, axes = _two_panels(title)
+    _densities(axes[0], data["rho"], (-1.0, 1.0), r"$\gamma$ = {model}, {sampler}")
+    axes[0].set(xlabel=r"$\rho_{12}$")
+    axes[0].legend(fontsize="x-small")
     for line, sampler in zip(LINES, data["sampler"].values, strict=False):
         percentile = np.quantile(np.abs(data["rho"].sel(sampler=sampler)), 0.95, axis=-1)
         axes[1].plot(data["gamma"], percentile, line, marker="o", color="0.2", label=str(sampler))
     axes[1].set(xlabel=r"$\gamma$", ylabel=r"95th percentile of $|\rho_{12}|$")
     axes[1].legend(fontsize="small")
-    figure.suptitle(title, fontsize="medium")
     return figure
 
 
@@ -101,16 +88,24 @@ def stopping_maps(data: xr.Dataset, title: str) -> Figure:
     return figure
 
 
-def _density(
-    axis: Axes,
-    values: np.ndarray,
-    window: tuple[float, float],
-    color: tuple[float, float, float],
-    line: str,
-    label: str | None,
-) -> None:
-    inside = values[(values >= window[0]) & (values <= window[1])]
-    sns.kdeplot(inside, ax=axis, clip=window, color=color, linestyle=line, label=label)
+def _two_panels(title: str) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(11.0, 4.0), layout="constrained")
+    figure.suptitle(title, fontsize="medium")
+    return figure, list(figure.subplots(1, 2))
+
+
+def _densities(axis: Axes, data: xr.DataArray, window: tuple[float, float], label: str) -> None:
+    """Densities of data (model, sampler, sample): a color for a model, a line for a sampler."""
+    for k, model in enumerate(data["model"].values):
+        for line, sampler in zip(LINES, data["sampler"].values, strict=False):
+            values = data.sel(model=model, sampler=sampler).values
+            inside = values[(values >= window[0]) & (values <= window[1])]
+            sns.kdeplot(
+                inside, ax=axis, clip=window, color=COLORS[k % len(COLORS)], linestyle=line,
+                label=label.format(model=model, sampler=sampler),
+            )  # fmt: skip
+    axis.set(ylabel="density", xlim=window)
+    axis.set_ylim(bottom=0.0)
 
 
 @styled

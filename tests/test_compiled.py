@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
-import torch
 
-import shaped_attention as sa
 from shaped_attention import (
     ShapedAttention,
     ShapedMLP,
@@ -19,6 +15,7 @@ from shaped_attention import (
 )
 from shaped_attention.ensemble import Ensemble
 from tests.laws import same_law
+from tests.user_block import Linear
 
 MASK = np.array([[True, False, True], [True, True, False], [False, False, True]])
 LAYERS = {
@@ -32,27 +29,6 @@ LAYERS = {
     "key bias": ShapedAttention(0.5, 0.7, key_bias=0.5),
     "mask": [ShapedAttention(0.5, 0.7, mask=MASK), ShapedMLP(0.4)],
 }
-
-
-@dataclass(frozen=True)
-class Linear(sa.Block):
-    """The block that the documentation of blocks writes out."""
-
-    gamma: float
-
-    @property
-    def linear_rate(self):
-        return self.gamma**2 * (2 - self.gamma**2)
-
-    def branch(self, tokens, project):
-        n = tokens.shape[-1]
-        return project(tokens, n) / n**0.5
-
-    def branch_factor(self, factor, width, draws):
-        return factor
-
-    def drift(self, v):
-        return torch.zeros_like(v)
 
 
 def test_a_users_block_has_the_law_of_attention_without_scores():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.convergence import _normal_of_chi, convergence, coupled_step
+from shaped_attention.convergence import RecordedDraws, _normal_of_chi, convergence, coupled_step
 from shaped_attention.draws import Draws, stream_key
 from tests.laws import same_law
 
@@ -19,7 +19,7 @@ def pairs(block, width, depth, count, seed=0):
     chain = limit = torch.linalg.cholesky(torch.tensor(V0)).expand(count, -1, -1)
     key, numbers = stream_key(seed, "chain"), torch.arange(count)
     for step in range(depth):
-        chain, limit = coupled_step(block, chain, limit, width, Draws(key, numbers, step))
+        chain, limit = coupled_step(block, chain, limit, width, RecordedDraws(key, numbers, step))
     return (chain @ chain.mT).numpy(), (limit @ limit.mT).numpy()
 
 

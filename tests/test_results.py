@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import torch
 import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention import ShapedAttention, ShapedMLP, equicorrelated, results
-from shaped_attention.blocks.base import Block
+from tests.user_block import Linear
 
 V0 = equicorrelated(3, 0.2, 1.3)
 SEES = np.array([[True, False, True], [True, True, False], [False, True, True]])
-
-
-@dataclass(frozen=True)
-class Linear(Block):
-    """A user's block, in torch alone: X' = lambda X + gamma X W / sqrt n."""
-
-    gamma: float
-
-    @property
-    def linear_rate(self):
-        return self.gamma**2 * (2.0 - self.gamma**2)
-
-    def branch(self, tokens, project):
-        n = tokens.shape[-1]
-        return project(tokens, n) / math.sqrt(n)
-
-    def branch_factor(self, factor, width, draws):
-        return factor
-
-    def drift(self, v):
-        return torch.zeros_like(v)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,16 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+figures_option = click.option(
+    "--figures",
+    type=click.Path(path_type=Path),
+    default=Path("figures"),
+    show_default=True,
+    help="Folder for the figures (PNG and SVG).",
+)
+"""Where figures go."""
