@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import numpy as np
 
 from shaped_attention import paper, paper_figures, paper_plots, plots
 from shaped_attention.blocks import ShapedAttention
@@ -22,7 +21,11 @@ WIDTHS = (50, 200, 800, 3200, 12800)
 @click.command(name="paper")
 @click.argument("figure")
 @click.option("--samples", type=int, help="Samples; by default those of the figure.")
-@click.option("--tokens", type=int, help="Number of tokens m, which the paper does not print.")
+@click.option(
+    "--tokens",
+    type=int,
+    help="Tokens m >= 2.  [default: 4, in figure 2: 2]",
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @figures_option
 def paper_command(
@@ -43,8 +46,8 @@ def paper_command(
 
 
 @click.command(name="stopping")
-@click.option("--gamma", type=float, default=0.6, show_default=True)
-@click.option("--tau0", type=float, default=0.5, show_default=True)
+@click.option("--gamma", type=float, default=0.6, show_default=True, help="Of the curves.")
+@click.option("--tau0", type=float, default=0.5, show_default=True, help="Of the curves.")
 @click.option("--tokens", type=int, default=4, show_default=True, help="Number of tokens m.")
 @click.option("--samples", type=int, default=4096, show_default=True, help="Of the curves.")
 @click.option("--map-samples", type=int, default=100, show_default=True, help="Of a map's cell.")
@@ -83,12 +86,12 @@ def stopping_command(
         last = curve.isel(time=-1)
         click.echo(
             f"{name:9} reached by t = {float(last['time']):g}: {float(last['probability']):.3f} "
-            f"[{float(last['lower']):.3f}, {float(last['upper']):.3f}]"
+            f"[{float(last['lower']):.3f}, {float(last['upper']):.3f}] (95 %)"
         )
-    median = np.median(data["exit_time"], axis=-1)
+    left = (data["exit_time"] < data.attrs["horizon"]).mean(["gamma", "tau0", "sample"]).values
     click.echo(
-        f"map: median exit time over all cells, chain {np.median(median[0]):.3f}, "
-        f"SDE {np.median(median[1]):.3f}"
+        f"map: of all paths {left[0]:.3f} (chain) and {left[1]:.3f} (SDE) left [10^-4, 10^4] "
+        f"before t = {data.attrs['horizon']:g}"
     )
     for path in paths:
         click.echo(path)

@@ -174,6 +174,8 @@ def _densities(
         )  # fmt: skip
         for j, run in enumerate(runs):
             v = run["V"].values[-1]
+            if len(v0) < 2:
+                raise ValueError(f"tokens={len(v0)}: at least 2 are needed for a correlation")
             rho[k, j] = correlations(v)[:, 0, 1]
             covariance[k, j] = v[:, 0, 1]
     axes = ("model", "sampler", "sample")
@@ -187,18 +189,19 @@ def _densities(
 def _mean_off_diagonal(matrices: np.ndarray) -> np.ndarray:
     """(..., m, m) -> (...): the mean over the pairs of distinct tokens."""
     m = matrices.shape[-1]
+    if m < 2:
+        raise ValueError(f"tokens={m}: at least 2 are needed for a correlation")
     total = matrices.sum((-2, -1)) - np.trace(matrices, axis1=-2, axis2=-1)
     return total / (m * (m - 1))
 
 
 def _quantiles(values: np.ndarray) -> np.ndarray:
-    """(time, sample) -> (time, 3): 5 %, mean, 95 %."""
-    low, high = np.quantile(values, [0.05, 0.95], axis=-1)
-    return np.stack([low, values.mean(-1), high], axis=-1)
+    """(time, sample) -> (time, 4): 5 %, median, 95 %, mean."""
+    return np.stack([*np.quantile(values, [0.05, 0.5, 0.95], axis=-1), values.mean(-1)], axis=-1)
 
 
 def _curves(name: str, curves: dict[str, np.ndarray], layers: np.ndarray) -> xr.Dataset:
     return xr.Dataset(
         {name: (("model", "layer", "level"), np.stack(list(curves.values())))},
-        coords={"model": list(curves), "layer": layers, "level": ["5 %", "mean", "95 %"]},
+        coords={"model": list(curves), "layer": layers, "level": ["5 %", "median", "95 %", "mean"]},
     )

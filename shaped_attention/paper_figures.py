@@ -29,7 +29,7 @@ FIGURES: dict[str, tuple[Callable[..., xr.Dataset], Callable[[xr.Dataset, str], 
     "3": (
         paper.figure_3,
         paper_plots.layer_curves,
-        r"Attention without one modification: $n=300$, $d=150$, $\gamma=1/\sqrt{2}$",
+        r"Without one modification, stopped at $|V|=10^8$: $n=300$, $d=150$, $\gamma=1/\sqrt{2}$",
     ),
     "4": (
         paper.figure_4,

@@ -13,20 +13,22 @@ from shaped_attention.plots import COLORS, LINES, styled
 
 @styled
 def layer_curves(data: xr.Dataset, title: str) -> Figure:
-    """Means and 5-95 % bands against the layer, one panel for each variable."""
+    """Mean (of V: median) and 5-95 % band against the layer, one panel for each variable."""
     names = {"correlation": "correlation", "covariance": "covariance"}
     shown = [name for name in names if name in data]
     figure = Figure(figsize=(5.5 * len(shown), 4.0), layout="constrained")
     axes = figure.subplots(1, len(shown), squeeze=False)
     for axis, name in zip(axes[0], shown, strict=True):
         for k, model in enumerate(data["model"].values):
-            low, middle, high = data[name].sel(model=model).values.T
+            low, median, high, mean = data[name].sel(model=model).values.T
+            # A mean of covariances is carried by the few paths that explode.
+            middle = median if name == "covariance" else mean
             color, line = COLORS[k % len(COLORS)], LINES[k % len(LINES)]
             layers = data["layer"].values
             axis.fill_between(layers, low, high, color=color, alpha=0.15, linewidth=0)
             axis.plot(layers, middle, line, color=color, label=str(model))
-        label = "mean over pairs of tokens"
-        axis.set(xlabel="layer", ylabel=f"{names[name]}, {label}")
+        label = "median" if name == "covariance" else "mean"
+        axis.set(xlabel="layer", ylabel=f"{names[name]} of pairs: {label}, 5–95 %")
         if name == "covariance":
             # Without the identity V decays like lambda^(2 l); that need not be followed down.
             axis.set(yscale="log", ylim=(1e-6, None))

@@ -133,4 +133,7 @@ def test_commands(tmp_path):
     assert (tmp_path / "paper-2.svg").exists()
     result = runner.invoke(main, ["paper", "9", "--figures", str(tmp_path)])
     assert result.exit_code == 1
+    result = runner.invoke(main, ["paper", "3", "--tokens", "1", "--figures", str(tmp_path)])
+    assert "tokens=1: at least 2 are needed" in result.output
+    result = runner.invoke(main, ["paper", "9", "--figures", str(tmp_path)])
     assert "figure='9': one of 1-left, 1-right, 2, 3, 4 is needed" in result.output
