@@ -1,16 +1,12 @@
 """Chain and SDE driven by the same Gaussians: weak and strong errors in the width.
 
-A layer of the chain at width n (`shaped_attention.blocks.branch`) draws B B^T ~ Wishart(n_k) and K
-for the scores, H and C C^T ~ Wishart(n - m) for the values. The SDE's Euler step of length 1/n is
-driven by what these are to leading order:
+The SDE's Euler step of length 1/n is driven by what the random numbers of a layer of the chain at
+width n are to leading order (`shaped_attention.blocks.coupling`, and `coupled_noise` of a block):
+M = sqrt(k n) dZ_1 in law for the common noise, the keys' Gaussians for the scores. With g groups of
+columns, M is the sum over groups divided by sqrt g: the groups' Grams stay within 1 / sqrt n of V,
+to which their branches pull them.
 
-- scores: B / sqrt(n_k) -> I, so that dZ_2 = K^T / sqrt n;
-- values: with V' = D D^T + E E^T the noise of order 1/sqrt n is F M F^T / sqrt n,
-  M = lambda gamma (H + H^T) + gamma^2 W, where W is symmetric with W_ij = C_ij off the diagonal and
-  W_ii = sqrt 2 Phi^-1(P(chi^2 <= C_ii^2)) on it (quantile coupling of the chi variables of
-  Bartlett's factor). The entries are exactly Gaussian, and M = sqrt(k n) dZ_1 in law.
-
-Both factors are kept lower triangular, so that the noise acts in nearby frames. A difference of
+All factors are kept lower triangular, so that the noise acts in nearby frames. A difference of
 observables then has a variance of order 1/n, where independent samples leave one of order 1.
 """
 
@@ -18,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -26,21 +22,23 @@ import xarray as xr
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import curve_fit
-from scipy.stats import chi2, norm
 from torch import Tensor
 
-from shaped_attention.blocks import ShapedAttention
-from shaped_attention.blocks.branch import lower_factor, semidefinite_cholesky
-from shaped_attention.checks import check_count, check_positive, check_width
+from shaped_attention import ensemble as en
+from shaped_attention.blocks.base import Layer, check_limit
+from shaped_attention.blocks.branch import lower_factor, total_factor
+from shaped_attention.blocks.coupling import RecordedDraws, branch_noise
+from shaped_attention.checks import check_count, check_positive
 from shaped_attention.covariance import check_covariance, factor
-from shaped_attention.draws import Draws, stream_key
+from shaped_attention.draws import SLOTS_PER_BLOCK, stream_key
+from shaped_attention.euler import TorchSystem
 from shaped_attention.observables import observables
 
 _CHUNK = 4096
 
 
 def convergence(
-    block: ShapedAttention,
+    layer: Layer,
     v0: ArrayLike,
     widths: Sequence[int] = (16, 32, 64, 128, 256),
     *,
@@ -53,12 +51,14 @@ def convergence(
 
     Parameters
     ----------
-    block
-        Single-head shaped attention without output projection or biases.
+    layer
+        A block or a list of blocks that have a limit and can be coupled: shaped attention with
+        whatever heads, mask, biases and output projection, and the shaped MLP.
     v0
         Starting covariance (m, m), positive definite.
     widths
-        Widths n, increasing, each at least m + 2 more than m; width * horizon is a whole number.
+        Widths n, increasing, each at least 2 m + 2 for each group of columns (a head without an
+        output projection); key sizes at least m + 3; width * horizon is a whole number.
         The SDE is integrated by Euler's scheme with the step 1/n.
     horizon, samples, seed
         T = L / n, number of pairs of paths, and the seed.
@@ -85,14 +85,14 @@ def convergence(
         If an argument is outside its range.
     """
     start = check_covariance(v0, "v0")
-    _check_block(block, len(start))
+    check_limit(layer)
     check_positive("horizon", horizon)
     check_count("samples", samples, lowest=2)
     check_count("seed", seed, lowest=0)
     check_positive("radius", radius)
     if len(widths) < 2 or list(widths) != sorted(set(widths)):
         raise ValueError(f"widths={list(widths)}: at least two, increasing, are needed")
-    rows = [_one_width(block, start, int(n), horizon, samples, seed, radius) for n in widths]
+    rows = [_one_width(layer, start, int(n), horizon, samples, seed, radius) for n in widths]
     names = list(rows[0].weak)
     sizes = np.array(widths, dtype=float)
     weak = np.array([[row.weak[f] for f in names] for row in rows])
@@ -122,55 +122,61 @@ def convergence(
     )
 
 
-@dataclass
-class RecordedDraws(Draws):
-    """Draws that keep what they hand out, for the SDE to be driven by the same numbers."""
+class Coupled:
+    """Pairs of paths, one of the chain and one of the SDE, from the same random numbers.
 
-    handed: list[Tensor] = field(default_factory=list)
-
-    def normal(self, rows: int, columns: int) -> Float[Tensor, "B rows columns"]:
-        """As `Draws.normal`."""
-        self.handed.append(super().normal(rows, columns))
-        return self.handed[-1]
-
-    def wishart_factor(self, m: int, dof: int) -> Float[Tensor, "B m c"]:
-        """As `Draws.wishart_factor`."""
-        self.handed.append(super().wishart_factor(m, dof))
-        return self.handed[-1]
-
-
-def coupled_step(
-    block: ShapedAttention,
-    chain: Float[Tensor, "B m m"],
-    limit: Float[Tensor, "B m m"],
-    width: int,
-    draws: RecordedDraws,
-) -> tuple[Float[Tensor, "B m m"], Float[Tensor, "B m m"]]:
-    """One layer of the chain and one Euler step 1/n of the SDE, from the same random numbers.
-
-    Factors are lower triangular on both sides.
+    Attributes
+    ----------
+    chain, limit
+        Lower triangular factors (B, m, m) of the two covariances.
     """
-    m, root, gamma = chain.shape[-1], math.sqrt(width), block.gamma
-    new_chain = block.chain_step(chain, width, draws)
-    _, key, gaussian, rest = draws.handed
-    skip = math.sqrt(1.0 - gamma**2)
-    below = rest.tril(-1)
-    diagonal = torch.diag_embed(_normal_of_chi(rest.diagonal(dim1=-2, dim2=-1), width - m))
-    symmetric = skip * gamma * (gaussian + gaussian.mT) + gamma**2 * (below + below.mT + diagonal)
-    h = 1.0 / width
-    if block.has_flow:
-        limit = semidefinite_cholesky(block.flow(limit @ limit.mT, h))
-    drift = block.factor_drift(limit) - block.linear_rate * (m + 1) / 8.0 * limit
-    noise = limit @ symmetric / (2.0 * root)
-    scores = block.factor_noise(limit, key.mT.flatten(1) / root)
-    return new_chain, lower_factor(limit + h * drift + noise + scores)
 
+    def __init__(self, request: en.Ensemble, width: int, first: int, count: int) -> None:
+        self._request, self._width = request, width
+        # The pairs are the chain's paths with this seed, so they share its stream.
+        self._key = stream_key(request.seed, "chain")
+        self._numbers = torch.arange(first, first + count)
+        self._system = TorchSystem(request, first, count)
+        self.chain = self.limit = torch.tensor(factor(request.v0)).tril().expand(count, -1, -1)
+        self._parts = self.chain[:, None].expand(-1, request.groups, -1, -1)
 
-def _normal_of_chi(chi: Float[Tensor, "B m"], dof: int) -> Float[Tensor, "B m"]:
-    """sqrt 2 times the normal quantile of chi variables with dof, dof - 1, ... degrees."""
-    degrees = dof - np.arange(chi.shape[-1])
-    # The upper tail keeps digits where the probability is near 1.
-    return math.sqrt(2.0) * torch.from_numpy(norm.isf(chi2.sf(chi.numpy() ** 2, degrees)))
+    def step(self, step: int, alive: Tensor) -> None:
+        """Take one layer of the chain and one Euler step 1/n; pairs that are not alive stay."""
+        request, width, groups = self._request, self._width, self._request.groups
+        parts, m = self._parts, request.tokens
+        common = parts.new_zeros(len(parts), m, m)
+        scores = []
+        for i, block in enumerate(request.blocks):
+            draws = RecordedDraws(self._key, self._numbers, step, i * SLOTS_PER_BLOCK)
+            if groups > 1:
+                parts = block.grouped_chain_step(parts, width, draws)
+            else:
+                parts = block.chain_step(parts[:, 0], width, draws)[:, None]
+            own, branches = draws.handed[: -2 * groups], draws.handed[-2 * groups :]
+            mixed, increments = block.coupled_noise(own, width)
+            dof = width // groups - m
+            pairs = zip(branches[::2], branches[1::2], strict=True)
+            noise = sum(branch_noise(h, c, block.gamma, dof) for h, c in pairs)
+            common = common + mixed + noise / math.sqrt(groups)
+            if increments is not None:
+                scores.append(increments)
+        limit = self._euler(step, common, scores)
+        keep = alive[:, None, None]
+        self._parts = torch.where(keep[..., None], parts, self._parts)
+        self.chain = torch.where(keep, total_factor(parts), self.chain)
+        self.limit = torch.where(keep, limit, self.limit)
+
+    def _euler(
+        self, step: int, common: Float[Tensor, "B m m"], scores: list[Float[Tensor, "B k"]]
+    ) -> Float[Tensor, "B m m"]:
+        m = self._request.tokens
+        k = sum(block.linear_rate for block in self._request.blocks)
+        i, j = torch.tril_indices(m, m)
+        weight = torch.where(i == j, math.sqrt(0.5), 1.0) / math.sqrt(k if k > 0.0 else 1.0)
+        increments = torch.cat([common[:, i, j] * weight, *scores], dim=1) / math.sqrt(self._width)
+        y = self.limit.flatten(1)
+        drift, noise = self._system.f_and_g_prod(torch.tensor(float(step)), y, increments)
+        return lower_factor((y + drift + noise).unflatten(1, (m, m)))
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,7 @@ class _Row:
 
 
 def _one_width(
-    block: ShapedAttention,
+    layer: Layer,
     v0: NDArray[np.float64],
     width: int,
     horizon: float,
@@ -192,35 +198,36 @@ def _one_width(
     seed: int,
     radius: float,
 ) -> _Row:
-    check_width("widths", width)
-    m = len(v0)
     depth = round(width * horizon)
-    if width < 2 * m + 2 or abs(depth - width * horizon) > 1e-9 or depth < 1:
+    if abs(depth - width * horizon) > 1e-9 or depth < 1:
         raise ValueError(
-            f"widths contain {width}: at least {2 * m + 2} is needed, with a whole number "
-            f"width * horizon = {width * horizon:g}"
+            f"widths contain {width}: a whole number width * horizon is needed, not "
+            f"{width * horizon:g}"
         )
-    # The coupled pairs are the chain's paths with this seed, so they share its stream.
-    key = stream_key(seed, "chain")
-    start = torch.tensor(factor(v0)).tril()
-    radius = radius * float(np.trace(v0))
+    request = en.make_ensemble(
+        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
+        times=None, save_every=None, radius=en.LARGEST_RADIUS, device="cpu", dtype="float64",
+        chunk=None, memory=en.MEMORY_BUDGET,
+    )  # fmt: skip
+    _check_degrees(request, width)
+    largest = radius * float(np.trace(v0))
     pairs = []
     stopped = 0
     for first in range(0, samples, _CHUNK):
-        numbers = torch.arange(first, min(first + _CHUNK, samples))
-        chain = limit = start.expand(len(numbers), -1, -1)
-        alive = torch.ones(len(numbers), dtype=torch.bool)
+        count = min(_CHUNK, samples - first)
+        coupled = Coupled(request, width, first, count)
+        alive = torch.ones(count, dtype=torch.bool)
         for step in range(depth):
-            draws = RecordedDraws(key, numbers, step)
-            stepped = coupled_step(block, chain, limit, width, draws)
-            inside = (torch.stack(stepped).pow(2).sum((-2, -1)) < radius).all(0)
-            alive = alive & inside
-            chain, limit = (
+            before = coupled.chain, coupled.limit
+            coupled.step(step, alive)
+            stepped = torch.stack([coupled.chain, coupled.limit])
+            alive = alive & (stepped.pow(2).sum((-2, -1)) < largest).all(0)
+            coupled.chain, coupled.limit = (
                 torch.where(alive[:, None, None], new, old)
-                for new, old in zip(stepped, (chain, limit), strict=True)
+                for new, old in zip(stepped, before, strict=True)
             )
         stopped += int((~alive).sum())
-        pairs.append((chain @ chain.mT, limit @ limit.mT))
+        pairs.append((coupled.chain @ coupled.chain.mT, coupled.limit @ coupled.limit.mT))
     both = [torch.cat(side).numpy() for side in zip(*pairs, strict=True)]
     values = [observables(v) for v in both]
     weak = {}
@@ -258,13 +265,15 @@ def _rate(
     return float(rate), float(math.sqrt(covariance[1, 1]))
 
 
-def _check_block(block: ShapedAttention, tokens: int) -> None:
-    plain = isinstance(block, ShapedAttention) and not block.no_limit
-    if not plain or block.heads > 1 or block.output_projection or block.query_bias + block.key_bias:
+def _check_degrees(request: en.Ensemble, width: int) -> None:
+    """Bartlett's factor, which is what couples, needs m + 2 degrees of freedom everywhere."""
+    m = request.tokens
+    if width < request.groups * (2 * m + 2):
         raise ValueError(
-            f"block={block!r}: single-head shaped attention without output projection or biases is "
-            "needed"
+            f"widths contain {width}: at least {request.groups * (2 * m + 2)} is needed to couple "
+            f"{m} tokens and {request.groups} groups of columns"
         )
-    if block.key_size is not None and block.key_size < tokens + 2:
-        raise ValueError(f"key_size={block.key_size}: at least {tokens + 2} is needed to couple")
-    block.check(tokens, None)
+    for block in request.blocks:
+        reason = block.no_coupling(m, width)
+        if reason:
+            raise ValueError(f"layer contains {block!r}, which cannot be coupled: {reason}")

@@ -36,8 +36,15 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shaped_attention.blocks.base import Block, Project, Tiles, plain_fields, symmetric
+from shaped_attention.blocks.attention_limit import (
+    drift_shape,
+    first_order_square,
+    scores_diffusion,
+    second_order,
+)
+from shaped_attention.blocks.base import Block, Project, Tiles, plain_fields
 from shaped_attention.blocks.branch import lower_factor
+from shaped_attention.blocks.coupling import wishart_noise
 from shaped_attention.blocks.mask import checked_mask, uniform_weights
 from shaped_attention.checks import (
     check_count,
@@ -168,9 +175,12 @@ class ShapedAttention(Block):
         """The centre w: 1 / m_a where token a sees token b, 0 elsewhere."""
         return uniform_weights(self.mask, tokens)
 
+    def _centre(self, like: Float[Tensor, "*B m c"]) -> Float[Tensor, "m m"]:
+        return self.weights(like.shape[-2]).to(like)
+
     def mix(self, logits: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
         """``softmax(logits) - w``: A without its identity."""
-        w = self.weights(logits.shape[-1]).to(logits)
+        w = self._centre(logits)
         seen = torch.softmax(logits.masked_fill(w == 0.0, -torch.inf), dim=-1)
         return seen - w if self.centring else seen
 
@@ -229,47 +239,14 @@ class ShapedAttention(Block):
             return lower_factor(root) if root.shape[-1] > m else root
         return torch.stack(roots, dim=1)
 
-    def _second_order(self, v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
-        """``tau_0^2 E[A_2]``."""
-        w = self.weights(v.shape[-1]).to(v)
-        q = v.diagonal(dim1=-2, dim2=-1)
-        s = q[..., None, :] - 2.0 * w @ v
-        q = q + self.query_bias
-        return 0.5 * q[..., :, None] * w * (s - (w * s).sum(-1, keepdim=True))
-
-    def _first_order_square(self, v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
-        """T with ``tau_0^2 E[A_1 V A_1^T] = T o (V + sigma_Q^2 11^T)``.
-
-        ``T_ac = tr(C_a V C_c V)`` with ``C_a = diag w_a - w_a w_a^T``.
-
-        Without a mask T_ac = |C V C|_F^2 / m^2 for all a, c.
-        """
-        w = self.weights(v.shape[-1]).to(v)
-        mean = w @ v
-        cross = mean**2 @ w.mT
-        return w @ v**2 @ w.mT - cross - cross.mT + (mean @ w.mT) ** 2
-
     def drift(self, v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
         """``(gamma / tau_0)^2 [ T o (V + sigma_Q^2 11^T) + E A_2 V + V E A_2^T ]``."""
-        square = self._first_order_square(v) * (v + self.query_bias)
-        cubic = square + symmetric(self._second_order(v) @ v)
+        cubic = drift_shape(v, self._centre(v), self.query_bias)
         return (self.gamma / self.tau0) ** 2 * cubic
 
     def extra_diffusion(self, v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m m m"]:
-        """``gamma^4 / (H tau_0^2)`` times the sum of V_ac R^{ac}_bd over the four ways to pair.
-
-        R^{ac} = V C_a V C_c V; without a mask R = V C V C V / m^2 for all a, c. A query bias adds
-        sigma_Q^2 to V_ac.
-        """
-        w = self.weights(v.shape[-1]).to(v)
-        centred = torch.diag_embed(w) - w[:, :, None] * w[:, None, :]
-        vc = torch.einsum("...ij,ajk->...aik", v, centred)
-        r = torch.einsum("...abi,...ij,...cdj->...acbd", vc, v, vc)
-        query = v + self.query_bias
-        total = torch.einsum("...ac,...acbd->...abcd", query, r)
-        total = total + torch.einsum("...bd,...bdac->...abcd", query, r)
-        total = total + torch.einsum("...ad,...adbc->...abcd", query, r)
-        total = total + torch.einsum("...bc,...bcad->...abcd", query, r)
+        """``gamma^4 / (H tau_0^2)`` times `scores_diffusion`."""
+        total = scores_diffusion(v, self._centre(v), self.query_bias)
         return self.gamma**4 / (self.heads * self.tau0**2) * total
 
     def noise_size(self, tokens: int) -> int:
@@ -284,9 +261,10 @@ class ShapedAttention(Block):
     def factor_drift(self, factor: Float[Tensor, "B m m"]) -> Float[Tensor, "B m m"]:
         """``(gamma/tau_0)^2 [ (1 - gamma^2/H) T / 2 + E A_2 ] F``; T only if it is no `flow`."""
         v = factor @ factor.mT
-        drift = self._second_order(v) @ factor
+        w = self._centre(v)
+        drift = second_order(v, w, self.query_bias) @ factor
         if not self.has_flow:
-            square = self._first_order_square(v)[..., :1, :1]
+            square = first_order_square(v, w)[..., :1, :1]
             drift = drift + 0.5 * self._drift_left * square * factor
         return (self.gamma / self.tau0) ** 2 * drift
 
@@ -295,7 +273,7 @@ class ShapedAttention(Block):
     ) -> Float[Tensor, "B m m"]:
         """``gamma^2 A_1 F / sqrt H`` with G = (F, sigma_Q 1) dZ F^T."""
         m = factor.shape[-1]
-        w = self.weights(m).to(factor)
+        w = self._centre(factor)
         scores = _extended(factor, self.query_bias) @ increments.unflatten(-1, (-1, m)) @ factor.mT
         first = w * (scores - (w * scores).sum(-1, keepdim=True))
         return self.gamma**2 / (self.tau0 * math.sqrt(self.heads)) * first @ factor
@@ -306,7 +284,33 @@ class ShapedAttention(Block):
         T is a Gram matrix, so this is positive semidefinite too.
         """
         rate = step * (self.gamma / self.tau0) ** 2 * self._drift_left
-        return v + rate * self._first_order_square(v) * (v + self.query_bias)
+        return v + rate * first_order_square(v, self._centre(v)) * (v + self.query_bias)
+
+    def no_coupling(self, tokens: int, width: int) -> str:
+        """What Bartlett's factors, which are coupled, need of the degrees of freedom."""
+        least = tokens + 2 + (self.query_bias > 0.0)
+        if self._keys(width) < least:
+            return f"at width {width} its keys have size {self._keys(width)}, below {least}"
+        if self.output_projection and width // self.heads < tokens + 2:
+            return f"at width {width} its heads have size {width // self.heads}, below {tokens + 2}"
+        return ""
+
+    def coupled_noise(
+        self, numbers: list[Tensor], width: int
+    ) -> tuple[Tensor | float, Float[Tensor, "B k"]]:
+        """dZ_2 = K^T of the heads' scores; W of W_O; both summed over heads and over sqrt H.
+
+        The columns of K that a key bias adds cancel in the softmax.
+        """
+        each = 3 if self.output_projection else 2
+        root = math.sqrt(self.heads)
+        keys = torch.stack(numbers[1::each]).sum(0) / root
+        m = keys.shape[-1] - (self.query_bias > 0.0)
+        increments = keys[:, :m].mT.flatten(1)
+        if not self.output_projection:
+            return 0.0, increments
+        mixed = [wishart_noise(x, width // self.heads) for x in numbers[2::each]]
+        return self.gamma**2 / root * torch.stack(mixed).sum(0), increments
 
     def compiled_chain(self, tokens: int, width: int) -> bool:
         """One head without biases, shaped; not with an output projection below width m + 2."""

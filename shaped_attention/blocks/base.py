@@ -51,7 +51,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -78,7 +78,7 @@ class Block(ABC):
     """
 
     gamma: float
-    has_flow: bool = False
+    has_flow: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -170,6 +170,21 @@ class Block(ABC):
     def flow(self, v: Float[Tensor, "B m m"], step: float) -> Float[Tensor, "B m m"]:
         """One step of the part of the drift that raises the rank; called if `has_flow`."""
         return v
+
+    def no_coupling(self, tokens: int, width: int) -> str:
+        """Why chain and limit cannot be driven by the same numbers; empty if they can."""
+        return "it does not say what its random numbers are in the limit (coupled_noise)"
+
+    def coupled_noise(
+        self, numbers: list[Tensor], width: int
+    ) -> tuple[Float[Tensor, "B m m"] | float, Float[Tensor, "B k"] | None]:
+        """Sqrt n times the Brownian increments that the numbers of `branch_factor` stand for.
+
+        First the symmetric M with the noise F M F^T / sqrt n beyond that of the Gaussian branch,
+        then those of `factor_noise` (see `shaped_attention.blocks.coupling`). Called only if
+        `no_coupling` gives no reason.
+        """
+        raise RuntimeError(f"{type(self).__name__} cannot be coupled")
 
     def check(self, tokens: int, width: int | None) -> None:  # noqa: B027 (most need no check)
         """Raise ValueError if the block cannot act on that many tokens at that width."""

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Block, Project, Tiles, plain_fields
 from shaped_attention.blocks.branch import semidefinite_cholesky
+from shaped_attention.blocks.coupling import wishart_noise
 from shaped_attention.checks import check_finite, check_fraction
 from shaped_attention.draws import Draws
 from shaped_attention.kernels.mlp import mlp_chain, mlp_flow
@@ -117,6 +118,14 @@ class ShapedMLP(Block):
             hidden = self._activation(factor @ gaussian, width)
             gram = gram + hidden @ hidden.mT
         return semidefinite_cholesky(gram * (self._normalisation(width) / width))
+
+    def no_coupling(self, tokens: int, width: int) -> str:
+        """Nothing: any width that the chain's branch needs is enough."""
+        return ""
+
+    def coupled_noise(self, numbers: list[Tensor], width: int) -> tuple[Tensor, None]:
+        """gamma^2 W of the Gram of the hidden Gaussians: to leading order hidden units are them."""
+        return self.gamma**2 * wishart_noise(semidefinite_cholesky(numbers[0]), width), None
 
     @property
     def _kappa(self) -> float:
