@@ -13,8 +13,10 @@ from shaped_attention.covariance import correlations, covariance_of, equicorrela
 from shaped_attention.inputs import example_tokens, read_covariance, read_tokens
 from shaped_attention.limit import diffusion, drift
 from shaped_attention.module import ShapedTransformer, record_covariances
+from shaped_attention.multilevel import expectation
 from shaped_attention.network import simulate_network
 from shaped_attention.observables import observables
+from shaped_attention.rates import distances_by_width
 from shaped_attention.results import layer_of, load, rerun, save, specification
 from shaped_attention.scores import (
     initial_spectrum,
@@ -38,10 +40,12 @@ __all__ = [
     "correlations",
     "covariance_of",
     "diffusion",
+    "distances_by_width",
     "drift",
     "equicorrelated",
     "example_tokens",
     "exit_times",
+    "expectation",
     "explosion_curve",
     "explosion_curves",
     "format_comparison",

@@ -14,3 +14,10 @@ figures_option = click.option(
     help="Folder for the figures (PNG and SVG).",
 )
 """Where figures go."""
+
+results_option = click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    help="Folder for the data of the figures (netCDF); by default they are not kept.",
+)
+"""Where the data of figures go."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import xarray as xr
 
 from shaped_attention import paper, paper_figures, paper_plots, plots
 from shaped_attention.blocks import ShapedAttention
-from shaped_attention.cli_options import figures_option
+from shaped_attention.cli_options import figures_option, results_option
 from shaped_attention.covariance import equicorrelated
+from shaped_attention.results import save
 from shaped_attention.stopping import explosion_curves, stopping_map
 from shaped_attention.storage import check_writable
 
@@ -18,7 +20,13 @@ TAU0S = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 WIDTHS = (50, 200, 800, 3200, 12800)
 
 
-@click.command(name="paper")
+_LISTED = "\n".join(f"  {name:12} {figure.about}" for name, figure in paper_figures.FIGURES.items())
+
+
+@click.command(
+    name="paper",
+    epilog=f"\b\nFigures (10 to 90 seconds each on 2 cores; numbers are the paper's):\n{_LISTED}",
+)
 @click.argument("figure")
 @click.option("--samples", type=int, help="Samples; by default those of the figure.")
 @click.option(
@@ -28,17 +36,30 @@ WIDTHS = (50, 200, 800, 3200, 12800)
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @figures_option
+@results_option
 def paper_command(
-    figure: str, samples: int | None, tokens: int | None, seed: int, figures: Path
+    figure: str,
+    samples: int | None,
+    tokens: int | None,
+    seed: int,
+    figures: Path,
+    results: Path | None,
 ) -> None:
-    """Simulate FIGURE of The Shaped Transformer again: 1-left, 1-right, 2, 3 or 4."""
+    """Simulate FIGURE of The Shaped Transformer (arXiv 2306.17759) again, or one beyond it."""
     options = {"samples": samples, "tokens": tokens}
+    if figure == "tokens" and tokens is not None:
+        raise click.ClickException(f"--tokens {tokens}: figure 'tokens' has all of 2, 4, 8, 16")
     try:
         check_writable(figures, "figures")
+        if results is not None:
+            check_writable(results, "results")
         drawn, data = paper_figures.make(
             figure, seed=seed, **{k: v for k, v in options.items() if v is not None}
         )
-        for path in plots.save_figure(drawn, figures / f"paper-{figure}"):
+        paths = plots.save_figure(drawn, figures / f"paper-{figure}")
+        if results is not None:
+            paths.append(save(data, results / f"paper-{figure}.nc"))
+        for path in paths:
             click.echo(path)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
@@ -53,6 +74,7 @@ def paper_command(
 @click.option("--map-samples", type=int, default=100, show_default=True, help="Of a map's cell.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @figures_option
+@results_option
 def stopping_command(
     gamma: float,
     tau0: float,
@@ -61,14 +83,20 @@ def stopping_command(
     map_samples: int,
     seed: int,
     figures: Path,
+    results: Path | None,
 ) -> None:
     """When eigenvalues leave [10^-4, 10^4], and how probable an explosion is.
 
     A map of the exit times over (gamma, tau_0), chain and SDE side by side; and at one gamma and
     tau_0 the probability that |V| has reached 10^4 |V_0|, for chains of several widths and the SDE.
+    About half a minute on 2 cores.
     """
+    if map_samples < 1:
+        raise click.ClickException(f"--map-samples {map_samples}: a number >= 1 is needed")
     try:
         check_writable(figures, "figures")
+        if results is not None:
+            check_writable(results, "results")
         v0 = equicorrelated(tokens, paper.RHO_0)
         curves = explosion_curves(
             ShapedAttention(gamma, tau0), v0, WIDTHS, samples=samples, seed=seed
@@ -80,6 +108,10 @@ def stopping_command(
         map_ = paper_plots.stopping_maps(data, title)
         paths = plots.save_figure(drawn, figures / "stopping-explosion")
         paths += plots.save_figure(map_, figures / "stopping-map")
+        if results is not None:
+            joined = xr.concat(curves.values(), xr.DataArray(list(curves), dims="curve"))
+            paths.append(save(joined, results / "stopping-explosion.nc"))
+            paths.append(save(data, results / "stopping-map.nc"))
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     for name, curve in curves.items():

@@ -21,7 +21,6 @@ import torch
 import xarray as xr
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import curve_fit
 from torch import Tensor
 
 from shaped_attention import ensemble as en
@@ -33,6 +32,7 @@ from shaped_attention.covariance import check_covariance, factor
 from shaped_attention.draws import SLOTS_PER_BLOCK, stream_key
 from shaped_attention.euler import TorchSystem
 from shaped_attention.observables import observables
+from shaped_attention.rates import fitted_rate
 
 _CHUNK = 4096
 
@@ -97,8 +97,8 @@ def convergence(
     sizes = np.array(widths, dtype=float)
     weak = np.array([[row.weak[f] for f in names] for row in rows])
     strong = np.array([[row.strong, row.strong_error] for row in rows])
-    rates = [_rate(sizes, weak[:, j, 0], weak[:, j, 1]) for j in range(len(names))]
-    strong_rate = _rate(sizes, strong[:, 0], strong[:, 1])
+    rates = [fitted_rate(sizes, weak[:, j, 0], weak[:, j, 1]) for j in range(len(names))]
+    strong_rate = fitted_rate(sizes, strong[:, 0], strong[:, 1])
     doubled = sizes[-1] == 2 * sizes[-2]
     extrapolated = 2 * weak[-1, :, 3] - weak[-2, :, 3] if doubled else np.full(len(names), np.nan)
     by_width = ("width", "observable")
@@ -241,28 +241,6 @@ def _one_width(
     distance = np.sqrt(((both[0] - both[1]) ** 2).sum((1, 2)) / (v0**2).sum())
     error = distance.std() / math.sqrt(samples)
     return _Row(weak, float(distance.mean()), float(error), stopped / samples)
-
-
-def _rate(
-    widths: NDArray[np.float64], errors: NDArray[np.float64], standard: NDArray[np.float64]
-) -> tuple[float, float]:
-    """r and its standard error in ``error = a n^-r``, by weighted least squares on the errors.
-
-    All widths enter, resolved or not: a fit of logarithms to the resolved ones alone would see the
-    errors that chance made large. NaN unless two widths have errors above 4 standard errors.
-    """
-    resolved = (np.abs(errors) > 4.0 * standard) & (standard > 0.0)
-    if resolved.sum() < 2:
-        return math.nan, math.nan
-    scale = widths / widths[0]
-    try:
-        (_, rate), covariance = curve_fit(
-            lambda x, size, rate: size * x**-rate,
-            scale, errors, p0=(errors[resolved][0], 1.0), sigma=standard, absolute_sigma=True,
-        )  # fmt: skip
-    except RuntimeError:
-        return math.nan, math.nan
-    return float(rate), float(math.sqrt(covariance[1, 1]))
 
 
 def _check_degrees(request: en.Ensemble, width: int) -> None:

@@ -28,7 +28,7 @@ from shaped_attention.kernels.threefry import (
     fill_weights,
 )
 
-STREAMS = {"network": 0, "chain": 1, "sde": 2, "statistics": 3}
+STREAMS = {"network": 0, "chain": 1, "sde": 2, "statistics": 3, "multilevel": 4}
 """Named streams: their numbers are independent for the same seed. Append only."""
 
 SLOTS_PER_BLOCK = 64
@@ -55,9 +55,12 @@ def slot_number(first: int, index: int) -> int:
     return slot
 
 
-def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
-    """The 128-bit key (2,) of a stream: ``SeedSequence(seed, spawn_key=(number of stream,))``."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(STREAMS[stream],))
+def stream_key(seed: int, stream: str, *integers: int) -> NDArray[np.uint64]:
+    """The 128-bit key (2,) of a stream, or of the part of it that further integers >= 0 name.
+
+    It is that of ``SeedSequence(seed, spawn_key=(number of stream, *integers))``.
+    """
+    sequence = np.random.SeedSequence(seed, spawn_key=(STREAMS[stream], *integers))
     return np.asarray(sequence.generate_state(2, np.uint64), dtype=np.uint64)
 
 

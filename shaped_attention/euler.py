@@ -199,5 +199,12 @@ class TorchSystem:
         return self.stopped_at.cpu().numpy()
 
 
+def limit_system(request: en.Ensemble, first: int, count: int) -> TileSystem | TorchSystem:
+    """The SDE for some samples: compiled if all blocks are, on the CPU in double precision."""
+    m = request.tokens
+    compiled = request.compiled_device and all(block.compiled_sde(m) for block in request.blocks)
+    return (TileSystem if compiled else TorchSystem)(request, first, count)
+
+
 def _noise_rows(request: en.Ensemble) -> list[int]:
     return [block.noise_size(request.tokens) for block in request.blocks]

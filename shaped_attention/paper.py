@@ -73,7 +73,7 @@ def figure_1_right(
         "attention and MLP": [ShapedAttention(gamma), ShapedMLP(gamma)],
     }
     v0 = equicorrelated(tokens, RHO_0)
-    return _densities(models, v0, width, depth, samples, seed)
+    return densities(models, v0, width, depth, samples, seed)
 
 
 def figure_2(
@@ -92,7 +92,7 @@ def figure_2(
     values = [1 / math.sqrt(depth), 0.25, 0.5, 0.75, 1.0] if gammas is None else gammas
     models: dict[str, Layer] = {f"{gamma:.3g}": ShapedMLP(float(gamma)) for gamma in values}
     v0 = equicorrelated(tokens, RHO_0)
-    data = _densities(models, v0, width, depth, samples, seed)
+    data = densities(models, v0, width, depth, samples, seed)
     return data.assign_coords(gamma=("model", np.asarray(values, dtype=float)))
 
 
@@ -157,9 +157,13 @@ def _chain(
     )  # fmt: skip
 
 
-def _densities(
+def densities(
     models: dict[str, Layer], v0: np.ndarray, width: int, depth: int, samples: int, seed: int
 ) -> xr.Dataset:
+    """Samples of rho_12 and V_12 at the last layer of chains, and at T = L / n of their SDEs.
+
+    Returns `rho`, `covariance` (model, sampler, sample).
+    """
     horizon = depth / width
     step = horizon / math.ceil(100 * horizon)
     rho = np.empty((len(models), 2, samples))

@@ -45,7 +45,11 @@ def density_panels(data: xr.Dataset, title: str) -> Figure:
         (axes[0], "rho", r"$\rho_{12}$"),
         (axes[1], "covariance", "$V_{12}$"),
     ):
-        low, high = (-1.0, 1.0) if name == "rho" else np.quantile(data[name], [0.002, 0.998])
+        low, high = -1.0, 1.0
+        if name == "covariance":
+            # Quantiles further out are carried by the paths that explode.
+            quarter, half, more = np.quantile(data[name], [0.25, 0.5, 0.75])
+            low, high = half - 4.0 * (half - quarter), half + 6.0 * (more - half)
         _densities(axis, data[name], (low, high), "{model}, {sampler}")
         axis.set(xlabel=label)
     axes[0].legend(fontsize="x-small")
@@ -88,6 +92,71 @@ def stopping_maps(data: xr.Dataset, title: str) -> Figure:
         axis.set_ylabel(r"$\tau_0$")
     figure.suptitle(title, fontsize="medium")
     return figure
+
+
+@styled
+def family_panels(data: xr.Dataset, title: str) -> Figure:
+    """Densities at the largest width; distances and strong errors by width, with their rates."""
+    figure = Figure(figsize=(11.0, 8.5), layout="constrained")
+    axes = figure.subplots(2, 2).ravel()
+    _densities(axes[0], data["rho"], (-1.0, 1.0), "{model}, {sampler}")
+    axes[0].set(xlabel=rf"$\rho_{{12}}$ at n = {data['width'].values[-1]}")
+    axes[0].legend(fontsize="x-small")
+    name = data.attrs["shown"]
+    one = data.sel(observable=name)
+    _against_width(axes[1], one, "distance", "rate")
+    equal = 1.7 * float(np.max(data["noise"]))
+    axes[1].axhline(equal, color="0.5", linestyle=":", label="expected of equal laws")
+    _against_width(axes[2], one.assign(weak=np.abs(one["weak"])), "weak", "weak_rate")
+    _against_width(axes[3], data, "strong", "strong_rate")
+    for axis, label in (
+        (axes[1], f"KS distance of {name}, chain and SDE"),
+        (axes[2], f"|difference of means of {name}|, coupled"),
+        (axes[3], r"mean of $|V_{chain} - V_{SDE}|\,/\,|V_0|$, coupled"),
+    ):
+        axis.set(xscale="log", yscale="log", xlabel="width $n$", ylabel=label)
+        axis.set_xticks(data["width"].values, [str(n) for n in data["width"].values])
+        axis.minorticks_off()
+        axis.legend(fontsize="x-small")
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
+@styled
+def eigenvalue_paths(data: xr.Dataset, title: str) -> Figure:
+    """Largest eigenvalue against time: every path thin, the median thick; chain and SDE."""
+    gammas = data["gamma"].values
+    figure = Figure(figsize=(4.0 * len(gammas), 6.5), layout="constrained")
+    axes = figure.subplots(2, len(gammas), sharex=True, sharey=True, squeeze=False)
+    for row, sampler in enumerate(data["sampler"].values):
+        for column, gamma in enumerate(gammas):
+            axis = axes[row, column]
+            paths = data["largest"].sel(sampler=sampler, gamma=gamma)
+            axis.plot(data["time"], paths, color=COLORS[row], linewidth=0.4, alpha=0.4)
+            axis.plot(data["time"], paths.median("sample"), color="black", label="median")
+            axis.axhline(1e4, color="0.3", linestyle=":", label="$10^4$")
+            axis.set(yscale="log")
+            axis.set_title(rf"{sampler}, $\gamma$ = {gamma:g}", fontsize="medium")
+        axes[row, 0].set_ylabel("largest eigenvalue of $V$")
+    for axis in axes[-1]:
+        axis.set_xlabel(r"time $t = \ell / n$")
+    axes[0, 0].legend(fontsize="small")
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
+def _against_width(axis: Axes, data: xr.Dataset, name: str, rate: str) -> None:
+    for k, model in enumerate(data["model"].values):
+        one = data.sel(model=model)
+        found = f"rate {float(one[rate]):.2f} ± {float(one[rate + '_error']):.2f}"
+        if np.isnan(one[rate]):
+            found = "too small for a rate"
+        spread = 2.0 * one[f"{name}_error"].values if f"{name}_error" in one else None
+        axis.errorbar(
+            data["width"].values, one[name].values, yerr=spread, marker="o", capsize=2.0,
+            color=COLORS[k % len(COLORS)], linestyle=LINES[k % len(LINES)],
+            label=f"{model}: {found}",
+        )  # fmt: skip
 
 
 def _two_panels(title: str) -> tuple[Figure, list[Axes]]:

@@ -20,7 +20,7 @@ from torch import Tensor
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.checks import check_positive
-from shaped_attention.euler import TileSystem, TorchSystem
+from shaped_attention.euler import TileSystem, TorchSystem, limit_system
 from shaped_attention.kernels.jit import LANES
 from shaped_attention.results import make_result
 
@@ -79,7 +79,6 @@ def integrate_sde(
         chunk=chunk, memory=memory,
     )  # fmt: skip
     m = request.tokens
-    compiled = request.compiled_device and all(block.compiled_sde(m) for block in request.blocks)
     per_sample = request.dtype.itemsize * m * m * (14.0 + len(request.saved))
     size = en.chunk_size(request, per_sample, _PREFERRED_ENTRIES // m**2, LANES)
 
@@ -90,10 +89,7 @@ def integrate_sde(
         stopping: NDArray[np.float64],
         tick: Callable[[], None],
     ) -> None:
-        system: TileSystem | TorchSystem
-        system = (
-            TileSystem(request, first, count) if compiled else TorchSystem(request, first, count)
-        )
+        system = limit_system(request, first, count)
         states = _sdeint(system, request, tick)
         for i in range(len(request.saved)):
             v[i] = en.gram(system.factors(states[i]))

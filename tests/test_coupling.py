@@ -66,7 +66,7 @@ def test_the_sde_of_a_pair_has_the_law_of_the_sde(member):
 
 @pytest.mark.parametrize("member", FAMILY)
 def test_pairs_approach_each_other_for_the_whole_family(member):
-    """The strong rate is 1/2 within 0.07 (the next order shows with heads) and 2 standard errors."""
+    """The strong rate is 1/2 within 2 standard errors and 0.07 (heads: the next order shows)."""
     data = convergence(FAMILY[member], V0, (16, 32), horizon=0.25, samples=1024)
     assert abs(float(data["strong_rate"]) - 0.5) < 0.07 + 2 * float(data["strong_rate_error"])
     assert (data["gain"].mean("observable") > 10).all()

@@ -1,0 +1,196 @@
+"""Expectations by multilevel Monte Carlo: the error they state, against exact laws and the SDE."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from shaped_attention import (
+    ShapedAttention,
+    ShapedMLP,
+    equicorrelated,
+    integrate_sde,
+    load,
+    save,
+)
+from shaped_attention import ensemble as en
+from shaped_attention.levels import Level
+from shaped_attention.multilevel import expectation
+from shaped_attention.observables import observables
+from tests.laws import final, log_det
+
+GAMMA, T = 0.5, 0.5
+K = GAMMA**2 * (2 - GAMMA**2)
+ONE, FREE = ShapedAttention(GAMMA), ShapedAttention(GAMMA, 1e6)
+SEEDS = range(12)
+
+
+def first(v):
+    return v[:, 0, 0]
+
+
+def second_moment(v):
+    return v[:, 0, 0] ** 2
+
+
+ORACLES = {
+    "mean": (ONE, np.full((1, 1), 1.3), first, 1.3, 0.01),
+    "second moment": (ONE, np.eye(1), second_moment, math.exp(2 * K * T), 0.03),
+    "log det": (FREE, equicorrelated(3, 0.2), log_det, math.log(0.8**2 * 1.4) - 6 * K * T, 0.02),
+}
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_it_keeps_the_error_it_states(name):
+    """Exact expectations, 12 seeds: every error within 4.5 stated ones, their RMS within 1.3 tol.
+
+    m = 1: E V_T = V_0 and E V_T^2 = V_0^2 exp(2 k T), as log V_T ~ N(log V_0 - k T, 2 k T);
+    tau_0 -> infinity: E log det V_T = log det V_0 - k m (m + 1) T / 2. The RMS of 12 errors that
+    are exactly tol in size passes 1.3 tol with probability 4 %, and the stated ones are smaller.
+    """
+    layer, v0, f, exact, tolerance = ORACLES[name]
+    runs = [expectation(layer, v0, f, horizon=T, tolerance=tolerance, seed=seed) for seed in SEEDS]
+    error = np.array([float(r["value"]) - exact for r in runs])
+    stated = np.array([math.hypot(r["standard_error"], r["bias"]) for r in runs])
+    assert all(r.attrs["converged"] for r in runs)
+    assert (stated <= tolerance).all()
+    assert (np.abs(error) < 4.5 * stated).all()
+    assert math.sqrt((error**2).mean()) < 1.3 * tolerance
+
+
+def test_a_coarse_step_alone_is_rejected():
+    """Negative control: at the step of level 0, E V^2 is off by more than the test above allows.
+
+    So is the finest level without extrapolation, whose bias is Y_L to first order.
+    """
+    layer, v0, f, exact, tolerance = ORACLES["second moment"]
+    result = expectation(layer, v0, f, horizon=T, tolerance=tolerance / 6, first_step=T / 2)
+    assert abs(float(result["value"]) - exact) < 4.5 * tolerance / 6
+    coarse = float(result["mean"][0])
+    assert abs(coarse - exact) > 1.3 * tolerance
+    plain = float(result["mean"].sum())
+    assert abs(plain - exact) > 1.3 * tolerance / 6
+
+
+@pytest.fixture(scope="module")
+def nonlinear():
+    return expectation(
+        ShapedAttention(0.5, 0.7), equicorrelated(3, 0.2), "mean |rho|", horizon=T, tolerance=1e-3
+    )
+
+
+def test_a_nonlinear_limit(nonlinear):
+    """mean |rho| at tau_0 = 0.7 against 100,000 paths of `integrate_sde` at the step 1/320.
+
+    The bias at 1/320 is that of the levels, c_1 h, and is added to the 4 standard errors.
+    """
+    v = final(
+        integrate_sde(ShapedAttention(0.5, 0.7), equicorrelated(3, 0.2), horizon=T, step=1 / 320,
+                      samples=100_000, seed=3)
+    )  # fmt: skip
+    x = observables(v)["mean |rho|"]
+    error = math.hypot(float(nonlinear["standard_error"]), x.std() / math.sqrt(len(x)))
+    slope = abs(float(nonlinear["mean"][-1] / nonlinear["step"][-1]))
+    difference = abs(float(nonlinear["value"]) - x.mean())
+    assert difference < 4 * error + slope / 320 + float(nonlinear["bias"])
+    assert abs(float(nonlinear["mean"][0]) - x.mean()) > 4 * error
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [FREE, [ShapedAttention(0.4, 1.0), ShapedMLP(0.4)], ShapedAttention(0.4, mask="causal")],
+)
+def test_the_variance_falls_like_the_step(layer):
+    """Strong order 1/2: slope 1 +- 0.2 over steps 1/32 to 1/128, also with triangular factors.
+
+    The last two layers have those. Independent paths would have slope 0.
+    """
+    base = en.make_ensemble(
+        layer, equicorrelated(3, 0.2), width=None, steps=8, dt=1 / 16, samples=1, seed=0,
+        times=None, save_every=None, radius=None, device="cpu", dtype="float64", chunk=None,
+        memory=2**30,
+    )  # fmt: skip
+    variances = []
+    with ThreadPoolExecutor(2) as pool:
+        for number in (1, 2, 3):
+            level = Level(base, number, lambda v: observables(v)["mean |rho|"])
+            level.grow(4096, pool)
+            variances.append(level.variance[0])
+    slope = -np.polyfit([1, 2, 3], np.log2(variances), 1)[0]
+    assert slope == pytest.approx(1.0, abs=0.2)
+
+
+def test_threads_and_kernels_do_not_change_it(monkeypatch, tmp_path):
+    """Bit for bit on 1 and 2 threads; to rounding in torch; and it survives a file."""
+    layer, v0 = [ShapedAttention(0.4, 1.0), ShapedMLP(0.4)], equicorrelated(3, 0.2)
+
+    def run():
+        return expectation(layer, v0, "mean |rho|", horizon=0.25, tolerance=4e-3, seed=5)
+
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            results.append(run())
+    finally:
+        torch.set_num_threads(before)
+    assert results[0].identical(results[1].assign_attrs(seconds=results[0].attrs["seconds"]))
+    assert load(save(results[0], tmp_path / "expectation.nc")).identical(results[0])
+    monkeypatch.setattr(en.Ensemble, "compiled_device", False)
+    readable = run()
+    for name in ("value", "standard_error", "mean", "variance"):
+        np.testing.assert_allclose(readable[name], results[0][name], rtol=1e-8)
+    np.testing.assert_array_equal(readable["samples"], results[0]["samples"])
+
+
+def test_it_is_cheaper_than_plain_monte_carlo():
+    """At a tolerance of 0.2 % of E V^2 fewer than half the steps."""
+    result = expectation(ONE, np.eye(1), second_moment, horizon=T, tolerance=3e-3)
+    assert result.attrs["converged"]
+    assert int(result["cost"]) == int((result["samples"] * result["level_cost"]).sum())
+    assert float(result["cost"]) < 0.5 * float(result["plain_cost"])
+
+
+def test_what_does_not_suffice_is_said(caplog):
+    result = expectation(ONE, np.eye(1), first, horizon=T, tolerance=1e-300, budget=100_000)
+    assert not result.attrs["converged"]
+    assert "did not suffice" in caplog.text
+    # the pilots are taken whatever the budget
+    assert int(result["cost"]) <= 100_000 + 2048 * 60
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tolerance": 0.0}, "tolerance=0.0"),
+        ({"tolerance": math.inf}, "tolerance=inf"),
+        ({"horizon": -1.0}, "horizon=-1.0"),
+        ({"first_step": 0.3}, "first_step=0.3"),
+        ({"first_step": math.nan}, "first_step=nan"),
+        ({"max_levels": 2}, "max_levels=2"),
+        ({"max_levels": 40}, "max_levels=40"),
+        ({"budget": 0}, "budget=0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"radius": 0.5}, "radius=0.5"),
+        ({"device": "tpu"}, "device='tpu'"),
+        ({"observable": "mean"}, "observable='mean'"),
+        ({"observable": 3}, "observable=3"),
+        ({"observable": lambda v: v}, "returned shape"),
+        ({"observable": lambda v: np.full(len(v), np.nan)}, "not finite"),
+        ({"observable": lambda v: ["a"] * len(v)}, "numbers are needed"),
+        ({"layer": ShapedAttention(0.5, scaled_temperature=False)}, "no limit"),
+    ],
+)
+def test_bad_input(change, message):
+    arguments = {
+        "layer": ONE, "v0": np.eye(2), "observable": first, "horizon": T, "tolerance": 0.1
+    } | change  # fmt: skip
+    with pytest.raises(ValueError, match=message) as error:
+        expectation(arguments.pop("layer"), arguments.pop("v0"), arguments.pop("observable"),
+                    **arguments)  # fmt: skip
+    assert "\n" not in str(error.value)

@@ -1,0 +1,59 @@
+"""Fitted rates, and distances of chains from the SDE by width."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import shaped_attention as sa
+from shaped_attention.rates import fitted_rate
+
+
+def test_the_rate_of_a_power_law_is_found():
+    """a n^-r with noise of the stated size: r within 4 standard errors; a constant has rate 0."""
+    rng = np.random.default_rng(0)
+    widths = np.array([8.0, 16.0, 32.0, 64.0])
+    noise = np.full(4, 0.01)
+    for rate in (0.0, 0.5, 1.0, 1.5):
+        errors = 2.0 * (widths / 8.0) ** -rate + 0.01 * rng.standard_normal(4)
+        found, error = fitted_rate(widths, errors, noise)
+        assert abs(found - rate) < 4 * error < 0.2
+
+
+def test_unresolved_errors_have_no_rate():
+    widths, noise = np.array([8.0, 16.0]), np.array([0.1, 0.1])
+    assert math.isnan(fitted_rate(widths, np.array([0.5, 0.3]), noise)[0])
+    assert math.isnan(fitted_rate(widths, np.array([0.5, 0.5]), 0.0 * noise)[0])
+
+
+def test_distances_fall_like_one_over_the_width():
+    """gamma = 1/sqrt 2, n = 10 to 40: rate 1 within 0.25 and excludes 1/2 by 3 standard errors.
+
+    Control: from an SDE stopped at a radius that the chain hardly reaches at these widths, the
+    distance stays where it is (its rate is below 1/2).
+    """
+    block, v0 = sa.ShapedAttention(2**-0.5), sa.equicorrelated(3, 0.2)
+    run = {"widths": (10, 20, 40), "samples": 2**15, "step": 0.0025}
+    data = sa.distances_by_width(block, v0, **run).sel(observable="log det V")
+    rate, error = float(data["rate"]), float(data["rate_error"])
+    assert abs(rate - 1.0) < 0.25 + 2 * error
+    assert rate > 0.5 + 3 * error
+    strong = sa.ShapedAttention(2**-0.5, 0.3)
+    data = sa.distances_by_width(strong, v0, **run).sel(observable="log largest eigenvalue")
+    assert float(data["rate"]) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"widths": (10,)}, "at least two, increasing"),
+        ({"samples": 1}, "samples=1"),
+        ({"horizon": 0.0}, "horizon=0.0"),
+    ],
+)
+def test_bad_arguments(options, message):
+    options = {"widths": (10, 20), "samples": 10} | options
+    with pytest.raises(ValueError, match=message):
+        sa.distances_by_width(sa.ShapedAttention(0.5), sa.equicorrelated(2, 0.2), **options)
