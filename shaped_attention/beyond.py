@@ -119,7 +119,7 @@ def figure_eigenvalues(
         )  # fmt: skip
         limit = integrate_sde(
             block, v0, horizon=1.0, step=0.1 / width, samples=samples, seed=seed + k,
-            times=chain["time"].to_numpy(),
+            times=chain["time"].to_numpy().tolist(),
             radius=1e5, progress=False,
         )  # fmt: skip
         for name, run in (("chain", chain), ("SDE", limit)):
