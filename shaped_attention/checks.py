@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 LARGEST_WIDTH = 2**53
@@ -53,6 +54,8 @@ def real_array(value: ArrayLike, name: str) -> NDArray[np.float64]:
     ValueError
         If it does not hold real numbers; entries may be infinite or NaN.
     """
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
     try:
         raw = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -364,8 +364,11 @@ def show(path: Path) -> None:
 
     try:
         result = load(path)
-        stored = specification(result)
+        stored = specification(result) if "specification" in result.attrs else None
     except (ValueError, FileNotFoundError) as error:
         raise InputError(str(error)) from error
     click.echo(result)
-    click.echo(json.dumps(stored, indent=1))
+    if stored is not None:
+        click.echo(json.dumps(stored, indent=1))
+    elif "arguments" in result.attrs:
+        click.echo(result.attrs["arguments"])

@@ -32,7 +32,7 @@ _LISTED = "\n".join(f"  {name:12} {figure.about}" for name, figure in paper_figu
 @click.option(
     "--tokens",
     type=int,
-    help="Tokens m >= 2.  [default: 4, in figure 2: 2]",
+    help="Tokens m >= 2.  [default: 4; in figures 2 and heads 2]",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @figures_option
@@ -102,7 +102,7 @@ def stopping_command(
             ShapedAttention(gamma, tau0), v0, WIDTHS, samples=samples, seed=seed
         )
         title = rf"$|V|$ reaches $10^4\,|V_0|$: $\gamma={gamma:g}$, $\tau_0={tau0:g}$, m={tokens}"
-        drawn = paper_plots.explosion_curves(curves, title)
+        drawn = paper_plots.explosion_probabilities(curves, title)
         data = stopping_map(v0, GAMMAS, TAU0S, samples=map_samples, seed=seed)
         title = rf"First time an eigenvalue leaves $[10^{{-4}},10^4]$: $n=200$, m={tokens}"
         map_ = paper_plots.stopping_maps(data, title)

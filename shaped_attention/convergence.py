@@ -12,6 +12,7 @@ observables then has a variance of order 1/n, where independent samples leave on
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,15 +25,15 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import Layer, check_limit
+from shaped_attention.blocks.base import Layer, blocks_of, check_limit
 from shaped_attention.blocks.branch import lower_factor, total_factor
 from shaped_attention.blocks.coupling import RecordedDraws, branch_noise
-from shaped_attention.checks import check_count, check_positive
+from shaped_attention.checks import check_count
 from shaped_attention.covariance import check_covariance, factor
 from shaped_attention.draws import SLOTS_PER_BLOCK, stream_key
 from shaped_attention.euler import TorchSystem
 from shaped_attention.observables import observables
-from shaped_attention.rates import fitted_rate
+from shaped_attention.rates import check_widths, fitted_rate
 
 _CHUNK = 4096
 
@@ -45,7 +46,7 @@ def convergence(
     horizon: float = 0.5,
     samples: int = 4096,
     seed: int = 0,
-    radius: float = 10.0,
+    radius: float | None = None,
 ) -> xr.Dataset:
     """Weak and strong errors of the SDE against the chain, by width, with coupled paths.
 
@@ -55,29 +56,32 @@ def convergence(
         A block or a list of blocks that have a limit and can be coupled: shaped attention with
         whatever heads, mask, biases and output projection, and the shaped MLP.
     v0
-        Starting covariance (m, m), positive definite.
+        Starting covariance (m, m), positive semidefinite.
     widths
         Widths n, increasing, each at least 2 m + 2 for each group of columns (a head without an
-        output projection); key sizes at least m + 3; width * horizon is a whole number.
+        output projection); the keys' size is that of a head (`key_size=None`); width * horizon is
+        a whole number.
         The SDE is integrated by Euler's scheme with the step 1/n.
     horizon, samples, seed
         T = L / n, number of pairs of paths, and the seed.
     radius
-        The theorem is local: a pair of paths stays where it is from the step on in which tr V of
-        either would exceed `radius` times tr V_0.
+        The theorem is local: a pair of paths stays where it is from the step on in which |V|
+        (Frobenius norm) of either would reach the radius, by default 10 |V_0|.
 
     Returns
     -------
     xarray.Dataset with, for each observable (see `observables`) and width,
 
-    - `weak`: E f(chain) - E f(SDE), its standard error `weak_error`, and `gain`, how many times
-      more independent samples would be needed for the same standard error; `chain` is E f(chain);
+    - `weak`: E f(chain) - E f(SDE by Euler's scheme with the step 1/n), both of which differ from
+      the limit by O(1/n); its standard error `weak_error`, and `gain`, how many times more
+      independent samples would be needed for the same one; `chain` is E f(chain);
     - `strong` (width): E |V_chain - V_SDE|_F / |V_0|_F, and its standard error `strong_error`;
     - `stopped` (width): the fraction of pairs that reached the radius;
     - `weak_rate`, `strong_rate` and their standard errors: r of a fit a n^-r to the errors, by
       weighted least squares; NaN unless two widths have errors above 4 standard errors;
     - `extrapolated`: the chain's E f at n -> oo by Richardson, 2 E f(n_last) - E f(n_last / 2), if
-      the last two widths differ by a factor of two (NaN otherwise).
+      the last two widths differ by a factor of two (NaN otherwise); its statistical error is that
+      of independent samples, 2 to 3 times that of `chain`.
 
     Raises
     ------
@@ -86,13 +90,14 @@ def convergence(
     """
     start = check_covariance(v0, "v0")
     check_limit(layer)
-    check_positive("horizon", horizon)
+    depths = check_widths(widths, horizon)
     check_count("samples", samples, lowest=2)
-    check_count("seed", seed, lowest=0)
-    check_positive("radius", radius)
-    if len(widths) < 2 or list(widths) != sorted(set(widths)):
-        raise ValueError(f"widths={list(widths)}: at least two, increasing, are needed")
-    rows = [_one_width(layer, start, int(n), horizon, samples, seed, radius) for n in widths]
+    if radius is None:
+        radius = 10.0 * float(np.linalg.norm(start)) or 1.0
+    rows = [
+        _one_width(layer, start, int(width), depth, samples, seed, radius)
+        for width, depth in zip(widths, depths, strict=True)
+    ]
     names = list(rows[0].weak)
     sizes = np.array(widths, dtype=float)
     weak = np.array([[row.weak[f] for f in names] for row in rows])
@@ -118,7 +123,14 @@ def convergence(
             "extrapolated": ("observable", extrapolated),
         },
         coords={"width": list(widths), "observable": names},
-        attrs={"horizon": horizon, "samples": samples, "seed": seed},
+        attrs={
+            "layer": json.dumps([block.specification() for block in blocks_of(layer)]),
+            "v0": json.dumps(start.tolist()),
+            "horizon": horizon,
+            "samples": samples,
+            "seed": seed,
+            "radius": radius,
+        },
     )
 
 
@@ -129,6 +141,8 @@ class Coupled:
     ----------
     chain, limit
         Lower triangular factors (B, m, m) of the two covariances.
+    alive
+        Pairs (B,) that still move: neither path has been about to reach the radius.
     """
 
     def __init__(self, request: en.Ensemble, width: int, first: int, count: int) -> None:
@@ -139,9 +153,10 @@ class Coupled:
         self._system = TorchSystem(request, first, count)
         self.chain = self.limit = torch.tensor(factor(request.v0)).tril().expand(count, -1, -1)
         self._parts = self.chain[:, None].expand(-1, request.groups, -1, -1)
+        self.alive = torch.ones(count, dtype=torch.bool)
 
-    def step(self, step: int, alive: Tensor) -> None:
-        """Take one layer of the chain and one Euler step 1/n; pairs that are not alive stay."""
+    def step(self, step: int) -> None:
+        """Take one layer of the chain and one Euler step 1/n, with all pairs that stay inside."""
         request, width, groups = self._request, self._width, self._request.groups
         parts, m = self._parts, request.tokens
         common = parts.new_zeros(len(parts), m, m)
@@ -152,6 +167,7 @@ class Coupled:
                 parts = block.grouped_chain_step(parts, width, draws)
             else:
                 parts = block.chain_step(parts[:, 0], width, draws)[:, None]
+            # `gaussian_branch` comes last: H and C of each group of columns.
             own, branches = draws.handed[: -2 * groups], draws.handed[-2 * groups :]
             mixed, increments = block.coupled_noise(own, width)
             dof = width // groups - m
@@ -161,9 +177,12 @@ class Coupled:
             if increments is not None:
                 scores.append(increments)
         limit = self._euler(step, common, scores)
-        keep = alive[:, None, None]
+        chain = total_factor(parts)
+        for factors in (chain, limit):
+            self.alive = self.alive & (en.norms(factors) < request.radius)
+        keep = self.alive[:, None, None]
         self._parts = torch.where(keep[..., None], parts, self._parts)
-        self.chain = torch.where(keep, total_factor(parts), self.chain)
+        self.chain = torch.where(keep, chain, self.chain)
         self.limit = torch.where(keep, limit, self.limit)
 
     def _euler(
@@ -193,40 +212,25 @@ def _one_width(
     layer: Layer,
     v0: NDArray[np.float64],
     width: int,
-    horizon: float,
+    depth: int,
     samples: int,
     seed: int,
     radius: float,
 ) -> _Row:
-    depth = round(width * horizon)
-    if abs(depth - width * horizon) > 1e-9 or depth < 1:
-        raise ValueError(
-            f"widths contain {width}: a whole number width * horizon is needed, not "
-            f"{width * horizon:g}"
-        )
     request = en.make_ensemble(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        times=None, save_every=None, radius=en.LARGEST_RADIUS, device="cpu", dtype="float64",
+        times=None, save_every=None, radius=radius, device="cpu", dtype="float64",
         chunk=None, memory=en.MEMORY_BUDGET,
     )  # fmt: skip
     _check_degrees(request, width)
-    largest = radius * float(np.trace(v0))
     pairs = []
     stopped = 0
     for first in range(0, samples, _CHUNK):
         count = min(_CHUNK, samples - first)
         coupled = Coupled(request, width, first, count)
-        alive = torch.ones(count, dtype=torch.bool)
         for step in range(depth):
-            before = coupled.chain, coupled.limit
-            coupled.step(step, alive)
-            stepped = torch.stack([coupled.chain, coupled.limit])
-            alive = alive & (stepped.pow(2).sum((-2, -1)) < largest).all(0)
-            coupled.chain, coupled.limit = (
-                torch.where(alive[:, None, None], new, old)
-                for new, old in zip(stepped, before, strict=True)
-            )
-        stopped += int((~alive).sum())
+            coupled.step(step)
+        stopped += int((~coupled.alive).sum())
         pairs.append((coupled.chain @ coupled.chain.mT, coupled.limit @ coupled.limit.mT))
     both = [torch.cat(side).numpy() for side in zip(*pairs, strict=True)]
     values = [observables(v) for v in both]
@@ -249,7 +253,7 @@ def _check_degrees(request: en.Ensemble, width: int) -> None:
     if width < request.groups * (2 * m + 2):
         raise ValueError(
             f"widths contain {width}: at least {request.groups * (2 * m + 2)} is needed to couple "
-            f"{m} tokens and {request.groups} groups of columns"
+            f"{m} tokens with groups of columns (heads): {request.groups}"
         )
     for block in request.blocks:
         reason = block.no_coupling(m, width)

@@ -29,7 +29,11 @@ _BLOCK, _BLOCK_ENTRIES = 4096, 2**16
 
 @dataclass
 class Level:
-    """A level: grids, random numbers, and moments of (difference, finer value) of its samples."""
+    """A level: grids, random numbers, and moments of its samples.
+
+    `mean` and `squares`, the sum of squared deviations from it, are (2,): of the difference and of
+    the finer value.
+    """
 
     base: en.Ensemble
     number: int

@@ -132,12 +132,12 @@ class ShapedTransformer(nn.Module):
         if vocabulary is not None:
             check_count("vocabulary", vocabulary)
             self.embedding = _gaussian((vocabulary, width), generator)
-        modules: list[nn.Module] = []
-        for _ in range(depth):
-            for block in self.layer:
-                block.check(1, width)
-                modules.append(_module(block, width, generator))
-        self.blocks = nn.ModuleList(modules)
+        for block in self.layer:
+            mask = getattr(block, "mask", None)
+            block.check(len(mask) if isinstance(mask, tuple) else 1, width)
+        self.blocks = nn.ModuleList(
+            _module(block, width, generator) for _ in range(depth) for block in self.layer
+        )
 
     def forward(self, inputs: Tensor) -> Float[Tensor, "*B m n"]:
         """The tokens after the last layer; inputs as `vocabulary` says.
@@ -145,16 +145,34 @@ class ShapedTransformer(nn.Module):
         Raises
         ------
         ValueError
-            If tokens have another width.
+            If inputs are no tensor of the kind that is needed, or tokens have another width.
         """
-        tokens = inputs if self.embedding is None else self.embedding[inputs]
+        tokens = self._embedded(inputs)
         if tokens.shape[-1] != self.width or tokens.ndim < 2:
             raise ValueError(
                 f"inputs have shape {tuple(tokens.shape)}; tokens (..., m, {self.width}) are needed"
             )
-        for block in self.blocks:
-            tokens = block(tokens)
+        for block in self.layer:
+            block.check(tokens.shape[-2], self.width)
+        for module in self.blocks:
+            tokens = module(tokens)
         return tokens
+
+    def _embedded(self, inputs: Tensor) -> Tensor:
+        if not isinstance(inputs, Tensor):
+            raise ValueError(f"inputs: a torch tensor is needed, not {type(inputs).__name__}")
+        if self.embedding is None:
+            dtype = next(self.parameters()).dtype
+            if inputs.dtype != dtype:
+                raise ValueError(
+                    f"inputs have type {inputs.dtype}; {dtype}, that of the weights, is needed"
+                )
+            return inputs
+        size = len(self.embedding)
+        known = not inputs.is_floating_point() and bool(((inputs >= 0) & (inputs < size)).all())
+        if not known:
+            raise ValueError(f"inputs: whole token numbers from 0 to {size - 1} are needed")
+        return self.embedding[inputs]
 
 
 def record_covariances(
@@ -188,7 +206,10 @@ def record_covariances(
         choose = _is_shaped_block
     names = [name for name, module in model.named_modules() if choose(name, module)]
     if not names:
-        raise ValueError("choose: no module of the model is chosen")
+        raise ValueError(
+            "choose: no module of the model is chosen; a function of a module's name and the "
+            "module, such as lambda name, module: name.endswith('layer'), is needed"
+        )
     recorded: dict[str, np.ndarray] = {}
 
     def recorder(name: str) -> Callable[[nn.Module, Any, Any], None]:

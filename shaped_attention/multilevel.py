@@ -90,7 +90,8 @@ def expectation(
         Step on level 0, which divides the horizon; by default the largest that is at most 0.1 and
         a quarter of the horizon.
     max_levels, budget
-        Levels (at least 3), and Euler steps of a path, that may be used.
+        Levels (at least 3), and Euler steps of a path, that may be used; the first 2,048 samples of
+        a level are taken whatever the budget.
 
     Returns
     -------
@@ -197,7 +198,7 @@ def _bias(levels: list[Level]) -> tuple[float, float]:
         shrink = 3.0 * 4.0 ** (len(levels) - 1 - i)
         bias = abs(2.0 * fine.mean[0] - coarse.mean[0]) / shrink
         found.append((float(bias), math.sqrt(4.0 * fine.error2 + coarse.error2) / shrink))
-    return max(found)
+    return max(found, key=sum)
 
 
 def _first_steps(horizon: float, first_step: float | None, max_levels: int) -> int:
@@ -231,8 +232,9 @@ def _function(observable: Observable, name: str, v0: NDArray[np.float64]) -> Fun
         values = real_array(observable(v), f"observable: what {name} returned")
         if values.shape != (len(v),) or not np.isfinite(values).all():
             raise ValueError(
-                f"observable {name} returned shape {values.shape} or numbers that are "
-                f"not finite; for V of shape {v.shape} finite ones of shape ({len(v)},) are needed"
+                f"observable {name} returned shape {values.shape}, "
+                f"{int((~np.isfinite(values)).sum())} numbers of them not finite; for V of shape "
+                f"{v.shape} finite ones of shape ({len(v)},) are needed"
             )
         return values
 
@@ -242,7 +244,7 @@ def _function(observable: Observable, name: str, v0: NDArray[np.float64]) -> Fun
 def _dataset(levels: list[Level], tolerance: float) -> xr.Dataset:
     error2, last = _error2(levels), levels[-1]
     bias, bias_error = _bias(levels)
-    refined = max(1.0, abs(float(last.mean[0])) / (math.sqrt(0.5) * tolerance))
+    refined = abs(float(last.mean[0])) / (math.sqrt(0.5) * tolerance)
     paths = max(1.0, last.variance[1] / error2) if error2 > 0.0 else 1.0
     names = ("step", "samples", "mean", "variance", "variance_fine", "level_cost", "stopped")
     rows = [
@@ -257,7 +259,7 @@ def _dataset(levels: list[Level], tolerance: float) -> xr.Dataset:
             "bias": bias,
             "bias_error": bias_error,
             "cost": sum(level.cost * level.count for level in levels),
-            "plain_cost": float(paths * last.grids[0].steps * refined),
+            "plain_cost": float(paths * max(1.0, last.grids[0].steps * refined)),
             **{name: ("level", x) for name, x in zip(names, columns, strict=True)},
         },
         coords={"level": range(len(levels))},

@@ -22,7 +22,7 @@ from shaped_attention.sde import integrate_sde
 from shaped_attention.stopping import stopping_map
 
 RHO_0 = 0.2
-"""The starting correlation of all figures but 4."""
+"""The starting correlation of all figures."""
 
 
 def relu(gamma: float, width: int) -> ShapedMLP:
@@ -41,7 +41,7 @@ def figure_1_left(
     """Correlation of two tokens against the layer: shaped, unshaped, and unshaped Pre-LN.
 
     gamma = 1/sqrt 8, tau_0 = 1, rho_0 = 0.2; attention and MLP blocks in turn. Returns
-    `correlation` (model, time, quantile): mean over the pairs of tokens, quantiles over samples.
+    `correlation` (model, layer, level): mean over the pairs of tokens; quantiles over samples.
     """
     gamma = 1 / math.sqrt(8)
     plain = [softmax_attention(gamma), relu(gamma, width)]
@@ -56,7 +56,7 @@ def figure_1_left(
         result = _chain(layer, v0, width, depth, samples, seed + k, save_every=5)
         curves[name] = _quantiles(_mean_off_diagonal(correlations(result["V"].values)))
     data = _curves("correlation", curves, result["time"].values * width)
-    return data.assign_attrs(tokens=tokens, width=width)
+    return data.assign_attrs(tokens=tokens, width=width, depth=depth)
 
 
 def figure_1_right(
@@ -101,8 +101,8 @@ def figure_3(
 ) -> xr.Dataset:
     """Mean |rho| and |V_ab| against the layer for attention without one modification.
 
-    gamma = 1/sqrt 2, tau_0 = 1, rho_0 = 0.2. Returns `correlation` and `covariance` (model, time,
-    quantile), means over the pairs of tokens.
+    gamma = 1/sqrt 2, tau_0 = 1, rho_0 = 0.2. Returns `correlation` and `covariance` (model, layer,
+    level), means over the pairs of tokens; quantiles over samples.
     """
     gamma = 1 / math.sqrt(2)
     models: dict[str, Layer] = {
@@ -121,7 +121,7 @@ def figure_3(
     layers = result["time"].values * width
     data = _curves("correlation", correlation, layers)
     data = data.merge(_curves("covariance", covariance, layers))
-    return data.assign_attrs(tokens=tokens, width=width)
+    return data.assign_attrs(tokens=tokens, width=width, depth=depth)
 
 
 def figure_4(

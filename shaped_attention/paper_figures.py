@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import getdoc
@@ -11,11 +12,15 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from shaped_attention import beyond, paper, paper_plots
+from shaped_attention.version import __version__
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """What makes a figure: `simulate` gives its data, `draw` draws them under `title`."""
+    """What makes a figure: `simulate` gives its data, `draw` draws them under `title`.
+
+    Values in the title come from the attributes of the data.
+    """
 
     simulate: Callable[..., xr.Dataset]
     draw: Callable[[xr.Dataset, str], Figure]
@@ -31,32 +36,32 @@ FIGURES: dict[str, PaperFigure] = {
     "1-left": PaperFigure(
         paper.figure_1_left,
         paper_plots.layer_curves,
-        r"Correlation in transformers: $n=200$, $d=150$, $\gamma=1/\sqrt{8}$, $\tau_0=1$",
+        r"Transformers: $n=%(width)d$, $d=%(depth)d$, $\gamma=1/\sqrt{8}$, $\tau_0=1$",
     ),
     "1-right": PaperFigure(
         paper.figure_1_right,
         paper_plots.density_panels,
-        r"Last layer, chain and SDE: $n=200$, $d=150$, $\gamma=1/\sqrt{8}$, $\tau_0=1$",
+        r"Last layer, chain and SDE: $n=%(width)d$, $d=%(depth)d$, $\gamma=1/\sqrt{8}$, $\tau_0=1$",
     ),
     "2": PaperFigure(
         paper.figure_2,
         paper_plots.density_and_percentile,
-        r"Shaped ReLU alone: $n=300$, $d=100$, $\rho_0=0.2$, $c_+=0$, $c_-=-1$",
+        r"Shaped ReLU alone: $n=%(width)d$, $d=%(depth)d$, $\rho_0=0.2$, $c_+=0$, $c_-=-1$",
     ),
     "3": PaperFigure(
         paper.figure_3,
         paper_plots.layer_curves,
-        r"Without one modification, stopped at $|V|=10^8$: $n=300$, $d=150$, $\gamma=1/\sqrt{2}$",
+        r"Ablations, to $|V|=10^8$: $n=%(width)d$, $d=%(depth)d$, $\gamma=1/\sqrt{2}$",
     ),
     "4": PaperFigure(
         paper.figure_4,
         paper_plots.stopping_maps,
-        r"First time an eigenvalue leaves $[10^{-4},10^4]$, capped at 1: $n=200$, $V_{aa}=100$",
+        r"First time an eigenvalue leaves $[10^{-4},10^4]$, at most 1: $n=%(width)d$, $V_{aa}=100$",
     ),
     "eigenvalues": PaperFigure(
         beyond.figure_eigenvalues,
         paper_plots.eigenvalue_paths,
-        r"Largest eigenvalue, stopped at $|V|=10^5$: $n=d=200$, $\tau_0=1$, $V_{aa}=100$",
+        r"Largest eigenvalue, stopped at $|V|=10^5$: $n=d=%(width)d$, $\tau_0=1$, $V_{aa}=100$",
     ),
     "transformer": PaperFigure(
         beyond.figure_transformer,
@@ -76,19 +81,22 @@ FIGURES: dict[str, PaperFigure] = {
     "tokens": PaperFigure(
         beyond.figure_tokens,
         paper_plots.density_panels,
-        r"Number of tokens: $n=200$, $d=100$, $\gamma=0.6$, $\tau_0=0.5$",
+        r"Number of tokens: $n=%(width)d$, $d=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$",
     ),
     "keys": PaperFigure(
         beyond.figure_keys,
         paper_plots.density_panels,
-        r"Key size: $n=200$, $d=100$, $\gamma=0.6$, $\tau_0=0.5$",
+        r"Key size: $n=%(width)d$, $d=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$",
     ),
 }
 """Those with a number are the paper's, the others go beyond it."""
 
 
+FEWEST = 10
+
+
 def make(name: str, **options: Any) -> tuple[Figure, xr.Dataset]:
-    """Simulate and draw a figure; `options` go to the function of its data.
+    """Simulate and draw a figure; `options` go to the function of its data, and to its attributes.
 
     Raises
     ------
@@ -97,8 +105,14 @@ def make(name: str, **options: Any) -> tuple[Figure, xr.Dataset]:
     """
     if name not in FIGURES:
         raise ValueError(f"figure={name!r}: one of {', '.join(FIGURES)} is needed")
+    if options.get("samples", FEWEST) < FEWEST:
+        raise ValueError(f"samples={options['samples']!r}: at least {FEWEST} are needed to draw")
     figure = FIGURES[name]
-    data = figure.simulate(**options)
+    data = figure.simulate(**options).assign_attrs(
+        figure=name, arguments=json.dumps(options), version=__version__
+    )
     tokens = data.attrs.get("tokens")
-    title = f"{figure.title}, m={tokens}" if tokens else figure.title
+    title = figure.title % data.attrs
+    if tokens:
+        title = f"{title}, m={tokens}"
     return figure.draw(data, title), data

@@ -1,4 +1,4 @@
-"""Drawings of the data of `shaped_attention.paper`."""
+"""Drawings of the data of `shaped_attention.paper`, `.beyond` and `.stopping`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from shaped_attention.plots import COLORS, LINES, styled
 @styled
 def layer_curves(data: xr.Dataset, title: str) -> Figure:
     """Mean (of V: median) and 5-95 % band against the layer, one panel for each variable."""
-    names = {"correlation": "correlation", "covariance": "covariance"}
-    shown = [name for name in names if name in data]
+    shown = [name for name in ("correlation", "covariance") if name in data]
     figure = Figure(figsize=(5.5 * len(shown), 4.0), layout="constrained")
     axes = figure.subplots(1, len(shown), squeeze=False)
     for axis, name in zip(axes[0], shown, strict=True):
@@ -28,7 +27,7 @@ def layer_curves(data: xr.Dataset, title: str) -> Figure:
             axis.fill_between(layers, low, high, color=color, alpha=0.15, linewidth=0)
             axis.plot(layers, middle, line, color=color, label=str(model))
         label = "median" if name == "covariance" else "mean"
-        axis.set(xlabel="layer", ylabel=f"{names[name]} of pairs: {label}, 5–95 %")
+        axis.set(xlabel="layer", ylabel=f"{name} of pairs: {label}, 5–95 %")
         if name == "covariance":
             # Without the identity V decays like lambda^(2 l); that need not be followed down.
             axis.set(yscale="log", ylim=(1e-6, None))
@@ -104,7 +103,8 @@ def family_panels(data: xr.Dataset, title: str) -> Figure:
     axes[0].legend(fontsize="x-small")
     name = data.attrs["shown"]
     one = data.sel(observable=name)
-    _against_width(axes[1], one, "distance", "rate")
+    noise = xr.full_like(one["distance"], float(np.max(data["noise"])))
+    _against_width(axes[1], one.assign(distance_error=noise), "distance", "rate")
     equal = 1.7 * float(np.max(data["noise"]))
     axes[1].axhline(equal, color="0.5", linestyle=":", label="expected of equal laws")
     _against_width(axes[2], one.assign(weak=np.abs(one["weak"])), "weak", "weak_rate")
@@ -145,6 +145,25 @@ def eigenvalue_paths(data: xr.Dataset, title: str) -> Figure:
     return figure
 
 
+@styled
+def explosion_probabilities(curves: dict[str, xr.Dataset], title: str) -> Figure:
+    """Probability that the radius has been reached, against time, with confidence bands."""
+    figure = Figure(figsize=(6.5, 4.4), layout="constrained")
+    axis = figure.subplots()
+    colors = sns.color_palette("viridis", len(curves) - 1)
+    for k, (name, curve) in enumerate(curves.items()):
+        last = k == len(curves) - 1
+        color = "black" if last else colors[k]
+        time = curve["time"].values
+        axis.fill_between(time, curve["lower"], curve["upper"], color=color, alpha=0.2, linewidth=0)
+        axis.plot(time, curve["probability"], "--" if last else "-", color=color, label=name)
+    axis.set(xlabel=r"time $t = \ell / n$", ylabel="probability of having reached the radius")
+    axis.set_ylim(bottom=0.0)
+    axis.legend(fontsize="small")
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
 def _against_width(axis: Axes, data: xr.Dataset, name: str, rate: str) -> None:
     for k, model in enumerate(data["model"].values):
         one = data.sel(model=model)
@@ -177,22 +196,3 @@ def _densities(axis: Axes, data: xr.DataArray, window: tuple[float, float], labe
             )  # fmt: skip
     axis.set(ylabel="density", xlim=window)
     axis.set_ylim(bottom=0.0)
-
-
-@styled
-def explosion_curves(curves: dict[str, xr.Dataset], title: str) -> Figure:
-    """Probability that the radius has been reached, against time, with confidence bands."""
-    figure = Figure(figsize=(6.5, 4.4), layout="constrained")
-    axis = figure.subplots()
-    colors = sns.color_palette("viridis", len(curves) - 1)
-    for k, (name, curve) in enumerate(curves.items()):
-        last = k == len(curves) - 1
-        color = "black" if last else colors[k]
-        time = curve["time"].values
-        axis.fill_between(time, curve["lower"], curve["upper"], color=color, alpha=0.2, linewidth=0)
-        axis.plot(time, curve["probability"], "--" if last else "-", color=color, label=name)
-    axis.set(xlabel=r"time $t = \ell / n$", ylabel="probability of having reached the radius")
-    axis.set_ylim(bottom=0.0)
-    axis.legend(fontsize="small")
-    figure.suptitle(title, fontsize="medium")
-    return figure

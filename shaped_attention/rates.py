@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import curve_fit
 from scipy.stats import ks_2samp
 
-from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.base import Layer, blocks_of
 from shaped_attention.chain import simulate_chain
-from shaped_attention.checks import check_count, check_positive
+from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.covariance import check_covariance
 from shaped_attention.observables import observables
 from shaped_attention.sde import integrate_sde
@@ -42,15 +43,40 @@ def fitted_rate(
     return float(rate), float(math.sqrt(covariance[1, 1]))
 
 
+def check_widths(widths: Sequence[int], horizon: float) -> list[int]:
+    """Depths ``width * horizon`` of networks that all end at the horizon.
+
+    Raises
+    ------
+    ValueError
+        Unless there are two widths or more, increasing, with whole depths: another depth would move
+        the end by an amount of the order of the errors in question.
+    """
+    check_positive("horizon", horizon)
+    if not isinstance(widths, Sequence | np.ndarray):
+        raise ValueError(f"widths={widths!r}: a list of at least two is needed")
+    for width in widths:
+        check_width("widths", width)
+    if len(widths) < 2 or list(widths) != sorted(set(widths)):
+        raise ValueError(f"widths={list(widths)}: at least two, increasing, are needed")
+    depths = [round(width * horizon) for width in widths]
+    for width, depth in zip(widths, depths, strict=True):
+        if abs(depth - width * horizon) > 1e-9 or depth < 1:
+            raise ValueError(
+                f"widths contain {width}: a whole number width * horizon is needed, not "
+                f"{width * horizon:g}"
+            )
+    return depths
+
+
 def distances_by_width(
     layer: Layer,
     v0: ArrayLike,
     widths: Sequence[int],
     *,
     horizon: float = 0.5,
-    step: float = 0.0025,
+    step: float | None = None,
     samples: int = 2**14,
-    limit_samples: int | None = None,
     seed: int = 0,
     radius: float | None = None,
 ) -> xr.Dataset:
@@ -61,11 +87,12 @@ def distances_by_width(
     layer, v0, radius
         As for the samplers.
     widths
-        Widths n, at least two; the depth is n * horizon.
-    horizon, step, seed
-        Horizon and step of the SDE; chain number k has the seed `seed` + 1 + k.
-    samples, limit_samples
-        Samples of every chain and of the SDE (by default as many).
+        Widths n, at least two, increasing; the depth n * horizon is a whole number.
+    horizon, step
+        Of the SDE. Its own bias of order `step` must be well below the distances, of order 1/n; by
+        default the step is about a tenth of 1/n for the largest n.
+    samples, seed
+        Of every chain and of an SDE for it; width number k has the seed `seed` + k.
 
     Returns
     -------
@@ -73,9 +100,9 @@ def distances_by_width(
 
     - `distance` (width, observable): the Kolmogorov-Smirnov distance for each of the `observables`;
     - `noise`: the standard deviation of a difference of two empirical distribution functions at a
-      median, sqrt(1/N + 1/N') / 2, by which the fit is weighted. Of equal laws the distance is
-      about 1.7 of it;
-    - `rate`, `rate_error` (observable): r of a fit a n^-r, NaN unless two widths are above 4 noise.
+      median, sqrt(2/N) / 2. Of equal laws the distance is about 1.7 of it;
+    - `rate`, `rate_error` (observable): r of a fit a n^-r to the distances above 4 noise (nearer
+      to the noise a distance is biased upwards); NaN unless there are two.
 
     Raises
     ------
@@ -83,28 +110,25 @@ def distances_by_width(
         If an argument is outside its range.
     """
     start = check_covariance(v0, "v0")
-    check_positive("horizon", horizon)
+    depths = check_widths(widths, horizon)
     check_count("samples", samples, lowest=2)
-    if len(widths) < 2 or list(widths) != sorted(set(widths)):
-        raise ValueError(f"widths={list(widths)}: at least two, increasing, are needed")
-    common: dict[str, Any] = {"radius": radius, "progress": False}
-    count = samples if limit_samples is None else limit_samples
-    limit = _last(
-        integrate_sde(layer, start, horizon=horizon, step=step, samples=count, seed=seed, **common)
-    )
+    if step is None:
+        step = horizon / math.ceil(10 * depths[-1])
     distances = []
-    for k, width in enumerate(widths):
-        depth = max(1, round(width * horizon))
-        chain = _last(
-            simulate_chain(
-                layer, start, width=width, depth=depth, samples=samples, seed=seed + 1 + k, **common
-            )
-        )
+    for k, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+        common: dict[str, Any] = {
+            "samples": samples, "seed": seed + k, "radius": radius, "progress": False,
+        }  # fmt: skip
+        limit = _last(integrate_sde(layer, start, horizon=horizon, step=step, **common))
+        chain = _last(simulate_chain(layer, start, width=width, depth=depth, **common))
         distances.append([ks_2samp(chain[name], limit[name]).statistic for name in limit])
     values = np.array(distances)
-    noise = 0.5 * math.sqrt(1.0 / samples + 1.0 / count)
+    noise = 0.5 * math.sqrt(2.0 / samples)
     sizes = np.array(widths, dtype=float)
-    rates = [fitted_rate(sizes, column, np.full(len(sizes), noise)) for column in values.T]
+    rates = []
+    for column in values.T:
+        clear = column > 4.0 * noise
+        rates.append(fitted_rate(sizes[clear], column[clear], np.full(clear.sum(), noise)))
     return xr.Dataset(
         {
             "distance": (("width", "observable"), values),
@@ -113,7 +137,14 @@ def distances_by_width(
             "rate_error": ("observable", [error for _, error in rates]),
         },
         coords={"width": list(widths), "observable": list(limit)},
-        attrs={"horizon": horizon, "step": step, "samples": samples, "seed": seed},
+        attrs={
+            "layer": json.dumps([block.specification() for block in blocks_of(layer)]),
+            "v0": json.dumps(start.tolist()),
+            "horizon": horizon,
+            "step": step,
+            "samples": samples,
+            "seed": seed,
+        },
     )
 
 

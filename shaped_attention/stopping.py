@@ -14,9 +14,10 @@ from scipy.stats import beta
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.blocks.base import Layer
 from shaped_attention.chain import simulate_chain
-from shaped_attention.checks import check_count, check_positive
+from shaped_attention.checks import check_count, check_positive, real_array
 from shaped_attention.covariance import check_covariance
 from shaped_attention.observables import check_result
+from shaped_attention.results import specification
 from shaped_attention.sde import integrate_sde
 
 SMALLEST, LARGEST = 1e-4, 1e4
@@ -50,6 +51,11 @@ def exit_times(
         raise ValueError(
             f"smallest={smallest!r}, largest={largest!r}: 0 <= smallest < largest is needed"
         )
+    if "specification" in result.attrs:
+        stored = specification(result)
+        step = stored["step"] if stored["sampler"] == "sde" else 1.0 / stored["width"]
+        if np.diff(result["time"].to_numpy(), prepend=0.0).max() > 1.5 * step:
+            raise ValueError("result has only some of its times; save_every=1 is needed")
     v = result["V"].transpose("time", "sample", "row", "col").to_numpy()
     stopped = np.isfinite(result["stopping_time"].to_numpy())
     eigenvalues = np.linalg.eigvalsh(v)
@@ -69,17 +75,33 @@ def explosion_curve(
 ) -> xr.Dataset:
     """The probability that a path has reached the radius by each time, with bounds.
 
-    `times` defaults to the stored ones; stopping times are known whatever is stored. Bounds are
-    Clopper and Pearson's (Biometrika 26, 1934), pointwise at `level`.
+    Parameters
+    ----------
+    result
+        A sampler's result; stopping times are known whatever is stored.
+    times
+        Times at which to count, by default the stored ones.
+    level
+        Of the bounds of Clopper and Pearson (Biometrika 26, 1934), which hold at each time alone.
 
     Returns
     -------
     xarray.Dataset with `probability`, `lower` and `upper` (time).
+
+    Raises
+    ------
+    ValueError
+        If the result is none, or `times` or `level` is outside its range.
     """
     check_result(result, "result")
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level!r}: a number strictly between 0 and 1 is needed")
-    times = result["time"].to_numpy() if times is None else np.asarray(times, dtype=np.float64)
+    times = result["time"].to_numpy() if times is None else real_array(times, "times")
+    if times.ndim != 1 or not np.isfinite(times).all():
+        raise ValueError(
+            f"times has shape {times.shape} or entries that are not finite; a list of "
+            "finite numbers is needed"
+        )
     stopped = result["stopping_time"].to_numpy()
     count = len(stopped)
     exploded = (stopped[None, :] <= times[:, None] + 1e-9).sum(axis=1)
@@ -119,7 +141,7 @@ def explosion_curves(
     layer, v0, radius
         As for the samplers.
     widths
-        Widths of the chains; the depth is width * horizon.
+        Widths of the chains; the depth is width * horizon, rounded up.
     horizon, step, samples, seed
         Of the samplers; each has the seed `seed` plus its place.
     points
@@ -131,11 +153,13 @@ def explosion_curves(
         If an argument is outside its range.
     """
     check_count("points", points)
+    if len(set(widths)) < len(widths):
+        raise ValueError(f"widths={list(widths)}: different ones are needed")
     check_positive("horizon", horizon)
     common: dict[str, Any] = {"samples": samples, "radius": radius, "progress": False}
     runs = {
         f"n = {width}": simulate_chain(
-            layer, v0, width=width, depth=round(width * horizon), seed=seed + k, **common
+            layer, v0, width=width, depth=_depth(width, horizon), seed=seed + k, **common
         )
         for k, width in enumerate(widths)
     }
@@ -168,8 +192,8 @@ def stopping_map(
     gammas, tau0s
         The grid.
     width, horizon, step, samples, seed
-        Width of the chain (its depth is width * horizon), horizon and step of the SDE, samples of
-        each cell. Cell number k has the seed `seed` + k.
+        Width of the chain (its depth is width * horizon, rounded up), horizon and step of the SDE,
+        samples of each cell. Cell number k has the seed `seed` + k.
     smallest, largest
         The range of eigenvalues.
 
@@ -188,7 +212,7 @@ def stopping_map(
             raise ValueError(f"{name} is empty; at least one number is needed")
     check_count("samples", samples)
     check_positive("horizon", horizon)
-    depth = round(width * horizon)
+    depth = _depth(width, horizon)
     radius = 10.0 * largest * math.sqrt(len(start))
     times = np.empty((2, len(gammas), len(tau0s), samples))
     for i, gamma in enumerate(gammas):
@@ -217,3 +241,8 @@ def stopping_map(
             "smallest": smallest, "largest": largest,
         },
     )  # fmt: skip
+
+
+def _depth(width: int, horizon: float) -> int:
+    """The first layer at or after the horizon."""
+    return max(1, math.ceil(width * horizon - 1e-9))

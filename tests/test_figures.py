@@ -52,8 +52,11 @@ def test_commands(tmp_path):
     assert result.exit_code == 0, result.output
     assert (tmp_path / "paper-2.svg").exists()
     assert dict(sa.load(tmp_path / "paper-2.nc").sizes) == {"model": 5, "sampler": 2, "sample": 20}
-    result = runner.invoke(main, ["paper", "9", "--figures", str(tmp_path)])
-    assert result.exit_code == 1
+    shown = runner.invoke(main, ["show", str(tmp_path / "paper-2.nc")])
+    assert shown.exit_code == 0
+    assert '"samples": 20' in shown.output
+    result = runner.invoke(main, ["paper", "2", "--samples", "1", *place])
+    assert "samples=1: at least 10 are needed to draw" in result.output
     result = runner.invoke(main, ["paper", "3", "--tokens", "1", "--figures", str(tmp_path)])
     assert "tokens=1: at least 2 are needed" in result.output
     result = runner.invoke(main, ["paper", "9", "--figures", str(tmp_path)])

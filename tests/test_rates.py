@@ -31,11 +31,11 @@ def test_unresolved_errors_have_no_rate():
 def test_distances_fall_like_one_over_the_width():
     """gamma = 1/sqrt 2, n = 10 to 40: rate 1 within 0.25 and excludes 1/2 by 3 standard errors.
 
-    Control: from an SDE stopped at a radius that the chain hardly reaches at these widths, the
-    distance stays where it is (its rate is below 1/2).
+    Control: at tau_0 = 0.3 many paths of the SDE explode, which the chain hardly does at these
+    widths; that distance stays where it is (its rate is below 1/2).
     """
     block, v0 = sa.ShapedAttention(2**-0.5), sa.equicorrelated(3, 0.2)
-    run = {"widths": (10, 20, 40), "samples": 2**15, "step": 0.0025}
+    run = {"widths": (10, 20, 40), "samples": 2**15}
     data = sa.distances_by_width(block, v0, **run).sel(observable="log det V")
     rate, error = float(data["rate"]), float(data["rate_error"])
     assert abs(rate - 1.0) < 0.25 + 2 * error
@@ -49,6 +49,8 @@ def test_distances_fall_like_one_over_the_width():
     ("options", "message"),
     [
         ({"widths": (10,)}, "at least two, increasing"),
+        ({"widths": (11, 20)}, r"whole number width \* horizon is needed, not 5.5"),
+        ({"widths": 10}, "widths=10: a list of at least two"),
         ({"samples": 1}, "samples=1"),
         ({"horizon": 0.0}, "horizon=0.0"),
     ],

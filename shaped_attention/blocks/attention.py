@@ -288,6 +288,11 @@ class ShapedAttention(Block):
 
     def no_coupling(self, tokens: int, width: int) -> str:
         """What Bartlett's factors, which are coupled, need of the degrees of freedom."""
+        if self.key_size is not None:
+            return (
+                f"with key_size={self.key_size} at all widths the scores of a layer are not "
+                "Gaussian; None is needed"
+            )
         least = tokens + 2 + (self.query_bias > 0.0)
         if self._keys(width) < least:
             return f"at width {width} its keys have size {self._keys(width)}, below {least}"
