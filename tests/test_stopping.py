@@ -11,16 +11,16 @@ import shaped_attention as sa
 from shaped_attention.stopping import exit_times, explosion_curve, explosion_curves, stopping_map
 
 
-def one_token(samples=4000, save_every=1, radius=1e6, step=0.002):
+def one_token(samples=4000, save_every=1, radius=1e6):
     """log V is a Brownian motion with drift -k and variance 2 k per unit time (to rounding)."""
     return sa.integrate_sde(
-        sa.ShapedAttention(0.9), [[1.0]], horizon=1.0, step=step, samples=samples, seed=3,
+        sa.ShapedAttention(0.9), [[1.0]], horizon=1.0, step=0.002, samples=samples, seed=3,
         save_every=save_every, radius=radius,
     )  # fmt: skip
 
 
 def test_exit_times_of_one_token():
-    """The law of the first exit from [1/4, oo) by the reflection principle, within 4 se + 0.005.
+    """The law of the first exit from [1/4, oo) by the reflection principle, within 3 se + 0.002.
 
     P(exit by T) = Phi((a - mu T) / s) + exp(2 mu a T / s^2) Phi((a + mu T) / s), a = log(1/4),
     mu = -k, s^2 = 2 k T. Monitoring at steps h moves the barrier by 0.5826 sqrt(2 k h) (Broadie,
@@ -32,12 +32,12 @@ def test_exit_times_of_one_token():
     def probability(a):
         return norm.cdf((a - mu) / s) + np.exp(2 * mu * a / s**2) * norm.cdf((a + mu) / s)
 
-    times = exit_times(one_token(20_000, step=0.01), 0.25, 1e5)
+    times = exit_times(one_token(60_000), 0.25, 1e5)
     found = np.isfinite(times).mean()
     error = np.sqrt(found * (1 - found) / len(times))
-    moved = a - 0.5826 * s * np.sqrt(0.01)
-    assert abs(found - probability(moved)) < 4 * error + 0.005
-    assert abs(found - probability(a)) > 4 * error + 0.005
+    moved = a - 0.5826 * s * np.sqrt(0.002)
+    assert abs(found - probability(moved)) < 3 * error + 0.002
+    assert abs(found - probability(a)) > 3 * error + 0.002
 
 
 def test_exit_times_by_hand():
