@@ -25,7 +25,7 @@ SHOWN = "log det V"
 """The observable whose errors are drawn; the others are in the data."""
 
 
-def figure_transformer(tokens: int = 4, samples: int = 2**17, seed: int = 0) -> xr.Dataset:
+def figure_transformer(tokens: int = 4, samples: int = 2**16, seed: int = 0) -> xr.Dataset:
     """Attention, MLP and both in turn, gamma = 1/2, with the SDE of the whole transformer."""
     attention, mlp = ShapedAttention(0.5), ShapedMLP(0.5)
     models: dict[str, Layer] = {

@@ -13,12 +13,12 @@ from click.core import ParameterSource
 from numpy.typing import NDArray
 
 from shaped_attention import study
-from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
 from shaped_attention.cli_options import figures_option
 from shaped_attention.cli_paper import paper_command, stopping_command
 from shaped_attention.compare import format_comparison
 from shaped_attention.covariance import check_covariance, covariance_of, equicorrelated
 from shaped_attention.inputs import example_tokens, read_covariance, read_tokens
+from shaped_attention.named import UNUSED, named_layer, rescaled
 from shaped_attention.storage import check_writable
 from shaped_attention.version import __version__
 
@@ -228,8 +228,12 @@ def _compare(
 ) -> None:
     v0, labels, origin = _start(tokens, key, covariance, tokens_count, rho)
     raw = float(np.diag(v0).mean())
-    v0 = _rescaled(v0, scale)
-    layer = _layer(options)
+    v0 = rescaled(v0, scale)
+    layer = named_layer(
+        options["kind"],
+        mask="causal" if options["causal"] else None,
+        **{name: options[name] for name in _LAYER_OPTIONS},
+    )
     asked = {name: options[name] for name in _STUDY_OPTIONS} | {"memory": _bytes(memory)}
     study.check_study(layer, v0, **asked)
     check_writable(figures, "figures")
@@ -250,25 +254,11 @@ def _compare(
     click.echo("written: " + ", ".join(str(path) for path in written))
 
 
+_LAYER_OPTIONS = ("gamma", "tau0", "heads", "output_projection", "key_size", "query_bias",
+                  "key_bias", "mlp_gamma", "c_plus", "c_minus")  # fmt: skip
+
 _STUDY_OPTIONS = ("width", "depth", "step", "samples", "network_samples", "seed", "radius",
                   "device", "dtype")  # fmt: skip
-
-
-_UNUSED = {
-    "mlp": (
-        "gamma",
-        "tau0",
-        "heads",
-        "key_size",
-        "query_bias",
-        "key_bias",
-        "causal",
-        "output_projection",
-    ),
-    "attention": ("mlp_gamma", "c_plus", "c_minus"),
-    "both": (),
-}
-"""Options that say nothing about a layer of this kind."""
 
 
 def _refuse_unused(context: click.Context, options: dict[str, Any]) -> None:
@@ -279,7 +269,8 @@ def _refuse_unused(context: click.Context, options: dict[str, Any]) -> None:
 
     if given("rho") and options["tokens_count"] is None:
         raise ValueError("--rho needs --tokens-count")
-    for name in _UNUSED[options["kind"]]:
+    for parameter in UNUSED[options["kind"]]:
+        name = "causal" if parameter == "mask" else parameter
         # The weight of an MLP is --gamma unless --mlp-gamma is given.
         if given(name) and not (name == "gamma" and options["mlp_gamma"] is None):
             option = "--" + name.replace("_", "-")
@@ -310,44 +301,6 @@ def _start(
         return equicorrelated(count, rho), None, f"{count} tokens with correlation {rho:g}"
     words, x = example_tokens()
     return covariance_of(x), words, "8 tokens of Moby-Dick"
-
-
-def _rescaled(v0: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
-    if scale == "raw":
-        return v0
-    try:
-        target = float(scale)
-    except ValueError:
-        target = float("nan")
-    if not (np.isfinite(target) and target > 0.0):
-        raise ValueError(f"scale={scale!r}: a positive number or 'raw' is needed")
-    mean = float(np.diag(v0).mean())
-    if mean == 0.0:
-        raise ValueError("scale: the covariance is zero and cannot be rescaled; use --scale raw")
-    return v0 * (target / mean)
-
-
-def _layer(options: dict[str, Any]) -> list[Block]:
-    gamma, mlp_gamma = options["gamma"], options["mlp_gamma"]
-    attention = ShapedAttention(
-        gamma=gamma,
-        tau0=options["tau0"],
-        heads=options["heads"],
-        query_bias=options["query_bias"],
-        key_bias=options["key_bias"],
-        mask="causal" if options["causal"] else None,
-        output_projection=options["output_projection"],
-        key_size=options["key_size"],
-    )
-    mlp = ShapedMLP(
-        gamma=gamma if mlp_gamma is None else mlp_gamma,
-        c_plus=options["c_plus"],
-        c_minus=options["c_minus"],
-    )
-    kinds: dict[str, list[Block]] = {
-        "attention": [attention], "mlp": [mlp], "both": [attention, mlp]
-    }  # fmt: skip
-    return kinds[options["kind"]]
 
 
 def _bytes(gib: float) -> int:

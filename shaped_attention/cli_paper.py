@@ -25,7 +25,7 @@ _LISTED = "\n".join(f"  {name:12} {figure.about}" for name, figure in paper_figu
 
 @click.command(
     name="paper",
-    epilog=f"\b\nFigures (10 to 90 seconds each on 2 cores; numbers are the paper's):\n{_LISTED}",
+    epilog=f"\b\nFigures (5 to 100 seconds each on 2 cores; numbers are the paper's):\n{_LISTED}",
 )
 @click.argument("figure")
 @click.option("--samples", type=int, help="Samples; by default those of the figure.")

@@ -28,7 +28,7 @@ from shaped_attention.kernels.threefry import (
     fill_weights,
 )
 
-STREAMS = {"network": 0, "chain": 1, "sde": 2, "statistics": 3, "multilevel": 4}
+STREAMS = {"network": 0, "chain": 1, "sde": 2, "statistics": 3, "multilevel": 4, "sweep": 5}
 """Named streams: their numbers are independent for the same seed. Append only."""
 
 SLOTS_PER_BLOCK = 64

@@ -75,7 +75,7 @@ def distances_by_width(
     widths: Sequence[int],
     *,
     horizon: float = 0.5,
-    step: float | None = None,
+    steps_per_layer: int = 10,
     samples: int = 2**14,
     seed: int = 0,
     radius: float | None = None,
@@ -88,9 +88,11 @@ def distances_by_width(
         As for the samplers.
     widths
         Widths n, at least two, increasing; the depth n * horizon is a whole number.
-    horizon, step
-        Of the SDE. Its own bias of order `step` must be well below the distances, of order 1/n; by
-        default the step is about a tenth of 1/n for the largest n.
+    horizon
+        T = L / n.
+    steps_per_layer
+        The SDE for the width n has the step 1 / (n steps_per_layer): its own bias, of the order of
+        the step, must be well below the distance, which is of order 1/n.
     samples, seed
         Of every chain and of an SDE for it; width number k has the seed `seed` + k.
 
@@ -112,14 +114,17 @@ def distances_by_width(
     start = check_covariance(v0, "v0")
     depths = check_widths(widths, horizon)
     check_count("samples", samples, lowest=2)
-    if step is None:
-        step = horizon / math.ceil(10 * depths[-1])
+    check_count("steps_per_layer", steps_per_layer)
     distances = []
     for k, (width, depth) in enumerate(zip(widths, depths, strict=True)):
         common: dict[str, Any] = {
             "samples": samples, "seed": seed + k, "radius": radius, "progress": False,
         }  # fmt: skip
-        limit = _last(integrate_sde(layer, start, horizon=horizon, step=step, **common))
+        limit = _last(
+            integrate_sde(
+                layer, start, horizon=horizon, step=horizon / (depth * steps_per_layer), **common
+            )
+        )
         chain = _last(simulate_chain(layer, start, width=width, depth=depth, **common))
         distances.append([ks_2samp(chain[name], limit[name]).statistic for name in limit])
     values = np.array(distances)
@@ -141,7 +146,7 @@ def distances_by_width(
             "layer": json.dumps([block.specification() for block in blocks_of(layer)]),
             "v0": json.dumps(start.tolist()),
             "horizon": horizon,
-            "step": step,
+            "steps_per_layer": steps_per_layer,
             "samples": samples,
             "seed": seed,
         },

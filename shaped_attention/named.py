@@ -1,0 +1,85 @@
+"""Layers and starts from plain names and numbers, as commands and sweep files give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
+
+KINDS = ("attention", "mlp", "both")
+"""Layers with a name; 'both' is attention, then MLP."""
+
+UNUSED: dict[str, tuple[str, ...]] = {
+    "mlp": (
+        "gamma",
+        "tau0",
+        "heads",
+        "key_size",
+        "query_bias",
+        "key_bias",
+        "mask",
+        "output_projection",
+    ),
+    "attention": ("mlp_gamma", "c_plus", "c_minus"),
+    "both": (),
+}
+"""Parameters that say nothing about a layer of this kind; the MLP's weight may come from gamma."""
+
+
+def named_layer(
+    kind: str,
+    *,
+    gamma: float,
+    tau0: float = 1.0,
+    heads: int = 1,
+    mask: Any = None,
+    output_projection: bool = False,
+    key_size: int | None = None,
+    query_bias: float = 0.0,
+    key_bias: float = 0.0,
+    mlp_gamma: float | None = None,
+    c_plus: float = 0.0,
+    c_minus: float = -1.0,
+) -> list[Block]:
+    """The blocks of a layer of a kind in `KINDS`; `mlp_gamma` is `gamma` by default.
+
+    Raises
+    ------
+    ValueError
+        If the kind is unknown, or a parameter is outside its range.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"layer={kind!r}: one of {', '.join(KINDS)} is needed")
+    attention = ShapedAttention(
+        gamma, tau0, heads, mask, output_projection, key_size, query_bias, key_bias
+    )
+    mlp = ShapedMLP(gamma if mlp_gamma is None else mlp_gamma, c_plus, c_minus)
+    blocks: dict[str, list[Block]] = {
+        "attention": [attention], "mlp": [mlp], "both": [attention, mlp]
+    }  # fmt: skip
+    return blocks[kind]
+
+
+def rescaled(v0: NDArray[np.float64], scale: str | float) -> NDArray[np.float64]:
+    """A covariance with mean diagonal `scale`, or as it is if that is 'raw'.
+
+    Raises
+    ------
+    ValueError
+        If `scale` is neither 'raw' nor a positive number, or the covariance is zero.
+    """
+    if scale == "raw":
+        return v0
+    try:
+        target = float(scale)
+    except (TypeError, ValueError):
+        target = float("nan")
+    if not (np.isfinite(target) and target > 0.0):
+        raise ValueError(f"scale={scale!r}: a positive number or 'raw' is needed")
+    mean = float(np.diag(v0).mean())
+    if mean == 0.0:
+        raise ValueError("scale: the covariance is zero and cannot be rescaled; 'raw' is needed")
+    return v0 * (target / mean)
