@@ -46,7 +46,7 @@ def figure_causal(tokens: int = 4, samples: int = 2**15, seed: int = 0) -> xr.Da
     return _family(models, tokens, (10, 20, 40, 80), samples, seed)
 
 
-def figure_heads(tokens: int = 2, samples: int = 2**13, seed: int = 0) -> xr.Dataset:
+def figure_heads(tokens: int = 2, samples: int = 2**14, seed: int = 0) -> xr.Dataset:
     """1, 2 and 8 heads without an output projection, gamma = 1/sqrt 2, tau_0 = 1.
 
     Heads average out the noise of the scores and leave the drift. Two tokens by default: a head
@@ -56,7 +56,7 @@ def figure_heads(tokens: int = 2, samples: int = 2**13, seed: int = 0) -> xr.Dat
         f"H = {heads}": ShapedAttention(1 / math.sqrt(2), heads=heads) for heads in (1, 2, 8)
     }
     widths = tuple(8 * (2 * tokens + 2) * k for k in (1, 2, 4))
-    return _family(models, tokens, widths, samples, seed)
+    return _family(models, tokens, widths, samples, seed, pairs=2**14)
 
 
 def figure_tokens(
@@ -147,6 +147,7 @@ def _family(
     widths: tuple[int, ...],
     samples: int,
     seed: int,
+    pairs: int = 2**12,
 ) -> xr.Dataset:
     """Samples of rho_12 and V_12 at the largest width, and distances to the SDE by width.
 
@@ -156,19 +157,19 @@ def _family(
     v0, horizon = equicorrelated(tokens, RHO_0), 0.5
     width = widths[-1]
     samples_of = densities(models, v0, width, round(width * horizon), min(samples, 2**14), seed)
-    laws, pairs = [], []
+    laws, errors = [], []
     for layer in models.values():
         laws.append(
             distances_by_width(layer, v0, widths, horizon=horizon, samples=samples, seed=seed)
         )
         coupled = convergence(
-            layer, v0, widths, horizon=horizon, samples=min(samples, 2**12), seed=seed
+            layer, v0, widths, horizon=horizon, samples=min(samples, pairs), seed=seed
         )
         kinds = [f"{kind}{end}" for kind in ("weak", "strong") for end in _ENDINGS]
-        pairs.append(coupled[kinds])
+        errors.append(coupled[kinds])
     model = xr.DataArray(list(models), dims="model", name="model")
     distances = xr.concat(laws, model, combine_attrs="drop")
-    strong = xr.concat(pairs, model, combine_attrs="drop")
+    strong = xr.concat(errors, model, combine_attrs="drop")
     return xr.merge([samples_of, distances, strong], combine_attrs="override").assign_attrs(
         horizon=horizon, shown=SHOWN
     )
