@@ -1,0 +1,178 @@
+"""Engines run work units: in this process, in an executor, in local processes, on a Dask cluster.
+
+An engine has a number of `workers` and hands out futures; `recover` is called after an executor
+broke because a worker died, and says whether it can go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from typing import Any, Protocol
+
+from shaped_attention.checks import check_count
+
+_log = logging.getLogger(__name__)
+
+
+class Engine(Protocol):
+    """What `run_sweep` needs of an engine.
+
+    It calls functions with two further arguments: the device and the number of threads of a unit,
+    or None to leave them as they are.
+    """
+
+    workers: int
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Start a call."""
+
+    def recover(self) -> bool:
+        """Make the engine fit for work after a worker died; False if it cannot."""
+
+    def close(self) -> None:
+        """Free what the engine holds."""
+
+
+class InProcess:
+    """Units one after the other in this process, each on the threads of the samplers."""
+
+    workers = 1
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Run the call now."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*arguments, None, None))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def recover(self) -> bool:
+        """There is nothing that could break."""
+        return True
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ExecutorEngine:
+    """Units in any `concurrent.futures.Executor`, which stays the caller's.
+
+    Parameters
+    ----------
+    executor
+        With functions and arguments that it can send to its workers.
+    workers
+        How many units it runs at a time.
+    threads
+        Threads of a unit in a worker, for executors of processes; None leaves them as they are.
+
+    Raises
+    ------
+    ValueError
+        If `workers` is not a whole number >= 1.
+    """
+
+    def __init__(self, executor: Executor, workers: int, threads: int | None = None) -> None:
+        check_count("workers", workers)
+        self.workers = workers
+        self._executor, self._threads = executor, threads
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Start a call in the executor."""
+        return self._executor.submit(function, *arguments, None, self._threads)
+
+    def recover(self) -> bool:
+        """An executor of someone else is not made anew."""
+        return False
+
+    def close(self) -> None:
+        """The executor is the caller's."""
+
+
+class Processes:
+    """Local processes, one thread each, or one for each device; a dead one is replaced.
+
+    Parameters
+    ----------
+    workers
+        Number of processes.
+    devices
+        Devices such as 'cuda:0', one process for each; then `workers` is their number.
+
+    Raises
+    ------
+    ValueError
+        If `workers` is not a whole number >= 1.
+    """
+
+    def __init__(self, workers: int = 2, devices: Sequence[str] = ()) -> None:
+        check_count("workers", workers)
+        self._devices = tuple(devices)
+        self.workers = len(self._devices) or workers
+        self._pool = self._make()
+
+    def _make(self) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")
+        queue = context.SimpleQueue()
+        for i in range(self.workers):
+            queue.put(self._devices[i] if self._devices else None)
+        return ProcessPoolExecutor(
+            self.workers, mp_context=context, initializer=_begin_worker, initargs=(queue,)
+        )
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Start a call in a process."""
+        try:
+            return self._pool.submit(_on_device, function, *arguments)
+        except BrokenExecutor as error:
+            future: Future[Any] = Future()
+            future.set_exception(error)
+            return future
+
+    def recover(self) -> bool:
+        """Replace the pool: one dead process breaks all of it."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool = self._make()
+        _log.warning("a worker process died; the pool was replaced")
+        return True
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def dask_engine(client: Any) -> ExecutorEngine:
+    """Units on the workers of a Dask `distributed.Client` (extra `cluster`).
+
+    Dask runs a unit again elsewhere if its worker dies. On Slurm the client is one of a
+    `dask_jobqueue.SLURMCluster`.
+
+    Raises
+    ------
+    ValueError
+        If the client is none, or has no worker.
+    """
+    if not hasattr(client, "get_executor"):
+        raise ValueError(f"client={client!r}: a distributed.Client is needed")
+    threads = sum(client.nthreads().values())
+    if threads < 1:
+        raise ValueError("client: a cluster with at least one worker is needed")
+    return ExecutorEngine(client.get_executor(pure=False), threads, threads=1)
+
+
+_device: str | None = None
+
+
+def _begin_worker(devices: Any) -> None:
+    """Take a device from the queue, if there is one for each process."""
+    global _device
+    _device = devices.get()
+
+
+def _on_device(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a unit in a worker process: on its device, and one thread."""
+    return function(*arguments, _device, 1)

@@ -1,0 +1,89 @@
+"""What a sweep will cost, before it runs."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from shaped_attention.sweep.histograms import BINS
+from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.units import STOPPING_BINS, Unit, run_unit, stored_steps
+
+_PROBES = 3
+_PROBE_SAMPLES = 256
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Numbers of a sweep.
+
+    Attributes
+    ----------
+    cells, units
+        Cells, and work units if all samples are drawn.
+    store_bytes, unit_bytes
+        Size of the store before compression, and of the arrays of a unit in memory.
+    seconds
+        Expected time on one worker in this process, by probing some cells.
+    by_sampler
+        Expected seconds of each sampler.
+    """
+
+    cells: int
+    units: int
+    store_bytes: int
+    unit_bytes: int
+    seconds: float
+    by_sampler: dict[str, float]
+
+
+def plan_sweep(sweep: Sweep) -> Plan:
+    """Count, estimate memory, and probe the time of up to three cells of each sampler.
+
+    The probes take a few hundred samples (networks: one); their times are scaled by steps.
+    """
+    cells = math.prod(sweep.shape)
+    units = cells * len(sweep.samplers) * sweep.blocks
+    times, names, m = len(sweep.fractions), len(sweep.observed), max(sweep.tokens)
+    per_block = 8 * (times * names * 2 + STOPPING_BINS + 1)
+    kept = {
+        "observables": 8 * (times * (names - 1) + 1) * sweep.samples,
+        "V": 8 * (times * m * m + 1) * sweep.samples,
+        "reductions": 4 * times * (names - 1) * BINS * sweep.blocks,
+    }[sweep.keep]
+    store = cells * len(sweep.samplers) * (kept + per_block * sweep.blocks)
+    unit = 8 * sweep.block * m * m * (14 + times)
+    indices = list(np.ndindex(sweep.shape))
+    chosen = sorted({round(x) for x in np.linspace(0, len(indices) - 1, _PROBES)})
+    by_sampler = {}
+    for number, sampler in enumerate(sweep.samplers):
+        rates = [_seconds_per_step(sweep, cell, number) for cell in chosen]
+        steps = [stored_steps_total(sweep, index, sampler) for index in indices]
+        by_sampler[sampler] = float(np.mean(rates)) * sum(steps) * sweep.samples
+    return Plan(cells, units, store, unit, sum(by_sampler.values()), by_sampler)
+
+
+def stored_steps_total(sweep: Sweep, index: Any, sampler: str) -> int:
+    """Steps or layers of a sample in a cell."""
+    cell = sweep.cell(index)
+    _, dt = stored_steps(sweep, cell, sampler)
+    return round(cell.horizon / dt)
+
+
+def _seconds_per_step(sweep: Sweep, cell: int, sampler: int) -> float:
+    """Seconds per step and sample, measured on a small unit after a first one that compiles."""
+    name = sweep.samplers[sampler]
+    samples = min(1 if name == "network" else _PROBE_SAMPLES, sweep.samples)
+    small = replace(sweep, samples=samples, block=samples, target=None)
+    unit = Unit(0, cell, sampler)
+    if name != "network":
+        run_unit(small, unit)
+    began = time.perf_counter()
+    run_unit(small, unit)
+    seconds = time.perf_counter() - began
+    steps = stored_steps_total(sweep, sweep.index(cell), name)
+    return seconds / (steps * samples)

@@ -1,0 +1,197 @@
+"""A sweep's store as a Dataset, and what one usually wants of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from shaped_attention.distances import ks_margin
+from shaped_attention.sweep.histograms import EDGES, quantile
+from shaped_attention.sweep.specification import STOPPED, Sweep
+from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.units import STOPPING_BINS
+
+_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def open_sweep(path: str | Path) -> xr.Dataset:
+    """A sweep's store, read as it is needed, also while a run goes on.
+
+    Returns
+    -------
+    xarray.Dataset with the dimensions `sampler`, the axes, and
+
+    - `values` (time, sample, kept) and `stopping_time` (sample), or `V` (time, sample, row,
+      col), or `histogram` (block, time, kept, bin), as the sweep keeps; samples not drawn
+      are NaN, and `kept` are the names of the observables;
+    - `moments` (block, time, observable, power): sums of values and of their squares, over a
+      block's samples; the observable 'stopped' is 1 for paths that reached the radius;
+    - `stopping` (block, stopping_bin): counts of stopping times in bins of [0, T], the last: never;
+    - `drawn` (block): samples of each block that are in the store.
+
+    The coordinate `time` has times, or fractions of the horizon if that differs between cells.
+
+    Raises
+    ------
+    StoreError
+        If there is no store.
+    """
+    store = Store(path)
+    sweep = store.sweep
+    data = xr.open_zarr(store.path / "data.zarr", consolidated=False, chunks=None)
+    names = sweep.observed
+    if "values" in data or "histogram" in data:
+        data = data.assign_coords(kept=list(names[:-1]))
+    coordinates = {name: _labels(values) for name, values in sweep.axes.items()}
+    horizons = {sweep.cell(index).horizon for index in np.ndindex(sweep.shape)}
+    scale = horizons.pop() if len(horizons) == 1 else 1.0
+    return (
+        data.assign_coords(
+            sampler=list(sweep.samplers),
+            observable=list(names),
+            time=[scale * fraction for fraction in sweep.fractions],
+            **coordinates,
+        )
+        .assign(drawn=_drawn(store))
+        .assign_attrs(sweep=sweep.to_json())
+    )
+
+
+def _labels(values: Any) -> list[Any]:
+    """Values of an axis as coordinates: text where they are not all numbers or text."""
+    numbers = all(isinstance(value, int | float) for value in values)
+    return list(values) if numbers else [str(value) for value in values]
+
+
+def _drawn(store: Store) -> xr.DataArray:
+    sweep = store.sweep
+    shape = (len(sweep.samplers), *sweep.shape, sweep.blocks)
+    drawn = np.zeros(shape, dtype=np.int64)
+    for unit in store.finished():
+        drawn[(unit.sampler, *sweep.index(unit.cell), unit.block)] = sweep.block_samples(unit.block)
+    return xr.DataArray(drawn, dims=("sampler", *sweep.axes, "block"))
+
+
+def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
+    """Means with confidence intervals, standard deviations and quantiles of every cell.
+
+    Blocks are added in their order, so the numbers do not depend on that of the run.
+
+    Parameters
+    ----------
+    data
+        From `open_sweep`.
+    level
+        Confidence of the normal intervals of the means.
+
+    Returns
+    -------
+    xarray.Dataset with `mean`, `half_width`, `deviation` (sampler, axes, time, observable),
+    `quantile` (sampler, axes, time, kept, level; from histograms to within a bin) unless V was
+    kept, `stopped` (sampler, axes, stopping_time), the probability of having stopped by then, and
+    `samples` (sampler, axes). Cells without samples are NaN.
+
+    Raises
+    ------
+    ValueError
+        If `level` is not between 0 and 1.
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level={level!r}: a number strictly between 0 and 1 is needed")
+    done = data["drawn"] > 0
+    samples = data["drawn"].sum("block")
+    sums = data["moments"].where(done).sum("block")
+    counted = samples.where(samples > 0)
+    mean = sums.isel(power=0) / counted
+    variance = (sums.isel(power=1) / counted - mean**2).clip(min=0.0)
+    half = norm.isf((1.0 - level) / 2.0) * np.sqrt(variance / counted)
+    counts = data["stopping"].where(done, 0).sum("block")
+    stopped = counts.isel(stopping_bin=slice(0, STOPPING_BINS)).cumsum("stopping_bin") / counted
+    ends = np.arange(1, STOPPING_BINS + 1) / STOPPING_BINS
+    summary = xr.Dataset(
+        {"mean": mean, "half_width": half, "deviation": np.sqrt(variance), "samples": samples}
+    ).assign(
+        stopped=stopped.rename(stopping_bin="fraction").assign_coords(fraction=ends),
+    )
+    if "values" in data:
+        found = data["values"].quantile(list(_LEVELS), "sample").rename(quantile="level")
+        summary["quantile"] = found.transpose(..., "level")
+    elif "histogram" in data:
+        whole = data["histogram"].where(done, 0).sum("block")
+        parts = [
+            xr.apply_ufunc(quantile, whole, input_core_dims=[["bin"]], kwargs={"level": p})
+            for p in _LEVELS
+        ]
+        levels = xr.DataArray(list(_LEVELS), dims="level", name="level")
+        summary["quantile"] = xr.concat(parts, levels).transpose(..., "level")
+    return summary.assign_attrs(level=level)
+
+
+def sweep_distances(
+    data: xr.Dataset, first: str = "chain", second: str = "sde", level: float = 0.95
+) -> xr.Dataset:
+    """Kolmogorov-Smirnov distances between two samplers in every cell.
+
+    From values they are exact; from histograms, those at the edges of the bins, which are smaller
+    by what lies inside a bin at most.
+
+    Returns
+    -------
+    xarray.Dataset with `distance` (axes, time, kept) and `margin` (axes): the true distance of the
+    laws is within distance +- margin with probability `level` (Dvoretzky, Kiefer, Wolfowitz).
+
+    Raises
+    ------
+    ValueError
+        If a sampler is not in the sweep, V was kept, or a cell has no samples.
+    """
+    samplers = list(data["sampler"].values)
+    for name in (first, second):
+        if name not in samplers:
+            raise ValueError(f"sampler {name!r}: one of {', '.join(samplers)} is needed")
+    if "values" not in data and "histogram" not in data:
+        raise ValueError("data has no observables: a sweep that keeps them is needed")
+    drawn = data["drawn"].sum("block")
+    counts = [drawn.sel(sampler=name) for name in (first, second)]
+    if any(bool((count == 0).any()) for count in counts):
+        raise ValueError("some cells have no samples yet; a finished sweep is needed")
+    if "values" in data:
+        parts = [data["values"].sel(sampler=name).drop_vars("sampler") for name in (first, second)]
+        distance = xr.apply_ufunc(
+            _ks, *parts, input_core_dims=[["sample"], ["sample"]], vectorize=True
+        )
+    else:
+        whole = data["histogram"].where(data["drawn"] > 0, 0).sum("block").cumsum("bin")
+        a, b = (
+            whole.sel(sampler=name).drop_vars("sampler") / count.drop_vars("sampler")
+            for name, count in zip((first, second), counts, strict=True)
+        )
+        distance = abs(a - b).max("bin")
+    margin = xr.apply_ufunc(
+        ks_margin, *(count.drop_vars("sampler") for count in counts),
+        kwargs={"confidence": level}, vectorize=True,
+    )  # fmt: skip
+    return xr.Dataset({"distance": distance, "margin": margin}).assign_attrs(
+        first=first, second=second, level=level
+    )
+
+
+def _ks(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    x, y = np.sort(x[~np.isnan(x)]), np.sort(y[~np.isnan(y)])
+    points = np.concatenate([x, y])
+    a = np.searchsorted(x, points, side="right") / len(x)
+    b = np.searchsorted(y, points, side="right") / len(y)
+    return float(np.abs(a - b).max())
+
+
+def sweep_of(data: xr.Dataset) -> Sweep:
+    """The sweep that made a Dataset from `open_sweep`."""
+    return Sweep.from_json(data.attrs["sweep"])
+
+
+__all__ = ["EDGES", "STOPPED", "open_sweep", "sweep_distances", "sweep_of", "sweep_summary"]

@@ -1,0 +1,274 @@
+"""The loop of a sweep: units out to an engine, results into the store, until nothing is left."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from shaped_attention.checks import check_count
+from shaped_attention.sweep.engines import Engine, InProcess
+from shaped_attention.sweep.schedule import Schedule
+from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.store import Store, StoreError
+from shaped_attention.sweep.units import Unit, run_unit
+
+_log = logging.getLogger(__name__)
+
+_COMMIT_SECONDS = 0.5
+"""Results wait for so long, at most, to be brought to the disk together."""
+
+_COMMIT_BYTES = 64 * 1024**2
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run did.
+
+    Attributes
+    ----------
+    finished, failed, left
+        Units that the store has, that were given up in this run, and that are still to do.
+    reasons
+        How many cells (with a sampler) stopped for which reason: 'samples', 'target', 'time',
+        'failed'.
+    seconds
+        Of the run.
+    """
+
+    finished: int
+    failed: int
+    left: int
+    reasons: dict[str, int]
+    seconds: float
+
+
+def run_sweep(
+    sweep: Sweep,
+    path: str | Path,
+    *,
+    engine: Engine | None = None,
+    retries: int = 2,
+    progress: bool | None = None,
+) -> Report:
+    """Run a sweep, or what is left of it, into the store at `path`.
+
+    Parameters
+    ----------
+    sweep
+        What to run. The store keeps it and takes no other.
+    path
+        Folder of the store; it is made, or continued.
+    engine
+        Where units run: `InProcess` by default, `Processes`, `ExecutorEngine` or `dask_engine`. It
+        is not closed here. It does not change a result on the same type of device.
+    retries
+        How often a unit that raises an error is tried again; then it is given up and its error
+        stands in the store. A unit that was cut off by the death of a worker is tried again up to
+        3 + `retries` times.
+    progress
+        Whether to show a bar; by default if the standard error stream is a terminal.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    StoreError
+        If the store belongs to another sweep, is in use, or cannot be written.
+    ValueError
+        If an argument is outside its range.
+    """
+    check_count("retries", retries, lowest=0)
+    store = Store(path, sweep)
+    with store.locked():
+        return _Run(store, InProcess() if engine is None else engine, retries).loop(progress)
+
+
+def resume_sweep(path: str | Path, **options: Any) -> Report:
+    """`run_sweep` for the sweep of an existing store.
+
+    Raises
+    ------
+    StoreError
+        If there is none, and as `run_sweep`.
+    """
+    return run_sweep(Store(path).sweep, path, **options)
+
+
+def _timed_unit(
+    sweep: Sweep, unit: Unit, device: str | None, threads: int | None
+) -> tuple[dict[str, NDArray[Any]], float]:
+    """What an engine calls: a unit, and how long it took."""
+    began = time.perf_counter()
+    arrays = run_unit(sweep, unit, device, threads)
+    return arrays, time.perf_counter() - began
+
+
+class _Run:
+    def __init__(self, store: Store, engine: Engine, retries: int) -> None:
+        self.store, self.engine, self.retries = store, engine, retries
+        self.began = time.monotonic()
+        self.schedule = Schedule(store.sweep, store.finished(), store.moments)
+        self.waiting: Iterator[Unit] = self.schedule.next_units()
+        self.again: list[Unit] = []
+        self.running: dict[Future[Any], Unit] = {}
+        self.errors: Counter[Unit] = Counter()
+        self.deaths: Counter[Unit] = Counter()
+        self.ready: list[tuple[Unit, dict[str, NDArray[Any]], float]] = []
+        self.committed_at = time.monotonic()
+        self.failed = 0
+        self.tell: Callable[[], None] = lambda: None
+
+    def loop(self, progress: bool | None) -> Report:
+        """Run until nothing is left or the time is over."""
+        schedule = self.schedule
+        show = progress if progress is not None else sys.stderr.isatty()
+        done = schedule.total - schedule.left
+        with tqdm(
+            total=schedule.total, initial=done, desc="sweep", unit="unit", disable=not show
+        ) as bar:
+            self.tell = lambda: _advance(bar, schedule)
+            try:
+                while self._submit() or self.running:
+                    self._collect()
+                self._commit()
+            except StoreError:
+                raise
+            except BaseException:
+                # What has come back is kept whatever happened.
+                self._commit()
+                raise
+            finally:
+                for future in self.running:
+                    future.cancel()
+        return self._report()
+
+    def _out_of_time(self) -> bool:
+        limit = self.store.sweep.seconds
+        return limit is not None and time.monotonic() - self.began > limit
+
+    def _submit(self) -> bool:
+        """Keep the engine busy; whether anything was submitted."""
+        submitted = False
+        # One unit more for each worker, so that none waits for this loop.
+        while len(self.running) < 2 * self.engine.workers and not self._out_of_time():
+            unit = self.again.pop() if self.again else next(self.waiting, None)
+            if unit is None:
+                # A round may have been widened since the iterator began.
+                self._commit()
+                self.waiting = self.schedule.next_units()
+                unit = next(self.waiting, None)
+                if unit is None:
+                    break
+            future = self.engine.submit(_timed_unit, self.store.sweep, unit)
+            self.running[future] = unit
+            submitted = True
+            if future.done():
+                break
+        return submitted
+
+    def _collect(self) -> None:
+        """Take what is finished, and give back what a dead worker cut off."""
+        finished, _ = wait(self.running, timeout=_COMMIT_SECONDS, return_when=FIRST_COMPLETED)
+        broken = False
+        for future in finished:
+            unit = self.running.pop(future)
+            try:
+                arrays, seconds = future.result()
+            except (BrokenExecutor, CancelledError) as error:
+                broken = True
+                self._cut_off(unit, error)
+            except Exception as error:
+                self._erred(unit, error)
+            else:
+                self.ready.append((unit, arrays, seconds))
+        if broken:
+            self._repair()
+        waited = time.monotonic() - self.committed_at
+        held = sum(array.nbytes for _, arrays, _ in self.ready for array in arrays.values())
+        if waited > _COMMIT_SECONDS or held > _COMMIT_BYTES:
+            self._commit()
+
+    def _repair(self) -> None:
+        """All that runs in a broken executor is lost with it."""
+        lost = list(self.running.items())
+        self.running.clear()
+        if not self.engine.recover():
+            self._commit()
+            raise BrokenExecutor("the executor broke, and is not this run's to replace")
+        for future, unit in lost:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self.ready.append((unit, *future.result()))
+            else:
+                self._cut_off(unit, BrokenExecutor("its worker died"))
+
+    def _cut_off(self, unit: Unit, error: BaseException) -> None:
+        self.deaths[unit] += 1
+        if self.deaths[unit] > 3 + self.retries:
+            self._give_up(unit, error)
+        else:
+            self.again.append(unit)
+
+    def _erred(self, unit: Unit, error: Exception) -> None:
+        self.errors[unit] += 1
+        _log.info("%s failed: %s", unit, error)
+        if self.errors[unit] > self.retries:
+            self._give_up(unit, error)
+        else:
+            self.again.append(unit)
+
+    def _give_up(self, unit: Unit, error: BaseException) -> None:
+        _log.warning("%s is given up: %s", unit, error)
+        trace = "".join(traceback.format_exception(error))
+        self.store.record_failure(unit, error, trace)
+        self.schedule.fail(unit)
+        self.failed += 1
+
+    def _commit(self) -> None:
+        ready, self.ready = self.ready, []
+        self.committed_at = time.monotonic()
+        if not ready:
+            return
+        self.store.commit(ready)
+        for unit, _, _ in ready:
+            self.schedule.finish(unit)
+        self.tell()
+
+    def _report(self) -> Report:
+        schedule = self.schedule
+        reasons = Counter(schedule.reasons.values())
+        open_ = len(schedule.keys) - len(schedule.reasons)
+        if open_:
+            reasons["time"] = open_
+        return Report(
+            finished=len(self.store.finished()),
+            failed=self.failed,
+            left=schedule.left,
+            reasons=dict(reasons),
+            seconds=time.monotonic() - self.began,
+        )
+
+
+def _advance(bar: Any, schedule: Schedule) -> None:
+    bar.total = schedule.total
+    bar.update(schedule.total - schedule.left - bar.n)
+
+
+def remaining_seconds(seconds: list[float], left: int, workers: int) -> float:
+    """Time for the units left, by the mean of those done; infinite if none is."""
+    if not seconds:
+        return math.inf
+    return sum(seconds) / len(seconds) * left / workers

@@ -1,0 +1,123 @@
+"""Which units are to do next, and when a cell has enough.
+
+Without a target every cell gets all its blocks, block by block over the whole grid. With a target a
+cell has rounds: its first blocks, then twice as many, and so on; after each whole round its
+confidence interval decides. The decision sees whole rounds only, so it is the same whatever the
+order in which the units came back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from shaped_attention.sweep.specification import Sweep, Target
+from shaped_attention.sweep.units import Unit
+
+Key = tuple[int, int]
+"""Cell and sampler."""
+
+Moments = Callable[[Unit], NDArray[np.float64]]
+
+
+class Schedule:
+    """The units of a sweep that are still to do.
+
+    Parameters
+    ----------
+    sweep
+        The sweep.
+    done
+        Finished units.
+    moments
+        Function that gives the moments of a finished unit.
+    """
+
+    def __init__(self, sweep: Sweep, done: Iterable[Unit], moments: Moments) -> None:
+        self._sweep, self._moments = sweep, moments
+        cells = math.prod(sweep.shape)
+        self.keys = [(c, s) for c in range(cells) for s in range(len(sweep.samplers))]
+        self._done: dict[Key, set[int]] = {key: set() for key in self.keys}
+        for unit in done:
+            self._done[(unit.cell, unit.sampler)].add(unit.block)
+        self._given_up: Counter[Key] = Counter()
+        first = sweep.blocks if sweep.target is None else min(sweep.target.first, sweep.blocks)
+        self._wanted = dict.fromkeys(self.keys, first)
+        self.reasons: dict[Key, str] = {}
+        self._given: set[Unit] = set()
+        for key in self.keys:
+            self._look(key)
+
+    def next_units(self) -> Iterator[Unit]:
+        """Units not handed out before, those of early blocks first, for all rounds as now known."""
+        for block in range(self._sweep.blocks):
+            for key in self.keys:
+                unit = Unit(block, *key)
+                fresh = block not in self._done[key] and unit not in self._given
+                if fresh and block < self._wanted[key]:
+                    self._given.add(unit)
+                    yield unit
+
+    def finish(self, unit: Unit) -> None:
+        """Note a finished unit."""
+        key = (unit.cell, unit.sampler)
+        self._done[key].add(unit.block)
+        self._look(key)
+
+    def fail(self, unit: Unit) -> None:
+        """Note a unit that is given up; its cell gets no further rounds."""
+        key = (unit.cell, unit.sampler)
+        self._given_up[key] += 1
+        self.reasons[key] = "failed"
+
+    @property
+    def total(self) -> int:
+        """Units wanted, as now known."""
+        return sum(self._wanted.values())
+
+    @property
+    def left(self) -> int:
+        """Units wanted that are neither finished nor given up."""
+        return sum(
+            max(0, wanted - len(self._done[key]) - self._given_up[key])
+            for key, wanted in self._wanted.items()
+        )
+
+    def _look(self, key: Key) -> None:
+        """Close a cell, or widen its round, while whole rounds are done."""
+        sweep = self._sweep
+        while key not in self.reasons:
+            wanted = self._wanted[key]
+            if len(self._done[key]) < wanted or not self._done[key].issuperset(range(wanted)):
+                return
+            if sweep.target is not None and self._reached(key, wanted, sweep.target):
+                self.reasons[key] = "target"
+            elif wanted == sweep.blocks:
+                self.reasons[key] = "samples"
+            else:
+                self._wanted[key] = min(2 * wanted, sweep.blocks)
+
+    def _reached(self, key: Key, blocks: int, target: Target) -> bool:
+        units = [Unit(block, *key) for block in range(blocks)]
+        samples = sum(self._sweep.block_samples(unit.block) for unit in units)
+        column = self._sweep.observed.index(target.observable)
+        total, squares = sum(self._moments(unit)[-1, column] for unit in units)
+        return half_width(samples, total, squares, target.level) <= target.half_width
+
+
+def half_width(samples: int, total: float, squares: float, level: float) -> float:
+    """Half the normal confidence interval of a mean; for a frequency of 0 or 1, that of 1/2 of one.
+
+    A sample without variation says little about its variance: the rule of three's half a success is
+    added then.
+    """
+    mean = total / samples
+    variance = max(squares / samples - mean**2, 0.0)
+    if variance == 0.0 and mean in (0.0, 1.0):
+        variance = (0.5 / samples) * (1.0 - 0.5 / samples)
+    return float(norm.isf((1.0 - level) / 2.0)) * math.sqrt(variance / samples)

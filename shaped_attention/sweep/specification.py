@@ -1,0 +1,326 @@
+"""What a sweep is: fixed values, axes, samplers and what to keep, validated whole."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shaped_attention import ensemble as en
+from shaped_attention.blocks.base import check_chain, check_limit
+from shaped_attention.checks import check_count, check_positive
+from shaped_attention.observables import observables
+from shaped_attention.results import plain
+from shaped_attention.sde import count_steps
+from shaped_attention.sweep.cells import SAMPLERS, Cell, known_parameters, make_cell
+
+KEEP = ("observables", "V", "reductions")
+"""What is stored of every sample: its observables, its V, or moments and histograms of blocks."""
+
+STOPPED = "stopped"
+"""The observable that is 1 for paths that reached the radius by the horizon, and 0 for others."""
+
+_MOST_CELLS = 100_000
+
+
+class SweepFaultsError(ValueError):
+    """A sweep that cannot run; `faults` has pairs of the entry at fault and a sentence."""
+
+    def __init__(self, faults: Sequence[tuple[str, str]], place: str = "sweep") -> None:
+        self.faults = tuple(faults)
+        lines = "\n".join(f"  {sentence}" for _, sentence in self.faults)
+        super().__init__(f"{place}: {len(self.faults)} fault(s)\n{lines}")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Go on until a mean is known: half its confidence interval is at most `half_width`.
+
+    Attributes
+    ----------
+    observable
+        A name among the sweep's, or 'stopped'; at the last stored time.
+    half_width
+        Positive, in units of the observable.
+    level
+        Confidence of the normal interval of the mean.
+    first
+        Blocks before the first look; then their number doubles from look to look.
+    """
+
+    observable: str
+    half_width: float
+    level: float = 0.95
+    first: int = 4
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A grid of cells, each with samples from some samplers.
+
+    Parameters
+    ----------
+    fixed
+        Values by parameter: `layer` ('attention', 'mlp', 'both', or 'module:function') and its
+        parameters; `tokens` and `rho`, or a `covariance`, and `scale`; `width`, `depth` or
+        `horizon`, `step`, `radius`.
+    axes
+        Values along each axis, by parameter, in the order of the store's dimensions.
+    samplers
+        Some of 'network', 'chain' and 'sde'.
+    samples, block
+        Samples of each cell and sampler (with a target, at most), and of a work unit.
+    seed
+        Whole number >= 0.
+    keep
+        One of `KEEP`.
+    names
+        Observables to keep; by default all that every cell has.
+    fractions
+        Times to store, as fractions of the horizon in [0, 1], increasing.
+    device, dtype
+        As in the samplers.
+    target
+        When a cell has samples enough; None for all `samples`.
+    seconds
+        Time after which a run begins no more units; None for no limit.
+
+    Raises
+    ------
+    SweepFaultsError
+        If anything is at fault, with all faults.
+    """
+
+    fixed: Mapping[str, Any]
+    axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    samplers: tuple[str, ...] = ("chain", "sde")
+    samples: int = 4096
+    block: int = 1024
+    seed: int = 0
+    keep: str = "observables"
+    names: tuple[str, ...] = ()
+    fractions: tuple[float, ...] = (1.0,)
+    device: str = "cpu"
+    dtype: str = "float64"
+    target: Target | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("samplers", "names", "fractions"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+        if isinstance(self.target, Mapping):
+            object.__setattr__(self, "target", Target(**self.target))
+        object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
+        object.__setattr__(self, "axes", {k: list(map(_plain, v)) for k, v in self.axes.items()})
+        faults = list(_faults(self))
+        if faults:
+            raise SweepFaultsError(faults)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of values along the axes."""
+        return tuple(len(values) for values in self.axes.values())
+
+    @property
+    def blocks(self) -> int:
+        """Work units of a cell and sampler, if all samples are drawn."""
+        return -(-self.samples // self.block)
+
+    def index(self, cell: int) -> tuple[int, ...]:
+        """The indices along the axes of a cell by its number, in C order."""
+        return tuple(int(i) for i in np.unravel_index(cell, self.shape)) if self.shape else ()
+
+    def values(self, index: Sequence[int]) -> dict[str, Any]:
+        """The parameters of the cell with these indices along the axes."""
+        chosen = zip(self.axes.items(), index, strict=True)
+        return {**self.fixed, **{name: axis[i] for (name, axis), i in chosen}}
+
+    def cell(self, index: Sequence[int]) -> Cell:
+        """The cell with these indices along the axes."""
+        return make_cell(self.values(index), self.samplers)
+
+    @cached_property
+    def tokens(self) -> set[int]:
+        """The numbers of tokens of the cells."""
+        return {len(self.cell(index).v0) for index in np.ndindex(self.shape)}
+
+    @cached_property
+    def observed(self) -> tuple[str, ...]:
+        """The observables that are kept, and `STOPPED` last."""
+        common = _common_observables(self.tokens)
+        return (*(self.names or common), STOPPED)
+
+    def block_samples(self, block: int) -> int:
+        """Samples of a work unit: those of the last one are what is left."""
+        return min(self.block, self.samples - block * self.block)
+
+    def to_json(self) -> str:
+        """Canonical text: equal for equal sweeps."""
+        return json.dumps(asdict(self), sort_keys=True, default=plain)
+
+    @classmethod
+    def from_json(cls, text: str) -> Sweep:
+        """The sweep of `to_json`."""
+        values = json.loads(text)
+        return cls(**{entry.name: values[entry.name] for entry in fields(cls)})
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of what determines the numbers: limits on time and targets do not."""
+        relevant = {k: v for k, v in asdict(self).items() if k not in ("seconds", "target")}
+        text = json.dumps(relevant, sort_keys=True, default=plain)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value
+
+
+def _common_observables(tokens: set[int]) -> list[str]:
+    named = [list(observables(np.eye(m)[None])) for m in sorted(tokens)]
+    return [name for name in named[0] if all(name in other for other in named)]
+
+
+def _faults(sweep: Sweep) -> list[tuple[str, str]]:
+    """All that is wrong, as pairs of the entry at fault and a sentence."""
+    found: list[tuple[str, str]] = []
+
+    def attempt(entry: str, function: Any, *arguments: Any) -> None:
+        try:
+            function(*arguments)
+        except (ValueError, TypeError) as error:
+            found.append((entry, f"{error}"))
+
+    for name in ("samples", "block"):
+        attempt(name, check_count, name, getattr(sweep, name))
+    attempt("seed", check_count, "seed", sweep.seed, 0)
+    attempt("device", en.check_device, sweep.device)
+    attempt("dtype", en.check_dtype, sweep.dtype)
+    if sweep.seconds is not None:
+        attempt("seconds", check_positive, "seconds", sweep.seconds)
+    if sweep.keep not in KEEP:
+        found.append(("keep", f"keep={sweep.keep!r}: one of {', '.join(KEEP)} is needed"))
+    unknown = [name for name in sweep.samplers if name not in SAMPLERS]
+    if unknown or not sweep.samplers or len(set(sweep.samplers)) < len(sweep.samplers):
+        found.append(
+            ("samplers", f"samplers={list(sweep.samplers)}: some of {', '.join(SAMPLERS)}, once")
+        )
+    numbers = all(isinstance(x, int | float) for x in sweep.fractions)
+    if not (
+        numbers
+        and sweep.fractions
+        and list(sweep.fractions) == sorted(set(sweep.fractions))
+        and 0.0 <= sweep.fractions[0] <= sweep.fractions[-1] <= 1.0
+    ):
+        found.append(
+            ("fractions", f"fractions={list(sweep.fractions)}: increasing numbers in [0, 1]")
+        )
+    found += _axis_faults(sweep)
+    if not found:
+        found += _cell_faults(sweep)
+    if not found:
+        found += _name_faults(sweep)
+    return found
+
+
+def _axis_faults(sweep: Sweep) -> list[tuple[str, str]]:
+    found = []
+    layers = sweep.axes.get("layer", [sweep.fixed.get("layer", "attention")])
+    known: set[str] = set()
+    for layer in layers:
+        try:
+            known |= set(known_parameters(layer))
+        except ValueError as error:
+            found.append(("layer", str(error)))
+    found += [
+        (name, f"{name}: no parameter; one of {', '.join(sorted(known))} is needed")
+        for name in (*sweep.fixed, *sweep.axes)
+        if known and name not in known
+    ]
+    for name, values in sweep.axes.items():
+        if name in sweep.fixed:
+            found.append((name, f"{name}: both fixed and an axis"))
+        texts = [json.dumps(value, default=str) for value in values]
+        if not values or len(set(texts)) < len(texts):
+            found.append((name, f"{name}={values!r}: different values, at least one, are needed"))
+    if int(np.prod(sweep.shape, dtype=float)) > _MOST_CELLS:
+        found.append(("axes", f"axes: {np.prod(sweep.shape)} cells; at most {_MOST_CELLS}"))
+    return found
+
+
+def _cell_faults(sweep: Sweep) -> list[tuple[str, str]]:
+    """The first cell of each different fault."""
+    found: dict[str, str] = {}
+    for index in itertools.product(*map(range, sweep.shape)):
+        try:
+            check_cell(sweep, sweep.cell(index))
+        except (ValueError, TypeError) as error:
+            values = sweep.values(index)
+            point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes)
+            place = f" (first at {point})" if point else ""
+            found.setdefault(str(error), place)
+    entries = (*sweep.fixed, *sweep.axes)
+    return [
+        (next((e for e in entries if sentence.startswith(e)), "fixed"), sentence + place)
+        for sentence, place in found.items()
+    ]
+
+
+def _name_faults(sweep: Sweep) -> list[tuple[str, str]]:
+    common = _common_observables(sweep.tokens)
+    found = [
+        ("observables", f"observables: {name!r} is not one that all cells have: {common}")
+        for name in sweep.names
+        if name not in common
+    ]
+    if sweep.keep == "V" and len(sweep.tokens) > 1:
+        found.append(("keep", "keep='V': cells with different numbers of tokens have no common V"))
+    target = sweep.target
+    if target is not None:
+        if target.observable not in (*(sweep.names or common), STOPPED):
+            found.append(
+                ("target", f"target.observable={target.observable!r}: it is not among those kept")
+            )
+        for name, check in (("half_width", check_positive), ("first", check_count)):
+            try:
+                check(f"target.{name}", getattr(target, name))
+            except ValueError as error:
+                found.append(("target", str(error)))
+        if not (isinstance(target.level, float) and 0.0 < target.level < 1.0):
+            found.append(("target", f"target.level={target.level!r}: between 0 and 1 is needed"))
+    return found
+
+
+def check_cell(sweep: Sweep, cell: Cell) -> None:
+    """Raise the ValueError that a sampler would, without simulating anything."""
+    shared: dict[str, Any] = {
+        "samples": sweep.block, "seed": sweep.seed, "times": None, "save_every": None,
+        "radius": cell.radius, "device": sweep.device, "dtype": sweep.dtype, "chunk": None,
+        "memory": en.MEMORY_BUDGET,
+    }  # fmt: skip
+    for sampler in sweep.samplers:
+        if sampler == "sde":
+            check_limit(cell.layer)
+            steps, dt, width = count_steps(cell.horizon, cell.step), cell.step, None
+        else:
+            assert cell.width is not None  # `make_cell` refuses it otherwise
+            assert cell.depth is not None
+            steps, dt, width = cell.depth, 1.0 / cell.width, cell.width
+            if sampler == "chain":
+                check_chain(cell.layer)
+        for fraction in sweep.fractions:
+            if abs(fraction * steps - round(fraction * steps)) > 1e-6:
+                raise ValueError(
+                    f"fractions: {fraction:g} of the {steps} steps of the {sampler} is no whole "
+                    "number of steps"
+                )
+        en.make_ensemble(cell.layer, cell.v0, width=width, steps=steps, dt=dt, **shared)

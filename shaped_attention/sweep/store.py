@@ -1,0 +1,277 @@
+"""The store of a sweep: a Zarr group for xarray, and a ledger of the units that are in it.
+
+    FOLDER/sweep.json      the sweep, which the store belongs to for good
+    FOLDER/data.zarr/      arrays with the dimensions sampler, axes, block or sample, ...
+    FOLDER/ledger.jsonl    a line for each finished unit, with a checksum
+    FOLDER/failures.jsonl  a line for each unit that was given up, with its traceback
+    FOLDER/lock            held while a run writes
+
+A unit owns one chunk of every array. Chunks are written beside their place, brought to the disk and
+moved there, and only then does the ledger get its line: what the ledger has is whole, whatever
+moment a process dies at, and a unit that is written twice is written with the same bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numcodecs
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from shaped_attention.storage import reason
+from shaped_attention.sweep.histograms import BINS
+from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.units import STOPPING_BINS, Unit
+
+_COMPRESSOR = {"id": "zstd", "level": 1}
+
+
+class StoreError(RuntimeError):
+    """The store cannot be used or written; what the ledger has is intact."""
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """An array: dimensions and sizes after sampler and axes, those of a unit's chunk, its type."""
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...]
+    dtype: str
+    fill: float | int
+
+
+def _layouts(sweep: Sweep) -> dict[str, _Layout]:
+    times, names = len(sweep.fractions), len(sweep.observed)
+    blocks, block = sweep.blocks, sweep.block
+    own = {
+        "moments": _Layout(
+            ("block", "time", "observable", "power"),
+            (blocks, times, names, 2), (1, times, names, 2), "<f8", float("nan"),
+        ),
+        "stopping": _Layout(
+            ("block", "stopping_bin"),
+            (blocks, STOPPING_BINS + 1), (1, STOPPING_BINS + 1), "<i8", 0,
+        ),
+    }  # fmt: skip
+    if sweep.keep == "reductions":
+        own["histogram"] = _Layout(
+            ("block", "time", "kept", "bin"),
+            (blocks, times, names - 1, BINS), (1, times, names - 1, BINS), "<u4", 0,
+        )  # fmt: skip
+        return own
+    nan = float("nan")
+    own["stopping_time"] = _Layout(("sample",), (sweep.samples,), (block,), "<f8", nan)
+    if sweep.keep == "observables":
+        own["values"] = _Layout(
+            ("time", "sample", "kept"),
+            (times, sweep.samples, names - 1), (times, block, names - 1), "<f8", nan,
+        )  # fmt: skip
+    else:
+        m = next(iter(sweep.tokens))
+        own["V"] = _Layout(
+            ("time", "sample", "row", "col"),
+            (times, sweep.samples, m, m), (times, block, m, m), "<f8", nan,
+        )  # fmt: skip
+    return own
+
+
+class Store:
+    """A sweep's folder, opened or made.
+
+    Raises
+    ------
+    StoreError
+        If the folder belongs to another sweep, is no store, or cannot be read or written.
+    """
+
+    def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:
+        self.path = Path(path)
+        specification = self.path / "sweep.json"
+        try:
+            if specification.exists():
+                self.sweep = Sweep.from_json(specification.read_text(encoding="utf-8"))
+            elif sweep is None:
+                raise StoreError(f"{self.path}: there is no sweep here")
+            else:
+                self._make(sweep)
+                self.sweep = sweep
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            text = reason(error) if isinstance(error, OSError) else str(error)
+            raise StoreError(f"{self.path}: no sweep can be kept here ({text})") from None
+        if sweep is not None and sweep.digest != self.sweep.digest:
+            raise StoreError(
+                f"{self.path}: this store belongs to another sweep; another folder is needed"
+            )
+        # A target or a time limit may change from run to run.
+        self.sweep = self.sweep if sweep is None else sweep
+        self._layouts = _layouts(self.sweep)
+        self._codec = numcodecs.get_codec(_COMPRESSOR)
+
+    def _make(self, sweep: Sweep) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        if any(self.path.iterdir()):
+            raise StoreError(f"{self.path}: the folder is not empty, and no store of a sweep")
+        lead = ("sampler", *sweep.axes)
+        group = zarr.open_group(self.path / "data.zarr", mode="w", zarr_format=2)
+        for name, layout in _layouts(sweep).items():
+            group.create_array(
+                name,
+                shape=(len(sweep.samplers), *sweep.shape, *layout.shape),
+                chunks=(*(1 for _ in lead), *layout.chunk),
+                dtype=layout.dtype,
+                fill_value=layout.fill,
+                compressors=numcodecs.get_codec(_COMPRESSOR),
+                attributes={"_ARRAY_DIMENSIONS": [*lead, *layout.dims]},
+            )
+        # Last: without it there is no store.
+        _write(self.path / "sweep.json", sweep.to_json().encode())
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the store's lock, which the system frees when the process dies.
+
+        Raises
+        ------
+        StoreError
+            If another run holds it.
+        """
+        with (self.path / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise StoreError(f"{self.path}: another run is writing to this store") from None
+            yield
+
+    @property
+    def running(self) -> bool:
+        """Whether a run holds the lock now."""
+        try:
+            with self.locked():
+                return False
+        except StoreError:
+            return True
+
+    def finished(self) -> dict[Unit, float]:
+        """The units in the ledger, and the seconds each took; a torn last line does not count."""
+        done = {}
+        for record in _records(self.path / "ledger.jsonl"):
+            block, cell, sampler = record["unit"]
+            done[Unit(block, cell, sampler)] = float(record["seconds"])
+        return done
+
+    def failures(self) -> list[dict[str, Any]]:
+        """The units that were given up, with `unit`, `error` and `traceback`, in order."""
+        return _records(self.path / "failures.jsonl")
+
+    def commit(self, results: Iterable[tuple[Unit, dict[str, NDArray[Any]], float]]) -> None:
+        """Write finished units, and then the ledger's lines.
+
+        Raises
+        ------
+        StoreError
+            If the disk is full or the folder cannot be written; the ledger has none of them then.
+        """
+        lines = []
+        try:
+            folders = set()
+            for unit, arrays, seconds in results:
+                for name, layout in self._layouts.items():
+                    target = self._chunk(unit, name, layout)
+                    _write(target, self._encoded(arrays[name], layout))
+                    folders.add(target.parent)
+                unit_record = [unit.block, unit.cell, unit.sampler]
+                lines.append({"unit": unit_record, "seconds": round(seconds, 6)})
+            for folder in folders:
+                _sync_folder(folder)
+            _append(self.path / "ledger.jsonl", lines)
+        except OSError as error:
+            raise StoreError(
+                f"{self.path}: cannot be written ({reason(error)}); the units in the ledger are "
+                "intact, and the run can be resumed"
+            ) from error
+
+    def record_failure(self, unit: Unit, error: BaseException, trace: str) -> None:
+        """Note a unit that is given up."""
+        record = {
+            "unit": [unit.block, unit.cell, unit.sampler],
+            "error": f"{type(error).__name__}: {error}",
+            "traceback": trace,
+        }
+        try:
+            _append(self.path / "failures.jsonl", [record])
+        except OSError as cause:
+            raise StoreError(f"{self.path}: cannot be written ({reason(cause)})") from cause
+
+    def moments(self, unit: Unit) -> NDArray[np.float64]:
+        """Moments (time, observable, 2) of a finished unit."""
+        layout = self._layouts["moments"]
+        data = self._codec.decode(self._chunk(unit, "moments", layout).read_bytes())
+        return np.frombuffer(data, dtype=layout.dtype).reshape(layout.chunk)[0]
+
+    def _chunk(self, unit: Unit, name: str, layout: _Layout) -> Path:
+        own = [unit.block if dim in ("block", "sample") else 0 for dim in layout.dims]
+        key = ".".join(map(str, (unit.sampler, *self.sweep.index(unit.cell), *own)))
+        return self.path / "data.zarr" / name / key
+
+    def _encoded(self, array: NDArray[Any], layout: _Layout) -> bytes:
+        """A whole chunk: Zarr's are of one size, and the last one is filled up."""
+        data = np.full(layout.chunk, layout.fill, dtype=layout.dtype)
+        block = array if "block" not in layout.dims else array[None]
+        data[tuple(slice(size) for size in block.shape)] = block
+        return bytes(self._codec.encode(np.ascontiguousarray(data)))
+
+
+def _write(target: Path, data: bytes) -> None:
+    """Write beside the place, to the disk, and move there."""
+    draft = target.with_name(f".{target.name}.draft")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(target)
+
+
+def _append(path: Path, records: list[dict[str, Any]]) -> None:
+    """Append whole lines, each with a checksum; a torn line before them is closed first."""
+    text = b""
+    for record in records:
+        body = json.dumps(record).encode()
+        text += b"%08x %s\n" % (zlib.crc32(body), body)
+    with path.open("ab+") as file:
+        if file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                text = b"\n" + text
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    """The records whose checksum is right."""
+    found = []
+    if path.exists():
+        for line in path.read_bytes().splitlines():
+            checksum, _, body = line.partition(b" ")
+            if body and checksum == b"%08x" % zlib.crc32(body):
+                found.append(json.loads(body))
+    return found
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

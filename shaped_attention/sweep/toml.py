@@ -1,0 +1,154 @@
+"""Sweeps from TOML files; faults are told with the lines they stand on.
+
+samplers = ["chain", "sde"]
+samples = 4096
+[fixed]
+tokens = 4
+width = 300
+depth = 300
+[axes]
+gamma = { linspace = [0.1, 0.6, 6] }   # first, last, number
+tau0 = { logspace = [0.5, 2.0, 6] }    # first, last, number
+heads = [1, 2]
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shaped_attention.covariance import covariance_of
+from shaped_attention.inputs import read_covariance, read_tokens
+from shaped_attention.storage import reason
+from shaped_attention.sweep.specification import Sweep, SweepFaultsError
+
+_SETTINGS = {
+    "samplers": "samplers",
+    "samples": "samples",
+    "block": "block",
+    "seed": "seed",
+    "keep": "keep",
+    "observables": "names",
+    "fractions": "fractions",
+    "device": "device",
+    "dtype": "dtype",
+    "seconds": "seconds",
+    "target": "target",
+}
+"""Entries of a file beside the tables `fixed` and `axes`, and the fields that they set."""
+
+_SPACES: dict[str, Callable[[float, float, int], Any]] = {
+    "linspace": np.linspace,
+    "logspace": np.geomspace,
+}
+
+
+def read_sweep(path: str | Path) -> Sweep:
+    """The sweep of a TOML file.
+
+    Its tables `fixed` and `axes` have the parameters of `Sweep`; an axis is a list, or
+    ``{linspace = [first, last, number]}``, or `logspace` with the ends themselves (not their
+    logarithms). `fixed.covariance` and `fixed.token_file` may name a file (see
+    `shaped_attention.read_covariance`, `read_tokens`), relative to the sweep's own. The other
+    entries are `samplers`, `samples`, `block`, `seed`, `keep`, `observables`, `fractions`,
+    `device`, `dtype`, `seconds`, and the table `target`.
+
+    Raises
+    ------
+    SweepFaultsError
+        With all faults, each with its line.
+    """
+    source = Path(path)
+    try:
+        text = source.read_text(encoding="utf-8")
+        entries = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SweepFaultsError([("", f"{source}: {reason(error)}")], str(source)) from None
+    lines = _lines(text)
+    faults: list[tuple[str, str]] = []
+    for name in entries:
+        if name not in (*_SETTINGS, "fixed", "axes"):
+            known = ", ".join((*_SETTINGS, "fixed", "axes"))
+            faults.append((name, f"{name}: no entry of a sweep; one of {known}"))
+    settings = {_SETTINGS[k]: v for k, v in entries.items() if k in _SETTINGS}
+    fixed, axes = (_table(entries, name, faults) for name in ("fixed", "axes"))
+    for name, value in axes.items():
+        axes[name] = _axis(name, value, faults)
+    _read_start(fixed, source.parent, faults)
+    try:
+        sweep = Sweep(fixed=fixed, axes=axes, **settings)
+    except SweepFaultsError as error:
+        faults += error.faults
+    except TypeError as error:
+        faults.append(("target", f"{error}"))
+    if faults:
+        raise SweepFaultsError(
+            [(name, _with_line(sentence, lines.get(name))) for name, sentence in faults],
+            str(source),
+        )
+    return sweep
+
+
+def _table(entries: dict[str, Any], name: str, faults: list[tuple[str, str]]) -> dict[str, Any]:
+    table = entries.get(name, {})
+    if isinstance(table, dict):
+        return dict(table)
+    faults.append((name, f"{name}={table!r}: a table [{name}] is needed"))
+    return {}
+
+
+def _axis(name: str, value: Any, faults: list[tuple[str, str]]) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict) and len(value) == 1 and (kind := next(iter(value))) in _SPACES:
+        try:
+            first, last, number = value[kind]
+            if not isinstance(number, int) or number < 1:
+                raise ValueError("the number of values is a whole number >= 1")
+            if kind == "logspace" and not (first > 0 and last > 0):
+                raise ValueError("the ends of a logspace are positive")
+            # Rounded to print as they are meant: 0.3 and not 0.30000000000000004.
+            return [float(f"{x:.12g}") for x in _SPACES[kind](first, last, number)]
+        except (TypeError, ValueError) as error:
+            faults.append((name, f"{name}={value!r}: [first, last, number] is needed ({error})"))
+            return [None]
+    faults.append(
+        (name, f"{name}={value!r}: a list, or {{linspace = [first, last, number]}} or logspace")
+    )
+    return [None]
+
+
+def _read_start(fixed: dict[str, Any], folder: Path, faults: list[tuple[str, str]]) -> None:
+    """Put the matrix of a file in its place, so that the sweep knows no files."""
+    for name in ("covariance", "token_file"):
+        value = fixed.get(name)
+        if isinstance(value, str):
+            try:
+                read = read_covariance if name == "covariance" else read_tokens
+                matrix = read(folder / value)
+                v0 = matrix if name == "covariance" else covariance_of(matrix)
+                fixed.pop(name)
+                fixed["covariance"] = v0.tolist()
+            except (ValueError, FileNotFoundError) as error:
+                faults.append((name, str(error)))
+
+
+def _lines(text: str) -> dict[str, int]:
+    """The line of each entry; of an entry in a table under its own name, of a table under its."""
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        table = re.match(r"\s*\[\s*([\w-]+)\s*\]", line)
+        entry = re.match(r"""\s*["']?([\w.-]+)["']?\s*=""", line)
+        for match in (table, entry):
+            if match:
+                lines.setdefault(match.group(1), number)
+    return lines
+
+
+def _with_line(sentence: str, line: int | None) -> str:
+    return sentence if line is None else f"line {line}: {sentence}"

@@ -1,0 +1,160 @@
+"""Work units: a block of samples of one cell and sampler, a pure function of sweep and integers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import NDArray
+
+from shaped_attention.chain import simulate_chain
+from shaped_attention.draws import STREAMS
+from shaped_attention.network import simulate_network
+from shaped_attention.observables import observables
+from shaped_attention.results import plain
+from shaped_attention.sde import count_steps, integrate_sde
+from shaped_attention.sweep.cells import Cell
+from shaped_attention.sweep.histograms import BINS, histogram
+from shaped_attention.sweep.specification import Sweep
+
+_log = logging.getLogger(__name__)
+
+STOPPING_BINS = 100
+"""Bins of stopping times over [0, T]; one more counts the paths that did not stop."""
+
+
+@dataclass(frozen=True, order=True)
+class Unit:
+    """Number of the block, of the cell (in C order of the axes) and of the sampler."""
+
+    block: int
+    cell: int
+    sampler: int
+
+
+def unit_seed(sweep: Sweep, unit: Unit) -> int:
+    """The seed of a unit: keyed by the sweep's seed, the cell's values and the block.
+
+    Values, not places on the axes, are the key, so that a cell has the same samples in every grid;
+    chain and SDE have streams of their own below the same seed.
+    """
+    values = sweep.values(sweep.index(unit.cell))
+    text = json.dumps(values, sort_keys=True, default=plain)
+    words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4")
+    key = (STREAMS["sweep"], *(int(w) for w in words[:4]), unit.block)
+    state = np.random.SeedSequence(sweep.seed, spawn_key=key).generate_state(1, np.uint64)
+    return int(state[0] >> np.uint64(1))
+
+
+def run_unit(
+    sweep: Sweep, unit: Unit, device: str | None = None, threads: int | None = None
+) -> dict[str, NDArray[Any]]:
+    """Simulate a unit and give what the store keeps of it.
+
+    `device` takes the place of the sweep's, and `threads` is set for all of the process. Where a
+    unit does not fit into memory it is run in smaller chunks, which do not change it.
+
+    Returns
+    -------
+    Arrays by name: `moments` (time, observable, 2), sums of the values and of their squares;
+    `stopping` (bins + 1), counts; and, as the sweep says, `values` (time, sample, observable) or
+    `V` (time, sample, row, col) with `stopping_time` (sample), or `histogram`
+    (time, observable, bin).
+
+    Raises
+    ------
+    MemoryError
+        If not even single samples fit.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    cell = sweep.cell(sweep.index(unit.cell))
+    sampler = sweep.samplers[unit.sampler]
+    samples, seed = sweep.block_samples(unit.block), unit_seed(sweep, unit)
+    place = sweep.device if device is None else device
+    chunk: int | None = None
+    while True:
+        try:
+            result = _sample(sweep, cell, sampler, samples, seed, place, chunk)
+            break
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            if chunk == 1:
+                raise MemoryError(f"{sampler}: one sample does not fit into memory") from error
+            chunk = max(1, (samples if chunk is None else chunk) // 2)
+            _log.warning("unit %s does not fit into memory; now in chunks of %d", unit, chunk)
+    return _kept(sweep, cell, result)
+
+
+def stored_steps(sweep: Sweep, cell: Cell, sampler: str) -> tuple[list[int], float]:
+    """Steps of a sampler's grid that are stored, and the length of one."""
+    if sampler == "sde":
+        steps = count_steps(cell.horizon, cell.step)
+    else:
+        assert cell.depth is not None  # `make_cell` refuses it otherwise
+        steps = cell.depth
+    return [round(f * steps) for f in sweep.fractions], cell.horizon / steps
+
+
+def _sample(
+    sweep: Sweep,
+    cell: Cell,
+    sampler: str,
+    samples: int,
+    seed: int,
+    device: str,
+    chunk: int | None,
+) -> xr.Dataset:
+    steps, dt = stored_steps(sweep, cell, sampler)
+    common: dict[str, Any] = {
+        "samples": samples, "seed": seed, "times": [i * dt for i in steps], "radius": cell.radius,
+        "device": device, "dtype": sweep.dtype, "chunk": chunk, "progress": False,
+    }  # fmt: skip
+    if sampler == "sde":
+        return integrate_sde(cell.layer, cell.v0, horizon=cell.horizon, step=cell.step, **common)
+    assert cell.width is not None
+    assert cell.depth is not None
+    simulate = simulate_chain if sampler == "chain" else simulate_network
+    return simulate(cell.layer, cell.v0, width=cell.width, depth=cell.depth, **common)
+
+
+def _kept(sweep: Sweep, cell: Cell, result: xr.Dataset) -> dict[str, NDArray[Any]]:
+    v = result["V"].transpose("time", "sample", "row", "col").to_numpy()
+    stopping = result["stopping_time"].to_numpy()
+    # Several times at once: the observables of (time * sample) matrices.
+    found = observables(v.reshape(-1, *v.shape[-2:]), precision=float(np.finfo(sweep.dtype).eps))
+    names = sweep.observed[:-1]
+    values = np.stack([found[name].reshape(v.shape[:2]) for name in names], axis=-1)
+    stopped = np.isfinite(stopping)
+    values = np.concatenate(
+        [values, np.broadcast_to(stopped[None, :, None], (*v.shape[:2], 1))], axis=-1
+    )
+    kept: dict[str, NDArray[Any]] = {
+        "moments": np.stack([values.sum(axis=1), (values**2).sum(axis=1)], axis=-1),
+        "stopping": _stopping_counts(stopping, cell.horizon),
+    }
+    if sweep.keep == "reductions":
+        kept["histogram"] = histogram(values[..., :-1])
+        assert kept["histogram"].shape[-1] == BINS
+    else:
+        kept["stopping_time"] = stopping
+    if sweep.keep == "observables":
+        kept["values"] = values[..., :-1]
+    elif sweep.keep == "V":
+        kept["V"] = v
+    return kept
+
+
+def _stopping_counts(stopping: NDArray[np.float64], horizon: float) -> NDArray[np.int64]:
+    """Counts (bins + 1,) of stopping times in ((k - 1) h, k h], h = T / bins; the last: never."""
+    finite = stopping[np.isfinite(stopping)]
+    bins = np.clip(np.ceil(finite / horizon * STOPPING_BINS - 1e-6) - 1, 0, STOPPING_BINS - 1)
+    counts = np.zeros(STOPPING_BINS + 1, dtype=np.int64)
+    counts[:-1] = np.bincount(bins.astype(int), minlength=STOPPING_BINS)
+    counts[-1] = len(stopping) - len(finite)
+    return counts
