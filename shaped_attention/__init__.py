@@ -26,6 +26,16 @@ from shaped_attention.scores import (
 )
 from shaped_attention.sde import integrate_sde
 from shaped_attention.stopping import exit_times, explosion_curve, explosion_curves, stopping_map
+from shaped_attention.sweep import (
+    Sweep,
+    open_sweep,
+    plan_sweep,
+    read_sweep,
+    resume_sweep,
+    run_sweep,
+    sweep_distances,
+    sweep_summary,
+)
 from shaped_attention.version import __version__
 
 __all__ = [
@@ -34,6 +44,7 @@ __all__ = [
     "ShapedAttention",
     "ShapedMLP",
     "ShapedTransformer",
+    "Sweep",
     "__version__",
     "compare",
     "convergence",
@@ -56,15 +67,22 @@ __all__ = [
     "leading_directions",
     "load",
     "observables",
+    "open_sweep",
+    "plan_sweep",
     "read_covariance",
+    "read_sweep",
     "read_tokens",
     "record_covariances",
     "rerun",
+    "resume_sweep",
+    "run_sweep",
     "save",
     "score_form",
     "simulate_chain",
     "simulate_network",
     "specification",
     "stopping_map",
+    "sweep_distances",
+    "sweep_summary",
     "truncation_cost",
 ]

@@ -7,7 +7,9 @@ replaced by increments keyed by (seed, sample, step): see `shaped_attention.draw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
@@ -95,11 +97,37 @@ def integrate_sde(
             v[i] = en.gram(system.factors(states[i]))
         stopping[:] = system.stopping_times(states[-1])
 
-    # torchsde probes the system with numbers from torch's global generator; it is put back.
     accelerators = [request.device] if request.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=accelerators):
+    with _generator_put_back(accelerators):
         v, stopping = en.run_chunks(request, size, simulate, progress, "sde")
     return make_result("sde", request, v, stopping, {"horizon": horizon, "step": step})
+
+
+_probing = threading.Lock()
+_probes = 0
+_before: ExitStack | None = None
+
+
+@contextmanager
+def _generator_put_back(accelerators: list[torch.device]) -> Iterator[None]:
+    """Put torch's global generator back, from which torchsde probes the system.
+
+    Calls may overlap on threads: the first one in saves the state, the last one out restores it.
+    """
+    global _probes, _before
+    with _probing:
+        if _probes == 0:
+            _before = ExitStack()
+            _before.enter_context(torch.random.fork_rng(devices=accelerators))
+        _probes += 1
+    try:
+        yield
+    finally:
+        with _probing:
+            _probes -= 1
+            if _probes == 0 and _before is not None:
+                _before.close()
+                _before = None
 
 
 def count_steps(horizon: float, step: float) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block, blocks_of
-from shaped_attention.checks import check_count, check_positive
+from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.covariance import check_covariance, equicorrelated
 from shaped_attention.named import KINDS, named_layer, rescaled
 
@@ -26,6 +26,8 @@ GRID = ("width", "depth", "horizon", "step", "radius")
 """Parameters of the samplers."""
 
 SAMPLERS = ("network", "chain", "sde")
+
+_MOST_TOKENS = 4096
 
 _DEFAULTS: dict[str, Any] = {"layer": "attention", "rho": 0.2, "step": 0.01}
 
@@ -66,7 +68,7 @@ def layer_function(name: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # importing runs any code
         raise ValueError(
             f"layer={name!r}: one of {', '.join(KINDS)}, or 'module:function' of a function that "
             f"can be imported, is needed ({error})"
@@ -87,7 +89,13 @@ def known_parameters(layer: Any) -> tuple[str, ...]:
     if layer in KINDS:
         own = LAYER
     elif isinstance(layer, str) and ":" in layer:
-        own = tuple(inspect.signature(layer_function(layer)).parameters)
+        function = layer_function(layer)
+        try:
+            own = tuple(inspect.signature(function).parameters)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"layer={layer!r}: a function whose parameters Python can tell is needed"
+            ) from None
     else:
         raise ValueError(f"layer={layer!r}: one of {', '.join(KINDS)}, or 'module:function'")
     return ("layer", *own, *START, *GRID)
@@ -126,7 +134,7 @@ def _grid(
             raise ValueError("width: a value is needed (only an SDE with a horizon has none)")
         check_positive("horizon", horizon)
         return None, None, float(horizon)
-    check_count("width", width)
+    check_width("width", width)
     if depth is None:
         check_positive("horizon", horizon)  # type: ignore[arg-type]
         layers = width * float(horizon)  # type: ignore[arg-type]
@@ -146,4 +154,7 @@ def _start(given: Mapping[str, Any]) -> NDArray[np.float64]:
     scale = given.get("scale", "raw")
     if "covariance" in given:
         return rescaled(check_covariance(given["covariance"], "covariance"), scale)
+    check_count("tokens", given["tokens"])
+    if given["tokens"] > _MOST_TOKENS:
+        raise ValueError(f"tokens={given['tokens']!r}: at most {_MOST_TOKENS} are needed")
     return rescaled(equicorrelated(given["tokens"], given["rho"]), scale)

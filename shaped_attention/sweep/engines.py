@@ -135,7 +135,8 @@ class Processes:
 
     def recover(self) -> bool:
         """Replace the pool: one dead process breaks all of it."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        # Its other processes are ended by the pool itself; there is nothing to wait for.
+        self._pool.shutdown(wait=False, cancel_futures=True)
         self._pool = self._make()
         _log.warning("a worker process died; the pool was replaced")
         return True

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from shaped_attention.distances import ks_margin
-from shaped_attention.sweep.histograms import EDGES, quantile
-from shaped_attention.sweep.specification import STOPPED, Sweep
+from shaped_attention.sweep.histograms import quantile
+from shaped_attention.sweep.schedule import half_width
+from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.units import STOPPING_BINS
 
@@ -43,7 +44,13 @@ def open_sweep(path: str | Path) -> xr.Dataset:
     """
     store = Store(path)
     sweep = store.sweep
-    data = xr.open_zarr(store.path / "data.zarr", consolidated=False, chunks=None)
+    # First: of what is written while the arrays are read, the summaries then know nothing.
+    drawn = _drawn(store)
+    data = xr.open_zarr(
+        store.path / "data.zarr", consolidated=False, chunks=None, mask_and_scale=False
+    )
+    for variable in data.variables.values():
+        variable.attrs.pop("_FillValue", None)
     names = sweep.observed
     if "values" in data or "histogram" in data:
         data = data.assign_coords(kept=list(names[:-1]))
@@ -57,8 +64,8 @@ def open_sweep(path: str | Path) -> xr.Dataset:
             time=[scale * fraction for fraction in sweep.fractions],
             **coordinates,
         )
-        .assign(drawn=_drawn(store))
-        .assign_attrs(sweep=sweep.to_json())
+        .assign(drawn=drawn)
+        .assign_attrs(sweep=sweep.to_json(), block_samples=sweep.block)
     )
 
 
@@ -109,7 +116,9 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     counted = samples.where(samples > 0)
     mean = sums.isel(power=0) / counted
     variance = (sums.isel(power=1) / counted - mean**2).clip(min=0.0)
-    half = norm.isf((1.0 - level) / 2.0) * np.sqrt(variance / counted)
+    half = xr.apply_ufunc(
+        half_width, samples, sums.isel(power=0), sums.isel(power=1), kwargs={"level": level}
+    ).where(samples > 0)
     counts = data["stopping"].where(done, 0).sum("block")
     stopped = counts.isel(stopping_bin=slice(0, STOPPING_BINS)).cumsum("stopping_bin") / counted
     ends = np.arange(1, STOPPING_BINS + 1) / STOPPING_BINS
@@ -119,8 +128,10 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
         stopped=stopped.rename(stopping_bin="fraction").assign_coords(fraction=ends),
     )
     if "values" in data:
-        found = data["values"].quantile(list(_LEVELS), "sample").rename(quantile="level")
-        summary["quantile"] = found.transpose(..., "level")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "All-NaN slice encountered")  # cells without samples
+            found = _seen_values(data).quantile(list(_LEVELS), "sample")
+        summary["quantile"] = found.rename(quantile="level").transpose(..., "level")
     elif "histogram" in data:
         whole = data["histogram"].where(done, 0).sum("block")
         parts = [
@@ -161,7 +172,8 @@ def sweep_distances(
     if any(bool((count == 0).any()) for count in counts):
         raise ValueError("some cells have no samples yet; a finished sweep is needed")
     if "values" in data:
-        parts = [data["values"].sel(sampler=name).drop_vars("sampler") for name in (first, second)]
+        values = _seen_values(data)
+        parts = [values.sel(sampler=name).drop_vars("sampler") for name in (first, second)]
         distance = xr.apply_ufunc(
             _ks, *parts, input_core_dims=[["sample"], ["sample"]], vectorize=True
         )
@@ -181,6 +193,13 @@ def sweep_distances(
     )
 
 
+def _seen_values(data: xr.Dataset) -> xr.DataArray:
+    """The values of the blocks that were there when the store was opened; NaN elsewhere."""
+    number = np.arange(data.sizes["sample"]) // data.attrs["block_samples"]
+    seen = (data["drawn"] > 0).isel(block=xr.DataArray(number, dims="sample"))
+    return data["values"].where(seen)
+
+
 def _ks(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     x, y = np.sort(x[~np.isnan(x)]), np.sort(y[~np.isnan(y)])
     points = np.concatenate([x, y])
@@ -192,6 +211,3 @@ def _ks(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 def sweep_of(data: xr.Dataset) -> Sweep:
     """The sweep that made a Dataset from `open_sweep`."""
     return Sweep.from_json(data.attrs["sweep"])
-
-
-__all__ = ["EDGES", "STOPPED", "open_sweep", "sweep_distances", "sweep_of", "sweep_summary"]

@@ -9,7 +9,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,9 +81,8 @@ def run_sweep(
         Where units run: `InProcess` by default, `Processes`, `ExecutorEngine` or `dask_engine`. It
         is not closed here. It does not change a result on the same type of device.
     retries
-        How often a unit that raises an error is tried again; then it is given up and its error
-        stands in the store. A unit that was cut off by the death of a worker is tried again up to
-        3 + `retries` times.
+        How often a unit that raises an error, or whose worker dies while it runs alone, is tried
+        again; then it is given up and its error stands in the store.
     progress
         Whether to show a bar; by default if the standard error stream is a terminal.
 
@@ -124,11 +130,16 @@ class _Run:
         self.schedule = Schedule(store.sweep, store.finished(), store.moments)
         self.waiting: Iterator[Unit] = self.schedule.next_units()
         self.again: list[Unit] = []
+        # Units that ran when a worker died: each alone next, to tell which one kills.
+        self.suspects: list[Unit] = []
+        self.alone = False
         self.running: dict[Future[Any], Unit] = {}
         self.errors: Counter[Unit] = Counter()
         self.deaths: Counter[Unit] = Counter()
         self.ready: list[tuple[Unit, dict[str, NDArray[Any]], float]] = []
         self.committed_at = time.monotonic()
+        self.writer = ThreadPoolExecutor(1)
+        self.writing: tuple[list[Unit], Future[None] | None] = ([], None)
         self.failed = 0
         self.tell: Callable[[], None] = lambda: None
 
@@ -144,17 +155,24 @@ class _Run:
             try:
                 while self._submit() or self.running:
                     self._collect()
-                self._commit()
+                self._commit(settle=True)
             except StoreError:
                 raise
             except BaseException:
                 # What has come back is kept whatever happened.
-                self._commit()
+                self._commit(settle=True)
                 raise
             finally:
                 for future in self.running:
                     future.cancel()
+                self.writer.shutdown()
         return self._report()
+
+    def _full(self) -> bool:
+        """Two units a worker, so that none waits for this loop; suspects run alone."""
+        if self.suspects or self.alone:
+            return bool(self.running)
+        return len(self.running) >= 2 * self.engine.workers
 
     def _out_of_time(self) -> bool:
         limit = self.store.sweep.seconds
@@ -163,12 +181,13 @@ class _Run:
     def _submit(self) -> bool:
         """Keep the engine busy; whether anything was submitted."""
         submitted = False
-        # One unit more for each worker, so that none waits for this loop.
-        while len(self.running) < 2 * self.engine.workers and not self._out_of_time():
-            unit = self.again.pop() if self.again else next(self.waiting, None)
+        while not self._full() and not self._out_of_time():
+            self.alone = bool(self.suspects)
+            held = self.suspects or self.again
+            unit = held.pop(0) if held else next(self.waiting, None)
             if unit is None:
                 # A round may have been widened since the iterator began.
-                self._commit()
+                self._commit(settle=True)
                 self.waiting = self.schedule.next_units()
                 unit = next(self.waiting, None)
                 if unit is None:
@@ -183,44 +202,45 @@ class _Run:
     def _collect(self) -> None:
         """Take what is finished, and give back what a dead worker cut off."""
         finished, _ = wait(self.running, timeout=_COMMIT_SECONDS, return_when=FIRST_COMPLETED)
-        broken = False
+        cut_off: list[Unit] = []
         for future in finished:
             unit = self.running.pop(future)
             try:
                 arrays, seconds = future.result()
-            except (BrokenExecutor, CancelledError) as error:
-                broken = True
-                self._cut_off(unit, error)
+            except (BrokenExecutor, CancelledError):
+                cut_off.append(unit)
             except Exception as error:
                 self._erred(unit, error)
             else:
                 self.ready.append((unit, arrays, seconds))
-        if broken:
-            self._repair()
+        if cut_off:
+            self._repair(cut_off)
         waited = time.monotonic() - self.committed_at
         held = sum(array.nbytes for _, arrays, _ in self.ready for array in arrays.values())
         if waited > _COMMIT_SECONDS or held > _COMMIT_BYTES:
             self._commit()
 
-    def _repair(self) -> None:
-        """All that runs in a broken executor is lost with it."""
+    def _repair(self, cut_off: list[Unit]) -> None:
+        """All that runs in a broken executor is lost with it; a unit that was alone is to blame."""
         lost = list(self.running.items())
         self.running.clear()
         if not self.engine.recover():
-            self._commit()
+            self._commit(settle=True)
             raise BrokenExecutor("the executor broke, and is not this run's to replace")
         for future, unit in lost:
             if future.done() and not future.cancelled() and future.exception() is None:
                 self.ready.append((unit, *future.result()))
             else:
-                self._cut_off(unit, BrokenExecutor("its worker died"))
-
-    def _cut_off(self, unit: Unit, error: BaseException) -> None:
+                cut_off.append(unit)
+        if len(cut_off) > 1:
+            self.suspects += sorted(cut_off)
+            return
+        (unit,) = cut_off
         self.deaths[unit] += 1
-        if self.deaths[unit] > 3 + self.retries:
-            self._give_up(unit, error)
+        if self.deaths[unit] > self.retries:
+            self._give_up(unit, BrokenExecutor("its worker died each time that it ran alone"))
         else:
-            self.again.append(unit)
+            self.suspects.append(unit)
 
     def _erred(self, unit: Unit, error: Exception) -> None:
         self.errors[unit] += 1
@@ -237,15 +257,26 @@ class _Run:
         self.schedule.fail(unit)
         self.failed += 1
 
-    def _commit(self) -> None:
+    def _commit(self, settle: bool = False) -> None:
+        """Have what is ready written, while units run; with `settle`, wait for it."""
         ready, self.ready = self.ready, []
         self.committed_at = time.monotonic()
-        if not ready:
-            return
-        self.store.commit(ready)
-        for unit, _, _ in ready:
-            self.schedule.finish(unit)
-        self.tell()
+        self._settle()
+        if ready:
+            units = [unit for unit, _, _ in ready]
+            self.writing = (units, self.writer.submit(self.store.commit, ready))
+        if settle:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Units count as finished once their line is in the ledger."""
+        units, written = self.writing
+        self.writing = ([], None)
+        if written is not None:
+            written.result()
+            for unit in units:
+                self.schedule.finish(unit)
+            self.tell()
 
     def _report(self) -> Report:
         schedule = self.schedule

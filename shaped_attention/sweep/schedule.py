@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from shaped_attention.sweep.specification import Sweep, Target
@@ -22,7 +22,9 @@ from shaped_attention.sweep.units import Unit
 Key = tuple[int, int]
 """Cell and sampler."""
 
-Moments = Callable[[Unit], NDArray[np.float64]]
+Floats = NDArray[np.float64]
+
+Moments = Callable[[Unit], Floats]
 
 
 class Schedule:
@@ -107,17 +109,20 @@ class Schedule:
         samples = sum(self._sweep.block_samples(unit.block) for unit in units)
         column = self._sweep.observed.index(target.observable)
         total, squares = sum(self._moments(unit)[-1, column] for unit in units)
-        return half_width(samples, total, squares, target.level) <= target.half_width
+        return bool(half_width(samples, total, squares, target.level) <= target.half_width)
 
 
-def half_width(samples: int, total: float, squares: float, level: float) -> float:
-    """Half the normal confidence interval of a mean; for a frequency of 0 or 1, that of 1/2 of one.
+def half_width(samples: ArrayLike, total: ArrayLike, squares: ArrayLike, level: float) -> Floats:
+    """Half the normal confidence interval of means, from numbers of samples and sums.
 
-    A sample without variation says little about its variance: the rule of three's half a success is
-    added then.
+    A frequency of 0 or 1 says little about its variance; half a success, or failure, is added
+    then. Infinite for fewer than two samples.
     """
-    mean = total / samples
-    variance = max(squares / samples - mean**2, 0.0)
-    if variance == 0.0 and mean in (0.0, 1.0):
-        variance = (0.5 / samples) * (1.0 - 0.5 / samples)
-    return float(norm.isf((1.0 - level) / 2.0)) * math.sqrt(variance / samples)
+    samples, total, squares = (np.asarray(x, dtype=np.float64) for x in (samples, total, squares))
+    count = np.maximum(samples, 2.0)
+    mean = total / count
+    variance = np.maximum(squares / count - mean**2, 0.0)
+    certain = (variance == 0.0) & ((mean == 0.0) | (mean == 1.0))
+    variance = np.where(certain, (0.5 / count) * (1.0 - 0.5 / count), variance)
+    half = norm.isf((1.0 - level) / 2.0) * np.sqrt(variance / count)
+    return np.where(samples < 2.0, np.inf, half)

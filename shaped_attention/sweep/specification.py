@@ -26,7 +26,20 @@ KEEP = ("observables", "V", "reductions")
 STOPPED = "stopped"
 """The observable that is 1 for paths that reached the radius by the horizon, and 0 for others."""
 
-_MOST_CELLS = 100_000
+MOST_CELLS = 100_000
+
+_RESERVED = frozenset(
+    {
+        *("sampler", "block", "sample", "time", "kept", "observable", "power", "row", "col"),
+        *("stopping_bin", "bin", "drawn", "values", "V", "moments", "stopping", "histogram"),
+        *("stopping_time", "level", "fraction", "mean", "half_width", "deviation", "samples"),
+        *("stopped", "quantile", "distance", "margin"),
+    }
+)
+"""Names of the store and the summaries, which no axis may have."""
+
+_REFUSALS = (ValueError, TypeError, OverflowError, MemoryError)
+"""What functions raise for values that they cannot take."""
 
 
 class SweepFaultsError(ValueError):
@@ -112,14 +125,17 @@ class Sweep:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("samplers", "names", "fractions"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-        if isinstance(self.target, Mapping):
-            object.__setattr__(self, "target", Target(**self.target))
-        object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
-        object.__setattr__(self, "axes", {k: list(map(_plain, v)) for k, v in self.axes.items()})
-        faults = list(_faults(self))
+        faults = _type_faults(self)
+        if not faults:
+            for name in ("samplers", "names", "fractions"):
+                value = getattr(self, name)
+                object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+            if isinstance(self.target, Mapping):
+                object.__setattr__(self, "target", Target(**self.target))
+            object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
+            axes = {k: [_plain(value) for value in v] for k, v in self.axes.items()}
+            object.__setattr__(self, "axes", axes)
+            faults = _faults(self)
         if faults:
             raise SweepFaultsError(faults)
 
@@ -162,27 +178,87 @@ class Sweep:
         return min(self.block, self.samples - block * self.block)
 
     def to_json(self) -> str:
-        """Canonical text: equal for equal sweeps."""
-        return json.dumps(asdict(self), sort_keys=True, default=plain)
+        """Canonical text: equal for equal sweeps, the order of the axes included."""
+        return json.dumps(self._entries(), sort_keys=True, default=plain)
+
+    def _entries(self) -> dict[str, Any]:
+        # The order of the axes is that of the store's dimensions; sorting would lose it.
+        return asdict(self) | {"axes": [[name, axis] for name, axis in self.axes.items()]}
 
     @classmethod
     def from_json(cls, text: str) -> Sweep:
         """The sweep of `to_json`."""
         values = json.loads(text)
+        values["axes"] = dict(values["axes"])
         return cls(**{entry.name: values[entry.name] for entry in fields(cls)})
 
     @cached_property
     def digest(self) -> str:
         """Digest of what determines the numbers: limits on time and targets do not."""
-        relevant = {k: v for k, v in asdict(self).items() if k not in ("seconds", "target")}
+        relevant = {k: v for k, v in self._entries().items() if k not in ("seconds", "target")}
         text = json.dumps(relevant, sort_keys=True, default=plain)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return value
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def canonical(values: Any) -> str:
+    """Text of plain data, the same for 1 and 1.0."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: one(entry) for name, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return [one(entry) for entry in value]
+        whole = isinstance(value, float) and abs(value) < 2**53 and value == int(value)
+        return int(value) if whole else value
+
+    return json.dumps(one(values), sort_keys=True, default=str)
+
+
+def _type_faults(sweep: Sweep) -> list[tuple[str, str]]:
+    """Entries of another type than is needed, before anything is done with them."""
+    found = []
+
+    def listed(value: Any) -> bool:
+        return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
+
+    for entry, name in (("samplers", "samplers"), ("observables", "names")):
+        value = getattr(sweep, name)
+        if not isinstance(value, str) and not (
+            listed(value) and all(isinstance(x, str) for x in value)
+        ):
+            found.append((entry, f"{entry}={value!r}: a list of names is needed"))
+    if not listed(sweep.fractions):
+        found.append(("fractions", f"fractions={sweep.fractions!r}: a list of numbers is needed"))
+    found += [
+        (name, f"{name}={getattr(sweep, name)!r}: values by parameter are needed")
+        for name in ("fixed", "axes")
+        if not isinstance(getattr(sweep, name), Mapping)
+    ]
+    if isinstance(sweep.axes, Mapping):
+        found += [
+            (name, f"{name}={values!r}: a list of values is needed")
+            for name, values in sweep.axes.items()
+            if not listed(values)
+        ]
+    target = sweep.target
+    entries = {entry.name for entry in fields(Target)}
+    if isinstance(target, Mapping):
+        good = {"observable", "half_width"} <= set(target) <= entries
+    else:
+        good = target is None or isinstance(target, Target)
+    if not good:
+        found.append(
+            (
+                "target",
+                f"target={target!r}: a table with observable and half_width, and possibly "
+                "level and first, is needed",
+            )
+        )
+    return found
 
 
 def _common_observables(tokens: set[int]) -> list[str]:
@@ -197,7 +273,7 @@ def _faults(sweep: Sweep) -> list[tuple[str, str]]:
     def attempt(entry: str, function: Any, *arguments: Any) -> None:
         try:
             function(*arguments)
-        except (ValueError, TypeError) as error:
+        except _REFUSALS as error:
             found.append((entry, f"{error}"))
 
     for name in ("samples", "block"):
@@ -249,11 +325,13 @@ def _axis_faults(sweep: Sweep) -> list[tuple[str, str]]:
     for name, values in sweep.axes.items():
         if name in sweep.fixed:
             found.append((name, f"{name}: both fixed and an axis"))
-        texts = [json.dumps(value, default=str) for value in values]
+        if name in _RESERVED:
+            found.append((name, f"{name}: the store has this name for itself; another is needed"))
+        texts = [canonical(value) for value in values]
         if not values or len(set(texts)) < len(texts):
             found.append((name, f"{name}={values!r}: different values, at least one, are needed"))
-    if int(np.prod(sweep.shape, dtype=float)) > _MOST_CELLS:
-        found.append(("axes", f"axes: {np.prod(sweep.shape)} cells; at most {_MOST_CELLS}"))
+    if int(np.prod(sweep.shape, dtype=float)) > MOST_CELLS:
+        found.append(("axes", f"axes: {np.prod(sweep.shape)} cells; at most {MOST_CELLS}"))
     return found
 
 
@@ -263,12 +341,12 @@ def _cell_faults(sweep: Sweep) -> list[tuple[str, str]]:
     for index in itertools.product(*map(range, sweep.shape)):
         try:
             check_cell(sweep, sweep.cell(index))
-        except (ValueError, TypeError) as error:
+        except _REFUSALS as error:
             values = sweep.values(index)
             point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes)
             place = f" (first at {point})" if point else ""
             found.setdefault(str(error), place)
-    entries = (*sweep.fixed, *sweep.axes)
+    entries = (*sweep.fixed, *sweep.axes, "fractions")
     return [
         (next((e for e in entries if sentence.startswith(e)), "fixed"), sentence + place)
         for sentence, place in found.items()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,12 @@ from shaped_attention.storage import reason
 from shaped_attention.sweep.histograms import BINS
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.units import STOPPING_BINS, Unit
+
+_BEGUN = ("data.zarr", ".sweep.json.draft", "lock")
+"""What a process that died while it made a store may leave behind."""
+
+_LOCK_ATTEMPTS = 4
+"""A look whether a run goes on (`Store.running`) holds the lock for a moment."""
 
 _COMPRESSOR = {"id": "zstd", "level": 1}
 
@@ -104,8 +111,8 @@ class Store:
             elif sweep is None:
                 raise StoreError(f"{self.path}: there is no sweep here")
             else:
-                self._make(sweep)
-                self.sweep = sweep
+                self._begin(sweep)
+                self.sweep = Sweep.from_json(specification.read_text(encoding="utf-8"))
         except (OSError, KeyError, TypeError, ValueError) as error:
             text = reason(error) if isinstance(error, OSError) else str(error)
             raise StoreError(f"{self.path}: no sweep can be kept here ({text})") from None
@@ -118,10 +125,16 @@ class Store:
         self._layouts = _layouts(self.sweep)
         self._codec = numcodecs.get_codec(_COMPRESSOR)
 
-    def _make(self, sweep: Sweep) -> None:
+    def _begin(self, sweep: Sweep) -> None:
+        """Make the store, unless another process was faster; a beginning cut off is made anew."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if any(self.path.iterdir()):
+        if any(entry.name not in _BEGUN for entry in self.path.iterdir()):
             raise StoreError(f"{self.path}: the folder is not empty, and no store of a sweep")
+        with self.locked():
+            if not (self.path / "sweep.json").exists():
+                self._make(sweep)
+
+    def _make(self, sweep: Sweep) -> None:
         lead = ("sampler", *sweep.axes)
         group = zarr.open_group(self.path / "data.zarr", mode="w", zarr_format=2)
         for name, layout in _layouts(sweep).items():
@@ -134,8 +147,14 @@ class Store:
                 compressors=numcodecs.get_codec(_COMPRESSOR),
                 attributes={"_ARRAY_DIMENSIONS": [*lead, *layout.dims]},
             )
+        for folder, _, names in os.walk(self.path / "data.zarr"):
+            for name in names:
+                _sync(Path(folder) / name)
+            _sync(Path(folder))
         # Last: without it there is no store.
         _write(self.path / "sweep.json", sweep.to_json().encode())
+        (self.path / "ledger.jsonl").touch()
+        _sync(self.path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -146,21 +165,36 @@ class Store:
         StoreError
             If another run holds it.
         """
-        with (self.path / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise StoreError(f"{self.path}: another run is writing to this store") from None
+        try:
+            lock = (self.path / "lock").open("w")
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot be written ({reason(error)})") from None
+        with lock:
+            for attempt in reversed(range(_LOCK_ATTEMPTS)):
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if attempt == 0:
+                        message = f"{self.path}: another run is writing to this store"
+                        raise StoreError(message) from None
+                    time.sleep(0.05)
+                except OSError as error:
+                    message = f"{self.path}: cannot be locked ({reason(error)})"
+                    raise StoreError(message) from None
             yield
 
     @property
     def running(self) -> bool:
         """Whether a run holds the lock now."""
         try:
-            with self.locked():
-                return False
-        except StoreError:
+            with (self.path / "lock").open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
             return True
+        except OSError:
+            pass
+        return False
 
     def finished(self) -> dict[Unit, float]:
         """The units in the ledger, and the seconds each took; a torn last line does not count."""
@@ -171,8 +205,10 @@ class Store:
         return done
 
     def failures(self) -> list[dict[str, Any]]:
-        """The units that were given up, with `unit`, `error` and `traceback`, in order."""
-        return _records(self.path / "failures.jsonl")
+        """Units given up and not finished since, with `unit`, `error` and `traceback`, in order."""
+        done = self.finished()
+        found = {tuple(record["unit"]): record for record in _records(self.path / "failures.jsonl")}
+        return [record for key, record in found.items() if Unit(*key) not in done]
 
     def commit(self, results: Iterable[tuple[Unit, dict[str, NDArray[Any]], float]]) -> None:
         """Write finished units, and then the ledger's lines.
@@ -180,7 +216,7 @@ class Store:
         Raises
         ------
         StoreError
-            If the disk is full or the folder cannot be written; the ledger has none of them then.
+            If the disk is full or the folder cannot be written.
         """
         lines = []
         try:
@@ -193,7 +229,7 @@ class Store:
                 unit_record = [unit.block, unit.cell, unit.sampler]
                 lines.append({"unit": unit_record, "seconds": round(seconds, 6)})
             for folder in folders:
-                _sync_folder(folder)
+                _sync(folder)
             _append(self.path / "ledger.jsonl", lines)
         except OSError as error:
             raise StoreError(
@@ -269,8 +305,9 @@ def _records(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Bring a file or a folder's entries to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from shaped_attention.checks import check_count, check_finite
 from shaped_attention.covariance import covariance_of
 from shaped_attention.inputs import read_covariance, read_tokens
 from shaped_attention.storage import reason
-from shaped_attention.sweep.specification import Sweep, SweepFaultsError
+from shaped_attention.sweep.specification import MOST_CELLS, Sweep, SweepFaultsError
 
 _SETTINGS = {
     "samplers": "samplers",
@@ -41,6 +42,9 @@ _SETTINGS = {
     "target": "target",
 }
 """Entries of a file beside the tables `fixed` and `axes`, and the fields that they set."""
+
+_PLACEHOLDER = None
+"""The only value of an axis that could not be read."""
 
 _SPACES: dict[str, Callable[[float, float, int], Any]] = {
     "linspace": np.linspace,
@@ -80,15 +84,20 @@ def read_sweep(path: str | Path) -> Sweep:
     for name, value in axes.items():
         axes[name] = _axis(name, value, faults)
     _read_start(fixed, source.parent, faults)
+    known_faults = {name for name, _ in faults}
     try:
         sweep = Sweep(fixed=fixed, axes=axes, **settings)
     except SweepFaultsError as error:
-        faults += error.faults
-    except TypeError as error:
-        faults.append(("target", f"{error}"))
+        # What was put in the place of a bad entry is no second fault.
+        faults += [
+            (name, sentence)
+            for name, sentence in error.faults
+            if name not in known_faults
+            and not any(f"{bad}={_PLACEHOLDER!r}" in sentence for bad in known_faults)
+        ]
     if faults:
         raise SweepFaultsError(
-            [(name, _with_line(sentence, lines.get(name))) for name, sentence in faults],
+            [(name, _with_line(sentence, _line(lines, name, axes))) for name, sentence in faults],
             str(source),
         )
     return sweep
@@ -108,46 +117,68 @@ def _axis(name: str, value: Any, faults: list[tuple[str, str]]) -> list[Any]:
     if isinstance(value, dict) and len(value) == 1 and (kind := next(iter(value))) in _SPACES:
         try:
             first, last, number = value[kind]
-            if not isinstance(number, int) or number < 1:
-                raise ValueError("the number of values is a whole number >= 1")
+            check_count("the number of values", number)
+            if number > MOST_CELLS:
+                raise ValueError(f"at most {MOST_CELLS} values")
+            for end in (first, last):
+                check_finite("an end", end)
             if kind == "logspace" and not (first > 0 and last > 0):
                 raise ValueError("the ends of a logspace are positive")
             # Rounded to print as they are meant: 0.3 and not 0.30000000000000004.
             return [float(f"{x:.12g}") for x in _SPACES[kind](first, last, number)]
         except (TypeError, ValueError) as error:
             faults.append((name, f"{name}={value!r}: [first, last, number] is needed ({error})"))
-            return [None]
+            return [_PLACEHOLDER]
     faults.append(
         (name, f"{name}={value!r}: a list, or {{linspace = [first, last, number]}} or logspace")
     )
-    return [None]
+    return [_PLACEHOLDER]
 
 
 def _read_start(fixed: dict[str, Any], folder: Path, faults: list[tuple[str, str]]) -> None:
     """Put the matrix of a file in its place, so that the sweep knows no files."""
     for name in ("covariance", "token_file"):
         value = fixed.get(name)
-        if isinstance(value, str):
-            try:
-                read = read_covariance if name == "covariance" else read_tokens
-                matrix = read(folder / value)
-                v0 = matrix if name == "covariance" else covariance_of(matrix)
-                fixed.pop(name)
-                fixed["covariance"] = v0.tolist()
-            except (ValueError, FileNotFoundError) as error:
-                faults.append((name, str(error)))
+        if not isinstance(value, str):
+            continue
+        if name == "token_file" and "covariance" in fixed:
+            faults.append((name, "token_file, covariance: one of the two is needed"))
+            fixed.pop(name)
+            continue
+        fixed.pop(name)
+        v0 = np.eye(1)
+        try:
+            read = read_covariance if name == "covariance" else read_tokens
+            matrix = read(folder / value)
+            v0 = matrix if name == "covariance" else covariance_of(matrix)
+        except (ValueError, OSError) as error:
+            faults.append((name, str(error)))
+        fixed["covariance"] = v0.tolist()
 
 
-def _lines(text: str) -> dict[str, int]:
-    """The line of each entry; of an entry in a table under its own name, of a table under its."""
-    lines: dict[str, int] = {}
+def _lines(text: str) -> dict[tuple[str, str], int]:
+    """The line of each entry and header, by table ('' for none) and name."""
+    lines: dict[tuple[str, str], int] = {}
+    table = ""
     for number, line in enumerate(text.splitlines(), start=1):
-        table = re.match(r"\s*\[\s*([\w-]+)\s*\]", line)
+        header = re.match(r"\s*\[\s*([\w.-]+)\s*\]", line)
         entry = re.match(r"""\s*["']?([\w.-]+)["']?\s*=""", line)
-        for match in (table, entry):
-            if match:
-                lines.setdefault(match.group(1), number)
+        if header:
+            table = header.group(1)
+        elif not entry:
+            continue
+        path = table if header else ".".join(filter(None, (table, entry.group(1))))  # type: ignore[union-attr]
+        outer, _, name = path.rpartition(".")
+        # Of `target.level` and the like the first part is what a fault names.
+        for key in ((outer, name), ("", path.split(".")[0])):
+            lines.setdefault(key, number)
     return lines
+
+
+def _line(lines: dict[tuple[str, str], int], name: str, axes: dict[str, Any]) -> int | None:
+    """Where an entry stands: among the axes first if it is one."""
+    tables = ("axes", "fixed", "") if name in axes else ("fixed", "", "axes")
+    return next((lines[table, name] for table in tables if (table, name) in lines), None)
 
 
 def _with_line(sentence: str, line: int | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,10 @@ from shaped_attention.chain import simulate_chain
 from shaped_attention.draws import STREAMS
 from shaped_attention.network import simulate_network
 from shaped_attention.observables import observables
-from shaped_attention.results import plain
 from shaped_attention.sde import count_steps, integrate_sde
 from shaped_attention.sweep.cells import Cell
 from shaped_attention.sweep.histograms import BINS, histogram
-from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.specification import Sweep, canonical
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +42,7 @@ def unit_seed(sweep: Sweep, unit: Unit) -> int:
     Values, not places on the axes, are the key, so that a cell has the same samples in every grid;
     chain and SDE have streams of their own below the same seed.
     """
-    values = sweep.values(sweep.index(unit.cell))
-    text = json.dumps(values, sort_keys=True, default=plain)
+    text = canonical(sweep.values(sweep.index(unit.cell)))
     words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4")
     key = (STREAMS["sweep"], *(int(w) for w in words[:4]), unit.block)
     state = np.random.SeedSequence(sweep.seed, spawn_key=key).generate_state(1, np.uint64)

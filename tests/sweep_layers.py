@@ -1,0 +1,160 @@
+"""Layers that are slow, fail or die, and runs of sweeps in processes that can be killed.
+
+The processes are forked from a server that has everything imported, so that starting one costs
+nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import resource
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from shaped_attention.sweep import Sweep, resume_sweep, run, run_sweep, store
+from shaped_attention.sweep.store import Store
+from tests.user_block import Linear
+
+
+@dataclass(frozen=True)
+class Faulty(Linear):
+    """`Linear` that sleeps in every layer of the chain, and raises or dies by name."""
+
+    seconds: float = 0.0
+    fault: str = "none"
+    log: str = ""
+
+    def branch_factor(self, factor, width, draws):
+        time.sleep(self.seconds)
+        if self.fault == "kill" and multiprocessing.parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault == "raise" and not Path(self.log, "healed").exists():
+            with Path(self.log, "attempts").open("a") as file:
+                file.write("x\n")
+            raise RuntimeError("this unit always fails")
+        return factor
+
+
+def faulty(gamma, seconds=0.0, fault="none", log=""):
+    """The layer 'tests.sweep_layers:faulty'."""
+    return Faulty(gamma, seconds, fault, log)
+
+
+def small(axes=None, samples=100, block=32, samplers=("chain",), seed=5, **fixed):
+    """A sweep over `axes` of `Faulty` layers, 4 of them of width 20."""
+    common = {"layer": "tests.sweep_layers:faulty", "tokens": 2, "width": 20, "depth": 4}
+    return Sweep(
+        {**common, "gamma": 0.5, **fixed}, axes or {},
+        samplers=samplers, samples=samples, block=block, seed=seed,
+    )  # fmt: skip
+
+
+def contents(path):
+    """Bytes by name of all files of the arrays, hidden ones too, and of the specification."""
+    files = [file for file in Path(path, "data.zarr").rglob("*") if file.is_file()]
+    return {str(f.relative_to(path)): f.read_bytes() for f in [*files, Path(path, "sweep.json")]}
+
+
+def forks():
+    """A context whose processes begin with all imports made."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["pytest", "dask.array", "distributed.nanny", "tests.sweep_layers"]
+    )
+    return context
+
+
+def in_process(function, *arguments, seconds=None):
+    """Exit status of a process that runs a function, or is killed after `seconds`."""
+    process = forks().Process(target=function, args=arguments)
+    process.start()
+    process.join(60 if seconds is None else seconds)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    return process.exitcode
+
+
+def ready():
+    """What a process does that finds the server started."""
+
+
+def commit_often(path):
+    """Resume with a commit after every 20 ms."""
+    torch.set_num_threads(1)
+    run._COMMIT_SECONDS = 0.02
+    resume_sweep(path, progress=False)
+
+
+def hold(path, seconds):
+    """Hold the lock as a run would."""
+    with Store(path).locked():
+        Path(path).with_suffix(".held").touch()
+        time.sleep(seconds)
+
+
+def small_files(path, most):
+    """Resume where no file may be longer than `most` bytes; dies by the signal 9 if that is fine.
+
+    The status is 3 if the error is the store's.
+    """
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    try:
+        commit_often(path)
+    except store.StoreError as error:
+        with contextlib.suppress(OSError):
+            Path(path).with_suffix(".said").write_text(str(error)[-most:])
+        os._exit(3)
+
+
+def _ledger_first(self, results):
+    """A wrong `Store.commit`."""
+    results = list(results)
+    lines = [{"unit": [u.block, u.cell, u.sampler], "seconds": s} for u, _, s in results]
+    append = store._append
+    append(self.path / "ledger.jsonl", lines)
+    store._append = lambda *_: None
+    _COMMIT(self, results)
+    store._append = append
+
+
+_COMMIT = Store.commit
+
+
+def die_at(path, sweep, k, wrong=False):
+    """Run, each unit a commit, and die at the k-th moment about a write: 9, or 0 if none is left.
+
+    Moments are before each fsync, and before and after each move of a file to its place.
+    """
+    count = 0
+
+    def tick():
+        nonlocal count
+        count += 1
+        if count == k:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    fsync, replace = os.fsync, Path.replace
+
+    def dying_fsync(descriptor):
+        tick()
+        fsync(descriptor)
+
+    def dying_replace(self, target):
+        tick()
+        result = replace(self, target)
+        tick()
+        return result
+
+    os.fsync, Path.replace = dying_fsync, dying_replace
+    torch.set_num_threads(1)
+    run._COMMIT_SECONDS = -1.0
+    if wrong:
+        Store.commit = _ledger_first
+    run_sweep(sweep, path, progress=False)

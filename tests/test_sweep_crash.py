@@ -1,0 +1,291 @@
+"""Nothing that a sweep's ledger has is lost or changed, whatever a run dies of."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import signal
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
+from shaped_attention.sweep.store import Store, StoreError, _records
+from tests import sweep_layers as layers
+
+SMALL = {"samples": 20, "block": 10}
+"""Two units."""
+
+
+def whole(sweep, path):
+    """What an uninterrupted run keeps."""
+    report = run_sweep(sweep, path, progress=False)
+    assert report.left == report.failed == 0
+    return layers.contents(path)
+
+
+def marks(path, units):
+    """What changes if a chunk of these units is written again."""
+    store = Store(path)
+    files = [
+        store._chunk(unit, name, layout)
+        for unit in units
+        for name, layout in store._layouts.items()
+    ]
+    return {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in files}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _server() -> Iterator[None]:
+    assert layers.in_process(layers.ready) == 0
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_kills_at_random_moments(tmp_path):
+    """More than eight kills -9 while it writes: bit for bit what an uninterrupted run gives.
+
+    After each, the ledger has what it had, and no chunk of it was written again.
+    """
+    sweep = layers.small({"rho": [0.2, 0.5]}, samples=360, block=24, seconds=0.005)
+    total = 2 * sweep.blocks
+    Store(tmp_path / "whole", sweep)
+    began = time.monotonic()
+    assert layers.in_process(layers.commit_often, tmp_path / "whole") == 0
+    lasts = 0.8 * (time.monotonic() - began)
+    expected = layers.contents(tmp_path / "whole")
+    rng = np.random.default_rng(11)
+    inside = kills = 0
+    for k in itertools.count():
+        path = tmp_path / f"killed{k}"
+        Store(path, sweep)
+        before: set = set()
+        files: dict = {}
+        while True:
+            status = layers.in_process(layers.commit_often, path, seconds=rng.uniform(0, lasts))
+            done = set(Store(path).finished())
+            assert done >= before
+            assert files.items() <= marks(path, done).items()
+            before, files = done, marks(path, done)
+            if status == 0:
+                break
+            assert status == -signal.SIGKILL
+            kills += 1
+            inside += 0 < len(done) < total
+        assert layers.contents(path) == expected
+        assert len(_records(path / "ledger.jsonl")) == len(before) == total
+        with open_sweep(path) as found, open_sweep(tmp_path / "whole") as other:
+            xr.testing.assert_identical(found.load(), other.load())
+        if kills >= 8 and inside >= 5:
+            break
+
+
+def deaths(tmp_path, sweep, first=1, step=1, wrong=False):
+    """For each moment about a write, from `first`: its number, and what a death there leaves."""
+    for k in itertools.count(first, step):
+        path = tmp_path / f"dead{k}"
+        status = layers.in_process(layers.die_at, path, sweep, k, wrong)
+        if status == 0:
+            return
+        assert status == -signal.SIGKILL
+        yield k, path
+
+
+def created(tmp_path, sweep):
+    """The first moment at which there is a store."""
+    for k, path in deaths(tmp_path / "probe", sweep):
+        if (path / "sweep.json").exists():
+            return k
+    raise AssertionError
+
+
+def test_death_at_every_moment_of_a_write(tmp_path):
+    """Before every fsync, before and after every move of a file: resumed, it is the same."""
+    sweep = layers.small(**SMALL)
+    expected = whole(sweep, tmp_path / "whole")
+    seen = set()
+    for _, path in deaths(tmp_path, sweep, first=created(tmp_path, sweep)):
+        seen.add(len(Store(path).finished()))
+        before = marks(path, Store(path).finished())
+        assert whole(sweep, path) == expected
+        assert before.items() <= marks(path, Store(path).finished()).items()
+    assert seen == {0, 1, 2}
+
+
+def test_death_while_the_store_is_made(tmp_path):
+    """A folder that a dead run began to make into a store can be used again."""
+    sweep = layers.small(**SMALL)
+    expected = whole(sweep, tmp_path / "whole")
+    count = 0
+    for k, path in deaths(tmp_path, sweep):
+        if (path / "sweep.json").exists():
+            break
+        assert whole(sweep, path) == expected
+        count = k
+    assert count > 0
+
+
+def test_a_ledger_that_comes_first_would_be_noticed(tmp_path):
+    """Negative control of the test of deaths: chunks written after the ledger's line are lost."""
+    sweep = layers.small(samples=10, block=10)
+    expected = whole(sweep, tmp_path / "whole")
+    first = created(tmp_path, sweep)
+    found = [whole(sweep, path) == expected for _, path in deaths(tmp_path, sweep, first, 3, True)]
+    assert found.count(False) >= 3
+
+
+def test_torn_ledger(tmp_path):
+    """A last line cut anywhere, or filled with garbage: that unit is done again, and no other."""
+    sweep = layers.small(**SMALL)
+    path = tmp_path / "store"
+    expected = whole(sweep, path)
+    ledger = path / "ledger.jsonl"
+    first, last = ledger.read_bytes().splitlines(keepends=True)
+    kept, torn = Store(path).finished()
+    assert zlib.crc32(first[9:-1]) == int(first[:8], 16)
+    endings = [last[:cut] for cut in range(len(last) - 1)]
+    endings += [b"\x00" * len(last), b"\xff" * 40 + b"\n", last.replace(b"1", b"2"), b"\n\n"]
+    for ending in endings:
+        ledger.write_bytes(first + ending)
+        assert list(Store(path).finished()) == [kept]
+        chunks = {unit: marks(path, [unit]) for unit in (kept, torn)}
+        assert whole(sweep, path) == expected
+        assert marks(path, [kept]) == chunks[kept]
+        assert set(marks(path, [torn]).values()).isdisjoint(chunks[torn].values())
+        assert len(_records(ledger)) == 2
+    # Without its newline a line is whole; another is not glued to it.
+    ledger.write_bytes(first[:-1])
+    assert whole(sweep, path) == expected
+    assert list(Store(path).finished()) == [kept, torn]
+
+
+def test_torn_draft_of_a_chunk(tmp_path):
+    sweep = layers.small(**SMALL)
+    expected = whole(sweep, tmp_path / "whole")
+    store = Store(tmp_path / "torn", sweep)
+    for unit in Store(tmp_path / "whole").finished():
+        for name, layout in store._layouts.items():
+            target = store._chunk(unit, name, layout)
+            target.with_name(f".{target.name}.draft").write_bytes(b"garbage")
+    assert whole(sweep, store.path) == expected
+
+
+def test_full_disk(tmp_path, monkeypatch):
+    """At each fsync in turn: one error that says what to do, nothing lost, and the same result."""
+    sweep = layers.small(**SMALL)
+    expected = whole(sweep, tmp_path / "whole")
+    fsync = os.fsync
+    for k in itertools.count(1):
+        path = tmp_path / f"full{k}"
+        Store(path, sweep)
+        left = itertools.count(1)
+
+        def full(descriptor, left=left, k=k):
+            if next(left) >= k:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            fsync(descriptor)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("shaped_attention.sweep.run._COMMIT_SECONDS", -1.0)
+            patch.setattr(os, "fsync", full)
+            try:
+                run_sweep(sweep, path, progress=False)
+                break
+            except StoreError as error:
+                sentence = str(error)
+        assert sentence == (
+            f"{path}: cannot be written (No space left on device); the units in the ledger are "
+            "intact, and the run can be resumed"
+        )
+        before = marks(path, Store(path).finished())
+        assert whole(sweep, path) == expected
+        assert before.items() <= marks(path, Store(path).finished()).items()
+    assert k > 10
+
+
+@pytest.mark.parametrize("most", [100, 1000])
+def test_files_that_may_not_grow(tmp_path, most):
+    """The system's own limit cuts the chunks (100 bytes), or the ledger in a line (1000)."""
+    sweep = layers.small(samples=160, block=8)
+    expected = whole(sweep, tmp_path / "whole")
+    path = tmp_path / "limited"
+    Store(path, sweep)
+    assert layers.in_process(layers.small_files, path, most) == 3
+    assert path.with_suffix(".said").read_text().endswith("the run can be resumed")
+    done = Store(path).finished()
+    assert (len(done) > 0) == (most == 1000)
+    before = marks(path, done)
+    assert whole(sweep, path) == expected
+    assert before.items() <= marks(path, Store(path).finished()).items()
+
+
+def test_places_that_cannot_be_written(tmp_path):
+    """A file in the folder's place, and a folder below a file: a sentence, and the file as it was.
+
+    A lock that cannot be opened is such a case too.
+    """
+    sweep = layers.small(**SMALL)
+    file = tmp_path / "file"
+    file.write_text("precious")
+    for path in (file, file / "below"):
+        with pytest.raises(StoreError, match=r"no sweep can be kept here \(.+\)"):
+            run_sweep(sweep, path, progress=False)
+        with pytest.raises(StoreError, match="there is no sweep here"):
+            resume_sweep(path, progress=False)
+    assert file.read_text() == "precious"
+    whole(sweep, tmp_path / "store")
+    (tmp_path / "store" / "lock").unlink()
+    (tmp_path / "store" / "lock").mkdir()
+    with pytest.raises(StoreError):
+        resume_sweep(tmp_path / "store", progress=False)
+
+
+def test_stores_of_others_are_refused_and_left_alone(tmp_path):
+    """That of a sweep with another seed, and a folder with something else in it."""
+    sweep, other = layers.small(**SMALL), layers.small(**SMALL, seed=6)
+    path = tmp_path / "store"
+    expected = whole(sweep, path)
+    ledger = (path / "ledger.jsonl").read_bytes()
+    with pytest.raises(StoreError, match="belongs to another sweep; another folder is needed"):
+        run_sweep(other, path, progress=False)
+    assert layers.contents(path) == expected
+    assert (path / "ledger.jsonl").read_bytes() == ledger
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("precious")
+    with pytest.raises(StoreError, match="the folder is not empty, and no store of a sweep"):
+        run_sweep(sweep, foreign, progress=False)
+    assert [f.name for f in foreign.iterdir()] == ["thesis.tex"]
+    assert (foreign / "thesis.tex").read_text() == "precious"
+
+
+def test_two_runs_at_once(tmp_path):
+    """The second is refused while the first is, and not after its death."""
+    sweep = layers.small(**SMALL)
+    expected = whole(sweep, tmp_path / "whole")
+    path: Path = tmp_path / "store"
+    Store(path, sweep)
+    process = layers.forks().Process(target=layers.hold, args=(path, 60))
+    process.start()
+    try:
+        while not path.with_suffix(".held").exists():
+            assert process.is_alive()
+            time.sleep(0.01)
+        assert Store(path).running
+        with pytest.raises(StoreError, match="another run is writing to this store"):
+            run_sweep(sweep, path, progress=False)
+        assert Store(path).finished() == {}
+    finally:
+        process.kill()
+        process.join()
+    assert not Store(path).running
+    assert whole(sweep, path) == expected

@@ -1,0 +1,285 @@
+"""A sweep's numbers do not depend on who computes them, and outlast the death of who does."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+
+import dask
+import distributed
+import numpy as np
+import pytest
+import torch
+
+from shaped_attention.sweep import (
+    ExecutorEngine,
+    InProcess,
+    Processes,
+    Sweep,
+    dask_engine,
+    resume_sweep,
+    run_sweep,
+)
+from shaped_attention.sweep.store import Store
+from tests import sweep_layers as layers
+
+GRID = Sweep(
+    {"tokens": 2, "width": 20, "depth": 10},
+    {"gamma": [0.3, 0.7], "layer": ["attention", "mlp"]},
+    samplers=("network", "chain", "sde"), samples=150, block=64, seed=3, fractions=(0.5, 1.0),
+)  # fmt: skip
+UNITS = 2 * 2 * 3 * 3
+
+
+def whole(sweep, path, engine=None):
+    """What a run without failures keeps."""
+    report = run_sweep(sweep, path, engine=engine, progress=False)
+    assert report.left == report.failed == 0
+    assert Store(path).failures() == []
+    return layers.contents(path)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The grid in this process."""
+    return whole(GRID, tmp_path_factory.mktemp("sweep") / "alone")
+
+
+@pytest.fixture
+def fast_processes(monkeypatch):
+    """Worker processes that are forked with all imports made, instead of spawned."""
+    context = layers.forks()
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: context)
+
+
+class _Shuffled(ThreadPoolExecutor):
+    """Runs what was submitted in a random order, one after the other."""
+
+    def __init__(self, seed):
+        super().__init__(1)
+        self.rng, self.pending, self.order = np.random.default_rng(seed), [], []
+
+    def submit(self, function, *arguments):
+        future = Future()
+        self.pending.append((future, function, arguments))
+        super().submit(self._one)
+        return future
+
+    def _one(self):
+        time.sleep(0.005)
+        future, function, arguments = self.pending.pop(self.rng.integers(len(self.pending)))
+        self.order.append(arguments[1])
+        future.set_result(function(*arguments))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_of_torch_change_nothing(tmp_path, alone, threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert whole(GRID, tmp_path / "store") == alone
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_other_seeds_give_other_numbers(tmp_path, alone):
+    """Negative control of the comparisons: every chunk of numbers is different."""
+    values = {**{name: getattr(GRID, name) for name in GRID.__dataclass_fields__}, "seed": 4}
+    other = whole(Sweep(**values), tmp_path / "store")
+    chunks = [name for name in alone if "/values/" in name and "." not in name.split("/")[-1][:1]]
+    assert len(chunks) == UNITS
+    assert all(alone[name] != other[name] for name in chunks)
+
+
+def test_threads_of_an_executor(tmp_path, alone):
+    with ThreadPoolExecutor(3) as executor:
+        assert whole(GRID, tmp_path / "store", ExecutorEngine(executor, 3)) == alone
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_any_order(tmp_path, alone, seed):
+    with _Shuffled(seed) as executor:
+        assert whole(GRID, tmp_path / "store", ExecutorEngine(executor, 12)) == alone
+    assert len(executor.order) == UNITS
+    assert sum(a > b for a, b in zip(executor.order, executor.order[1:], strict=False)) > 5
+
+
+def test_processes(tmp_path, alone):
+    engine = Processes(2)
+    try:
+        assert whole(GRID, tmp_path / "store", engine) == alone
+    finally:
+        engine.close()
+
+
+class _Deadly(Processes):
+    """Kills one of its workers at some of the submissions."""
+
+    def __init__(self, workers, moments):
+        super().__init__(workers)
+        self.rng, self.moments = np.random.default_rng(1), moments
+        self.submitted, self.killed = 0, []
+
+    def submit(self, function, *arguments):
+        future = super().submit(function, *arguments)
+        self.submitted += 1
+        if self.submitted in self.moments:
+            time.sleep(self.rng.uniform(0, 0.1))
+            pid = int(self.rng.choice(list(self._pool._processes)))
+            with contextlib.suppress(ProcessLookupError):  # The pool may be broken already.
+                os.kill(pid, signal.SIGKILL)
+                self.killed.append(pid)
+        return future
+
+
+@pytest.mark.usefixtures("fast_processes")
+def test_killed_processes(tmp_path):
+    """Workers killed at six moments of a run, some again while it recovers: nothing is missing."""
+    sweep = layers.small({"rho": [0.2, 0.5]}, samples=400, block=32, seconds=0.005)
+    expected = whole(sweep, tmp_path / "alone")
+    engine = _Deadly(2, {1, 4, 12, 20, 30, 40})
+    try:
+        assert whole(sweep, tmp_path / "store", engine) == expected
+    finally:
+        engine.close()
+    assert len(set(engine.killed)) >= 3
+
+
+@pytest.mark.usefixtures("fast_processes")
+def test_a_unit_that_kills_its_workers(tmp_path):
+    """It alone is given up, not those that run beside it and take longer than it takes to die."""
+    sweep = layers.small({"fault": ["kill", "none", "nil", "no"]}, samples=32, seconds=0.15)
+    path = tmp_path / "store"
+    engine = Processes(2)
+    try:
+        report = run_sweep(sweep, path, engine=engine, progress=False)
+    finally:
+        engine.close()
+    assert [record["unit"] for record in Store(path).failures()] == [[0, 0, 0]]
+    assert {unit.cell for unit in Store(path).finished()} == {1, 2, 3}
+    assert (report.finished, report.failed, report.left) == (3, 1, 0)
+
+
+def test_an_executor_of_the_caller_that_breaks(tmp_path):
+    """It is not replaced; what came back is kept, and another run goes on from there."""
+    sweep = layers.small(samples=200, block=20)
+    expected = whole(sweep, tmp_path / "alone")
+
+    class Breaking(InProcess):
+        left = 4
+
+        def submit(self, function, *arguments):
+            self.left -= 1
+            if self.left >= 0:
+                return super().submit(function, *arguments)
+            future = Future()
+            future.set_exception(BrokenExecutor("all workers are dead"))
+            return future
+
+        def recover(self):
+            return False
+
+    with pytest.raises(BrokenExecutor, match="not this run's to replace"):
+        run_sweep(sweep, tmp_path / "store", engine=Breaking(), progress=False)
+    assert len(Store(tmp_path / "store").finished()) == 4
+    assert whole(sweep, tmp_path / "store") == expected
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore:.*[Pp]ort.*:UserWarning")
+def test_dask_with_killed_workers(tmp_path):
+    """Both workers of a cluster are killed, one after the other: it completes, and is the same."""
+    sweep = layers.small({"rho": [0.2, 0.5]}, samples=640, block=32, seconds=0.01)
+    expected = whole(sweep, tmp_path / "alone")
+    assert layers.in_process(layers.ready) == 0  # Workers are forked with all imports made.
+    with (
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+            silence_logs=50,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):  # fmt: skip
+        engine = dask_engine(client)
+        assert engine.workers == 2
+        first = [nanny.pid for nanny in cluster.workers.values()]
+        submit, count = engine.submit, iter(range(1000))
+
+        def killing(*arguments):
+            if (k := next(count)) in (6, 30):
+                os.kill(first[k // 30], signal.SIGKILL)
+            return submit(*arguments)
+
+        engine.submit = killing
+        assert whole(sweep, tmp_path / "store", engine) == expected
+        assert next(count) == 2 * sweep.blocks
+        assert set(first).isdisjoint({nanny.pid for nanny in cluster.workers.values()})
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_unit_that_fails(tmp_path, retries):
+    """Tried 1 + `retries` times, then reported; the rest completes. Resumed, it is tried again."""
+    log = tmp_path / "log"
+    log.mkdir()
+    sweep = layers.small({"fault": ["none", "raise"]}, samples=96, log=str(log))
+    path = tmp_path / "store"
+
+    def attempts():
+        return len((log / "attempts").read_text().splitlines())
+
+    report = run_sweep(sweep, path, retries=retries, progress=False)
+    assert (report.finished, report.failed, report.left) == (3, 3, 0)
+    assert report.reasons == {"samples": 1, "failed": 1}
+    assert attempts() == 3 * (1 + retries)
+    failures = Store(path).failures()
+    assert [record["unit"] for record in failures] == [[0, 1, 0], [1, 1, 0], [2, 1, 0]]
+    assert {record["error"] for record in failures} == {"RuntimeError: this unit always fails"}
+    assert all("in branch_factor" in record["traceback"] for record in failures)
+    again = resume_sweep(path, retries=retries, progress=False)
+    assert (again.finished, again.failed) == (3, 3)
+    assert attempts() == 2 * 3 * (1 + retries)
+    (log / "healed").touch()
+    healed = resume_sweep(path, progress=False)
+    assert (healed.finished, healed.failed, healed.left) == (6, 0, 0)
+    assert layers.contents(path) == whole(sweep, tmp_path / "healthy")
+
+
+@pytest.mark.usefixtures("fast_processes")
+def test_an_error_in_a_process_has_its_traceback(tmp_path):
+    sweep = layers.small({"fault": ["none", "raise"]}, log=str(tmp_path), samples=32)
+    engine = Processes(2)
+    try:
+        report = run_sweep(sweep, tmp_path / "store", engine=engine, progress=False)
+    finally:
+        engine.close()
+    assert (report.finished, report.failed) == (1, 1)
+    assert "in branch_factor" in Store(tmp_path / "store").failures()[0]["traceback"]
+
+
+@pytest.mark.parametrize("moment", [1, 7])
+@pytest.mark.parametrize("where", ["submission", "wait"])
+def test_an_interrupt_keeps_what_came_back(tmp_path, monkeypatch, where, moment):
+    """Ctrl-C at a submission, or while waiting: the units before are in the ledger."""
+    sweep = layers.small(samples=200, block=20)
+    expected = whole(sweep, tmp_path / "alone")
+    path, count = tmp_path / "store", iter(range(1000))
+    target = InProcess.submit if where == "submission" else run_sweep.__globals__["wait"]
+
+    def interrupted(*arguments, **options):
+        if next(count) == moment:
+            signal.raise_signal(signal.SIGINT)
+        return target(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        if where == "submission":
+            patch.setattr(InProcess, "submit", interrupted)
+        else:
+            patch.setitem(run_sweep.__globals__, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(sweep, path, progress=False)
+    assert len(Store(path).finished()) >= moment
+    assert not Store(path).running
+    assert whole(sweep, path) == expected

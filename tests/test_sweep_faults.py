@@ -1,0 +1,298 @@
+"""What is wrong with a sweep is told whole, in sentences, and with lines of the file."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from shaped_attention.sweep import Sweep, SweepFaultsError, Target, read_sweep
+from tests.sweep_examples import FIXED, small
+
+START = "[fixed]\ntokens = 2\nwidth = 20\ndepth = 10\nstep = 0.05\n"
+GAMMA = START + "gamma = 0.3\n"
+VALID = """\
+samplers = ["chain", "sde"]
+samples = 20
+block = 8
+seed = 3
+keep = "observables"
+observables = ["rho[0,1]"]
+fractions = [0.5, 1.0]
+device = "cpu"
+dtype = "float64"
+seconds = 60.0
+[fixed]
+layer = "both"
+tokens = 2
+rho = 0.3
+scale = 2.0
+depth = 10
+step = 0.025
+radius = 100.0
+heads = 1
+mask = "causal"
+[axes]
+width = [20, 40]
+gamma = { linspace = [0.1, 0.3, 3] }
+tau0 = { logspace = [0.5, 2.0, 3] }
+[target]
+observable = "stopped"
+half_width = 0.1
+level = 0.95
+first = 2
+"""
+
+
+def faults_of(text, folder):
+    path = folder / "sweep.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(SweepFaultsError) as caught:
+        read_sweep(path)
+    assert f"{path}: {len(caught.value.faults)} fault(s)" in str(caught.value)
+    return [sentence for _, sentence in caught.value.faults]
+
+
+def fixed(**changes):
+    """A sweep whose fixed values are changed, or taken away by None."""
+    own = FIXED | {"gamma": 0.3} | changes
+    return {"fixed": {k: v for k, v in own.items() if v is not None}, "axes": {}}
+
+
+CASES = {
+    "samples": ({"samples": 0}, "samples=0: a whole number >= 1"),
+    "seed": ({"seed": -1}, "seed=-1: a whole number >= 0"),
+    "device": ({"device": "gpu"}, "device='gpu': unknown; 'cpu'"),
+    "dtype": ({"dtype": "float16"}, "dtype='float16': 'float64' or 'float32'"),
+    "seconds": ({"seconds": 0}, "seconds=0: a positive finite number"),
+    "keep": ({"keep": "all"}, "keep='all': one of observables, V, reductions"),
+    "sampler": ({"samplers": ("ode",)}, r"samplers=\['ode'\]: some of network, chain, sde"),
+    "twice a sampler": ({"samplers": ("sde", "sde")}, "samplers=.*: some of"),
+    "samplers no list": ({"samplers": 5}, "samplers=.*5"),
+    "fractions": ({"fractions": (0.5, 0.2)}, "fractions=.*: increasing numbers in"),
+    "fractions out": ({"fractions": (0.5, 1.5)}, "fractions=.*: increasing numbers in"),
+    "fractions NaN": ({"fractions": (float("nan"),)}, "fractions=.*: increasing numbers in"),
+    "fractions no list": ({"fractions": 5}, "fractions=.*5"),
+    "fractions off": ({"fractions": (0.33,)}, "fractions: 0.33 of the 10 steps of the chain"),
+    "unknown": (fixed(gama=0.3), "gama: no parameter; one of .*gamma"),
+    "layer": (fixed(layer="rnn"), "layer='rnn': one of attention, mlp, both, or 'module:fun"),
+    "no module": (fixed(layer="nowhere:f"), "layer='nowhere:f': .*No module named"),
+    "no function": (fixed(layer="math:f"), "layer='math:f': .*no attribute"),
+    "relative": (fixed(layer=".a:f"), r"layer='\.a:f': one of"),
+    "no signature": (fixed(layer="builtins:dict", gamma=None), "layer='builtins:dict'"),
+    "both": ({"fixed": FIXED | {"gamma": 0.3}}, "gamma: both fixed and an axis"),
+    "empty axis": ({"axes": {"gamma": []}}, r"gamma=\[\]: different values, at least one"),
+    "twice": ({"axes": {"gamma": [0.3, 0.3]}}, "gamma=.*: different values, at least one"),
+    "1 and 1.0": ({**fixed(), "axes": {"scale": [1, 1.0]}}, "scale=.*: different values, at"),
+    "an axis of a number": ({"axes": {"gamma": 0.3}}, "gamma=0.3"),
+    "cells": (
+        {"axes": {"gamma": list(np.linspace(0.1, 0.2, 400)), "tau0": list(range(1, 401))}},
+        "axes: 160000 cells; at most 100000",
+    ),
+    "gamma": (fixed(gamma=None), "gamma: a value is needed"),
+    "width": (fixed(width=None), "width: a value is needed"),
+    "wide": (fixed(width=10**400), "width=1000"),
+    "tokens": (fixed(tokens=None), "tokens, covariance: one of the two"),
+    "many tokens": (fixed(tokens=10**30), "tokens=10*: "),
+    "tokens, covariance": (fixed(covariance=[[1.0]]), "tokens, covariance: one of the two"),
+    "covariance": (fixed(tokens=None, covariance=[[1, 2], [3, 4]]), "covariance"),
+    "depth": (fixed(depth=None), "depth, horizon: one of the two"),
+    "depth, horizon": (fixed(horizon=0.5), "depth, horizon: one of the two"),
+    "horizon": (fixed(depth=None, horizon=0.53), "horizon=0.53: a whole number of layers"),
+    "step": (fixed(step=0.07), "step=0.07: horizon=0.5 is not a multiple"),
+    "scale": (fixed(scale="big"), "scale='big'"),
+    "radius": (fixed(radius=1.0), "radius=1.0: it must be larger than"),
+    "in a cell": ({"axes": {"gamma": [0.5, 1.5]}}, r"gamma=1.5: .*\(first at gamma=1.5\)"),
+    "no V": ({**fixed(tokens=None), "axes": {"tokens": [2, 3]}, "keep": "V"}, "keep='V': cells"),
+    "observable": ({"names": ("rho[0,7]",)}, r"observables: 'rho\[0,7\]' is not one.*log trace"),
+    "of some cells": (
+        {**fixed(tokens=None), "axes": {"tokens": [2, 3]}, "names": ("rho[0,2]",)},
+        r"observables: 'rho\[0,2\]' is not one that all cells have",
+    ),
+    "target": ({"target": Target("rho", 0.1)}, "target.observable='rho': it is not among"),
+    "target off": (
+        {"names": ("rho[0,1]",), "target": Target("log trace V", 0.1)},
+        "target.observable='log trace V': it is not among",
+    ),
+    "half_width": ({"target": Target("stopped", 0)}, "target.half_width=0: a positive finite"),
+    "first": ({"target": Target("stopped", 0.1, first=0)}, "target.first=0: a whole number >="),
+    "level": ({"target": Target("stopped", 0.1, level=2.0)}, "target.level=2.0: between 0 and 1"),
+    "target's entry": ({"target": {"observable": "stopped", "width": 1}}, "target.*width"),
+    "no target": ({"target": 5}, "target=5"),
+    "no limit": (
+        fixed(layer="tests.sweep_examples:no_limit", strength=0.3, gamma=None), "no limit",
+    ),
+    "no layer": (fixed(layer="tests.sweep_examples:no_layer", gamma=None), "layer|block"),
+    "no argument": (fixed(layer="tests.sweep_examples:scores", gamma=None), "strength"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_faults_of_a_sweep(case):
+    changes, sentence = CASES[case]
+    with pytest.raises(SweepFaultsError) as caught:
+        small(**changes)
+    (fault,) = caught.value.faults
+    assert re.search(sentence, fault[1]), fault[1]
+
+
+def test_a_chain_alone_needs_no_limit_and_an_sde_no_width():
+    own = fixed(layer="tests.sweep_examples:no_limit", strength=0.3, gamma=None)
+    assert small(**own, samplers=("chain",)).shape == ()
+    assert small(**fixed(width=None, depth=None, horizon=0.5), samplers=("sde",)).shape == ()
+
+
+def test_a_valid_file(tmp_path):
+    """Every entry arrives; the values of the axes print as they are meant."""
+    (tmp_path / "sweep.toml").write_text(VALID)
+    sweep = read_sweep(tmp_path / "sweep.toml")
+    axes = {"width": [20, 40], "gamma": [0.1, 0.2, 0.3], "tau0": [0.5, 1.0, 2.0]}
+    assert (sweep.axes, list(sweep.axes)) == (axes, list(axes))
+    assert sweep.fixed == {
+        "layer": "both", "tokens": 2, "rho": 0.3, "scale": 2.0, "depth": 10, "step": 0.025,
+        "radius": 100.0, "heads": 1, "mask": "causal",
+    }  # fmt: skip
+    assert sweep == Sweep(
+        sweep.fixed, axes, ("chain", "sde"), 20, 8, 3, "observables", ("rho[0,1]",), (0.5, 1.0),
+        "cpu", "float64", Target("stopped", 0.1, 0.95, 2), 60.0,
+    )  # fmt: skip
+
+
+def test_all_faults_of_a_file_at_once_with_their_lines(tmp_path):
+    text = """\
+samplers = ["chain", "ode"]
+samples = 0
+colour = 3
+fractions = [
+  0.5, 0.5,
+]
+
+# keep = "V"
+  keep="all"
+"dtype" = "float16"
+[fixed]
+tokens = 2
+width = 20  # n = 20
+gama = 0.3
+depth = 10
+heads = 2
+[axes]
+gamma = { linspace = [0.1, 0.2] }
+tau0 = { logspace = [-1, 2, 3] }
+rho = []
+scale = [1.0, 1.0]
+heads = [1, 2]
+c_plus = { range = [0, 1, 2] }
+"""
+    expected = {
+        1: "samplers=['chain', 'ode']: some of network, chain, sde",
+        2: "samples=0: a whole number >= 1 is needed",
+        3: "colour: no entry of a sweep; one of samplers, ",
+        4: "fractions=[0.5, 0.5]: increasing numbers in [0, 1]",
+        9: "keep='all': one of observables, V, reductions is needed",
+        10: "dtype='float16': 'float64' or 'float32' is needed",
+        14: "gama: no parameter; one of ",
+        18: "gamma={'linspace': [0.1, 0.2]}: [first, last, number] is needed",
+        19: "tau0={'logspace': [-1, 2, 3]}: [first, last, number] is needed",
+        20: "rho=[]: different values, at least one, are needed",
+        21: "scale=[1.0, 1.0]: different values, at least one, are needed",
+        22: "heads: both fixed and an axis",
+        23: "c_plus={'range': [0, 1, 2]}: a list, or {linspace = [first, last, number]}",
+    }
+    found = faults_of(text, tmp_path)
+    for line, sentence in expected.items():
+        assert sum(f.startswith(f"line {line}: {sentence}") for f in found) == 1, (line, found)
+    assert len(found) == len(expected)
+
+
+FILES = {
+    "syntax": ("[fixed\n", r"line 1"),
+    "twice": (GAMMA + "gamma = 0.2\n", "Cannot overwrite a value"),
+    "UTF-8": (b"samples = 4\n# \xff\n", "utf-8|UTF-8"),
+    "fractions": ("fractions = [0.33, 1.0]\n" + GAMMA, "^line 1: fractions: 0.33"),
+    "gamma": ("samples = 9\n" + START, "^line 2: gamma: a value is needed"),
+    "gamma's value": (GAMMA.replace("0.3", "3.0"), r"^line 6: gamma=3.0: a number"),
+    "axis of a table": (START + "[axes]\nrho = [0.1]\ngamma = [0.1, 3.0]\n", "^line 8: gamma=3"),
+    "space": (START + "[axes]\ngamma = { linspace = [0.1, 0.2] }\n", "^line 7: gamma="),
+    "infinite": (START + "[axes]\ngamma = { linspace = [0.1, inf, 3] }\n", "^line 7: gamma="),
+    "text": (START + "[axes]\ngamma = { linspace = [0.1, 'x', 3] }\n", "^line 7: gamma="),
+    "value": (START + "[axes]\ngamma = 0.3\n", "^line 7: gamma=0.3: a list"),
+    "long header": (START + "[axes.gamma]\nlinspace = [0.1]\n", "^line 6: gamma="),
+    "dotted": ("samples = 9\nfixed.gama = 0.3\nfixed.gamma = 0.3\n", "^line 2: gama: no par"),
+    "fixed": ("samples = 9\nfixed = 3\n", r"^line 2: fixed=3: a table \[fixed\]"),
+    "target": ("target = 5\n" + GAMMA, "^line 1: target=5"),
+    "target's entry": (GAMMA + "[target]\nwidth = 5\n", "^line 7: .*width"),
+    "target's level": (
+        GAMMA + "[target]\nobservable = 'stopped'\nhalf_width = 0.1\nlevel = 7.0\n",
+        r"^line 7: target.level=7.0|^line 10: target.level=7.0",
+    ),
+    "samplers": ("seed = 1\nsamplers = 5\n" + GAMMA, "^line 2: samplers=5"),
+    "no covariance": (START.replace("tokens = 2", "covariance = 'no.csv'") + "gamma = 0.3\n",
+                      r"^line 2: .*no\.csv: there is no such file"),
+    "no tokens": (START.replace("tokens = 2", "token_file = 'no.csv'") + "gamma = 0.3\n",
+                  r"^line 2: .*no\.csv: there is no such file"),
+    "folder": (START.replace("tokens = 2", "token_file = '.'") + "gamma = 0.3\n",
+               r"^line 2: .*this is a directory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_faults_of_a_file(case, tmp_path):
+    """One fault is told once."""
+    text, sentence = FILES[case]
+    found = faults_of(text, tmp_path)
+    assert re.search(sentence, found[0]), found
+    assert len(found) == 1 or case in ("dotted", "fixed"), found
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(SweepFaultsError, match=r"no\.toml: No such file"):
+        read_sweep(tmp_path / "no.toml")
+
+
+def test_matrices_beside_the_file(tmp_path, monkeypatch):
+    """Found from any folder; a start given twice is refused."""
+    monkeypatch.chdir("/")
+    tokens = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]])
+    np.savetxt(tmp_path / "x.csv", tokens, delimiter=",")
+    np.save(tmp_path / "v.npy", tokens @ tokens.T / 3)
+    for line in ("token_file = 'x.csv'", "covariance = 'v.npy'"):
+        path = tmp_path / "sweep.toml"
+        path.write_text(GAMMA.replace("tokens = 2", line))
+        np.testing.assert_allclose(read_sweep(path).cell(()).v0, tokens @ tokens.T / 3)
+    both = "token_file = 'x.csv'\ncovariance = [[1.0]]"
+    assert len(faults_of(GAMMA.replace("tokens = 2", both), tmp_path)) == 1
+
+
+JUNK = ("0", "-1", "1e300", "nan", "inf", '""', '"x"', "[]", "[[1]]", "{}", "true", "[1, 'a']",
+        "1979-05-27", "{linspace = [1, 2]}", "{logspace = [0, nan, 3]}", "9223372036854775807",
+        "{linspace = 3}", "{linspace = [inf, 1, 2]}", '"a:b"', '".:b"')  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["values", "characters"])
+def test_nothing_but_faults_comes_of_a_corrupted_file(way, tmp_path):
+    """A value, or some bytes, put in the place of others, a hundred times and more."""
+    random, lines, refused = np.random.default_rng(5), VALID.splitlines(), 0
+    entries = [i for i, line in enumerate(lines) if "=" in line]
+    path, wrong = tmp_path / "sweep.toml", set()
+    trials = [(i, junk) for i in entries for junk in JUNK][::3] if way == "values" else range(150)
+    for trial in trials:
+        if way == "values":
+            i, junk = trial
+            changed = [*lines[:i], f"{lines[i].partition('=')[0]}= {junk}", *lines[i + 1 :]]
+            text = "\n".join(changed).encode()
+        else:
+            raw = bytearray(VALID.encode())
+            for place in random.integers(len(raw), size=2):
+                raw[place : place + 1] = random.bytes(1) if trial % 2 else b""
+            text = bytes(raw)
+        path.write_bytes(text)
+        try:
+            read_sweep(path)
+        except SweepFaultsError:
+            refused += 1
+        except Exception as error:
+            wrong.add(f"{trial if way == 'values' else text}: {error!r}"[:300])
+    assert refused > 50
+    assert not wrong, "\n".join(sorted(wrong))

@@ -1,0 +1,295 @@
+"""What is read off the store of a sweep, against numpy and scipy on the raw values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import ks_2samp, norm
+
+from shaped_attention.distances import ks_margin
+from shaped_attention.sweep import (
+    SweepFaultsError,
+    Target,
+    open_sweep,
+    plan_sweep,
+    run_sweep,
+    sweep_distances,
+    sweep_summary,
+)
+from shaped_attention.sweep import run as running
+from shaped_attention.sweep.histograms import EDGES, histogram, quantile
+from shaped_attention.sweep.reading import sweep_of
+from shaped_attention.sweep.schedule import half_width
+from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.units import Unit, run_unit
+from tests.sweep_examples import FIXED, Clock, small
+
+LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
+SIZE = {"samples": 300, "block": 128, "fractions": (0.5, 1.0), "fixed": FIXED | {"radius": 1.6}}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """The same samples, kept in the three ways; their sweep."""
+    folder, found = tmp_path_factory.mktemp("sweeps"), {}
+    for keep in ("observables", "V", "reductions"):
+        run_sweep(small(**SIZE, keep=keep), folder / keep)
+        found[keep] = open_sweep(folder / keep)
+    return found
+
+
+def partial(path, monkeypatch, seconds, **changes):
+    """A run that its time limit stops."""
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "time", Clock())
+        return run_sweep(small(seconds=seconds, **changes), path)
+
+
+def test_dimensions_and_coordinates(kept):
+    names = list(small().observed)
+    lead = {"sampler": 2, "gamma": 2}
+    block = lead | {"block": 3}
+    kept_shapes = {
+        "observables": {"values": lead | {"time": 2, "sample": 300, "kept": len(names) - 1}},
+        "V": {"V": lead | {"time": 2, "sample": 300, "row": 2, "col": 2}},
+        "reductions": {
+            "histogram": block | {"time": 2, "kept": len(names) - 1, "bin": len(EDGES) + 1}
+        },
+    }
+    for keep, data in kept.items():
+        shapes = kept_shapes[keep] | {
+            "moments": block | {"time": 2, "observable": len(names), "power": 2},
+            "stopping": block | {"stopping_bin": 101}, "drawn": block,
+        }  # fmt: skip
+        if keep != "reductions":
+            shapes["stopping_time"] = lead | {"sample": 300}
+        assert {name: dict(array.sizes) for name, array in data.data_vars.items()} == shapes
+        assert {name: array.dims for name, array in data.data_vars.items()} == {
+            name: tuple(sizes) for name, sizes in shapes.items()
+        }
+        assert list(data["sampler"].values) == ["chain", "sde"]
+        assert list(data["gamma"].values) == [0.3, 0.5]
+        assert list(data["time"].values) == [0.25, 0.5]
+        assert list(data["observable"].values) == names
+        if keep != "V":
+            assert list(data["kept"].values) == names[:-1]
+        assert sweep_of(data) == small(**SIZE, keep=keep)
+
+
+def test_counts_are_whole_numbers(kept):
+    """A count of 0 is 0, and not a missing value."""
+    counts = {"stopping": kept["observables"], "histogram": kept["reductions"]}
+    for name, data in counts.items():
+        assert np.issubdtype(data[name].dtype, np.integer), name
+        last = data[name].sum({"stopping": "stopping_bin", "histogram": "bin"}[name])
+        assert (last == data["drawn"]).all()
+
+
+@pytest.mark.parametrize("level", [0.95, 0.5])
+def test_summaries_are_those_of_the_values(kept, level):
+    summaries = {keep: sweep_summary(data, level) for keep, data in kept.items()}
+    data, found = kept["observables"], summaries["observables"]
+    x = data["values"].transpose("sampler", "gamma", "time", "kept", "sample").values
+    stops = data["stopping_time"].values
+    horizon = 0.5
+    for summary in summaries.values():
+        of = {n: summary[n].transpose("sampler", "gamma", "time", "observable").values
+              for n in ("mean", "half_width", "deviation")}  # fmt: skip
+        np.testing.assert_allclose(of["mean"][..., :-1], x.mean(-1), atol=1e-12)
+        np.testing.assert_allclose(of["deviation"][..., :-1], x.std(-1), rtol=1e-6)
+        z = norm.isf((1 - level) / 2)
+        np.testing.assert_allclose(
+            of["half_width"][..., :-1], z * x.std(-1) / np.sqrt(300), rtol=1e-6
+        )
+        stopped = np.isfinite(stops).mean(-1)
+        assert 0.0 < stopped.max() < 1.0
+        np.testing.assert_allclose(of["mean"][..., -1], np.stack([stopped] * 2, -1))
+        for i, fraction in enumerate(summary["fraction"].values):
+            curve = summary["stopped"].isel(fraction=i).transpose("sampler", "gamma").values
+            direct = (stops <= fraction * horizon + 1e-9).mean(-1)
+            np.testing.assert_allclose(curve, direct, atol=1e-12)
+        assert (summary["samples"] == 300).all()
+    exact = np.moveaxis(np.quantile(x, LEVELS, axis=-1), 0, -1)
+    order = ("sampler", "gamma", "time", "kept", "level")
+    np.testing.assert_allclose(found["quantile"].transpose(*order), exact)
+    near = summaries["reductions"]["quantile"].transpose(*order).values
+    low, high = (
+        np.moveaxis(np.quantile(x, np.array(LEVELS) + step / 300, axis=-1), 0, -1)
+        for step in (-1, 1)
+    )
+    assert (near >= low - 0.011 * np.abs(low) - 6e-4).all()
+    assert (near <= high + 0.011 * np.abs(high) + 6e-4).all()
+    assert "quantile" not in summaries["V"]
+    for wrong in (0.0, 1.0, 7.0):
+        with pytest.raises(ValueError, match=f"level={wrong}: a number strictly between"):
+            sweep_summary(data, wrong)
+
+
+VALUES = arrays(float, st.tuples(st.just(1), st.integers(1, 60), st.just(1)),
+                elements=st.floats(-2000, 2000))  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(VALUES, st.integers(0, 60), st.floats(0.0, 1.0))
+def test_histograms_merge_and_their_quantiles_are_inside_a_bin(x, cut, level):
+    """Counts of blocks add to those of all; numpy's inverted quantile shares the bin."""
+    parts = [part for part in (x[:, :cut], x[:, cut:]) if part.shape[1]]
+    counts = histogram(x)
+    np.testing.assert_array_equal(sum(histogram(part).astype(int) for part in parts), counts)
+    assert counts.sum() == x.size
+    exact = np.quantile(x, level, method="inverted_cdf")
+    place = np.searchsorted(EDGES, exact, side="right")
+    padded = np.concatenate([EDGES[:1], EDGES, EDGES[-1:]])
+    found = quantile(counts[0, 0], level)
+    slack = 1e-9 * max(1.0, abs(exact))
+    whole = abs(level * x.size - round(level * x.size)) < 1e-6  # then rounding chooses the bin
+    assert whole or padded[place] - slack <= found <= padded[place + 1] + slack
+    assert np.isnan(quantile(np.zeros_like(counts[0, 0]), level))
+
+
+def test_distances(kept):
+    """From values those of scipy; from histograms less, by what one bin holds at most."""
+    data = kept["observables"]
+    exact, binned = (sweep_distances(kept[k]) for k in ("observables", "reductions"))
+    for place in np.ndindex(2, 2, 8):
+        at = dict(zip(("gamma", "time", "kept"), place, strict=True))
+        a, b = (data["values"].isel(at).sel(sampler=s).values for s in ("chain", "sde"))
+        d, low = (float(part["distance"].isel(at)) for part in (exact, binned))
+        assert d == pytest.approx(ks_2samp(a, b).statistic, abs=1e-12)
+        most = max(float((histogram(v[None, :, None])[0, 0] / len(v)).max()) for v in (a, b))
+        assert d - most - 1e-12 <= low <= d + 1e-12
+    np.testing.assert_allclose(exact["margin"], ks_margin(300, 300, 0.95))
+    swapped = sweep_distances(data, "sde", "chain", level=0.5)
+    np.testing.assert_array_equal(swapped["distance"], exact["distance"])
+    assert (swapped["margin"] < exact["margin"]).all()
+    with pytest.raises(ValueError, match="sampler 'network': one of chain, sde is needed"):
+        sweep_distances(data, "network")
+    with pytest.raises(ValueError, match="data has no observables"):
+        sweep_distances(kept["V"])
+
+
+def test_different_laws_are_told_apart(tmp_path):
+    """One layer of strong scores is far from its SDE; many wide and weak ones are not."""
+    axes = {"gamma": [0.9], "tau0": [0.4]}
+    apart = small(fixed={"tokens": 2, "width": 2, "depth": 2, "step": 0.05}, axes=axes,
+                  samples=1000, block=1000)  # fmt: skip
+    near = small(fixed=FIXED | {"width": 200, "depth": 20, "step": 0.005}, samples=1000, block=500)
+    for i, sweep in enumerate((apart, near)):
+        run_sweep(sweep, tmp_path / str(i))
+        found = sweep_distances(open_sweep(tmp_path / str(i)), level=0.999)
+        assert bool((found["distance"] > found["margin"]).any()) == (i == 0)
+
+
+@pytest.mark.parametrize("keep", ["observables", "V", "reductions"])
+def test_a_partial_sweep(keep, tmp_path, monkeypatch):
+    """NaN is where nothing was drawn, and nowhere else; no warning; distances are refused."""
+    report = partial(tmp_path / "s", monkeypatch, 11.0, keep=keep)
+    data = open_sweep(tmp_path / "s")
+    assert 0 < report.finished < 12
+    assert int((data["drawn"] > 0).sum()) == report.finished
+    for unit in Store(tmp_path / "s").finished():
+        at = {"sampler": unit.sampler, "gamma": unit.cell, "block": unit.block}
+        assert int(data["drawn"].isel(at)) == small().block_samples(unit.block)
+    assert (data["moments"].notnull().all(("time", "observable", "power"))
+            == (data["drawn"] > 0)).all()  # fmt: skip
+    if keep != "reductions":
+        for name in {"V", "values", "stopping_time"} & set(data.data_vars):
+            array = data[name]
+            there = array.notnull().all(set(array.dims) - {"sampler", "gamma", "sample"})
+            assert (there.sum("sample") == data["drawn"].sum("block")).all()
+    none = data["drawn"].sum("block") == 0
+    assert bool(none.any()) != bool(none.all())
+    summary = sweep_summary(data)
+    for name in {"mean", "half_width", "stopped", "quantile"} & set(summary.data_vars):
+        assert (summary[name].isnull() == none).all(), name
+    with pytest.raises(ValueError, match=r"no samples yet|no observables"):
+        sweep_distances(data)
+
+
+@pytest.mark.parametrize("keep", ["observables", "reductions"])
+def test_reading_while_the_run_goes_on(keep, tmp_path, monkeypatch):
+    """A Dataset stays with the samples it was opened with, in all that is made of it."""
+    sweep = small(keep=keep, samples=32)
+    partial(tmp_path / "s", monkeypatch, 28.0, keep=keep, samples=32)
+    data = open_sweep(tmp_path / "s")
+    assert ((data["drawn"].sum("block") > 0) & (data["drawn"].sum("block") < 32)).all()
+    before = open_sweep(tmp_path / "s").load()
+    run_sweep(sweep, tmp_path / "s")
+    for function in (sweep_summary, sweep_distances):
+        first, second = function(before), function(data)
+        for name in first.data_vars:
+            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+    assert int(open_sweep(tmp_path / "s")["drawn"].sum()) == 4 * 32
+
+
+def test_labels_of_axes_that_are_no_numbers(tmp_path):
+    matrices = [np.eye(2), [[2.0, 0.5], [0.5, 1.0]]]
+    fixed = {k: v for k, v in FIXED.items() if k != "tokens"} | {"gamma": 0.3}
+    axes = {
+        "covariance": matrices, "layer": ["attention", "both"], "mask": [None, "causal"],
+        "key_size": [None, 3],
+    }  # fmt: skip
+    Store(tmp_path / "s", small(fixed=fixed, axes=axes))
+    data = open_sweep(tmp_path / "s")
+    assert list(data["layer"].values) == ["attention", "both"]
+    assert list(data["mask"].values) == ["None", "causal"]
+    assert list(data["key_size"].values) == ["None", "3"]
+    assert list(data["covariance"].values) == [
+        "[[1.0, 0.0], [0.0, 1.0]]", "[[2.0, 0.5], [0.5, 1.0]]",
+    ]  # fmt: skip
+    assert data["moments"].sel(layer="both", mask="causal").sizes["covariance"] == 2
+
+
+def test_times_of_several_horizons_are_fractions(tmp_path):
+    fixed = {k: v for k, v in FIXED.items() if k != "width"} | {"gamma": 0.3}
+    for widths, times in (([20], [0.25, 0.5]), ([20, 40], [0.5, 1.0])):
+        sweep = small(fixed=fixed, axes={"width": widths}, fractions=(0.5, 1.0), samplers="chain")
+        Store(tmp_path / str(len(widths)), sweep)
+        np.testing.assert_allclose(open_sweep(tmp_path / str(len(widths)))["time"], times)
+
+
+@pytest.mark.parametrize("keep", ["observables", "V", "reductions"])
+def test_a_plan_counts_units_and_bytes(keep, tmp_path):
+    sweep = small(keep=keep, fractions=(0.5, 1.0), samplers=("chain",))
+    plan = plan_sweep(sweep)
+    Store(tmp_path / "s", sweep)
+    arrays = open_sweep(tmp_path / "s").drop_vars("drawn")
+    size = {"<u4": 4}
+    found = sum(array.size * size.get(array.encoding["dtype"].str, 8) for array in arrays.values())
+    assert (plan.cells, plan.units, plan.store_bytes) == (2, 6, found)
+    assert plan.seconds == plan.by_sampler["chain"] > 0.0
+    assert plan.unit_bytes >= sum(a.nbytes for a in run_unit(sweep, Unit(0, 0, 0)).values()) or (
+        keep == "reductions"
+    )
+
+
+def test_a_target_in_a_run(tmp_path):
+    sweep = small(samples=80, target=Target("log V[0,0]", 0.14, first=2))
+    report = run_sweep(sweep, tmp_path / "s")
+    drawn = open_sweep(tmp_path / "s")["drawn"].sum("block")
+    assert sum(report.reasons.values()) == 4
+    assert report.reasons["target"] > 0
+    assert report.left == 0
+    assert set(drawn.values.ravel().tolist()) <= {16, 32, 64, 80}
+    assert run_sweep(replace(sweep, target=None), tmp_path / "s").reasons == {"samples": 4}
+
+
+def test_half_a_success_is_added_to_none():
+    assert half_width(100, 0.0, 0.0, 0.95) == half_width(100, 100.0, 100.0, 0.95) > 0.01
+
+
+def test_one_sample_says_nothing_of_a_half_width():
+    assert half_width(1, 0.3, 0.09, 0.95) > 0.1
+
+
+def test_a_parameter_with_the_name_of_a_dimension_is_refused():
+    """A layer of one's own may have a parameter `block`, fixed, but no axis of that name."""
+    fixed = FIXED | {"layer": "tests.sweep_examples:clashing"}
+    assert small(fixed=fixed | {"block": 0.3}, axes={}).shape == ()
+    with pytest.raises(SweepFaultsError, match="block: "):
+        small(fixed=fixed, axes={"block": [0.3, 0.5]})
