@@ -41,6 +41,10 @@ _PREFERRED_CHUNK = 1024
 """Paths whose factors stay in the second-level cache for the usual m."""
 
 
+_SMALLEST_ENTRIES = 2**11
+"""Below, the interpreter time of a layer outweighs what a second thread computes (measured)."""
+
+
 def simulate_chain(
     layer: Layer,
     v0: ArrayLike,
@@ -113,7 +117,8 @@ def simulate_chain(
     compiled = request.compiled_device and all(
         block.compiled_chain(m, width) for block in request.blocks
     )
-    size = en.chunk_size(request, 8.0 * 40 * m * m + 16 * m * 64, _PREFERRED_CHUNK, LANES)
+    per_sample = 8.0 * 40 * m * m + 16 * m * 64
+    size = en.chunk_size(request, per_sample, _PREFERRED_CHUNK, LANES, _SMALLEST_ENTRIES // m**2)
     simulate = _compiled_chunk(request, width) if compiled else _torch_chunk(request, width)
     v, stopping = en.run_chunks(request, size, simulate, progress, "chain")
     return make_result("chain", request, v, stopping, {"width": width, "depth": depth})
@@ -177,7 +182,9 @@ def _torch_chunk(request: en.Ensemble, width: int) -> en.ChunkFunction:
                 parts = torch.where(alive[:, None, None, None], new, parts)
                 new = total_factor(parts)
             F = torch.where(alive[:, None, None], new, F)
-            stopped_at[alive & (en.norms(F) >= request.radius)] = (step + 1) * request.dt
+            # No boolean index, for which the host would wait for the device.
+            stops = alive & (en.norms(F) >= request.radius)
+            stopped_at.copy_(torch.where(stops, (step + 1) * request.dt, stopped_at))
 
         en.march(request, v, tick, advance, lambda: en.gram(F.double().cpu().numpy()))
         stopping[:] = stopped_at.cpu().numpy()

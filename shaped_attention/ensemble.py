@@ -254,14 +254,19 @@ def check_dtype(dtype: str | torch.dtype) -> torch.dtype:
     return resolved
 
 
-def chunk_size(ensemble: Ensemble, bytes_per_sample: float, preferred: int, multiple: int) -> int:
-    """Samples in a chunk: the caller's, or `preferred` made smaller to fit memory and threads."""
+def chunk_size(
+    ensemble: Ensemble, bytes_per_sample: float, preferred: int, multiple: int, smallest: int = 1
+) -> int:
+    """Samples in a chunk: the caller's, or `preferred` made smaller to fit memory and threads.
+
+    Threads share no chunks below `smallest`, where handing over would cost more than it gains.
+    """
     if ensemble.chunk is not None:
         size = ensemble.chunk
     else:
         threads = thread_count(ensemble.device)
         fitting = int(ensemble.memory / threads / max(bytes_per_sample, 1.0))
-        shared = -(-ensemble.samples // threads)
+        shared = max(smallest, -(-ensemble.samples // threads))
         size = max(1, min(preferred, fitting, shared))
     return -(-size // multiple) * multiple
 

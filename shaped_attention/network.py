@@ -134,7 +134,7 @@ def simulate_network(
             alive = stopped_at.isinf()
             X = torch.where(alive[:, None, None], new, X)
             outside = en.norms(X) / width >= request.radius
-            stopped_at[alive & outside] = (step + 1) * request.dt
+            stopped_at.copy_(torch.where(alive & outside, (step + 1) * request.dt, stopped_at))
 
         en.march(request, v, tick, advance, lambda: en.gram(X.double().cpu().numpy()) / width)
         stopping[:] = stopped_at.cpu().numpy()

@@ -30,6 +30,10 @@ _PREFERRED_ENTRIES = 2**17
 """Entries of the factors in a chunk: enough to hide torchsde's cost per step, and in the cache."""
 
 
+_SMALLEST_ENTRIES = 2**14
+"""Below, torchsde's interpreter time outweighs what a second thread computes (measured)."""
+
+
 def integrate_sde(
     layer: Layer,
     v0: ArrayLike,
@@ -82,7 +86,8 @@ def integrate_sde(
     )  # fmt: skip
     m = request.tokens
     per_sample = request.dtype.itemsize * m * m * (14.0 + len(request.saved))
-    size = en.chunk_size(request, per_sample, _PREFERRED_ENTRIES // m**2, LANES)
+    smallest = _SMALLEST_ENTRIES // m**2
+    size = en.chunk_size(request, per_sample, _PREFERRED_ENTRIES // m**2, LANES, smallest)
 
     def simulate(
         first: int,

@@ -170,3 +170,18 @@ def test_wishart_moments(dof):
     squares = (s - dof * np.eye(m)) ** 2
     error = squares.std(0) / np.sqrt(samples)
     assert (np.abs(squares.mean(0) - spread**2) < 5 * error).all()
+
+
+def test_chi_without_looking_is_chi(monkeypatch):
+    """On an accelerator all 16 attempts are made, which changes nothing that was accepted before.
+
+    Control: after one attempt some of 4,000 numbers are still refused.
+    """
+    samples = torch.arange(1000)
+    usual = Draws(KEY, samples, STEP, SLOT, compiled=False).chi([5, 4, 3, 2])
+    monkeypatch.setattr(torch.Tensor, "any", lambda self: torch.tensor(True))
+    always = Draws(KEY, samples, STEP, SLOT, compiled=False).chi([5, 4, 3, 2])
+    assert torch.equal(usual, always)
+    monkeypatch.setattr("shaped_attention.draws._CHI_ATTEMPTS", 1)
+    once = Draws(KEY, samples, STEP, SLOT, compiled=False).chi([5, 4, 3, 2])
+    assert not torch.equal(usual, once)
