@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from shaped_attention.storage import check_writable, written
 from shaped_attention.sweep.engines import Engine, InProcess, Processes, dask_engine
 from shaped_attention.sweep.plan import plan_sweep
 from shaped_attention.sweep.reading import open_sweep, sweep_distances, sweep_summary
-from shaped_attention.sweep.run import Report, remaining_seconds, run_sweep
+from shaped_attention.sweep.run import Report, run_sweep
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store, StoreError
 from shaped_attention.sweep.toml import read_sweep
@@ -31,6 +34,8 @@ _store = click.argument("store", type=click.Path(path_type=Path))
 
 def _engine_options(command: Any) -> Any:
     for option in (
+        click.option("--seconds", type=float,
+                     help="Begin no more units after this time; replaces that of the sweep."),
         click.option("--progress/--no-progress", default=None, help="Show a progress bar.  "
                      "[default: if the error stream is a terminal]"),
         click.option("--retries", type=int, default=2, show_default=True,
@@ -88,7 +93,8 @@ def resume(store: Path, **options: Any) -> None:
 
 @sweep_command.command()
 @_store
-def status(store: Path) -> None:
+@click.option("--traceback", is_flag=True, help="Also where units that were given up failed.")
+def status(store: Path, traceback: bool) -> None:
     """Say how far the sweep in STORE is; also while it runs."""
     with _told():
         opened = Store(store)
@@ -100,17 +106,21 @@ def status(store: Path) -> None:
     state = "running" if running else "not running"
     at_most = " at most (it has a target)" if sweep.target else ""
     click.echo(f"{store}: {state}; {len(done)} of {units} units{at_most}")
-    left = remaining_seconds(list(done.values()), units - len(done), 1)
-    if len(done) < units and done:
+    if done and len(done) < units:
+        left = sum(done.values()) / len(done) * (units - len(done))
         click.echo(f"about {_time(left)} left on one worker{at_most}")
-    given_up = {tuple(record["unit"]): record for record in failures}
-    lost = [key for key in given_up if not any((u.block, u.cell, u.sampler) == key for u in done)]
-    for key in lost:
-        block, cell, sampler = key
+    reasons = Counter(why for *_, why in opened.last_run().get("reasons", []))
+    if reasons and not running:
+        told = ", ".join(f"{count} by {why}" for why, count in sorted(reasons.items()))
+        click.echo(f"cells and samplers ended: {told}")
+    for record in failures:
+        block, cell, sampler = record["unit"]
         values = sweep.values(sweep.index(cell))
         point = ", ".join(f"{name}={values[name]}" for name in sweep.axes)
         click.echo(f"given up: {sweep.samplers[sampler]}, {point}, block {block}: "
-                   f"{given_up[key]['error']}")  # fmt: skip
+                   f"{record['error']}")  # fmt: skip
+        if traceback:
+            click.echo(record["traceback"])
 
 
 @sweep_command.command()
@@ -149,6 +159,10 @@ def export(store: Path, output: Path, summary: bool) -> None:
 
 
 def _run(sweep: Sweep, store: Path, **options: Any) -> None:
+    if options["seconds"] is not None:
+        sweep = replace(sweep, seconds=options["seconds"])
+    # Batch systems end a job so; it is an interrupt here.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _engine(options["workers"], options["devices"], options["dask"]) as engine:
         try:
             report = run_sweep(
@@ -188,9 +202,16 @@ def _tell(report: Report, store: Path) -> None:
         f"{report.finished} units in {store} after {_time(report.seconds)}; "
         f"cells and samplers ended: {reasons}"
     )
+    if report.failed:
+        click.echo(
+            f"{report.failed} units were given up: `shaped-attention sweep status {store}`",
+            err=True,
+        )
+    if report.left:
+        click.echo(
+            f"{report.left} units still to do: `shaped-attention sweep resume {store}`", err=True
+        )
     if report.failed or report.left:
-        click.echo(f"{report.failed} units given up, {report.left} still to do; "
-                   f"`shaped-attention sweep status {store}` says more", err=True)  # fmt: skip
         raise click.exceptions.Exit(INCOMPLETE)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -28,7 +29,15 @@ from shaped_attention.kernels.threefry import (
     fill_weights,
 )
 
-STREAMS = {"network": 0, "chain": 1, "sde": 2, "statistics": 3, "multilevel": 4, "sweep": 5}
+STREAMS = {
+    "network": 0,
+    "chain": 1,
+    "sde": 2,
+    "statistics": 3,
+    "multilevel": 4,
+    "sweep": 5,
+    "sphere": 6,
+}
 """Named streams: their numbers are independent for the same seed. Append only."""
 
 SLOTS_PER_BLOCK = 64
@@ -101,6 +110,13 @@ def _normal_pair(x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
     radius = torch.sqrt(-2.0 * torch.log(_uniform(x0)))
     angle = 2.0 * math.pi * (1.0 - _uniform(x1))
     return radius * torch.cos(angle), radius * torch.sin(angle)
+
+
+@lru_cache(maxsize=256)
+def _chi_constants(dof: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Numbers of the pairs and Marsaglia's d; kept, as copying them makes the host wait."""
+    degrees = torch.tensor(dof, dtype=torch.float64, device=device)
+    return torch.arange(0, len(dof), 2, device=device), 0.5 * degrees - 1.0 / 3.0
 
 
 @dataclass
@@ -197,9 +213,7 @@ class Draws:
             flat = rows.transpose(0, 2, 1).reshape(-1, len(dof))
             return torch.from_numpy(flat[: len(self.samples)])
         device = self.samples.device
-        degrees = torch.tensor(dof, dtype=torch.float64, device=device)
-        first = torch.arange(0, len(dof), 2, device=device)
-        d = 0.5 * degrees - 1.0 / 3.0
+        first, d = _chi_constants(tuple(dof), device)
         result = torch.full((len(self.samples), len(dof)), -1.0, dtype=torch.float64, device=device)
         for attempt in range(_CHI_ATTEMPTS):
             # Only on the CPU: elsewhere the host would wait for the device in every step.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from shaped_attention.sweep import Sweep, resume_sweep, run, run_sweep, store
+from shaped_attention.sweep import Sweep, resume_sweep, run_sweep, store
 from shaped_attention.sweep.store import Store
 from tests.user_block import Linear
 
@@ -88,7 +88,6 @@ def ready():
 def commit_often(path):
     """Resume with a commit after every 20 ms."""
     torch.set_num_threads(1)
-    run._COMMIT_SECONDS = 0.02
     resume_sweep(path, progress=False)
 
 
@@ -147,6 +146,9 @@ def die_at(path, sweep, k, wrong=False):
         fsync(descriptor)
 
     def dying_replace(self, target):
+        # Zarr moves dozens of files of metadata into the draft, where all moments are alike.
+        if ".data.zarr.draft" in str(target) and "moments" not in str(target):
+            return replace(self, target)
         tick()
         result = replace(self, target)
         tick()
@@ -154,7 +156,6 @@ def die_at(path, sweep, k, wrong=False):
 
     os.fsync, Path.replace = dying_fsync, dying_replace
     torch.set_num_threads(1)
-    run._COMMIT_SECONDS = -1.0
     if wrong:
         Store.commit = _ledger_first
     run_sweep(sweep, path, progress=False)

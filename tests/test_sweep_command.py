@@ -101,7 +101,7 @@ def test_units_given_up_are_told(tmp_path):
     text = SMALL.replace("tau0 = 1.0", 'layer = "tests.test_sweep_command:fragile"')
     file.write_text(text.replace('"chain", "sde"', '"sde"'), encoding="utf-8")
     output = invoke("run", file, store, "--retries", "0", status=3)
-    assert "6 units given up" in output
+    assert "6 units were given up" in output
     status = invoke("status", store)
     assert "6 of 12 units" in status
     assert "given up: sde, gamma=0.4, rho=0.1, block 0: RuntimeError: fragile" in status

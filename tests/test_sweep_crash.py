@@ -195,7 +195,6 @@ def test_full_disk(tmp_path, monkeypatch):
             fsync(descriptor)
 
         with monkeypatch.context() as patch:
-            patch.setattr("shaped_attention.sweep.run._COMMIT_SECONDS", -1.0)
             patch.setattr(os, "fsync", full)
             try:
                 run_sweep(sweep, path, progress=False)
@@ -255,7 +254,8 @@ def test_stores_of_others_are_refused_and_left_alone(tmp_path):
     path = tmp_path / "store"
     expected = whole(sweep, path)
     ledger = (path / "ledger.jsonl").read_bytes()
-    with pytest.raises(StoreError, match="belongs to another sweep; another folder is needed"):
+    message = r"belongs to another sweep \(other: seed\); another folder"
+    with pytest.raises(StoreError, match=message):
         run_sweep(other, path, progress=False)
     assert layers.contents(path) == expected
     assert (path / "ledger.jsonl").read_bytes() == ledger

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +31,7 @@ SAMPLERS = ("network", "chain", "sde")
 
 _MOST_TOKENS = 4096
 
-_DEFAULTS: dict[str, Any] = {"layer": "attention", "rho": 0.2, "step": 0.01}
+DEFAULTS: dict[str, Any] = {"layer": "attention", "rho": 0.2, "step": 0.01}
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,9 @@ def layer_function(name: str) -> Callable[..., Any]:
         If there is none.
     """
     module, _, attribute = name.partition(":")
+    # As `python -m` does, and unlike installed commands: modules in the working directory.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     try:
         function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # importing runs any code
@@ -76,6 +81,16 @@ def layer_function(name: str) -> Callable[..., Any]:
     if not callable(function):
         raise ValueError(f"layer={name!r}: a function is needed")
     return function
+
+
+def layer_source(layer: Any) -> str:
+    """The source text of a layer 'module:function'; its name if there is none."""
+    if layer in KINDS:
+        return str(layer)
+    try:
+        return inspect.getsource(layer_function(layer))
+    except (OSError, TypeError):
+        return str(layer)
 
 
 def known_parameters(layer: Any) -> tuple[str, ...]:
@@ -109,8 +124,10 @@ def make_cell(values: Mapping[str, Any], samplers: tuple[str, ...]) -> Cell:
     ValueError
         If a parameter is missing, superfluous or outside its range.
     """
-    given = _DEFAULTS | dict(values)
+    given = DEFAULTS | dict(values)
     kind = given["layer"]
+    if given.get("mask") == "none":
+        given["mask"] = None
     own = {name: given[name] for name in known_parameters(kind) if name in given}
     arguments = {name: own[name] for name in own if name not in ("layer", *START, *GRID)}
     if kind in KINDS:

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from typing import Any, Protocol
@@ -25,6 +29,7 @@ class Engine(Protocol):
     """
 
     workers: int
+    devices: tuple[str, ...]
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Start a call."""
@@ -40,6 +45,7 @@ class InProcess:
     """Units one after the other in this process, each on the threads of the samplers."""
 
     workers = 1
+    devices: tuple[str, ...] = ()
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Run the call now."""
@@ -76,6 +82,8 @@ class ExecutorEngine:
         If `workers` is not a whole number >= 1.
     """
 
+    devices: tuple[str, ...] = ()
+
     def __init__(self, executor: Executor, workers: int, threads: int | None = None) -> None:
         check_count("workers", workers)
         self.workers = workers
@@ -111,15 +119,15 @@ class Processes:
 
     def __init__(self, workers: int = 2, devices: Sequence[str] = ()) -> None:
         check_count("workers", workers)
-        self._devices = tuple(devices)
-        self.workers = len(self._devices) or workers
+        self.devices = tuple(devices)
+        self.workers = len(self.devices) or workers
         self._pool = self._make()
 
     def _make(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
         queue = context.SimpleQueue()
         for i in range(self.workers):
-            queue.put(self._devices[i] if self._devices else None)
+            queue.put(self.devices[i] if self.devices else None)
         return ProcessPoolExecutor(
             self.workers, mp_context=context, initializer=_begin_worker, initargs=(queue,)
         )
@@ -149,19 +157,19 @@ class Processes:
 def dask_engine(client: Any) -> ExecutorEngine:
     """Units on the workers of a Dask `distributed.Client` (extra `cluster`).
 
-    Dask runs a unit again elsewhere if its worker dies. On Slurm the client is one of a
-    `dask_jobqueue.SLURMCluster`.
+    It waits for the first worker; twice as many units as there are threads then are under way, so
+    wait for all workers before (`client.wait_for_workers(n)`). Dask runs a unit again elsewhere if
+    its worker dies. On Slurm the client is one of a `dask_jobqueue.SLURMCluster`.
 
     Raises
     ------
     ValueError
-        If the client is none, or has no worker.
+        If the client is none.
     """
     if not hasattr(client, "get_executor"):
         raise ValueError(f"client={client!r}: a distributed.Client is needed")
+    client.wait_for_workers(1)
     threads = sum(client.nthreads().values())
-    if threads < 1:
-        raise ValueError("client: a cluster with at least one worker is needed")
     return ExecutorEngine(client.get_executor(pure=False), threads, threads=1)
 
 
@@ -169,9 +177,20 @@ _device: str | None = None
 
 
 def _begin_worker(devices: Any) -> None:
-    """Take a device from the queue, if there is one for each process."""
+    """Take a device from the queue, if there is one for each process; end with the parent."""
     global _device
     _device = devices.get()
+    # An interrupt is the parent's to answer.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    """Leave when the parent is gone, also by `kill -9`, which the pool would not notice."""
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)
 
 
 def _on_device(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -15,6 +15,7 @@ from shaped_attention.sweep.units import STOPPING_BINS, Unit, run_unit, stored_s
 
 _PROBES = 3
 _PROBE_SAMPLES = 256
+_PROBE_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Plan:
 def plan_sweep(sweep: Sweep) -> Plan:
     """Count, estimate memory, and probe the time of up to three cells of each sampler.
 
-    The probes take a few hundred samples (networks: one); their times are scaled by steps.
+    The probes take a few hundred samples (networks: up to a third of a second); their times are
+    scaled by steps.
     """
     cells = math.prod(sweep.shape)
     units = cells * len(sweep.samplers) * sweep.blocks
@@ -62,12 +64,12 @@ def plan_sweep(sweep: Sweep) -> Plan:
     by_sampler = {}
     for number, sampler in enumerate(sweep.samplers):
         rates = [_seconds_per_step(sweep, cell, number) for cell in chosen]
-        steps = [stored_steps_total(sweep, index, sampler) for index in indices]
+        steps = [all_steps(sweep, index, sampler) for index in indices]
         by_sampler[sampler] = float(np.mean(rates)) * sum(steps) * sweep.samples
     return Plan(cells, units, store, unit, sum(by_sampler.values()), by_sampler)
 
 
-def stored_steps_total(sweep: Sweep, index: Any, sampler: str) -> int:
+def all_steps(sweep: Sweep, index: Any, sampler: str) -> int:
     """Steps or layers of a sample in a cell."""
     cell = sweep.cell(index)
     _, dt = stored_steps(sweep, cell, sampler)
@@ -77,13 +79,18 @@ def stored_steps_total(sweep: Sweep, index: Any, sampler: str) -> int:
 def _seconds_per_step(sweep: Sweep, cell: int, sampler: int) -> float:
     """Seconds per step and sample, measured on a small unit after a first one that compiles."""
     name = sweep.samplers[sampler]
-    samples = min(1 if name == "network" else _PROBE_SAMPLES, sweep.samples)
-    small = replace(sweep, samples=samples, block=samples, target=None)
+    steps = all_steps(sweep, sweep.index(cell), name)
     unit = Unit(0, cell, sampler)
-    if name != "network":
+    samples = 1 if name == "network" else min(_PROBE_SAMPLES, sweep.samples)
+    while True:
+        probe = min(samples, sweep.samples, sweep.block)
+        small = replace(sweep, samples=probe, block=probe, target=None)
+        if samples == 1 or name != "network":
+            run_unit(small, unit)  # compiles
+        began = time.perf_counter()
         run_unit(small, unit)
-    began = time.perf_counter()
-    run_unit(small, unit)
-    seconds = time.perf_counter() - began
-    steps = stored_steps_total(sweep, sweep.index(cell), name)
-    return seconds / (steps * samples)
+        seconds = time.perf_counter() - began
+        # Few samples hide the cost of each behind that of the call.
+        if seconds > _PROBE_SECONDS or probe < samples or name != "network":
+            return seconds / (steps * probe)
+        samples *= 4

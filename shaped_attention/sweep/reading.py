@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 
 from shaped_attention.distances import ks_margin
 from shaped_attention.sweep.histograms import quantile
-from shaped_attention.sweep.schedule import half_width
-from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.schedule import half_width, merged
+from shaped_attention.sweep.specification import STOPPED, Sweep
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.units import STOPPING_BINS
 
@@ -30,10 +29,11 @@ def open_sweep(path: str | Path) -> xr.Dataset:
     - `values` (time, sample, kept) and `stopping_time` (sample), or `V` (time, sample, row,
       col), or `histogram` (block, time, kept, bin), as the sweep keeps; samples not drawn
       are NaN, and `kept` are the names of the observables;
-    - `moments` (block, time, observable, power): sums of values and of their squares, over a
-      block's samples; the observable 'stopped' is 1 for paths that reached the radius;
+    - `moments` (block, time, observable, power): sums of values, and of squared deviations from
+      the block's mean; the observable 'stopped' is 1 for paths that reached the radius;
     - `stopping` (block, stopping_bin): counts of stopping times in bins of [0, T], the last: never;
-    - `drawn` (block): samples of each block that are in the store.
+    - `drawn` (block): samples of each block that are in the store;
+    - `reason`: why the cell stopped, 'samples', 'target', 'failed', 'time' or '' (not yet known).
 
     The coordinate `time` has times, or fractions of the horizon if that differs between cells.
 
@@ -43,36 +43,19 @@ def open_sweep(path: str | Path) -> xr.Dataset:
         If there is no store.
     """
     store = Store(path)
-    sweep = store.sweep
     # First: of what is written while the arrays are read, the summaries then know nothing.
     drawn = _drawn(store)
-    data = xr.open_zarr(
-        store.path / "data.zarr", consolidated=False, chunks=None, mask_and_scale=False
-    )
-    for variable in data.variables.values():
-        variable.attrs.pop("_FillValue", None)
-    names = sweep.observed
-    if "values" in data or "histogram" in data:
-        data = data.assign_coords(kept=list(names[:-1]))
-    coordinates = {name: _labels(values) for name, values in sweep.axes.items()}
-    horizons = {sweep.cell(index).horizon for index in np.ndindex(sweep.shape)}
-    scale = horizons.pop() if len(horizons) == 1 else 1.0
-    return (
-        data.assign_coords(
-            sampler=list(sweep.samplers),
-            observable=list(names),
-            time=[scale * fraction for fraction in sweep.fractions],
-            **coordinates,
-        )
-        .assign(drawn=drawn)
-        .assign_attrs(sweep=sweep.to_json(), block_samples=sweep.block)
-    )
+    data = xr.open_zarr(store.path / "data.zarr", consolidated=False, chunks=None)
+    return data.assign(drawn=drawn, reason=_reasons(store))
 
 
-def _labels(values: Any) -> list[Any]:
-    """Values of an axis as coordinates: text where they are not all numbers or text."""
-    numbers = all(isinstance(value, int | float) for value in values)
-    return list(values) if numbers else [str(value) for value in values]
+def _reasons(store: Store) -> xr.DataArray:
+    """Why each cell stopped, by the last run: 'samples', 'target', 'failed', 'time' or ''."""
+    sweep = store.sweep
+    reasons = np.full((len(sweep.samplers), *sweep.shape), "", dtype="<U7")
+    for cell, sampler, why in store.last_run().get("reasons", []):
+        reasons[(sampler, *sweep.index(cell))] = why
+    return xr.DataArray(reasons, dims=("sampler", *sweep.axes))
 
 
 def _drawn(store: Store) -> xr.DataArray:
@@ -112,15 +95,20 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
         raise ValueError(f"level={level!r}: a number strictly between 0 and 1 is needed")
     done = data["drawn"] > 0
     samples = data["drawn"].sum("block")
-    sums = data["moments"].where(done).sum("block")
-    counted = samples.where(samples > 0)
-    mean = sums.isel(power=0) / counted
-    variance = (sums.isel(power=1) / counted - mean**2).clip(min=0.0)
-    half = xr.apply_ufunc(
-        half_width, samples, sums.isel(power=0), sums.isel(power=1), kwargs={"level": level}
-    ).where(samples > 0)
+    moments = data["moments"].transpose("block", "sampler", ..., "power")
+    counts = data["drawn"].transpose("block", "sampler", ...)
+    # Block by block in their order, so that the sums are the same to the last bit.
+    mean, variance = (
+        moments.isel(block=0, power=0, drop=True).copy(data=part)
+        for part in merged(counts, moments.isel(power=0), moments.isel(power=1))
+    )
+    frequency = data["observable"] == STOPPED
+    half = xr.apply_ufunc(half_width, samples, mean, variance, level, frequency)
+    half = half.where(samples > 0).transpose(*mean.dims)
     counts = data["stopping"].where(done, 0).sum("block")
-    stopped = counts.isel(stopping_bin=slice(0, STOPPING_BINS)).cumsum("stopping_bin") / counted
+    stopped = counts.isel(stopping_bin=slice(0, STOPPING_BINS)).cumsum(
+        "stopping_bin"
+    ) / samples.where(samples > 0)
     ends = np.arange(1, STOPPING_BINS + 1) / STOPPING_BINS
     summary = xr.Dataset(
         {"mean": mean, "half_width": half, "deviation": np.sqrt(variance), "samples": samples}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
+import os
 import sys
 import time
 import traceback
@@ -13,6 +13,7 @@ from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
     CancelledError,
+    Executor,
     Future,
     ThreadPoolExecutor,
     wait,
@@ -21,11 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from shaped_attention.checks import check_count
-from shaped_attention.sweep.engines import Engine, InProcess
+from shaped_attention.ensemble import check_device
+from shaped_attention.sweep.engines import Engine, ExecutorEngine, InProcess
 from shaped_attention.sweep.schedule import Schedule
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store, StoreError
@@ -33,10 +36,14 @@ from shaped_attention.sweep.units import Unit, run_unit
 
 _log = logging.getLogger(__name__)
 
-_COMMIT_SECONDS = 0.5
-"""Results wait for so long, at most, to be brought to the disk together."""
+_LOOK_SECONDS = 0.5
+"""How long the loop waits for a unit before it looks at the clock."""
 
-_COMMIT_BYTES = 64 * 1024**2
+_MOST_BYTES = 256 * 1024**2
+"""Results that may wait for the writer; then the loop waits too."""
+
+_MOST_BREAKS = 3
+"""Executors that may break, one after the other, without any unit coming back."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ def run_sweep(
     sweep: Sweep,
     path: str | Path,
     *,
-    engine: Engine | None = None,
+    engine: Engine | Executor | None = None,
     retries: int = 2,
     progress: bool | None = None,
 ) -> Report:
@@ -78,8 +85,9 @@ def run_sweep(
     path
         Folder of the store; it is made, or continued.
     engine
-        Where units run: `InProcess` by default, `Processes`, `ExecutorEngine` or `dask_engine`. It
-        is not closed here. It does not change a result on the same type of device.
+        Where units run: `InProcess` by default, `Processes`, an executor (`ExecutorEngine` says how
+        many units it takes at a time) or `dask_engine`. It is not closed here. It does not change a
+        result on the same type of device.
     retries
         How often a unit that raises an error, or whose worker dies while it runs alone, is tried
         again; then it is given up and its error stands in the store.
@@ -98,9 +106,22 @@ def run_sweep(
         If an argument is outside its range.
     """
     check_count("retries", retries, lowest=0)
+    used = InProcess() if engine is None else engine
+    if isinstance(used, Executor):
+        used = ExecutorEngine(used, getattr(used, "_max_workers", None) or os.cpu_count() or 1)
+    for device in used.devices or (sweep.device,):
+        if torch.device(device).type != torch.device(sweep.device).type:
+            raise ValueError(
+                f"engine has the device {device!r}, the sweep {sweep.device!r}: the same type is "
+                "needed, on which numbers are the same to the last bit"
+            )
+    if isinstance(used, InProcess):
+        check_device(sweep.device)
     store = Store(path, sweep)
     with store.locked():
-        return _Run(store, InProcess() if engine is None else engine, retries).loop(progress)
+        run = _Run(store, used, retries)
+        store.note_run({})
+        return run.loop(progress)
 
 
 def resume_sweep(path: str | Path, **options: Any) -> Report:
@@ -137,7 +158,7 @@ class _Run:
         self.errors: Counter[Unit] = Counter()
         self.deaths: Counter[Unit] = Counter()
         self.ready: list[tuple[Unit, dict[str, NDArray[Any]], float]] = []
-        self.committed_at = time.monotonic()
+        self.breaks = 0
         self.writer = ThreadPoolExecutor(1)
         self.writing: tuple[list[Unit], Future[None] | None] = ([], None)
         self.failed = 0
@@ -166,6 +187,7 @@ class _Run:
                 for future in self.running:
                     future.cancel()
                 self.writer.shutdown()
+        self.store.note_run(self.reasons())
         return self._report()
 
     def _full(self) -> bool:
@@ -201,7 +223,7 @@ class _Run:
 
     def _collect(self) -> None:
         """Take what is finished, and give back what a dead worker cut off."""
-        finished, _ = wait(self.running, timeout=_COMMIT_SECONDS, return_when=FIRST_COMPLETED)
+        finished, _ = wait(self.running, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
         cut_off: list[Unit] = []
         for future in finished:
             unit = self.running.pop(future)
@@ -212,20 +234,27 @@ class _Run:
             except Exception as error:
                 self._erred(unit, error)
             else:
+                self.breaks = 0
                 self.ready.append((unit, arrays, seconds))
         if cut_off:
             self._repair(cut_off)
-        waited = time.monotonic() - self.committed_at
+        # Batches form by themselves while the writer is busy with the last one.
+        _, written = self.writing
         held = sum(array.nbytes for _, arrays, _ in self.ready for array in arrays.values())
-        if waited > _COMMIT_SECONDS or held > _COMMIT_BYTES:
+        if written is None or written.done() or held > _MOST_BYTES:
             self._commit()
 
     def _repair(self, cut_off: list[Unit]) -> None:
         """All that runs in a broken executor is lost with it; a unit that was alone is to blame."""
         lost = list(self.running.items())
         self.running.clear()
+        self.breaks += 1
+        if self.breaks > _MOST_BREAKS + self.retries:
+            raise BrokenExecutor(
+                "workers die before any unit comes back; in a script, workers need "
+                "`if __name__ == '__main__':` around the call"
+            )
         if not self.engine.recover():
-            self._commit(settle=True)
             raise BrokenExecutor("the executor broke, and is not this run's to replace")
         for future, unit in lost:
             if future.done() and not future.cancelled() and future.exception() is None:
@@ -260,7 +289,6 @@ class _Run:
     def _commit(self, settle: bool = False) -> None:
         """Have what is ready written, while units run; with `settle`, wait for it."""
         ready, self.ready = self.ready, []
-        self.committed_at = time.monotonic()
         self._settle()
         if ready:
             units = [unit for unit, _, _ in ready]
@@ -278,17 +306,17 @@ class _Run:
                 self.schedule.finish(unit)
             self.tell()
 
+    def reasons(self) -> dict[tuple[int, int], str]:
+        """Why each cell and sampler stopped."""
+        return {key: self.schedule.reasons.get(key, "time") for key in self.schedule.keys}
+
     def _report(self) -> Report:
         schedule = self.schedule
-        reasons = Counter(schedule.reasons.values())
-        open_ = len(schedule.keys) - len(schedule.reasons)
-        if open_:
-            reasons["time"] = open_
         return Report(
             finished=len(self.store.finished()),
             failed=self.failed,
             left=schedule.left,
-            reasons=dict(reasons),
+            reasons=dict(Counter(self.reasons().values())),
             seconds=time.monotonic() - self.began,
         )
 
@@ -296,10 +324,3 @@ class _Run:
 def _advance(bar: Any, schedule: Schedule) -> None:
     bar.total = schedule.total
     bar.update(schedule.total - schedule.left - bar.n)
-
-
-def remaining_seconds(seconds: list[float], left: int, workers: int) -> float:
-    """Time for the units left, by the mean of those done; infinite if none is."""
-    if not seconds:
-        return math.inf
-    return sum(seconds) / len(seconds) * left / workers

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from shaped_attention.sweep.specification import Sweep, Target
+from shaped_attention.sweep.specification import STOPPED, Sweep, Target
 from shaped_attention.sweep.units import Unit
 
 Key = tuple[int, int]
@@ -106,23 +106,41 @@ class Schedule:
 
     def _reached(self, key: Key, blocks: int, target: Target) -> bool:
         units = [Unit(block, *key) for block in range(blocks)]
-        samples = sum(self._sweep.block_samples(unit.block) for unit in units)
         column = self._sweep.observed.index(target.observable)
-        total, squares = sum(self._moments(unit)[-1, column] for unit in units)
-        return bool(half_width(samples, total, squares, target.level) <= target.half_width)
+        counts = np.array([self._sweep.block_samples(unit.block) for unit in units])
+        parts = np.array([self._moments(unit)[-1, column] for unit in units])
+        mean, variance = merged(counts, parts[:, 0], parts[:, 1])
+        frequency = target.observable == STOPPED
+        half = half_width(counts.sum(), mean, variance, target.level, frequency)
+        return bool(half <= target.half_width)
 
 
-def half_width(samples: ArrayLike, total: ArrayLike, squares: ArrayLike, level: float) -> Floats:
-    """Half the normal confidence interval of means, from numbers of samples and sums.
+def merged(counts: ArrayLike, sums: ArrayLike, squares: ArrayLike) -> tuple[Floats, Floats]:
+    """Mean and variance (with N - 1) from those of blocks, along the first axis, in its order.
 
-    A frequency of 0 or 1 says little about its variance; half a success, or failure, is added
-    then. Infinite for fewer than two samples.
+    `squares` are squared deviations from a block's own mean (Chan, Golub and LeVeque, Am.
+    Statistician 37, 1983); blocks with a count of 0 do not matter. NaN where there are too few.
     """
-    samples, total, squares = (np.asarray(x, dtype=np.float64) for x in (samples, total, squares))
-    count = np.maximum(samples, 2.0)
-    mean = total / count
-    variance = np.maximum(squares / count - mean**2, 0.0)
-    certain = (variance == 0.0) & ((mean == 0.0) | (mean == 1.0))
-    variance = np.where(certain, (0.5 / count) * (1.0 - 0.5 / count), variance)
-    half = norm.isf((1.0 - level) / 2.0) * np.sqrt(variance / count)
-    return np.where(samples < 2.0, np.inf, half)
+    n, s, q = (np.asarray(x, dtype=np.float64) for x in (counts, sums, squares))
+    n = n.reshape(n.shape + (1,) * (s.ndim - n.ndim)) if n.ndim < s.ndim else n
+    s, q = np.where(n > 0, s, 0.0), np.where(n > 0, q, 0.0)
+    total = n.sum(0)
+    mean = s.sum(0) / np.where(total > 0, total, np.nan)
+    between = (n * (s / np.where(n > 0, n, 1.0) - mean) ** 2).sum(0)
+    return mean, (q.sum(0) + between) / np.where(total > 1, total - 1, np.nan)
+
+
+def half_width(
+    samples: ArrayLike, mean: ArrayLike, variance: ArrayLike, level: float, frequency: ArrayLike
+) -> Floats:
+    """Half the normal confidence interval of means.
+
+    Where the mean is a `frequency` and 0 or 1, which says little about its variance, half a success
+    or failure is added. Infinite for fewer than two samples.
+    """
+    n, m, v = (np.asarray(x, dtype=np.float64) for x in (samples, mean, variance))
+    count = np.maximum(n, 2.0)
+    certain = np.asarray(frequency) & ((m == 0.0) | (m == 1.0))
+    v = np.where(certain, (0.5 / count) * (1.0 - 0.5 / count), v)
+    half = norm.isf((1.0 - level) / 2.0) * np.sqrt(v / count)
+    return np.where(n < 2.0, np.inf, half)

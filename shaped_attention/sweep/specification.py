@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import check_chain, check_limit
@@ -18,7 +19,10 @@ from shaped_attention.checks import check_count, check_positive
 from shaped_attention.observables import observables
 from shaped_attention.results import plain
 from shaped_attention.sde import count_steps
-from shaped_attention.sweep.cells import SAMPLERS, Cell, known_parameters, make_cell
+from shaped_attention.sweep.cells import SAMPLERS, Cell, known_parameters, layer_source, make_cell
+
+FORMAT = 1
+"""Number of the layout of stores; raised when an old one could be misread."""
 
 KEEP = ("observables", "V", "reductions")
 """What is stored of every sample: its observables, its V, or moments and histograms of blocks."""
@@ -179,11 +183,19 @@ class Sweep:
 
     def to_json(self) -> str:
         """Canonical text: equal for equal sweeps, the order of the axes included."""
-        return json.dumps(self._entries(), sort_keys=True, default=plain)
+        return json.dumps({"format": FORMAT} | self._entries(), sort_keys=True, default=plain)
 
     def _entries(self) -> dict[str, Any]:
         # The order of the axes is that of the store's dimensions; sorting would lose it.
         return asdict(self) | {"axes": [[name, axis] for name, axis in self.axes.items()]}
+
+    def _layers(self) -> list[Any]:
+        return list(self.axes.get("layer", [self.fixed.get("layer", "attention")]))
+
+    def differing(self, other: Sweep) -> list[str]:
+        """The entries in which two sweeps differ, but for those that may."""
+        own, others = self._entries(), other._entries()
+        return [k for k in own if k not in _FREE and canonical(own[k]) != canonical(others[k])]
 
     @classmethod
     def from_json(cls, text: str) -> Sweep:
@@ -194,10 +206,18 @@ class Sweep:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of what determines the numbers: limits on time and targets do not."""
-        relevant = {k: v for k, v in self._entries().items() if k not in ("seconds", "target")}
+        """Digest of what determines the numbers: limits on time and targets do not.
+
+        Of layers that are functions of one's own it has the source text.
+        """
+        relevant = {k: v for k, v in self._entries().items() if k not in _FREE}
+        relevant["sources"] = sorted(map(layer_source, self._layers()))
         text = json.dumps(relevant, sort_keys=True, default=plain)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+_FREE = ("seconds", "target")
+"""Entries that may change from run to run."""
 
 
 def _plain(value: Any) -> Any:
@@ -279,7 +299,7 @@ def _faults(sweep: Sweep) -> list[tuple[str, str]]:
     for name in ("samples", "block"):
         attempt(name, check_count, name, getattr(sweep, name))
     attempt("seed", check_count, "seed", sweep.seed, 0)
-    attempt("device", en.check_device, sweep.device)
+    attempt("device", _check_device_name, sweep.device)
     attempt("dtype", en.check_dtype, sweep.dtype)
     if sweep.seconds is not None:
         attempt("seconds", check_positive, "seconds", sweep.seconds)
@@ -308,11 +328,20 @@ def _faults(sweep: Sweep) -> list[tuple[str, str]]:
     return found
 
 
+def _check_device_name(device: str) -> None:
+    """Whether it is there is for the process to say that runs units."""
+    try:
+        kind = torch.device(device).type
+    except (RuntimeError, TypeError):
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"device={device!r}: 'cpu', 'cuda' or 'cuda:INDEX' is needed")
+
+
 def _axis_faults(sweep: Sweep) -> list[tuple[str, str]]:
     found = []
-    layers = sweep.axes.get("layer", [sweep.fixed.get("layer", "attention")])
     known: set[str] = set()
-    for layer in layers:
+    for layer in sweep._layers():
         try:
             known |= set(known_parameters(layer))
         except ValueError as error:
@@ -341,11 +370,15 @@ def _cell_faults(sweep: Sweep) -> list[tuple[str, str]]:
     for index in itertools.product(*map(range, sweep.shape)):
         try:
             check_cell(sweep, sweep.cell(index))
-        except _REFUSALS as error:
+        except Exception as error:  # a layer of one's own may raise anything
             values = sweep.values(index)
             point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes)
             place = f" (first at {point})" if point else ""
-            found.setdefault(str(error), place)
+            sentence = str(error)
+            if not isinstance(error, _REFUSALS):
+                layer = values.get("layer")
+                sentence = f"layer={layer!r}: it raised {type(error).__name__}: {error}"
+            found.setdefault(sentence, place)
     entries = (*sweep.fixed, *sweep.axes, "fractions")
     return [
         (next((e for e in entries if sentence.startswith(e)), "fixed"), sentence + place)
@@ -382,7 +415,7 @@ def check_cell(sweep: Sweep, cell: Cell) -> None:
     """Raise the ValueError that a sampler would, without simulating anything."""
     shared: dict[str, Any] = {
         "samples": sweep.block, "seed": sweep.seed, "times": None, "save_every": None,
-        "radius": cell.radius, "device": sweep.device, "dtype": sweep.dtype, "chunk": None,
+        "radius": cell.radius, "device": "cpu", "dtype": sweep.dtype, "chunk": None,
         "memory": en.MEMORY_BUDGET,
     }  # fmt: skip
     for sampler in sweep.samplers:

@@ -4,6 +4,7 @@
     FOLDER/data.zarr/      arrays with the dimensions sampler, axes, block or sample, ...
     FOLDER/ledger.jsonl    a line for each finished unit, with a checksum
     FOLDER/failures.jsonl  a line for each unit that was given up, with its traceback
+    FOLDER/run.json        target and time limit of the last run, and why each cell stopped
     FOLDER/lock            held while a run writes
 
 A unit owns one chunk of every array. Chunks are written beside their place, brought to the disk and
@@ -13,28 +14,29 @@ moment a process dies at, and a unit that is written twice is written with the s
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import shutil
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import numcodecs
 import numpy as np
-import zarr
+import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.storage import reason
 from shaped_attention.sweep.histograms import BINS
-from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.specification import FORMAT, Sweep
 from shaped_attention.sweep.units import STOPPING_BINS, Unit
 
-_BEGUN = ("data.zarr", ".sweep.json.draft", "lock")
+_DRAFT = ".data.zarr.draft"
+
+_BEGUN = (_DRAFT, ".sweep.json.draft", "ledger.jsonl", "lock")
 """What a process that died while it made a store may leave behind."""
 
 _LOCK_ATTEMPTS = 4
@@ -55,7 +57,7 @@ class _Layout:
     shape: tuple[int, ...]
     chunk: tuple[int, ...]
     dtype: str
-    fill: float | int
+    fill: float | None
 
 
 def _layouts(sweep: Sweep) -> dict[str, _Layout]:
@@ -68,13 +70,13 @@ def _layouts(sweep: Sweep) -> dict[str, _Layout]:
         ),
         "stopping": _Layout(
             ("block", "stopping_bin"),
-            (blocks, STOPPING_BINS + 1), (1, STOPPING_BINS + 1), "<i8", 0,
+            (blocks, STOPPING_BINS + 1), (1, STOPPING_BINS + 1), "<i8", None,
         ),
     }  # fmt: skip
     if sweep.keep == "reductions":
         own["histogram"] = _Layout(
             ("block", "time", "kept", "bin"),
-            (blocks, times, names - 1, BINS), (1, times, names - 1, BINS), "<u4", 0,
+            (blocks, times, names - 1, BINS), (1, times, names - 1, BINS), "<u4", None,
         )  # fmt: skip
         return own
     nan = float("nan")
@@ -107,7 +109,10 @@ class Store:
         specification = self.path / "sweep.json"
         try:
             if specification.exists():
-                self.sweep = Sweep.from_json(specification.read_text(encoding="utf-8"))
+                text = specification.read_text(encoding="utf-8")
+                if json.loads(text).get("format") != FORMAT:
+                    raise StoreError(f"{self.path}: written by another version of this package")
+                self.sweep = Sweep.from_json(text)
             elif sweep is None:
                 raise StoreError(f"{self.path}: there is no sweep here")
             else:
@@ -117,26 +122,45 @@ class Store:
             text = reason(error) if isinstance(error, OSError) else str(error)
             raise StoreError(f"{self.path}: no sweep can be kept here ({text})") from None
         if sweep is not None and sweep.digest != self.sweep.digest:
+            names = ", ".join(sweep.differing(self.sweep)) or "the code of the layer"
             raise StoreError(
-                f"{self.path}: this store belongs to another sweep; another folder is needed"
+                f"{self.path}: this store belongs to another sweep (other: {names}); another "
+                "folder is needed"
             )
-        # A target or a time limit may change from run to run.
-        self.sweep = self.sweep if sweep is None else sweep
+        # A target or a time limit may change from run to run; the last ones hold.
+        last = self.last_run()
+        if sweep is not None:
+            self.sweep = sweep
+        elif last:
+            self.sweep = replace(self.sweep, seconds=last["seconds"], target=last["target"])
         self._layouts = _layouts(self.sweep)
-        self._codec = numcodecs.get_codec(_COMPRESSOR)
+        self._codec = _codec()
 
     def _begin(self, sweep: Sweep) -> None:
         """Make the store, unless another process was faster; a beginning cut off is made anew."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        if any(entry.name not in _BEGUN for entry in self.path.iterdir()):
+        if self.path.exists() and any(
+            entry.name not in (*_BEGUN, "sweep.json", "data.zarr") for entry in self.path.iterdir()
+        ):
             raise StoreError(f"{self.path}: the folder is not empty, and no store of a sweep")
+        self.path.mkdir(parents=True, exist_ok=True)
         with self.locked():
             if not (self.path / "sweep.json").exists():
                 self._make(sweep)
 
     def _make(self, sweep: Sweep) -> None:
+        import zarr
+
+        data = self.path / "data.zarr"
+        if data.exists():
+            # Of a making that died after the arrays, empty; anything else is not ours to replace.
+            if (self.path / "ledger.jsonl").exists() and not self.finished():
+                shutil.rmtree(data)
+            else:
+                raise StoreError(f"{self.path}: the folder is not empty, and no store of a sweep")
         lead = ("sampler", *sweep.axes)
-        group = zarr.open_group(self.path / "data.zarr", mode="w", zarr_format=2)
+        draft = self.path / _DRAFT
+        _coordinates(sweep).to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
+        group = zarr.open_group(draft, mode="r+", zarr_format=2)
         for name, layout in _layouts(sweep).items():
             group.create_array(
                 name,
@@ -144,17 +168,16 @@ class Store:
                 chunks=(*(1 for _ in lead), *layout.chunk),
                 dtype=layout.dtype,
                 fill_value=layout.fill,
-                compressors=numcodecs.get_codec(_COMPRESSOR),
+                compressors=_codec(),
                 attributes={"_ARRAY_DIMENSIONS": [*lead, *layout.dims]},
             )
-        for folder, _, names in os.walk(self.path / "data.zarr"):
-            for name in names:
-                _sync(Path(folder) / name)
-            _sync(Path(folder))
+        (self.path / "ledger.jsonl").touch()
+        os.sync()
+        draft.rename(data)
         # Last: without it there is no store.
         _write(self.path / "sweep.json", sweep.to_json().encode())
-        (self.path / "ledger.jsonl").touch()
         _sync(self.path)
+        _sync(self.path.parent)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -165,11 +188,13 @@ class Store:
         StoreError
             If another run holds it.
         """
+        import fcntl
+
         try:
             lock = (self.path / "lock").open("w")
         except OSError as error:
             raise StoreError(f"{self.path}: cannot be written ({reason(error)})") from None
-        with lock:
+        with lock, _not_inherited(lock):
             for attempt in reversed(range(_LOCK_ATTEMPTS)):
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,11 +207,17 @@ class Store:
                 except OSError as error:
                     message = f"{self.path}: cannot be locked ({reason(error)})"
                     raise StoreError(message) from None
-            yield
+            try:
+                yield
+            finally:
+                # Closing alone would not do while a forked process has the file open.
+                fcntl.flock(lock, fcntl.LOCK_UN)
 
     @property
     def running(self) -> bool:
         """Whether a run holds the lock now."""
+        import fcntl
+
         try:
             with (self.path / "lock").open("rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -232,10 +263,7 @@ class Store:
                 _sync(folder)
             _append(self.path / "ledger.jsonl", lines)
         except OSError as error:
-            raise StoreError(
-                f"{self.path}: cannot be written ({reason(error)}); the units in the ledger are "
-                "intact, and the run can be resumed"
-            ) from error
+            raise StoreError(f"{self.path}: {_unwritable(error)}") from error
 
     def record_failure(self, unit: Unit, error: BaseException, trace: str) -> None:
         """Note a unit that is given up."""
@@ -247,7 +275,26 @@ class Store:
         try:
             _append(self.path / "failures.jsonl", [record])
         except OSError as cause:
-            raise StoreError(f"{self.path}: cannot be written ({reason(cause)})") from cause
+            raise StoreError(f"{self.path}: {_unwritable(cause)}") from cause
+
+    def note_run(self, reasons: dict[tuple[int, int], str]) -> None:
+        """Keep the target and time limit of a run, and why cells (cell, sampler) stopped."""
+        record = {
+            "seconds": self.sweep.seconds,
+            "target": None if self.sweep.target is None else asdict(self.sweep.target),
+            "reasons": [[cell, sampler, why] for (cell, sampler), why in sorted(reasons.items())],
+        }
+        try:
+            _write(self.path / "run.json", json.dumps(record).encode())
+        except OSError as error:
+            raise StoreError(f"{self.path}: {_unwritable(error)}") from error
+
+    def last_run(self) -> dict[str, Any]:
+        """What `note_run` kept; empty before the first run."""
+        try:
+            return dict(json.loads((self.path / "run.json").read_bytes()))
+        except (OSError, ValueError):
+            return {}
 
     def moments(self, unit: Unit) -> NDArray[np.float64]:
         """Moments (time, observable, 2) of a finished unit."""
@@ -262,10 +309,70 @@ class Store:
 
     def _encoded(self, array: NDArray[Any], layout: _Layout) -> bytes:
         """A whole chunk: Zarr's are of one size, and the last one is filled up."""
-        data = np.full(layout.chunk, layout.fill, dtype=layout.dtype)
+        fill = 0 if layout.fill is None else layout.fill
+        data = np.full(layout.chunk, fill, dtype=layout.dtype)
         block = array if "block" not in layout.dims else array[None]
         data[tuple(slice(size) for size in block.shape)] = block
         return bytes(self._codec.encode(np.ascontiguousarray(data)))
+
+
+def _unwritable(error: OSError) -> str:
+    return (
+        f"cannot be written ({reason(error)}); the units in the ledger are intact, and the run can "
+        "be resumed"
+    )
+
+
+def _coordinates(sweep: Sweep) -> xr.Dataset:
+    """Coordinates and attributes of the store, so that xarray alone can read it."""
+    horizons = {sweep.cell(index).horizon for index in np.ndindex(sweep.shape)}
+    scale = horizons.pop() if len(horizons) == 1 else 1.0
+    names = list(sweep.observed)
+    return xr.Dataset(
+        coords={
+            "sampler": list(sweep.samplers),
+            "time": [scale * fraction for fraction in sweep.fractions],
+            "observable": names,
+            "kept": names[:-1],
+            **{name: _labels(values) for name, values in sweep.axes.items()},
+        },
+        attrs={"sweep": sweep.to_json(), "block_samples": sweep.block},
+    )
+
+
+def _labels(values: Sequence[Any]) -> list[Any]:
+    """Values of an axis as coordinates: text where they are not all numbers."""
+    numbers = all(isinstance(value, int | float) for value in values)
+    return list(values) if numbers else [str(value) for value in values]
+
+
+def _codec() -> Any:
+    import numcodecs
+
+    return numcodecs.get_codec(_COMPRESSOR)
+
+
+_held: list[IO[str]] = []
+
+
+@contextmanager
+def _not_inherited(lock: IO[str]) -> Iterator[None]:
+    """Close the lock in processes forked from here, which would hold it after this one ended."""
+    _held.append(lock)
+    try:
+        yield
+    finally:
+        _held.remove(lock)
+
+
+def _close_inherited() -> None:
+    for lock in _held:
+        os.close(lock.fileno())
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)
 
 
 def _write(target: Path, data: bytes) -> None:

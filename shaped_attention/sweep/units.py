@@ -17,11 +17,14 @@ from shaped_attention.draws import STREAMS
 from shaped_attention.network import simulate_network
 from shaped_attention.observables import observables
 from shaped_attention.sde import count_steps, integrate_sde
-from shaped_attention.sweep.cells import Cell
+from shaped_attention.sweep.cells import DEFAULTS, Cell
 from shaped_attention.sweep.histograms import BINS, histogram
 from shaped_attention.sweep.specification import Sweep, canonical
 
 _log = logging.getLogger(__name__)
+
+_LARGEST_CHUNK = 2048
+"""No sampler takes more together by itself on the CPU; what fails is at most so large."""
 
 STOPPING_BINS = 100
 """Bins of stopping times over [0, T]; one more counts the paths that did not stop."""
@@ -42,7 +45,7 @@ def unit_seed(sweep: Sweep, unit: Unit) -> int:
     Values, not places on the axes, are the key, so that a cell has the same samples in every grid;
     chain and SDE have streams of their own below the same seed.
     """
-    text = canonical(sweep.values(sweep.index(unit.cell)))
+    text = canonical(DEFAULTS | sweep.values(sweep.index(unit.cell)))
     words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4")
     key = (STREAMS["sweep"], *(int(w) for w in words[:4]), unit.block)
     state = np.random.SeedSequence(sweep.seed, spawn_key=key).generate_state(1, np.uint64)
@@ -59,7 +62,7 @@ def run_unit(
 
     Returns
     -------
-    Arrays by name: `moments` (time, observable, 2), sums of the values and of their squares;
+    Arrays by name: `moments` (time, observable, 2), sums of values and of squared deviations;
     `stopping` (bins + 1), counts; and, as the sweep says, `values` (time, sample, observable) or
     `V` (time, sample, row, col) with `stopping_time` (sample), or `histogram`
     (time, observable, bin).
@@ -79,13 +82,12 @@ def run_unit(
     while True:
         try:
             result = _sample(sweep, cell, sampler, samples, seed, place, chunk)
-            break
+            return _kept(sweep, cell, result)
         except (MemoryError, torch.OutOfMemoryError) as error:
             if chunk == 1:
                 raise MemoryError(f"{sampler}: one sample does not fit into memory") from error
-            chunk = max(1, (samples if chunk is None else chunk) // 2)
+            chunk = max(1, min(samples, _LARGEST_CHUNK if chunk is None else chunk) // 2)
             _log.warning("unit %s does not fit into memory; now in chunks of %d", unit, chunk)
-    return _kept(sweep, cell, result)
 
 
 def stored_steps(sweep: Sweep, cell: Cell, sampler: str) -> tuple[list[int], float]:
@@ -131,8 +133,9 @@ def _kept(sweep: Sweep, cell: Cell, result: xr.Dataset) -> dict[str, NDArray[Any
     values = np.concatenate(
         [values, np.broadcast_to(stopped[None, :, None], (*v.shape[:2], 1))], axis=-1
     )
+    centred = ((values - values.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
     kept: dict[str, NDArray[Any]] = {
-        "moments": np.stack([values.sum(axis=1), (values**2).sum(axis=1)], axis=-1),
+        "moments": np.stack([values.sum(axis=1), centred], axis=-1),
         "stopping": _stopping_counts(stopping, cell.horizon),
     }
     if sweep.keep == "reductions":

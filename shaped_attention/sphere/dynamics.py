@@ -1,0 +1,96 @@
+"""Self-attention as a flow of tokens on the sphere: SA and USA, attraction or repulsion.
+
+    dx_i/dt = P_{x_i} ( sum_j w_ij V x_j ),    P_x y = y - <x, y> x,
+    SA: w_ij = exp(beta <Q x_i, K x_j>) / Z_i, Z_i the sum over j;   USA: Z_i = number of tokens,
+
+see Geshkovski, Letrouit, Polyanskiy and Rigollet, "A mathematical perspective on transformers"
+(arXiv 2312.10794). With causal attention token i sees j <= i only, and USA divides by i.
+
+For Q = K = I and V = +-I the Gram matrix of the tokens evolves by itself. Any tokens with that Gram
+matrix serve to compute it, such as the rows of a factor of min(N, d) columns: the cost does not
+depend on the dimension d, and the Gram matrix stays positive semidefinite with unit diagonal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from shaped_attention.checks import check_finite
+
+_LARGEST_BETA = 600.0
+"""exp(beta) does not overflow up to here."""
+
+
+@dataclass(frozen=True)
+class SphereAttention:
+    """The field of one self-attention layer with Q = K = I and V = I or -I.
+
+    Parameters
+    ----------
+    beta
+        Inverse temperature, finite; at most 600 in size.
+    normalised
+        True for SA, False for USA.
+    repulsion
+        Whether V = -I.
+    causal
+        Whether token i sees the tokens up to i only.
+
+    Raises
+    ------
+    ValueError
+        If `beta` is outside its range.
+    """
+
+    beta: float
+    normalised: bool = True
+    repulsion: bool = False
+    causal: bool = False
+
+    def __post_init__(self) -> None:
+        check_finite("beta", self.beta)
+        if abs(self.beta) > _LARGEST_BETA:
+            raise ValueError(
+                f"beta={self.beta!r}: at most {_LARGEST_BETA:g} in size is needed (exp overflows)"
+            )
+        for name in ("normalised", "repulsion", "causal"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name}={getattr(self, name)!r}: True or False is needed")
+
+    def weights(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B N N"]:
+        """w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N)."""
+        ones = torch.ones_like(gram)
+        seen = ones.tril() if self.causal else ones
+        if self.normalised:
+            return torch.softmax((self.beta * gram).masked_fill(seen == 0.0, -torch.inf), dim=-1)
+        return torch.exp(self.beta * gram) * seen / seen.sum(-1, keepdim=True)
+
+    def field(self, tokens: Float[Tensor, "*B N r"]) -> Float[Tensor, "*B N r"]:
+        """dx/dt of tokens (..., N, r) on the unit sphere."""
+        gram = tokens @ tokens.mT
+        moved = self.weights(gram) @ tokens
+        along = (moved * tokens).sum(-1, keepdim=True)
+        tangent = moved - along * tokens
+        return -tangent if self.repulsion else tangent
+
+    def gram_field(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B N N"]:
+        """dV/dt = M + M^T - (diag(M) 1^T + 1 diag(M)^T) o V with M = +-w V."""
+        moved = self.weights(gram) @ gram
+        moved = -moved if self.repulsion else moved
+        along = moved.diagonal(dim1=-2, dim2=-1)
+        return moved + moved.mT - (along[..., :, None] + along[..., None, :]) * gram
+
+    def energy(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
+        """E = (1 / (2 beta N^2)) sum_ij exp(beta V_ij); for beta = 0 its derivative, sum V / 2 N^2.
+
+        Along USA with attraction dE/dt = (1 / N) sum_i |dx_i/dt|^2, along SA each term is
+        multiplied by Z_i / N; it never decreases. (beta = 0: the limit but for a constant.)
+        """
+        count = gram.shape[-1]
+        if self.beta == 0.0:
+            return gram.sum((-2, -1)) / (2.0 * count**2)
+        return torch.exp(self.beta * gram).sum((-2, -1)) / (2.0 * self.beta * count**2)

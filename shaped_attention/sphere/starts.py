@@ -1,0 +1,101 @@
+"""Starts on the sphere: tokens (samples, N, r) whose Gram matrix has the law asked for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from shaped_attention.checks import check_count, check_finite, check_width, real_array
+from shaped_attention.draws import Draws, stream_key
+
+_UNIT = 1e-8
+
+
+def uniform_start(
+    tokens: int, dimension: int, samples: int = 1, seed: int = 0
+) -> Float[Tensor, "samples N r"]:
+    """Independent uniform tokens on S^{d-1}, rotated into min(N, d) coordinates.
+
+    N Gaussian vectors of R^d are L Q with orthonormal rows Q and Bartlett's factor L of a
+    Wishart_N(d) matrix (the Gaussian matrix itself for d < N + 2), so nothing is d-dimensional for
+    d > N + 1; L's rows are divided by their norms.
+
+    Raises
+    ------
+    ValueError
+        If an argument is no whole number >= 1.
+    """
+    check_count("tokens", tokens)
+    check_width("dimension", dimension)
+    check_count("samples", samples)
+    check_count("seed", seed, lowest=0)
+    draws = Draws(stream_key(seed, "sphere"), torch.arange(samples), 0)
+    rows = draws.wishart_factor(tokens, dimension)
+    return rows / rows.norm(dim=-1, keepdim=True)
+
+
+def equiangular_start(tokens: int, cosine: float) -> Float[Tensor, "1 N N"]:
+    """Tokens with the same cosine between each two, in (-1 / (N - 1), 1].
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    check_count("tokens", tokens)
+    check_finite("cosine", cosine)
+    smallest = -1.0 / (tokens - 1) if tokens > 1 else -1.0
+    if not smallest - 1e-12 <= cosine <= 1.0:
+        raise ValueError(
+            f"cosine={cosine!r}: a number from {smallest:.6g} to 1 is needed for {tokens} tokens"
+        )
+    # The symmetric root of (1 - c) I + c 11^T.
+    other = math.sqrt(1.0 - cosine)
+    mean = math.sqrt(max(1.0 - cosine + tokens * cosine, 0.0))
+    ones = torch.full((tokens, tokens), (mean - other) / tokens, dtype=torch.float64)
+    root = other * torch.eye(tokens, dtype=torch.float64) + ones
+    return (root / root.norm(dim=-1, keepdim=True))[None]
+
+
+def given_start(tokens: ArrayLike, normalise: bool = False) -> Float[Tensor, "samples N r"]:
+    """Given tokens (N, d) or (samples, N, d), rotated into min(N, d) coordinates.
+
+    Parameters
+    ----------
+    tokens
+        Unit vectors; with `normalise` any that are not zero.
+    normalise
+        Whether to divide them by their norms.
+
+    Raises
+    ------
+    ValueError
+        If the shape is another one, an entry is not finite, or a token is zero or not of norm 1.
+    """
+    array = real_array(tokens, "tokens")
+    array = array[None] if array.ndim == 2 else array
+    if array.ndim != 3 or 0 in array.shape:
+        raise ValueError(
+            f"tokens have shape {np.shape(tokens)}; (N, d) or (samples, N, d) is needed"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError("tokens have NaN or infinite entries; finite numbers are needed")
+    norms = np.linalg.norm(array, axis=-1, keepdims=True)
+    if (norms == 0.0).any():
+        raise ValueError("tokens contain a zero vector, which has no direction")
+    if not normalise and (np.abs(norms - 1.0) > _UNIT).any():
+        raise ValueError(
+            f"tokens have norms from {norms.min():.6g} to {norms.max():.6g}; unit vectors are "
+            "needed (or normalise=True)"
+        )
+    unit = torch.from_numpy(array / norms)
+    if unit.shape[-1] <= unit.shape[-2]:
+        return unit
+    # X^T = Q R: the columns of R are the tokens in the coordinates of their span.
+    rotated = torch.linalg.qr(unit.mT).R.mT
+    return rotated / rotated.norm(dim=-1, keepdim=True)
