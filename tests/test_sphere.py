@@ -1,0 +1,203 @@
+"""Self-attention on the sphere: Gram flow against token flow, theory, energies, starts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+from scipy.stats import beta as beta_law
+from scipy.stats import kstest
+
+from shaped_attention.sphere import (
+    SphereAttention,
+    equiangular_cosine,
+    equiangular_field,
+    equiangular_start,
+    given_start,
+    meeting_time,
+    sphere_flow,
+    uniform_start,
+)
+from shaped_attention.sphere.theory import two_token_cosine
+
+KINDS = {
+    "SA": {},
+    "USA": {"normalised": False},
+    "repulsion": {"repulsion": True},
+    "causal": {"causal": True},
+    "causal USA": {"normalised": False, "causal": True},
+}
+
+
+def tokens(n, d, seed=0):
+    x = np.random.default_rng(seed).standard_normal((n, d))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def direct_gram(x, attention, time):
+    """The same flow written out token by token in R^d, by an independent integrator."""
+    n, d = x.shape
+
+    def field(_t, flat):
+        y = flat.reshape(n, d)
+        moved = np.zeros_like(y)
+        for i in range(n):
+            seen = range(i + 1) if attention.causal else range(n)
+            weights = np.array([math.exp(attention.beta * (y[i] @ y[j])) for j in seen])
+            weights /= weights.sum() if attention.normalised else len(weights)
+            sum_ = sum(w * y[j] for w, j in zip(weights, seen, strict=True))
+            sum_ = -sum_ if attention.repulsion else sum_
+            moved[i] = sum_ - (sum_ @ y[i]) * y[i]
+        return moved.ravel()
+
+    y = solve_ivp(field, (0.0, time), x.ravel(), method="DOP853", rtol=1e-11, atol=1e-12).y[:, -1]
+    return y.reshape(n, d) @ y.reshape(n, d).T
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dimension", [2, 5, 40])
+def test_gram_flow_is_the_token_flow(kind, dimension):
+    """To 1e-6 for d < N, d = N and d > N; another beta is further away than 1e-3."""
+    x = tokens(5, dimension)
+    for beta in (0.0, 1.0, 4.0):
+        attention = SphereAttention(beta, **KINDS[kind])
+        found = sphere_flow(attention, given_start(x), [0.5], tolerance=1e-8)["V"].values[0, 0]
+        np.testing.assert_allclose(found, direct_gram(x, attention, 0.5), atol=1e-6)
+    other = direct_gram(x, SphereAttention(3.0, **KINDS[kind]), 0.5)
+    assert np.abs(found - other).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gram_field_is_that_of_the_tokens(kind):
+    """d(X X^T)/dt = F X^T + X F^T, to rounding."""
+    attention = SphereAttention(2.0, **KINDS[kind])
+    x = torch.from_numpy(tokens(6, 4))
+    moved = attention.field(x) @ x.mT
+    torch.testing.assert_close(attention.gram_field(x @ x.mT), moved + moved.mT, atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("beta", [0.0, 1.0, 4.0, 9.0])
+def test_equiangular_tokens_follow_the_scalar_equation(beta, normalised):
+    """To 1e-8, also from a negative cosine; the other normalisation is not it (beta > 0)."""
+    # USA moves e^beta times faster.
+    times = np.linspace(0.0, 6.0, 7) * (1.0 if normalised else math.exp(-beta))
+    for start in (0.1, -0.1):
+        attention = SphereAttention(beta, normalised)
+        v = sphere_flow(attention, equiangular_start(8, start), times, tolerance=1e-9)["V"].values
+        off = v[:, 0][:, ~np.eye(8, dtype=bool)]
+        assert np.ptp(off, axis=1).max() < 1e-8
+        known = equiangular_cosine(times, 8, beta, start, normalised)
+        np.testing.assert_allclose(off.mean(1), known, atol=1e-8)
+        if beta > 0:
+            other = equiangular_cosine(times, 8, beta, start, not normalised)
+            assert np.abs(other - known).max() > 1e-3
+
+
+def test_meeting_times_are_those_of_the_curve():
+    """Quadrature against the differential equation, to 1e-9; two tokens against tanh."""
+    for beta, normalised in ((0.0, True), (2.0, True), (9.0, True), (2.0, False)):
+        time = meeting_time(1e-3, 32, beta, 0.05, normalised)
+        g = equiangular_cosine([0.0, time], 32, beta, 0.05, normalised)[-1]
+        slope = float(equiangular_field(g, 32, beta, normalised))
+        assert abs(g - 0.999) < 1e-9 * max(1.0, slope) + 1e-11
+    times = np.linspace(0.0, 3.0, 5)
+    known = two_token_cosine(times, 0.0, 0.3)
+    np.testing.assert_allclose(equiangular_cosine(times, 2, 0.0, 0.3), known, atol=1e-11)
+    assert meeting_time(0.5, 2, 0.0) == pytest.approx(math.atanh(0.5), abs=1e-12)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 10, 1000])
+def test_uniform_starts_are_uniform(dimension):
+    """(1 + <x_1, x_2>) / 2 is Beta((d - 1) / 2, (d - 1) / 2): KS; another dimension is rejected."""
+    x = uniform_start(6, dimension, 4000, seed=1)
+    v = (x @ x.mT).numpy()
+    assert x.shape[-1] == min(dimension, 6) or dimension in (6, 7)
+    np.testing.assert_allclose(np.diagonal(v, axis1=1, axis2=2), 1.0, atol=1e-12)
+    for i, j in ((0, 1), (2, 5)):
+        half = 0.5 * (dimension - 1)
+        assert kstest((1 + v[:, i, j]) / 2, beta_law(half, half).cdf).pvalue > 1e-3
+        other = 0.5 * (1.3 * dimension - 1)
+        assert kstest((1 + v[:, i, j]) / 2, beta_law(other, other).cdf).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("dimension", [2, 5, 300])
+def test_it_stays_a_correlation_matrix(dimension):
+    """Unit diagonal and no eigenvalue below -1e-13, at long times and loose tolerance too."""
+    start = uniform_start(12, dimension, 50)
+    v = sphere_flow(SphereAttention(4.0), start, [0.5, 5.0, 50.0], tolerance=1e-3)["V"].values
+    np.testing.assert_allclose(np.diagonal(v, axis1=2, axis2=3), 1.0, atol=1e-14)
+    assert np.linalg.eigvalsh(v).min() > -1e-13
+    rank = np.linalg.matrix_rank(v[0], tol=1e-8)
+    assert rank.max() <= min(dimension, 12)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_the_energy_never_decreases_and_has_the_derivative_of_the_identity(normalised):
+    """dE/dt = (1/N) sum_i |dx_i/dt|^2, times Z_i / N for SA; with V = -I it never increases."""
+    attention = SphereAttention(2.0, normalised)
+    x = torch.from_numpy(tokens(7, 3))
+    gram = (x @ x.mT).requires_grad_()
+    (slope,) = torch.autograd.grad(attention.energy(gram), gram)
+    along = float((slope * attention.gram_field(gram.detach())).sum())
+    speed = attention.field(x).pow(2).sum(-1)
+    total = torch.exp(2.0 * gram.detach()).sum(-1) / 7 if normalised else torch.ones(7)
+    assert along == pytest.approx(float((total * speed).mean()), rel=1e-12)
+    times = np.linspace(0.0, 20.0, 41)
+    for repulsion, sign in ((False, 1.0), (True, -1.0)):
+        flow = sphere_flow(
+            SphereAttention(2.0, normalised, repulsion), uniform_start(10, 3, 20), times
+        )
+        energy = attention.energy(torch.from_numpy(flow["V"].values)).numpy()
+        assert (sign * np.diff(energy, axis=0) > -1e-9).all()
+        assert (sign * (energy[-1] - energy[0]) > 1e-3).all()
+
+
+def test_errors_fall_with_the_tolerance():
+    start, attention = uniform_start(8, 4, 20), SphereAttention(4.0)
+    exact = sphere_flow(attention, start, [2.0], tolerance=1e-10)["V"].values
+    errors = [
+        np.abs(sphere_flow(attention, start, [2.0], tolerance=t)["V"].values - exact).max()
+        for t in (1e-3, 1e-5, 1e-7)
+    ]
+    assert errors[0] > 5 * errors[1] > 25 * errors[2]
+    assert errors[2] < 1e-5
+
+
+def test_observing_and_chunks():
+    start, attention = uniform_start(4, 3, 10), SphereAttention(1.0)
+    whole = sphere_flow(attention, start, [1.0])["V"].values
+    pair = sphere_flow(attention, start, [1.0], observe=lambda v: v[:, 0, 1], chunk=3)
+    np.testing.assert_allclose(pair["observed"].values, whole[..., 0, 1], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: SphereAttention(math.nan), "beta=nan: a finite number"),
+        (lambda: SphereAttention(1e4), "beta=10000.0: at most 600"),
+        (lambda: SphereAttention(1.0, normalised=1), "normalised=1: True or False"),
+        (lambda: uniform_start(3, 0), "dimension=0: a whole number >= 1"),
+        (lambda: equiangular_start(3, -0.6), "cosine=-0.6: a number from -0.5 to 1"),
+        (lambda: given_start([[1.0, 0.0], [0.0, 0.0]]), "zero vector"),
+        (lambda: given_start([[1.0, 0.0], [0.0, 2.0]]), "norms from 1 to 2; unit vectors"),
+        (lambda: given_start([1.0, 0.0]), r"tokens have shape \(2,\)"),
+        (lambda: given_start([[math.nan, 0.0]]), "NaN or infinite"),
+        (lambda: meeting_time(1.0, 4, 1.0), "delta=1.0: a number strictly between 0 and 1"),
+        (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start=0.95: a cosine above"),
+        (lambda: equiangular_cosine([1.0, 0.0], 4, 1.0), "times: an increasing list"),
+        (lambda: two_token_cosine([0.0], 1.0, 0.0), "beta=1.0: this closed form is for 0"),
+        (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), []), "times: a list"),
+        (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1, 1]), "increasing"),
+        (
+            lambda: sphere_flow(SphereAttention(1.0), 2 * uniform_start(2, 2), [1.0]),
+            "not of norm 1",
+        ),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
