@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from shaped_attention import study
 from shaped_attention.cli_options import figures_option
 from shaped_attention.cli_paper import paper_command, stopping_command
+from shaped_attention.cli_sphere import sphere_command
 from shaped_attention.cli_sweep import sweep_command
 from shaped_attention.compare import format_comparison
 from shaped_attention.covariance import check_covariance, covariance_of, equicorrelated
@@ -39,6 +40,7 @@ def main() -> None:
 main.add_command(paper_command)
 main.add_command(stopping_command)
 main.add_command(sweep_command)
+main.add_command(sphere_command)
 
 
 @main.command()

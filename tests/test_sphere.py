@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from scipy.integrate import solve_ivp
 from scipy.stats import beta as beta_law
 from scipy.stats import kstest
 
+from shaped_attention.cli import main
 from shaped_attention.sphere import (
     SphereAttention,
     equiangular_cosine,
@@ -18,6 +20,7 @@ from shaped_attention.sphere import (
     equiangular_start,
     given_start,
     meeting_time,
+    phase_diagram,
     sphere_flow,
     uniform_start,
 )
@@ -92,9 +95,9 @@ def test_equiangular_tokens_follow_the_scalar_equation(beta, normalised):
         assert np.ptp(off, axis=1).max() < 1e-8
         known = equiangular_cosine(times, 8, beta, start, normalised)
         np.testing.assert_allclose(off.mean(1), known, atol=1e-8)
-        if beta > 0:
+        if beta > 0 and start > 0:
             other = equiangular_cosine(times, 8, beta, start, not normalised)
-            assert np.abs(other - known).max() > 1e-3
+            assert np.abs(other - known).max() > 1e-4
 
 
 def test_meeting_times_are_those_of_the_curve():
@@ -172,6 +175,34 @@ def test_observing_and_chunks():
     whole = sphere_flow(attention, start, [1.0])["V"].values
     pair = sphere_flow(attention, start, [1.0], observe=lambda v: v[:, 0, 1], chunk=3)
     np.testing.assert_allclose(pair["observed"].values, whole[..., 0, 1], atol=1e-12)
+
+
+def test_phase_diagram_is_a_step_at_the_curve_in_high_dimension(tmp_path):
+    """d = 10^5, N = 8: no pair has met at 0.8 of the curve's time and all have at 1.2 of it.
+
+    In d = 2 neither holds: there tokens start close, and meet late.
+    """
+    betas = [0.0, 2.0]
+    curve = [meeting_time(1e-3, 8, beta) for beta in betas]
+    assert meeting_time(1e-3, 8, 0.0) == pytest.approx(curve[0])
+    for beta, time in zip(betas, curve, strict=True):
+        data = phase_diagram([2, 100_000], [beta], [0.8 * time, 1.2 * time], tokens=8, samples=100)
+        high, flat = data["probability"].sel(dimension=[100_000, 2]).values[:, 0]
+        assert high[0] < 0.01
+        assert high[1] > 0.99
+        assert flat[0] > 0.1
+        assert float(data["curve"][0]) == time
+    result = CliRunner().invoke(
+        main,
+        ["sphere", "phase", "--samples", "4", "--tokens", "3", "--dimensions", "2,9",
+         "--figures", str(tmp_path), "--results", str(tmp_path)],
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "sphere-phase.svg").exists()
+    result = CliRunner().invoke(
+        main, ["sphere", "phase", "--delta", "2", "--figures", str(tmp_path)]
+    )
+    assert "delta=2.0: a number strictly between 0 and 1" in result.output
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ of the tokens, at a cost that does not depend on their dimension.
 
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import sphere_flow
+from shaped_attention.sphere.phase import phase_diagram
 from shaped_attention.sphere.starts import equiangular_start, given_start, uniform_start
 from shaped_attention.sphere.theory import equiangular_cosine, equiangular_field, meeting_time
 
@@ -17,6 +18,7 @@ __all__ = [
     "equiangular_start",
     "given_start",
     "meeting_time",
+    "phase_diagram",
     "sphere_flow",
     "uniform_start",
 ]

@@ -63,11 +63,18 @@ class SphereAttention:
 
     def weights(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B N N"]:
         """w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N)."""
-        ones = torch.ones_like(gram)
-        seen = ones.tril() if self.causal else ones
+        logits = self.beta * gram
+        if self.causal:
+            # Token i counts what it sees: i + 1 with numbers from 0.
+            hidden = torch.ones(gram.shape[-2:], device=gram.device).triu(1) > 0.0
+            logits = logits.masked_fill(hidden, -torch.inf)
         if self.normalised:
-            return torch.softmax((self.beta * gram).masked_fill(seen == 0.0, -torch.inf), dim=-1)
-        return torch.exp(self.beta * gram) * seen / seen.sum(-1, keepdim=True)
+            return torch.softmax(logits, dim=-1)
+        count = gram.shape[-1]
+        if not self.causal:
+            return torch.exp(logits) / count
+        seen = torch.arange(1, count + 1, dtype=gram.dtype, device=gram.device)
+        return torch.exp(logits) / seen[:, None]
 
     def field(self, tokens: Float[Tensor, "*B N r"]) -> Float[Tensor, "*B N r"]:
         """dx/dt of tokens (..., N, r) on the unit sphere."""

@@ -1,0 +1,83 @@
+"""Phase diagrams of clustering: P(<x_1, x_2> >= 1 - delta) over time and beta."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from shaped_attention.checks import check_count
+from shaped_attention.sphere.dynamics import SphereAttention
+from shaped_attention.sphere.flow import sphere_flow
+from shaped_attention.sphere.starts import uniform_start
+from shaped_attention.sphere.theory import meeting_time
+
+DIMENSIONS = (2, 8, 32, 128, 512, 1024)
+BETAS = tuple(float(beta) for beta in np.linspace(0.0, 9.0, 19))
+
+
+def phase_diagram(
+    dimensions: Sequence[int] = DIMENSIONS,
+    betas: Sequence[float] = BETAS,
+    times: ArrayLike | None = None,
+    *,
+    tokens: int = 32,
+    delta: float = 1e-3,
+    samples: int = 2**10,
+    seed: int = 0,
+    tolerance: float = 1e-3,
+    normalised: bool = True,
+) -> xr.Dataset:
+    """The probability that two tokens are close, from uniform starts in several dimensions.
+
+    Parameters
+    ----------
+    dimensions, betas
+        d and beta of the panels and rows.
+    times
+        Increasing; by default 61 from 0 to 30.
+    tokens, delta
+        N, and how close, in (0, 1).
+    samples, seed
+        Realisations of each dimension (the same for all beta), and the seed.
+    tolerance
+        Of the flow.
+    normalised
+        SA or USA.
+
+    Returns
+    -------
+    xarray.Dataset with `probability` (dimension, beta, time), the mean over realisations and over
+    the pairs of tokens (which are exchangeable), and `curve` (beta), the time at which equiangular
+    tokens from 0 are that close: the limit of high dimension.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    check_count("tokens", tokens, lowest=2)
+    at = np.linspace(0.0, 30.0, 61) if times is None else np.asarray(times, dtype=np.float64)
+    curve = [meeting_time(delta, tokens, beta, 0.0, normalised) for beta in betas]
+    above = torch.triu(torch.ones(tokens, tokens), 1) > 0
+
+    def close(gram: torch.Tensor) -> torch.Tensor:
+        return (gram[:, above] >= 1.0 - delta).double().mean(-1)
+
+    found = np.empty((len(dimensions), len(betas), len(at)))
+    for i, dimension in enumerate(dimensions):
+        start = uniform_start(tokens, dimension, samples, seed)
+        for j, beta in enumerate(betas):
+            flow = sphere_flow(
+                SphereAttention(float(beta), normalised), start, at.tolist(),
+                observe=close, tolerance=tolerance,
+            )  # fmt: skip
+            found[i, j] = flow["observed"].mean("sample")
+    return xr.Dataset(
+        {"probability": (("dimension", "beta", "time"), found), "curve": ("beta", curve)},
+        coords={"dimension": list(dimensions), "beta": list(betas), "time": at},
+        attrs={"tokens": tokens, "delta": delta, "samples": samples, "seed": seed},
+    )
