@@ -132,7 +132,9 @@ def eigenvalue_paths(data: xr.Dataset, title: str) -> Figure:
         for column, gamma in enumerate(gammas):
             axis = axes[row, column]
             paths = data["largest"].sel(sampler=sampler, gamma=gamma)
-            axis.plot(data["time"], paths, color=COLORS[row], linewidth=0.4, alpha=0.4)
+            axis.plot(
+                data["time"], paths, color=COLORS[row], linewidth=0.4, alpha=0.4, rasterized=True
+            )
             axis.plot(data["time"], paths.median("sample"), color="black", label="median")
             axis.axhline(1e4, color="0.3", linestyle=":", label="$10^4$")
             axis.set(yscale="log")

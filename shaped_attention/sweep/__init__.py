@@ -6,10 +6,11 @@ and writes each into its place in a Zarr store; `open_sweep` reads the store.
 """
 
 from shaped_attention.sweep.engines import ExecutorEngine, InProcess, Processes, dask_engine
+from shaped_attention.sweep.faults import SweepFaultsError
 from shaped_attention.sweep.plan import plan_sweep
 from shaped_attention.sweep.reading import open_sweep, sweep_distances, sweep_summary
 from shaped_attention.sweep.run import resume_sweep, run_sweep
-from shaped_attention.sweep.specification import Sweep, SweepFaultsError, Target
+from shaped_attention.sweep.specification import Sweep, Target
 from shaped_attention.sweep.toml import read_sweep
 
 __all__ = [

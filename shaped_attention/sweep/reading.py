@@ -10,9 +10,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.distances import ks_margin
+from shaped_attention.sweep.faults import STOPPED
 from shaped_attention.sweep.histograms import quantile
 from shaped_attention.sweep.schedule import half_width, merged
-from shaped_attention.sweep.specification import STOPPED, Sweep
+from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.units import STOPPING_BINS
 

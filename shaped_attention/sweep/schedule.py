@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from shaped_attention.sweep.specification import STOPPED, Sweep, Target
+from shaped_attention.sweep.faults import STOPPED
+from shaped_attention.sweep.specification import Sweep, Target
 from shaped_attention.sweep.units import Unit
 
 Key = tuple[int, int]

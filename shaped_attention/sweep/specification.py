@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -11,48 +10,20 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
-from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import check_chain, check_limit
-from shaped_attention.checks import check_count, check_positive
-from shaped_attention.observables import observables
 from shaped_attention.results import plain
-from shaped_attention.sde import count_steps
-from shaped_attention.sweep.cells import SAMPLERS, Cell, known_parameters, layer_source, make_cell
+from shaped_attention.sweep.cells import Cell, layer_source, make_cell
+from shaped_attention.sweep.faults import (
+    STOPPED,
+    SweepFaultsError,
+    canonical,
+    common_observables,
+    faults_of,
+    type_faults,
+)
 
 FORMAT = 1
 """Number of the layout of stores; raised when an old one could be misread."""
-
-KEEP = ("observables", "V", "reductions")
-"""What is stored of every sample: its observables, its V, or moments and histograms of blocks."""
-
-STOPPED = "stopped"
-"""The observable that is 1 for paths that reached the radius by the horizon, and 0 for others."""
-
-MOST_CELLS = 100_000
-
-_RESERVED = frozenset(
-    {
-        *("sampler", "block", "sample", "time", "kept", "observable", "power", "row", "col"),
-        *("stopping_bin", "bin", "drawn", "values", "V", "moments", "stopping", "histogram"),
-        *("stopping_time", "level", "fraction", "mean", "half_width", "deviation", "samples"),
-        *("stopped", "quantile", "distance", "margin"),
-    }
-)
-"""Names of the store and the summaries, which no axis may have."""
-
-_REFUSALS = (ValueError, TypeError, OverflowError, MemoryError)
-"""What functions raise for values that they cannot take."""
-
-
-class SweepFaultsError(ValueError):
-    """A sweep that cannot run; `faults` has pairs of the entry at fault and a sentence."""
-
-    def __init__(self, faults: Sequence[tuple[str, str]], place: str = "sweep") -> None:
-        self.faults = tuple(faults)
-        lines = "\n".join(f"  {sentence}" for _, sentence in self.faults)
-        super().__init__(f"{place}: {len(self.faults)} fault(s)\n{lines}")
 
 
 @dataclass(frozen=True)
@@ -129,7 +100,7 @@ class Sweep:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        faults = _type_faults(self)
+        faults = type_faults(self)
         if not faults:
             for name in ("samplers", "names", "fractions"):
                 value = getattr(self, name)
@@ -139,7 +110,7 @@ class Sweep:
             object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
             axes = {k: [_plain(value) for value in v] for k, v in self.axes.items()}
             object.__setattr__(self, "axes", axes)
-            faults = _faults(self)
+            faults = faults_of(self)
         if faults:
             raise SweepFaultsError(faults)
 
@@ -174,7 +145,7 @@ class Sweep:
     @cached_property
     def observed(self) -> tuple[str, ...]:
         """The observables that are kept, and `STOPPED` last."""
-        common = _common_observables(self.tokens)
+        common = common_observables(self.tokens)
         return (*(self.names or common), STOPPED)
 
     def block_samples(self, block: int) -> int:
@@ -222,216 +193,3 @@ _FREE = ("seconds", "target")
 
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-
-
-def canonical(values: Any) -> str:
-    """Text of plain data, the same for 1 and 1.0."""
-
-    def one(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: one(entry) for name, entry in value.items()}
-        if isinstance(value, list | tuple):
-            return [one(entry) for entry in value]
-        whole = isinstance(value, float) and abs(value) < 2**53 and value == int(value)
-        return int(value) if whole else value
-
-    return json.dumps(one(values), sort_keys=True, default=str)
-
-
-def _type_faults(sweep: Sweep) -> list[tuple[str, str]]:
-    """Entries of another type than is needed, before anything is done with them."""
-    found = []
-
-    def listed(value: Any) -> bool:
-        return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
-
-    for entry, name in (("samplers", "samplers"), ("observables", "names")):
-        value = getattr(sweep, name)
-        if not isinstance(value, str) and not (
-            listed(value) and all(isinstance(x, str) for x in value)
-        ):
-            found.append((entry, f"{entry}={value!r}: a list of names is needed"))
-    if not listed(sweep.fractions):
-        found.append(("fractions", f"fractions={sweep.fractions!r}: a list of numbers is needed"))
-    found += [
-        (name, f"{name}={getattr(sweep, name)!r}: values by parameter are needed")
-        for name in ("fixed", "axes")
-        if not isinstance(getattr(sweep, name), Mapping)
-    ]
-    if isinstance(sweep.axes, Mapping):
-        found += [
-            (name, f"{name}={values!r}: a list of values is needed")
-            for name, values in sweep.axes.items()
-            if not listed(values)
-        ]
-    target = sweep.target
-    entries = {entry.name for entry in fields(Target)}
-    if isinstance(target, Mapping):
-        good = {"observable", "half_width"} <= set(target) <= entries
-    else:
-        good = target is None or isinstance(target, Target)
-    if not good:
-        found.append(
-            (
-                "target",
-                f"target={target!r}: a table with observable and half_width, and possibly "
-                "level and first, is needed",
-            )
-        )
-    return found
-
-
-def _common_observables(tokens: set[int]) -> list[str]:
-    named = [list(observables(np.eye(m)[None])) for m in sorted(tokens)]
-    return [name for name in named[0] if all(name in other for other in named)]
-
-
-def _faults(sweep: Sweep) -> list[tuple[str, str]]:
-    """All that is wrong, as pairs of the entry at fault and a sentence."""
-    found: list[tuple[str, str]] = []
-
-    def attempt(entry: str, function: Any, *arguments: Any) -> None:
-        try:
-            function(*arguments)
-        except _REFUSALS as error:
-            found.append((entry, f"{error}"))
-
-    for name in ("samples", "block"):
-        attempt(name, check_count, name, getattr(sweep, name))
-    attempt("seed", check_count, "seed", sweep.seed, 0)
-    attempt("device", _check_device_name, sweep.device)
-    attempt("dtype", en.check_dtype, sweep.dtype)
-    if sweep.seconds is not None:
-        attempt("seconds", check_positive, "seconds", sweep.seconds)
-    if sweep.keep not in KEEP:
-        found.append(("keep", f"keep={sweep.keep!r}: one of {', '.join(KEEP)} is needed"))
-    unknown = [name for name in sweep.samplers if name not in SAMPLERS]
-    if unknown or not sweep.samplers or len(set(sweep.samplers)) < len(sweep.samplers):
-        found.append(
-            ("samplers", f"samplers={list(sweep.samplers)}: some of {', '.join(SAMPLERS)}, once")
-        )
-    numbers = all(isinstance(x, int | float) for x in sweep.fractions)
-    if not (
-        numbers
-        and sweep.fractions
-        and list(sweep.fractions) == sorted(set(sweep.fractions))
-        and 0.0 <= sweep.fractions[0] <= sweep.fractions[-1] <= 1.0
-    ):
-        found.append(
-            ("fractions", f"fractions={list(sweep.fractions)}: increasing numbers in [0, 1]")
-        )
-    found += _axis_faults(sweep)
-    if not found:
-        found += _cell_faults(sweep)
-    if not found:
-        found += _name_faults(sweep)
-    return found
-
-
-def _check_device_name(device: str) -> None:
-    """Whether it is there is for the process to say that runs units."""
-    try:
-        kind = torch.device(device).type
-    except (RuntimeError, TypeError):
-        kind = ""
-    if kind not in ("cpu", "cuda"):
-        raise ValueError(f"device={device!r}: 'cpu', 'cuda' or 'cuda:INDEX' is needed")
-
-
-def _axis_faults(sweep: Sweep) -> list[tuple[str, str]]:
-    found = []
-    known: set[str] = set()
-    for layer in sweep._layers():
-        try:
-            known |= set(known_parameters(layer))
-        except ValueError as error:
-            found.append(("layer", str(error)))
-    found += [
-        (name, f"{name}: no parameter; one of {', '.join(sorted(known))} is needed")
-        for name in (*sweep.fixed, *sweep.axes)
-        if known and name not in known
-    ]
-    for name, values in sweep.axes.items():
-        if name in sweep.fixed:
-            found.append((name, f"{name}: both fixed and an axis"))
-        if name in _RESERVED:
-            found.append((name, f"{name}: the store has this name for itself; another is needed"))
-        texts = [canonical(value) for value in values]
-        if not values or len(set(texts)) < len(texts):
-            found.append((name, f"{name}={values!r}: different values, at least one, are needed"))
-    if int(np.prod(sweep.shape, dtype=float)) > MOST_CELLS:
-        found.append(("axes", f"axes: {np.prod(sweep.shape)} cells; at most {MOST_CELLS}"))
-    return found
-
-
-def _cell_faults(sweep: Sweep) -> list[tuple[str, str]]:
-    """The first cell of each different fault."""
-    found: dict[str, str] = {}
-    for index in itertools.product(*map(range, sweep.shape)):
-        try:
-            check_cell(sweep, sweep.cell(index))
-        except Exception as error:  # a layer of one's own may raise anything
-            values = sweep.values(index)
-            point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes)
-            place = f" (first at {point})" if point else ""
-            sentence = str(error)
-            if not isinstance(error, _REFUSALS):
-                layer = values.get("layer")
-                sentence = f"layer={layer!r}: it raised {type(error).__name__}: {error}"
-            found.setdefault(sentence, place)
-    entries = (*sweep.fixed, *sweep.axes, "fractions")
-    return [
-        (next((e for e in entries if sentence.startswith(e)), "fixed"), sentence + place)
-        for sentence, place in found.items()
-    ]
-
-
-def _name_faults(sweep: Sweep) -> list[tuple[str, str]]:
-    common = _common_observables(sweep.tokens)
-    found = [
-        ("observables", f"observables: {name!r} is not one that all cells have: {common}")
-        for name in sweep.names
-        if name not in common
-    ]
-    if sweep.keep == "V" and len(sweep.tokens) > 1:
-        found.append(("keep", "keep='V': cells with different numbers of tokens have no common V"))
-    target = sweep.target
-    if target is not None:
-        if target.observable not in (*(sweep.names or common), STOPPED):
-            found.append(
-                ("target", f"target.observable={target.observable!r}: it is not among those kept")
-            )
-        for name, check in (("half_width", check_positive), ("first", check_count)):
-            try:
-                check(f"target.{name}", getattr(target, name))
-            except ValueError as error:
-                found.append(("target", str(error)))
-        if not (isinstance(target.level, float) and 0.0 < target.level < 1.0):
-            found.append(("target", f"target.level={target.level!r}: between 0 and 1 is needed"))
-    return found
-
-
-def check_cell(sweep: Sweep, cell: Cell) -> None:
-    """Raise the ValueError that a sampler would, without simulating anything."""
-    shared: dict[str, Any] = {
-        "samples": sweep.block, "seed": sweep.seed, "times": None, "save_every": None,
-        "radius": cell.radius, "device": "cpu", "dtype": sweep.dtype, "chunk": None,
-        "memory": en.MEMORY_BUDGET,
-    }  # fmt: skip
-    for sampler in sweep.samplers:
-        if sampler == "sde":
-            check_limit(cell.layer)
-            steps, dt, width = count_steps(cell.horizon, cell.step), cell.step, None
-        else:
-            assert cell.width is not None  # `make_cell` refuses it otherwise
-            assert cell.depth is not None
-            steps, dt, width = cell.depth, 1.0 / cell.width, cell.width
-            if sampler == "chain":
-                check_chain(cell.layer)
-        for fraction in sweep.fractions:
-            if abs(fraction * steps - round(fraction * steps)) > 1e-6:
-                raise ValueError(
-                    f"fractions: {fraction:g} of the {steps} steps of the {sampler} is no whole "
-                    "number of steps"
-                )
-        en.make_ensemble(cell.layer, cell.v0, width=width, steps=steps, dt=dt, **shared)

@@ -17,20 +17,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.storage import reason
+from shaped_attention.sweep.durable import append_records, read_records, sync, write_durably
 from shaped_attention.sweep.histograms import BINS
+from shaped_attention.sweep.lock import LockedError, held_lock, is_locked
 from shaped_attention.sweep.specification import FORMAT, Sweep
 from shaped_attention.sweep.units import STOPPING_BINS, Unit
 
@@ -38,9 +38,6 @@ _DRAFT = ".data.zarr.draft"
 
 _BEGUN = (_DRAFT, ".sweep.json.draft", "ledger.jsonl", "lock")
 """What a process that died while it made a store may leave behind."""
-
-_LOCK_ATTEMPTS = 4
-"""A look whether a run goes on (`Store.running`) holds the lock for a moment."""
 
 _COMPRESSOR = {"id": "zstd", "level": 1}
 
@@ -175,9 +172,9 @@ class Store:
         os.sync()
         draft.rename(data)
         # Last: without it there is no store.
-        _write(self.path / "sweep.json", sweep.to_json().encode())
-        _sync(self.path)
-        _sync(self.path.parent)
+        write_durably(self.path / "sweep.json", sweep.to_json().encode())
+        sync(self.path)
+        sync(self.path.parent)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -186,51 +183,27 @@ class Store:
         Raises
         ------
         StoreError
-            If another run holds it.
+            If another run holds it, or it cannot be made.
         """
-        import fcntl
-
-        try:
-            lock = (self.path / "lock").open("w")
-        except OSError as error:
-            raise StoreError(f"{self.path}: cannot be written ({reason(error)})") from None
-        with lock, _not_inherited(lock):
-            for attempt in reversed(range(_LOCK_ATTEMPTS)):
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if attempt == 0:
-                        message = f"{self.path}: another run is writing to this store"
-                        raise StoreError(message) from None
-                    time.sleep(0.05)
-                except OSError as error:
-                    message = f"{self.path}: cannot be locked ({reason(error)})"
-                    raise StoreError(message) from None
+        with ExitStack() as stack:
             try:
-                yield
-            finally:
-                # Closing alone would not do while a forked process has the file open.
-                fcntl.flock(lock, fcntl.LOCK_UN)
+                stack.enter_context(held_lock(self.path / "lock"))
+            except LockedError:
+                message = f"{self.path}: another run is writing to this store"
+                raise StoreError(message) from None
+            except OSError as error:
+                raise StoreError(f"{self.path}: cannot be written ({reason(error)})") from None
+            yield
 
     @property
     def running(self) -> bool:
         """Whether a run holds the lock now."""
-        import fcntl
-
-        try:
-            with (self.path / "lock").open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass
-        return False
+        return is_locked(self.path / "lock")
 
     def finished(self) -> dict[Unit, float]:
         """The units in the ledger, and the seconds each took; a torn last line does not count."""
         done = {}
-        for record in _records(self.path / "ledger.jsonl"):
+        for record in read_records(self.path / "ledger.jsonl"):
             block, cell, sampler = record["unit"]
             done[Unit(block, cell, sampler)] = float(record["seconds"])
         return done
@@ -238,7 +211,9 @@ class Store:
     def failures(self) -> list[dict[str, Any]]:
         """Units given up and not finished since, with `unit`, `error` and `traceback`, in order."""
         done = self.finished()
-        found = {tuple(record["unit"]): record for record in _records(self.path / "failures.jsonl")}
+        found = {
+            tuple(record["unit"]): record for record in read_records(self.path / "failures.jsonl")
+        }
         return [record for key, record in found.items() if Unit(*key) not in done]
 
     def commit(self, results: Iterable[tuple[Unit, dict[str, NDArray[Any]], float]]) -> None:
@@ -255,15 +230,15 @@ class Store:
             for unit, arrays, seconds in results:
                 for name, layout in self._layouts.items():
                     target = self._chunk(unit, name, layout)
-                    _write(target, self._encoded(arrays[name], layout))
+                    write_durably(target, self._encoded(arrays[name], layout))
                     folders.add(target.parent)
                 unit_record = [unit.block, unit.cell, unit.sampler]
                 lines.append({"unit": unit_record, "seconds": round(seconds, 6)})
             for folder in folders:
-                _sync(folder)
-            _append(self.path / "ledger.jsonl", lines)
+                sync(folder)
+            append_records(self.path / "ledger.jsonl", lines)
         except OSError as error:
-            raise StoreError(f"{self.path}: {_unwritable(error)}") from error
+            raise StoreError(_unwritable(self.path, error)) from error
 
     def record_failure(self, unit: Unit, error: BaseException, trace: str) -> None:
         """Note a unit that is given up."""
@@ -273,9 +248,9 @@ class Store:
             "traceback": trace,
         }
         try:
-            _append(self.path / "failures.jsonl", [record])
+            append_records(self.path / "failures.jsonl", [record])
         except OSError as cause:
-            raise StoreError(f"{self.path}: {_unwritable(cause)}") from cause
+            raise StoreError(_unwritable(self.path, cause)) from cause
 
     def note_run(self, reasons: dict[tuple[int, int], str]) -> None:
         """Keep the target and time limit of a run, and why cells (cell, sampler) stopped."""
@@ -285,9 +260,9 @@ class Store:
             "reasons": [[cell, sampler, why] for (cell, sampler), why in sorted(reasons.items())],
         }
         try:
-            _write(self.path / "run.json", json.dumps(record).encode())
+            write_durably(self.path / "run.json", json.dumps(record).encode())
         except OSError as error:
-            raise StoreError(f"{self.path}: {_unwritable(error)}") from error
+            raise StoreError(_unwritable(self.path, error)) from error
 
     def last_run(self) -> dict[str, Any]:
         """What `note_run` kept; empty before the first run."""
@@ -316,10 +291,10 @@ class Store:
         return bytes(self._codec.encode(np.ascontiguousarray(data)))
 
 
-def _unwritable(error: OSError) -> str:
+def _unwritable(path: Path, error: OSError) -> str:
     return (
-        f"cannot be written ({reason(error)}); the units in the ledger are intact, and the run can "
-        "be resumed"
+        f"{path}: cannot be written ({reason(error)}); the units in the ledger are intact, and the "
+        "run can be resumed"
     )
 
 
@@ -350,72 +325,3 @@ def _codec() -> Any:
     import numcodecs
 
     return numcodecs.get_codec(_COMPRESSOR)
-
-
-_held: list[IO[str]] = []
-
-
-@contextmanager
-def _not_inherited(lock: IO[str]) -> Iterator[None]:
-    """Close the lock in processes forked from here, which would hold it after this one ended."""
-    _held.append(lock)
-    try:
-        yield
-    finally:
-        _held.remove(lock)
-
-
-def _close_inherited() -> None:
-    for lock in _held:
-        os.close(lock.fileno())
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_inherited)
-
-
-def _write(target: Path, data: bytes) -> None:
-    """Write beside the place, to the disk, and move there."""
-    draft = target.with_name(f".{target.name}.draft")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(target)
-
-
-def _append(path: Path, records: list[dict[str, Any]]) -> None:
-    """Append whole lines, each with a checksum; a torn line before them is closed first."""
-    text = b""
-    for record in records:
-        body = json.dumps(record).encode()
-        text += b"%08x %s\n" % (zlib.crc32(body), body)
-    with path.open("ab+") as file:
-        if file.tell() > 0:
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                text = b"\n" + text
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    """The records whose checksum is right."""
-    found = []
-    if path.exists():
-        for line in path.read_bytes().splitlines():
-            checksum, _, body = line.partition(b" ")
-            if body and checksum == b"%08x" % zlib.crc32(body):
-                found.append(json.loads(body))
-    return found
-
-
-def _sync(path: Path) -> None:
-    """Bring a file or a folder's entries to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

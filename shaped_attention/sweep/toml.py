@@ -26,7 +26,8 @@ from shaped_attention.checks import check_count, check_finite
 from shaped_attention.covariance import covariance_of
 from shaped_attention.inputs import read_covariance, read_tokens
 from shaped_attention.storage import reason
-from shaped_attention.sweep.specification import MOST_CELLS, Sweep, SweepFaultsError
+from shaped_attention.sweep.faults import MOST_CELLS, SweepFaultsError
+from shaped_attention.sweep.specification import Sweep
 
 _SETTINGS = {
     "samplers": "samplers",

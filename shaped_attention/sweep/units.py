@@ -18,8 +18,9 @@ from shaped_attention.network import simulate_network
 from shaped_attention.observables import observables
 from shaped_attention.sde import count_steps, integrate_sde
 from shaped_attention.sweep.cells import DEFAULTS, Cell
+from shaped_attention.sweep.faults import canonical
 from shaped_attention.sweep.histograms import BINS, histogram
-from shaped_attention.sweep.specification import Sweep, canonical
+from shaped_attention.sweep.specification import Sweep
 
 _log = logging.getLogger(__name__)
 

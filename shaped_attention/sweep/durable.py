@@ -1,0 +1,55 @@
+"""Files that a dying process leaves whole: written beside their place, synced, and moved there."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+
+def write_durably(target: Path, data: bytes) -> None:
+    """Write beside the place, to the disk, and move there."""
+    draft = target.with_name(f".{target.name}.draft")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(target)
+
+
+def append_records(path: Path, records: list[dict[str, Any]]) -> None:
+    """Append whole lines, each with a checksum; a torn line before them is closed first."""
+    text = b""
+    for record in records:
+        body = json.dumps(record).encode()
+        text += b"%08x %s\n" % (zlib.crc32(body), body)
+    with path.open("ab+") as file:
+        if file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                text = b"\n" + text
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records whose checksum is right."""
+    found = []
+    if path.exists():
+        for line in path.read_bytes().splitlines():
+            checksum, _, body = line.partition(b" ")
+            if body and checksum == b"%08x" % zlib.crc32(body):
+                found.append(json.loads(body))
+    return found
+
+
+def sync(path: Path) -> None:
+    """Bring a file or a folder's entries to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
