@@ -17,7 +17,8 @@ import torch
 import xarray as xr
 
 from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
-from shaped_attention.sweep.store import Store, StoreError, _records
+from shaped_attention.sweep.durable import read_records
+from shaped_attention.sweep.store import Store, StoreError
 from tests import sweep_layers as layers
 
 SMALL = {"samples": 20, "block": 10}
@@ -82,7 +83,7 @@ def test_kills_at_random_moments(tmp_path):
             kills += 1
             inside += 0 < len(done) < total
         assert layers.contents(path) == expected
-        assert len(_records(path / "ledger.jsonl")) == len(before) == total
+        assert len(read_records(path / "ledger.jsonl")) == len(before) == total
         with open_sweep(path) as found, open_sweep(tmp_path / "whole") as other:
             xr.testing.assert_identical(found.load(), other.load())
         if kills >= 8 and inside >= 5:
@@ -161,7 +162,7 @@ def test_torn_ledger(tmp_path):
         assert whole(sweep, path) == expected
         assert marks(path, [kept]) == chunks[kept]
         assert set(marks(path, [torn]).values()).isdisjoint(chunks[torn].values())
-        assert len(_records(ledger)) == 2
+        assert len(read_records(ledger)) == 2
     # Without its newline a line is whole; another is not glued to it.
     ledger.write_bytes(first[:-1])
     assert whole(sweep, path) == expected
