@@ -116,11 +116,11 @@ def _ledger_first(self, results):
     """A wrong `Store.commit`."""
     results = list(results)
     lines = [{"unit": [u.block, u.cell, u.sampler], "seconds": s} for u, _, s in results]
-    append = store._append
+    append = store.append_records
     append(self.path / "ledger.jsonl", lines)
-    store._append = lambda *_: None
+    store.append_records = lambda *_: None
     _COMMIT(self, results)
-    store._append = append
+    store.append_records = append
 
 
 _COMMIT = Store.commit
