@@ -12,7 +12,6 @@ observables then has a variance of order 1/n, where independent samples leave on
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import Layer, blocks_of, check_limit
+from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.blocks.branch import lower_factor, total_factor
 from shaped_attention.blocks.coupling import RecordedDraws, branch_noise
 from shaped_attention.checks import check_count
@@ -33,7 +32,7 @@ from shaped_attention.covariance import check_covariance, factor
 from shaped_attention.draws import SLOTS_PER_BLOCK, stream_key
 from shaped_attention.euler import TorchSystem
 from shaped_attention.observables import observables
-from shaped_attention.rates import check_widths, fitted_rate
+from shaped_attention.rates import check_widths, fitted_rate, subject
 
 _CHUNK = 4096
 
@@ -124,8 +123,7 @@ def convergence(
         },
         coords={"width": list(widths), "observable": names},
         attrs={
-            "layer": json.dumps([block.specification() for block in blocks_of(layer)]),
-            "v0": json.dumps(start.tolist()),
+            **subject(layer, start),
             "horizon": horizon,
             "samples": samples,
             "seed": seed,

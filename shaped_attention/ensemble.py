@@ -230,17 +230,23 @@ def check_radius(radius: float | None, v0: NDArray[np.float64]) -> float:
 
 def check_device(device: str | torch.device) -> torch.device:
     """The torch device, if torch knows it and it is there."""
+    resolved = named_device(device)
+    if resolved.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (resolved.index or 0) >= count:
+            raise ValueError(f"device={device!r}: torch finds {count} CUDA devices here; use 'cpu'")
+    return resolved
+
+
+def named_device(device: str | torch.device) -> torch.device:
+    """The torch device of a supported type, whether it is there or not."""
     try:
         resolved = torch.device(device)
     except (RuntimeError, TypeError):
         raise ValueError(
             f"device={device!r}: unknown; 'cpu', 'cuda' or 'cuda:INDEX' is needed"
         ) from None
-    if resolved.type == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (resolved.index or 0) >= count:
-            raise ValueError(f"device={device!r}: torch finds {count} CUDA devices here; use 'cpu'")
-    elif resolved.type != "cpu":
+    if resolved.type not in ("cpu", "cuda"):
         raise ValueError(f"device={device!r}: only 'cpu' and 'cuda' are supported")
     return resolved
 

@@ -69,6 +69,14 @@ def check_widths(widths: Sequence[int], horizon: float) -> list[int]:
     return depths
 
 
+def subject(layer: Layer, v0: NDArray[np.float64]) -> dict[str, str]:
+    """Layer and start, as attributes of a result."""
+    return {
+        "layer": json.dumps([block.specification() for block in blocks_of(layer)]),
+        "v0": json.dumps(v0.tolist()),
+    }
+
+
 def distances_by_width(
     layer: Layer,
     v0: ArrayLike,
@@ -143,8 +151,7 @@ def distances_by_width(
         },
         coords={"width": list(widths), "observable": list(limit)},
         attrs={
-            "layer": json.dumps([block.specification() for block in blocks_of(layer)]),
-            "v0": json.dumps(start.tolist()),
+            **subject(layer, start),
             "horizon": horizon,
             "steps_per_layer": steps_per_layer,
             "samples": samples,

@@ -63,7 +63,7 @@ def fixed(**changes):
 CASES = {
     "samples": ({"samples": 0}, "samples=0: a whole number >= 1"),
     "seed": ({"seed": -1}, "seed=-1: a whole number >= 0"),
-    "device": ({"device": "gpu"}, "device='gpu': 'cpu'"),
+    "device": ({"device": "gpu"}, "device='gpu': unknown; 'cpu'"),
     "dtype": ({"dtype": "float16"}, "dtype='float16': 'float64' or 'float32'"),
     "seconds": ({"seconds": 0}, "seconds=0: a positive finite number"),
     "keep": ({"keep": "all"}, "keep='all': one of observables, V, reductions"),

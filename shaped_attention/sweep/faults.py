@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import check_chain, check_limit
@@ -127,7 +126,7 @@ def faults_of(sweep: Sweep) -> list[tuple[str, str]]:
     for name in ("samples", "block"):
         attempt(name, check_count, name, getattr(sweep, name))
     attempt("seed", check_count, "seed", sweep.seed, 0)
-    attempt("device", _check_device_name, sweep.device)
+    attempt("device", en.named_device, sweep.device)
     attempt("dtype", en.check_dtype, sweep.dtype)
     if sweep.seconds is not None:
         attempt("seconds", check_positive, "seconds", sweep.seconds)
@@ -154,16 +153,6 @@ def faults_of(sweep: Sweep) -> list[tuple[str, str]]:
     if not found:
         found += _name_faults(sweep)
     return found
-
-
-def _check_device_name(device: str) -> None:
-    """Whether it is there is for the process to say that runs units."""
-    try:
-        kind = torch.device(device).type
-    except (RuntimeError, TypeError):
-        kind = ""
-    if kind not in ("cpu", "cuda"):
-        raise ValueError(f"device={device!r}: 'cpu', 'cuda' or 'cuda:INDEX' is needed")
 
 
 def _axis_faults(sweep: Sweep) -> list[tuple[str, str]]:
