@@ -16,6 +16,7 @@ import pytest
 import xarray as xr
 
 from shaped_attention.sweep import Processes, Sweep, open_sweep, resume_sweep, run_sweep
+from shaped_attention.sweep.lock import is_locked
 from shaped_attention.sweep.store import Store, StoreError
 from tests.sweep_examples import small
 
@@ -168,3 +169,31 @@ def test_a_sweep_names_what_differs():
     one, other = small(), small(seed=5, samples=40)
     assert one.differing(other) == ["samples", "seed"]
     assert isinstance(one, Sweep)
+
+
+def test_the_lock_ends_with_a_killed_run_that_has_forked(tmp_path):
+    """kill -9 of the holder while a child that it forked lives on."""
+    code = (
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from shaped_attention.sweep.lock import held_lock\n"
+        "with held_lock(Path(sys.argv[1])):\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        os.close(1)\n"
+        "        time.sleep(30)\n"
+        "        os._exit(0)\n"
+        "    time.sleep(0.5)\n"
+        "    print(child, flush=True)\n"
+        "    time.sleep(30)\n"
+    )
+    lock = tmp_path / "lock"
+    command = [sys.executable, "-c", code, str(lock)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        child = int(run.stdout.readline())
+        assert is_locked(lock)
+        run.kill()
+    try:
+        assert not is_locked(lock)
+    finally:
+        os.kill(child, signal.SIGKILL)
