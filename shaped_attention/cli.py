@@ -13,10 +13,10 @@ from click.core import ParameterSource
 from numpy.typing import NDArray
 
 from shaped_attention import study
-from shaped_attention.cli_options import figures_option
-from shaped_attention.cli_paper import paper_command, stopping_command
-from shaped_attention.cli_sphere import sphere_command
-from shaped_attention.cli_sweep import sweep_command
+from shaped_attention.commands.options import figures_option
+from shaped_attention.commands.paper import paper_command, stopping_command
+from shaped_attention.commands.sphere import sphere_command
+from shaped_attention.commands.sweep import sweep_command
 from shaped_attention.compare import format_comparison
 from shaped_attention.covariance import check_covariance, covariance_of, equicorrelated
 from shaped_attention.inputs import example_tokens, read_covariance, read_tokens

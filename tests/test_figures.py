@@ -7,8 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 import shaped_attention as sa
-from shaped_attention import paper, paper_figures
 from shaped_attention.cli import main
+from shaped_attention.paper import figures as paper_figures
+from shaped_attention.paper import original as paper
 
 SMALL = {
     "1-left": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},

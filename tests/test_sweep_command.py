@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import shaped_attention as sa
 from shaped_attention.cli import main
-from shaped_attention.sweep_plots import heat_maps, small_multiples
+from shaped_attention.sweep.plots import heat_maps, small_multiples
 
 ROOT = Path(__file__).parent.parent
 SMALL = """\

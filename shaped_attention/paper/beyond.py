@@ -17,7 +17,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.chain import simulate_chain
 from shaped_attention.convergence import convergence
 from shaped_attention.covariance import equicorrelated
-from shaped_attention.paper import RHO_0, densities
+from shaped_attention.paper.original import RHO_0, densities
 from shaped_attention.rates import distances_by_width
 from shaped_attention.sde import integrate_sde
 

@@ -1,4 +1,4 @@
-"""Drawings of the data of `shaped_attention.paper`, `.beyond` and `.stopping`."""
+"""Drawings of the data of `original`, `beyond` and `shaped_attention.stopping`."""
 
 from __future__ import annotations
 

@@ -7,10 +7,13 @@ from pathlib import Path
 import click
 import xarray as xr
 
-from shaped_attention import paper, paper_figures, paper_plots, plots
+from shaped_attention import plots
 from shaped_attention.blocks import ShapedAttention
-from shaped_attention.cli_options import figures_option, results_option
+from shaped_attention.commands.options import figures_option, results_option
 from shaped_attention.covariance import equicorrelated
+from shaped_attention.paper import figures as paper_figures
+from shaped_attention.paper import original
+from shaped_attention.paper import plots as paper_plots
 from shaped_attention.results import save
 from shaped_attention.stopping import explosion_curves, stopping_map
 from shaped_attention.storage import check_writable
@@ -97,7 +100,7 @@ def stopping_command(
         check_writable(figures, "figures")
         if results is not None:
             check_writable(results, "results")
-        v0 = equicorrelated(tokens, paper.RHO_0)
+        v0 = equicorrelated(tokens, original.RHO_0)
         curves = explosion_curves(
             ShapedAttention(gamma, tau0), v0, WIDTHS, samples=samples, seed=seed
         )

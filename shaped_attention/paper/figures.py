@@ -11,7 +11,7 @@ from typing import Any
 import xarray as xr
 from matplotlib.figure import Figure
 
-from shaped_attention import beyond, paper, paper_plots
+from shaped_attention.paper import beyond, original, plots
 from shaped_attention.version import __version__
 
 
@@ -34,58 +34,58 @@ class PaperFigure:
 
 FIGURES: dict[str, PaperFigure] = {
     "1-left": PaperFigure(
-        paper.figure_1_left,
-        paper_plots.layer_curves,
+        original.figure_1_left,
+        plots.layer_curves,
         r"Transformers: $n=%(width)d$, $d=%(depth)d$, $\gamma=1/\sqrt{8}$, $\tau_0=1$",
     ),
     "1-right": PaperFigure(
-        paper.figure_1_right,
-        paper_plots.density_panels,
+        original.figure_1_right,
+        plots.density_panels,
         r"Last layer, chain and SDE: $n=%(width)d$, $d=%(depth)d$, $\gamma=1/\sqrt{8}$, $\tau_0=1$",
     ),
     "2": PaperFigure(
-        paper.figure_2,
-        paper_plots.density_and_percentile,
+        original.figure_2,
+        plots.density_and_percentile,
         r"Shaped ReLU alone: $n=%(width)d$, $d=%(depth)d$, $\rho_0=0.2$, $c_+=0$, $c_-=-1$",
     ),
     "3": PaperFigure(
-        paper.figure_3,
-        paper_plots.layer_curves,
+        original.figure_3,
+        plots.layer_curves,
         r"Ablations, to $|V|=10^8$: $n=%(width)d$, $d=%(depth)d$, $\gamma=1/\sqrt{2}$",
     ),
     "4": PaperFigure(
-        paper.figure_4,
-        paper_plots.stopping_maps,
+        original.figure_4,
+        plots.stopping_maps,
         r"First time an eigenvalue leaves $[10^{-4},10^4]$, at most 1: $n=%(width)d$, $V_{aa}=100$",
     ),
     "eigenvalues": PaperFigure(
         beyond.figure_eigenvalues,
-        paper_plots.eigenvalue_paths,
+        plots.eigenvalue_paths,
         r"Largest eigenvalue, stopped at $|V|=10^5$: $n=d=%(width)d$, $\tau_0=1$, $V_{aa}=100$",
     ),
     "transformer": PaperFigure(
         beyond.figure_transformer,
-        paper_plots.family_panels,
+        plots.family_panels,
         r"The blocks of a transformer: $\gamma=1/2$, $\tau_0=1$, $t=0.5$",
     ),
     "causal": PaperFigure(
         beyond.figure_causal,
-        paper_plots.family_panels,
+        plots.family_panels,
         r"Causal and full attention: $\gamma=1/\sqrt{2}$, $\tau_0=1$, $t=0.5$",
     ),
     "heads": PaperFigure(
         beyond.figure_heads,
-        paper_plots.family_panels,
+        plots.family_panels,
         r"Number of heads: $\gamma=1/\sqrt{2}$, $\tau_0=1$, $t=0.5$",
     ),
     "tokens": PaperFigure(
         beyond.figure_tokens,
-        paper_plots.density_panels,
+        plots.density_panels,
         r"Number of tokens: $n=%(width)d$, $d=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$",
     ),
     "keys": PaperFigure(
         beyond.figure_keys,
-        paper_plots.density_panels,
+        plots.density_panels,
         r"Key size: $n=%(width)d$, $d=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$",
     ),
 }

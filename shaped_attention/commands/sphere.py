@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from shaped_attention import plots, sphere_plots
-from shaped_attention.cli_options import figures_option, results_option
+from shaped_attention import plots
+from shaped_attention.commands.options import figures_option, results_option
 from shaped_attention.results import save
+from shaped_attention.sphere import plots as sphere_plots
 from shaped_attention.sphere.phase import DIMENSIONS, phase_diagram
 from shaped_attention.storage import check_writable
 

@@ -3,7 +3,7 @@
 Networks are simulated by the exact chain (the law of networks with real weights). Parameters are
 those printed with the figures; the number of tokens m and the key size n_k are not printed: n_k is
 the width here and m is an argument. Every function runs the samplers and returns the data of its
-figure as a Dataset; `paper_plots` draws them.
+figure as a Dataset; `shaped_attention.paper.plots` draws them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The groups of commands, below `shaped_attention.cli`."""
