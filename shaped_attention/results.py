@@ -55,14 +55,6 @@ def make_result(
         "device": str(request.device),
         "dtype": str(request.dtype).removeprefix("torch."),
     }
-    versions = {
-        "shaped_attention": __version__,
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "numba": numba.__version__,
-        "torchsde": torchsde.__version__,
-        "python": platform.python_version(),
-    }
     return xr.Dataset(
         {
             "V": (("time", "sample", "row", "col"), v, {"long_name": "token covariance"}),
@@ -81,9 +73,21 @@ def make_result(
             "radius": request.radius,
             "horizon": request.steps * request.dt,
             "specification": json.dumps(specification, default=plain),
-            "versions": json.dumps(versions),
+            "versions": json.dumps(versions()),
         },
     )
+
+
+def versions() -> dict[str, str]:
+    """Versions of what makes the numbers of a result."""
+    return {
+        "shaped_attention": __version__,
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "torchsde": torchsde.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def plain(value: object) -> Any:
@@ -118,7 +122,10 @@ def layer_of(result: xr.Dataset) -> list[Block]:
     ValueError
         If `result` is not a result of this package, or the class of a block is not where it was.
     """
-    return [_block(entry) for entry in specification(result)["layer"]]
+    stored = specification(result)
+    if "layer" not in stored:
+        raise ValueError(f"result comes from {stored['sampler']!r}, which has no layer of blocks")
+    return [_block(entry) for entry in stored["layer"]]
 
 
 def _block(entry: dict[str, Any]) -> Block:
@@ -153,6 +160,7 @@ def rerun(result: xr.Dataset, **changes: Any) -> xr.Dataset:
         If `result` does not come from a sampler, or a change is not allowed.
     """
     from shaped_attention import chain, network, sde
+    from shaped_attention.sphere.flow import run_again
 
     functions: dict[str, Any] = {
         "chain": chain.simulate_chain,
@@ -160,7 +168,10 @@ def rerun(result: xr.Dataset, **changes: Any) -> xr.Dataset:
         "sde": sde.integrate_sde,
     }
     stored = specification(result)
-    function = functions[stored.pop("sampler")]
+    sampler = stored.pop("sampler")
+    if sampler == "sphere":
+        return run_again(result, stored, changes)
+    function = functions[sampler]
     stored["layer"] = layer_of(result)
     # With another grid the stored times may be off it; the default takes their place.
     if changes.keys() & {"save_every", "width", "depth", "horizon", "step"}:

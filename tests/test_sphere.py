@@ -12,6 +12,8 @@ from scipy.integrate import solve_ivp
 from scipy.stats import beta as beta_law
 from scipy.stats import kstest
 
+import shaped_attention as sa
+from shaped_attention import plots
 from shaped_attention.cli import main
 from shaped_attention.sphere import (
     SphereAttention,
@@ -177,6 +179,35 @@ def test_observing_and_chunks():
     np.testing.assert_allclose(pair["observed"].values, whole[..., 0, 1], atol=1e-12)
 
 
+def test_several_beta_at_once():
+    """As one after the other, each with its own steps; another beta is another result."""
+    start, betas = uniform_start(5, 3, 4), [0.5, 6.0]
+    both = sphere_flow(SphereAttention(1.0), start, [0.5, 1.0], betas=betas, chunk=3)["V"]
+    assert both.dims == ("beta", "time", "sample", "row", "col")
+    for beta in betas:
+        alone = sphere_flow(SphereAttention(beta), start, [0.5, 1.0])["V"].values
+        np.testing.assert_allclose(both.sel(beta=beta).values, alone, atol=1e-13)
+    assert np.abs(both.values[0] - both.values[1]).max() > 1e-2
+
+
+def test_a_flow_is_a_result_as_the_others(tmp_path):
+    """Saved, loaded, run again with changes, compared (equal laws and others) and drawn."""
+    attention = SphereAttention(1.0)
+    first = sphere_flow(attention, uniform_start(3, 3, 500, seed=1), [0.5, 1.0])
+    second = sphere_flow(attention, uniform_start(3, 3, 500, seed=2), [0.5, 1.0])
+    stored = sa.load(sa.save(first, tmp_path / "flow.nc"))
+    np.testing.assert_array_equal(sa.rerun(stored)["V"], first["V"])
+    other = sa.rerun(stored, attention=SphereAttention(6.0))
+    names = ["rho[0,1]", "mean |rho|", "effective rank"]
+    equal = sa.compare(first, second, observables=names)
+    different = sa.compare(second, other, observables=names)
+    assert float(equal["p_value"].min()) > 1e-3
+    assert float(different["p_value"].min()) < 1e-6
+    assert len(plots.trajectories({"beta 1": first, "beta 6": other}).axes) == 3
+    with pytest.raises(ValueError, match="result comes from 'sphere'"):
+        sa.layer_of(first)
+
+
 def test_phase_diagram_is_a_step_at_the_curve_in_high_dimension(tmp_path):
     """d = 10^5, N = 8: no pair has met at 0.8 of the curve's time and all have at 1.2 of it.
 
@@ -223,6 +254,10 @@ def test_phase_diagram_is_a_step_at_the_curve_in_high_dimension(tmp_path):
         (lambda: two_token_cosine([0.0], 1.0, 0.0), "beta=1.0: this closed form is for 0"),
         (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), []), "times: a list"),
         (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1, 1]), "increasing"),
+        (
+            lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1], betas=[math.inf]),
+            "beta=inf: a finite number",
+        ),
         (
             lambda: sphere_flow(SphereAttention(1.0), 2 * uniform_start(2, 2), [1.0]),
             "not of norm 1",

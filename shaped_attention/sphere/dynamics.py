@@ -61,9 +61,14 @@ class SphereAttention:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name}={getattr(self, name)!r}: True or False is needed")
 
-    def weights(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B N N"]:
-        """w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N)."""
-        logits = self.beta * gram
+    def weights(
+        self, gram: Float[Tensor, "*B N N"], beta: Float[Tensor, "*B 1 1"] | None = None
+    ) -> Float[Tensor, "*B N N"]:
+        """w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N).
+
+        `beta` takes the place of the attention's, here and in `field`: one for each matrix.
+        """
+        logits = (self.beta if beta is None else beta) * gram
         if self.causal:
             # Token i counts what it sees: i + 1 with numbers from 0.
             hidden = torch.ones(gram.shape[-2:], device=gram.device).triu(1) > 0.0
@@ -76,10 +81,12 @@ class SphereAttention:
         seen = torch.arange(1, count + 1, dtype=gram.dtype, device=gram.device)
         return torch.exp(logits) / seen[:, None]
 
-    def field(self, tokens: Float[Tensor, "*B N r"]) -> Float[Tensor, "*B N r"]:
+    def field(
+        self, tokens: Float[Tensor, "*B N r"], beta: Float[Tensor, "*B 1 1"] | None = None
+    ) -> Float[Tensor, "*B N r"]:
         """dx/dt of tokens (..., N, r) on the unit sphere."""
         gram = tokens @ tokens.mT
-        moved = self.weights(gram) @ tokens
+        moved = self.weights(gram, beta) @ tokens
         along = (moved * tokens).sum(-1, keepdim=True)
         tangent = moved - along * tokens
         return -tangent if self.repulsion else tangent

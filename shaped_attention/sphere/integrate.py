@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Field = Callable[[Tensor], Tensor]
+Field = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""dx/dt (B, N, r) of tokens (B, N, r), at times (B,), of the samples with these numbers (B,)."""
 
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 5.0
 _SMALLEST_STEP = 1e-10
@@ -31,7 +32,7 @@ def integrate_flow(
     Parameters
     ----------
     field
-        dx/dt of tokens (B, N, r), tangent to the sphere.
+        Tangent to the sphere; the numbers say which of the samples it is asked about.
     start
         Unit tokens (B, N, r).
     times
@@ -50,7 +51,7 @@ def integrate_flow(
     samples = len(x)
     now = x.new_zeros(samples)
     step = x.new_full((samples,), 0.05)
-    slope = field(x)
+    slope = field(x, now, torch.arange(samples, device=x.device))
     kept = []
     for time in times:
         while True:
@@ -59,7 +60,7 @@ def integrate_flow(
             if len(going) == 0:
                 break
             h = torch.minimum(step[going], left[going])
-            new, last, error = _attempt(field, x[going], slope[going], h)
+            new, last, error = _attempt(field, x[going], slope[going], now[going], h, going)
             accepted = error <= tolerance
             factor = _SAFETY * (tolerance / error.clamp(min=1e-300)) ** (1.0 / 3.0)
             proposed = h * factor.clamp(_SHRINK, _GROW)
@@ -75,13 +76,15 @@ def integrate_flow(
     return kept
 
 
-def _attempt(field: Field, x: Tensor, first: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _attempt(
+    field: Field, x: Tensor, first: Tensor, now: Tensor, h: Tensor, which: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """New tokens, the field there, and the largest difference of the pair to a token."""
     step = h[:, None, None]
-    second = field(x + 0.5 * step * first)
-    third = field(x + 0.75 * step * second)
+    second = field(x + 0.5 * step * first, now + 0.5 * h, which)
+    third = field(x + 0.75 * step * second, now + 0.75 * h, which)
     new = x + step * (2.0 * first + 3.0 * second + 4.0 * third) / 9.0
     new = new / new.norm(dim=-1, keepdim=True)
-    last = field(new)
+    last = field(new, now + h, which)
     apart = step * (-5.0 * first + 6.0 * second + 8.0 * third - 9.0 * last) / 72.0
     return new, last, apart.norm(dim=-1).amax(-1)

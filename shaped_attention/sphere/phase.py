@@ -70,12 +70,11 @@ def phase_diagram(
     found = np.empty((len(dimensions), len(betas), len(at)))
     for i, dimension in enumerate(dimensions):
         start = uniform_start(tokens, dimension, samples, seed)
-        for j, beta in enumerate(betas):
-            flow = sphere_flow(
-                SphereAttention(float(beta), normalised), start, at.tolist(),
-                observe=close, tolerance=tolerance,
-            )  # fmt: skip
-            found[i, j] = flow["observed"].mean("sample")
+        flow = sphere_flow(
+            SphereAttention(0.0, normalised), start, at.tolist(),
+            betas=[float(beta) for beta in betas], observe=close, tolerance=tolerance,
+        )  # fmt: skip
+        found[i] = flow["observed"].mean("sample")
     return xr.Dataset(
         {"probability": (("dimension", "beta", "time"), found), "curve": ("beta", curve)},
         coords={"dimension": list(dimensions), "beta": list(betas), "time": at},
