@@ -10,6 +10,7 @@ import shaped_attention as sa
 from shaped_attention.cli import main
 from shaped_attention.paper import figures as paper_figures
 from shaped_attention.paper import original as paper
+from shaped_attention.recipes import make
 
 SMALL = {
     "1-left": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},
@@ -28,7 +29,7 @@ SMALL = {
 
 @pytest.mark.parametrize("name", paper_figures.FIGURES)
 def test_every_figure_is_drawn(name):
-    figure, data = paper_figures.make(name, **SMALL[name])
+    figure, data = make(paper_figures.FIGURES, name, **SMALL[name])
     assert len(figure.axes) >= 1
     for key, variable in data.data_vars.items():
         # Few samples resolve no rate.

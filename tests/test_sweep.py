@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shaped_attention as sa
-from shaped_attention.sweep import Sweep, Target, open_sweep, resume_sweep, run_sweep
+from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
+from shaped_attention.sweep import (
+    Sweep,
+    Target,
+    cells,
+    open_sweep,
+    resume_sweep,
+    run_sweep,
+    sweep_summary,
+)
 from shaped_attention.sweep import run as running
-from shaped_attention.sweep import units as un
 from shaped_attention.sweep.histograms import histogram
 from shaped_attention.sweep.schedule import Schedule, half_width
 from shaped_attention.sweep.store import Store
@@ -149,7 +158,7 @@ def test_the_last_block_is_what_is_left(tmp_path):
 @pytest.mark.parametrize("kind", [MemoryError, torch.OutOfMemoryError])
 def test_a_unit_that_does_not_fit_is_run_in_chunks(kind, monkeypatch):
     """With the same numbers; an error if not even one sample fits."""
-    reference, simulate, tried = run_unit(small(), Unit(0, 0, 0)), un.simulate_chain, []
+    reference, simulate, tried = run_unit(small(), Unit(0, 0, 0)), cells.simulate_chain, []
 
     def limited(most):
         def run(*arguments, chunk, **options):
@@ -161,10 +170,10 @@ def test_a_unit_that_does_not_fit_is_run_in_chunks(kind, monkeypatch):
         return run
 
     for most in (4, 3, 1):
-        monkeypatch.setattr(un, "simulate_chain", limited(most))
+        monkeypatch.setattr(cells, "simulate_chain", limited(most))
         assert same(run_unit(small(), Unit(0, 0, 0)), reference)
     assert tried == [None, 4, None, 4, 2, None, 4, 2, 1]
-    monkeypatch.setattr(un, "simulate_chain", limited(0))
+    monkeypatch.setattr(cells, "simulate_chain", limited(0))
     with pytest.raises(MemoryError, match="chain: one sample does not fit into memory"):
         run_unit(small(), Unit(0, 0, 0))
 
@@ -295,3 +304,43 @@ def test_intervals_of_a_target_cover_the_mean():
     least = 0.95 - 4 * np.sqrt(0.95 * 0.05 / 200)
     assert np.mean(np.array(near) <= 1.0) >= least
     assert np.mean(np.array(near) <= 0.5) < least
+
+
+def test_a_sweep_of_flows_on_the_sphere(tmp_path):
+    """Its units are flows from uniform starts, and clusters form later in higher dimension."""
+    sweep = Sweep(
+        {"layer": "sphere", "tokens": 4, "horizon": 2.0, "beta": 1.0},
+        {"dimension": [2, 100]},
+        samplers=("sphere",),
+        samples=64,
+        block=32,
+        names=("rho[0,1]", "mean |rho|"),
+        fractions=(0.3, 1.0),
+    )
+    run_sweep(sweep, tmp_path / "grid")
+    data = open_sweep(tmp_path / "grid")
+    start = uniform_start(4, 100, 32, unit_seed(sweep, Unit(1, 1, 0)))
+    flow = sphere_flow(SphereAttention(1.0), start, [0.6, 2.0])
+    stored = (
+        data["values"].sel(dimension=100, kept="rho[0,1]").isel(sampler=0, sample=slice(32, 64))
+    )
+    np.testing.assert_allclose(stored, flow["V"][..., 0, 1], atol=1e-14)
+    mean = sweep_summary(data)["mean"].sel(observable="mean |rho|").isel(time=0).squeeze()
+    assert float(mean.sel(dimension=2)) > float(mean.sel(dimension=100)) + 0.2
+
+
+@pytest.mark.parametrize(
+    ("fixed", "options", "message"),
+    [
+        ({"beta": 1.0}, {"samplers": ("chain",)}, "the layer 'sphere' has the sampler 'sphere'"),
+        ({}, {}, "beta: a value is needed"),
+        ({"beta": math.nan}, {}, "beta=nan: a finite number"),
+        ({"beta": 1.0, "gamma": 0.5}, {}, "gamma: no parameter"),
+        ({"beta": 1.0}, {"dtype": "float32"}, "computed in 'float64'"),
+        ({"beta": 1.0, "dimension": 0}, {}, "dimension=0: a whole number"),
+    ],
+)
+def test_faults_of_a_sweep_of_flows(fixed, options, message):
+    known = {"layer": "sphere", "tokens": 4, "dimension": 3, "horizon": 2.0}
+    with pytest.raises(ValueError, match=message):
+        Sweep(known | fixed, **({"samplers": ("sphere",)} | options))

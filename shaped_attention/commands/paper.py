@@ -14,6 +14,7 @@ from shaped_attention.covariance import equicorrelated
 from shaped_attention.paper import figures as paper_figures
 from shaped_attention.paper import original
 from shaped_attention.paper import plots as paper_plots
+from shaped_attention.recipes import make
 from shaped_attention.results import save
 from shaped_attention.stopping import explosion_curves, stopping_map
 from shaped_attention.storage import check_writable
@@ -56,8 +57,11 @@ def paper_command(
         check_writable(figures, "figures")
         if results is not None:
             check_writable(results, "results")
-        drawn, data = paper_figures.make(
-            figure, seed=seed, **{k: v for k, v in options.items() if v is not None}
+        drawn, data = make(
+            paper_figures.FIGURES,
+            figure,
+            seed=seed,
+            **{k: v for k, v in options.items() if v is not None},
         )
         paths = plots.save_figure(drawn, figures / f"paper-{figure}")
         if results is not None:

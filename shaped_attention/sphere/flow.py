@@ -42,7 +42,8 @@ def sphere_flow(
     attention
         The field.
     start
-        Unit tokens (samples, N, r) from `uniform_start`, `equiangular_start` or `given_start`.
+        Unit tokens (samples, N, r) from `uniform_start`, `equiangular_start` or `given_start`; the
+        flow runs on their device.
     times
         Increasing times >= 0.
     betas
@@ -73,7 +74,8 @@ def sphere_flow(
     if betas is not None and len(betas) == 0:
         raise ValueError("betas: at least one number is needed")
     every = [attention.beta] if betas is None else [replace(attention, beta=b).beta for b in betas]
-    of_sample = torch.tensor(every, dtype=start.dtype).repeat_interleave(len(start))[:, None, None]
+    of_start = torch.tensor(every, dtype=start.dtype, device=start.device)
+    of_sample = of_start.repeat_interleave(len(start))[:, None, None]
 
     def field(tokens: Tensor, _time: Tensor, which: Tensor) -> Tensor:
         return attention.field(tokens, of_sample[which])
@@ -136,7 +138,7 @@ def follow(
 
         part = start[first : first + size]
         parts.append(torch.stack(integrate_flow(of_chunk, part, times, observe, tolerance)))
-    return torch.cat(parts, dim=1).numpy()
+    return torch.cat(parts, dim=1).cpu().numpy()
 
 
 def checked_times(times: ArrayLike) -> NDArray[np.float64]:
@@ -170,7 +172,7 @@ def flow_variables(data: NDArray[np.float64], start: Tensor, observe: Observe | 
                 {"long_name": "Gram matrix of the tokens"},
             ),
             "stopping_time": ("sample", np.full(len(start), np.inf)),
-            "start": (("sample", "row", "feature"), start.numpy()),
+            "start": (("sample", "row", "feature"), start.cpu().numpy()),
         }
     )  # fmt: skip
 

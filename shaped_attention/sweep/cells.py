@@ -1,4 +1,8 @@
-"""A cell of a sweep: parameters by name, and the sampler's arguments that they stand for."""
+"""A cell of a sweep: parameters by name, and the sampler's arguments that they stand for.
+
+`CellOfLayer` is a layer of blocks for the chain, the network and the SDE; `SphereCell` (in
+`sphere_cells.py`) a flow on the sphere. The rest of the sweep knows only `Cell`.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,21 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.base import Block, blocks_of
+from shaped_attention import ensemble as en
+from shaped_attention.blocks.base import Block, blocks_of, check_chain, check_limit
+from shaped_attention.chain import simulate_chain
 from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.covariance import check_covariance, equicorrelated
 from shaped_attention.named import KINDS, named_layer, rescaled
+from shaped_attention.network import simulate_network
+from shaped_attention.sde import count_steps, integrate_sde
+from shaped_attention.sweep.sphere_cells import SPHERE, make_sphere_cell
 
 LAYER = tuple(inspect.signature(named_layer).parameters)[1:]
 """Parameters of the named layers."""
@@ -27,16 +37,42 @@ START = ("tokens", "rho", "scale", "covariance")
 GRID = ("width", "depth", "horizon", "step", "radius")
 """Parameters of the samplers."""
 
-SAMPLERS = ("network", "chain", "sde")
+SAMPLERS = ("network", "chain", "sde", "sphere")
+"""The last is for the layer 'sphere' alone, and that for it."""
 
 _MOST_TOKENS = 4096
+_KINDS = ", ".join((*KINDS, "sphere"))
 
 DEFAULTS: dict[str, Any] = {"layer": "attention", "rho": 0.2, "step": 0.01}
 
 
+class Cell(Protocol):
+    """What the rest of the sweep needs of a point of the grid."""
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens."""
+
+    @property
+    def horizon(self) -> float:
+        """The last time."""
+
+    def steps(self, sampler: str) -> int:
+        """Steps or layers of a sample: what its cost is proportional to."""
+
+    def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
+        """Times at these fractions of the horizon; ValueError if they are off the grid."""
+
+    def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
+        """Raise the ValueError that the sampler would, without simulating anything."""
+
+    def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
+        """Run the sampler; `settings` are samples, seed, device, dtype and chunk."""
+
+
 @dataclass(frozen=True)
-class Cell:
-    """What the samplers need for a point of the grid.
+class CellOfLayer:
+    """What the samplers of a layer need for a point of the grid.
 
     Attributes
     ----------
@@ -58,6 +94,61 @@ class Cell:
     step: float
     radius: float | None
 
+    @property
+    def tokens(self) -> int:
+        """Number of tokens."""
+        return len(self.v0)
+
+    def steps(self, sampler: str) -> int:
+        """Steps of the SDE, or layers."""
+        if sampler == "sde":
+            return count_steps(self.horizon, self.step)
+        assert self.depth is not None  # `make_cell` refuses it otherwise
+        return self.depth
+
+    def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
+        """Times at these fractions of the horizon; ValueError if they are off the grid."""
+        steps = self.steps(sampler)
+        for fraction in fractions:
+            if abs(fraction * steps - round(fraction * steps)) > 1e-6:
+                raise ValueError(
+                    f"fractions: {fraction:g} of the {steps} steps of the {sampler} is no whole "
+                    "number of steps"
+                )
+        dt = self.horizon / steps
+        return [round(fraction * steps) * dt for fraction in fractions]
+
+    def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
+        """Raise the ValueError that the sampler would, without simulating anything."""
+        if sampler == "sde":
+            check_limit(self.layer)
+            dt, width = self.step, None
+        else:
+            assert self.width is not None  # `make_cell` refuses it otherwise
+            dt, width = 1.0 / self.width, self.width
+            if sampler == "chain":
+                check_chain(self.layer)
+        en.make_ensemble(
+            self.layer, self.v0, width=width, steps=self.steps(sampler), dt=dt, samples=samples,
+            seed=seed, times=None, save_every=None, radius=self.radius, device="cpu", dtype=dtype,
+            chunk=None, memory=en.MEMORY_BUDGET,
+        )  # fmt: skip
+
+    def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
+        """Run the sampler."""
+        common: dict[str, Any] = {
+            "times": self.times(sampler, fractions), "radius": self.radius, "progress": False,
+            **settings,
+        }  # fmt: skip
+        if sampler == "sde":
+            return integrate_sde(
+                self.layer, self.v0, horizon=self.horizon, step=self.step, **common
+            )
+        assert self.width is not None
+        assert self.depth is not None
+        simulate = simulate_chain if sampler == "chain" else simulate_network
+        return simulate(self.layer, self.v0, width=self.width, depth=self.depth, **common)
+
 
 def layer_function(name: str) -> Callable[..., Any]:
     """The function behind a layer 'module:function', which takes parameters by their names.
@@ -75,7 +166,7 @@ def layer_function(name: str) -> Callable[..., Any]:
         function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # importing runs any code
         raise ValueError(
-            f"layer={name!r}: one of {', '.join(KINDS)}, or 'module:function' of a function that "
+            f"layer={name!r}: one of {_KINDS}, or 'module:function' of a function that "
             f"can be imported, is needed ({error})"
         ) from None
     if not callable(function):
@@ -85,7 +176,7 @@ def layer_function(name: str) -> Callable[..., Any]:
 
 def layer_source(layer: Any) -> str:
     """The source text of a layer 'module:function'; its name if there is none."""
-    if layer in KINDS:
+    if layer in KINDS or layer == "sphere":
         return str(layer)
     try:
         return inspect.getsource(layer_function(layer))
@@ -101,6 +192,8 @@ def known_parameters(layer: Any) -> tuple[str, ...]:
     ValueError
         If the layer is unknown.
     """
+    if layer == "sphere":
+        return ("layer", *SPHERE)
     if layer in KINDS:
         own = LAYER
     elif isinstance(layer, str) and ":" in layer:
@@ -112,7 +205,7 @@ def known_parameters(layer: Any) -> tuple[str, ...]:
                 f"layer={layer!r}: a function whose parameters Python can tell is needed"
             ) from None
     else:
-        raise ValueError(f"layer={layer!r}: one of {', '.join(KINDS)}, or 'module:function'")
+        raise ValueError(f"layer={layer!r}: one of {_KINDS}, or 'module:function'")
     return ("layer", *own, *START, *GRID)
 
 
@@ -126,6 +219,13 @@ def make_cell(values: Mapping[str, Any], samplers: tuple[str, ...]) -> Cell:
     """
     given = DEFAULTS | dict(values)
     kind = given["layer"]
+    if (kind == "sphere") != (set(samplers) == {"sphere"}):
+        raise ValueError(
+            f"samplers={list(samplers)}: the layer 'sphere' has the sampler 'sphere' alone, and "
+            "others have not"
+        )
+    if kind == "sphere":
+        return make_sphere_cell(values)
     if given.get("mask") == "none":
         given["mask"] = None
     own = {name: given[name] for name in known_parameters(kind) if name in given}
@@ -137,7 +237,9 @@ def make_cell(values: Mapping[str, Any], samplers: tuple[str, ...]) -> Cell:
     else:
         layer = blocks_of(layer_function(kind)(**arguments))
     width, depth, horizon = _grid(given, samplers)
-    return Cell(layer, _start(given), width, depth, horizon, given["step"], given.get("radius"))
+    return CellOfLayer(
+        layer, _start(given), width, depth, horizon, given["step"], given.get("radius")
+    )
 
 
 def _grid(

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import check_chain, check_limit
 from shaped_attention.checks import check_count, check_positive
 from shaped_attention.observables import observables
-from shaped_attention.sde import count_steps
 from shaped_attention.sweep.cells import SAMPLERS, Cell, known_parameters
 
 if TYPE_CHECKING:
@@ -230,25 +228,6 @@ def _name_faults(sweep: Sweep) -> list[tuple[str, str]]:
 
 def check_cell(sweep: Sweep, cell: Cell) -> None:
     """Raise the ValueError that a sampler would, without simulating anything."""
-    shared: dict[str, Any] = {
-        "samples": sweep.block, "seed": sweep.seed, "times": None, "save_every": None,
-        "radius": cell.radius, "device": "cpu", "dtype": sweep.dtype, "chunk": None,
-        "memory": en.MEMORY_BUDGET,
-    }  # fmt: skip
     for sampler in sweep.samplers:
-        if sampler == "sde":
-            check_limit(cell.layer)
-            steps, dt, width = count_steps(cell.horizon, cell.step), cell.step, None
-        else:
-            assert cell.width is not None  # `make_cell` refuses it otherwise
-            assert cell.depth is not None
-            steps, dt, width = cell.depth, 1.0 / cell.width, cell.width
-            if sampler == "chain":
-                check_chain(cell.layer)
-        for fraction in sweep.fractions:
-            if abs(fraction * steps - round(fraction * steps)) > 1e-6:
-                raise ValueError(
-                    f"fractions: {fraction:g} of the {steps} steps of the {sampler} is no whole "
-                    "number of steps"
-                )
-        en.make_ensemble(cell.layer, cell.v0, width=width, steps=steps, dt=dt, **shared)
+        cell.times(sampler, sweep.fractions)
+        cell.check(sampler, sweep.block, sweep.seed, sweep.dtype)

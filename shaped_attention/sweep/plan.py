@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from shaped_attention.sweep.histograms import BINS
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.units import STOPPING_BINS, Unit, run_unit, stored_steps
+from shaped_attention.sweep.units import STOPPING_BINS, Unit, run_unit
 
 _PROBES = 3
 _PROBE_SAMPLES = 256
@@ -64,22 +63,15 @@ def plan_sweep(sweep: Sweep) -> Plan:
     by_sampler = {}
     for number, sampler in enumerate(sweep.samplers):
         rates = [_seconds_per_step(sweep, cell, number) for cell in chosen]
-        steps = [all_steps(sweep, index, sampler) for index in indices]
+        steps = [sweep.cell(index).steps(sampler) for index in indices]
         by_sampler[sampler] = float(np.mean(rates)) * sum(steps) * sweep.samples
     return Plan(cells, units, store, unit, sum(by_sampler.values()), by_sampler)
-
-
-def all_steps(sweep: Sweep, index: Any, sampler: str) -> int:
-    """Steps or layers of a sample in a cell."""
-    cell = sweep.cell(index)
-    _, dt = stored_steps(sweep, cell, sampler)
-    return round(cell.horizon / dt)
 
 
 def _seconds_per_step(sweep: Sweep, cell: int, sampler: int) -> float:
     """Seconds per step and sample, measured on a small unit after a first one that compiles."""
     name = sweep.samplers[sampler]
-    steps = all_steps(sweep, sweep.index(cell), name)
+    steps = sweep.cell(sweep.index(cell)).steps(name)
     unit = Unit(0, cell, sampler)
     samples = 1 if name == "network" else min(_PROBE_SAMPLES, sweep.samples)
     while True:

@@ -140,7 +140,7 @@ class Sweep:
     @cached_property
     def tokens(self) -> set[int]:
         """The numbers of tokens of the cells."""
-        return {len(self.cell(index).v0) for index in np.ndindex(self.shape)}
+        return {self.cell(index).tokens for index in np.ndindex(self.shape)}
 
     @cached_property
     def observed(self) -> tuple[str, ...]:

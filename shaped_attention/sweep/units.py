@@ -12,11 +12,8 @@ import torch
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.chain import simulate_chain
 from shaped_attention.draws import STREAMS
-from shaped_attention.network import simulate_network
 from shaped_attention.observables import observables
-from shaped_attention.sde import count_steps, integrate_sde
 from shaped_attention.sweep.cells import DEFAULTS, Cell
 from shaped_attention.sweep.faults import canonical
 from shaped_attention.sweep.histograms import BINS, histogram
@@ -82,45 +79,16 @@ def run_unit(
     chunk: int | None = None
     while True:
         try:
-            result = _sample(sweep, cell, sampler, samples, seed, place, chunk)
+            result = cell.sample(
+                sampler, sweep.fractions, samples=samples, seed=seed, device=place,
+                dtype=sweep.dtype, chunk=chunk,
+            )  # fmt: skip
             return _kept(sweep, cell, result)
         except (MemoryError, torch.OutOfMemoryError) as error:
             if chunk == 1:
                 raise MemoryError(f"{sampler}: one sample does not fit into memory") from error
             chunk = max(1, min(samples, _LARGEST_CHUNK if chunk is None else chunk) // 2)
             _log.warning("unit %s does not fit into memory; now in chunks of %d", unit, chunk)
-
-
-def stored_steps(sweep: Sweep, cell: Cell, sampler: str) -> tuple[list[int], float]:
-    """Steps of a sampler's grid that are stored, and the length of one."""
-    if sampler == "sde":
-        steps = count_steps(cell.horizon, cell.step)
-    else:
-        assert cell.depth is not None  # `make_cell` refuses it otherwise
-        steps = cell.depth
-    return [round(f * steps) for f in sweep.fractions], cell.horizon / steps
-
-
-def _sample(
-    sweep: Sweep,
-    cell: Cell,
-    sampler: str,
-    samples: int,
-    seed: int,
-    device: str,
-    chunk: int | None,
-) -> xr.Dataset:
-    steps, dt = stored_steps(sweep, cell, sampler)
-    common: dict[str, Any] = {
-        "samples": samples, "seed": seed, "times": [i * dt for i in steps], "radius": cell.radius,
-        "device": device, "dtype": sweep.dtype, "chunk": chunk, "progress": False,
-    }  # fmt: skip
-    if sampler == "sde":
-        return integrate_sde(cell.layer, cell.v0, horizon=cell.horizon, step=cell.step, **common)
-    assert cell.width is not None
-    assert cell.depth is not None
-    simulate = simulate_chain if sampler == "chain" else simulate_network
-    return simulate(cell.layer, cell.v0, width=cell.width, depth=cell.depth, **common)
 
 
 def _kept(sweep: Sweep, cell: Cell, result: xr.Dataset) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,53 @@
+"""How a figure is made: data, drawing and title, by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import getdoc
+from typing import Any
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+from shaped_attention.version import __version__
+
+FEWEST = 10
+"""Samples below which nothing is drawn."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What makes a figure: `simulate` gives its data, `draw` draws them under `title`.
+
+    Values in the title come from the attributes of the data.
+    """
+
+    simulate: Callable[..., xr.Dataset]
+    draw: Callable[[xr.Dataset, str], Figure]
+    title: str
+
+    @property
+    def about(self) -> str:
+        """What it shows, in one sentence."""
+        return (getdoc(self.simulate) or "").splitlines()[0]
+
+
+def make(recipes: Mapping[str, Recipe], name: str, **options: Any) -> tuple[Figure, xr.Dataset]:
+    """Simulate and draw a figure; `options` go to the function of its data, and to its attributes.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or an option is outside its range.
+    """
+    if name not in recipes:
+        raise ValueError(f"figure={name!r}: one of {', '.join(recipes)} is needed")
+    if options.get("samples", FEWEST) < FEWEST:
+        raise ValueError(f"samples={options['samples']!r}: at least {FEWEST} are needed to draw")
+    recipe = recipes[name]
+    data = recipe.simulate(**options).assign_attrs(
+        figure=name, arguments=json.dumps(options), version=__version__
+    )
+    return recipe.draw(data, recipe.title % data.attrs), data

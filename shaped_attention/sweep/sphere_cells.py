@@ -1,0 +1,86 @@
+"""Cells of a sweep over self-attention on the sphere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import xarray as xr
+
+from shaped_attention.checks import check_count, check_positive, check_width
+from shaped_attention.sphere.dynamics import SphereAttention
+from shaped_attention.sphere.flow import sphere_flow
+from shaped_attention.sphere.starts import uniform_start
+
+_FIELD = ("beta", "normalised", "repulsion", "causal")
+
+SPHERE = (*_FIELD, "tokens", "dimension", "horizon", "tolerance")
+"""Parameters of the layer 'sphere'; beta, tokens, dimension and horizon have no default."""
+
+_TOLERANCE = 1e-5
+_STEPS_PER_TIME = 10
+
+
+@dataclass(frozen=True)
+class SphereCell:
+    """A flow from uniform starts on S^{d-1}; samples and seed are those of `uniform_start`.
+
+    Attributes
+    ----------
+    attention
+        The field.
+    tokens, dimension
+        N and d.
+    horizon, tolerance
+        The last time, and the flow's tolerance.
+    """
+
+    attention: SphereAttention
+    tokens: int
+    dimension: int
+    horizon: float
+    tolerance: float
+
+    def steps(self, sampler: str) -> int:
+        """A number for plans; the flow's own steps follow from its tolerance."""
+        return max(1, round(_STEPS_PER_TIME * self.horizon))
+
+    def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
+        """Times at these fractions of the horizon; there is no grid."""
+        return [fraction * self.horizon for fraction in fractions]
+
+    def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
+        """Raise ValueError for float32, in which the flow is not computed."""
+        if dtype != "float64":
+            raise ValueError(f"dtype={dtype!r}: flows on the sphere are computed in 'float64'")
+
+    def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
+        """Run the flow."""
+        start = uniform_start(self.tokens, self.dimension, settings["samples"], settings["seed"])
+        return sphere_flow(
+            self.attention, start.to(settings["device"]), self.times(sampler, fractions),
+            tolerance=self.tolerance, chunk=settings["chunk"],
+        )  # fmt: skip
+
+
+def make_sphere_cell(values: Mapping[str, Any]) -> SphereCell:
+    """The cell of these parameters.
+
+    Raises
+    ------
+    ValueError
+        If one is missing or outside its range.
+    """
+    for name in ("beta", "tokens", "dimension", "horizon"):
+        if name not in values:
+            raise ValueError(f"{name}: a value is needed, fixed or as an axis")
+    check_count("tokens", values["tokens"])
+    check_width("dimension", values["dimension"])
+    check_positive("horizon", values["horizon"])
+    tolerance = values.get("tolerance", _TOLERANCE)
+    check_positive("tolerance", tolerance)
+    attention = SphereAttention(**{name: values[name] for name in _FIELD if name in values})
+    return SphereCell(
+        attention, values["tokens"], values["dimension"], float(values["horizon"]), tolerance
+    )
