@@ -1,7 +1,8 @@
 r"""Two-sample distances with confidence intervals that hold near zero.
 
 Notation: x_1..x_n and y_1..y_m are two independent i.i.d. samples with distribution functions F, G
-and empirical ones F_n, G_m. All the one-dimensional distances here are a norm of F - G:
+and empirical ones F_n, G_m. All the one-dimensional distances here are a norm of F - G
+(Wasserstein-2, one of quantile functions, is in `shaped_attention.transport`):
 
 - Kolmogorov-Smirnov: sup_z abs(F(z) - G(z));
 - Wasserstein-1: integral of abs(F - G);
@@ -47,7 +48,7 @@ from shaped_attention.draws import STREAMS
 JOINT_POINTS = 1500
 # Resamples are drawn in blocks of a fixed size: memory stays bounded at any sample size, and the
 # draws do not depend on how many observables share them.
-_BLOCK = 20
+BLOCK = 20
 _TAIL_POINTS, _MIDDLE_POINTS = 1024, 2048
 _BOOTSTRAP, _PERMUTATION, _JOINT = 1, 2, 3
 
@@ -74,7 +75,7 @@ class Distance(NamedTuple):
 
 
 class JointTest(NamedTuple):
-    """An energy distance of vectors, its permutation p-value, and its 95 % level if F = G."""
+    """A distance of laws of vectors, its permutation p-value, and its 95 % level if F = G."""
 
     distance: float
     p_value: float
@@ -101,8 +102,8 @@ def ks_distance(x: ArrayLike, y: ArrayLike, confidence: float = 0.95) -> Kolmogo
     `confidence`. The p-value of equal laws is exact up to 1000 points per sample, from the limiting
     law beyond; with ties (capped times) it errs upwards. ValueError for other input.
     """
-    first, second = _row(x, "x"), _row(y, "y")
-    _check_pair(first, second, axis=1)
+    first, second = as_row(x, "x"), as_row(y, "y")
+    check_pair(first, second, axis=1)
     n, m = first.size, second.size
     margin = ks_margin(n, m, confidence)
     with warnings.catch_warnings():
@@ -123,7 +124,7 @@ def wasserstein1(
     >>> wasserstein1([0.0, 1.0, 3.0], [5.0, 6.0, 8.0]).distance
     5.0
     """
-    rows, _ = integral_distances(_row(x, "x"), _row(y, "y"), confidence, resamples, seed)
+    rows, _ = integral_distances(as_row(x, "x"), as_row(y, "y"), confidence, resamples, seed)
     return Distance(*(float(v) for v in rows[:, 0]))
 
 
@@ -139,7 +140,7 @@ def energy_distance(
     >>> energy_distance([0.0, 0.0], [2.0, 2.0]).distance
     2.0
     """
-    _, rows = integral_distances(_row(x, "x"), _row(y, "y"), confidence, resamples, seed)
+    _, rows = integral_distances(as_row(x, "x"), as_row(y, "y"), confidence, resamples, seed)
     return Distance(*(float(v) for v in rows[:, 0]))
 
 
@@ -159,13 +160,13 @@ def integral_distances(
     set of resamples serves all observables. The distances use every point; the resampled ones at
     most 4096 points of the pooled sample (1024 at either end, the middle thinned evenly).
     """
-    _check_pair(x, y, axis=1)
-    rank = _quantile_rank("resamples", resamples, confidence)
+    check_pair(x, y, axis=1)
+    rank = quantile_rank("resamples", resamples, confidence)
     x, y, n, m = np.sort(x, axis=1), np.sort(y, axis=1), x.shape[1], y.shape[1]
     pooled = np.sort(np.concatenate([x, y], axis=1), axis=1)
-    points = pooled[:, _grid(n + m)]
+    points = pooled[:, thinned_ranks(n + m)]
 
-    draw, relabel = _generator(seed, _BOOTSTRAP), _generator(seed, _PERMUTATION)
+    draw, relabel = generator_of(seed, _BOOTSTRAP), generator_of(seed, _PERMUTATION)
     bootstrap: Terms = [
         (lambda: _resampled(draw, n), _counts(x, points)),
         (lambda: -_resampled(draw, m), _counts(y, points)),
@@ -193,8 +194,8 @@ def joint_test(x: Array, y: Array, permutations: int = 999, seed: int = 0) -> Jo
     19). Returned are E of the transformed points, p, and the 95 % quantile of E under permutation.
     ValueError for other input.
     """
-    _check_pair(x, y, axis=0)
-    rank = _quantile_rank("permutations", permutations, 0.95)
+    check_pair(x, y, axis=0)
+    rank = quantile_rank("permutations", permutations, 0.95)
     n, m = min(len(x), JOINT_POINTS), min(len(y), JOINT_POINTS)
     points = np.concatenate([x[:n], y[:m]])
     low, median, high = np.quantile(points, [0.25, 0.5, 0.75], axis=0)
@@ -208,7 +209,7 @@ def joint_test(x: Array, y: Array, permutations: int = 999, seed: int = 0) -> Jo
     centred -= mean[:, None]
     centred -= mean - mean.mean()
     labels = np.tile(np.repeat([1.0, 0.0], [n, m]), (permutations + 1, 1))
-    labels[1:] = _generator(seed, _JOINT).permuted(labels[1:], axis=1)
+    labels[1:] = generator_of(seed, _JOINT).permuted(labels[1:], axis=1)
     energy = -((1 / n + 1 / m) ** 2) * np.einsum("bi,bi->b", labels, labels @ centred)
 
     energy = np.maximum(energy, 0.0)
@@ -228,8 +229,8 @@ def _norms(process: Array, points: Array) -> Array:
 def _resampled_quantile(terms: Terms, points: Array, count: int, rank: int) -> Array:
     """Order statistic (2, K) of the norms of sums of random functions taken at ranks (K, grid)."""
     norms = np.empty((2, count, len(points)))
-    for start in range(0, count, _BLOCK):
-        size = min(_BLOCK, count - start)
+    for start in range(0, count, BLOCK):
+        size = min(BLOCK, count - start)
         drawn = [(draw(), ranks) for draw, ranks in terms]
         for k, at in enumerate(points):
             process = np.sum([function[:size, ranks[k]] for function, ranks in drawn], axis=0)
@@ -239,14 +240,14 @@ def _resampled_quantile(terms: Terms, points: Array, count: int, rank: int) -> A
 
 def _resampled(generator: np.random.Generator, n: int) -> Array:
     """F* - F_n as a function of the rank 0..n, for one block of bootstrap resamples."""
-    draws = generator.integers(0, n, size=(_BLOCK, n)) + (n * np.arange(_BLOCK))[:, None]
-    counts = np.bincount(draws.ravel(), minlength=n * _BLOCK).reshape(_BLOCK, n)
+    draws = generator.integers(0, n, size=(BLOCK, n)) + (n * np.arange(BLOCK))[:, None]
+    counts = np.bincount(draws.ravel(), minlength=n * BLOCK).reshape(BLOCK, n)
     return np.pad(np.cumsum(counts - 1, axis=1) / n, ((0, 0), (1, 0)))
 
 
 def _permuted(generator: np.random.Generator, n: int, m: int) -> Array:
     """F - G of relabelled samples as a function of the pooled rank 0..n+m, for one block."""
-    weights = np.tile(np.repeat([1.0 / n, -1.0 / m], [n, m]), (_BLOCK, 1))
+    weights = np.tile(np.repeat([1.0 / n, -1.0 / m], [n, m]), (BLOCK, 1))
     return np.pad(np.cumsum(generator.permuted(weights, axis=1), axis=1), ((0, 0), (1, 0)))
 
 
@@ -255,7 +256,7 @@ def _counts(ordered: Array, points: Array) -> NDArray[np.intp]:
     return np.stack([np.searchsorted(a, p, "right") for a, p in zip(ordered, points, strict=True)])
 
 
-def _grid(size: int) -> NDArray[np.intp]:
+def thinned_ranks(size: int) -> NDArray[np.intp]:
     """Ranks at which resampled functions are evaluated; a heavy tail keeps all its points."""
     if size <= 2 * _TAIL_POINTS + _MIDDLE_POINTS:
         return np.arange(size)
@@ -264,7 +265,7 @@ def _grid(size: int) -> NDArray[np.intp]:
     return np.concatenate([tail, middle.astype(np.intp), tail + size - _TAIL_POINTS])
 
 
-def _quantile_rank(name: str, count: int, confidence: float) -> int:
+def quantile_rank(name: str, count: int, confidence: float) -> int:
     """Index of the order statistic that is exceeded with probability at most 1 - confidence."""
     _check_confidence(confidence)
     rank = math.ceil(confidence * (count + 1) - 1e-9)
@@ -274,7 +275,8 @@ def _quantile_rank(name: str, count: int, confidence: float) -> int:
     return rank - 1
 
 
-def _generator(seed: int, stream: int) -> np.random.Generator:
+def generator_of(seed: int, stream: int) -> np.random.Generator:
+    """Numbers of one use of the stream "statistics"; ValueError unless seed is an integer >= 0."""
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed must be a non-negative integer, got {seed!r}.")
     return np.random.default_rng(
@@ -287,7 +289,7 @@ def _check_confidence(confidence: float) -> None:
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
 
 
-def _check_pair(x: Array, y: Array, axis: int) -> None:
+def check_pair(x: Array, y: Array, axis: int) -> None:
     """Refuse anything but two finite matrices of at least 2 samples, which lie along `axis`."""
     if x.ndim != 2 or y.ndim != 2 or x.shape[1 - axis] != y.shape[1 - axis]:
         shapes = ("(n, d) and (m, d)", "(K, n) and (K, m)")[axis]
@@ -298,7 +300,8 @@ def _check_pair(x: Array, y: Array, axis: int) -> None:
         raise ValueError(f"x and y must hold at least 2 samples each, all finite, got {got}.")
 
 
-def _row(values: ArrayLike, name: str) -> Array:
+def as_row(values: ArrayLike, name: str) -> Array:
+    """One observable as a matrix (1, samples); ValueError for other shapes."""
     vector = np.asarray(values, dtype=np.float64)
     if vector.ndim != 1:
         raise ValueError(f"{name} must have shape (samples,), got {vector.shape}.")

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.optimize import linear_sum_assignment
 
+from shaped_attention import ShapedAttention, equicorrelated, simulate_chain
 from shaped_attention.compare import compare, format_comparison
 from shaped_attention.distances import ks_distance, ks_margin
 from shaped_attention.observables import observables, observables_of
@@ -99,6 +101,68 @@ def test_a_difference_that_only_the_joint_test_sees_is_said() -> None:
     assert not table["resolved"].any()
     assert float(table["joint_p_value"]) <= 0.05
     assert "tells them apart, so they differ by less than" in table.attrs["verdict"]
+
+
+def test_transport_adds_columns_and_leaves_the_rest_alone() -> None:
+    first, second = made(1), made(2, samples=200)
+    plain, table = quick(first, second), quick(first, second, transport=True)
+    columns = {"wasserstein2", *(f"wasserstein2_{end}" for end in ("low", "high", "null"))}
+    scalars = {"joint_wasserstein2", "joint_wasserstein2_p_value", "joint_wasserstein2_null"}
+    assert {*table} - {*plain} == columns | scalars
+    xr.testing.assert_identical(table.drop_vars(columns | scalars), plain)
+    assert (table["wasserstein"] <= table["wasserstein2"] * (1 + 1e-9)).all()
+    alone = quick(first, second, transport=True, observables="log det V")
+    for name in columns:
+        assert float(alone[name][0]) == float(table[name].sel(observable="log det V"))
+    for name in scalars:
+        assert float(alone[name]) == float(table[name])
+    added = [s for s in format_comparison(table).splitlines() if "Wasserstein-2" in s]
+    assert [s for s in format_comparison(table).splitlines() if s not in added] == (
+        format_comparison(plain).splitlines()
+    )
+    assert added[0].startswith("joint Wasserstein-2 distance of V (Frobenius norm): ")
+    assert len(added[0]) <= 110
+    assert f"p = {float(table['joint_wasserstein2_p_value']):.3g};" in added[0]
+
+
+def test_the_joint_wasserstein2_is_that_of_matrices_in_the_frobenius_norm() -> None:
+    """Against an assignment on norms of whole matrices at the time asked for."""
+    first, second = made(1, 60), made(2, 70, scale=1.1)
+    a, b = (r["V"].sel(time=0.5).to_numpy()[:60] for r in (first, second))
+    cost = np.linalg.norm(a[:, None] - b[None], axis=(2, 3)) ** 2
+    expected = math.sqrt(cost[linear_sum_assignment(cost)].mean())
+    found = [
+        quick(first, second, transport=True, time=t)["joint_wasserstein2"] for t in (0.5, 0.75)
+    ]
+    assert float(found[0]) == pytest.approx(expected, rel=1e-12)
+    assert float(found[1]) != pytest.approx(expected, rel=1e-3)
+
+
+def test_transport_tells_a_different_gamma_from_equal_laws() -> None:
+    """Chains with one gamma pass (p > 0.01); the control, one with another gamma, is refused."""
+
+    def chain(gamma: float, seed: int) -> xr.Dataset:
+        layer = [ShapedAttention(gamma=gamma, tau0=1.0)]
+        start = equicorrelated(tokens=2, rho=0.2)
+        return simulate_chain(layer, start, width=100, depth=50, samples=300, seed=seed)
+
+    reference = chain(0.35, 1)
+    same, other = (quick(reference, chain(gamma, 2), transport=True) for gamma in (0.35, 0.7))
+    assert float(same["joint_wasserstein2_p_value"]) > 0.01
+    assert float(other["joint_wasserstein2_p_value"]) == 0.01
+    assert float(other["joint_wasserstein2"]) > float(other["joint_wasserstein2_null"])
+    assert (same["wasserstein2_low"] == 0.0).all()
+    assert (other["wasserstein2_low"] > 0.0).any()
+
+
+def test_transport_takes_no_rounding_for_a_difference() -> None:
+    double = made(1, 50)
+    double["V"] = double["V"][:, :1].isel(sample=np.zeros(50, dtype=int))
+    single = double.copy()
+    single["V"] = double["V"].astype(np.float32)
+    table = quick(double, single, transport=True)
+    assert 0.0 < float(table["joint_wasserstein2"]) < 1e-6
+    assert float(table["joint_wasserstein2_p_value"]) == 1.0
 
 
 def test_resolution_pays_for_the_number_of_observables() -> None:
