@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
@@ -24,6 +23,7 @@ from torch import Tensor, nn
 from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import blocks_of
 from shaped_attention.checks import check_count, check_width
+from shaped_attention.recording import record_outputs, stack_outputs
 
 
 class ShapedAttentionModule(nn.Module):
@@ -204,37 +204,12 @@ def record_covariances(
     """
     if choose is None:
         choose = _is_shaped_block
-    names = [name for name, module in model.named_modules() if choose(name, module)]
-    if not names:
-        raise ValueError(
-            "choose: no module of the model is chosen; a function of a module's name and the "
-            "module, such as lambda name, module: name.endswith('layer'), is needed"
-        )
-    recorded: dict[str, np.ndarray] = {}
-
-    def recorder(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            x = output[0] if isinstance(output, tuple) else output
-            if not isinstance(x, Tensor) or x.ndim < 2 or not x.is_floating_point():
-                raise ValueError(f"choose: the output of {name} is no token stream (..., m, n)")
-            x = x.detach().double()
-            v = x @ x.mT / x.shape[-1]
-            recorded[name] = v.reshape(-1, *v.shape[-2:]).cpu().numpy()
-
-        return hook
-
-    handles = [model.get_submodule(name).register_forward_hook(recorder(name)) for name in names]
-    try:
-        with torch.no_grad():
-            model(**inputs) if isinstance(inputs, dict) else model(inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
-    if len({v.shape for v in recorded.values()}) != 1 or len(recorded) != len(names):
-        raise ValueError("choose: the chosen modules do not all put out tokens of one shape")
+    outputs = record_outputs(model, inputs, choose)
+    grams = [x @ x.mT / x.shape[-1] for x in outputs.values()]
+    v = stack_outputs([gram.reshape(-1, *gram.shape[-2:]) for gram in grams])
     return xr.Dataset(
-        {"V": (("module", "sample", "row", "col"), np.stack([recorded[name] for name in names]))},
-        coords={"module": names},
+        {"V": (("module", "sample", "row", "col"), v.numpy())},
+        coords={"module": list(outputs)},
     )
 
 

@@ -1,0 +1,236 @@
+"""The formats of files with arrays: ``.npy``, ``.npz``, ``.csv`` and ``.pt``.
+
+A file is data and never code: nothing is unpickled. A reader takes a stream, the file's name for
+messages, the name of the array or None, and the number of dimensions that is wanted when the array
+has no name; it gives the array as it is stored, and the name by which messages call it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+SHAPES = {2: "two-dimensional", 3: "three-dimensional"}
+"""Numbers of dimensions that are read, in words."""
+
+_KEYS_SHOWN = 12
+_NUMBER_KINDS = "iufc"
+
+
+def _read_npy(
+    stream: IO[bytes], name: str, key: str | None, _dimensions: int
+) -> tuple[NDArray[Any], str]:
+    _refuse_key(name, key, "a .npy file holds one array without a name")
+    try:
+        return np.lib.format.read_array(stream, allow_pickle=False), name
+    except OSError:
+        raise
+    except Exception as error:
+        raise _unreadable(name, ".npy") from error
+
+
+def _read_npz(
+    stream: IO[bytes], name: str, key: str | None, dimensions: int
+) -> tuple[NDArray[Any], str]:
+    arrays: dict[str, NDArray[Any]] = {}
+    try:
+        archive = np.load(stream, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise TypeError("not an archive")
+        labels = archive.files
+        for label in labels if key is None else {key}.intersection(labels):
+            try:
+                member = archive[label]
+            except ValueError:
+                # An array of Python objects is no reason to refuse the numbers beside it.
+                if label == key or len(labels) == 1:
+                    raise
+            else:
+                if isinstance(member, np.ndarray):
+                    arrays[label] = member
+    except OSError:
+        raise
+    except Exception as error:
+        raise _unreadable(name, ".npz") from error
+    fitting = [
+        label
+        for label, array in arrays.items()
+        if array.ndim == dimensions and array.dtype.kind in _NUMBER_KINDS
+    ]
+    choice = _choice(list(arrays), fitting, labels, name, key, SHAPES[dimensions])
+    return arrays[choice], _labelled(name, choice)
+
+
+def _read_pt(
+    stream: IO[bytes], name: str, key: str | None, dimensions: int
+) -> tuple[NDArray[Any], str]:
+    try:
+        loaded = torch.load(stream, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:
+        raise _unreadable(name, ".pt") from error
+    if isinstance(loaded, torch.Tensor):
+        _refuse_key(name, key, "this file holds one tensor without a name")
+        return _array_of(loaded, name), name
+    if not isinstance(loaded, Mapping):
+        raise ValueError(
+            f"{name}: this file holds an object of type {type(loaded).__name__}, but a tensor or "
+            "a dictionary of tensors is needed"
+        )
+    tensors = {
+        str(label): value for label, value in loaded.items() if isinstance(value, torch.Tensor)
+    }
+    fitting = [
+        label
+        for label, tensor in tensors.items()
+        if tensor.ndim == dimensions and tensor.dtype != torch.bool
+    ]
+    labels = [str(label) for label in loaded]
+    choice = _choice(list(tensors), fitting, labels, name, key, SHAPES[dimensions])
+    return _array_of(tensors[choice], _labelled(name, choice)), _labelled(name, choice)
+
+
+def _read_csv(
+    stream: IO[bytes], name: str, key: str | None, _dimensions: int
+) -> tuple[NDArray[Any], str]:
+    _refuse_key(name, key, "a .csv file holds one array without a name")
+    rows: list[list[float]] = []
+    header_width: int | None = None
+    # Closing the text layer closes the stream, which its owner may do a second time.
+    with io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+        lines = csv.reader(text)
+        try:
+            for fields in lines:
+                # Commas alone are a row with missing entries: an error below, not a blank line.
+                if len(fields) < 2 and not "".join(fields).strip():
+                    continue
+                numbers = [_number(field) for field in fields]
+                first = not rows and header_width is None
+                if first and any(field.strip() for field in fields) and set(numbers) == {None}:
+                    header_width = len(fields)
+                    continue
+                width = len(rows[0]) if rows else header_width or len(fields)
+                if len(fields) != width:
+                    raise ValueError(
+                        f"{name}: line {lines.line_num} has {len(fields)} fields, but the lines "
+                        f"before it have {width}, and all must have the same number"
+                    )
+                row = [number for number in numbers if number is not None]
+                if len(row) < len(fields):
+                    place = numbers.index(None)
+                    raise ValueError(
+                        f"{name}: line {lines.line_num}, field {place + 1} is "
+                        f"{_shortened(fields[place])}, but every field must be a real number, with "
+                        "commas between fields"
+                    )
+                rows.append(row)
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{name}: this is not UTF-8 text, which a .csv file must be"
+            ) from error
+        except csv.Error as error:
+            raise ValueError(
+                f"{name}: line {lines.line_num} is not comma separated text ({error}), which a "
+                ".csv file must be"
+            ) from error
+    if not rows:
+        found = "no lines" if header_width is None else "only a header line without numbers"
+        raise ValueError(f"{name}: this file has {found}, but at least one row is needed")
+    return np.array(rows), name
+
+
+Reader = Callable[[IO[bytes], str, str | None, int], tuple[NDArray[Any], str]]
+READERS: dict[str, Reader] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".csv": _read_csv,
+    ".pt": _read_pt,
+}
+
+
+def _choice(
+    arrays: list[str],
+    fitting: list[str],
+    labels: list[str],
+    name: str,
+    key: str | None,
+    shape: str,
+) -> str:
+    """Decide which array is meant: `key`, or the only one that could be.
+
+    `labels` are all names in the file, `arrays` those of arrays that can be read, `fitting` those
+    of numeric arrays of the `shape` that is needed, such as "two-dimensional".
+    """
+    if key is not None:
+        if key not in arrays:
+            found = "no array" if key in labels else "nothing"
+            raise ValueError(f"{name}: {found} is called key={key!r}; {_listing(labels)}")
+        return key
+    # A lone array is meant whatever its shape: then its defect is reported, not its absence.
+    candidates = arrays if len(labels) == 1 else fitting
+    if not candidates:
+        raise ValueError(
+            f"{name}: no array in this file is {shape} and numeric, and one is needed; "
+            f"{_listing(labels)}"
+        )
+    if len(candidates) > 1:
+        raise ValueError(
+            f"{name}: {len(candidates)} arrays in this file are {shape} and numeric, so key= must "
+            f"name one; {_listing(labels)}"
+        )
+    return candidates[0]
+
+
+def _array_of(tensor: torch.Tensor, name: str) -> NDArray[Any]:
+    # NumPy lacks torch's short floating types, which float64 contains exactly.
+    widened = tensor.detach().double() if tensor.is_floating_point() else tensor.detach()
+    try:
+        return widened.resolve_conj().numpy()
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(
+            f"{name}: a {str(tensor.layout).removeprefix('torch.')} {tensor.dtype} tensor was "
+            "found, but a dense tensor of ordinary numbers is needed"
+        ) from error
+
+
+def _number(field: str) -> float | None:
+    try:
+        # Python reads 1_000 as a number; no other program writes that.
+        return None if "_" in field else float(field)
+    except ValueError:
+        return None
+
+
+def _refuse_key(name: str, key: str | None, reason: str) -> None:
+    if key is not None:
+        raise ValueError(f"{name}: key={key!r} was given, but {reason}, so key must be None")
+
+
+def _unreadable(name: str, extension: str) -> ValueError:
+    return ValueError(
+        f"{name}: this cannot be read as a {extension} file; it must be complete and hold plain "
+        "numbers, since Python objects are never unpickled"
+    )
+
+
+def _labelled(name: str, key: str) -> str:
+    return f"{name} (key {key!r})"
+
+
+def _listing(names: list[str]) -> str:
+    if not names:
+        return "the file holds no arrays"
+    more = f" and {len(names) - _KEYS_SHOWN} more" if len(names) > _KEYS_SHOWN else ""
+    return f"the keys are {', '.join(map(repr, names[:_KEYS_SHOWN]))}{more}"
+
+
+def _shortened(field: str) -> str:
+    text = field.strip()
+    return repr(text if len(text) <= 40 else text[:37] + "...") if text else "empty"

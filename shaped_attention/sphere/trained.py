@@ -1,0 +1,221 @@
+"""Tokens of trained models on the sphere: the cosines between them, layer by layer.
+
+Layer normalisation keeps tokens near a sphere, and self-attention draws them together: the cosines
+<x_i, x_j> / (|x_i| |x_j|) of a trained model are expected to drift towards 1 with depth, as
+Geshkovski, Letrouit, Polyanskiy and Rigollet show for ALBERT (arXiv 2312.10794).
+
+Models of Hugging Face's transformers are recognised by how they are called, so that library is
+needed only by those who use it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float64
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from shaped_attention.checks import check_count, check_finite, check_fraction, real_array
+from shaped_attention.inputs import read_array, read_example
+from shaped_attention.recording import call_model, record_outputs, stack_outputs
+
+_EXAMPLE = "minilm_hidden_states.npz"
+
+
+def record_hidden_states(
+    model: nn.Module,
+    inputs: Any,
+    choose: Callable[[str, nn.Module], bool] | None = None,
+) -> Float64[np.ndarray, "layers *samples tokens features"]:
+    """Hidden states of every layer of a torch model, from one call without gradients.
+
+    Parameters
+    ----------
+    model
+        With `choose` any torch model; without, one with the interface of Hugging Face's
+        transformers: it takes ``output_hidden_states=True`` and then returns `hidden_states`, the
+        embeddings first and an array for each layer after them. Training or evaluation mode stays
+        as it is; ``model.eval()`` switches dropout off.
+    inputs
+        What the model takes: called with ``model(inputs)``, or ``model(**inputs)`` for a dict.
+        Positions that pad a text are recorded like the others.
+    choose
+        Function of a module's name and the module: whether its output, or the first element of a
+        tuple, is recorded.
+
+    Returns
+    -------
+    ndarray (layers, tokens, features), or (layers, samples, tokens, features) if the model's arrays
+    have an axis of samples, of float64.
+
+    Raises
+    ------
+    ValueError
+        If `choose` is needed and missing or chooses nothing, or what is recorded are no tokens of
+        one shape.
+    """
+    if choose is not None:
+        return stack_outputs(list(record_outputs(model, inputs, choose).values())).numpy()
+    found = None
+    if _takes_hidden_states(model):
+        result = call_model(model, inputs, output_hidden_states=True)
+        found = getattr(result, "hidden_states", None)
+    if not found:
+        raise ValueError(
+            f"choose=None: {type(model).__name__} returns no hidden_states, so a function of a "
+            "module's name and the module, which chooses the layers, is needed"
+        )
+    states = [state.detach().to("cpu", torch.float64) for state in found if _is_stream(state)]
+    if len(states) != len(found) or len({state.shape for state in states}) != 1:
+        raise ValueError(
+            f"model: the hidden_states of {type(model).__name__} are not all tokens "
+            "(..., m, n) of one shape, so choose must say what to record"
+        )
+    return torch.stack(states).numpy()
+
+
+def inner_products(
+    hidden_states: ArrayLike,
+    *,
+    bins: int = 80,
+    quantiles: Sequence[float] = (0.05, 0.25, 0.75, 0.95),
+    delta: float = 0.1,
+) -> xr.Dataset:
+    """Law of the cosines <x_i, x_j>, i < j, of each layer's tokens divided by their norms.
+
+    Parameters
+    ----------
+    hidden_states
+        Tokens (layers, tokens, features), or (layers, samples, tokens, features), whose pairs
+        inside each sample are pooled.
+    bins
+        Equal bins of [-1, 1].
+    quantiles
+        Levels from 0 to 1.
+    delta
+        Two tokens are close if their cosine is at least 1 - delta.
+
+    Returns
+    -------
+    xarray.Dataset with `density` (layer, cosine) at the centres of the bins, with integral 1,
+    `mean`, `median` and `close` (layer), the last the fraction of close pairs, and `quantile`
+    (layer, level). Its `attrs` hold the numbers of tokens, features and samples, and delta.
+
+    Raises
+    ------
+    ValueError
+        If the shape is another one, there are less than two tokens, an entry is not finite, a
+        token is zero, or an argument is outside its range.
+    """
+    check_count("bins", bins)
+    for level in quantiles:
+        check_fraction("quantiles", level)
+    check_finite("delta", delta)
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta={delta!r}: a number between 0 and 1 is needed")
+    states = _checked_states(hidden_states)
+    layers, samples, tokens, features = states.shape
+    above = np.triu_indices(tokens, 1)
+    edges = np.linspace(-1.0, 1.0, bins + 1)
+    cosines = np.empty((layers, samples * len(above[0])))
+    density = np.empty((layers, bins))
+    for layer, state in enumerate(states):
+        # Largest entries first: the squares of a norm would overflow or vanish.
+        scaled = state / np.abs(state).max(axis=-1, keepdims=True)
+        unit = scaled / np.linalg.norm(scaled, axis=-1, keepdims=True)
+        gram = unit @ unit.swapaxes(-1, -2)
+        cosines[layer] = np.clip(gram[:, above[0], above[1]], -1.0, 1.0).ravel()
+        density[layer] = np.histogram(cosines[layer], edges, density=True)[0]
+    return xr.Dataset(
+        {
+            "density": (("layer", "cosine"), density),
+            "mean": ("layer", cosines.mean(axis=1)),
+            "median": ("layer", np.median(cosines, axis=1)),
+            "quantile": (("layer", "level"), np.quantile(cosines, quantiles, axis=1).T),
+            "close": ("layer", (cosines >= 1.0 - delta).mean(axis=1)),
+        },
+        coords={
+            "layer": np.arange(layers),
+            "cosine": (edges[:-1] + edges[1:]) / 2.0,
+            "level": [float(level) for level in quantiles],
+        },
+        attrs={"tokens": tokens, "features": features, "samples": samples, "delta": delta},
+    )
+
+
+def read_hidden_states(
+    path: str | os.PathLike[str], key: str | None = None
+) -> Float64[np.ndarray, "layers tokens features"]:
+    """Read hidden states (layers, tokens, features) from a file.
+
+    Parameters
+    ----------
+    path
+        A ``.npy``, ``.npz`` or ``.pt`` file; nothing is unpickled.
+    key
+        Name of the array in a ``.npz`` file or of the tensor in a ``.pt`` dictionary. It may be
+        left out if the file holds one array only, or one three-dimensional numeric array only.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no file at `path`.
+    ValueError
+        As for `shaped_attention.read_tokens`, with three dimensions in the place of two.
+    """
+    return read_array(path, key, dimensions=3)
+
+
+def example_hidden_states() -> tuple[list[str], Float64[np.ndarray, "7 70 384"]]:
+    """The first sentences of Moby-Dick in a trained model: its tokens in every layer.
+
+    Returns
+    -------
+    tokens : list of 70 str
+        Word pieces, from ``[CLS]`` to ``[SEP]``.
+    hidden_states : ndarray (7, 70, 384)
+        The embeddings and the six layers of all-MiniLM-L6-v2: float16 numbers, as float64.
+        ``shaped_attention/data/README.md`` gives the origin and the licence.
+    """
+    return read_example(_EXAMPLE, "hidden_states")
+
+
+def _takes_hidden_states(model: nn.Module) -> bool:
+    parameters = inspect.signature(model.forward).parameters
+    catches_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    return catches_all or "output_hidden_states" in parameters
+
+
+def _is_stream(state: object) -> bool:
+    return isinstance(state, Tensor) and state.ndim >= 2 and state.is_floating_point()
+
+
+def _checked_states(hidden_states: ArrayLike) -> NDArray[np.float64]:
+    """The states as (layers, samples, tokens, features)."""
+    states = real_array(hidden_states, "hidden_states")
+    if states.ndim not in (3, 4) or 0 in states.shape:
+        raise ValueError(
+            f"hidden_states have shape {states.shape}; (layers, tokens, features) or "
+            "(layers, samples, tokens, features) is needed"
+        )
+    if states.shape[-2] < 2:
+        raise ValueError(
+            f"hidden_states have shape {states.shape}, which is one token; at least two are needed"
+        )
+    if not np.isfinite(states).all():
+        raise ValueError("hidden_states have NaN or infinite entries; finite numbers are needed")
+    zero = ~states.any(axis=-1)
+    if zero.any():
+        place = np.argwhere(zero)[0]
+        raise ValueError(
+            f"hidden_states contain a zero vector, which has no direction: token {place[-1]} of "
+            f"layer {place[0]}, counted from 0"
+        )
+    return states if states.ndim == 4 else states[:, None]
