@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from inspect import getdoc
 from typing import Any
 
+import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
@@ -48,6 +49,11 @@ def make(recipes: Mapping[str, Recipe], name: str, **options: Any) -> tuple[Figu
         raise ValueError(f"samples={options['samples']!r}: at least {FEWEST} are needed to draw")
     recipe = recipes[name]
     data = recipe.simulate(**options).assign_attrs(
-        figure=name, arguments=json.dumps(options), version=__version__
+        figure=name, arguments=json.dumps(options, default=_shape), version=__version__
     )
     return recipe.draw(data, recipe.title % data.attrs), data
+
+
+def _shape(array: Any) -> str:
+    """What is kept of an array among the options."""
+    return f"array of shape {np.shape(array)}"

@@ -171,6 +171,8 @@ def rerun(result: xr.Dataset, **changes: Any) -> xr.Dataset:
     sampler = stored.pop("sampler")
     if sampler == "sphere":
         return run_again(result, stored, changes)
+    if sampler not in functions:
+        raise ValueError(f"result comes from {sampler!r}, whose specification does not tell all")
     function = functions[sampler]
     stored["layer"] = layer_of(result)
     # With another grid the stored times may be off it; the default takes their place.

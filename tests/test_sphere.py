@@ -225,7 +225,7 @@ def test_phase_diagram_is_a_step_at_the_curve_in_high_dimension(tmp_path):
         assert float(data["curve"][0]) == time
     result = CliRunner().invoke(
         main,
-        ["sphere", "phase", "--samples", "4", "--tokens", "3", "--dimensions", "2,9",
+        ["sphere", "phase", "--samples", "10", "--tokens", "3", "--dimensions", "2,9",
          "--figures", str(tmp_path), "--results", str(tmp_path)],
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -251,7 +251,7 @@ def test_phase_diagram_is_a_step_at_the_curve_in_high_dimension(tmp_path):
         (lambda: meeting_time(1.0, 4, 1.0), "delta=1.0: a number strictly between 0 and 1"),
         (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start=0.95: a cosine above"),
         (lambda: equiangular_cosine([1.0, 0.0], 4, 1.0), "times: an increasing list"),
-        (lambda: two_token_cosine([0.0], 1.0, 0.0), "beta=1.0: this closed form is for 0"),
+        (lambda: two_token_cosine([0.0], 301.0, 0.0), "beta=301.0: at most 300 in size"),
         (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), []), "times: a list"),
         (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1, 1]), "increasing"),
         (

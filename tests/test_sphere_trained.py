@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from shaped_attention.inputs import read_array, read_example
 from shaped_attention.recording import record_outputs
-from shaped_attention.sphere.plots_trained import inner_product_histograms
+from shaped_attention.sphere.plots.trained import inner_product_histograms
 from shaped_attention.sphere.starts import uniform_start
 from shaped_attention.sphere.trained import (
     example_hidden_states,

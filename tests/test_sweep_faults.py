@@ -76,7 +76,7 @@ CASES = {
     "fractions no list": ({"fractions": 5}, "fractions=.*5"),
     "fractions off": ({"fractions": (0.33,)}, "fractions: 0.33 of the 10 steps of the chain"),
     "unknown": (fixed(gama=0.3), "gama: no parameter; one of .*gamma"),
-    "layer": (fixed(layer="rnn"), "layer='rnn': one of attention, mlp, both, sphere, or 'module:fun"),
+    "layer": (fixed(layer="rnn"), "layer='rnn': one of attention, mlp, both, sphere, or 'mod"),
     "no module": (fixed(layer="nowhere:f"), "layer='nowhere:f': .*No module named"),
     "no function": (fixed(layer="math:f"), "layer='math:f': .*no attribute"),
     "relative": (fixed(layer=".a:f"), r"layer='\.a:f': one of"),

@@ -45,7 +45,7 @@ def integrate_flow(
     Raises
     ------
     FloatingPointError
-        If a step below 1e-10 would be needed.
+        If the field is not finite, or a step below 1e-10 would be needed.
     """
     x = start.clone()
     samples = len(x)
@@ -62,6 +62,8 @@ def integrate_flow(
             h = torch.minimum(step[going], left[going])
             new, last, error = _attempt(field, x[going], slope[going], now[going], h, going)
             accepted = error <= tolerance
+            if not bool(torch.isfinite(error).all()):
+                raise FloatingPointError("the field on the sphere is not finite")
             factor = _SAFETY * (tolerance / error.clamp(min=1e-300)) ** (1.0 / 3.0)
             proposed = h * factor.clamp(_SHRINK, _GROW)
             if bool((~accepted & (proposed < _SMALLEST_STEP)).any()):

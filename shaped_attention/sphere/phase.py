@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
-import torch
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from shaped_attention.checks import check_count
+from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import sphere_flow
 from shaped_attention.sphere.starts import uniform_start
@@ -62,11 +63,7 @@ def phase_diagram(
     check_count("tokens", tokens, lowest=2)
     at = np.linspace(0.0, 30.0, 61) if times is None else np.asarray(times, dtype=np.float64)
     curve = [meeting_time(delta, tokens, beta, 0.0, normalised) for beta in betas]
-    above = torch.triu(torch.ones(tokens, tokens), 1) > 0
-
-    def close(gram: torch.Tensor) -> torch.Tensor:
-        return (gram[:, above] >= 1.0 - delta).double().mean(-1)
-
+    close = partial(close_pairs, delta=delta)
     found = np.empty((len(dimensions), len(betas), len(at)))
     for i, dimension in enumerate(dimensions):
         start = uniform_start(tokens, dimension, samples, seed)

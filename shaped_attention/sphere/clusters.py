@@ -1,0 +1,105 @@
+"""How clustered tokens are: functions of Gram matrices V, V_ij = <x_i, x_j>, for batches.
+
+Two tokens are close if V_ij >= 1 - delta; a cluster is a connected component of the graph of close
+tokens, so that a chain of close tokens is one cluster. One cluster is the limit of the attractive
+flow for almost every start (Geshkovski, Letrouit, Polyanskiy and Rigollet, arXiv 2312.10794).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from shaped_attention.sphere.theory import check_delta
+
+
+def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*B"]:
+    """Number of clusters: connected components of the graph {V_ij >= 1 - delta}.
+
+    A token is joined to all within 2^k links after the k-th squaring of the adjacency matrix.
+
+    Parameters
+    ----------
+    gram
+        Gram matrices of unit tokens (..., N, N).
+    delta
+        How close, strictly between 0 and 1.
+
+    Returns
+    -------
+    Whole numbers (...) from 1 to N.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    near = _close(gram, delta)
+    itself = torch.eye(gram.shape[-1], dtype=torch.bool, device=gram.device)
+    joined = (near | near.mT | itself).float()
+    for _ in range(math.ceil(math.log2(gram.shape[-1]))):
+        joined = (joined @ joined).clamp(max=1.0)
+    # A cluster is counted at its first token: the one that is joined to none before it.
+    return (joined.tril(-1).sum(-1) == 0.0).sum(-1)
+
+
+def close_pairs(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*B"]:
+    """Fraction of the pairs i < j with V_ij >= 1 - delta.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two tokens, or an argument is outside its range.
+    """
+    near = _close(gram, delta)
+    if gram.shape[-1] < 2:
+        raise ValueError(f"gram has shape {tuple(gram.shape)}; two tokens or more are needed")
+    above = torch.ones(gram.shape[-2:], device=gram.device).triu(1) > 0.0
+    return near[..., above].to(gram.dtype).mean(-1)
+
+
+def order_parameter(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
+    """The norm of the mean token, |sum_i x_i| / N = sqrt(sum_ij V_ij) / N: 1 for one cluster.
+
+    Raises
+    ------
+    ValueError
+        If these are no finite square matrices.
+    """
+    _check_gram(gram)
+    return gram.sum((-2, -1)).clamp(min=0.0).sqrt() / gram.shape[-1]
+
+
+def spectral_gap(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
+    """Difference of the two largest eigenvalues of V / N, which sum to 1: 1 if V has rank one.
+
+    Rank one means one cluster, or two opposite ones; in dimension d the gap is 0 where the two
+    largest principal axes of the tokens are alike, as for the uniform law.
+
+    Raises
+    ------
+    ValueError
+        If these are no finite square matrices.
+    """
+    _check_gram(gram)
+    if gram.shape[-1] == 1:
+        return gram[..., 0, 0].clone()
+    values = torch.linalg.eigvalsh(gram / gram.shape[-1])
+    return values[..., -1] - values[..., -2]
+
+
+def _close(gram: Tensor, delta: float) -> Bool[Tensor, "*B N N"]:
+    check_delta(delta)
+    _check_gram(gram)
+    return gram >= 1.0 - delta
+
+
+def _check_gram(gram: Tensor) -> None:
+    if not isinstance(gram, Tensor) or gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
+        shape = tuple(gram.shape) if isinstance(gram, Tensor) else type(gram).__name__
+        raise ValueError(f"gram has shape {shape}; a tensor (..., N, N) is needed")
+    if gram.shape[-1] == 0 or not bool(torch.isfinite(gram).all()):
+        raise ValueError("gram is empty or has NaN or infinite entries; finite numbers are needed")

@@ -1,0 +1,178 @@
+"""Data of two figures: clusters that last, and energies that rise to their largest or fall.
+
+For large beta tokens first gather in several clusters, which then wait for a time that grows
+exponentially with beta before they merge: such states are metastable. The energy of SA and USA
+rises all the while towards that of one cluster; with V = -I it falls towards that of the uniform
+law (Geshkovski, Letrouit, Polyanskiy and Rigollet, arXiv 2312.10794).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from shaped_attention.checks import check_count
+from shaped_attention.sphere.clusters import cluster_count, order_parameter, spectral_gap
+from shaped_attention.sphere.dynamics import SphereAttention
+from shaped_attention.sphere.flow import checked_times, follow, sphere_flow
+from shaped_attention.sphere.starts import uniform_start
+from shaped_attention.sphere.theory import check_delta, dirac_energy, uniform_energy
+
+KINDS = ("SA", "USA", "repulsion")
+"""The flows of `energy_curves`; repulsion is SA with V = -I."""
+
+
+def metastability(
+    betas: Sequence[float] = (4.0, 9.0),
+    times: ArrayLike | None = None,
+    *,
+    tokens: int = 32,
+    dimension: int = 2,
+    delta: float = 1e-3,
+    samples: int = 32,
+    seed: int = 0,
+    tolerance: float = 1e-3,
+    normalised: bool = True,
+) -> xr.Dataset:
+    """Clusters in time from uniform starts, for each beta from the same ones.
+
+    Parameters
+    ----------
+    betas
+        Inverse temperatures.
+    times
+        Increasing, >= 0; by default 0 and 100 from 0.1 to 10^4, evenly in the logarithm.
+    tokens, dimension
+        N and d.
+    delta
+        How close tokens of a cluster are linked, strictly between 0 and 1.
+    samples, seed
+        Realisations, and the seed.
+    tolerance
+        Of the flow; tokens of a cluster stay apart by about this much.
+    normalised
+        SA or USA.
+
+    Returns
+    -------
+    xarray.Dataset with
+
+    - `clusters`, `order`, `gap` (beta, time, sample): `cluster_count`, `order_parameter` and
+      `spectral_gap`;
+    - `angle` (beta, time, token), for d = 2 only: angles in [-pi, pi] of the first realisation.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    every = [SphereAttention(float(beta), normalised) for beta in _checked_betas(betas)]
+    default = np.concatenate([[0.0], np.logspace(-1.0, 4.0, 100)])
+    at = checked_times(default if times is None else times)
+    check_count("tokens", tokens, lowest=2)
+    check_delta(delta)
+    start = uniform_start(tokens, dimension, samples, seed)
+
+    def observe(x: torch.Tensor) -> torch.Tensor:
+        gram = x @ x.mT
+        kept = [cluster_count(gram, delta).double(), order_parameter(gram), spectral_gap(gram)]
+        found = torch.stack(kept, dim=-1)
+        if dimension != 2:
+            return found
+        return torch.cat([found, torch.atan2(x[..., 1], x[..., 0])], dim=-1)
+
+    def run(attention: SphereAttention) -> NDArray[np.float64]:
+        def field(x: torch.Tensor, _time: torch.Tensor, _which: torch.Tensor) -> torch.Tensor:
+            return attention.field(x)
+
+        return follow(field, start, at.tolist(), observe, tolerance)
+
+    found = np.stack([run(attention) for attention in every])
+    names = ("clusters", "order", "gap")
+    data = xr.Dataset(
+        {name: (("beta", "time", "sample"), found[..., k]) for k, name in enumerate(names)},
+        coords={"beta": list(betas), "time": at},
+        attrs={
+            "tokens": tokens, "dimension": dimension, "delta": delta, "samples": samples,
+            "seed": seed, "tolerance": tolerance, "normalised": int(normalised),
+        },
+    )  # fmt: skip
+    if dimension == 2:
+        data["angle"] = (("beta", "time", "token"), found[:, :, 0, 3:])
+    return data
+
+
+def energy_curves(
+    betas: Sequence[float] = (1.0, 4.0, 9.0),
+    times: ArrayLike | None = None,
+    *,
+    tokens: int = 32,
+    dimension: int = 3,
+    samples: int = 50,
+    seed: int = 0,
+    tolerance: float = 1e-4,
+) -> xr.Dataset:
+    """Energies in time under SA, USA and SA with V = -I, from the same uniform starts.
+
+    USA near one cluster is e^beta times as fast as SA: its energies are those at e^{-beta} times
+    the `time`, so that all three are seen on one axis.
+
+    Parameters
+    ----------
+    betas
+        Inverse temperatures.
+    times
+        Increasing, >= 0; by default 0 and 80 from 0.01 to 10^3, evenly in the logarithm.
+    tokens, dimension
+        N and d.
+    samples, seed
+        Realisations, and the seed.
+    tolerance
+        Of the flow.
+
+    Returns
+    -------
+    xarray.Dataset with `energy` (kind, beta, time, sample), the kinds being "SA", "USA" and
+    "repulsion", and the extremes over all laws on the sphere: `uniform` and `dirac` (beta).
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    checked = _checked_betas(betas)
+    default = np.concatenate([[0.0], np.logspace(-2.0, 3.0, 80)])
+    at = checked_times(default if times is None else times)
+    start = uniform_start(tokens, dimension, samples, seed)
+    found = np.empty((len(KINDS), len(betas), len(at), samples))
+    for i, kind in enumerate(KINDS):
+        for j, beta in enumerate(checked):
+            attention = SphereAttention(beta, kind != "USA", kind == "repulsion")
+            own = at * math.exp(-beta) if kind == "USA" else at
+            flow = sphere_flow(
+                attention, start, own.tolist(), observe=attention.energy, tolerance=tolerance
+            )
+            found[i, j] = flow["observed"]
+    return xr.Dataset(
+        {
+            "energy": (("kind", "beta", "time", "sample"), found),
+            "uniform": ("beta", [uniform_energy(beta, dimension) for beta in checked]),
+            "dirac": ("beta", [dirac_energy(beta) for beta in checked]),
+        },
+        coords={"kind": list(KINDS), "beta": checked, "time": at},
+        attrs={
+            "tokens": tokens, "dimension": dimension, "samples": samples, "seed": seed,
+            "tolerance": tolerance,
+        },
+    )  # fmt: skip
+
+
+def _checked_betas(betas: Sequence[float]) -> list[float]:
+    if len(betas) == 0:
+        raise ValueError("betas: at least one number is needed")
+    return [SphereAttention(beta).beta for beta in betas]

@@ -1,0 +1,54 @@
+"""The figures of self-attention on the sphere, by name."""
+
+from __future__ import annotations
+
+from shaped_attention.recipes import Recipe
+from shaped_attention.sphere.chaos import figure_mean_field
+from shaped_attention.sphere.curves import energy_curves, metastability
+from shaped_attention.sphere.ensembles import ensemble_phase
+from shaped_attention.sphere.noise import clustering_with_noise
+from shaped_attention.sphere.phase import phase_diagram
+from shaped_attention.sphere.plots.clusters import energy_panels, metastability_strip
+from shaped_attention.sphere.plots.mean_field import mean_field_figure
+from shaped_attention.sphere.plots.noise import noise_panels
+from shaped_attention.sphere.plots.phase import ensemble_panels, phase_panels
+from shaped_attention.sphere.plots.trained import inner_product_histograms
+from shaped_attention.sphere.trained import inner_products
+
+FIGURES: dict[str, Recipe] = {
+    "phase": Recipe(
+        phase_diagram,
+        phase_panels,
+        r"Tokens that have met: SA, N = %(tokens)d, $\delta$ = %(delta)g",
+    ),
+    "metastability": Recipe(
+        metastability,
+        metastability_strip,
+        r"SA on the circle: %(tokens)d tokens; clusters are linked within $\delta$ = %(delta)g",
+    ),
+    "ensembles": Recipe(
+        ensemble_phase,
+        ensemble_panels,
+        r"Random matrices: SA, d = %(dimension)d, N = %(tokens)d, $\delta$ = %(delta)g",
+    ),
+    "energy": Recipe(
+        energy_curves,
+        energy_panels,
+        "Energy of %(tokens)d tokens from uniform starts, d = %(dimension)d",
+    ),
+    "mean-field": Recipe(
+        figure_mean_field,
+        mean_field_figure,
+        "SA on the circle: density and particles, and how far apart they are",
+    ),
+    "noise": Recipe(
+        clustering_with_noise,
+        noise_panels,
+        r"Clustering with random value matrices: N = %(tokens)d, $\beta$ = %(beta)g",
+    ),
+    "histograms": Recipe(
+        inner_products,
+        inner_product_histograms,
+        "Cosines of %(tokens)d tokens in every layer of a trained model",
+    ),
+}

@@ -1,0 +1,245 @@
+"""The mean field on the circle: the law of infinitely many tokens, by finite volumes.
+
+    d_t mu + d_a (mu chi[mu]) = 0,
+    chi[mu](a) = -(1 / Z(a)) int exp(beta cos(a - b)) sin(a - b) mu(b) db,
+
+SA: Z(a) = int exp(beta cos(a - b)) mu(b) db; USA: Z = 1; repulsion changes the sign (Geshkovski et
+al., arXiv 2312.10794, sections 3 and 7). Under USA it is the gradient flow of the energy
+E = (1 / (2 beta)) int int exp(beta cos(a - b)) mu(a) mu(b) for the Wasserstein distance.
+
+The scheme has upwind fluxes with limited slopes (van Leer, J. Comput. Phys. 32, 1979) and the
+three-stage Runge-Kutta method that keeps positivity (Shu and Osher, J. Comput. Phys. 77, 1988):
+second order, mass kept to rounding, no negative density. Its step comes from the largest speed that
+any law has, so it obeys the Courant condition in every stage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import circulant
+
+from shaped_attention.checks import check_count, real_array
+from shaped_attention.sphere.dynamics import SphereAttention
+from shaped_attention.sphere.flow import checked_times
+
+Array = NDArray[np.float64]
+Density = ArrayLike | Callable[[Array], Array]
+"""Cell averages (cells,) on [-pi, pi), or a function of angles."""
+
+_COURANT = 0.45
+"""Cells that anything crosses in a step; no density is negative up to 1/2."""
+
+_FEWEST_CELLS = 8
+_MASS_ERROR = 1e-6
+_SMALLEST_STEP = 1e-10
+
+
+def mean_field(
+    beta: float,
+    density: Density,
+    times: ArrayLike,
+    *,
+    normalised: bool = True,
+    repulsion: bool = False,
+    cells: int = 512,
+    rescale: bool = False,
+) -> xr.Dataset:
+    """Follow a density on the circle.
+
+    Parameters
+    ----------
+    beta
+        Inverse temperature, finite; at most 600 in size.
+    density
+        The start: averages over equal cells of [-pi, pi), or a function of arrays of angles; of
+        mass 1 to 1e-6, and not negative.
+    times
+        Increasing times >= 0.
+    normalised, repulsion
+        SA or USA; whether V = -I.
+    cells
+        Cells of a start that is a function, at least 8. A step costs the square of it.
+    rescale
+        Whether to divide the start by its mass.
+
+    Returns
+    -------
+    xarray.Dataset with
+
+    - `density` (time, angle): averages over the cells with these centres;
+    - `energy` (time): E; for beta = 0 the limit but for a constant, int int cos(a - b) mu mu / 2;
+    - `dissipation` (time): int chi^2 mu. Under USA with attraction dE/dt is equal to it; under SA
+      dE/dt = int Z chi^2 mu;
+    - `order` (time): the size of int e^{i a} mu.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    FloatingPointError
+        If a step below 1e-10 would be needed: USA at large beta moves exp(beta) times faster.
+    """
+    attention = SphereAttention(beta, normalised, repulsion)
+    wanted = checked_times(times)
+    now = cell_averages(density, cells, rescale)
+    transport = _Transport.of(attention, len(now))
+    kept, before = [], 0.0
+    for time in wanted:
+        now = transport.moved(now, time - before)
+        kept.append(now)
+        before = time
+    found = np.array(kept)
+    return xr.Dataset(
+        {
+            "density": (("time", "angle"), found),
+            "energy": ("time", transport.energies(found)),
+            "dissipation": ("time", transport.dissipations(found)),
+            "order": ("time", transport.orders(found)),
+        },
+        coords={"time": wanted, "angle": cell_centres(len(now))},
+        attrs={
+            "beta": float(beta),
+            "attention": "SA" if normalised else "USA",
+            "repulsion": int(repulsion),
+        },
+    )
+
+
+def cell_centres(cells: int) -> Array:
+    """Centres (cells,) of equal cells of [-pi, pi)."""
+    return -math.pi + (np.arange(cells, dtype=np.float64) + 0.5) * (2.0 * math.pi / cells)
+
+
+def cell_averages(density: Density, cells: int, rescale: bool = False) -> Array:
+    """Averages of a start over equal cells of [-pi, pi), checked; see `mean_field`.
+
+    A function is averaged by Gauss's rule of five points in each cell; an array has its own number
+    of cells.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than 8 cells, an entry is negative or not finite, or the mass is not 1
+        (with `rescale`: not positive).
+    """
+    if callable(density):
+        check_count("cells", cells, lowest=_FEWEST_CELLS)
+        averages = _averaged(density, -math.pi, cells)
+    else:
+        averages = real_array(density, "density")
+    if averages.ndim != 1 or len(averages) < _FEWEST_CELLS:
+        raise ValueError(
+            f"density has shape {averages.shape}; (cells,) with at least {_FEWEST_CELLS} is needed"
+        )
+    if not np.isfinite(averages).all() or (averages < 0.0).any():
+        raise ValueError("density has negative, NaN or infinite entries; numbers >= 0 are needed")
+    mass = float(averages.mean()) * 2.0 * math.pi
+    if rescale and 0.0 < mass < math.inf:
+        return averages / mass
+    if rescale or abs(mass - 1.0) > _MASS_ERROR:
+        raise ValueError(f"density has mass {mass:.9g}; 1 is needed (or rescale=True, if positive)")
+    return averages
+
+
+def _averaged(function: Callable[[Array], Array], first: float, cells: int) -> Array:
+    """Averages over equal cells of the circle, the first of which starts at `first`."""
+    nodes, weights = (np.asarray(part, float) for part in np.polynomial.legendre.leggauss(5))
+    width = 2.0 * math.pi / cells
+    points = first + width * (np.arange(cells)[:, None] + 0.5 * (nodes + 1.0))
+    values = real_array(function(points), "density")
+    if values.shape != points.shape:
+        raise ValueError(
+            f"density gives shape {values.shape} for angles {points.shape}; one number each is "
+            "needed"
+        )
+    return values @ (0.5 * weights)
+
+
+@dataclass(frozen=True)
+class _Transport:
+    """Speeds at faces and averages over cells, for one attention and one number of cells h wide.
+
+    Face i is the left end of cell i. Integrals over cells are those of Gauss's rule, the same for
+    the speed and for Z, so that no speed under SA is above 1. They are summed directly, not by
+    Fourier transforms: where only distant tokens are seen Z is small, and its relative accuracy
+    matters.
+    """
+
+    pull: Array
+    total: Array | None
+    pairs: Array
+    fastest: float
+    width: float
+
+    @classmethod
+    def of(cls, attention: SphereAttention, cells: int) -> _Transport:
+        beta, width = attention.beta, 2.0 * math.pi / cells
+
+        def kernel(b: Array) -> Array:
+            return np.exp(beta * np.cos(b))
+
+        pull = circulant(-width * _averaged(lambda b: kernel(b) * np.sin(b), -width, cells))
+        total, fastest = None, 1.0
+        if attention.normalised:
+            total = circulant(width * _averaged(kernel, -width, cells))
+        else:
+            # exp(beta cos a) |sin a| is largest where cos a = beta (sin a)^2.
+            cosine = 2.0 * beta / (1.0 + math.sqrt(1.0 + 4.0 * beta**2))
+            fastest = math.exp(beta * cosine) * math.sqrt(1.0 - cosine**2)
+        apart = width * np.arange(cells, dtype=np.float64)
+        energy = np.cos(apart) if beta == 0.0 else kernel(apart) / beta
+        pairs = circulant(0.5 * width**2 * energy)
+        return cls(-pull if attention.repulsion else pull, total, pairs, fastest, width)
+
+    def speeds(self, density: Array) -> Array:
+        """The field at the faces (cells,)."""
+        moved = self.pull @ density
+        return moved if self.total is None else moved / (self.total @ density)
+
+    def change(self, density: Array) -> Array:
+        """The time derivative of the cell averages (cells,)."""
+        forward = np.roll(density, -1) - density
+        backward = np.roll(forward, 1)
+        # Half of the harmonic mean of the differences: the ends of a cell lie between neighbours.
+        product = np.maximum(forward * backward, 0.0)
+        slope = product / np.where(product > 0.0, forward + backward, 1.0)
+        # Rounding could take it past the density, and an end below zero.
+        slope = np.clip(slope, -density, density)
+        speed = self.speeds(density)
+        left = np.roll(density + slope, 1)
+        flux = np.where(speed > 0.0, left, density - slope) * speed
+        return (flux - np.roll(flux, -1)) / self.width
+
+    def moved(self, density: Array, time: float) -> Array:
+        """The cell averages after a time, in equal steps."""
+        longest = _COURANT * self.width / self.fastest
+        steps = math.ceil(time / longest)
+        if steps and time / steps < _SMALLEST_STEP:
+            raise FloatingPointError(f"the mean field needs a step below {_SMALLEST_STEP:g}")
+        for _ in range(steps):
+            step = time / steps
+            first = density + step * self.change(density)
+            second = 0.75 * density + 0.25 * (first + step * self.change(first))
+            density = density / 3.0 + (second + step * self.change(second)) * (2.0 / 3.0)
+        return density
+
+    def energies(self, densities: Array) -> Array:
+        """E of densities (times, cells)."""
+        return ((densities @ self.pairs) * densities).sum(-1)
+
+    def dissipations(self, densities: Array) -> Array:
+        """int chi^2 mu of densities (times, cells)."""
+        speeds = np.array([self.speeds(density) for density in densities])
+        centred = 0.5 * (speeds + np.roll(speeds, -1, axis=-1))
+        return self.width * (centred**2 * densities).sum(-1)
+
+    def orders(self, densities: Array) -> Array:
+        """|int e^{i a} mu| of densities (times, cells); exact for constant cells."""
+        waves = np.exp(1j * cell_centres(densities.shape[-1]))
+        return 2.0 * math.sin(0.5 * self.width) * np.abs(densities @ waves)

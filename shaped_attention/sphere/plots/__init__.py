@@ -1,0 +1,1 @@
+"""Drawings of the data of `shaped_attention.sphere`, one file for each kind."""

@@ -1,0 +1,77 @@
+"""Clustering with and without the noise of random value matrices: `noise.clustering_with_noise`."""
+
+from __future__ import annotations
+
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from shaped_attention.plots import COLORS, LINES, styled
+from shaped_attention.sphere.noise import MEASURES
+
+
+@styled
+def noise_panels(data: xr.Dataset, title: str) -> Figure:
+    """Both measures over time: a column for each dimension, and one for the shaped chain.
+
+    Lines are means, shades the 10-90 % bands over samples, points explicit networks with two
+    standard errors, and the thin black line the flow without noise.
+
+    Raises
+    ------
+    ValueError
+        If `data` is not from `clustering_with_noise`.
+    """
+    missing = {"mean", "network", "shaped_mean"} - set(data.data_vars)
+    if missing:
+        raise ValueError(f"data has no {sorted(missing)}; that of clustering_with_noise is needed")
+    dimensions = data["dimension"].values
+    columns = len(dimensions) + 1
+    figure = Figure(figsize=(1.0 + 3.7 * columns, 6.4), layout="constrained")
+    axes = figure.subplots(len(MEASURES), columns, sharex="col", sharey="row", squeeze=False)
+    for row, measure in enumerate(MEASURES):
+        of_measure = data.sel(measure=measure)
+        for column in range(len(dimensions)):
+            _noise_curves(axes[row, column], of_measure.isel(dimension=column))
+        _shaped_curve(axes[row, -1], of_measure)
+        axes[row, 0].set_ylabel(measure)
+    for axis, d in zip(axes[0], dimensions, strict=False):
+        axis.set_title(f"attracting, d = {d}", fontsize="medium")
+        axis.set_ylim(-0.35, 1.05)
+    axes[0, -1].set_title(f"shaped chain, n = {data.attrs['shaped_width']}", fontsize="medium")
+    axes[1, 0].set_ylim(-0.05, 1.05)
+    for axis in axes[-1, :-1]:
+        axis.set_xlabel("time")
+    axes[-1, -1].set_xlabel(r"time $\gamma^2 l / n$")
+    handles, entries = axes[0, 0].get_legend_handles_labels()
+    figure.legend(
+        handles, entries, loc="outside lower center", ncols=4, frameon=False, fontsize="small"
+    )
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
+def _noise_curves(axis: Axes, data: xr.Dataset) -> None:
+    time, marks = data["time"].values, data["mark_time"].values
+    for k, sigma in enumerate(data["sigma"].values):
+        curve, color = data.isel(sigma=k), COLORS[k % len(COLORS)]
+        axis.fill_between(time, curve["low"], curve["high"], color=color, alpha=0.12, linewidth=0.8)
+        axis.plot(
+            time, curve["mean"], LINES[k % len(LINES)], color=color,
+            label=rf"chain, $\sigma$ = {sigma:g}",
+        )  # fmt: skip
+        # Without noise the networks have no randomness of their own.
+        if sigma > 0.0:
+            axis.errorbar(
+                marks, curve["network"], 2.0 * curve["network_error"], color=color, fmt="o",
+                markersize=4.0, capsize=2.0, label=rf"networks, $\sigma$ = {sigma:g}",
+            )  # fmt: skip
+    axis.plot(time, data["flow"], color="black", linewidth=0.8, label="flow without noise")
+
+
+def _shaped_curve(axis: Axes, data: xr.Dataset) -> None:
+    time, color = data["shaped_time"].values, COLORS[len(data["sigma"]) % len(COLORS)]
+    axis.fill_between(
+        time, data["shaped_low"], data["shaped_high"], color=color, alpha=0.15, linewidth=0.0
+    )
+    axis.plot(time, data["shaped_mean"], color=color)

@@ -1,0 +1,281 @@
+"""Self-attention of tokens with any query, key and value matrices, heads, time and an MLP.
+
+    dx_i/dt = P_{x_i} ( sum_h sum_j w^h_ij V_h x_j + MLP(x_i) ),    P_x y = y - <x, y> x,
+    SA: w^h_ij = exp(beta <Q_h x_i, K_h x_j>) / Z_i,    USA: Z_i = number of tokens that i sees,
+
+see Geshkovski, Letrouit, Polyanskiy and Rigollet, "A mathematical perspective on transformers"
+(arXiv 2312.10794). The Gram matrix no longer evolves by itself, so tokens keep all d coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from shaped_attention.checks import real_array
+from shaped_attention.sphere.dynamics import SphereAttention
+
+Matrices = Tensor | Callable[[Tensor], Tensor] | None
+"""Matrices of a layer, a function of times (B,) that gives them, or None for the identity."""
+
+Perceptron = Callable[[Tensor], Tensor]
+"""A map of tokens (..., N, d) to (..., N, d), token by token."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenAttention:
+    """The field of one self-attention layer on tokens in R^d.
+
+    Parameters
+    ----------
+    beta
+        Inverse temperature, finite; at most 600 in size.
+    query, key
+        Q and K: (k, d), or (H, k, d) for H heads, or (samples, H, k, d) for each sample its own.
+        A function gets times (B,) that may all differ, and gives one of these; with four
+        dimensions its first is that of the times. None is the identity. All are kept with four.
+    value
+        V likewise, with k = d.
+    normalised
+        True for SA, False for USA.
+    causal
+        Whether token i sees the tokens up to i only; USA then divides by their number.
+    mlp
+        Added to the attention before the projection.
+
+    Raises
+    ------
+    ValueError
+        If a number is outside its range, or the shapes do not fit each other.
+    """
+
+    beta: float
+    query: Matrices = None
+    key: Matrices = None
+    value: Matrices = None
+    normalised: bool = True
+    causal: bool = False
+    mlp: Perceptron | None = None
+    _weighing: SphereAttention = field(init=False, repr=False)
+    _forms: tuple[Matrices, Matrices] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        weighing = SphereAttention(self.beta, self.normalised, causal=self.causal)
+        object.__setattr__(self, "_weighing", weighing)
+        for name in ("query", "key", "value"):
+            matrix = getattr(self, name)
+            if matrix is not None and not callable(matrix):
+                object.__setattr__(self, name, _constant(name, matrix))
+        if self.mlp is not None and not callable(self.mlp):
+            raise ValueError(f"mlp={self.mlp!r}: a function of tokens is needed")
+        known = {n: m for n, m in self._matrices().items() if isinstance(m, Tensor)}
+        alone = "query" if self.key is None else "key" if self.query is None else None
+        _check_fit(known, alone if alone in known else None)
+        forms = self.query, self.key
+        if "query" in known and "key" in known:
+            query, key = known["query"], known["key"]
+            if query.shape[-2] >= query.shape[-1]:
+                # <Q x, K y> = <K^T Q x, y>: one product with the tokens instead of two.
+                forms = key.mT @ query, None
+        object.__setattr__(self, "_forms", forms)
+
+    def moved(
+        self,
+        tokens: Float[Tensor, "B N d"],
+        time: Float[Tensor, " B"] | None = None,
+        which: Int[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, "B N d"]:
+        """The attention of tokens (B, N, d) plus the MLP, before the projection.
+
+        Parameters
+        ----------
+        tokens
+            Of any norm.
+        time
+            Of each sample; None is 0.
+        which
+            Numbers of the samples, for matrices that differ between samples; None is all of them.
+
+        Raises
+        ------
+        ValueError
+            If the matrices or the MLP do not fit the tokens.
+        FloatingPointError
+            If the result is not finite.
+        """
+        weights = self._weighing.weights(self.scores(tokens, time, which))
+        moved = (weights @ self._times("value", self.value, tokens, time, which)).sum(1)
+        if self.mlp is not None:
+            added = self.mlp(tokens)
+            if added.shape != tokens.shape:
+                raise ValueError(
+                    f"mlp gives shape {tuple(added.shape)} for {tuple(tokens.shape)}; "
+                    "the same is needed"
+                )
+            moved = moved + added
+        if not bool(torch.isfinite(moved).all()):
+            raise FloatingPointError("the field of the tokens overflows; a smaller beta may help")
+        return moved
+
+    def field(
+        self,
+        tokens: Float[Tensor, "B N d"],
+        time: Float[Tensor, " B"] | None = None,
+        which: Int[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, "B N d"]:
+        """dx/dt of tokens (B, N, d) on the unit sphere: `moved`, projected."""
+        moved = self.moved(tokens, time, which)
+        return moved - (moved * tokens).sum(-1, keepdim=True) * tokens
+
+    def scores(
+        self,
+        tokens: Float[Tensor, "B N d"],
+        time: Float[Tensor, " B"] | None = None,
+        which: Int[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, "B H N N"]:
+        """<Q_h x_i, K_h x_j>, without beta."""
+        left, right = self._forms
+        asked = self._times("query", left, tokens, time, which)
+        return asked @ self._times("key", right, tokens, time, which).mT
+
+    def energy(
+        self,
+        tokens: Float[Tensor, "B N d"],
+        time: Float[Tensor, " B"] | None = None,
+        which: Int[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, " B"]:
+        """E = (1 / (2 beta N^2)) sum_h sum_ij exp(beta <Q_h x_i, K_h x_j>).
+
+        If every V_h = Q_h^T K_h and is symmetric, without mask, MLP or time, then along USA
+        dE/dt = (1/N) sum_i |dx_i/dt|^2; along SA with one head each term is multiplied by Z_i / N.
+        Symmetry is needed: the gradient holds (Q^T K + K^T Q) / 2. For beta = 0 it is the limit
+        but for a constant.
+        """
+        return self._weighing.energy(self.scores(tokens, time, which)).sum(-1)
+
+    def check_start(self, start: Float[Tensor, "samples N d"]) -> None:
+        """Raise ValueError unless tokens (samples, N, d) fit the matrices that are constant."""
+        samples, dimension = start.shape[0], start.shape[-1]
+        for name, matrix in self._matrices().items():
+            if not isinstance(matrix, Tensor):
+                continue
+            if matrix.shape[-1] != dimension or len(matrix) not in (1, samples):
+                raise ValueError(
+                    f"{name} has shape {tuple(matrix.shape)}; (1 or {samples}, H, k, {dimension}) "
+                    "is needed for this start"
+                )
+
+    def flags(self) -> dict[str, object]:
+        """Numbers, flags and the shapes of the matrices, as plain data; not the matrices."""
+        shapes = {name: _described(matrix) for name, matrix in self._matrices().items()}
+        return {
+            "beta": self.beta,
+            "normalised": self.normalised,
+            "causal": self.causal,
+            **shapes,
+            "mlp": self.mlp is not None,
+        }
+
+    def _matrices(self) -> dict[str, Matrices]:
+        return {"query": self.query, "key": self.key, "value": self.value}
+
+    def _times(
+        self, name: str, matrix: Matrices, tokens: Tensor, time: Tensor | None, which: Tensor | None
+    ) -> Tensor:
+        """Matrices times tokens, (B, H, N, k)."""
+        if matrix is None:
+            return tokens[:, None]
+        if isinstance(matrix, Tensor):
+            sets = _of_samples(matrix, which)
+        else:
+            at = tokens.new_zeros(len(tokens)) if time is None else time
+            sets = _four(name, matrix(at))
+        if len(sets) not in (1, len(tokens)) or sets.shape[-1] != tokens.shape[-1]:
+            raise ValueError(
+                f"{name} has shape {tuple(sets.shape)}; (1 or {len(tokens)}, H, k, "
+                f"{tokens.shape[-1]}) is needed for tokens {tuple(tokens.shape)}"
+            )
+        stacked = sets.flatten(1, 2)
+        product = tokens @ (stacked[0] if len(stacked) == 1 else stacked).mT
+        return product.unflatten(-1, sets.shape[1:3]).transpose(1, 2)
+
+
+def relu_mlp(
+    inner: Float[Tensor, "h d"],
+    outer: Float[Tensor, "d h"],
+    bias: Float[Tensor, " h"] | None = None,
+) -> Perceptron:
+    """x -> outer relu(inner x + bias), for each token.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit each other.
+    """
+    shift = torch.zeros(len(inner), dtype=inner.dtype) if bias is None else bias
+    if inner.ndim != 2 or outer.shape != inner.shape[::-1] or shift.shape != inner.shape[:1]:
+        raise ValueError(
+            f"inner, outer, bias have shapes {tuple(inner.shape)}, {tuple(outer.shape)}, "
+            f"{tuple(shift.shape)}; (h, d), (d, h), (h,) are needed"
+        )
+
+    def mlp(tokens: Tensor) -> Tensor:
+        return torch.relu(tokens @ inner.mT + shift) @ outer.mT
+
+    return mlp
+
+
+def _constant(name: str, matrix: Tensor) -> Tensor:
+    sets = _four(name, torch.from_numpy(real_array(matrix, name)))
+    if not bool(torch.isfinite(sets).all()):
+        raise ValueError(f"{name} has NaN or infinite entries; finite numbers are needed")
+    return sets
+
+
+def _four(name: str, matrix: Tensor) -> Tensor:
+    if matrix.ndim not in (2, 3, 4) or matrix.numel() == 0:
+        raise ValueError(
+            f"{name} has shape {tuple(matrix.shape)}; (k, d), (H, k, d) or (samples, H, k, d) is "
+            "needed"
+        )
+    return matrix[(None,) * (4 - matrix.ndim)]
+
+
+def _check_fit(known: dict[str, Tensor], alone: str | None) -> None:
+    """Raise ValueError unless constant matrices (S, H, k, d) fit each other.
+
+    `alone` is that of query and key whose partner is the identity.
+    """
+    shapes = {name: tuple(matrix.shape) for name, matrix in known.items()}
+    sets, heads = ({shape[axis] for shape in shapes.values()} - {1} for axis in (0, 1))
+    if len(sets) > 1 or len(heads) > 1 or len({shape[3] for shape in shapes.values()}) > 1:
+        raise ValueError(f"shapes {shapes}: the same samples, heads (or 1) and d are needed")
+    rows = {name: matrix.shape[-2] for name, matrix in known.items()}
+    if "query" in rows and "key" in rows and rows["query"] != rows["key"]:
+        raise ValueError(f"shapes {shapes}: as many rows of query as of key are needed")
+    if "value" in rows and rows["value"] != shapes["value"][3]:
+        raise ValueError(f"value has shape {shapes['value']}; square matrices are needed")
+    for name in ("query", "key"):
+        if alone == name and rows[name] != shapes[name][3]:
+            raise ValueError(
+                f"{name} needs {shapes[name][3]} rows, not {rows[name]}: the other is I"
+            )
+
+
+def _of_samples(matrix: Tensor, which: Tensor | None) -> Tensor:
+    if which is None or len(matrix) == 1:
+        return matrix
+    if bool((which.diff() == 1).all()):
+        # A view, where indexing copies.
+        return matrix[int(which[0]) : int(which[-1]) + 1]
+    return matrix[which]
+
+
+def _described(matrix: Matrices) -> list[int] | str:
+    if matrix is None:
+        return "identity"
+    return list(matrix.shape) if isinstance(matrix, Tensor) else "function of time"

@@ -1,0 +1,124 @@
+"""Tokens in all d coordinates under self-attention with any matrices, followed in time.
+
+The counterpart of `shaped_attention.sphere.flow` for fields that are no function of the Gram
+matrix (arXiv 2312.10794, section 2): same integrator, same kind of result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float
+from torch import Tensor
+
+from shaped_attention.checks import check_count
+from shaped_attention.draws import Draws, stream_key
+from shaped_attention.sphere.flow import (
+    Observe,
+    check_start,
+    checked_times,
+    flow_attributes,
+    flow_variables,
+    follow,
+)
+from shaped_attention.sphere.token_attention import TokenAttention
+
+_TOKENS = 11
+"""Part of the stream "sphere" that makes tokens in all coordinates."""
+
+
+def random_tokens(
+    tokens: int, dimension: int, samples: int = 1, seed: int = 0
+) -> Float[Tensor, "samples N d"]:
+    """Independent uniform tokens on S^{d-1}, in all d coordinates: normal vectors, normalised.
+
+    The Gram matrices have the law of those of `uniform_start`, but are others for the same seed.
+
+    Raises
+    ------
+    ValueError
+        If an argument is no whole number in its range.
+    """
+    check_count("tokens", tokens)
+    check_count("dimension", dimension)
+    check_count("samples", samples)
+    check_count("seed", seed, lowest=0)
+    draws = Draws(stream_key(seed, "sphere", _TOKENS), torch.arange(samples), 0)
+    rows = draws.normal(tokens, dimension)
+    return rows / rows.norm(dim=-1, keepdim=True)
+
+
+def token_flow(
+    attention: TokenAttention,
+    start: Float[Tensor, "samples N d"],
+    times: Sequence[float],
+    *,
+    observe: Observe | None = None,
+    keep_tokens: bool = False,
+    tolerance: float = 1e-5,
+    chunk: int | None = None,
+) -> xr.Dataset:
+    """Follow tokens on the sphere and keep their Gram matrices, or what `observe` makes of them.
+
+    Parameters
+    ----------
+    attention
+        The field; matrices that differ between samples are as many as those of the start.
+    start
+        Unit tokens (samples, N, d) in all coordinates, as from `random_tokens`.
+    times
+        Increasing times >= 0.
+    observe
+        Function of Gram matrices (B, N, N) that gives (B, ...); None keeps them.
+    keep_tokens
+        Whether to keep the tokens too.
+    tolerance
+        Largest local error of a token in a step.
+    chunk
+        Samples that are integrated together; they do not change a sample's numbers beyond rounding.
+
+    Returns
+    -------
+    xarray.Dataset
+        As from `sphere_flow`: `V` (time, sample, row, col), `stopping_time` and `start`, or
+        `observed` (time, sample, ...); and `tokens` (time, sample, row, feature) if they are kept.
+        The specification holds shapes and flags of the attention, no matrices or functions, so it
+        does not suffice to run the flow again.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the shapes do not fit.
+    FloatingPointError
+        If the field overflows, or is too steep for steps above 1e-10.
+    """
+    wanted = checked_times(times)
+    check_start(start)
+    attention.check_start(start)
+
+    def look(tokens: Tensor) -> Tensor:
+        # A copy: the integrator goes on writing to these tokens.
+        return tokens.clone() if keep_tokens else _seen(tokens, observe)
+
+    data = follow(attention.field, start, wanted.tolist(), look, tolerance, chunk)
+    kept = data
+    if keep_tokens:
+        seen = [_seen(torch.from_numpy(tokens), observe).numpy() for tokens in kept]
+        data = np.stack(seen)
+    variables = flow_variables(data[None], start, observe).isel(beta=0)
+    if keep_tokens:
+        variables["tokens"] = (("time", "sample", "row", "feature"), kept)
+    parameters = {
+        "attention": attention.flags(), "tolerance": tolerance, "keep_tokens": keep_tokens,
+    }  # fmt: skip
+    return variables.assign_coords(time=wanted).assign_attrs(
+        flow_attributes("sphere tokens", parameters, wanted)
+    )
+
+
+def _seen(tokens: Tensor, observe: Observe | None) -> Tensor:
+    gram = tokens @ tokens.mT
+    return gram if observe is None else observe(gram)

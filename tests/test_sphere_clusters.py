@@ -1,0 +1,279 @@
+"""Clusters of tokens, how long they last, and energies along the flows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad, solve_ivp
+from scipy.sparse.csgraph import connected_components
+
+from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
+from shaped_attention.sphere.clusters import (
+    close_pairs,
+    cluster_count,
+    order_parameter,
+    spectral_gap,
+)
+from shaped_attention.sphere.curves import energy_curves, metastability
+from shaped_attention.sphere.plots.clusters import energy_panels, metastability_strip
+from shaped_attention.sphere.theory import dirac_energy, polygon_energy, uniform_energy
+
+
+def grams(tokens, dimension, samples, seed=0):
+    x = uniform_start(tokens, dimension, samples, seed)
+    return x @ x.mT
+
+
+def components(gram, delta):
+    return connected_components(gram >= 1.0 - delta, directed=False)[0]
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 7, 33])
+@pytest.mark.parametrize("delta", [1e-3, 0.1, 0.5])
+def test_clusters_are_the_connected_components(tokens, delta):
+    """On 60 random graphs of each kind, on a chain, and with more batch dimensions."""
+    for dimension in (2, 3, 6):
+        gram = grams(tokens, dimension, 60)
+        known = [components(v, delta) for v in gram.numpy()]
+        assert cluster_count(gram, delta).tolist() == known
+    # Tokens on a line, each joined to the next only: one component of the largest diameter.
+    angle = torch.arange(tokens, dtype=torch.float64) * math.acos(1.0 - delta) * 0.9999
+    angle = angle * min(1.0, 3.0 / max(float(angle[-1]), 1e-9))
+    chain = torch.cos(angle[:, None] - angle)
+    assert int(cluster_count(chain, delta)) == components(chain.numpy(), delta) == 1
+    assert cluster_count(gram.reshape(3, 20, tokens, tokens), delta).shape == (3, 20)
+
+
+def test_a_chain_is_one_cluster_but_not_close_in_pairs():
+    """33 tokens at equal angles, in any order; counted by close pairs alone they would be several.
+
+    The chain broken in the middle is two clusters.
+    """
+    angle = 0.09 * torch.arange(33, dtype=torch.float64)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(33))
+    mixed = torch.cos(angle[order][:, None] - angle[order])
+    assert int(cluster_count(mixed, 1.0 - math.cos(0.1))) == 1
+    assert int((~(mixed.tril(-1) >= math.cos(0.1)).any(-1)).sum()) > 5
+    gram = torch.cos(angle[:, None] - angle)
+    delta = 1.0 - math.cos(0.1)
+    assert int(cluster_count(gram, delta)) == 1
+    assert float(close_pairs(gram, delta)) == pytest.approx(32 / (33 * 16), abs=1e-15)
+    angle[17:] += 0.02
+    broken = torch.cos(angle[:, None] - angle)
+    assert int(cluster_count(broken, delta)) == 2
+
+
+def test_measures_are_those_of_the_tokens():
+    """Against loops over tokens, and eigenvalues of the second moment (1/N) X^T X, to 1e-14."""
+    x = uniform_start(9, 4, 5, seed=2)
+    gram = x @ x.mT
+    for k, tokens in enumerate(x.numpy()):
+        assert float(order_parameter(gram)[k]) == pytest.approx(
+            np.linalg.norm(tokens.mean(0)), abs=1e-14
+        )
+        low, high = np.linalg.eigvalsh(tokens.T @ tokens / 9)[-2:]
+        assert float(spectral_gap(gram)[k]) == pytest.approx(high - low, abs=1e-14)
+        pairs = [tokens[i] @ tokens[j] >= 0.7 for i in range(9) for j in range(i)]
+        assert float(close_pairs(gram, 0.3)[k]) == pytest.approx(np.mean(pairs), abs=1e-15)
+    one = torch.ones(1, 4, 4, dtype=torch.float64)
+    assert float(spectral_gap(one)) == pytest.approx(1.0, abs=1e-14)
+    assert float(order_parameter(one)) == float(close_pairs(one, 0.1)) == 1.0
+    # Two opposite clusters: the mean vanishes where the gap is that of one cluster.
+    sign = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
+    opposite = torch.outer(sign, sign)
+    assert float(spectral_gap(opposite)) == pytest.approx(1.0, abs=1e-14)
+    assert float(order_parameter(opposite)) == 0.0
+    assert float(spectral_gap(torch.eye(4, dtype=torch.float64))) == pytest.approx(0.0, abs=1e-14)
+
+
+def test_clusters_merge_and_repulsion_parts_them():
+    """The mean count over 40 starts never rises by more than rounding; with V = -I it does."""
+    times = [0.0, 1.0, 2.0, 4.0, 8.0]
+    counts = [
+        sphere_flow(
+            SphereAttention(4.0, repulsion=repulsion), uniform_start(16, 2, 40), times,
+            observe=lambda v: cluster_count(v, 1e-2).double(), tolerance=1e-3,
+        )["observed"].mean("sample").values
+        for repulsion in (False, True)
+    ]  # fmt: skip
+    assert (np.diff(counts[0]) <= 1e-12).all()
+    assert counts[0][-1] < 0.5 * counts[0][0]
+    assert counts[1][-1] > counts[1][0] + 1.0
+
+
+def test_clusters_last_for_large_beta_only():
+    """N = 32 on the circle, 8 starts, times 20 to 60: at beta = 9 none is one cluster, at 1 all.
+
+    The order parameter and the gap say the same at the end.
+    """
+    data = metastability((1.0, 9.0), [0.0, 20.0, 40.0, 60.0], samples=8)
+    late = data["clusters"].isel(time=slice(1, None))
+    assert float(late.sel(beta=9.0).min()) >= 2.0
+    assert float(late.sel(beta=9.0).max()) <= 8.0
+    assert float(data["clusters"].isel(time=0).min()) > 15.0
+    end = data.sel(beta=1.0).isel(time=-1)
+    assert float(end["clusters"].max()) == 1.0
+    assert float(end["order"].min()) > 1.0 - 1e-5
+    assert float(end["gap"].min()) > 1.0 - 1e-5
+    assert float(data["order"].sel(beta=9.0).isel(time=-1).max()) < 0.99
+    np.testing.assert_array_equal(data["clusters"][0, 0], data["clusters"][1, 0])
+
+
+def test_metastability_is_that_of_its_angles():
+    """Count, |mean e^{i a}| and |mean e^{2 i a}| of the angles a; both do not fit other angles."""
+    data = metastability((4.0,), [0.0, 3.0, 10.0], tokens=12, delta=1e-2, samples=3, seed=5)
+    for time in range(3):
+        own = data.isel(beta=0, time=time)
+        angle = own["angle"].values
+        gram = np.cos(angle[:, None] - angle)
+        assert components(gram, 1e-2) == int(own["clusters"][0])
+        for name, power in (("order", 1), ("gap", 2)):
+            known = abs(np.exp(1j * power * angle).mean())
+            assert float(own[name][0]) == pytest.approx(known, abs=1e-12)
+            assert abs(float(own[name][1]) - known) > 1e-3
+    x = uniform_start(12, 2, 3, seed=5)[0].numpy()
+    np.testing.assert_allclose(data["angle"].values[0, 0], np.arctan2(x[:, 1], x[:, 0]), atol=1e-14)
+    assert "angle" not in metastability((4.0,), [0.5], tokens=4, dimension=3, samples=2)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 9])
+def test_energy_of_the_uniform_law(dimension):
+    """By quadrature over the cosine to 1e-10; the next dimension is another number.
+
+    For beta -> 0, 2 beta E = 1 + beta^2 / (2 d) to fourth order.
+    """
+    for beta in (0.1, 1.0, 9.0):
+
+        def density(t, weight):
+            return np.exp(weight * np.cos(t)) * np.sin(t) ** (dimension - 2)
+
+        mean = quad(density, 0, np.pi, (beta,), epsabs=0.0)[0] / quad(density, 0, np.pi, (0.0,))[0]
+        assert uniform_energy(beta, dimension) == pytest.approx(mean / (2 * beta), rel=1e-10)
+        assert abs(uniform_energy(beta, dimension + 1) * 2 * beta / mean - 1.0) > 1e-5
+    small = 2 * 0.01 * uniform_energy(0.01, dimension)
+    assert small == pytest.approx(1.0 + 1e-4 / (2 * dimension), abs=1e-8)
+    assert uniform_energy(0.0, dimension) == 0.0
+    # E[e^{beta t}] = e^{beta^2 / 2 d} (1 + O(beta^4 / d^3)) in high dimension.
+    assert 10.0 * uniform_energy(5.0, 10**5) == pytest.approx(math.exp(25.0 / 2e5), rel=1e-8)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 20])
+def test_uniform_starts_have_the_energy_expected(dimension):
+    """e^beta / (2 beta N) + (1 - 1 / N) E_uniform, 20,000 starts, 4 standard errors.
+
+    Without the tokens' meeting themselves, or in another dimension, it is 8 or more away.
+    """
+    tokens, beta = 6, 3.0
+    energy = SphereAttention(beta).energy(grams(tokens, dimension, 20_000, seed=4)).numpy()
+    error = energy.std() / math.sqrt(len(energy))
+
+    def away(d, share):
+        known = share * dirac_energy(beta) + (1.0 - share) * uniform_energy(beta, d)
+        return abs(energy.mean() - known) / error
+
+    assert away(dimension, 1.0 / tokens) < 4.0
+    assert away(dimension, 0.0) > 8.0
+    assert away(dimension + 1, 1.0 / tokens) > 8.0
+
+
+def test_repulsion_on_the_circle_ends_in_the_regular_polygon():
+    """20 starts of 5 tokens: energy to 1e-9 of the polygon's, and no lower; above the uniform law.
+
+    The energy of the polygon of 6 is more than 1e-3 away.
+    """
+    beta = 4.0
+    flow = sphere_flow(
+        SphereAttention(beta, repulsion=True), uniform_start(5, 2, 20, seed=1), [100.0],
+        tolerance=1e-6,
+    )  # fmt: skip
+    energy = SphereAttention(beta).energy(torch.from_numpy(flow["V"].values[0])).numpy()
+    np.testing.assert_allclose(energy, polygon_energy(5, beta), atol=1e-9)
+    assert (energy > polygon_energy(5, beta) - 1e-12).all()
+    assert abs(polygon_energy(6, beta) - polygon_energy(5, beta)) > 1e-3
+    assert polygon_energy(5, beta) > uniform_energy(beta, 2) + 1e-3
+    # The mean over the polygon is the trapezoidal rule for that over the circle.
+    assert polygon_energy(64, beta) == pytest.approx(uniform_energy(beta, 2), rel=1e-13)
+
+
+def direct_energy(x, beta, kind, time):
+    """Energy after a time of the flow, token by token, by an independent integrator."""
+    n, d = x.shape
+
+    def field(_t, flat):
+        y = flat.reshape(n, d)
+        moved = np.zeros_like(y)
+        for i in range(n):
+            weights = np.array([math.exp(beta * (y[i] @ y[j])) for j in range(n)])
+            weights /= n if kind == "USA" else weights.sum()
+            total = sum(w * z for w, z in zip(weights, y, strict=True))
+            total = -total if kind == "repulsion" else total
+            moved[i] = total - (total @ y[i]) * y[i]
+        return moved.ravel()
+
+    y = solve_ivp(field, (0.0, time), x.ravel(), method="DOP853", rtol=1e-10, atol=1e-12).y[:, -1]
+    y = y.reshape(n, d)
+    return sum(math.exp(beta * (a @ b)) for a in y for b in y) / (2 * beta * n * n)
+
+
+def test_energy_curves_are_those_of_the_flows():
+    """Against token by token to 1e-4, USA at e^-beta times the time and at no other.
+
+    Between the extremes, up for attraction and down for repulsion.
+    """
+    beta, time = 2.0, 1.5
+    data = energy_curves((beta, 0.5), [0.0, time, 12.0], tokens=4, samples=6, tolerance=1e-5)
+    x = uniform_start(4, 3, 6)[2].numpy()
+    for kind in data["kind"].values:
+        scale = math.exp(-beta) if kind == "USA" else 1.0
+        found = float(data["energy"].sel(kind=kind, beta=beta, time=time)[2])
+        assert found == pytest.approx(direct_energy(x, beta, kind, scale * time), abs=1e-4)
+        if kind == "USA":
+            assert abs(found - direct_energy(x, beta, kind, time)) > 1e-3
+        slope = data["energy"].sel(kind=kind).diff("time")
+        assert ((-slope if kind == "repulsion" else slope) > 0.0).all()
+    assert (data["energy"] <= data["dirac"] * (1.0 + 1e-12)).all()
+    assert (data["energy"] >= data["uniform"]).all()
+    assert (data["energy"].sel(kind="SA", time=12.0) > 0.999 * data["dirac"]).any()
+
+
+def test_the_figures_show_the_data():
+    """The curves are the means; the strip has a line for each token (and its copies)."""
+    data = metastability((1.0, 4.0), [0.0, 0.1, 1.0, 10.0], tokens=5, samples=4)
+    axes = metastability_strip(data, "title").axes
+    assert [len(axis.lines) for axis in axes] == [15, 15, 1, 1]
+    for column, axis in enumerate(axes[2:]):
+        known = data["clusters"].mean("sample").values[column, 1:]
+        np.testing.assert_array_equal(axis.lines[0].get_ydata(), known)
+    energies = energy_curves((1.0,), [0.0, 0.1, 1.0], tokens=3, samples=4)
+    (axis,) = energy_panels(energies, "title").axes
+    for kind, line in zip(energies["kind"].values, axis.lines[:3], strict=True):
+        known = energies["energy"].sel(kind=kind, beta=1.0).mean("sample")[1:] / dirac_energy(1.0)
+        np.testing.assert_allclose(line.get_ydata(), known, rtol=1e-14)
+    with pytest.raises(ValueError, match="data has no angles"):
+        metastability_strip(data.drop_vars("angle"), "title")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: cluster_count(torch.eye(2), 0.0), "delta=0.0: a number strictly between 0 and 1"),
+        (lambda: cluster_count(torch.eye(2), 1.0), "delta=1.0: a number strictly"),
+        (lambda: close_pairs(torch.eye(2), 2.0), "delta=2.0: a number strictly"),
+        (lambda: close_pairs(torch.ones(1, 1), 0.5), r"shape \(1, 1\); two tokens or more"),
+        (lambda: order_parameter(torch.ones(2, 3)), r"gram has shape \(2, 3\); a tensor"),
+        (lambda: spectral_gap(torch.full((2, 2), math.nan)), "NaN or infinite"),
+        (lambda: metastability(()), "betas: at least one number"),
+        (lambda: metastability((math.nan,)), "beta=nan: a finite number"),
+        (lambda: metastability(delta=1.5), "delta=1.5: a number strictly"),
+        (lambda: metastability(tokens=1), "tokens=1: a whole number >= 2"),
+        (lambda: metastability(times=[1.0, 0.5]), "times: increasing numbers"),
+        (lambda: energy_curves(samples=0), "samples=0: a whole number >= 1"),
+        (lambda: energy_curves(times=[]), "times: a list"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

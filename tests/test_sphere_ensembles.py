@@ -1,0 +1,101 @@
+"""Random query, key and value matrices: their laws, and phase diagrams with them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kstest, norm, semicircular
+
+from shaped_attention.sphere.ensembles import ENSEMBLES, ensemble_phase, random_attention
+from shaped_attention.sphere.plots.phase import ensemble_panels
+from shaped_attention.sphere.token_flow import random_tokens, token_flow
+
+
+def test_wigner_matrices_have_the_semicircle_law():
+    """Symmetric; variances 1/d and 2/d; spectrum in [-2, 2] within a distance of 0.01 of the law.
+
+    The distance is above 0.03 for a radius of 1.8 or 2.2, and for a symmetrised Ginibre matrix
+    divided by 2 instead of sqrt(2).
+    """
+    d, samples = 64, 60
+    w = random_attention("wigner-gradient", d, 1.0, samples, 3).key[:, 0]
+    assert torch.equal(w, w.mT)
+    above = w[:, torch.triu(torch.ones(d, d), 1) > 0].flatten().numpy() * math.sqrt(d)
+    across = w.diagonal(dim1=1, dim2=2).flatten().numpy() * math.sqrt(d / 2)
+    for entries in (above, across):
+        assert kstest(entries, norm.cdf).pvalue > 1e-3
+        assert kstest(1.1 * entries, norm.cdf).pvalue < 1e-2
+    values = torch.linalg.eigvalsh(w).numpy().ravel()
+
+    def apart(spectrum, radius):
+        return kstest(spectrum, semicircular(scale=radius).cdf).statistic
+
+    assert apart(values, 2.0) < 0.01
+    assert min(apart(values, 1.8), apart(values, 2.2), apart(values / math.sqrt(2), 2.0)) > 0.03
+    assert 1.8 < values.max() < 2.2
+    psd = random_attention("wigner-psd", d, 1.0, 20, 3)
+    v = psd.value[:, 0]
+    torch.testing.assert_close(v, v.mT, atol=1e-13, rtol=0)
+    sizes = torch.linalg.eigvalsh(v).numpy().ravel()
+    assert sizes.min() > 0.0
+    # The law of |W|: with random signs the semicircle again.
+    signs = np.where(np.random.default_rng(0).random(len(sizes)) < 0.5, -1.0, 1.0)
+    assert apart(signs * sizes, 2.0) < 0.04
+    assert apart(sizes, 2.0) > 0.4
+    assert float((psd.key[:, 0] * v).mean().abs()) * d < 0.05
+
+
+def test_ginibre_matrices_are_independent_and_do_not_depend_on_chunks():
+    """Normal entries of variance 1/d, singular values up to 2; samples in parts are the whole."""
+    d = 40
+    whole = random_attention("ginibre", d, 1.0, 30, 4)
+    for matrix in (whole.query, whole.key, whole.value):
+        entries = math.sqrt(d) * matrix.numpy().ravel()
+        assert kstest(entries, norm.cdf).pvalue > 1e-3
+        assert kstest(1.05 * entries, norm.cdf).pvalue < 1e-3
+        assert 1.7 < float(torch.linalg.svdvals(matrix).max()) < 2.3
+    correlation = float((whole.query * whole.key).mean() * d)
+    # 48,000 pairs: 5 standard deviations are 0.023.
+    assert abs(correlation) < 0.023
+    assert float((whole.query * whole.query).mean() * d) > 0.9
+    part = random_attention("ginibre", d, 1.0, 5, 4, first=25)
+    torch.testing.assert_close(part.key, whole.key[25:], atol=1e-14, rtol=0)
+    linked = random_attention("ginibre-gradient", d, 1.0, 3, 4)
+    torch.testing.assert_close(linked.value, linked.query.mT @ linked.key, atol=1e-14, rtol=0)
+    assert not torch.equal(linked.value, linked.value.mT)
+
+
+def test_phase_of_random_ensembles():
+    """A V >= 0 gathers all tokens sooner than an independent Ginibre V, as the mean over samples.
+
+    Shares are those counted pair by pair from the tokens; another delta counts other ones.
+    """
+    data = ensemble_phase(
+        ENSEMBLES, [0.5, 4.0], [0.0, 3.0, 15.0], tokens=6, dimension=12, samples=12, delta=0.01
+    )
+    p = data["probability"]
+    assert p.dims == ("ensemble", "beta", "time")
+    assert float(p.min()) >= 0.0
+    assert float(p.max()) <= 1.0
+    assert float(p.isel(time=0).max()) == 0.0
+    psd = p.sel(ensemble="wigner-psd").values
+    assert (np.diff(psd, axis=1) > 0.0).all()
+    assert float(p.sel(ensemble="wigner-psd", time=15.0, beta=0.5)) > 0.8
+    assert (psd[:, 1:].mean() - p.sel(ensemble="ginibre").values[:, 1:].mean()) > 0.1
+    attention = random_attention("ginibre-gradient", 12, 4.0, 12)
+    flow = token_flow(attention, random_tokens(6, 12, 12), [3.0], tolerance=1e-3)["V"].values[0]
+
+    def counted(delta):
+        pairs = [v[i, j] for v in flow for i in range(6) for j in range(i)]
+        return np.mean([cosine >= 1.0 - delta for cosine in pairs])
+
+    share = float(p.sel(ensemble="ginibre-gradient", beta=4.0, time=3.0))
+    assert share == pytest.approx(counted(0.01), abs=1e-12)
+    assert abs(share - counted(0.5)) > 0.02
+    figure = ensemble_panels(data, "random matrices")
+    shown = [axis for axis in figure.axes if axis.get_visible()]
+    assert len(shown) == 5
+    assert "Wigner" in shown[1].get_title()

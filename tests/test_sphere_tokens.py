@@ -1,0 +1,224 @@
+"""Token-space self-attention: general matrices, heads, time, MLP."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import beta as beta_law
+from scipy.stats import kstest
+
+import shaped_attention as sa
+from shaped_attention.sphere import SphereAttention, given_start, sphere_flow
+from shaped_attention.sphere.ensembles import ensemble_phase, random_attention
+from shaped_attention.sphere.layers import sphere_network
+from shaped_attention.sphere.token_attention import TokenAttention, relu_mlp
+from shaped_attention.sphere.token_flow import random_tokens, token_flow
+from tests.sphere_tokens import (
+    direct_tokens,
+    gradient_gap,
+    heads_of,
+    matrices,
+    moved_one_by_one,
+)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+def test_identity_matrices_are_the_gram_flow(normalised, causal):
+    """V = I and V = -I, d < N, d = N and d > N: to 1e-6; the other sign is further than 1e-2."""
+    for d in (3, 5, 20):
+        x = random_tokens(5, d, 3, seed=d)
+        reduced = given_start(x)
+        for sign in (1.0, -1.0):
+            other = SphereAttention(2.0, normalised, sign < 0, causal)
+            value = sign * torch.eye(d, dtype=torch.float64)
+            same = TokenAttention(2.0, torch.eye(d), None, value, normalised, causal)
+            torch.testing.assert_close(same.field(x), other.field(x), atol=1e-14, rtol=0)
+            found = token_flow(same, x, [0.2, 0.6], tolerance=1e-7)["V"].values
+            known = sphere_flow(other, reduced, [0.2, 0.6], tolerance=1e-7)["V"].values
+            np.testing.assert_allclose(found, known, atol=1e-6)
+        turned = TokenAttention(2.0, value=-value, normalised=normalised, causal=causal)
+        wrong = token_flow(turned, x, [0.2, 0.6])["V"].values
+        assert np.abs(wrong - known).max() > 1e-2
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+def test_heads_and_mlp_are_those_written_out_token_by_token(normalised, causal):
+    """To 1e-6, with fewer rows than d and as many, shared matrices and some for each sample.
+
+    K transposed, one head less, no MLP, and the other sample's matrices are further than 1e-3.
+    """
+    x = random_tokens(4, 3, 2)
+    inner, outer, bias = matrices(6, 3, seed=7), matrices(3, 6, seed=8), matrices(6, seed=9)
+    i, o, b = (m.numpy() for m in (inner, outer, bias))
+
+    def mlp(y):
+        return o @ np.maximum(i @ y + b, 0.0)
+
+    def end(q, k, v, sample, perceptron=mlp):
+        heads = heads_of(q, k, v)
+        return direct_tokens(
+            x[sample].numpy(),
+            lambda y, _t: moved_one_by_one(y, 1.5, heads, normalised, causal, perceptron),
+            0.4,
+        )
+
+    for shape in ((2, 2, 3), (2, 3, 3), (2, 2, 3, 3)):
+        q, k = matrices(*shape, seed=1), matrices(*shape, seed=2)
+        v = matrices(*shape[:-2], 3, 3, seed=3)
+        attention = TokenAttention(
+            1.5, q, k, v, normalised, causal, relu_mlp(inner, outer, bias)
+        )  # fmt: skip
+        flow = token_flow(attention, x, [0.2, 0.4], tolerance=1e-7, keep_tokens=True)
+        for sample in (0, 1):
+            own = [m[sample] if m.ndim == 4 else m for m in (q, k, v)]
+            known = end(*own, sample)
+            np.testing.assert_allclose(flow["tokens"][-1, sample], known, atol=1e-6)
+            np.testing.assert_allclose(flow["V"][-1, sample], known @ known.T, atol=1e-6)
+    wrong = [
+        end(own[0], own[1].mT, own[2], 1),
+        end(*(m[:1] for m in own), 1),
+        end(*own, 1, None),
+        end(q[0], k[0], v[0], 1),
+    ]
+    assert min(np.abs(known - other).max() for other in wrong) > 1e-3
+
+
+def test_matrices_may_depend_on_time():
+    """Every sample at its own time, to 1e-6; the matrices of time 0 are further than 1e-2."""
+    x = random_tokens(4, 3, 3, seed=2)
+    q, k, v = (matrices(2, 3, 3, seed=s) for s in (1, 2, 3))
+    # Another step size in each sample: the second has its tokens close together.
+    x[1, 1:] = x[1, :1] + 0.1 * x[1, 1:]
+    x = x / x.norm(dim=-1, keepdim=True)
+
+    def turning(matrix):
+        return lambda t: torch.cos(3.0 * t)[:, None, None, None] * matrix
+
+    def moved(y, t):
+        return moved_one_by_one(y, 3.0, heads_of(q * math.cos(3.0 * t), k, v * math.cos(3.0 * t)))
+
+    attention = TokenAttention(3.0, turning(q), k, turning(v))
+    found = token_flow(attention, x, [1.0], tolerance=1e-7, keep_tokens=True, chunk=2)["tokens"][-1]
+    for sample in range(3):
+        known = direct_tokens(x[sample].numpy(), moved, 1.0)
+        np.testing.assert_allclose(found[sample], known, atol=1e-6)
+    still = token_flow(TokenAttention(3.0, q, k, v), x, [1.0], keep_tokens=True)["tokens"][-1]
+    assert np.abs(still - found).max() > 1e-2
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_it_is_a_gradient_flow_for_symmetric_forms_only(normalised):
+    """dE/dt = (1/N) sum |dx_i/dt|^2 to 1e-13 for V = Q^T K symmetric, for USA also with heads.
+
+    V = Q^T K alone is not enough, nor is a symmetric Q^T K with another V: gaps above 1e-2.
+    """
+    x = random_tokens(8, 10, 20, seed=3)
+
+    def drawn(ensemble):
+        return random_attention(ensemble, 10, 2.0, 20, 1, normalised=normalised)
+
+    assert gradient_gap(drawn("wigner-gradient"), x) < 1e-13
+    assert gradient_gap(drawn("ginibre-gradient"), x) > 1e-2
+    assert gradient_gap(drawn("wigner-psd"), x) > 1e-2
+    if not normalised:
+        w = matrices(3, 10, 10, seed=4)
+        w = w + w.mT
+        assert gradient_gap(TokenAttention(1.0, None, w, w, False), x) < 1e-13
+        assert gradient_gap(TokenAttention(1.0, None, w, w[:1], False), x) > 1e-2
+    times = np.linspace(0.0, 4.0, 21).tolist()
+    falls = {}
+    for ensemble in ("wigner-gradient", "ginibre-gradient"):
+        attention = drawn(ensemble)
+        kept = token_flow(attention, x, times, tolerance=1e-6, keep_tokens=True)["tokens"].values
+        energies = np.stack([attention.energy(torch.from_numpy(t)).numpy() for t in kept])
+        falls[ensemble] = np.diff(energies, axis=0).min()
+    assert falls["wigner-gradient"] > -1e-8
+    assert falls["ginibre-gradient"] < -1e-3
+
+
+def test_random_tokens_are_uniform_and_independent_of_their_number():
+    """(1 + <x_1, x_2>) / 2 is Beta((d - 1) / 2, (d - 1) / 2) by KS; another d is rejected."""
+    x = random_tokens(3, 12, 3000, seed=5)
+    v = (x @ x.mT)[:, 0, 2].numpy()
+    assert kstest((1 + v) / 2, beta_law(5.5, 5.5).cdf).pvalue > 1e-3
+    assert kstest((1 + v) / 2, beta_law(7.5, 7.5).cdf).pvalue < 1e-3
+    assert torch.equal(random_tokens(3, 12, 10, seed=5), x[:10])
+    assert not torch.equal(random_tokens(3, 12, 10, seed=6), x[:10])
+
+
+def test_a_token_flow_is_a_result_as_the_others(tmp_path):
+    """Unit diagonal and no negative eigenvalue, chunks and observers, saved and loaded."""
+    x = random_tokens(5, 4, 7)
+    attention = TokenAttention(
+        1.0, matrices(2, 4), matrices(2, 4, seed=1), lambda t: matrices(4, 4)
+    )
+    whole = token_flow(attention, x, [0.5, 20.0], tolerance=1e-3, keep_tokens=True)
+    v = whole["V"].values
+    np.testing.assert_allclose(np.diagonal(v, axis1=2, axis2=3), 1.0, atol=1e-14)
+    assert np.linalg.eigvalsh(v).min() > -1e-13
+    for keep in (True, False):
+        part = token_flow(
+            attention, x, [0.5, 20.0], tolerance=1e-3, chunk=3, keep_tokens=keep,
+            observe=lambda gram: gram[:, 0, 1],
+        )  # fmt: skip
+        np.testing.assert_allclose(part["observed"], v[..., 0, 1], atol=1e-11)
+    stored = sa.load(sa.save(whole, tmp_path / "flow.nc"))
+    np.testing.assert_array_equal(stored["tokens"], whole["tokens"])
+    kept = json.loads(stored.attrs["specification"])["attention"]
+    assert kept["query"] == [1, 1, 2, 4]
+    assert kept["value"] == "function of time"
+    assert np.abs(whole["tokens"][0] - whole["tokens"][1]).max() > 1e-2
+
+
+START = random_tokens(3, 2, 2)
+SQUARE = torch.eye(2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: TokenAttention(math.nan), "beta=nan: a finite number"),
+        (lambda: TokenAttention(1.0, causal=1), "causal=1: True or False"),
+        (lambda: TokenAttention(1.0, torch.ones(2)), r"query has shape \(2,\)"),
+        (lambda: TokenAttention(1.0, torch.full((2, 2), math.inf)), "query has NaN or infinite"),
+        (lambda: TokenAttention(1.0, value=torch.ones(1, 2)), "square matrices"),
+        (lambda: TokenAttention(1.0, torch.ones(1, 2), SQUARE), "as many rows of query"),
+        (lambda: TokenAttention(1.0, torch.ones(2, 2, 2), torch.ones(3, 2, 2)), "same samples"),
+        (lambda: TokenAttention(1.0, torch.ones(1, 2)), "query needs 2 rows"),
+        (lambda: TokenAttention(1.0, mlp=3), "mlp=3: a function"),
+        (lambda: relu_mlp(SQUARE, torch.ones(2, 3)), "inner, outer, bias have shapes"),
+        (
+            lambda: token_flow(TokenAttention(1.0, mlp=lambda x: x[:1]), START, [1.0]),
+            "mlp gives shape",
+        ),
+        (lambda: token_flow(TokenAttention(1.0, torch.eye(3)), START, [1.0]), "query has shape"),
+        (
+            lambda: token_flow(TokenAttention(1.0, torch.ones(3, 1, 2, 2)), START, [1.0]),
+            r"\(1 or 2, H, k, 2\)",
+        ),
+        (
+            lambda: token_flow(TokenAttention(1.0, value=lambda t: torch.eye(3)), START, [1.0]),
+            "value has shape",
+        ),
+        (lambda: token_flow(TokenAttention(1.0), 2 * START, [1.0]), "not of norm 1"),
+        (lambda: random_tokens(3, 0), "dimension=0: a whole number >= 1"),
+        (lambda: random_attention("goe", 3, 1.0), "ensemble='goe': one of ginibre"),
+        (lambda: ensemble_phase(delta=2.0), "delta=2.0: a number strictly between 0 and 1"),
+        (lambda: ensemble_phase([], [1.0]), "at least one of each"),
+        (lambda: sphere_network(SphereAttention(1.0), START, 0.0, 2), "step=0.0: a positive"),
+        (lambda: sphere_network(SphereAttention(1.0), START, 1.0, 0), "layers=0: a whole"),
+        (
+            lambda: sphere_network(SphereAttention(1.0), START, 1.0, 1, normalise="x"),
+            "normalise='x': 'after', None or 'before'",
+        ),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
