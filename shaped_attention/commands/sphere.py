@@ -74,7 +74,7 @@ for _name in FIGURES:
 @sphere_command.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--key", help="Name of the array in FILE, if it has several.")
-@click.option("--delta", type=float, default=1e-3, show_default=True, help="How close is close.")
+@click.option("--delta", type=float, default=0.1, show_default=True, help="How close is close.")
 @figures_option
 @results_option
 def histograms(

@@ -14,8 +14,8 @@ from shaped_attention.sphere.noise import MEASURES
 def noise_panels(data: xr.Dataset, title: str) -> Figure:
     """Both measures over time: a column for each dimension, and one for the shaped chain.
 
-    Lines are means, shades the 10-90 % bands over samples, points explicit networks with two
-    standard errors, and the thin black line the flow without noise.
+    Lines are means, shades the 10-90 % bands over samples of the first and the last sigma, points
+    explicit networks with two standard errors, and the thin black line the flow without noise.
 
     Raises
     ------
@@ -55,7 +55,11 @@ def _noise_curves(axis: Axes, data: xr.Dataset) -> None:
     time, marks = data["time"].values, data["mark_time"].values
     for k, sigma in enumerate(data["sigma"].values):
         curve, color = data.isel(sigma=k), COLORS[k % len(COLORS)]
-        axis.fill_between(time, curve["low"], curve["high"], color=color, alpha=0.12, linewidth=0.8)
+        # Four bands over each other cannot be told apart: the first and the last are drawn.
+        if k in (0, data.sizes["sigma"] - 1):
+            axis.fill_between(
+                time, curve["low"], curve["high"], color=color, alpha=0.15, linewidth=0.8
+            )
         axis.plot(
             time, curve["mean"], LINES[k % len(LINES)], color=color,
             label=rf"chain, $\sigma$ = {sigma:g}",
