@@ -1,63 +1,156 @@
-"""The flow on the sphere against token-space Euler in float64, and its cost by dimension.
+"""The flow on the sphere: against token-space Euler, by dimension, and against scipy's integrators.
 
-`python -m benchmarks.sphere` (two minutes): N = 32, beta = 4, t up to 30. At d = 1024 against Euler
-with step 0.1, whose 300 steps are timed over 30; then the flow alone, start included, from d = 32
-to 10^6. Medians of three, in turns.
+`python -m benchmarks.sphere` (three minutes). A row of panels of the phase diagram, N = 32, t up to
+30, 19 beta from 0 to 9, at d = 1024: the same 16 starts by the flow and by Euler in R^d with step
+0.1 in float64, each with its largest error in V against a flow with tolerance 1e-9. Then the cost
+of the flow from d = 32 to 10^6, start included; and field evaluations a sample and errors of the
+flow's pair of orders 3 and 2 and of scipy's, which take one sample at a time.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+from functools import partial
 
 import numpy as np
 import torch
+from scipy.integrate import solve_ivp
 
-from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
+from shaped_attention.sphere import (
+    SphereAttention,
+    close_pairs,
+    given_start,
+    sphere_flow,
+    uniform_start,
+)
+from shaped_attention.sphere.integrate import integrate_flow
 
-SAMPLES, TOKENS, DIMENSION, STEPS = 256, 32, 1024, 30
+TOKENS, DIMENSION, SAMPLES, ROUNDS = 32, 1024, 16, 3
+BETAS = [float(beta) for beta in np.linspace(0.0, 9.0, 19)]
+TIMES = np.linspace(0.0, 30.0, 61)
+STEP, DELTA, TOLERANCE = 0.1, 1e-3, 1e-4
 DIMENSIONS = (32, 1024, 32_768, 1_000_000)
-TIMES = np.linspace(0.0, 30.0, 61).tolist()
 
 
-def euler(tokens: torch.Tensor, attention: SphereAttention, steps: int) -> torch.Tensor:
-    """Explicit steps of 0.1 in R^d, put back on the sphere."""
-    for _ in range(steps):
-        tokens = tokens + 0.1 * attention.field(tokens)
-        tokens = tokens / tokens.norm(dim=-1, keepdim=True)
-    return tokens
-
-
-def seconds_of_flow(dimension: int) -> float:
-    """Seconds a realisation, with its start."""
-    began = time.perf_counter()
-    start = uniform_start(TOKENS, dimension, SAMPLES)
-    sphere_flow(
-        SphereAttention(4.0), start, TIMES, observe=lambda v: v[:, 0, 1], tolerance=1e-3
+def flow(start: torch.Tensor, tolerance: float, *, whole: bool = False) -> np.ndarray:
+    """Close pairs, or V, of all beta at `TIMES`."""
+    look = (lambda v: v) if whole else partial(close_pairs, delta=DELTA)
+    attention = SphereAttention(0.0)
+    found = sphere_flow(
+        attention, start, TIMES.tolist(), betas=BETAS, observe=look, tolerance=tolerance
     )  # fmt: skip
-    return (time.perf_counter() - began) / SAMPLES
+    return found["observed"].values
 
 
-def seconds_of_euler() -> float:
-    """Seconds a realisation of all 300 steps."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(64, TOKENS, DIMENSION, dtype=torch.float64, generator=generator)
-    x = x / x.norm(dim=-1, keepdim=True)
+def euler(tokens: torch.Tensor, beta: float, *, whole: bool = False) -> np.ndarray:
+    """The same of one beta by explicit steps in R^d, put back on the sphere."""
+    attention, every, kept = SphereAttention(beta), round((TIMES[1] - TIMES[0]) / STEP), []
+    for step in range(round(TIMES[-1] / STEP) + 1):
+        if step % every == 0:
+            gram = tokens @ tokens.mT
+            kept.append(gram if whole else close_pairs(gram, DELTA))
+        tokens = tokens + STEP * attention.field(tokens)
+        tokens = tokens / tokens.norm(dim=-1, keepdim=True)
+    return torch.stack(kept).numpy()
+
+
+def seconds(function: partial) -> float:
+    """How long a call takes."""
     began = time.perf_counter()
-    euler(x, SphereAttention(4.0), STEPS)
-    return (time.perf_counter() - began) / len(x) * 300 / STEPS
+    function()
+    return time.perf_counter() - began
+
+
+def against_euler() -> None:
+    """Time a panel both ways, and their errors."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(SAMPLES, TOKENS, DIMENSION, dtype=torch.float64, generator=generator)
+    x = x / x.norm(dim=-1, keepdim=True)
+    start = given_start(x)
+    # Euler does the same whatever beta is: three of the 19 stand for all.
+    some = BETAS[::9]
+    flow(start, TOLERANCE)
+    pairs = [
+        (
+            seconds(partial(flow, start, TOLERANCE)) / len(BETAS),
+            statistics.mean(seconds(partial(euler, x, beta)) for beta in some),
+        )
+        for _ in range(ROUNDS)
+    ]
+    ours, theirs = (statistics.median(column) / SAMPLES for column in zip(*pairs, strict=True))
+    exact = flow(start, 1e-9, whole=True)
+    error = np.abs(flow(start, TOLERANCE, whole=True) - exact).max()
+    direct = max(
+        np.abs(euler(x, beta, whole=True) - exact[BETAS.index(beta)]).max() for beta in some
+    )
+    print(f"flow        {ours * 1e3:7.2f} ms a realisation and beta, error of V {error:.1e}")
+    print(f"Euler, R^d  {theirs * 1e3:7.2f} ms a realisation and beta, error of V {direct:.1e}")
+    print(f"ratio       {theirs / ours:7.1f}")
+
+
+def by_dimension() -> None:
+    """Time the flow in several dimensions."""
+
+    def one(dimension: int) -> float:
+        def run() -> None:
+            flow(uniform_start(TOKENS, dimension, SAMPLES), TOLERANCE)
+
+        return seconds(partial(run))
+
+    rounds = [[one(dimension) for dimension in DIMENSIONS] for _ in range(ROUNDS)]
+    costs = [statistics.median(column) / SAMPLES for column in zip(*rounds, strict=True)]
+    for dimension, cost in zip(DIMENSIONS, costs, strict=True):
+        print(f"d = {dimension:>9,}: {cost * 1e3:.1f} ms, {cost / costs[0]:.2f} of that at d = 32")
+
+
+def against_scipy() -> None:
+    """Count evaluations of the field, and errors, at beta = 4 and t = 10."""
+    attention, start, end = SphereAttention(4.0), uniform_start(8, 8, 32), 10.0
+
+    def last(tolerance: float) -> tuple[torch.Tensor, float]:
+        asked = 0
+
+        def field(x: torch.Tensor, t: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
+            nonlocal asked
+            asked += len(x)
+            return attention.field(x, t, which)
+
+        found = integrate_flow(field, start, [end], lambda x: x @ x.mT, tolerance)[0]
+        return found, asked / len(start)
+
+    exact, _ = last(1e-11)
+
+    def of_scipy(method: str, tolerance: float) -> tuple[float, float]:
+        counts, errors = [], []
+        for tokens, known in zip(start, exact, strict=True):
+
+            def field(_t: float, flat: np.ndarray, shape: torch.Size = tokens.shape) -> np.ndarray:
+                return attention.field(torch.from_numpy(flat).view(shape)).numpy().ravel()
+
+            solved = solve_ivp(
+                field, (0.0, end), tokens.numpy().ravel(), method=method,
+                rtol=tolerance, atol=tolerance,
+            )  # fmt: skip
+            x = solved.y[:, -1].reshape(tokens.shape)
+            counts.append(solved.nfev)
+            errors.append(np.abs(x @ x.T - known.numpy()).max())
+        return statistics.mean(counts), max(errors)
+
+    for tolerance in (1e-3, 1e-5, 1e-7):
+        found, asked = last(tolerance)
+        words = [f"ours {asked:5.0f} ({float((found - exact).abs().max()):.0e})"]
+        for method in ("RK23", "RK45", "DOP853"):
+            count, error = of_scipy(method, tolerance)
+            words.append(f"{method} {count:5.0f} ({error:.0e})")
+        print(f"tolerance {tolerance:.0e}: evaluations (error)  " + ",  ".join(words))
 
 
 def main() -> None:
     """Measure and print."""
-    seconds_of_flow(DIMENSION)  # compiles
-    pairs = [(seconds_of_flow(DIMENSION), seconds_of_euler()) for _ in range(3)]
-    a, b = (statistics.median(column) for column in zip(*pairs, strict=True))
-    print(f"flow {a * 1e3:.1f} ms, token-space Euler {b * 1e3:.1f} ms a realisation: {b / a:.0f}")
-    rounds = [[seconds_of_flow(dimension) for dimension in DIMENSIONS] for _ in range(3)]
-    costs = [statistics.median(column) for column in zip(*rounds, strict=True)]
-    for dimension, cost in zip(DIMENSIONS, costs, strict=True):
-        print(f"d = {dimension:>9,}: {cost * 1e3:.2f} ms, {cost / costs[0]:.2f} of that at d = 32")
+    against_euler()
+    by_dimension()
+    against_scipy()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from shaped_attention.multilevel import expectation
 from shaped_attention.network import simulate_network
 from shaped_attention.observables import observables
 from shaped_attention.rates import distances_by_width
-from shaped_attention.results import layer_of, load, rerun, save, specification
+from shaped_attention.rerun import rerun
+from shaped_attention.results import layer_of, load, save, specification
 from shaped_attention.scores import (
     initial_spectrum,
     leading_directions,

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from numpy.typing import NDArray
 
 from shaped_attention import study
+from shaped_attention.commands.gallery import gallery_command
 from shaped_attention.commands.options import figures_option
 from shaped_attention.commands.paper import paper_command, stopping_command
 from shaped_attention.commands.sphere import sphere_command
@@ -41,6 +42,7 @@ main.add_command(paper_command)
 main.add_command(stopping_command)
 main.add_command(sweep_command)
 main.add_command(sphere_command)
+main.add_command(gallery_command)
 
 
 @main.command()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
@@ -39,6 +40,17 @@ STREAMS = {
     "sphere": 6,
 }
 """Named streams: their numbers are independent for the same seed. Append only."""
+
+
+class SpherePart(IntEnum):
+    """Parts of the stream "sphere", beside `uniform_start`, which is the stream. Append only."""
+
+    NOISY_CHAIN = 1
+    NOISY_NETWORK = 2
+    TOKENS = 11
+    MATRICES = 12
+    PARTICLES = 21
+
 
 SLOTS_PER_BLOCK = 64
 """Slots (independent series within a step) that stand together for each block of a layer."""
@@ -155,7 +167,7 @@ class Draws:
         known = self.samples.device.type == "cpu" and self.dtype == torch.float64
         if self.compiled and known and len(self.samples):
             first = int(self.samples[0])
-            following = torch.arange(first, first + len(self.samples))
+            following = torch.arange(first, first + len(self.samples), device="cpu")
             if torch.equal(self.samples, following):
                 self._compiled_first = first
 

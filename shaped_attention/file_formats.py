@@ -1,8 +1,8 @@
 """The formats of files with arrays: ``.npy``, ``.npz``, ``.csv`` and ``.pt``.
 
 A file is data and never code: nothing is unpickled. A reader takes a stream, the file's name for
-messages, the name of the array or None, and the number of dimensions that is wanted when the array
-has no name; it gives the array as it is stored, and the name by which messages call it.
+messages, the name of the array or None, and the numbers of dimensions that are wanted when the
+array has no name; it gives the array as it is stored, and the name by which messages call it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-SHAPES = {2: "two-dimensional", 3: "three-dimensional"}
+SHAPES = {(2,): "two-dimensional", (3, 4): "three- or four-dimensional"}
 """Numbers of dimensions that are read, in words."""
 
 _KEYS_SHOWN = 12
@@ -24,7 +24,7 @@ _NUMBER_KINDS = "iufc"
 
 
 def _read_npy(
-    stream: IO[bytes], name: str, key: str | None, _dimensions: int
+    stream: IO[bytes], name: str, key: str | None, _dimensions: tuple[int, ...]
 ) -> tuple[NDArray[Any], str]:
     _refuse_key(name, key, "a .npy file holds one array without a name")
     try:
@@ -36,7 +36,7 @@ def _read_npy(
 
 
 def _read_npz(
-    stream: IO[bytes], name: str, key: str | None, dimensions: int
+    stream: IO[bytes], name: str, key: str | None, dimensions: tuple[int, ...]
 ) -> tuple[NDArray[Any], str]:
     arrays: dict[str, NDArray[Any]] = {}
     try:
@@ -61,14 +61,14 @@ def _read_npz(
     fitting = [
         label
         for label, array in arrays.items()
-        if array.ndim == dimensions and array.dtype.kind in _NUMBER_KINDS
+        if array.ndim in dimensions and array.dtype.kind in _NUMBER_KINDS
     ]
     choice = _choice(list(arrays), fitting, labels, name, key, SHAPES[dimensions])
     return arrays[choice], _labelled(name, choice)
 
 
 def _read_pt(
-    stream: IO[bytes], name: str, key: str | None, dimensions: int
+    stream: IO[bytes], name: str, key: str | None, dimensions: tuple[int, ...]
 ) -> tuple[NDArray[Any], str]:
     try:
         loaded = torch.load(stream, map_location="cpu", weights_only=True)
@@ -90,7 +90,7 @@ def _read_pt(
     fitting = [
         label
         for label, tensor in tensors.items()
-        if tensor.ndim == dimensions and tensor.dtype != torch.bool
+        if tensor.ndim in dimensions and tensor.dtype != torch.bool
     ]
     labels = [str(label) for label in loaded]
     choice = _choice(list(tensors), fitting, labels, name, key, SHAPES[dimensions])
@@ -98,7 +98,7 @@ def _read_pt(
 
 
 def _read_csv(
-    stream: IO[bytes], name: str, key: str | None, _dimensions: int
+    stream: IO[bytes], name: str, key: str | None, _dimensions: tuple[int, ...]
 ) -> tuple[NDArray[Any], str]:
     _refuse_key(name, key, "a .csv file holds one array without a name")
     rows: list[list[float]] = []
@@ -146,7 +146,7 @@ def _read_csv(
     return np.array(rows), name
 
 
-Reader = Callable[[IO[bytes], str, str | None, int], tuple[NDArray[Any], str]]
+Reader = Callable[[IO[bytes], str, str | None, tuple[int, ...]], tuple[NDArray[Any], str]]
 READERS: dict[str, Reader] = {
     ".npy": _read_npy,
     ".npz": _read_npz,

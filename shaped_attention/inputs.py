@@ -112,15 +112,16 @@ def read_example(filename: str, key: str) -> tuple[list[str], NDArray[np.float64
 
 
 def read_array(
-    path: str | os.PathLike[str], key: str | None = None, dimensions: int = 2
+    path: str | os.PathLike[str], key: str | None = None, dimensions: tuple[int, ...] = (2,)
 ) -> NDArray[np.float64]:
-    """Read a non-empty array of finite real numbers with 2 or 3 dimensions, as float64.
+    """Read a non-empty array of finite real numbers with 2, or 3 or 4, dimensions, as float64.
 
-    Arguments and errors are those of `read_tokens`; 3 dimensions do not fit into a ``.csv`` file.
+    Arguments and errors are those of `read_tokens`; more than 2 dimensions do not fit into a
+    ``.csv`` file.
     """
     file = Path(path)
     readers = {
-        suffix: read for suffix, read in READERS.items() if dimensions == 2 or suffix != ".csv"
+        suffix: read for suffix, read in READERS.items() if dimensions == (2,) or suffix != ".csv"
     }
     *others, last = readers
     formats = f"{', '.join(others)} or {last}"
@@ -150,17 +151,17 @@ def read_array(
     return _checked(array, name, dimensions)
 
 
-def _checked(array: NDArray[Any], name: str, dimensions: int) -> NDArray[np.float64]:
+def _checked(array: NDArray[Any], name: str, dimensions: tuple[int, ...]) -> NDArray[np.float64]:
     if array.dtype.kind not in _REAL_KINDS:
         kind = "complex" if array.dtype.kind == "c" else f"of the non-numeric type {array.dtype}"
         raise ValueError(f"{name}: entries must be real numbers, but they are {kind}")
-    if array.ndim != dimensions:
+    if array.ndim not in dimensions:
         raise ValueError(
             f"{name}: the array must be {SHAPES[dimensions]}, but it is {array.ndim}-dimensional "
             f"with shape {array.shape}"
         )
     if array.size == 0:
-        layer = "layer, one " if dimensions == 3 else ""
+        layer = "layer, one " if array.ndim > 2 else ""
         raise ValueError(
             f"{name}: the array is empty with shape {array.shape}; at least one {layer}row and one "
             "column are needed"
@@ -171,7 +172,8 @@ def _checked(array: NDArray[Any], name: str, dimensions: int) -> NDArray[np.floa
     finite = np.isfinite(numbers)
     if not finite.all():
         first = tuple(np.argwhere(~finite)[0])
-        layer = f"layer {first[0] + 1}, " if dimensions == 3 else ""
+        layer = f"layer {first[0] + 1}, " if array.ndim > 2 else ""
+        layer += f"sample {first[1] + 1}, " if array.ndim == 4 else ""
         raise ValueError(
             f"{name}: entries must be finite, but {np.count_nonzero(~finite)} of {numbers.size} "
             f"are not, the first being {numbers[first]} in {layer}row {first[-2] + 1}, "

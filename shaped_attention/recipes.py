@@ -28,6 +28,8 @@ class Recipe:
     simulate: Callable[..., xr.Dataset]
     draw: Callable[[xr.Dataset, str], Figure]
     title: str
+    takes: str = ""
+    """How long it takes."""
 
     @property
     def about(self) -> str:

@@ -147,41 +147,6 @@ def _block(entry: dict[str, Any]) -> Block:
     return kind(**values)
 
 
-def rerun(result: xr.Dataset, **changes: Any) -> xr.Dataset:
-    """Run the sampler of a result again, with `changes` to its keyword arguments.
-
-    Without changes the covariances are the same to the last bit on the same kind of machine. The
-    stored times are kept unless a change touches the grid of times; then give `times` too, or the
-    first and the last are stored.
-
-    Raises
-    ------
-    ValueError
-        If `result` does not come from a sampler, or a change is not allowed.
-    """
-    from shaped_attention import chain, network, sde
-    from shaped_attention.sphere.flow import run_again
-
-    functions: dict[str, Any] = {
-        "chain": chain.simulate_chain,
-        "network": network.simulate_network,
-        "sde": sde.integrate_sde,
-    }
-    stored = specification(result)
-    sampler = stored.pop("sampler")
-    if sampler == "sphere":
-        return run_again(result, stored, changes)
-    if sampler not in functions:
-        raise ValueError(f"result comes from {sampler!r}, whose specification does not tell all")
-    function = functions[sampler]
-    stored["layer"] = layer_of(result)
-    # With another grid the stored times may be off it; the default takes their place.
-    if changes.keys() & {"save_every", "width", "depth", "horizon", "step"}:
-        stored.pop("times")
-    arguments = {**stored, **changes}
-    return function(arguments.pop("layer"), arguments.pop("v0"), **arguments)
-
-
 def save(result: xr.Dataset, path: str | Path) -> Path:
     """Write a Dataset to a netCDF file (``.nc``) or a Zarr store (``.zarr``).
 

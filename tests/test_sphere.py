@@ -26,6 +26,7 @@ from shaped_attention.sphere import (
     sphere_flow,
     uniform_start,
 )
+from shaped_attention.sphere.integrate import integrate_flow
 from shaped_attention.sphere.theory import two_token_cosine
 
 KINDS = {
@@ -42,12 +43,14 @@ def tokens(n, d, seed=0):
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def direct_gram(x, attention, time):
+def direct_gram(x, attention, time, method="DOP853"):
     """The same flow written out token by token in R^d, by an independent integrator."""
     n, d = x.shape
 
     def field(_t, flat):
+        # Off the sphere repulsion would go on away from it.
         y = flat.reshape(n, d)
+        y = y / np.linalg.norm(y, axis=1, keepdims=True)
         moved = np.zeros_like(y)
         for i in range(n):
             seen = range(i + 1) if attention.causal else range(n)
@@ -58,7 +61,7 @@ def direct_gram(x, attention, time):
             moved[i] = sum_ - (sum_ @ y[i]) * y[i]
         return moved.ravel()
 
-    y = solve_ivp(field, (0.0, time), x.ravel(), method="DOP853", rtol=1e-11, atol=1e-12).y[:, -1]
+    y = solve_ivp(field, (0.0, time), x.ravel(), method=method, rtol=1e-11, atol=1e-12).y[:, -1]
     return y.reshape(n, d) @ y.reshape(n, d).T
 
 
@@ -115,12 +118,12 @@ def test_meeting_times_are_those_of_the_curve():
     assert meeting_time(0.5, 2, 0.0) == pytest.approx(math.atanh(0.5), abs=1e-12)
 
 
-@pytest.mark.parametrize("dimension", [2, 3, 10, 1000])
-def test_uniform_starts_are_uniform(dimension):
+@pytest.mark.parametrize(("dimension", "columns"), [(2, 2), (6, 6), (7, 7), (8, 6), (1000, 6)])
+def test_uniform_starts_are_uniform(dimension, columns):
     """(1 + <x_1, x_2>) / 2 is Beta((d - 1) / 2, (d - 1) / 2): KS; another dimension is rejected."""
     x = uniform_start(6, dimension, 4000, seed=1)
     v = (x @ x.mT).numpy()
-    assert x.shape[-1] == min(dimension, 6) or dimension in (6, 7)
+    assert x.shape[-1] == columns
     np.testing.assert_allclose(np.diagonal(v, axis1=1, axis2=2), 1.0, atol=1e-12)
     for i, j in ((0, 1), (2, 5)):
         half = 0.5 * (dimension - 1)
@@ -168,8 +171,56 @@ def test_errors_fall_with_the_tolerance():
         np.abs(sphere_flow(attention, start, [2.0], tolerance=t)["V"].values - exact).max()
         for t in (1e-3, 1e-5, 1e-7)
     ]
-    assert errors[0] > 5 * errors[1] > 25 * errors[2]
+    # Steps are of the order tolerance^(1/3), and the error of theirs cubed.
+    assert errors[0] > 15 * errors[1] > 225 * errors[2]
     assert errors[2] < 1e-5
+
+
+@pytest.mark.parametrize("repulsion", [False, True])
+def test_steep_flows_are_followed(repulsion):
+    """USA at beta = 9 from uniform starts, at times of order 1, is e^9 times as fast as SA.
+
+    Against the token flow by a stiff integrator; half the time is further away than 1e-3.
+    """
+    x, attention = tokens(4, 3, seed=5), SphereAttention(9.0, False, repulsion)
+    found = sphere_flow(attention, given_start(x), [0.01, 1.0], tolerance=1e-8)["V"].values[:, 0]
+    for gram, time in zip(found, (0.01, 1.0), strict=True):
+        np.testing.assert_allclose(gram, direct_gram(x, attention, time, "Radau"), atol=1e-5)
+    assert np.abs(found[0] - direct_gram(x, attention, 0.005, "Radau")).max() > 1e-3
+
+
+def test_clusters_close_to_rounding_and_then_cost_nothing():
+    """At t = 10^6, and at a loose tolerance; two tokens that repel each other do not close."""
+    for tolerance in (1e-3, 1e-8):
+        start = uniform_start(6, 5, 3)
+        v = sphere_flow(SphereAttention(1.0), start, [1e6], tolerance=tolerance)["V"].values
+        np.testing.assert_allclose(v, 1.0, atol=1e-13)
+    v = sphere_flow(SphereAttention(1.0, repulsion=True), start, [1e3])["V"].values
+    assert v.min() < 0.0
+
+
+def test_short_times_are_times():
+    """USA at beta = 40 needs 1e-17 to merge tokens; so does 9e-13 not start and end in one."""
+    start = equiangular_start(4, 0.9)
+    v = sphere_flow(SphereAttention(40.0, False), start, [1e-20, 9e-13])["V"].values[:, 0, 0, 1]
+    assert v[0] < 0.91
+    assert v[1] > 1 - 1e-12
+
+
+def test_fields_that_are_not_finite_are_told():
+    """A token that turns at the rate 1 into a region where the field is NaN, at t = 1."""
+
+    def turning(x, _time, _which):
+        moved = torch.stack([-x[..., 1], x[..., 0]], -1)
+        return torch.where(x[..., :1] < math.cos(1.0), torch.nan, moved)
+
+    start = torch.tensor([[[1.0, 0.0]]], dtype=torch.float64)
+    (there,) = integrate_flow(turning, start, [0.9], lambda x: x, 1e-8)
+    assert float(there[0, 0, 0]) == pytest.approx(math.cos(0.9), abs=1e-6)
+    with pytest.raises(FloatingPointError, match="a step that is lost beside t = 5"):
+        integrate_flow(turning, start, [5.0], lambda x: x, 1e-6)
+    with pytest.raises(FloatingPointError, match="field at the start is not finite"):
+        integrate_flow(turning, -start, [5.0], lambda x: x, 1e-6)
 
 
 def test_observing_and_chunks():
@@ -203,6 +254,8 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
     different = sa.compare(second, other, observables=names)
     assert float(equal["p_value"].min()) > 1e-3
     assert float(different["p_value"].min()) < 1e-6
+    coupled = sa.compare(first, sa.rerun(first, attention=SphereAttention(6.0)))
+    assert (equal.attrs["independent"], coupled.attrs["independent"]) == (1, 0)
     assert len(plots.trajectories({"beta 1": first, "beta 6": other}).axes) == 3
     with pytest.raises(ValueError, match="result comes from 'sphere'"):
         sa.layer_of(first)
@@ -215,14 +268,14 @@ def test_phase_diagram_is_a_step_at_the_curve_in_high_dimension(tmp_path):
     """
     betas = [0.0, 2.0]
     curve = [meeting_time(1e-3, 8, beta) for beta in betas]
-    assert meeting_time(1e-3, 8, 0.0) == pytest.approx(curve[0])
+    # At beta = 0 log(((N - 1) g + 1) / (1 - g)) grows at the rate 2.
+    assert curve[0] == pytest.approx(0.5 * math.log((7 * 0.999 + 1) / 1e-3), rel=1e-10)
     for beta, time in zip(betas, curve, strict=True):
         data = phase_diagram([2, 100_000], [beta], [0.8 * time, 1.2 * time], tokens=8, samples=100)
         high, flat = data["probability"].sel(dimension=[100_000, 2]).values[:, 0]
         assert high[0] < 0.01
         assert high[1] > 0.99
         assert flat[0] > 0.1
-        assert float(data["curve"][0]) == time
     result = CliRunner().invoke(
         main,
         ["sphere", "phase", "--samples", "10", "--tokens", "3", "--dimensions", "2,9",
@@ -254,6 +307,29 @@ def test_phase_diagram_is_a_step_at_the_curve_in_high_dimension(tmp_path):
         (lambda: two_token_cosine([0.0], 301.0, 0.0), "beta=301.0: at most 300 in size"),
         (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), []), "times: a list"),
         (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1, 1]), "increasing"),
+        (lambda: sphere_flow(4.0, uniform_start(2, 2), [1.0]), "attention=4.0: a SphereAttention"),
+        (
+            lambda: sphere_flow(SphereAttention(1.0), np.eye(2), [1.0]),
+            r"start has shape ndarray; .*given_start\(tokens\)",
+        ),
+        (
+            lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1.0], observe="rho"),
+            "observe='rho': a function",
+        ),
+        (
+            lambda: sphere_flow(
+                SphereAttention(1.0), uniform_start(2, 2), [1.0], observe=lambda v: 3.0
+            ),
+            "observe gives float; a tensor",
+        ),
+        (
+            lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1.0], tolerance=1e-15),
+            "tolerance=1e-15: at least 1e-12",
+        ),
+        (
+            lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1.0], betas=2.0),
+            "betas: a list of numbers",
+        ),
         (
             lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1], betas=[math.inf]),
             "beta=inf: a finite number",

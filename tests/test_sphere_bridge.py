@@ -7,11 +7,14 @@ import math
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 from matplotlib.figure import Figure
 from scipy.integrate import solve_ivp
 from scipy.stats import ks_2samp
 
+import shaped_attention as sa
 from shaped_attention.rates import fitted_rate
+from shaped_attention.results import specification
 from shaped_attention.sphere import (
     SphereAttention,
     equiangular_start,
@@ -19,7 +22,13 @@ from shaped_attention.sphere import (
     sphere_flow,
     uniform_start,
 )
-from shaped_attention.sphere.bridge import common_noise_drift, noisy_chain, noisy_network
+from shaped_attention.sphere.bridge import (
+    common_noise_drift,
+    noisy_chain,
+    noisy_network,
+    run_again,
+)
+from shaped_attention.sphere.layers import sphere_network
 from shaped_attention.sphere.noise import clustering_with_noise
 from shaped_attention.sphere.plots.noise import noise_panels
 
@@ -144,19 +153,55 @@ def test_it_stays_a_correlation_matrix(dimension):
 
 
 def test_the_largest_arguments_do_not_overflow():
-    """Weights of exp(600), sigma and step of 1e12; and a token that would become 0 stays."""
+    """Weights of exp(600), sigma and step of 1e12."""
     fierce = SphereAttention(600.0, normalised=False)
     for dimension in (2, 4, 50):
         start = uniform_start(3, dimension, 10)
         assert np.isfinite(noisy_chain(fierce, start, dimension, 1e12, 1e12, 3)["V"].values).all()
         full = in_space(start, dimension)
         assert np.isfinite(noisy_network(fierce, full, 1e12, 1e12, 3)["V"].values).all()
-    alone = given_start([[0.6, 0.8]])
-    for result in (
-        noisy_chain(SphereAttention(1.0, repulsion=True), alone, 2, 0.0, 1.0, 1),
-        noisy_network(SphereAttention(1.0, repulsion=True), alone, 0.0, 1.0, 1),
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_noise_a_network_is_that_of_the_layers_and_reports_a_zero_token_as_it_does(kind):
+    """The same bits, times and layers; with noise of 1e-6 others. A lone token x - x is refused."""
+    attention, start = SphereAttention(2.0, **KINDS[kind]), uniform_start(4, 3, 5)
+    known = sphere_network(attention, start, 0.3, 5, save_every=2)
+    found = noisy_network(attention, start, 0.0, 0.3, 5, save_every=2)
+    xr.testing.assert_identical(found.drop_attrs(), known.drop_attrs())
+    noise = noisy_network(attention, start, 1e-6, 0.3, 5, save_every=2)
+    assert not np.array_equal(noise["V"], known["V"])
+    alone, away = given_start([[0.6, 0.8]]), SphereAttention(1.0, repulsion=True)
+    for call in (
+        lambda: noisy_chain(away, alone, 2, 0.0, 1.0, 1),
+        lambda: noisy_network(away, alone, 0.0, 1.0, 1),
+        lambda: sphere_network(away, alone, 1.0, 1),
     ):
-        assert result["V"].values[-1].item() == pytest.approx(1.0, abs=1e-15)
+        with pytest.raises(FloatingPointError, match="layer 1 gives a token that is zero"):
+            call()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_tell_how_to_run_them_again(kind, tmp_path):
+    """The same bits from a file; another seed gives others; observed results are refused."""
+    attention, start = SphereAttention(2.0, **KINDS[kind]), uniform_start(3, 8, 4)
+    for run in (
+        lambda **more: noisy_chain(attention, start, 8, 1.0, 0.1, 5, seed=3, save_every=2, **more),
+        lambda **more: noisy_network(
+            attention, in_space(start, 8), 1.0, 0.1, 5, seed=3, save_every=2, **more
+        ),
+    ):
+        result = run()
+        loaded = sa.load(sa.save(result, tmp_path / "result.nc"))
+        stored = specification(loaded)
+        stored.pop("sampler")
+        xr.testing.assert_identical(run_again(loaded, stored, {}), result)
+        other = run_again(loaded, stored, {"seed": 4})
+        assert np.abs(other["V"].values[-1] - result["V"].values[-1]).max() > 1e-2
+        assert run_again(loaded, stored, {"layers": 2}).sizes["time"] == 2
+        seen = run(observe=lambda gram: gram[:, 0, 1])
+        with pytest.raises(ValueError, match=r"^result holds what observe= made"):
+            run_again(seen, stored, {})
 
 
 def largest_score(attention, dimension, sigma, expected, samples=20000):
@@ -252,9 +297,10 @@ def test_results_are_kept_observed_and_repeatable():
     ):
         result = run(start, save_every=3)
         np.testing.assert_allclose(result["time"], [0.0, 0.3, 0.6, 0.7])
+        np.testing.assert_array_equal(result["layer"], [0, 3, 6, 7])
         observed = run(start, save_every=3, observe=lambda gram: gram[:, 0, 1])["observed"]
         np.testing.assert_array_equal(observed, result["V"][..., 0, 1])
-        np.testing.assert_allclose(run(start[:2])["V"], result["V"][[0, -1], :2], atol=1e-13)
+        np.testing.assert_allclose(run(start[:2])["V"][:7:3], result["V"][:3, :2], atol=1e-13)
         assert np.abs(run(start, seed=1)["V"].values[-1] - result["V"].values[-1]).max() > 0.01
 
 
@@ -300,7 +346,6 @@ def test_bad_input_is_named(name, value):
         noisy_chain(SphereAttention(1.0), **arguments)
     if name not in ("dimension", "start"):
         del arguments["dimension"]
-        arguments["start_tokens"] = arguments.pop("start")
         with pytest.raises(ValueError, match=rf"^{name}"):
             noisy_network(SphereAttention(1.0), **arguments)
 
@@ -313,7 +358,13 @@ def test_bad_input_of_drift_and_figure_is_named():
             common_noise_drift(attention, v, 3, 1.0)
     with pytest.raises(ValueError, match=r"^sigma"):
         common_noise_drift(attention, GRAM, 3, -1.0)
-    for name, value in (("tokens", 1), ("network_samples", 1), ("horizon", 0.0), ("step", 100.0)):
+    for name, value in (
+        ("tokens", 1),
+        ("network_samples", 1),
+        ("horizon", 0.0),
+        ("step", 100.0),
+        ("delta", 1.0),
+    ):
         with pytest.raises(ValueError, match=rf"^{name}"):
             clustering_with_noise(**{name: value})
     with pytest.raises(ValueError, match=r"^network_samples"):

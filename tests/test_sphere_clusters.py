@@ -263,7 +263,7 @@ def test_the_figures_show_the_data():
         (lambda: cluster_count(torch.eye(2), 1.0), "delta=1.0: a number strictly"),
         (lambda: close_pairs(torch.eye(2), 2.0), "delta=2.0: a number strictly"),
         (lambda: close_pairs(torch.ones(1, 1), 0.5), r"shape \(1, 1\); two tokens or more"),
-        (lambda: order_parameter(torch.ones(2, 3)), r"gram has shape \(2, 3\); a tensor"),
+        (lambda: order_parameter(torch.ones(2, 3)), r"gram has shape \(2, 3\); \(..., N, N\)"),
         (lambda: spectral_gap(torch.full((2, 2), math.nan)), "NaN or infinite"),
         (lambda: metastability(()), "betas: at least one number"),
         (lambda: metastability((math.nan,)), "beta=nan: a finite number"),

@@ -68,6 +68,26 @@ def test_ginibre_matrices_are_independent_and_do_not_depend_on_chunks():
     assert not torch.equal(linked.value, linked.value.mT)
 
 
+@pytest.mark.parametrize("ensemble", ENSEMBLES)
+def test_a_scale_of_queries_and_keys_is_one_of_beta_and_of_time_where_they_make_the_value(ensemble):
+    """The field at s and beta is that at s^2 beta, times s^2 if V = Q^T K; to 1e-13.
+
+    With s beta, or the other factor, it is further than 1e-2.
+    """
+    x, scale = random_tokens(5, 6, 4), 1.7
+
+    def field(beta, s=1.0):
+        return random_attention(ensemble, 6, beta, 4, 2, scale=s).field(x)
+
+    gradient = ensemble.endswith("gradient")
+    factors = {True: scale**2, False: 1.0}
+    found = field(0.8, scale)
+    known = factors[gradient] * field(scale**2 * 0.8)
+    torch.testing.assert_close(found, known, atol=1e-13, rtol=1e-13)
+    assert float((found - factors[gradient] * field(scale * 0.8)).abs().max()) > 1e-2
+    assert float((found - factors[not gradient] * field(scale**2 * 0.8)).abs().max()) > 1e-2
+
+
 def test_phase_of_random_ensembles():
     """A V >= 0 gathers all tokens sooner than an independent Ginibre V, as the mean over samples.
 
@@ -95,6 +115,11 @@ def test_phase_of_random_ensembles():
     share = float(p.sel(ensemble="ginibre-gradient", beta=4.0, time=3.0))
     assert share == pytest.approx(counted(0.01), abs=1e-12)
     assert abs(share - counted(0.5)) > 0.02
+    small = {"tokens": 3, "dimension": 4, "samples": 3}
+    scaled = ensemble_phase(["ginibre"], [1.0], [2.0], delta=0.2, scale=2.0, **small)
+    same = ensemble_phase(["ginibre"], [4.0], [2.0], delta=0.2, **small)
+    assert float(scaled["probability"].sum()) == float(same["probability"].sum())
+    assert (scaled.attrs["scale"], same.attrs["scale"]) == (2.0, 1.0)
     figure = ensemble_panels(data, "random matrices")
     shown = [axis for axis in figure.axes if axis.get_visible()]
     assert len(shown) == 5

@@ -7,12 +7,26 @@ import math
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
+import shaped_attention as sa
 from shaped_attention.rates import fitted_rate
-from shaped_attention.sphere import SphereAttention, given_start
-from shaped_attention.sphere.layers import sphere_network
-from shaped_attention.sphere.token_attention import TokenAttention
+from shaped_attention.results import specification
+from shaped_attention.sphere import (
+    SphereAttention,
+    given_start,
+    layers,
+    noisy_chain,
+    noisy_network,
+    phase_diagram,
+    sphere_flow,
+    uniform_start,
+)
+from shaped_attention.sphere.ensembles import ensemble_phase
+from shaped_attention.sphere.layers import run_again, sphere_network
+from shaped_attention.sphere.token_attention import TokenAttention, relu_mlp
 from shaped_attention.sphere.token_flow import random_tokens, token_flow
+from shaped_attention.sphere.unit import unit_rows
 from tests.sphere_tokens import (
     direct_tokens,
     heads_of,
@@ -123,13 +137,118 @@ def test_numbers_that_are_not_finite_are_reported():
     with pytest.raises(FloatingPointError, match="gives tokens"):
         sphere_network(SphereAttention(1.5, False), x, 0.05, 100, normalise=None)
     steep = TokenAttention(600.0, 10.0 * torch.eye(2), normalised=False)
-    with pytest.raises(FloatingPointError, match="overflows; a smaller beta"):
+    with pytest.raises(FloatingPointError, match="is not finite"):
         token_flow(steep, x, [1.0])
     for normalise in ("after", "before"):
-        with pytest.raises(FloatingPointError, match="has no direction"):
+        with pytest.raises(FloatingPointError, match="layer 1 gives a token that is zero"):
             sphere_network(
                 SphereAttention(0.0, repulsion=True), x[:, :1], 1.0, 2, normalise=normalise
             )
     grows = TokenAttention(0.0, value=1e200 * torch.eye(2, dtype=torch.float64))
     with pytest.raises(FloatingPointError, match="layer 1 gives tokens"):
         sphere_network(grows, x, 1.0, 1, normalise=None)
+    sure = sphere_network(grows, x, 1.0, 2)["V"].values
+    assert np.isfinite(sure).all()
+
+
+def test_chunks_of_samples_take_their_own_matrices(monkeypatch):
+    """One sample at a time gives all of them to 1e-13; the matrices of the first do not."""
+    x = random_tokens(4, 3, 5, seed=2)
+    q, k, v = (matrices(5, 1, 3, 3, seed=s) for s in (1, 2, 3))
+    whole = sphere_network(TokenAttention(1.5, q, k, v), x, 0.5, 3)["V"].values
+    monkeypatch.setattr(layers, "CHUNK_ENTRIES", 1)
+    parts = sphere_network(TokenAttention(1.5, q, k, v), x, 0.5, 3)["V"].values
+    np.testing.assert_allclose(parts, whole, atol=1e-13)
+    first = sphere_network(TokenAttention(1.5, q[:1], k[:1], v[:1]), x, 0.5, 3)["V"].values
+    np.testing.assert_allclose(first[:, 0], whole[:, 0], atol=1e-13)
+    assert np.abs(first - whole)[-1, 1:].max() > 1e-2
+
+
+def test_results_tell_how_to_run_them_again(tmp_path):
+    """The same bits from a file; another step gives others.
+
+    Observed results are refused, and matrices that are not stored unless they are given.
+    """
+    x = random_tokens(4, 3, 2)
+    plain = SphereAttention(2.0, causal=True)
+    network = sphere_network(plain, x, 0.5, 5, normalise="before", save_every=2)
+    loaded = sa.load(sa.save(network, tmp_path / "network.nc"))
+
+    def again(result, **changes):
+        stored = specification(result)
+        stored.pop("sampler")
+        return run_again(result, stored, changes)
+
+    xr.testing.assert_identical(again(loaded), network)
+    assert np.abs(again(loaded, step=0.6)["V"].values - network["V"].values).max() > 1e-2
+    observed = sphere_network(plain, x, 0.5, 5, observe=lambda gram: gram[:, 0, 1])
+    with pytest.raises(ValueError, match=r"^result holds what observe= made"):
+        again(observed)
+    general = TokenAttention(2.0, matrices(3, 3))
+    first = sphere_network(general, x, 0.5, 5)
+    with pytest.raises(ValueError, match="comes from a TokenAttention"):
+        again(first)
+    xr.testing.assert_identical(again(first, attention=general), first)
+
+
+def test_unit_rows_do_not_overflow_or_vanish():
+    """To 4e-16 for sizes from 5e-324 to 1e307, with the bits of x / |x| for sizes near 1.
+
+    x / |x| itself fails at 1e-200 and 1e200. Rows of zeros stay, and what is not finite is NaN.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(50, 4, 3, generator=generator, dtype=torch.float64)
+    known = x / x.norm(dim=-1, keepdim=True)
+    assert torch.equal(unit_rows(x), known)
+
+    def fits(found):
+        return bool(torch.allclose(found, known, atol=4e-16, rtol=0))
+
+    for size in (1e-290, 1e-200, 1e200, 1e307):
+        large = size * x
+        assert fits(unit_rows(large))
+        assert not fits(large / large.norm(dim=-1, keepdim=True))
+    smallest = torch.tensor([[5e-324, 0.0], [5e-324, -5e-324]], dtype=torch.float64)
+    half = math.sqrt(0.5)
+    np.testing.assert_allclose(unit_rows(smallest), [[1.0, 0.0], [half, -half]], atol=1e-15)
+    odd = torch.tensor([[0.0, 0.0], [math.inf, 1.0], [math.nan, 1.0]], dtype=torch.float64)
+    assert torch.equal(unit_rows(odd)[0], odd[0])
+    assert bool(unit_rows(odd)[1:].isnan().any(-1).all())
+    start = given_start([[1e300, 1e300], [1e-200, 0.0]], normalise=True)
+    np.testing.assert_allclose(start[0], [[half, half], [1.0, 0.0]], atol=1e-15)
+
+
+def entry_points(observe=None):
+    """A short run of everything that follows tokens, from starts on the CPU."""
+    x, reduced = random_tokens(3, 4, 2), uniform_start(3, 9, 2)
+    plain = SphereAttention(1.0, False, causal=True)
+    perceptron = relu_mlp(matrices(5, 4), matrices(4, 5))
+    general = TokenAttention(
+        1.0, matrices(2, 2, 4, 4), matrices(2, 4, 4), causal=True, mlp=perceptron
+    )
+    with_observed = {"observe": observe}
+    yield sphere_flow(plain, reduced, [0.3], **with_observed)
+    yield token_flow(general, x, [0.3], keep_tokens=True, **with_observed)
+    yield sphere_network(general, x, 0.2, 2, **with_observed)
+    yield sphere_network(plain, x, 0.2, 2, normalise="before", **with_observed)
+    yield noisy_chain(plain, reduced, 9, 1.0, 0.2, 2, **with_observed)
+    yield noisy_network(plain, x, 1.0, 0.2, 2, **with_observed)
+    yield phase_diagram([2, 20], [0.0, 1.0], [0.0, 0.5], tokens=3, samples=3)
+    yield ensemble_phase(["ginibre", "wigner-psd"], [1.0], [0.5], tokens=3, dimension=4, samples=3)
+
+
+def test_no_tensor_is_made_on_another_device_than_the_start():
+    """With the default device "meta" everything is the same, as each tensor names its device.
+
+    A function of Gram matrices that makes one without does not go through.
+    """
+    known = list(entry_points())
+    with torch.device("meta"):
+        for found, result in zip(entry_points(), known, strict=True):
+            xr.testing.assert_identical(found, result)
+        with pytest.raises(RuntimeError, match="meta"):
+            next(entry_points(lambda gram: gram + torch.ones(3, 3)))
+    with pytest.raises(ValueError, match="device='tpu': unknown"):
+        uniform_start(3, 3, device="tpu")
+    with pytest.raises(ValueError, match="device='meta': only 'cpu' and 'cuda'"):
+        random_tokens(3, 3, device="meta")

@@ -180,6 +180,33 @@ START = random_tokens(3, 2, 2)
 SQUARE = torch.eye(2)
 
 
+def check(*query_and_key, **value):
+    TokenAttention(1.0, *query_and_key, **value).check_start(START)
+
+
+def test_matrices_of_any_precision_are_those_in_float64():
+    """Matrices, functions of time and an MLP in float32 give the bits of float64; scaled ones not.
+
+    A field that overflows is no error of `moved`, so that an integrator may try it.
+    """
+    q, k, v, inner, outer = (matrices(2, 2, seed=s).float() for s in range(5))
+
+    def moved(kind, factor=1.0):
+        perceptron = relu_mlp(kind(inner), kind(factor * outer), kind(inner[0]))
+        attention = TokenAttention(1.0, kind(q), lambda t: kind(k), kind(v), mlp=perceptron)
+        attention.check_start(START)
+        assert not attention.autonomous
+        return attention.moved(START)
+
+    assert torch.equal(moved(lambda m: m), moved(torch.Tensor.double))
+    assert moved(lambda m: m).dtype == torch.float64
+    assert not torch.equal(moved(lambda m: m), moved(torch.Tensor.double, 1.0 + 1e-6))
+    steep = TokenAttention(600.0, 10.0 * SQUARE, normalised=False)
+    assert steep.autonomous
+    steep.check_start(START)
+    assert not bool(torch.isfinite(steep.moved(START)).all())
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -206,6 +233,20 @@ SQUARE = torch.eye(2)
             lambda: token_flow(TokenAttention(1.0, value=lambda t: torch.eye(3)), START, [1.0]),
             "value has shape",
         ),
+        (
+            lambda: check(value=lambda t: torch.ones(1, 2)),
+            r"value has shape \(1, 1, 1, 2\); square matrices",
+        ),
+        (lambda: check(lambda t: torch.ones(1, 2)), "query needs 2 rows, not 1: the other is I"),
+        (
+            lambda: check(torch.ones(1, 2), lambda t: torch.ones(3, 2)),
+            "as many rows of query as of key",
+        ),
+        (lambda: check(value=lambda t: torch.ones(3, 1, 2, 2)), r"\(1 or 2, H, k, 2\)"),
+        (lambda: check(value=lambda t: SQUARE / 0.0), "value has NaN or infinite"),
+        (lambda: check(value=lambda t: 3.0), "value is a float; a tensor"),
+        (lambda: relu_mlp(SQUARE, SQUARE * math.nan), "outer has NaN or infinite"),
+        (lambda: random_attention("ginibre", 3, 1.0, scale=0.0), "scale=0.0: a positive"),
         (lambda: token_flow(TokenAttention(1.0), 2 * START, [1.0]), "not of norm 1"),
         (lambda: random_tokens(3, 0), "dimension=0: a whole number >= 1"),
         (lambda: random_attention("goe", 3, 1.0), "ensemble='goe': one of ginibre"),

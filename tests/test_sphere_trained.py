@@ -253,23 +253,25 @@ def test_uniform_tokens_have_the_dashed_law():
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "npz, key", "pt", "pt, key"])
-def test_every_format_gives_the_same_hidden_states(tmp_path, kind):
-    """To the last bit; matrices beside the one three-dimensional array need no key."""
+@pytest.mark.parametrize("samples", [False, True])
+def test_every_format_gives_the_same_hidden_states(tmp_path, kind, samples):
+    """To the last bit; matrices beside the one array of three or four dimensions need no key."""
+    states = np.stack([STATES, -STATES], axis=1) if samples else STATES
     path = tmp_path / f"states.{kind[:3].strip(',')}"
-    arrays = {"h": STATES, "other": STATES[0]}
+    arrays = {"h": states, "other": STATES[0]}
     if "key" in kind:
-        arrays["more"] = STATES + 1.0
+        arrays["more"] = states + 1.0
     if kind == "npy":
-        np.save(path, STATES)
+        np.save(path, states)
     elif "npz" in kind:
         np.savez(path, **arrays)
     else:
         torch.save({name: torch.tensor(array) for name, array in arrays.items()}, path)
     found = read_hidden_states(path, "h" if "key" in kind else None)
-    np.testing.assert_array_equal(found, STATES)
+    np.testing.assert_array_equal(found, states)
     assert found.dtype == np.float64
     if "key" in kind:
-        with pytest.raises(ValueError, match=r"2 arrays .* three-dimensional .* key= must name"):
+        with pytest.raises(ValueError, match=r"2 arrays .* four-dimensional .* key= must name"):
             read_hidden_states(path)
     if kind == "npz":
         np.testing.assert_array_equal(read_array(path), STATES[0])
@@ -278,7 +280,12 @@ def test_every_format_gives_the_same_hidden_states(tmp_path, kind):
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (STATES[0], r"must be three-dimensional, but it is 2-dimensional with shape \(6, 4\)"),
+        (
+            STATES[0],
+            r"must be three- or four-dimensional, but it is 2-dimensional with shape \(6, 4\)",
+        ),
+        (np.ones((1, 1, 2, 3, 4)), "but it is 5-dimensional"),
+        (np.full((1, 1, 2, 3), np.nan), "in layer 1, sample 1, row 1, column 1"),
         (np.ones((2, 0, 3)), r"empty with shape \(2, 0, 3\); at least one layer, one row"),
         (np.where(STATES[1, 2, 3] == STATES, np.nan, STATES), "in layer 2, row 3, column 4"),
         (STATES * 1j, "they are complex"),
@@ -353,7 +360,7 @@ INFINITE[0, 0, 0] = np.inf
         (lambda: inner_products(STATES * 1j), "complex"),
         (lambda: inner_products(STATES, bins=0), "bins=0"),
         (lambda: inner_products(STATES, quantiles=(0.5, 1.5)), "quantiles=1.5"),
-        (lambda: inner_products(STATES, delta=1.0), "delta=1.0: a number between 0 and 1"),
+        (lambda: inner_products(STATES, delta=1.0), "delta=1.0: a number strictly between 0 and 1"),
         (lambda: inner_products(STATES, delta="x"), "delta='x'"),
         (lambda: inner_product_histograms({}, "t"), "made by inner_products"),
         (lambda: record_hidden_states(nn.ReLU(), torch.ones(2, 3)), "choose=None: ReLU returns no"),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import click
 
 from shaped_attention import plots
-from shaped_attention.commands.options import figures_option, results_option
+from shaped_attention.commands.options import figures_option, options_of, results_option
 from shaped_attention.recipes import make
 from shaped_attention.results import save
 from shaped_attention.sphere.figures import FIGURES
-from shaped_attention.sphere.phase import DIMENSIONS
 from shaped_attention.sphere.trained import (
     example_hidden_states,
     read_hidden_states,
@@ -25,50 +26,23 @@ def sphere_command() -> None:
     """Self-attention on the sphere: clustering of tokens."""
 
 
-@sphere_command.command()
-@click.option("--tokens", type=int, default=32, show_default=True, help="Number of tokens N.")
-@click.option("--delta", type=float, default=1e-3, show_default=True, help="How close is close.")
-@click.option("--samples", type=int, default=1024, show_default=True, help="Of a dimension.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option(
-    "--dimensions",
-    default=",".join(map(str, DIMENSIONS)),
-    show_default=True,
-    help="Dimensions d of the panels, with commas.",
-)
-@figures_option
-@results_option
-def phase(dimensions: str, figures: Path, results: Path | None, **options: Any) -> None:
-    """Draw P(<x_1, x_2> >= 1 - delta) over (t, beta) for uniform starts in several dimensions.
+def _figure_command(name: str) -> click.Command:
+    """A command for a figure, with an option for each argument of the function of its data."""
 
-    About ten minutes on 2 cores with 1024 samples; the cost does not depend on the dimension.
-    """
-    try:
-        panels = [int(word) for word in dimensions.split(",")]
-    except ValueError:
-        message = f"--dimensions {dimensions}: whole numbers with commas are needed"
-        raise click.ClickException(message) from None
-    _draw("phase", figures, results, dimensions=panels, **options)
-
-
-def _add_figure(name: str) -> None:
-    """A command for a figure that has samples and a seed and nothing else to choose."""
-
-    @click.option("--samples", type=int, help="Realisations; by default those of the figure.")
-    @click.option("--seed", type=int, default=0, show_default=True)
     @figures_option
     @results_option
-    def command(samples: int | None, seed: int, figures: Path, results: Path | None) -> None:
-        chosen = {} if samples is None else {"samples": samples}
-        _draw(name, figures, results, seed=seed, **chosen)
+    def command(figures: Path, results: Path | None, **options: Any) -> None:
+        _draw(name, figures, results, **options)
 
-    command.__doc__ = FIGURES[name].about
-    sphere_command.command(name=name)(command)
+    recipe = FIGURES[name]
+    made = click.command(name=name, help=f"{recipe.about}\n\n{recipe.takes}")(command)
+    made.params = [*options_of(recipe.simulate), *made.params]
+    return made
 
 
 for _name in FIGURES:
-    if _name not in ("phase", "histograms"):
-        _add_figure(_name)
+    if _name != "histograms":
+        sphere_command.add_command(_figure_command(_name))
 
 
 @sphere_command.command()
@@ -97,11 +71,13 @@ def _draw(name: str, figures: Path, results: Path | None, **options: Any) -> Non
         check_writable(figures, "figures")
         if results is not None:
             check_writable(results, "results")
+        if "progress" in signature(FIGURES[name].simulate).parameters:
+            options["progress"] = sys.stderr.isatty()
         drawn, data = make(FIGURES, name, **options)
         paths = plots.save_figure(drawn, figures / f"sphere-{name}")
         if results is not None:
             paths.append(save(data, results / f"sphere-{name}.nc"))
-    except ValueError as error:
+    except (ValueError, FloatingPointError) as error:
         raise click.ClickException(str(error)) from None
     click.echo(data)
     for path in paths:

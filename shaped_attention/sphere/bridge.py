@@ -17,9 +17,9 @@ since W W^T / d has mean I; H is a Brownian motion of square matrices, so that
 
 Ito's formula for R_ij / sqrt(R_ii R_jj) at R_ii = R_jj = 1 gives the drift
 
-    F_ij + sigma^2 [ (1 - (2 - R_ij^2) / d) C_ij - (1 - 1/d) R_ij (C_ii + C_jj) / 2 ]
+    Phi_ij + sigma^2 [ (1 - (2 - R_ij^2) / d) C_ij - (1 - 1/d) R_ij (C_ii + C_jj) / 2 ]
 
-with the flow's field F (`SphereAttention.gram_field`). The noise has a variance of order
+with the flow's field Phi (`SphereAttention.gram_field`). The noise has a variance of order
 sigma^2 / d, but for d -> infinity there remains the drift sigma^2 (C_ij - R_ij (C_ii + C_jj) / 2),
 a pull by the noise alone: tokens with like weights receive like noise.
 """
@@ -27,43 +27,37 @@ a pull by the noise alone: tokens with like weights receive like noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.checks import check_count, check_positive, check_width
-from shaped_attention.draws import Draws, stream_key
+from shaped_attention.draws import Draws, SpherePart, stream_key
 from shaped_attention.network import WeightProduct
 from shaped_attention.sphere.dynamics import SphereAttention
-from shaped_attention.sphere.flow import Observe, check_start, flow_attributes, flow_variables
+from shaped_attention.sphere.flow import Observe, check_start, repeated
+from shaped_attention.sphere.layers import check_layers, run_layers, unprojected
+from shaped_attention.sphere.unit import unit_rows, unit_tokens
 
-_CHAIN_STREAM, _NETWORK_STREAM = 1, 2
+_CHAIN = "noisy chain"
 
 _LARGEST_SCALE = 1e12
 """Of sigma and the step: with weights of at most exp(600) nothing overflows."""
 
-_CHUNK_ENTRIES = 2**18
-
-_Advance = Callable[[Tensor, int, int], Tensor]
-"""The next tokens of a chunk, from these, the number of the layer and of the first sample."""
-
 
 def noisy_network(
     attention: SphereAttention,
-    start_tokens: Float[Tensor, "samples N d"],
+    start: Float[Tensor, "samples N d"],
     sigma: float,
     step: float,
     layers: int,
     *,
     seed: int = 0,
-    save_every: int | None = None,
+    save_every: int = 1,
     observe: Observe | None = None,
 ) -> xr.Dataset:
     """Explicit networks: a real Gaussian matrix W (d, d) for each layer and sample.
@@ -72,7 +66,7 @@ def noisy_network(
     ----------
     attention
         The weights A and the sign s.
-    start_tokens
+    start
         Unit tokens (samples, N, d); d is the dimension of the networks.
     sigma
         Strength of the noise, from 0 to 1e12.
@@ -82,39 +76,43 @@ def noisy_network(
         Whole number >= 0, of the matrices. They are independent of a start with the same seed and
         of those of `noisy_chain`.
     save_every
-        Keep every so many layers, and the last; by default the start and the last.
+        Layers 0, s, 2 s, ... and the last are kept.
     observe
         Function of Gram matrices (B, N, N) that gives (B, ...); None keeps them.
 
     Returns
     -------
-    xarray.Dataset as that of `sphere_flow`: `V` (time, sample, row, col), `stopping_time` and
-    `start`, or `observed` (time, sample, ...). A token whose new vector is 0, which has no
-    direction, keeps its place.
+    xarray.Dataset as that of `sphere_network`: `V` (time, sample, row, col), `stopping_time` and
+    `start`, or `observed` (time, sample, ...), and the layer as a second coordinate. Without noise
+    it is that of `sphere_network` with normalise="after".
 
     Raises
     ------
     ValueError
         If an argument is outside its range.
+    FloatingPointError
+        If a token becomes zero, which has no direction.
     """
-    check_start(start_tokens)
-    dimension = start_tokens.shape[-1]
+    check_start(start)
+    dimension = start.shape[-1]
     _check_run(sigma, step, layers, seed, save_every)
-    key = stream_key(seed, "sphere", _NETWORK_STREAM)
-    scale = sigma * math.sqrt(step / dimension)
+    key = stream_key(seed, "sphere", SpherePart.NOISY_NETWORK)
+    scale = _noise_scale(attention, sigma, step, dimension)
 
     def advance(tokens: Tensor, layer: int, first: int) -> Tensor:
-        mixed, moved = _mixed_and_moved(attention, tokens, step)
+        mixed = unprojected(attention, tokens, layer * step)
+        moved = tokens + step * mixed
         if sigma > 0.0:
-            samples = torch.arange(first, first + len(tokens))
+            samples = torch.arange(first, first + len(tokens), device=tokens.device)
             project = WeightProduct(Draws(key, samples, layer), first)
             moved = moved + scale * project(mixed, dimension)
-        return _unit_rows(moved, tokens)
+        return unit_tokens(moved, layer + 1)
 
-    parameters = {"sigma": sigma, "step": step, "layers": layers, "seed": seed}
-    return _run(
-        "noisy network", attention, start_tokens, parameters, advance, save_every, observe
-    )  # fmt: skip
+    parameters = {
+        "attention": asdict(attention), "sigma": sigma, "step": step, "layers": layers,
+        "seed": seed, "save_every": save_every,
+    }  # fmt: skip
+    return run_layers("noisy network", start, parameters, advance, observe)
 
 
 def noisy_chain(
@@ -126,7 +124,7 @@ def noisy_chain(
     layers: int,
     *,
     seed: int = 0,
-    save_every: int | None = None,
+    save_every: int = 1,
     observe: Observe | None = None,
 ) -> xr.Dataset:
     """Gram matrices with the law of `noisy_network`, at a cost independent of the dimension.
@@ -159,6 +157,8 @@ def noisy_chain(
     ------
     ValueError
         If an argument is outside its range.
+    FloatingPointError
+        If a token becomes zero, which has no direction.
     """
     check_start(start)
     check_width("dimension", dimension)
@@ -169,28 +169,40 @@ def noisy_chain(
             f"shape {tuple(start.shape)}"
         )
     _check_run(sigma, step, layers, seed, save_every)
-    key = stream_key(seed, "sphere", _CHAIN_STREAM)
-    scale = sigma * math.sqrt(step / dimension)
+    key = stream_key(seed, "sphere", SpherePart.NOISY_CHAIN)
+    scale = _noise_scale(attention, sigma, step, dimension)
 
     def advance(tokens: Tensor, layer: int, first: int) -> Tensor:
         if tokens.shape[-1] > count:
             tokens = _reduced(tokens)
-        mixed, moved = _mixed_and_moved(attention, tokens, step)
+        mixed = unprojected(attention, tokens, layer * step)
+        moved = tokens + step * mixed
         if sigma == 0.0:
-            return _unit_rows(moved, tokens)
+            return unit_tokens(moved, layer + 1)
         columns = tokens.shape[-1]
-        draws = Draws(key, torch.arange(first, first + len(tokens)), layer)
+        samples = torch.arange(first, first + len(tokens), device=tokens.device)
+        draws = Draws(key, samples, layer)
         moved = moved + scale * (mixed @ draws.normal(columns, columns))
         if dimension > columns:
             rest = draws.wishart_factor(columns, dimension - columns)
             moved = torch.cat([moved, scale * (mixed @ rest)], dim=-1)
-        unit = _unit_rows(moved, torch.nn.functional.pad(tokens, (0, moved.shape[-1] - columns)))
-        return _unit_rows(_reduced(unit), tokens) if unit.shape[-1] > count else unit
+        unit = unit_tokens(moved, layer + 1)
+        return unit_rows(_reduced(unit)) if unit.shape[-1] > count else unit
 
     parameters = {
-        "dimension": dimension, "sigma": sigma, "step": step, "layers": layers, "seed": seed,
+        "attention": asdict(attention), "dimension": dimension, "sigma": sigma, "step": step,
+        "layers": layers, "seed": seed, "save_every": save_every,
     }  # fmt: skip
-    return _run("noisy chain", attention, start, parameters, advance, save_every, observe)
+    return run_layers(_CHAIN, start, parameters, advance, observe)
+
+
+def run_again(
+    result: xr.Dataset, specification: dict[str, Any], changes: dict[str, Any]
+) -> xr.Dataset:
+    """The chain or network of a result with Gram matrices again; see `rerun.rerun`."""
+    stored = {name: value for name, value in specification.items() if name != "times"}
+    function = noisy_chain if result.attrs["sampler"] == _CHAIN else noisy_network
+    return repeated(function, result, stored, changes)
 
 
 def common_noise_drift(
@@ -222,55 +234,10 @@ def _reduced(factor: Float[Tensor, "B N c"]) -> Float[Tensor, "B N N"]:
     return torch.linalg.qr(factor.mT, mode="r").R.mT
 
 
-def _mixed_and_moved(
-    attention: SphereAttention, tokens: Float[Tensor, "B N r"], step: float
-) -> tuple[Float[Tensor, "B N r"], Float[Tensor, "B N r"]]:
-    """A X and X + s h A X."""
-    mixed = attention.weights(tokens @ tokens.mT) @ tokens
-    return mixed, tokens + (-step if attention.repulsion else step) * mixed
-
-
-def _unit_rows(rows: Float[Tensor, "B N c"], old: Float[Tensor, "B N c"]) -> Tensor:
-    """Rows divided by their lengths, and the old one in the place of a row that is 0."""
-    largest = rows.abs().amax(-1, keepdim=True)
-    # The squares of entries of the size of exp(600) would overflow.
-    scaled = rows / torch.where(largest > 0.0, largest, 1.0)
-    scaled = torch.where(largest > 0.0, scaled, old)
-    return scaled / torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
-
-
-def _run(
-    sampler: str,
-    attention: SphereAttention,
-    start: Float[Tensor, "samples N r"],
-    parameters: dict[str, Any],
-    advance: _Advance,
-    save_every: int | None,
-    observe: Observe | None,
-) -> xr.Dataset:
-    """The result of a sampler, computed in chunks of samples that stay in the cache."""
-    layers, step = parameters["layers"], parameters["step"]
-    kept = sorted({*range(0, layers, layers if save_every is None else save_every), layers})
-    size = max(1, _CHUNK_ENTRIES // start[0].numel())
-    parts = []
-    for first in range(0, len(start), size):
-        tokens = start[first : first + size].double()
-        found = []
-        for layer in range(layers + 1):
-            if layer in kept:
-                gram = tokens @ tokens.mT
-                found.append(gram if observe is None else observe(gram))
-            if layer < layers:
-                tokens = advance(tokens, layer, first)
-        parts.append(torch.stack(found))
-    times: NDArray[np.float64] = np.array(kept) * step
-    variables = flow_variables(torch.cat(parts, dim=1).numpy()[None], start, observe)
-    specification = {"attention": asdict(attention), **parameters, "save_every": save_every}
-    return (
-        variables.isel(beta=0)
-        .assign_coords(time=times)
-        .assign_attrs(flow_attributes(sampler, specification, times))
-    )
+def _noise_scale(attention: SphereAttention, sigma: float, step: float, dimension: int) -> float:
+    """s sigma sqrt(h / d): the sign undoes that of s A X, which is what W multiplies here."""
+    sign = -1.0 if attention.repulsion else 1.0
+    return sign * sigma * math.sqrt(step / dimension)
 
 
 def _check_scale(name: str, value: float) -> None:
@@ -280,11 +247,8 @@ def _check_scale(name: str, value: float) -> None:
             raise ValueError(f"{name}={value!r}: at most {_LARGEST_SCALE:g} is needed")
 
 
-def _check_run(sigma: float, step: float, layers: int, seed: int, save_every: int | None) -> None:
+def _check_run(sigma: float, step: float, layers: int, seed: int, save_every: int) -> None:
     _check_scale("sigma", sigma)
-    check_positive("step", step)
+    check_layers(step, layers, save_every)
     _check_scale("step", step)
-    check_count("layers", layers)
     check_count("seed", seed, lowest=0)
-    if save_every is not None:
-        check_count("save_every", save_every)

@@ -19,16 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from shaped_attention.checks import check_count
-from shaped_attention.draws import Draws, stream_key
+from shaped_attention.draws import Draws, SpherePart, stream_key
 from shaped_attention.rates import fitted_rate
 from shaped_attention.sphere.circle import angles_of, tokens_of
 from shaped_attention.sphere.circle_distance import circle_distance_to_density
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import checked_times, follow
 from shaped_attention.sphere.mean_field import Density, cell_averages, mean_field
-
-_PARTICLES = 21
-"""The part of the stream that starts of particles have."""
 
 SIZES = (16, 32, 64, 128, 256, 512, 1024)
 
@@ -59,7 +56,11 @@ def drawn_angles(
     check_count("tokens", tokens)
     check_count("samples", samples)
     check_count("seed", seed, lowest=0)
-    draws = Draws(stream_key(seed, "sphere", _PARTICLES, tokens), torch.arange(samples), 0)
+    draws = Draws(
+        stream_key(seed, "sphere", SpherePart.PARTICLES, tokens),
+        torch.arange(samples, device="cpu"),
+        0,
+    )
     uniform = ndtr(draws.normal(1, tokens)[:, 0].numpy())
     below = np.concatenate([[0.0], np.cumsum(averages)])
     edges = np.linspace(-math.pi, math.pi, len(below))
@@ -82,12 +83,8 @@ def particle_angles(
     wanted = checked_times(times)
     if start.ndim != 2 or start.size == 0 or not np.isfinite(start).all():
         raise ValueError(f"start has shape {start.shape}; finite angles (samples, N) are needed")
-
-    def field(tokens: torch.Tensor, _time: torch.Tensor, _which: torch.Tensor) -> torch.Tensor:
-        return attention.field(tokens)
-
     first = tokens_of(torch.from_numpy(start))
-    return follow(field, first, wanted.tolist(), angles_of, tolerance)
+    return follow(attention.field, first, wanted.tolist(), angles_of, tolerance, autonomous=True)
 
 
 def mean_field_distance(
@@ -173,8 +170,9 @@ def figure_mean_field(
     time: float = 1.0,
     seed: int = 0,
     cells: int = 512,
+    normalised: bool = True,
 ) -> xr.Dataset:
-    """The mean field of SA on the circle, paths of tokens over it, and their distance by N.
+    """The mean field on the circle, paths of tokens over it, and their distance by N.
 
     Parameters
     ----------
@@ -184,7 +182,7 @@ def figure_mean_field(
         Increasing times of the densities; by default 101 from 0 to 6.
     particles
         Tokens whose paths are drawn over a density.
-    sizes, samples, time, seed, cells
+    sizes, samples, time, seed, cells, normalised
         As for `mean_field_distance`.
 
     Returns
@@ -205,11 +203,18 @@ def figure_mean_field(
     angles = drawn_angles(start, particles, 1, seed)
     parts = []
     for beta in betas:
-        law = mean_field(beta, start, at)
-        path = particle_angles(SphereAttention(beta), angles, at)[:, 0]
-        distances = mean_field_distance(beta, start, sizes, time, samples=samples, seed=seed)
+        law = mean_field(beta, start, at, normalised=normalised)
+        path = particle_angles(SphereAttention(beta, normalised), angles, at)[:, 0]
+        distances = mean_field_distance(
+            beta, start, sizes, time, samples=samples, seed=seed, normalised=normalised
+        )
         parts.append(law.assign(path=(("time", "particle"), path)).merge(distances))
     together = xr.concat(parts, dim="beta", combine_attrs="drop_conflicts")
     return together.assign_coords(beta=[float(beta) for beta in betas]).assign_attrs(
-        {"compared_at": float(time), "samples": samples, "seed": seed}
+        {
+            "compared_at": float(time),
+            "samples": samples,
+            "seed": seed,
+            "attention": "SA" if normalised else "USA",
+        }
     )

@@ -48,7 +48,7 @@ def angle_field(angles: Float[Tensor, "*B N"], attention: SphereAttention) -> Fl
     return -speed if attention.repulsion else speed
 
 
-def order_parameter(angles: Float[Tensor, "*B N"]) -> Complex[Tensor, "*B"]:
+def mean_direction(angles: Float[Tensor, "*B N"]) -> Complex[Tensor, "*B"]:
     """R e^{i psi}, the mean of e^{i a_j} over the tokens of angles (..., N)."""
     return torch.polar(torch.ones_like(angles), angles).mean(-1)
 

@@ -3,19 +3,44 @@
 Two tokens are close if V_ij >= 1 - delta; a cluster is a connected component of the graph of close
 tokens, so that a chain of close tokens is one cluster. One cluster is the limit of the attractive
 flow for almost every start (Geshkovski, Letrouit, Polyanskiy and Rigollet, arXiv 2312.10794).
+
+All functions take a tensor, a NumPy array or the `V` of a result, and give one of the same kind.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import torch
+import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from shaped_attention.checks import real_array
 from shaped_attention.sphere.theory import check_delta
 
 
+def _also_of_arrays(measure: Callable[..., Tensor]) -> Callable[..., Any]:
+    """A measure of tensors that takes arrays, too."""
+
+    @wraps(measure)
+    def measured(gram: Any, *arguments: Any, **named: Any) -> Any:
+        if isinstance(gram, Tensor):
+            return measure(gram, *arguments, **named)
+        if isinstance(gram, xr.DataArray):
+            ordered = gram.transpose(..., "row", "col")
+            found = measured(ordered.to_numpy(), *arguments, **named)
+            return ordered.isel(row=0, col=0, drop=True).copy(data=found)
+        array = real_array(gram, "gram")
+        return measure(torch.from_numpy(array), *arguments, **named).numpy()
+
+    return measured
+
+
+@_also_of_arrays
 def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*B"]:
     """Number of clusters: connected components of the graph {V_ij >= 1 - delta}.
 
@@ -46,6 +71,7 @@ def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*
     return (joined.tril(-1).sum(-1) == 0.0).sum(-1)
 
 
+@_also_of_arrays
 def close_pairs(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*B"]:
     """Fraction of the pairs i < j with V_ij >= 1 - delta.
 
@@ -61,6 +87,7 @@ def close_pairs(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*
     return near[..., above].to(gram.dtype).mean(-1)
 
 
+@_also_of_arrays
 def order_parameter(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
     """The norm of the mean token, |sum_i x_i| / N = sqrt(sum_ij V_ij) / N: 1 for one cluster.
 
@@ -73,6 +100,7 @@ def order_parameter(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
     return gram.sum((-2, -1)).clamp(min=0.0).sqrt() / gram.shape[-1]
 
 
+@_also_of_arrays
 def spectral_gap(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
     """Difference of the two largest eigenvalues of V / N, which sum to 1: 1 if V has rank one.
 
@@ -98,8 +126,7 @@ def _close(gram: Tensor, delta: float) -> Bool[Tensor, "*B N N"]:
 
 
 def _check_gram(gram: Tensor) -> None:
-    if not isinstance(gram, Tensor) or gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
-        shape = tuple(gram.shape) if isinstance(gram, Tensor) else type(gram).__name__
-        raise ValueError(f"gram has shape {shape}; a tensor (..., N, N) is needed")
+    if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
+        raise ValueError(f"gram has shape {tuple(gram.shape)}; (..., N, N) is needed")
     if gram.shape[-1] == 0 or not bool(torch.isfinite(gram).all()):
         raise ValueError("gram is empty or has NaN or infinite entries; finite numbers are needed")

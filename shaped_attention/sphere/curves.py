@@ -14,9 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from shaped_attention.checks import check_count
+from shaped_attention.sphere.circle import angles_of
 from shaped_attention.sphere.clusters import cluster_count, order_parameter, spectral_gap
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import checked_times, follow, sphere_flow
@@ -54,7 +55,7 @@ def metastability(
     samples, seed
         Realisations, and the seed.
     tolerance
-        Of the flow; tokens of a cluster stay apart by about this much.
+        Of the flow.
     normalised
         SA or USA.
 
@@ -84,22 +85,21 @@ def metastability(
         found = torch.stack(kept, dim=-1)
         if dimension != 2:
             return found
-        return torch.cat([found, torch.atan2(x[..., 1], x[..., 0])], dim=-1)
+        return torch.cat([found, angles_of(x)], dim=-1)
 
-    def run(attention: SphereAttention) -> NDArray[np.float64]:
-        def field(x: torch.Tensor, _time: torch.Tensor, _which: torch.Tensor) -> torch.Tensor:
-            return attention.field(x)
-
-        return follow(field, start, at.tolist(), observe, tolerance)
-
-    found = np.stack([run(attention) for attention in every])
+    found = np.stack(
+        [
+            follow(each.field, start, at.tolist(), observe, tolerance, autonomous=True)
+            for each in every
+        ]
+    )
     names = ("clusters", "order", "gap")
     data = xr.Dataset(
         {name: (("beta", "time", "sample"), found[..., k]) for k, name in enumerate(names)},
         coords={"beta": list(betas), "time": at},
         attrs={
             "tokens": tokens, "dimension": dimension, "delta": delta, "samples": samples,
-            "seed": seed, "tolerance": tolerance, "normalised": int(normalised),
+            "seed": seed, "tolerance": tolerance, "attention": "SA" if normalised else "USA",
         },
     )  # fmt: skip
     if dimension == 2:

@@ -66,7 +66,8 @@ class SphereAttention:
     ) -> Float[Tensor, "*B N N"]:
         """w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N).
 
-        `beta` takes the place of the attention's, here and in `field`: one for each matrix.
+        `beta`, finite and at most 600 in size (not checked), takes the place of the attention's,
+        here and in `field`: one for each matrix.
         """
         logits = (self.beta if beta is None else beta) * gram
         if self.causal:
@@ -82,9 +83,14 @@ class SphereAttention:
         return torch.exp(logits) / seen[:, None]
 
     def field(
-        self, tokens: Float[Tensor, "*B N r"], beta: Float[Tensor, "*B 1 1"] | None = None
+        self,
+        tokens: Float[Tensor, "*B N r"],
+        time: Tensor | None = None,
+        which: Tensor | None = None,
+        *,
+        beta: Float[Tensor, "*B 1 1"] | None = None,
     ) -> Float[Tensor, "*B N r"]:
-        """dx/dt of tokens (..., N, r) on the unit sphere."""
+        """dx/dt of tokens (..., N, r) on the unit sphere; it depends on no time and no sample."""
         gram = tokens @ tokens.mT
         moved = self.weights(gram, beta) @ tokens
         along = (moved * tokens).sum(-1, keepdim=True)
@@ -99,10 +105,11 @@ class SphereAttention:
         return moved + moved.mT - (along[..., :, None] + along[..., None, :]) * gram
 
     def energy(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
-        """E = (1 / (2 beta N^2)) sum_ij exp(beta V_ij); for beta = 0 its derivative, sum V / 2 N^2.
+        """E = (1 / (2 beta N^2)) sum_ij exp(beta V_ij); for beta = 0 sum_ij V_ij / (2 N^2).
 
-        Along USA with attraction dE/dt = (1 / N) sum_i |dx_i/dt|^2, along SA each term is
-        multiplied by Z_i / N; it never decreases. (beta = 0: the limit but for a constant.)
+        For V = I and without a mask it never decreases: dE/dt = (1 / N) sum_i |dx_i/dt|^2 along
+        USA, and along SA with each term multiplied by Z_i / N; for V = -I it never increases. (For
+        beta = 0 it is the limit but for a constant.)
         """
         count = gram.shape[-1]
         if self.beta == 0.0:

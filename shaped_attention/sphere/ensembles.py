@@ -5,7 +5,8 @@ independent matrices, and with V = Q^T K, which is a gradient flow where Q^T K i
 
 Entries have the variance 1/d (the diagonal of a Wigner matrix 2/d): the norm of a Ginibre or Wigner
 matrix is 2 and a random vector keeps its length on average, whatever the dimension. This sets the
-scale of beta: another variance s^2 / d of Q and K is the same as beta multiplied by s^2.
+scale of beta: the variance s^2 / d of Q and K (`scale`) is the same as beta multiplied by s^2 and,
+where V = Q^T K, a time that passes s^2 times as fast.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shaped_attention.checks import check_count
-from shaped_attention.draws import Draws, stream_key
+from shaped_attention.checks import check_count, check_positive
+from shaped_attention.draws import Draws, SpherePart, stream_key
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.flow import checked_times
 from shaped_attention.sphere.phase import BETAS
@@ -31,9 +32,6 @@ from shaped_attention.sphere.token_attention import TokenAttention
 from shaped_attention.sphere.token_flow import random_tokens, token_flow
 
 ENSEMBLES = ("ginibre", "wigner-psd", "ginibre-gradient", "wigner-gradient")
-
-_MATRICES = 12
-"""Part of the stream "sphere" that makes matrices."""
 
 _CHUNK = 64
 """Samples whose matrices are in memory together."""
@@ -48,6 +46,7 @@ def random_attention(
     *,
     first: int = 0,
     normalised: bool = True,
+    scale: float = 1.0,
 ) -> TokenAttention:
     """One head with random matrices, others for each sample.
 
@@ -67,6 +66,9 @@ def random_attention(
         As for `TokenAttention`.
     seed, first
         The seed, and the number of the first sample: those from 0 in parts are the whole.
+    scale
+        s, positive; multiplies Q and K, so that Ginibre ones have entries of variance s^2 / d and
+        Q^T K = s^2 W for Wigner ones. V changes only where it is Q^T K.
 
     Raises
     ------
@@ -79,14 +81,16 @@ def random_attention(
     check_count("samples", samples)
     check_count("seed", seed, lowest=0)
     check_count("first", first, lowest=0)
-    key_of_stream = stream_key(seed, "sphere", _MATRICES)
-    draws = Draws(key_of_stream, torch.arange(first, first + samples), 0)
+    check_positive("scale", scale)
+    key_of_stream = stream_key(seed, "sphere", SpherePart.MATRICES)
+    draws = Draws(key_of_stream, torch.arange(first, first + samples, device="cpu"), 0)
     query: Tensor | None = None
     if ensemble.startswith("wigner"):
-        key = _wigner(draws, dimension)
+        key = scale * scale * _wigner(draws, dimension)
         value = _absolute(_wigner(draws, dimension)) if ensemble == "wigner-psd" else key
     else:
-        query, key = _ginibre(draws, dimension), _ginibre(draws, dimension)
+        query = scale * _ginibre(draws, dimension)
+        key = scale * _ginibre(draws, dimension)
         value = _ginibre(draws, dimension) if ensemble == "ginibre" else query.mT @ key
     return TokenAttention(
         beta,
@@ -109,6 +113,7 @@ def ensemble_phase(
     seed: int = 0,
     tolerance: float = 1e-3,
     normalised: bool = True,
+    scale: float = 1.0,
 ) -> xr.Dataset:
     """The probability that two tokens are close, from uniform starts, for random matrices.
 
@@ -128,6 +133,8 @@ def ensemble_phase(
         Of the flow.
     normalised
         SA or USA.
+    scale
+        As for `random_attention`.
 
     Returns
     -------
@@ -151,8 +158,9 @@ def ensemble_phase(
         for first in range(0, samples, _CHUNK):
             start = starts[first : first + _CHUNK]
             drawn = random_attention(
-                ensemble, dimension, 0.0, len(start), seed, first=first, normalised=normalised
-            )
+                ensemble, dimension, 0.0, len(start), seed,
+                first=first, normalised=normalised, scale=scale,
+            )  # fmt: skip
             for j, beta in enumerate(betas):
                 attention = replace(drawn, beta=float(beta))
                 flow = token_flow(attention, start, at.tolist(), observe=close, tolerance=tolerance)
@@ -162,7 +170,8 @@ def ensemble_phase(
         coords={"ensemble": list(ensembles), "beta": list(betas), "time": at},
         attrs={
             "tokens": tokens, "dimension": dimension, "delta": delta, "samples": samples,
-            "seed": seed, "tolerance": tolerance, "normalised": int(normalised),
+            "seed": seed, "tolerance": tolerance, "attention": "SA" if normalised else "USA",
+            "scale": scale,
         },
     )  # fmt: skip
 

@@ -19,36 +19,43 @@ FIGURES: dict[str, Recipe] = {
     "phase": Recipe(
         phase_diagram,
         phase_panels,
-        r"Tokens that have met: SA, N = %(tokens)d, $\delta$ = %(delta)g",
+        r"Tokens that have met: %(attention)s, N = %(tokens)d, $\delta$ = %(delta)g",
+        "About ten minutes on 2 cores; the cost does not depend on the dimensions.",
     ),
     "metastability": Recipe(
         metastability,
         metastability_strip,
-        r"SA on the circle: %(tokens)d tokens; clusters are linked within $\delta$ = %(delta)g",
+        r"%(attention)s, d = %(dimension)d, N = %(tokens)d: linked within $\delta$ = %(delta)g",
+        "A quarter of a minute on 2 cores.",
     ),
     "ensembles": Recipe(
         ensemble_phase,
         ensemble_panels,
-        r"Random matrices: SA, d = %(dimension)d, N = %(tokens)d, $\delta$ = %(delta)g",
+        r"Random matrices: %(attention)s, d = %(dimension)d, N = %(tokens)d, $\delta$ = %(delta)g",
+        "A minute and a half on 2 cores.",
     ),
     "energy": Recipe(
         energy_curves,
         energy_panels,
         "Energy of %(tokens)d tokens from uniform starts, d = %(dimension)d",
+        "A quarter of a minute on 2 cores.",
     ),
     "mean-field": Recipe(
         figure_mean_field,
         mean_field_figure,
-        "SA on the circle: density and particles, and how far apart they are",
+        "%(attention)s on the circle: density and particles, and how far apart they are",
+        "Half a minute on 2 cores.",
     ),
     "noise": Recipe(
         clustering_with_noise,
         noise_panels,
         r"Clustering with random value matrices: N = %(tokens)d, $\beta$ = %(beta)g",
+        "A quarter of a minute on 2 cores.",
     ),
     "histograms": Recipe(
         inner_products,
         inner_product_histograms,
         "Cosines of %(tokens)d tokens in every layer of a trained model",
+        "A few seconds.",
     ),
 }

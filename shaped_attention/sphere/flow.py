@@ -21,8 +21,10 @@ from shaped_attention.sphere.integrate import Field, integrate_flow
 
 Observe = Callable[[Tensor], Tensor]
 
-_CHUNK_ENTRIES = 2**18
+CHUNK_ENTRIES = 2**18
 """Entries of the tokens in a chunk: in the cache, and enough to hide the interpreter."""
+
+_FINEST = 1e-12
 
 
 def sphere_flow(
@@ -49,10 +51,12 @@ def sphere_flow(
     betas
         Follow the same starts for each of these beta, together, in the place of the attention's.
     observe
-        Function of Gram matrices (B, N, N) that gives (B, ...); None keeps them.
+        Function of Gram matrices (B, N, N) that gives a tensor (B, ...), such as
+        ``lambda v: cluster_count(v, 1e-3)``; None keeps them, which `compare`, figures and `rerun`
+        need.
     tolerance
-        Largest local error of a token in a step. Errors of V at the end are of this order times
-        the number of steps, or less, since the flow contracts.
+        Largest local error of a token in a step, at least 1e-12. Errors of V are of this order
+        times the number of steps while tokens part, and less where they close.
     chunk
         Samples that are integrated together; they do not change a sample's numbers beyond rounding.
 
@@ -62,36 +66,43 @@ def sphere_flow(
         A result as those of the samplers, with `V` (time, sample, row, col), symmetric, positive
         semidefinite and of unit diagonal to rounding, `stopping_time` (infinite: nothing explodes)
         and the `start` (sample, row, feature); or `observed` (time, sample, ...). With `betas`,
-        `V` or `observed` has the dimension `beta` first.
+        `V` or `observed` has the dimension `beta` first; ``isel(beta=0)`` is a result.
 
     Raises
     ------
     ValueError
         If an argument is outside its range.
+    FloatingPointError
+        If the field is too steep to be followed.
     """
     wanted = checked_times(times)
     check_start(start)
-    if betas is not None and len(betas) == 0:
-        raise ValueError("betas: at least one number is needed")
-    every = [attention.beta] if betas is None else [replace(attention, beta=b).beta for b in betas]
+    if not isinstance(attention, SphereAttention):
+        raise ValueError(
+            f"attention={attention!r}: a SphereAttention is needed (token_flow takes a "
+            "TokenAttention)"
+        )
+    every = [attention.beta]
+    if betas is not None:
+        listed = real_array(betas, "betas")
+        if listed.ndim != 1 or listed.size == 0:
+            raise ValueError("betas: a list of numbers, at least one, is needed")
+        betas = [replace(attention, beta=beta).beta for beta in listed.tolist()]
+        every = betas
     of_start = torch.tensor(every, dtype=start.dtype, device=start.device)
     of_sample = of_start.repeat_interleave(len(start))[:, None, None]
 
     def field(tokens: Tensor, _time: Tensor, which: Tensor) -> Tensor:
-        return attention.field(tokens, of_sample[which])
+        return attention.field(tokens, beta=of_sample[which])
 
     def look(tokens: Tensor) -> Tensor:
-        gram = tokens @ tokens.mT
-        return gram if observe is None else observe(gram)
+        return observed(tokens, observe)
 
     repeated = start.repeat(len(every), 1, 1)
-    found = follow(field, repeated, wanted.tolist(), look, tolerance, chunk)
+    found = follow(field, repeated, wanted.tolist(), look, tolerance, chunk, autonomous=True)
     data = found.reshape(len(wanted), len(every), len(start), *found.shape[2:]).swapaxes(0, 1)
     variables = flow_variables(data, start, observe)
-    if betas is None:
-        variables = variables.isel(beta=0)
-    else:
-        variables = variables.assign_coords(beta=list(betas))
+    variables = variables.isel(beta=0) if betas is None else variables.assign_coords(beta=betas)
     parameters = {"attention": asdict(attention), "betas": betas, "tolerance": tolerance}
     return variables.assign_coords(time=wanted).assign_attrs(
         flow_attributes("sphere", parameters, wanted)
@@ -101,15 +112,40 @@ def sphere_flow(
 def run_again(
     result: xr.Dataset, specification: dict[str, Any], changes: dict[str, Any]
 ) -> xr.Dataset:
-    """The flow of a result with Gram matrices again, from its start; see `results.rerun`."""
+    """The flow of a result with Gram matrices again, from its start; see `rerun.rerun`."""
+    return repeated(sphere_flow, result, specification, changes)
+
+
+def repeated(
+    function: Callable[..., xr.Dataset],
+    result: xr.Dataset,
+    specification: dict[str, Any],
+    changes: dict[str, Any],
+) -> xr.Dataset:
+    """`function` of the attention, start and arguments in a result, with changes to them.
+
+    Raises
+    ------
+    ValueError
+        If the result holds what `observe` made of the Gram matrices, or its attention is one of
+        which the matrices are not stored and none is given.
+    """
+    if "observed" in result:
+        raise ValueError(
+            "result holds what observe= made of the Gram matrices, and that function is not stored"
+        )
     arguments = {**specification, **changes}
-    attention = arguments.pop("attention")
+    attention = arguments["attention"]
     if isinstance(attention, dict):
-        attention = SphereAttention(**attention)
-    start = arguments.pop("start", None)
-    if start is None:
-        start = torch.from_numpy(result["start"].values)
-    return sphere_flow(attention, start, arguments.pop("times"), **arguments)
+        if "query" in attention:
+            raise ValueError(
+                "result comes from a TokenAttention, whose matrices are not stored; attention= is "
+                "needed"
+            )
+        arguments["attention"] = SphereAttention(**attention)
+    if arguments.get("start") is None:
+        arguments["start"] = torch.from_numpy(result["start"].values)
+    return function(**arguments)
 
 
 def follow(
@@ -119,6 +155,8 @@ def follow(
     observe: Observe,
     tolerance: float,
     chunk: int | None = None,
+    *,
+    autonomous: bool = False,
 ) -> NDArray[np.float64]:
     """``observe(tokens)`` (time, sample, ...) along a flow, integrated in chunks of samples.
 
@@ -126,9 +164,13 @@ def follow(
     ------
     ValueError
         If the tolerance or the chunk is outside its range.
+    FloatingPointError
+        As from `integrate_flow`.
     """
     check_positive("tolerance", tolerance)
-    size = max(1, _CHUNK_ENTRIES // start[0].numel()) if chunk is None else chunk
+    if tolerance < _FINEST:
+        raise ValueError(f"tolerance={tolerance!r}: at least {_FINEST:g} is needed (rounding)")
+    size = max(1, CHUNK_ENTRIES // start[0].numel()) if chunk is None else chunk
     check_count("chunk", size)
     parts = []
     for first in range(0, len(start), size):
@@ -137,7 +179,8 @@ def follow(
             return field(tokens, time, which + first)
 
         part = start[first : first + size]
-        parts.append(torch.stack(integrate_flow(of_chunk, part, times, observe, tolerance)))
+        found = integrate_flow(of_chunk, part, times, observe, tolerance, autonomous=autonomous)
+        parts.append(torch.stack(found))
     return torch.cat(parts, dim=1).cpu().numpy()
 
 
@@ -155,9 +198,34 @@ def check_start(start: Tensor) -> None:
     """Raise ValueError unless these are unit tokens (samples, N, r)."""
     if not isinstance(start, Tensor) or start.ndim != 3 or start.numel() == 0:
         shape = tuple(start.shape) if isinstance(start, Tensor) else type(start).__name__
-        raise ValueError(f"start has shape {shape}; a tensor (samples, N, r) is needed")
+        raise ValueError(
+            f"start has shape {shape}; a tensor (samples, N, r) is needed, such as "
+            "given_start(tokens) makes of an array"
+        )
     if not bool(((start.norm(dim=-1) - 1.0).abs() < 1e-6).all()):
         raise ValueError("start has tokens that are not of norm 1; unit vectors are needed")
+
+
+def observed(tokens: Float[Tensor, "B N r"], observe: Observe | None) -> Tensor:
+    """Gram matrices (B, N, N) of tokens, or what `observe` makes of them.
+
+    Raises
+    ------
+    ValueError
+        If that is no tensor with as many samples.
+    """
+    gram = tokens @ tokens.mT
+    if observe is None:
+        return gram
+    if not callable(observe):
+        raise ValueError(f"observe={observe!r}: a function of Gram matrices (B, N, N) is needed")
+    seen = observe(gram)
+    if not isinstance(seen, Tensor) or seen.shape[:1] != gram.shape[:1]:
+        raise ValueError(
+            f"observe gives {type(seen).__name__}; a tensor (B, ...) for Gram matrices (B, N, N) "
+            "is needed"
+        )
+    return seen
 
 
 def flow_variables(data: NDArray[np.float64], start: Tensor, observe: Observe | None) -> xr.Dataset:

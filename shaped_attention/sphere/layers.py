@@ -13,7 +13,9 @@ of order h. With h = 1 the first is the network of arXiv 2312.10794, section 2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,10 +25,22 @@ from torch import Tensor
 
 from shaped_attention.checks import check_count, check_positive
 from shaped_attention.sphere.dynamics import SphereAttention
-from shaped_attention.sphere.flow import Observe, check_start, flow_attributes, flow_variables
+from shaped_attention.sphere.flow import (
+    CHUNK_ENTRIES,
+    Observe,
+    check_start,
+    flow_attributes,
+    flow_variables,
+    observed,
+    repeated,
+)
 from shaped_attention.sphere.token_attention import TokenAttention
+from shaped_attention.sphere.unit import unit_tokens
 
 NORMALISATIONS = ("after", None, "before")
+
+Advance = Callable[[Tensor, int, int], Tensor]
+"""The next tokens of a chunk, from these, the number of the layer and of the first sample."""
 
 
 def sphere_network(
@@ -63,7 +77,8 @@ def sphere_network(
     -------
     xarray.Dataset
         As from `sphere_flow`, at times layer * step, with the layer as a second coordinate. `V` has
-        unit diagonal for "after" only.
+        unit diagonal for "after" only. With `SphereAttention` the specification tells all but the
+        start, which is kept beside `V`; of `TokenAttention` it has shapes and flags.
 
     Raises
     ------
@@ -74,53 +89,107 @@ def sphere_network(
         normalisation USA explodes in finite time: norms feed e^{beta |x|^2}.)
     """
     check_start(start)
-    check_positive("step", step)
-    check_count("layers", layers)
-    check_count("save_every", save_every)
+    check_layers(step, layers, save_every)
     if normalise not in NORMALISATIONS:
         raise ValueError(f"normalise={normalise!r}: 'after', None or 'before' is needed")
     if isinstance(attention, TokenAttention):
         attention.check_start(start)
-    tokens, kept = start, [_seen(start, observe)]
-    for layer in range(layers):
-        read = _directions(tokens) if normalise == "before" else tokens
-        tokens = tokens + step * unprojected(attention, read, layer * step)
-        tokens = _directions(tokens) if normalise == "after" else tokens
-        if not bool(torch.isfinite(tokens.square().sum(-1)).all()):
-            raise FloatingPointError(f"layer {layer + 1} gives tokens that are not finite")
-        if (layer + 1) % save_every == 0 or layer + 1 == layers:
-            kept.append(_seen(tokens, observe))
-    stored = np.append(np.arange(0, layers, save_every), layers)
-    times = stored * step
-    data = torch.stack(kept).numpy()
-    described = attention.flags() if isinstance(attention, TokenAttention) else asdict(attention)
+        described = attention.flags()
+    else:
+        described = asdict(attention)
+
+    def advance(tokens: Tensor, layer: int, first: int) -> Tensor:
+        read = unit_tokens(tokens, layer) if normalise == "before" else tokens
+        moved = tokens + step * unprojected(attention, read, layer * step, first)
+        return unit_tokens(moved, layer + 1) if normalise == "after" else moved
+
     parameters = {
         "attention": described, "step": step, "layers": layers, "normalise": normalise,
         "save_every": save_every,
     }  # fmt: skip
+    return run_layers("sphere network", start, parameters, advance, observe)
+
+
+def run_again(
+    result: xr.Dataset, specification: dict[str, Any], changes: dict[str, Any]
+) -> xr.Dataset:
+    """The network of a result with Gram matrices again, from its start; see `rerun.rerun`."""
+    stored = {name: value for name, value in specification.items() if name != "times"}
+    return repeated(sphere_network, result, stored, changes)
+
+
+def run_layers(
+    sampler: str,
+    start: Float[Tensor, "samples N r"],
+    parameters: dict[str, Any],
+    advance: Advance,
+    observe: Observe | None,
+) -> xr.Dataset:
+    """The result of a network of any kind, computed in chunks of samples that stay in the cache.
+
+    Parameters
+    ----------
+    sampler
+        Its name in the result.
+    start
+        Unit tokens (samples, N, r).
+    parameters
+        The specification, with the entries `step`, `layers` and `save_every`.
+    advance
+        One layer, for a chunk of samples.
+    observe
+        Function of Gram matrices (B, N, N) that gives (B, ...); None keeps them.
+
+    Returns
+    -------
+    xarray.Dataset as that of `sphere_network`.
+
+    Raises
+    ------
+    FloatingPointError
+        If the norm of a token overflows.
+    """
+    step, layers, save_every = (parameters[name] for name in ("step", "layers", "save_every"))
+    stored = np.append(np.arange(0, layers, save_every), layers)
+    times = stored * step
+    size = max(1, CHUNK_ENTRIES // start[0].numel())
+    parts = []
+    for first in range(0, len(start), size):
+        tokens = start[first : first + size].double()
+        found = [observed(tokens, observe)]
+        for layer in range(layers):
+            tokens = advance(tokens, layer, first)
+            if not bool(torch.isfinite(tokens.square().sum(-1)).all()):
+                raise FloatingPointError(f"layer {layer + 1} gives tokens that are not finite")
+            if (layer + 1) % save_every == 0 or layer + 1 == layers:
+                found.append(observed(tokens, observe))
+        parts.append(torch.stack(found))
+    data = torch.cat(parts, dim=1).cpu().numpy()
     variables = flow_variables(data[None], start, observe).isel(beta=0)
     return variables.assign_coords(time=times, layer=("time", stored)).assign_attrs(
-        flow_attributes("sphere network", parameters, times)
+        flow_attributes(sampler, parameters, times)
     )
 
 
 def unprojected(
-    attention: SphereAttention | TokenAttention, tokens: Float[Tensor, "B N r"], time: float
+    attention: SphereAttention | TokenAttention,
+    tokens: Float[Tensor, "B N r"],
+    time: float,
+    first: int = 0,
 ) -> Float[Tensor, "B N r"]:
-    """A(x): the attention (and MLP) of tokens of any norm, before the projection."""
+    """A(x): the attention (and MLP) of tokens of any norm, before the projection.
+
+    `first` is the number of the first of these samples, which follow one another.
+    """
     if isinstance(attention, TokenAttention):
-        return attention.moved(tokens, tokens.new_full((len(tokens),), time))
+        which = torch.arange(first, first + len(tokens), device=tokens.device)
+        return attention.moved(tokens, tokens.new_full((len(tokens),), time), which)
     moved = attention.weights(tokens @ tokens.mT) @ tokens
     return -moved if attention.repulsion else moved
 
 
-def _directions(tokens: Tensor) -> Tensor:
-    norms = tokens.norm(dim=-1, keepdim=True)
-    if not bool((norms > 0.0).all()):
-        raise FloatingPointError("a token is zero (or NaN) and has no direction")
-    return tokens / norms
-
-
-def _seen(tokens: Tensor, observe: Observe | None) -> Tensor:
-    gram = tokens @ tokens.mT
-    return gram if observe is None else observe(gram)
+def check_layers(step: float, layers: int, save_every: int) -> None:
+    """Raise ValueError unless the step is positive and the others are whole numbers >= 1."""
+    check_positive("step", step)
+    check_count("layers", layers)
+    check_count("save_every", save_every)

@@ -37,7 +37,7 @@ _COURANT = 0.45
 
 _FEWEST_CELLS = 8
 _MASS_ERROR = 1e-6
-_SMALLEST_STEP = 1e-10
+_MOST_STEPS = 10_000_000
 
 
 def mean_field(
@@ -83,7 +83,7 @@ def mean_field(
     ValueError
         If an argument is outside its range.
     FloatingPointError
-        If a step below 1e-10 would be needed: USA at large beta moves exp(beta) times faster.
+        If more than 10^7 steps would be needed: USA at large beta moves exp(beta) times faster.
     """
     attention = SphereAttention(beta, normalised, repulsion)
     wanted = checked_times(times)
@@ -220,8 +220,12 @@ class _Transport:
         """The cell averages after a time, in equal steps."""
         longest = _COURANT * self.width / self.fastest
         steps = math.ceil(time / longest)
-        if steps and time / steps < _SMALLEST_STEP:
-            raise FloatingPointError(f"the mean field needs a step below {_SMALLEST_STEP:g}")
+        if steps > _MOST_STEPS:
+            raise FloatingPointError(
+                f"the mean field needs {steps:.3g} steps and at most {_MOST_STEPS:g} are made; an "
+                "earlier time, fewer cells or a smaller beta is needed (USA moves exp(beta) times "
+                "faster)"
+            )
         for _ in range(steps):
             step = time / steps
             first = density + step * self.change(density)

@@ -22,9 +22,11 @@ from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.chain import simulate_chain
 from shaped_attention.checks import check_count, check_positive
 from shaped_attention.sphere.bridge import noisy_chain, noisy_network
+from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import Observe, sphere_flow
 from shaped_attention.sphere.starts import uniform_start
+from shaped_attention.sphere.theory import check_delta
 
 MEASURES = ("mean cosine", "close pairs")
 _BAND = (0.1, 0.9)
@@ -59,7 +61,7 @@ def clustering_with_noise(
     horizon, step
         Last time, rounded to a multiple of the step h.
     delta
-        A pair is close if its cosine is at least 1 - delta; in (0, 2).
+        A pair is close if its cosine is at least 1 - delta; strictly between 0 and 1.
     samples, network_samples
         Uniform starts followed by `noisy_chain`; the first of them start explicit networks too.
     shaped_width, shaped_samples
@@ -88,8 +90,9 @@ def clustering_with_noise(
     """
     check_count("tokens", tokens, lowest=2)
     check_count("network_samples", network_samples, lowest=2)
-    for name, value in (("horizon", horizon), ("step", step), ("gamma", gamma), ("delta", delta)):
+    for name, value in (("horizon", horizon), ("step", step), ("gamma", gamma)):
         check_positive(name, value)
+    check_delta(delta)
     if network_samples > samples:
         raise ValueError(
             f"network_samples={network_samples!r}: at most samples={samples!r} is needed"
@@ -99,11 +102,10 @@ def clustering_with_noise(
         raise ValueError(f"step={step!r}: at most the horizon {horizon!r} is needed")
     attention = SphereAttention(beta)
     mark_every = -(-layers // 4)
-    pairs = torch.triu(torch.ones(tokens, tokens), 1) > 0
 
     def measured(gram: Float[Tensor, "B N N"]) -> Float[Tensor, "B 2"]:
-        cosines = gram[:, pairs]
-        return torch.stack([cosines.mean(-1), (cosines >= 1.0 - delta).double().mean(-1)], dim=-1)
+        rows, columns = torch.triu_indices(tokens, tokens, 1, device=gram.device)
+        return torch.stack([gram[:, rows, columns].mean(-1), close_pairs(gram, delta)], dim=-1)
 
     chains, flows, networks, errors = [], [], [], []
     for d in dimensions:

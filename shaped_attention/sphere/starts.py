@@ -12,35 +12,42 @@ from torch import Tensor
 
 from shaped_attention.checks import check_count, check_finite, check_width, real_array
 from shaped_attention.draws import Draws, stream_key
+from shaped_attention.ensemble import check_device
+from shaped_attention.sphere.unit import unit_rows
 
-_UNIT = 1e-8
+_UNIT = 1e-6
 
 
 def uniform_start(
-    tokens: int, dimension: int, samples: int = 1, seed: int = 0
+    tokens: int,
+    dimension: int,
+    samples: int = 1,
+    seed: int = 0,
+    *,
+    device: str | torch.device = "cpu",
 ) -> Float[Tensor, "samples N r"]:
-    """Independent uniform tokens on S^{d-1}, rotated into min(N, d) coordinates.
+    """Independent uniform tokens on S^{d-1}, rotated into at most N + 1 coordinates.
 
     N Gaussian vectors of R^d are L Q with orthonormal rows Q and Bartlett's factor L of a
-    Wishart_N(d) matrix (the Gaussian matrix itself for d < N + 2), so nothing is d-dimensional for
-    d > N + 1; L's rows are divided by their norms.
+    Wishart_N(d) matrix (the Gaussian matrix itself for d < N + 2): r is N, or d for d < N + 2. L's
+    rows are divided by their norms. They do not depend on the device but for rounding.
 
     Raises
     ------
     ValueError
-        If an argument is no whole number >= 1.
+        If an argument is no whole number in its range, or the device is unknown or missing.
     """
     check_count("tokens", tokens)
     check_width("dimension", dimension)
     check_count("samples", samples)
     check_count("seed", seed, lowest=0)
-    draws = Draws(stream_key(seed, "sphere"), torch.arange(samples), 0)
-    rows = draws.wishart_factor(tokens, dimension)
-    return rows / rows.norm(dim=-1, keepdim=True)
+    numbers = torch.arange(samples, device=check_device(device))
+    draws = Draws(stream_key(seed, "sphere"), numbers, 0)
+    return unit_rows(draws.wishart_factor(tokens, dimension))
 
 
 def equiangular_start(tokens: int, cosine: float) -> Float[Tensor, "1 N N"]:
-    """Tokens with the same cosine between each two, in (-1 / (N - 1), 1].
+    """Tokens with the same cosine between each two, in [-1 / (N - 1), 1].
 
     Raises
     ------
@@ -59,7 +66,7 @@ def equiangular_start(tokens: int, cosine: float) -> Float[Tensor, "1 N N"]:
     mean = math.sqrt(max(1.0 - cosine + tokens * cosine, 0.0))
     ones = torch.full((tokens, tokens), (mean - other) / tokens, dtype=torch.float64)
     root = other * torch.eye(tokens, dtype=torch.float64) + ones
-    return (root / root.norm(dim=-1, keepdim=True))[None]
+    return unit_rows(root)[None]
 
 
 def given_start(tokens: ArrayLike, normalise: bool = False) -> Float[Tensor, "samples N r"]:
@@ -85,17 +92,17 @@ def given_start(tokens: ArrayLike, normalise: bool = False) -> Float[Tensor, "sa
         )
     if not np.isfinite(array).all():
         raise ValueError("tokens have NaN or infinite entries; finite numbers are needed")
-    norms = np.linalg.norm(array, axis=-1, keepdims=True)
-    if (norms == 0.0).any():
+    given = torch.from_numpy(array)
+    if not bool(given.any(-1).all()):
         raise ValueError("tokens contain a zero vector, which has no direction")
-    if not normalise and (np.abs(norms - 1.0) > _UNIT).any():
+    norms = torch.linalg.vector_norm(given, dim=-1)
+    if not normalise and bool(((norms - 1.0).abs() > _UNIT).any()):
         raise ValueError(
-            f"tokens have norms from {norms.min():.6g} to {norms.max():.6g}; unit vectors are "
+            f"tokens have norms from {norms.min():.9g} to {norms.max():.9g}; unit vectors are "
             "needed (or normalise=True)"
         )
-    unit = torch.from_numpy(array / norms)
+    unit = unit_rows(given)
     if unit.shape[-1] <= unit.shape[-2]:
         return unit
     # X^T = Q R: the columns of R are the tokens in the coordinates of their span.
-    rotated = torch.linalg.qr(unit.mT).R.mT
-    return rotated / rotated.norm(dim=-1, keepdim=True)
+    return unit_rows(torch.linalg.qr(unit.mT).R.mT)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.integrate import quad, solve_ivp
+from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import hyp0f1
 
@@ -22,6 +22,9 @@ _LARGEST_BETA = 300.0
 
 _ALL_ONE = 20.0
 """tanh is 1 in double precision from here on."""
+
+_ALL_ONE_LOG, _CELLS, _NEWTON = 40.0, 2000, 12
+"""Length of the interval of s on which g becomes 1, its cells, and steps of Newton's method."""
 
 
 def check_delta(delta: float) -> None:
@@ -39,16 +42,39 @@ def equiangular_field(
     USA: (2 / N) e^{beta g} (1 - g) ((N - 1) g + 1).
     """
     g = np.asarray(cosine, dtype=np.float64)
-    common = (1.0 - g) * ((tokens - 1) * g + 1.0)
+    return (1.0 - g) * _closing_rate(1.0 - g, tokens, beta, normalised)
+
+
+def _closing_rate(
+    gap: ArrayLike, tokens: int, beta: float, normalised: bool
+) -> NDArray[np.float64]:
+    """g' / (1 - g) as a function of 1 - g: smooth, and not 0 at g = 1."""
+    left = np.asarray(gap, dtype=np.float64)
+    others = (tokens - 1) * (1.0 - left) + 1.0
     if normalised:
-        return 2.0 * common / (np.exp(beta * (1.0 - g)) + tokens - 1)
-    return 2.0 * np.exp(beta * g) * common / tokens
+        return 2.0 * others / (np.exp(beta * left) + tokens - 1)
+    return 2.0 * np.exp(beta * (1.0 - left)) * others / tokens
 
 
 def equiangular_cosine(
     times: ArrayLike, tokens: int, beta: float, start: float = 0.0, normalised: bool = True
 ) -> NDArray[np.float64]:
-    """The common cosine at `times` (increasing, >= 0), from `start`; accurate to 1e-10.
+    """The common cosine g of N tokens at `times`, from `start`, by inverted quadrature; to 1e-10.
+
+    With s = log(((N - 1) g + 1) / (1 - g)) the equation of `equiangular_field` is ds/dt = 1 / q,
+    SA: q = (e^{beta (1 - g)} + N - 1) / (2 N);   USA: q = e^{-beta g} / 2;
+    so that t is the integral of q over s, which is smooth, and grows linearly in the end.
+
+    Parameters
+    ----------
+    times
+        Increasing, >= 0.
+    tokens, beta
+        N >= 2, and a number of at most 300 in size.
+    start
+        A cosine from -1 / (N - 1) to 1; both ends stay where they are.
+    normalised
+        SA or USA.
 
     Raises
     ------
@@ -56,22 +82,46 @@ def equiangular_cosine(
         If an argument is outside its range.
     """
     check_count("tokens", tokens, lowest=2)
-    check_finite("beta", beta)
+    _check_beta(beta, _LARGEST_BETA)
     check_finite("start", start)
     if not -1.0 / (tokens - 1) <= start <= 1.0:
         raise ValueError(f"start={start!r}: a cosine from -1/(N-1) to 1 is needed")
     t = real_array(times, "times")
-    if t.ndim != 1 or not np.isfinite(t).all() or (t < 0).any() or (np.diff(t) < 0).any():
-        raise ValueError("times: an increasing list of finite numbers >= 0 is needed")
+    if t.ndim != 1 or len(t) == 0 or not np.isfinite(t).all():
+        raise ValueError("times: a list of finite numbers, at least one, is needed")
+    if (t < 0.0).any() or (np.diff(t) < 0.0).any():
+        raise ValueError("times: an increasing list of numbers >= 0 is needed")
+    others = (tokens - 1) * start + 1.0
+    if others <= 0.0 or start == 1.0:
+        return np.full(len(t), start)
 
-    def field(_t: float, g: NDArray[np.float64]) -> NDArray[np.float64]:
-        return equiangular_field(g, tokens, beta, normalised)
+    def cosine(s: NDArray[np.float64]) -> NDArray[np.float64]:
+        return 1.0 - tokens / (np.exp(s) + tokens - 1)
 
-    end = float(t[-1]) if len(t) else 0.0
-    solved = solve_ivp(
-        field, (0.0, max(end, 1e-12)), [start], t_eval=t, method="DOP853", rtol=1e-12, atol=1e-13
-    )
-    return np.asarray(solved.y[0])
+    def slowness(s: NDArray[np.float64]) -> NDArray[np.float64]:
+        g = cosine(s)
+        if normalised:
+            return (np.exp(beta * (1.0 - g)) + tokens - 1) / (2.0 * tokens)
+        return 0.5 * np.exp(-beta * g)
+
+    nodes, weights = (np.asarray(part) for part in np.polynomial.legendre.leggauss(10))
+
+    def time_over(first: NDArray[np.float64], width: NDArray[np.float64]) -> NDArray[np.float64]:
+        points = first[:, None] + 0.5 * width[:, None] * (nodes + 1.0)
+        return 0.5 * width * (slowness(points) @ weights)
+
+    begin = math.log(others / (1.0 - start))
+    edges = np.linspace(begin, max(begin, math.log(tokens)) + _ALL_ONE_LOG, _CELLS + 1)
+    width = edges[1] - edges[0]
+    reached = np.concatenate([[0.0], np.cumsum(time_over(edges[:-1], np.full(_CELLS, width)))])
+    cell = np.clip(np.searchsorted(reached, t, side="right") - 1, 0, _CELLS - 1)
+    left = t - reached[cell]
+    # Newton's method for the place in the cell: the time to it is increasing and nearly linear.
+    moved = np.zeros(len(t))
+    for _ in range(_NEWTON):
+        missing = left - time_over(edges[cell], moved)
+        moved = np.clip(moved + missing / slowness(edges[cell] + moved), 0.0, width)
+    return np.where(t == 0.0, start, cosine(edges[cell] + moved))
 
 
 def meeting_time(
@@ -85,18 +135,17 @@ def meeting_time(
     Raises
     ------
     ValueError
-        If `delta` is not in (0, 1), or the start is not below 1 - delta.
+        If `delta` is not in (0, 1), beta is above 300 in size, or the start is not below 1 - delta.
     """
     check_delta(delta)
     check_count("tokens", tokens, lowest=2)
-    check_finite("beta", beta)
+    _check_beta(beta, _LARGEST_BETA)
     if not -1.0 / (tokens - 1) < start < 1.0 - delta:
         raise ValueError(f"start={start!r}: a cosine above -1/(N-1) and below 1 - delta is needed")
 
     def slowness(u: float) -> float:
         # u = -log(1 - g): without it the integrand has a pole at the end.
-        g = 1.0 - math.exp(-u)
-        return (1.0 - g) / float(equiangular_field(g, tokens, beta, normalised))
+        return 1.0 / float(_closing_rate(math.exp(-u), tokens, beta, normalised))
 
     value, _ = quad(
         slowness, -math.log1p(-start), -math.log(delta), epsabs=1e-12, epsrel=1e-11, limit=500

@@ -37,7 +37,8 @@ class TokenAttention:
     query, key
         Q and K: (k, d), or (H, k, d) for H heads, or (samples, H, k, d) for each sample its own.
         A function gets times (B,) that may all differ, and gives one of these; with four
-        dimensions its first is that of the times. None is the identity. All are kept with four.
+        dimensions its first is that of the times. None is the identity. All are kept with four,
+        in float64, and used in the precision and on the device of the tokens.
     value
         V likewise, with k = d.
     normalised
@@ -73,8 +74,7 @@ class TokenAttention:
         if self.mlp is not None and not callable(self.mlp):
             raise ValueError(f"mlp={self.mlp!r}: a function of tokens is needed")
         known = {n: m for n, m in self._matrices().items() if isinstance(m, Tensor)}
-        alone = "query" if self.key is None else "key" if self.query is None else None
-        _check_fit(known, alone if alone in known else None)
+        _check_fit(known, self._identities())
         forms = self.query, self.key
         if "query" in known and "key" in known:
             query, key = known["query"], known["key"]
@@ -91,6 +91,8 @@ class TokenAttention:
     ) -> Float[Tensor, "B N d"]:
         """The attention of tokens (B, N, d) plus the MLP, before the projection.
 
+        It is not finite where the weights or the matrices are too large.
+
         Parameters
         ----------
         tokens
@@ -104,8 +106,6 @@ class TokenAttention:
         ------
         ValueError
             If the matrices or the MLP do not fit the tokens.
-        FloatingPointError
-            If the result is not finite.
         """
         weights = self._weighing.weights(self.scores(tokens, time, which))
         moved = (weights @ self._times("value", self.value, tokens, time, which)).sum(1)
@@ -117,8 +117,6 @@ class TokenAttention:
                     "the same is needed"
                 )
             moved = moved + added
-        if not bool(torch.isfinite(moved).all()):
-            raise FloatingPointError("the field of the tokens overflows; a smaller beta may help")
         return moved
 
     def field(
@@ -158,16 +156,27 @@ class TokenAttention:
         return self._weighing.energy(self.scores(tokens, time, which)).sum(-1)
 
     def check_start(self, start: Float[Tensor, "samples N d"]) -> None:
-        """Raise ValueError unless tokens (samples, N, d) fit the matrices that are constant."""
+        """Raise ValueError unless tokens (samples, N, d) fit the matrices, at time 0 if that is."""
         samples, dimension = start.shape[0], start.shape[-1]
+        known = {}
         for name, matrix in self._matrices().items():
-            if not isinstance(matrix, Tensor):
+            if matrix is None:
                 continue
-            if matrix.shape[-1] != dimension or len(matrix) not in (1, samples):
+            given = matrix if isinstance(matrix, Tensor) else matrix(start.new_zeros(samples))
+            sets = _constant(name, given)
+            if sets.shape[-1] != dimension or len(sets) not in (1, samples):
                 raise ValueError(
-                    f"{name} has shape {tuple(matrix.shape)}; (1 or {samples}, H, k, {dimension}) "
-                    "is needed for this start"
+                    f"{name} has shape {tuple(sets.shape)}; (1 or {samples}, H, k, {dimension}) "
+                    "is needed for this start (uniform_start keeps min(N, d) coordinates; "
+                    "random_tokens has all d)"
                 )
+            known[name] = sets
+        _check_fit(known, self._identities())
+
+    @property
+    def autonomous(self) -> bool:
+        """Whether no matrix is a function of time."""
+        return not any(callable(matrix) for matrix in self._matrices().values())
 
     def flags(self) -> dict[str, object]:
         """Numbers, flags and the shapes of the matrices, as plain data; not the matrices."""
@@ -183,6 +192,9 @@ class TokenAttention:
     def _matrices(self) -> dict[str, Matrices]:
         return {"query": self.query, "key": self.key, "value": self.value}
 
+    def _identities(self) -> set[str]:
+        return {name for name, matrix in self._matrices().items() if matrix is None}
+
     def _times(
         self, name: str, matrix: Matrices, tokens: Tensor, time: Tensor | None, which: Tensor | None
     ) -> Tensor:
@@ -190,10 +202,10 @@ class TokenAttention:
         if matrix is None:
             return tokens[:, None]
         if isinstance(matrix, Tensor):
-            sets = _of_samples(matrix, which)
+            sets = _of_samples(matrix.to(tokens), which)
         else:
             at = tokens.new_zeros(len(tokens)) if time is None else time
-            sets = _four(name, matrix(at))
+            sets = _four(name, matrix(at)).to(tokens)
         if len(sets) not in (1, len(tokens)) or sets.shape[-1] != tokens.shape[-1]:
             raise ValueError(
                 f"{name} has shape {tuple(sets.shape)}; (1 or {len(tokens)}, H, k, "
@@ -209,31 +221,40 @@ def relu_mlp(
     outer: Float[Tensor, "d h"],
     bias: Float[Tensor, " h"] | None = None,
 ) -> Perceptron:
-    """x -> outer relu(inner x + bias), for each token.
+    """x -> outer relu(inner x + bias), for each token, in its precision and on its device.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit each other.
+        If the shapes do not fit each other, or an entry is not finite.
     """
-    shift = torch.zeros(len(inner), dtype=inner.dtype) if bias is None else bias
-    if inner.ndim != 2 or outer.shape != inner.shape[::-1] or shift.shape != inner.shape[:1]:
+    first, last = _finite("inner", inner), _finite("outer", outer)
+    shift = first.new_zeros(first.shape[:1]) if bias is None else _finite("bias", bias)
+    if first.ndim != 2 or last.shape != first.shape[::-1] or shift.shape != first.shape[:1]:
         raise ValueError(
-            f"inner, outer, bias have shapes {tuple(inner.shape)}, {tuple(outer.shape)}, "
+            f"inner, outer, bias have shapes {tuple(first.shape)}, {tuple(last.shape)}, "
             f"{tuple(shift.shape)}; (h, d), (d, h), (h,) are needed"
         )
 
     def mlp(tokens: Tensor) -> Tensor:
-        return torch.relu(tokens @ inner.mT + shift) @ outer.mT
+        hidden = torch.relu(tokens @ first.to(tokens).mT + shift.to(tokens))
+        return hidden @ last.to(tokens).mT
 
     return mlp
 
 
 def _constant(name: str, matrix: Tensor) -> Tensor:
-    sets = _four(name, torch.from_numpy(real_array(matrix, name)))
-    if not bool(torch.isfinite(sets).all()):
+    return _four(name, _finite(name, matrix))
+
+
+def _finite(name: str, matrix: Tensor) -> Tensor:
+    """The matrix in float64, on its device."""
+    if not isinstance(matrix, Tensor):
+        raise ValueError(f"{name} is a {type(matrix).__name__}; a tensor is needed")
+    found = torch.from_numpy(real_array(matrix, name)).to(matrix.device)
+    if not bool(torch.isfinite(found).all()):
         raise ValueError(f"{name} has NaN or infinite entries; finite numbers are needed")
-    return sets
+    return found
 
 
 def _four(name: str, matrix: Tensor) -> Tensor:
@@ -245,11 +266,8 @@ def _four(name: str, matrix: Tensor) -> Tensor:
     return matrix[(None,) * (4 - matrix.ndim)]
 
 
-def _check_fit(known: dict[str, Tensor], alone: str | None) -> None:
-    """Raise ValueError unless constant matrices (S, H, k, d) fit each other.
-
-    `alone` is that of query and key whose partner is the identity.
-    """
+def _check_fit(known: dict[str, Tensor], identities: set[str]) -> None:
+    """Raise ValueError unless matrices (S, H, k, d) fit each other, and the identities."""
     shapes = {name: tuple(matrix.shape) for name, matrix in known.items()}
     sets, heads = ({shape[axis] for shape in shapes.values()} - {1} for axis in (0, 1))
     if len(sets) > 1 or len(heads) > 1 or len({shape[3] for shape in shapes.values()}) > 1:
@@ -259,8 +277,8 @@ def _check_fit(known: dict[str, Tensor], alone: str | None) -> None:
         raise ValueError(f"shapes {shapes}: as many rows of query as of key are needed")
     if "value" in rows and rows["value"] != shapes["value"][3]:
         raise ValueError(f"value has shape {shapes['value']}; square matrices are needed")
-    for name in ("query", "key"):
-        if alone == name and rows[name] != shapes[name][3]:
+    for name, partner in (("query", "key"), ("key", "query")):
+        if name in rows and partner in identities and rows[name] != shapes[name][3]:
             raise ValueError(
                 f"{name} needs {shapes[name][3]} rows, not {rows[name]}: the other is I"
             )

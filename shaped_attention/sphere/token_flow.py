@@ -15,7 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.checks import check_count
-from shaped_attention.draws import Draws, stream_key
+from shaped_attention.draws import Draws, SpherePart, stream_key
+from shaped_attention.ensemble import check_device
 from shaped_attention.sphere.flow import (
     Observe,
     check_start,
@@ -23,32 +24,37 @@ from shaped_attention.sphere.flow import (
     flow_attributes,
     flow_variables,
     follow,
+    observed,
 )
 from shaped_attention.sphere.token_attention import TokenAttention
-
-_TOKENS = 11
-"""Part of the stream "sphere" that makes tokens in all coordinates."""
+from shaped_attention.sphere.unit import unit_rows
 
 
 def random_tokens(
-    tokens: int, dimension: int, samples: int = 1, seed: int = 0
+    tokens: int,
+    dimension: int,
+    samples: int = 1,
+    seed: int = 0,
+    *,
+    device: str | torch.device = "cpu",
 ) -> Float[Tensor, "samples N d"]:
     """Independent uniform tokens on S^{d-1}, in all d coordinates: normal vectors, normalised.
 
     The Gram matrices have the law of those of `uniform_start`, but are others for the same seed.
+    They do not depend on the device but for rounding.
 
     Raises
     ------
     ValueError
-        If an argument is no whole number in its range.
+        If an argument is no whole number in its range, or the device is unknown or missing.
     """
     check_count("tokens", tokens)
     check_count("dimension", dimension)
     check_count("samples", samples)
     check_count("seed", seed, lowest=0)
-    draws = Draws(stream_key(seed, "sphere", _TOKENS), torch.arange(samples), 0)
-    rows = draws.normal(tokens, dimension)
-    return rows / rows.norm(dim=-1, keepdim=True)
+    numbers = torch.arange(samples, device=check_device(device))
+    draws = Draws(stream_key(seed, "sphere", SpherePart.TOKENS), numbers, 0)
+    return unit_rows(draws.normal(tokens, dimension))
 
 
 def token_flow(
@@ -93,21 +99,29 @@ def token_flow(
     ValueError
         If an argument is outside its range, or the shapes do not fit.
     FloatingPointError
-        If the field overflows, or is too steep for steps above 1e-10.
+        If the field overflows, or is too steep to be followed.
     """
     wanted = checked_times(times)
     check_start(start)
+    if not isinstance(attention, TokenAttention):
+        raise ValueError(
+            f"attention={attention!r}: a TokenAttention is needed (sphere_flow takes a "
+            "SphereAttention)"
+        )
     attention.check_start(start)
 
     def look(tokens: Tensor) -> Tensor:
         # A copy: the integrator goes on writing to these tokens.
-        return tokens.clone() if keep_tokens else _seen(tokens, observe)
+        return tokens.clone() if keep_tokens else observed(tokens, observe)
 
-    data = follow(attention.field, start, wanted.tolist(), look, tolerance, chunk)
+    data = follow(
+        attention.field, start, wanted.tolist(), look, tolerance, chunk,
+        autonomous=attention.autonomous,
+    )  # fmt: skip
     kept = data
     if keep_tokens:
-        seen = [_seen(torch.from_numpy(tokens), observe).numpy() for tokens in kept]
-        data = np.stack(seen)
+        there = (torch.from_numpy(tokens).to(start.device) for tokens in kept)
+        data = np.stack([observed(tokens, observe).cpu().numpy() for tokens in there])
     variables = flow_variables(data[None], start, observe).isel(beta=0)
     if keep_tokens:
         variables["tokens"] = (("time", "sample", "row", "feature"), kept)
@@ -117,8 +131,3 @@ def token_flow(
     return variables.assign_coords(time=wanted).assign_attrs(
         flow_attributes("sphere tokens", parameters, wanted)
     )
-
-
-def _seen(tokens: Tensor, observe: Observe | None) -> Tensor:
-    gram = tokens @ tokens.mT
-    return gram if observe is None else observe(gram)

@@ -22,9 +22,11 @@ from jaxtyping import Float64
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from shaped_attention.checks import check_count, check_finite, check_fraction, real_array
+from shaped_attention.checks import check_count, check_fraction, real_array
 from shaped_attention.inputs import read_array, read_example
 from shaped_attention.recording import call_model, record_outputs, stack_outputs
+from shaped_attention.sphere.theory import check_delta
+from shaped_attention.sphere.unit import unit_rows
 
 _EXAMPLE = "minilm_hidden_states.npz"
 
@@ -100,7 +102,7 @@ def inner_products(
     quantiles
         Levels from 0 to 1.
     delta
-        Two tokens are close if their cosine is at least 1 - delta.
+        Two tokens are close if their cosine is at least 1 - delta; strictly between 0 and 1.
 
     Returns
     -------
@@ -117,9 +119,7 @@ def inner_products(
     check_count("bins", bins)
     for level in quantiles:
         check_fraction("quantiles", level)
-    check_finite("delta", delta)
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta={delta!r}: a number between 0 and 1 is needed")
+    check_delta(delta)
     states = _checked_states(hidden_states)
     layers, samples, tokens, features = states.shape
     above = np.triu_indices(tokens, 1)
@@ -127,9 +127,7 @@ def inner_products(
     cosines = np.empty((layers, samples * len(above[0])))
     density = np.empty((layers, bins))
     for layer, state in enumerate(states):
-        # Largest entries first: the squares of a norm would overflow or vanish.
-        scaled = state / np.abs(state).max(axis=-1, keepdims=True)
-        unit = scaled / np.linalg.norm(scaled, axis=-1, keepdims=True)
+        unit = unit_rows(torch.from_numpy(state)).numpy()
         gram = unit @ unit.swapaxes(-1, -2)
         cosines[layer] = np.clip(gram[:, above[0], above[1]], -1.0, 1.0).ravel()
         density[layer] = np.histogram(cosines[layer], edges, density=True)[0]
@@ -152,8 +150,8 @@ def inner_products(
 
 def read_hidden_states(
     path: str | os.PathLike[str], key: str | None = None
-) -> Float64[np.ndarray, "layers tokens features"]:
-    """Read hidden states (layers, tokens, features) from a file.
+) -> Float64[np.ndarray, "layers *samples tokens features"]:
+    """Read hidden states (layers, tokens, features) or (layers, samples, tokens, features).
 
     Parameters
     ----------
@@ -161,16 +159,17 @@ def read_hidden_states(
         A ``.npy``, ``.npz`` or ``.pt`` file; nothing is unpickled.
     key
         Name of the array in a ``.npz`` file or of the tensor in a ``.pt`` dictionary. It may be
-        left out if the file holds one array only, or one three-dimensional numeric array only.
+        left out if the file holds one array only, or one numeric array of three or four
+        dimensions only.
 
     Raises
     ------
     FileNotFoundError
         There is no file at `path`.
     ValueError
-        As for `shaped_attention.read_tokens`, with three dimensions in the place of two.
+        As for `shaped_attention.read_tokens`, with three or four dimensions in the place of two.
     """
-    return read_array(path, key, dimensions=3)
+    return read_array(path, key, dimensions=(3, 4))
 
 
 def example_hidden_states() -> tuple[list[str], Float64[np.ndarray, "7 70 384"]]:

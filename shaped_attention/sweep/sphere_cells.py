@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,9 @@ SPHERE = (*_FIELD, "tokens", "dimension", "horizon", "tolerance")
 """Parameters of the layer 'sphere'; beta, tokens, dimension and horizon have no default."""
 
 _TOLERANCE = 1e-5
-_STEPS_PER_TIME = 10
+_STEPS_PER_TIME = 3
+_STEEPEST = 12.0
+"""Beyond it USA needs more steps than a flow makes, unless all tokens meet before."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,9 @@ class SphereCell:
 
     def steps(self, sampler: str) -> int:
         """A number for plans; the flow's own steps follow from its tolerance."""
-        return max(1, round(_STEPS_PER_TIME * self.horizon))
+        beta = self.attention.beta
+        speed = 1.0 if self.attention.normalised else math.exp(min(max(beta, 0.0), _STEEPEST))
+        return max(1, round(_STEPS_PER_TIME * self.horizon * speed))
 
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
         """Times at these fractions of the horizon; there is no grid."""

@@ -50,7 +50,8 @@ def _panels(data: xr.Dataset, names: Sequence[str], title: str, columns: int) ->
     shown = zip(axes.ravel(), names, data["probability"].values, strict=False)
     for axis, name, values in shown:
         mesh = axis.pcolormesh(time, beta, values, cmap=shades, vmin=0.0, vmax=1.0, rasterized=True)
-        axis.set(xlim=(time[0], time[-1]), ylim=(beta[0], beta[-1]))
+        # The mesh ends half a cell beyond the last values.
+        axis.margins(0.0)
         axis.grid(visible=False)
         axis.set_title(name, fontsize="medium")
     for axis in axes[-1]:
