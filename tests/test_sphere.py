@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.stats import beta as beta_law
 from scipy.stats import kstest
@@ -76,6 +78,17 @@ def test_gram_flow_is_the_token_flow(kind, dimension):
         np.testing.assert_allclose(found, direct_gram(x, attention, 0.5), atol=1e-6)
     other = direct_gram(x, SphereAttention(3.0, **KINDS[kind]), 0.5)
     assert np.abs(found - other).max() > 1e-3
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    st.integers(1, 8), st.integers(1, 10), st.floats(-6.0, 9.0), st.booleans(), st.integers(0, 99)
+)
+def test_gram_flow_is_the_token_flow_for_any_number_dimension_and_beta(n, d, beta, causal, seed):
+    """SA from drawn starts, also for one token, on the line, and with negative beta; to 1e-6."""
+    x, attention = tokens(n, d, seed), SphereAttention(beta, causal=causal)
+    found = sphere_flow(attention, given_start(x), [0.4], tolerance=1e-8)["V"].values[0, 0]
+    np.testing.assert_allclose(found, direct_gram(x, attention, 0.4), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -40,7 +40,7 @@ def clustering_with_noise(
     tokens: int = 16,
     beta: float = 1.0,
     horizon: float = 6.0,
-    step: float = 0.1,
+    step: float = 0.04,
     delta: float = 0.01,
     samples: int = 256,
     network_samples: int = 32,
