@@ -1,8 +1,10 @@
 # Every target sets up .venv first, from pyproject.toml and constraints.txt.
 PYTHON ?= python3
 BIN := .venv/bin
+# Of the gallery and the notebooks: "full" takes an hour, "small" minutes.
+SIZE ?= full
 
-.PHONY: compare test claims validate lint benchmark clean
+.PHONY: compare test claims validate lint benchmark site gallery notebooks docs clean
 
 compare: .venv/installed
 	$(BIN)/shaped-attention compare
@@ -28,11 +30,29 @@ benchmark: .venv/installed
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.derivation
 
+# Gallery, notebooks and documentation from nothing.
+site: gallery docs
+
+# The committed figures again; small ones, which only show that all commands work, go elsewhere.
+gallery: .venv/installed
+	$(BIN)/shaped-attention gallery $(if $(filter small,$(SIZE)),--small --figures build/gallery)
+
+# Copies with outputs; those in notebooks/ have none.
+notebooks: .venv/installed
+	rm -rf build/notebooks
+	mkdir -p build/notebooks
+	cp notebooks/*.ipynb notebooks/*.toml build/notebooks
+	SHAPED_ATTENTION_SIZE=$(SIZE) $(BIN)/python -m pytest -o addopts= -o filterwarnings= -q \
+	  -p no:cacheprovider --nbmake --overwrite --nbmake-timeout=1800 build/notebooks
+
+docs: notebooks
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
+
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache build dist docs/_generated *.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +

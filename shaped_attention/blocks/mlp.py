@@ -74,7 +74,7 @@ class ShapedMLP(Block):
 
     @property
     def linear_rate(self) -> float:
-        """``2 gamma^2``: one gamma^2 for each of the two weight matrices."""
+        """``2 gamma^2``, one gamma^2 for each of the two weight matrices."""
         return 2.0 * self.gamma**2
 
     def check(self, tokens: int, width: int | None) -> None:

@@ -59,6 +59,7 @@ def random_attention(
           matrix absolute value of an independent one: symmetric, positive semidefinite;
         - "ginibre-gradient": Q and K Ginibre, V = Q^T K (not symmetric: no gradient flow);
         - "wigner-gradient": Q^T K = W and V = W: a gradient flow.
+
         Where only Q^T K is given, K is W and Q the identity.
     dimension, samples
         d, and the number of samples.

@@ -177,7 +177,7 @@ class Sweep:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of what determines the numbers: limits on time and targets do not.
+        """Digest of what determines the numbers; limits on time and targets do not.
 
         Of layers that are functions of one's own it has the source text.
         """

@@ -1,0 +1,95 @@
+"""Pages made from the package: the gallery, the help texts of commands, and notebooks."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from shlex import join
+
+import click
+
+from shaped_attention.cli import main as package_command
+from shaped_attention.commands.gallery import GALLERY
+from shaped_attention.paper.figures import FIGURES as PAPER
+from shaped_attention.sphere.figures import FIGURES as SPHERE
+from symbolic.commands import main as symbolic_command
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = {"shaped-attention": package_command, "python -m symbolic": symbolic_command}
+WIDTH = 88
+
+
+def commands(
+    name: str, command: click.Command, parent: click.Context | None = None
+) -> Iterator[tuple[str, str]]:
+    """A command and those below it: its name and its help text."""
+    context = click.Context(
+        command, info_name=name, parent=parent, terminal_width=WIDTH, **command.context_settings
+    )
+    yield context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            child = command.get_command(context, below)
+            assert child is not None
+            yield from commands(below, child, context)
+
+
+def help_texts(program: str) -> str:
+    """Help texts of all commands of a program, a section for each."""
+    return "\n".join(
+        f"## `{name}`\n\n```text\n{text}\n```\n"
+        for name, text in commands(program, PROGRAMS[program])
+    )
+
+
+def _first_sentence(words: tuple[str, ...]) -> str:
+    """The first sentence of a command's help text."""
+    command: click.Command = package_command
+    for word in words:
+        if not isinstance(command, click.Group):
+            break
+        command = command.commands[word]
+    paragraph = " ".join((command.help or "").split("\n\n")[0].split())
+    return paragraph.split(". ")[0].rstrip(".") + "."
+
+
+def about(name: str) -> str:
+    """What the figures of an entry of the gallery show, in one sentence."""
+    for prefix, recipes in (("paper ", PAPER), ("sphere ", SPHERE)):
+        if name.startswith(prefix):
+            return recipes[name.removeprefix(prefix)].about
+    return _first_sentence(GALLERY[name].commands[-1])
+
+
+def gallery(figures: str) -> str:
+    """Each entry of the gallery: what it shows, its commands, its figures (in `figures`)."""
+    parts = []
+    for name, entry in GALLERY.items():
+        lines = "\n".join(join(("shaped-attention", *words)) for words in entry.commands)
+        parts.append(f"## {name}\n\n{about(name)}\n\n```bash\n{lines}\n```\n")
+        parts += [
+            f"![{figure}: {about(name)}]({figures}/{figure}.png)\n\n"
+            f"{{download}}`{figure}.svg <{figures}/{figure}.svg>`\n"
+            for figure in entry.figures
+        ]
+    return "\n".join(parts)
+
+
+def copy_notebooks(root: Path, folder: Path) -> list[Path]:
+    """Copy the executed notebooks if there are any, else those without outputs."""
+    executed = sorted((root / "build" / "notebooks").glob("*.ipynb"))
+    sources = executed or sorted((root / "notebooks").glob("*.ipynb"))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return [Path(shutil.copy2(source, folder)) for source in sources]
+
+
+def write_all(folder: Path) -> None:
+    """Write the pages, and the figures and notebooks that they need, into a folder."""
+    shutil.copytree(ROOT / "figures", folder / "figures", dirs_exist_ok=True)
+    copy_notebooks(ROOT, folder / "notebooks")
+    (folder / "gallery.md").write_text(gallery("_generated/figures"), encoding="utf-8")
+    for program in PROGRAMS:
+        path = folder / f"help-{program.split()[-1]}.md"
+        path.write_text(help_texts(program), encoding="utf-8")

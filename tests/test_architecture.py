@@ -1,0 +1,88 @@
+"""The layers that the architecture page states, against the imports in the source."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+from docs import _layers
+
+SAMPLERS = ("ensemble", "euler", "chain", "network", "sde")
+
+
+def test_table_is_true():
+    """Every module is in one layer, and imports from that layer or from those below it."""
+    assert _layers.faults(_layers.table(), _layers.all_imports()) == []
+
+
+def test_faults_are_found():
+    """The same check sees a missing module, one listed twice, and an import from above."""
+    layers, imports = _layers.table(), _layers.all_imports()
+    low = next(layer for layer in layers if "shaped_attention.checks" in layer.modules)
+    rest = [layer for layer in layers if layer is not low]
+    fewer = replace(low, modules=low.modules[1:])
+    assert _layers.faults([fewer, *rest], imports) == ["shaped_attention.checks is in no layer"]
+    twice = replace(low, modules=(*low.modules, "shaped_attention.chain"))
+    assert "shaped_attention.chain is listed twice" in _layers.faults([twice, *rest], imports)
+    no_such = replace(low, modules=(*low.modules, "shaped_attention.none"))
+    wrong = "shaped_attention.none is listed, but there is no such module"
+    assert _layers.faults([no_such, *rest], imports) == [wrong]
+    upwards = imports | {"shaped_attention.checks": {"shaped_attention.cli"}}
+    above = "shaped_attention.checks (numbers) imports shaped_attention.cli (commands) above it"
+    assert _layers.faults(layers, upwards) == [above]
+    across = imports | {"symbolic.checks": {"shaped_attention.checks"}}
+    other = "symbolic.checks imports shaped_attention.checks of another package"
+    assert _layers.faults(layers, across) == [other]
+
+
+def test_imports_are_read():
+    """Absolute and relative, in functions too, but not those under TYPE_CHECKING."""
+    source = """
+import a.one
+from a import two
+from a.three import name
+from . import four
+from .five import name
+if TYPE_CHECKING:
+    from a import six
+else:
+    from a import seven
+def function():
+    from a.eight import name
+"""
+    numbers = ("one", "two", "three", "four", "five", "six", "seven", "eight")
+    known = {"a", *(f"a.{number}" for number in numbers)}
+    found = _layers.imports_of(source, "a.zero", known)
+    assert found == known - {"a", "a.six"}
+    assert _layers.imports_of("from .one import x", "a", known, is_package=True) == {"a.one"}
+
+
+def test_no_cycle():
+    """Modules can be put in an order in which each imports earlier ones only."""
+    left = {name: set(others) for name, others in _layers.all_imports().items()}
+    while left:
+        free = {name for name, others in left.items() if not others & left.keys()}
+        assert free, f"modules that import each other: {', '.join(sorted(left))}"
+        left = {name: others for name, others in left.items() if name not in free}
+
+
+def test_samplers_know_no_block():
+    """They import what a block is, and none of the blocks."""
+    imports = _layers.all_imports()
+    for sampler in SAMPLERS:
+        blocks = {
+            name
+            for name in imports[f"shaped_attention.{sampler}"]
+            if name.startswith("shaped_attention.blocks")
+        }
+        assert blocks <= {"shaped_attention.blocks.base", "shaped_attention.blocks.branch"}
+
+
+def test_computing_loads_no_drawing():
+    """The public names load neither matplotlib nor the symbolic engine."""
+    code = (
+        "import sys, shaped_attention, shaped_attention.sphere;"
+        "sys.exit(bool({'matplotlib', 'seaborn', 'symbolic', 'sympy'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

@@ -1,0 +1,122 @@
+"""The documentation names everything public, and every figure and link in it exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import shaped_attention
+import shaped_attention.sphere
+import shaped_attention.sweep
+import symbolic
+from docs import _pages
+from shaped_attention.commands.gallery import GALLERY
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+FIGURES = ROOT / "figures"
+DRAWN = {f"architecture-{package}" for package in ("shaped_attention", "symbolic")}
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "_generated" not in path.parts)
+MODULES = (shaped_attention, shaped_attention.sphere, shaped_attention.sweep, symbolic)
+
+_DIRECTIVE = re.compile(r"^\.\. (currentmodule|auto(?:class|function|data)):: ([\w.]+)", re.M)
+_IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)|^```\{(?:image|figure)\} (\S+)", re.M)
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#\s]+)")
+
+
+def documented() -> list[object]:
+    """The objects that the reference pages describe, as often as they do."""
+    modules = {module.__name__: module for module in MODULES}
+    found = []
+    for page in sorted((DOCS / "reference").glob("*.md")):
+        module = None
+        for kind, name in _DIRECTIVE.findall(page.read_text(encoding="utf-8")):
+            if kind == "currentmodule":
+                module = modules[name]
+            else:
+                found.append((module.__name__, name))
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_every_public_name_is_in_the_reference(module):
+    """Under its module, or, for what `shaped_attention` hands on, under that where it lives."""
+    pages = documented()
+    described = {
+        id(getattr(other, name))
+        for other in MODULES
+        for where, name in pages
+        if where == other.__name__
+    }
+    named = {name for where, name in pages if where == module.__name__}
+    missing = [
+        name
+        for name in module.__all__
+        if name not in named and id(getattr(module, name)) not in described
+    ]
+    assert missing == []
+
+
+def test_nothing_is_described_twice():
+    pages = documented()
+    assert sorted(pages) == sorted(set(pages))
+
+
+def test_every_command_is_in_the_reference():
+    """The page of commands has the help text of each, as the command prints it."""
+    page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+    for program, command in _pages.PROGRAMS.items():
+        assert f"_generated/help-{program.split()[-1]}.md" in page
+        text = _pages.help_texts(program)
+        for name in command.commands:
+            assert f"## `{program} {name}`" in text
+    assert "## `shaped-attention sweep run`" in _pages.help_texts("shaped-attention")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_figures_and_links_of_a_page_exist(page):
+    text = re.sub(r"^```(?!\{).*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for image in (first or second for first, second in _IMAGE.findall(text)):
+        path = Path(image)
+        if "_generated" in path.parts:
+            assert path.stem in DRAWN or (FIGURES / path.name).exists(), image
+        elif not image.startswith("http"):
+            assert (page.parent / image).exists(), image
+    for link in _LINK.findall(text):
+        if not link.startswith(("http", "mailto:", "_generated")):
+            assert (page.parent / link).exists(), link
+
+
+def test_every_figure_has_a_command_and_every_command_its_figures():
+    """Each as PNG and SVG; nothing else is in the folder."""
+    made = [figure for entry in GALLERY.values() for figure in entry.figures]
+    assert len(made) == len(set(made))
+    expected = {f"{figure}{suffix}" for figure in made for suffix in (".png", ".svg")}
+    assert {path.name for path in FIGURES.iterdir()} == expected
+
+
+def test_gallery_page_has_every_figure():
+    """Each with one sentence about it, and the commands that make it."""
+    page = _pages.gallery("figures")
+    for name, entry in GALLERY.items():
+        assert re.fullmatch(r"[^\n]+[.?]", _pages.about(name)), name
+        assert all(f"(figures/{figure}.png)" in page for figure in entry.figures)
+        assert all(
+            f"\nshaped-attention {command[0]} " in f"{page} "
+            or f"\nshaped-attention {command[0]}\n" in page
+            for command in entry.commands
+        )
+
+
+def test_executed_notebooks_come_first(tmp_path):
+    """A notebook with outputs is taken where `make notebooks` left some."""
+    for folder, text in (("notebooks", "plain"), ("build/notebooks", "executed")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "1.ipynb").write_text(text)
+    (copied,) = _pages.copy_notebooks(tmp_path, tmp_path / "copies")
+    assert copied.read_text() == "executed"
+    (tmp_path / "build/notebooks/1.ipynb").unlink()
+    (copied,) = _pages.copy_notebooks(tmp_path, tmp_path / "copies")
+    assert copied.read_text() == "plain"

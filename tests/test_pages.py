@@ -1,0 +1,86 @@
+"""The pages of the documentation: their Python runs in order and prints what they say."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = ["tutorial", "how-to", "choosing", "limits", "randomness"]
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
+
+
+def run(page: str) -> list[tuple[str, str]]:
+    """What each block of a page should print, and what it prints."""
+    names: dict[str, object] = {"__name__": "page"}
+    found = []
+    for number, (code, expected) in enumerate(BLOCK.findall(page), start=1):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, f"block {number}", "exec"), names)
+        found.append((expected.strip(), printed.getvalue().strip()))
+    return found
+
+
+def agree(expected: str, printed: str) -> bool:
+    """Equal but for the last digit of each number (and the spaces that it moves)."""
+
+    def words(text: str) -> list[str]:
+        return NUMBER.sub("#", text).split()
+
+    def units(number: str) -> float:
+        mantissa, _, exponent = number.partition("e")
+        return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+
+    if words(expected) != words(printed):
+        return False
+    pairs = zip(NUMBER.findall(expected), NUMBER.findall(printed), strict=True)
+    return all(
+        first == second or ("." in first and abs(float(first) - float(second)) < 1.5 * units(first))
+        for first, second in pairs
+    )
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_blocks_run_and_print_what_the_page_says(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # A page is a session of a reader, who may use torch's generator.
+    with torch.random.fork_rng(devices=[]):
+        blocks = run((DOCS / f"{name}.md").read_text())
+    assert blocks
+    for expected, printed in blocks:
+        assert agree(expected, printed), (
+            f"the page says\n{expected}\nbut this is printed\n{printed}"
+        )
+
+
+def test_no_output_stands_without_its_block():
+    """Every block of text on these pages is one that the test above compares."""
+    for name in PAGES:
+        page = (DOCS / f"{name}.md").read_text()
+        compared = sum(bool(expected) for _, expected in BLOCK.findall(page))
+        assert page.count("\n```text\n") == compared, name
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        ("KS 0.123", "KS  0.124", True),
+        ("KS 0.123", "KS 0.125", False),
+        ("KS 0.123", "W1 0.123", False),
+        ("4000 samples", "4001 samples", False),
+        ("1 2", "1 2 3", False),
+        ("", "1", False),
+    ],
+)
+def test_what_counts_as_the_same(expected, printed, same):
+    """Negative controls: a number, a word or a line that differs is seen."""
+    assert agree(expected, printed) == same
+    blocks = run(f"```python\nprint({printed!r})\n```\n\n```text\n{expected}\n```\n")
+    assert agree(*blocks[0]) == same
