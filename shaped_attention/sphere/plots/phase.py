@@ -50,8 +50,10 @@ def _panels(data: xr.Dataset, names: Sequence[str], title: str, columns: int) ->
     shown = zip(axes.ravel(), names, data["probability"].values, strict=False)
     for axis, name, values in shown:
         mesh = axis.pcolormesh(time, beta, values, cmap=shades, vmin=0.0, vmax=1.0, rasterized=True)
-        # The mesh ends half a cell beyond the last values.
+        # The mesh ends half a cell beyond the last values; curves may go on.
         axis.margins(0.0)
+        axis.autoscale_view()
+        axis.autoscale(enable=False)
         axis.grid(visible=False)
         axis.set_title(name, fontsize="medium")
     for axis in axes[-1]:
