@@ -21,7 +21,7 @@ from shaped_attention.sphere.integrate import Field, integrate_flow
 
 Observe = Callable[[Tensor], Tensor]
 
-CHUNK_ENTRIES = 2**18
+CHUNK_ENTRIES = 2**16
 """Entries of the tokens in a chunk: in the cache, and enough to hide the interpreter."""
 
 _FINEST = 1e-12

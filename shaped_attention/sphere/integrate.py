@@ -4,15 +4,17 @@ Bogacki and Shampine's embedded pair of orders 3 and 2 (Appl. Math. Lett. 2, 198
 evaluations a step. Every sample has its own time and step. The field is asked about unit tokens
 only: x -> f(x / |x|) is a smooth extension of the field whose flow keeps the sphere, so neither
 normalising the points between nor the new tokens lowers the order, and weights exp(beta |x|^2) off
-the sphere never arise.
+the sphere never arise. Output times do not cut steps: between two points there is the cubic through
+both with the field's slopes, of the same order.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Field = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -60,50 +62,109 @@ def integrate_flow(
         If the field is not finite, a step would be lost in rounding, or 10^6 steps do not suffice.
     """
     x = start.clone()
-    samples = len(x)
-    now = x.new_zeros(samples)
-    still = torch.zeros(samples, dtype=torch.bool, device=x.device)
-    slope = field(x, now, torch.arange(samples, device=x.device))
+    everyone = torch.arange(len(x), device=x.device)
+    now = x.new_zeros(len(x))
+    still = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    slope = field(x, now, everyone)
     if not bool(torch.isfinite(slope).all()):
         raise FloatingPointError("the field at the start is not finite")
     step = _FIRST / _fastest(slope).clamp(min=1.0)
-    kept, steps = [], 0
-    for time in times:
-        while True:
-            going = torch.nonzero((now < time) & ~still).flatten()
-            if len(going) == 0:
-                break
-            steps += 1
-            if steps > _MOST_STEPS:
-                raise FloatingPointError(
-                    f"the flow needs more than {_MOST_STEPS:g} steps to reach t = {time:g}; an "
-                    "earlier time, a smaller beta or a larger tolerance is needed (USA moves "
-                    "exp(beta) times faster than SA)"
-                )
-            left = time - now[going]
-            h = torch.minimum(step[going], left)
-            new, last, error, rate = _attempt(field, x[going], slope[going], now[going], h, going)
-            error = torch.nan_to_num(error, nan=torch.inf)
-            accepted = error <= tolerance
-            factor = _SAFETY * (tolerance / error.clamp(min=1e-300)) ** (1.0 / 3.0)
-            # Beyond 2.5 over the rate of relaxation the scheme is unstable; a cluster would not
-            # close, but stay as wide as the tolerance.
-            proposed = torch.minimum(h * factor.clamp(_SHRINK, _GROW), _STABLE / rate)
-            if bool((~accepted & (now[going] + proposed == now[going])).any()):
-                raise FloatingPointError(f"the flow needs a step that is lost beside t = {time:g}")
-            moved = going[accepted]
+    output = _Output(x.new_tensor(list(times)), observe)
+    output.keep(everyone, now, x)
+    for steps in itertools.count():
+        going = output.waiting(~still)
+        if len(going) == 0:
+            break
+        if steps == _MOST_STEPS:
+            raise FloatingPointError(
+                f"the flow needs more than {_MOST_STEPS:g} steps to reach t = {times[-1]:g}; an "
+                "earlier time, a smaller beta or a larger tolerance is needed (USA moves "
+                "exp(beta) times faster than SA)"
+            )
+        # Most often all go on: no copies then.
+        alone = slice(None) if len(going) == len(x) else going
+        old, first, began, h = x[alone], slope[alone], now[alone], step[alone]
+        new, last, error, rate = _attempt(field, old, first, began, h, going)
+        error = torch.nan_to_num(error, nan=torch.inf)
+        accepted = error <= tolerance
+        factor = _SAFETY * (tolerance / error.clamp(min=1e-300)) ** (1.0 / 3.0)
+        # Beyond 2.5 over the rate of relaxation the scheme is unstable; a cluster would not
+        # close, but stay as wide as the tolerance.
+        proposed = torch.minimum(h * factor.clamp(_SHRINK, _GROW), _STABLE / rate)
+        if bool((~accepted & (began + proposed == began)).any()):
+            raise FloatingPointError(f"the flow needs a step that is lost beside t = {times[-1]:g}")
+        if bool(accepted.all()):
+            output.between(going, old, new, first, last, began, h)
+            x[alone], slope[alone], now[alone] = new, last, began + h
+        else:
+            moved, chosen = going[accepted], (old, new, first, last, began, h)
+            output.between(moved, *(part[accepted] for part in chosen))
             x[moved], slope[moved] = new[accepted], last[accepted]
-            now[going] = torch.where(accepted, now[going] + h, now[going])
-            # The sum may stop just short of an output time.
-            now[going] = torch.where(accepted & (h == left), time, now[going])
-            # A step cut short by an output time says little about the next one.
-            cut = accepted & (h < step[going])
-            step[going] = torch.where(cut, torch.maximum(step[going], proposed), proposed)
-            if autonomous:
-                still[moved] = _fastest(last[accepted]) * step[moved] < _STILL
-        now[still] = time
-        kept.append(observe(x))
-    return kept
+            now[moved] = (began + h)[accepted]
+        step[alone] = proposed
+        if autonomous:
+            still[going] |= accepted & (_fastest(last) * proposed < _STILL)
+    output.keep(everyone, now.new_full(now.shape, torch.inf), x)
+    return output.kept
+
+
+class _Output:
+    """What is observed at the output times; every sample waits for its own next one."""
+
+    def __init__(self, times: Float[Tensor, " T"], observe: Callable[[Tensor], Tensor]) -> None:
+        self.times, self.observe = times, observe
+        self.kept: list[Tensor] = []
+        self.next: Tensor | None = None
+
+    def waiting(self, among: Bool[Tensor, " B"]) -> Int[Tensor, " k"]:
+        """Those of the samples `among` that have not been at the last time."""
+        assert self.next is not None
+        return torch.nonzero(among & (self.next < len(self.times))).flatten()
+
+    def keep(
+        self, which: Int[Tensor, " B"], now: Float[Tensor, " B"], tokens: Float[Tensor, "B N r"]
+    ) -> None:
+        """Observe all samples where they are, for all their times up to `now`."""
+        if self.next is None:
+            self.next = torch.zeros_like(which)
+        seen = self.observe(tokens)
+        if not self.kept:
+            self.kept = [seen.clone() for _ in self.times]
+        for k, time in enumerate(self.times):
+            here = (self.next == k) & (time <= now)
+            self.kept[k][here] = seen[here]
+            self.next[here] += 1
+
+    def between(
+        self,
+        which: Int[Tensor, " k"],
+        old: Float[Tensor, "k N r"],
+        new: Float[Tensor, "k N r"],
+        first: Float[Tensor, "k N r"],
+        last: Float[Tensor, "k N r"],
+        began: Float[Tensor, " k"],
+        h: Float[Tensor, " k"],
+    ) -> None:
+        """Observe samples at their times in (began, began + h], on Hermite's cubic."""
+        assert self.next is not None
+        ended = torch.cat([self.times, self.times.new_tensor([torch.inf])])
+        while True:
+            due = ended[self.next[which]]
+            reached = torch.nonzero(due <= began + h).flatten()
+            if len(reached) == 0:
+                return
+            part = slice(None) if len(reached) == len(which) else reached
+            a = ((due[part] - began[part]) / h[part])[:, None, None]
+            width = h[part][:, None, None]
+            b = 1.0 - a
+            tokens = _unit(
+                b**2 * (1.0 + 2.0 * a) * old[part] + a**2 * (1.0 + 2.0 * b) * new[part]
+                + a * b * width * (b * first[part] - a * last[part])
+            )  # fmt: skip
+            seen, places = self.observe(tokens), self.next[which[part]]
+            for k in torch.unique(places).tolist():
+                self.kept[k][which[part][places == k]] = seen[places == k]
+            self.next[which[part]] += 1
 
 
 def _fastest(slope: Float[Tensor, "B N r"]) -> Float[Tensor, " B"]:
