@@ -29,6 +29,7 @@ lint: .venv/installed
 benchmark: .venv/installed
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.derivation
+	$(BIN)/python -m benchmarks.sphere
 
 # Gallery, notebooks and documentation from nothing.
 site: gallery docs
