@@ -13,6 +13,7 @@ from shaped_attention.cli import main as package_command
 from shaped_attention.commands.gallery import GALLERY
 from shaped_attention.paper.figures import FIGURES as PAPER
 from shaped_attention.sphere.figures import FIGURES as SPHERE
+from symbolic.claims.book import as_text, judge_all, summary
 from symbolic.commands import main as symbolic_command
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,6 +77,12 @@ def gallery(figures: str) -> str:
     return "\n".join(parts)
 
 
+def ledger() -> str:
+    """Every claim of the notes with its verdict, judged now."""
+    entries = list(judge_all())
+    return "```text\n" + "\n\n".join([*map(as_text, entries), summary(entries)]) + "\n```\n"
+
+
 def copy_notebooks(root: Path, folder: Path) -> list[Path]:
     """Copy the executed notebooks if there are any, else those without outputs."""
     executed = sorted((root / "build" / "notebooks").glob("*.ipynb"))
@@ -90,6 +97,8 @@ def write_all(folder: Path) -> None:
     shutil.copytree(ROOT / "figures", folder / "figures", dirs_exist_ok=True)
     copy_notebooks(ROOT, folder / "notebooks")
     (folder / "gallery.md").write_text(gallery("_generated/figures"), encoding="utf-8")
+    (folder / "contributing.md").write_text((ROOT / "CONTRIBUTING.md").read_text("utf-8"), "utf-8")
+    (folder / "ledger.md").write_text(ledger(), encoding="utf-8")
     for program in PROGRAMS:
         path = folder / f"help-{program.split()[-1]}.md"
         path.write_text(help_texts(program), encoding="utf-8")

@@ -28,7 +28,10 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_generated/*.md"]
+exclude_patterns = [
+    f"_generated/{name}.md"
+    for name in ("gallery", "ledger", "help-shaped-attention", "help-symbolic")
+]
 
 # Markdown and notebooks. Notebooks are not run here: `make notebooks` runs them.
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]

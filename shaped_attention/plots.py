@@ -107,7 +107,9 @@ def trajectories(
         for axis, name in zip(axes, names, strict=True):
             low, middle, high = np.array(bands[name]).T
             time, color = result["time"].values, COLORS[index % len(COLORS)]
-            axis.fill_between(time, low, high, color=color, alpha=0.12, linewidth=0)
+            # Bands that lie over each other are one grey block: the last result's alone is filled.
+            if index == len(results) - 1:
+                axis.fill_between(time, low, high, color=color, alpha=0.15, linewidth=0)
             line = LINES[index % len(LINES)]
             few = "o" if len(time) < 8 else None
             axis.plot(time, middle, line, marker=few, color=color, label=_entry(label, result))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import click
 import numpy as np
 import pytest
 import torch
@@ -17,6 +18,7 @@ from scipy.stats import kstest
 import shaped_attention as sa
 from shaped_attention import plots
 from shaped_attention.cli import main
+from shaped_attention.commands.sphere import sphere_command
 from shaped_attention.sphere import (
     SphereAttention,
     equiangular_cosine,
@@ -200,6 +202,14 @@ def test_steep_flows_are_followed(repulsion):
     for gram, time in zip(found, (0.01, 1.0), strict=True):
         np.testing.assert_allclose(gram, direct_gram(x, attention, time, "Radau"), atol=1e-5)
     assert np.abs(found[0] - direct_gram(x, attention, 0.005, "Radau")).max() > 1e-3
+
+
+def test_options_of_figures_say_what_each_is():
+    """No two options of a command have the same help, and each has one."""
+    for command in sphere_command.commands.values():
+        texts = [option.help for option in command.params if isinstance(option, click.Option)]
+        assert all(texts)
+        assert len(set(texts)) == len(texts), command.name
 
 
 def test_clusters_close_to_rounding_and_then_cost_nothing():

@@ -105,7 +105,9 @@ def figure_eigenvalues(
     samples: int = 100,
     seed: int = 0,
 ) -> xr.Dataset:
-    """Largest eigenvalue of V against time, path by path, chain and SDE (figures 4 and 8).
+    """Largest eigenvalue of V in time, at V_aa = 100 far from the limit at n = 200 (figures 4, 8).
+
+    The SDE's paths explode where the softmax of a network saturates; wider networks follow later.
 
     n = d = 200, tau_0 = 1, tokens of norm 10 sqrt n (V_aa = 100), stopped at |V| = 10^5. Returns
     `largest` (sampler, gamma, time, sample), 10^5 from where a path has stopped: the step over the

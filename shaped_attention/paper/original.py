@@ -99,7 +99,7 @@ def figure_2(
 def figure_3(
     tokens: int = 4, width: int = 300, depth: int = 150, samples: int = 2**13, seed: int = 0
 ) -> xr.Dataset:
-    """Mean |rho| and |V_ab| against the layer for attention without one modification.
+    """Mean |rho| and median |V_ab| against the layer, for attention without one modification.
 
     gamma = 1/sqrt 2, tau_0 = 1, rho_0 = 0.2. Returns `correlation` and `covariance` (model, layer,
     level), means over the pairs of tokens; quantiles over samples.
@@ -121,6 +121,8 @@ def figure_3(
     layers = result["time"].values * width
     data = _curves("correlation", correlation, layers)
     data = data.merge(_curves("covariance", covariance, layers))
+    for name in ("correlation", "covariance"):
+        data[name].attrs["long_name"] = f"size of the {name}"
     return data.assign_attrs(tokens=tokens, width=width, depth=depth)
 
 

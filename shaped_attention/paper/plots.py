@@ -7,6 +7,7 @@ import seaborn as sns
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterSciNotation, NullLocator
 
 from shaped_attention.plots import COLORS, LINES, styled
 
@@ -27,7 +28,8 @@ def layer_curves(data: xr.Dataset, title: str) -> Figure:
             axis.fill_between(layers, low, high, color=color, alpha=0.15, linewidth=0)
             axis.plot(layers, middle, line, color=color, label=str(model))
         label = "median" if name == "covariance" else "mean"
-        axis.set(xlabel="layer", ylabel=f"{name} of pairs: {label}, 5–95 %")
+        told = data[name].attrs.get("long_name", name)
+        axis.set(xlabel="layer", ylabel=f"{told} of pairs: {label}, 5–95 %")
         if name == "covariance":
             # Without the identity V decays like lambda^(2 l); that need not be followed down.
             axis.set(yscale="log", ylim=(1e-6, None))
@@ -116,7 +118,10 @@ def family_panels(data: xr.Dataset, title: str) -> Figure:
     ):
         axis.set(xscale="log", yscale="log", xlabel="width $n$", ylabel=label)
         axis.set_xticks(data["width"].values, [str(n) for n in data["width"].values])
-        axis.minorticks_off()
+        axis.xaxis.set_minor_locator(NullLocator())
+        # Often no power of ten is in sight.
+        axis.yaxis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(1.5, 0.5)))
+        axis.tick_params(axis="y", which="minor", labelsize="x-small")
         axis.legend(fontsize="x-small")
     figure.suptitle(title, fontsize="medium")
     return figure

@@ -177,13 +177,23 @@ def figure_mean_field(
     Parameters
     ----------
     betas
-        Of the panels.
+        Inverse temperatures of the panels.
     times
         Increasing times of the densities; by default 101 from 0 to 6.
     particles
         Tokens whose paths are drawn over a density.
-    sizes, samples, time, seed, cells, normalised
-        As for `mean_field_distance`.
+    sizes
+        Numbers N of tokens whose distance to the density is measured.
+    samples
+        Starts for each N.
+    time
+        When it is measured.
+    seed
+        Whole number >= 0; it determines the starts.
+    cells
+        Of the density, at least 8.
+    normalised
+        SA or USA.
 
     Returns
     -------

@@ -48,12 +48,16 @@ def metastability(
         Inverse temperatures.
     times
         Increasing, >= 0; by default 0 and 100 from 0.1 to 10^4, evenly in the logarithm.
-    tokens, dimension
-        N and d.
+    tokens
+        N >= 2.
+    dimension
+        d; the tokens of the strip are drawn for 2 alone.
     delta
         How close tokens of a cluster are linked, strictly between 0 and 1.
-    samples, seed
-        Realisations, and the seed.
+    samples
+        Realisations.
+    seed
+        Whole number >= 0; it determines them.
     tolerance
         Of the flow.
     normalised
@@ -128,10 +132,14 @@ def energy_curves(
         Inverse temperatures.
     times
         Increasing, >= 0; by default 0 and 80 from 0.01 to 10^3, evenly in the logarithm.
-    tokens, dimension
-        N and d.
-    samples, seed
-        Realisations, and the seed.
+    tokens
+        N.
+    dimension
+        d.
+    samples
+        Realisations.
+    seed
+        Whole number >= 0; it determines them.
     tolerance
         Of the flow.
 

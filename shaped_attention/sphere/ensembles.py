@@ -120,16 +120,22 @@ def ensemble_phase(
 
     Parameters
     ----------
-    ensembles, betas
-        Of the panels and rows.
+    ensembles
+        Names of the panels, of `ENSEMBLES`.
+    betas
+        Inverse temperatures of the rows.
     times
         Increasing; by default 61 from 0 to 30.
-    tokens, dimension
-        N and d.
+    tokens
+        N >= 2.
+    dimension
+        d, the size of the matrices.
     delta
         How close, in (0, 1).
-    samples, seed
-        Realisations (the same matrices and starts for all beta), and the seed.
+    samples
+        Realisations: the same matrices and starts for all beta.
+    seed
+        Whole number >= 0; it determines them.
     tolerance
         Of the flow.
     normalised

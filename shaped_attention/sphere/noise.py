@@ -54,21 +54,32 @@ def clustering_with_noise(
 
     Parameters
     ----------
-    dimensions, sigmas
-        d of the panels, and sigma of the curves.
-    tokens, beta
-        N >= 2, and the inverse temperature of softmax attention (SA, V = I).
-    horizon, step
-        Last time, rounded to a multiple of the step h.
+    dimensions
+        d of the panels.
+    sigmas
+        Strengths of the noise.
+    tokens
+        N >= 2.
+    beta
+        Inverse temperature of softmax attention (SA, V = I).
+    horizon
+        Last time, rounded to a multiple of the step.
+    step
+        h, between layers.
     delta
         A pair is close if its cosine is at least 1 - delta; strictly between 0 and 1.
-    samples, network_samples
-        Uniform starts followed by `noisy_chain`; the first of them start explicit networks too.
-    shaped_width, shaped_samples
-        Width n >= N of the shaped chain, and its number of samples. All have the same start, one of
-        the uniform starts in R^n.
-    gamma, tau0
+    samples
+        Uniform starts followed by `noisy_chain`.
+    network_samples
+        The first of them, which start explicit networks too.
+    shaped_width
+        Width n >= N of the shaped chain.
+    shaped_samples
+        Its number of samples. All have the same start, one of the uniform starts in R^n.
+    gamma
         Of the shaped chain; it ends at the time gamma^2 l / n = horizon.
+    tau0
+        Of the shaped chain.
     seed
         Of starts and noise; all sigma share them.
 

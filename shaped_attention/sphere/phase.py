@@ -40,14 +40,20 @@ def phase_diagram(
 
     Parameters
     ----------
-    dimensions, betas
-        d and beta of the panels and rows.
+    dimensions
+        d of the panels.
+    betas
+        Inverse temperatures of the rows.
     times
         Increasing; by default 61 from 0 to 30.
-    tokens, delta
-        N, and how close, in (0, 1).
-    samples, seed
-        Realisations of each dimension (the same for all beta), and the seed.
+    tokens
+        N >= 2.
+    delta
+        How close is close, in (0, 1).
+    samples
+        Realisations of each dimension, the same for all beta.
+    seed
+        Whole number >= 0; it determines them.
     tolerance
         Of the flow.
     normalised

@@ -13,7 +13,9 @@ from shaped_attention.sweep.reading import sweep_of
 
 
 @styled
-def heat_maps(values: xr.DataArray, title: str, label: str = "") -> Figure:
+def heat_maps(
+    values: xr.DataArray, title: str, label: str = "", limits: tuple[float, float] | None = None
+) -> Figure:
     """A heat map over two axes, with the numbers written in, for each value of the others.
 
     Parameters
@@ -24,6 +26,8 @@ def heat_maps(values: xr.DataArray, title: str, label: str = "") -> Figure:
         for the panels.
     title, label
         Of the figure and the colour bar.
+    limits
+        Of the colours; by default those of the values.
 
     Raises
     ------
@@ -34,7 +38,7 @@ def heat_maps(values: xr.DataArray, title: str, label: str = "") -> Figure:
     count = 1 if panels is None else values.sizes[panels]
     figure = Figure(figsize=(1.2 + 4.8 * count, 4.2), layout="constrained")
     axes = figure.subplots(1, count, squeeze=False)[0]
-    low, high = float(values.min()), float(values.max())
+    low, high = limits or (float(values.min()), float(values.max()))
     for k, axis in enumerate(axes):
         one = values if panels is None else values.isel({panels: k})
         numbers = one.transpose(y, x).values
@@ -123,7 +127,7 @@ def sweep_figures(
     last = summary.isel(time=-1).sel(observable=observable)
     figures = {}
     if len(axes) == 2:
-        figures["mean"] = heat_maps(last["mean"], f"mean of {observable}", observable)
+        figures["mean"] = heat_maps(last["mean"], f"E {observable}", observable)
         stopped = summary["stopped"].isel(fraction=-1)
         figures["stopped"] = heat_maps(stopped, "fraction of paths stopped", "fraction")
         if distances is not None and observable in distances["kept"].values:
@@ -133,10 +137,12 @@ def sweep_figures(
                 f"KS distance of {observable}, {distances.attrs['first']} and "
                 f"{distances.attrs['second']} (known to ± {margin:.3f})"
             )
-            figures["distance"] = heat_maps(one, title, "distance")
+            # What is not resolved has one end of the colours.
+            limits = (0.0, max(2.0 * margin, float(one.max())))
+            figures["distance"] = heat_maps(one, title, "distance", limits)
     ordered = sorted(axes, key=lambda name: summary.sizes[name])
     mean, half = (last[name].transpose("sampler", *ordered) for name in ("mean", "half_width"))
-    figures["curves"] = small_multiples(mean, f"mean of {observable}", observable, half)
+    figures["curves"] = small_multiples(mean, f"E {observable}", observable, half)
     return figures
 
 
