@@ -27,6 +27,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx-mathjax-offline",  # formulas are drawn without the network
 ]
 exclude_patterns = [
     f"_generated/{name}.md"
@@ -58,6 +59,8 @@ suppress_warnings = ["toc.empty_glob"]  # a checkout may have no notebooks
 html_theme = "furo"
 html_title = f"shaped attention {__version__}"
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 
 
 def setup(app: Any) -> None:
