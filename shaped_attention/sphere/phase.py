@@ -19,7 +19,7 @@ from shaped_attention.sphere.starts import uniform_start
 from shaped_attention.sphere.theory import meeting_time
 
 DIMENSIONS = (2, 8, 32, 128, 512, 1024)
-BETAS = tuple(float(beta) for beta in np.linspace(0.0, 9.0, 37))
+BETAS = tuple(float(beta) for beta in np.linspace(0.0, 9.0, 19))
 
 
 def phase_diagram(
