@@ -110,7 +110,7 @@ def ensemble_phase(
     tokens: int = 32,
     dimension: int = 128,
     delta: float = 1e-3,
-    samples: int = 16,
+    samples: int = 64,
     seed: int = 0,
     tolerance: float = 1e-3,
     normalised: bool = True,

@@ -26,19 +26,19 @@ FIGURES: dict[str, Recipe] = {
         metastability,
         metastability_strip,
         r"%(attention)s, d = %(dimension)d, N = %(tokens)d: linked within $\delta$ = %(delta)g",
-        "A quarter of a minute on 2 cores.",
+        "Half a minute on 2 cores.",
     ),
     "ensembles": Recipe(
         ensemble_phase,
         ensemble_panels,
         r"Random matrices: %(attention)s, d = %(dimension)d, N = %(tokens)d, $\delta$ = %(delta)g",
-        "A minute and a half on 2 cores.",
+        "Two minutes on 2 cores.",
     ),
     "energy": Recipe(
         energy_curves,
         energy_panels,
         "Energy of %(tokens)d tokens from uniform starts, d = %(dimension)d",
-        "A quarter of a minute on 2 cores.",
+        "Half a minute on 2 cores.",
     ),
     "mean-field": Recipe(
         figure_mean_field,
@@ -50,7 +50,7 @@ FIGURES: dict[str, Recipe] = {
         clustering_with_noise,
         noise_panels,
         r"Clustering with random value matrices: N = %(tokens)d, $\beta$ = %(beta)g",
-        "A quarter of a minute on 2 cores.",
+        "A minute on 2 cores.",
     ),
     "histograms": Recipe(
         inner_products,
