@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
+from shaped_attention.blocks.branch import lower_factor
 from shaped_attention.checks import check_count, check_finite, check_positive, real_array
+from shaped_attention.kernels.lanes import PIVOT_EPSILONS
 
 Matrix = NDArray[np.float64]
 
@@ -132,16 +137,21 @@ def covariance_of(tokens: ArrayLike) -> Matrix:
 def factor(v: ArrayLike) -> Matrix:
     """Lower triangular F (m, m) with F F^T = v for positive semidefinite `v`, singular or not.
 
-    The factor of the eigendecomposition, made triangular by an orthogonal transformation.
-    Eigenvalues at rounding level (below m eps times the largest) are zero: their square roots
-    would make equal tokens differ by 1e-8.
+    The factor of the eigendecomposition of the correlations, made triangular. Eigenvalues below
+    m eps times the largest are zero, and so are pivots whose squares are at rounding level, as in
+    every factorisation of a covariance: their square roots would make equal tokens differ by 1e-8.
+    Tokens with equal rows of `v` are one token, and have equal rows of F.
     """
-    values, vectors = np.linalg.eigh(np.asarray(v, dtype=np.float64))
+    given = np.asarray(v, dtype=np.float64)
+    _, first, same = np.unique(given, axis=0, return_index=True, return_inverse=True)
+    distinct = given[np.ix_(first, first)]
+    deviation = np.sqrt(np.diag(distinct))
+    values, vectors = np.linalg.eigh(correlations(distinct))
     level = len(values) * np.finfo(np.float64).eps * values[-1]
-    root = vectors * np.sqrt(np.where(values > level, values, 0.0))
-    triangular = np.asarray(np.linalg.qr(root.T, mode="r")).T
-    signs = np.where(np.diag(triangular) < 0.0, -1.0, 1.0)
-    return np.tril(triangular * signs)
+    root = deviation[:, None] * vectors * np.sqrt(np.where(values > level, values, 0.0))
+    whole = torch.from_numpy(root[same.reshape(-1)])[None]
+    squared_level = PIVOT_EPSILONS * np.finfo(np.float64).eps
+    return lower_factor(whole, math.sqrt(squared_level))[0].numpy()
 
 
 def half_vectorise(v: ArrayLike) -> NDArray[np.float64]:

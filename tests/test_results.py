@@ -19,7 +19,7 @@ SEES = np.array([[True, False, True], [True, True, False], [False, True, True]])
 
 @dataclass(frozen=True)
 class Mine(ShapedMLP):
-    """A user's block that inherits the compiled steps."""
+    """A user's block derived from one of the package."""
 
 
 def network(layer, **options):
