@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import torch
@@ -105,7 +106,9 @@ def equicorrelated(tokens: int, rho: float, scale: float = 1.0) -> Matrix:
 
 
 def covariance_of(tokens: ArrayLike) -> Matrix:
-    """The covariance ``X X^T / n_0`` (m, m) of tokens X (m, n_0).
+    """The covariance ``X X^T / n_0`` (m, m) of tokens X (m, n_0), one in each row.
+
+    With more tokens than features, which may be a transposed array, a UserWarning is issued.
 
     Raises
     ------
@@ -125,6 +128,13 @@ def covariance_of(tokens: ArrayLike) -> Matrix:
         )
     if not np.isfinite(x).all():
         raise ValueError("tokens has NaN or infinite entries; finite numbers are needed")
+    if x.shape[0] > x.shape[1]:
+        warnings.warn(
+            f"tokens has shape {x.shape}: rows are tokens and columns features, so these are "
+            f"{x.shape[0]} tokens with {x.shape[1]} features each; the array may be transposed",
+            UserWarning,
+            stacklevel=2,
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         v = x @ x.T / x.shape[1]
     if not np.isfinite(v).all():

@@ -272,6 +272,10 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
     stored = sa.load(sa.save(first, tmp_path / "flow.nc"))
     np.testing.assert_array_equal(sa.rerun(stored)["V"], first["V"])
     other = sa.rerun(stored, attention=SphereAttention(6.0))
+    with pytest.raises(
+        ValueError, match=r"^gamma=0.5: sphere_flow has no such argument; one of att"
+    ):
+        sa.rerun(stored, gamma=0.5)
     names = ["rho[0,1]", "mean |rho|", "effective rank"]
     equal = sa.compare(first, second, observables=names)
     different = sa.compare(second, other, observables=names)
