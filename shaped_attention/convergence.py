@@ -25,12 +25,13 @@ from torch import Tensor
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_limit
-from shaped_attention.blocks.branch import lower_factor, total_factor
+from shaped_attention.blocks.branch import total_factor
 from shaped_attention.blocks.coupling import RecordedDraws, branch_noise
 from shaped_attention.checks import check_count
 from shaped_attention.covariance import check_covariance, factor
 from shaped_attention.draws import SLOTS_PER_BLOCK, stream_key
 from shaped_attention.euler import TorchSystem
+from shaped_attention.factors import lower_factor
 from shaped_attention.observables import observables
 from shaped_attention.rates import check_widths, fitted_rate, subject
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.blocks.branch import lower_factor
 from shaped_attention.checks import check_count, check_finite, check_positive, real_array
+from shaped_attention.factors import lower_factor
 from shaped_attention.kernels.lanes import PIVOT_EPSILONS
 
 Matrix = NDArray[np.float64]

@@ -27,9 +27,9 @@ from torch import Tensor
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import has_compiled_sde, symmetric
-from shaped_attention.blocks.branch import semidefinite_cholesky
 from shaped_attention.covariance import factor
 from shaped_attention.draws import Draws, stream_key
+from shaped_attention.factors import semidefinite_cholesky
 from shaped_attention.kernels.jit import LANES
 from shaped_attention.kernels.sde import (
     LARGEST_FACTOR,

@@ -16,9 +16,9 @@ from shaped_attention import (
     simulate_chain,
     simulate_network,
 )
-from shaped_attention.blocks.branch import lower_factor, semidefinite_cholesky
 from shaped_attention.covariance import factor
 from shaped_attention.ensemble import Ensemble
+from shaped_attention.factors import lower_factor, semidefinite_cholesky
 from shaped_attention.kernels import lanes
 from tests.laws import same_law
 from tests.user_block import Linear

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Block, Project, Tiles, plain_fields
-from shaped_attention.blocks.branch import semidefinite_cholesky
 from shaped_attention.blocks.coupling import wishart_noise
 from shaped_attention.checks import check_finite, check_fraction
 from shaped_attention.draws import Draws
+from shaped_attention.factors import semidefinite_cholesky
 from shaped_attention.kernels.mlp import mlp_chain, mlp_flow
 
 _LARGEST_C = 1e12
