@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shaped_attention import study
 from shaped_attention.commands.gallery import gallery_command
-from shaped_attention.commands.options import figures_option
+from shaped_attention.commands.options import InputError, figures_option
 from shaped_attention.commands.paper import paper_command, stopping_command
 from shaped_attention.commands.sphere import sphere_command
 from shaped_attention.commands.sweep import sweep_command
@@ -25,12 +25,6 @@ from shaped_attention.inputs import example_tokens, read_covariance, read_tokens
 from shaped_attention.named import UNUSED, named_layer, rescaled
 from shaped_attention.storage import check_writable
 from shaped_attention.version import __version__
-
-
-class InputError(click.ClickException):
-    """A bad argument: one sentence on the error stream, exit status 2."""
-
-    exit_code = 2
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

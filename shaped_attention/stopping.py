@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta
 
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.blocks.base import Layer
 from shaped_attention.chain import simulate_chain
 from shaped_attention.checks import check_count, check_positive, real_array
 from shaped_attention.covariance import check_covariance
+from shaped_attention.fractions import fraction_bounds
 from shaped_attention.observables import check_result
 from shaped_attention.results import specification
 from shaped_attention.sde import integrate_sde
@@ -105,9 +105,7 @@ def explosion_curve(
     stopped = result["stopping_time"].to_numpy()
     count = len(stopped)
     exploded = (stopped[None, :] <= times[:, None] + 1e-9).sum(axis=1)
-    tail = (1.0 - level) / 2.0
-    lower = np.where(exploded > 0, beta.ppf(tail, exploded, count - exploded + 1), 0.0)
-    upper = np.where(exploded < count, beta.ppf(1 - tail, exploded + 1, count - exploded), 1.0)
+    lower, upper = fraction_bounds(exploded, count, level)
     return xr.Dataset(
         {
             "probability": ("time", exploded / count),

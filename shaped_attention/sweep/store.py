@@ -2,6 +2,8 @@
 
     FOLDER/sweep.json      the sweep, which the store belongs to for good
     FOLDER/data.zarr/      arrays with the dimensions sampler, axes, block or sample, ...
+    FOLDER/code.jsonl      digests of the code and versions of packages that made the units; a
+                           further line for each change that was accepted
     FOLDER/ledger.jsonl    a line for each finished unit, with a checksum
     FOLDER/failures.jsonl  a line for each unit that was given up, with its traceback
     FOLDER/run.json        target and time limit of the last run, and why each cell stopped
@@ -20,6 +22,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.storage import reason
+from shaped_attention.sweep.code import Code, code_of, differences
 from shaped_attention.sweep.durable import append_records, read_records, sync, write_durably
+from shaped_attention.sweep.faults import SweepFaultsError
 from shaped_attention.sweep.histograms import BINS
 from shaped_attention.sweep.lock import LockedError, held_lock, is_locked
 from shaped_attention.sweep.specification import FORMAT, Sweep
@@ -36,14 +41,21 @@ from shaped_attention.sweep.units import STOPPING_BINS, Unit
 
 _DRAFT = ".data.zarr.draft"
 
-_BEGUN = (_DRAFT, ".sweep.json.draft", "ledger.jsonl", "lock")
+_BEGUN = (_DRAFT, ".sweep.json.draft", "code.jsonl", "ledger.jsonl", "lock")
 """What a process that died while it made a store may leave behind."""
+
+_UNREADABLE = (OSError, AttributeError, KeyError, TypeError, ValueError)
+"""What reading a file raises that is no specification of a sweep."""
 
 _COMPRESSOR = {"id": "zstd", "level": 1}
 
 
 class StoreError(RuntimeError):
     """The store cannot be used or written; what the ledger has is intact."""
+
+
+class UnwritableError(StoreError):
+    """The disk is full, or the folder can no longer be written."""
 
 
 @dataclass(frozen=True)
@@ -103,38 +115,42 @@ class Store:
 
     def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:
         self.path = Path(path)
-        specification = self.path / "sweep.json"
         try:
-            if specification.exists():
-                text = specification.read_text(encoding="utf-8")
-                if json.loads(text).get("format") != FORMAT:
-                    raise StoreError(f"{self.path}: written by another version of this package")
-                self.sweep = Sweep.from_json(text)
-            elif sweep is None:
-                raise StoreError(f"{self.path}: there is no sweep here")
-            else:
+            if not (self.path / "sweep.json").exists():
+                if sweep is None:
+                    raise StoreError(f"{self.path}: there is no sweep here")
                 self._begin(sweep)
-                self.sweep = Sweep.from_json(specification.read_text(encoding="utf-8"))
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            text = reason(error) if isinstance(error, OSError) else str(error)
-            raise StoreError(f"{self.path}: no sweep can be kept here ({text})") from None
+        except (OSError, ValueError) as error:
+            text = f"{self.path}: no sweep can be kept here ({reason(error)})"
+            raise StoreError(text) from None
+        try:
+            self.sweep = self._read()
+        except _UNREADABLE as error:
+            text = f"{self.path}: the sweep here cannot be read ({_sentence(error)})"
+            raise StoreError(text) from None
         if sweep is not None and sweep.digest != self.sweep.digest:
-            names = ", ".join(sweep.differing(self.sweep)) or "the code of the layer"
+            names = ", ".join(sweep.differing(self.sweep))
             raise StoreError(
                 f"{self.path}: this store belongs to another sweep (other: {names}); another "
                 "folder is needed"
             )
-        # A target or a time limit may change from run to run; the last ones hold.
-        last = self.last_run()
         if sweep is not None:
             self.sweep = sweep
-        elif last:
-            self.sweep = replace(self.sweep, seconds=last["seconds"], target=last["target"])
         self._layouts = _layouts(self.sweep)
         self._codec = _codec()
 
+    def _read(self) -> Sweep:
+        text = (self.path / "sweep.json").read_text(encoding="utf-8")
+        if json.loads(text).get("format") != FORMAT:
+            raise StoreError(f"{self.path}: written by another version of this package")
+        sweep = Sweep.from_json(text)
+        # A target or a time limit may change from run to run; the last ones hold.
+        if last := self.last_run():
+            sweep = replace(sweep, seconds=last["seconds"], target=last["target"])
+        return sweep
+
     def _begin(self, sweep: Sweep) -> None:
-        """Make the store, unless another process was faster; a beginning cut off is made anew."""
+        """Make the store, unless another process was faster; a beginning cut off is made again."""
         if self.path.exists() and any(
             entry.name not in (*_BEGUN, "sweep.json", "data.zarr") for entry in self.path.iterdir()
         ):
@@ -168,6 +184,8 @@ class Store:
                 compressors=_codec(),
                 attributes={"_ARRAY_DIMENSIONS": [*lead, *layout.dims]},
             )
+        (self.path / "code.jsonl").unlink(missing_ok=True)
+        self._note_code(code_of(sweep), [])
         (self.path / "ledger.jsonl").touch()
         os.sync()
         draft.rename(data)
@@ -199,6 +217,51 @@ class Store:
     def running(self) -> bool:
         """Whether a run holds the lock now."""
         return is_locked(self.path / "lock")
+
+    def code_records(self) -> list[dict[str, Any]]:
+        """The code that made the units, and its accepted changes, in order.
+
+        Each has `time`, the number of `units` that were finished then, `changed`, what had changed
+        in words, and `definitions` and `versions`. Empty for stores that are older than such
+        records.
+        """
+        return read_records(self.path / "code.jsonl")
+
+    def settle_code(self, accept: bool) -> Code:
+        """The code of a run that begins, noted if it differs from that of the units in the store.
+
+        Raises
+        ------
+        StoreError
+            If it differs and `accept` is false.
+        """
+        now, records = code_of(self.sweep), self.code_records()
+        changed = ["the store has no record of its code and versions"]
+        if records:
+            last = records[-1]
+            changed = differences(Code(last["definitions"], last["versions"]), now)
+        if changed:
+            units = len(self.finished())
+            if units and not accept:
+                raise StoreError(
+                    f"{self.path}: its {units} units may come from other code than the next would "
+                    f"({'; '.join(changed)}); another folder, or --accept-changed-code "
+                    "(accept_changed_code=True), is needed"
+                )
+            self._note_code(now, changed if units else [])
+        return now
+
+    def _note_code(self, code: Code, changed: list[str]) -> None:
+        record = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "units": len(self.finished()),
+            "changed": changed,
+            **code._asdict(),
+        }
+        try:
+            append_records(self.path / "code.jsonl", [record])
+        except OSError as error:
+            raise UnwritableError(_unwritable(self.path, error)) from error
 
     def finished(self) -> dict[Unit, float]:
         """The units in the ledger, and the seconds each took; a torn last line does not count."""
@@ -238,7 +301,7 @@ class Store:
                 sync(folder)
             append_records(self.path / "ledger.jsonl", lines)
         except OSError as error:
-            raise StoreError(_unwritable(self.path, error)) from error
+            raise UnwritableError(_unwritable(self.path, error)) from error
 
     def record_failure(self, unit: Unit, error: BaseException, trace: str) -> None:
         """Note a unit that is given up."""
@@ -250,7 +313,7 @@ class Store:
         try:
             append_records(self.path / "failures.jsonl", [record])
         except OSError as cause:
-            raise StoreError(_unwritable(self.path, cause)) from cause
+            raise UnwritableError(_unwritable(self.path, cause)) from cause
 
     def note_run(self, reasons: dict[tuple[int, int], str]) -> None:
         """Keep the target and time limit of a run, and why cells (cell, sampler) stopped."""
@@ -262,13 +325,13 @@ class Store:
         try:
             write_durably(self.path / "run.json", json.dumps(record).encode())
         except OSError as error:
-            raise StoreError(_unwritable(self.path, error)) from error
+            raise UnwritableError(_unwritable(self.path, error)) from error
 
     def last_run(self) -> dict[str, Any]:
         """What `note_run` kept; empty before the first run."""
         try:
             return dict(json.loads((self.path / "run.json").read_bytes()))
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return {}
 
     def moments(self, unit: Unit) -> NDArray[np.float64]:
@@ -289,6 +352,15 @@ class Store:
         block = array if "block" not in layout.dims else array[None]
         data[tuple(slice(size) for size in block.shape)] = block
         return bytes(self._codec.encode(np.ascontiguousarray(data)))
+
+
+def _sentence(error: Exception) -> str:
+    """What is wrong, in one line."""
+    if isinstance(error, SweepFaultsError):
+        return "; ".join(sentence for _, sentence in error.faults)
+    if isinstance(error, KeyError | TypeError | AttributeError):
+        return f"{type(error).__name__}: {error}"
+    return reason(error)
 
 
 def _unwritable(path: Path, error: OSError) -> str:
