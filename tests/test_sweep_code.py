@@ -13,7 +13,7 @@ import shaped_attention as sa
 from shaped_attention.cli import main
 from shaped_attention.sweep import code, open_sweep, resume_sweep, run_sweep
 from shaped_attention.sweep import run as running
-from shaped_attention.sweep.code import Code, definitions_of
+from shaped_attention.sweep.code import Code, code_records, definitions_of
 from shaped_attention.sweep.store import Store, StoreError
 from shaped_attention.sweep.units import Unit
 from tests.sweep_examples import FIXED, Clock, small
@@ -82,7 +82,8 @@ def begun(path, monkeypatch, **changes):
 
 
 EDITS = {
-    "the function": ("scaled(gamma), TABLE", "0.5 * scaled(gamma), TABLE", "own_layers:layer edited"),
+    "the function": ("scaled(gamma), TABLE", "0.5 * scaled(gamma), TABLE",
+                     "own_layers:layer edited"),
     "a helper": ("return SLOPE * gamma", "return SLOPE * 0.5 * gamma", "own_layers:scaled edited"),
     "a constant": ("SLOPE = 1.0", "SLOPE = 0.5", "own_layers:SLOPE edited"),
     "a class": ("power = 1", "power = 2", "own_layers:Rule edited"),
@@ -106,7 +107,7 @@ def test_edited_code_is_refused_and_other_edits_are_not(edit, written, tmp_path,
     sweep = small(**SWEEP)
     if phrase is None:
         assert run_sweep(sweep, tmp_path / "s").left == 0
-        assert len(Store(tmp_path / "s").code_records()) == 1
+        assert len(code_records(tmp_path / "s")) == 1
         return
     message = rf"its {units} units may come from other code than the next would \({phrase}\); "
     for again in (lambda: run_sweep(sweep, tmp_path / "s"), lambda: resume_sweep(tmp_path / "s")):
@@ -133,13 +134,13 @@ def test_an_accepted_change_is_recorded(written, tmp_path, monkeypatch):
     status = CliRunner().invoke(main, ["sweep", "status", str(tmp_path / "s")]).output
     assert f"code changed after {units} units, at {change['time']}: own_layers:SLOPE" in status
     assert resume_sweep(tmp_path / "s").reasons.keys() <= {"samples", "time"}
-    assert len(Store(tmp_path / "s").code_records()) == 2
+    assert len(code_records(tmp_path / "s")) == 2
 
 
 def test_other_versions_are_refused_or_accepted(tmp_path, monkeypatch):
     """Of a numerical dependency; that of Python does not matter."""
     begun(tmp_path / "s", monkeypatch, fixed=FIXED)
-    recorded = Store(tmp_path / "s").code_records()[0]["versions"]
+    recorded = code_records(tmp_path / "s")[0]["versions"]
     names = {"shaped_attention", "numpy", "scipy", "torch", "numba", "torchsde"}
     assert recorded.keys() == names
     real = code.versions
@@ -173,7 +174,7 @@ def test_a_store_without_units_takes_the_code_of_the_first(written, tmp_path):
 
 def test_a_worker_with_other_code_is_refused(written, tmp_path, monkeypatch):
     """A cluster with other packages, and a module that was edited but not imported again."""
-    with pytest.raises(RuntimeError, match="the worker has other code than the run .*numpy"):
+    with pytest.raises(RuntimeError, match=r"the worker has other code than the run .*numpy"):
         running._timed_unit(small(), Unit(0, 0, 0), Code({}, {"numpy": "0"}), None, None)
     units = begun(tmp_path / "s", monkeypatch)
     written("SLOPE = 1.0", "SLOPE = 0.5", forget=False)

@@ -18,6 +18,7 @@ from shaped_attention.commands.options import InputError, figures_option
 from shaped_attention.results import save
 from shaped_attention.storage import check_writable, reason, written
 from shaped_attention.sweep import plots as sweep_plots
+from shaped_attention.sweep.code import code_records
 from shaped_attention.sweep.engines import Engine, InProcess, Processes, dask_engine
 from shaped_attention.sweep.plan import plan_sweep
 from shaped_attention.sweep.reading import open_sweep, sweep_distances, sweep_summary
@@ -117,7 +118,7 @@ def status(store: Path, traceback: bool) -> None:
     if done and len(done) < units:
         left = sum(done.values()) / len(done) * (units - len(done))
         click.echo(f"about {_time(left)} left on one worker{at_most}")
-    for record in opened.code_records():
+    for record in code_records(store):
         if record["changed"]:
             click.echo(f"code changed after {record['units']} units, at {record['time']}: "
                        f"{'; '.join(record['changed'])}")  # fmt: skip

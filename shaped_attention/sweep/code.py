@@ -18,12 +18,17 @@ import symtable
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from shaped_attention.named import KINDS
 from shaped_attention.results import versions
 from shaped_attention.sweep.cells import layer_function
+from shaped_attention.sweep.durable import append_records, read_records
 from shaped_attention.sweep.specification import Sweep
+
+_RECORDS = "code.jsonl"
 
 _STAR = "*"
 """Stands for the unknown names of star imports, which may be anything that is reached."""
@@ -61,6 +66,30 @@ def imported_code(sweep: Sweep) -> Code:
             _imported[id(function)] = function, definitions_of(name, function)
         found.append(_imported[id(function)][1])
     return _code(found)
+
+
+def code_records(folder: Path) -> list[dict[str, Any]]:
+    """The code that made the units of a store, and its accepted changes, in order.
+
+    Each has `time`, the number of `units` that were finished then, `changed`, what had changed in
+    words, `definitions` and `versions`. Empty for stores that are older than such records.
+    """
+    return read_records(folder / _RECORDS)
+
+
+def note_code(folder: Path, code: Code, units: int, changed: list[str]) -> None:
+    """Add a record of code to a store."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    record = {"time": now, "units": units, "changed": changed, **code._asdict()}
+    append_records(folder / _RECORDS, [record])
+
+
+def changes_since(folder: Path, now: Code) -> list[str]:
+    """What differs between the last code of a store and that of now, one phrase each."""
+    records = code_records(folder)
+    if not records:
+        return ["the store has no record of its code and versions"]
+    return differences(Code(records[-1]["definitions"], records[-1]["versions"]), now)
 
 
 def differences(before: Code, now: Code) -> list[str]:

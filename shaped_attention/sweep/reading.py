@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from shaped_attention.distances import ks_margin
 from shaped_attention.fractions import fraction_bounds
 from shaped_attention.storage import reason
+from shaped_attention.sweep.code import code_records
 from shaped_attention.sweep.faults import STOPPED
 from shaped_attention.sweep.histograms import quantile
 from shaped_attention.sweep.schedule import frequency_bounds, half_width, merged
@@ -58,7 +59,7 @@ def open_sweep(path: str | Path) -> xr.Dataset:
         raise StoreError(message) from None
     changes = [
         {name: record[name] for name in ("time", "units", "changed")}
-        for record in store.code_records()
+        for record in code_records(store.path)
         if record["changed"]
     ]
     data = data.assign(drawn=drawn, reason=_reasons(store))

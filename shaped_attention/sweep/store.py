@@ -21,8 +21,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +30,13 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.storage import reason
-from shaped_attention.sweep.code import Code, code_of, differences
+from shaped_attention.sweep.code import Code, changes_since, code_of, note_code
 from shaped_attention.sweep.durable import append_records, read_records, sync, write_durably
 from shaped_attention.sweep.faults import SweepFaultsError
-from shaped_attention.sweep.histograms import BINS
+from shaped_attention.sweep.layouts import Layout, layouts
 from shaped_attention.sweep.lock import LockedError, held_lock, is_locked
 from shaped_attention.sweep.specification import FORMAT, Sweep
-from shaped_attention.sweep.units import STOPPING_BINS, Unit
+from shaped_attention.sweep.units import Unit
 
 _DRAFT = ".data.zarr.draft"
 
@@ -56,52 +55,6 @@ class StoreError(RuntimeError):
 
 class UnwritableError(StoreError):
     """The disk is full, or the folder can no longer be written."""
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """An array: dimensions and sizes after sampler and axes, those of a unit's chunk, its type."""
-
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    chunk: tuple[int, ...]
-    dtype: str
-    fill: float | None
-
-
-def _layouts(sweep: Sweep) -> dict[str, _Layout]:
-    times, names = len(sweep.fractions), len(sweep.observed)
-    blocks, block = sweep.blocks, sweep.block
-    own = {
-        "moments": _Layout(
-            ("block", "time", "observable", "power"),
-            (blocks, times, names, 2), (1, times, names, 2), "<f8", float("nan"),
-        ),
-        "stopping": _Layout(
-            ("block", "stopping_bin"),
-            (blocks, STOPPING_BINS + 1), (1, STOPPING_BINS + 1), "<i8", None,
-        ),
-    }  # fmt: skip
-    if sweep.keep == "reductions":
-        own["histogram"] = _Layout(
-            ("block", "time", "kept", "bin"),
-            (blocks, times, names - 1, BINS), (1, times, names - 1, BINS), "<u4", None,
-        )  # fmt: skip
-        return own
-    nan = float("nan")
-    own["stopping_time"] = _Layout(("sample",), (sweep.samples,), (block,), "<f8", nan)
-    if sweep.keep == "observables":
-        own["values"] = _Layout(
-            ("time", "sample", "kept"),
-            (times, sweep.samples, names - 1), (times, block, names - 1), "<f8", nan,
-        )  # fmt: skip
-    else:
-        m = next(iter(sweep.tokens))
-        own["V"] = _Layout(
-            ("time", "sample", "row", "col"),
-            (times, sweep.samples, m, m), (times, block, m, m), "<f8", nan,
-        )  # fmt: skip
-    return own
 
 
 class Store:
@@ -136,7 +89,7 @@ class Store:
             )
         if sweep is not None:
             self.sweep = sweep
-        self._layouts = _layouts(self.sweep)
+        self._layouts = layouts(self.sweep)
         self._codec = _codec()
 
     def _read(self) -> Sweep:
@@ -174,7 +127,7 @@ class Store:
         draft = self.path / _DRAFT
         _coordinates(sweep).to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
         group = zarr.open_group(draft, mode="r+", zarr_format=2)
-        for name, layout in _layouts(sweep).items():
+        for name, layout in layouts(sweep).items():
             group.create_array(
                 name,
                 shape=(len(sweep.samplers), *sweep.shape, *layout.shape),
@@ -185,7 +138,7 @@ class Store:
                 attributes={"_ARRAY_DIMENSIONS": [*lead, *layout.dims]},
             )
         (self.path / "code.jsonl").unlink(missing_ok=True)
-        self._note_code(code_of(sweep), [])
+        note_code(self.path, code_of(sweep), 0, [])
         (self.path / "ledger.jsonl").touch()
         os.sync()
         draft.rename(data)
@@ -218,15 +171,6 @@ class Store:
         """Whether a run holds the lock now."""
         return is_locked(self.path / "lock")
 
-    def code_records(self) -> list[dict[str, Any]]:
-        """The code that made the units, and its accepted changes, in order.
-
-        Each has `time`, the number of `units` that were finished then, `changed`, what had changed
-        in words, and `definitions` and `versions`. Empty for stores that are older than such
-        records.
-        """
-        return read_records(self.path / "code.jsonl")
-
     def settle_code(self, accept: bool) -> Code:
         """The code of a run that begins, noted if it differs from that of the units in the store.
 
@@ -235,12 +179,8 @@ class Store:
         StoreError
             If it differs and `accept` is false.
         """
-        now, records = code_of(self.sweep), self.code_records()
-        changed = ["the store has no record of its code and versions"]
-        if records:
-            last = records[-1]
-            changed = differences(Code(last["definitions"], last["versions"]), now)
-        if changed:
+        now = code_of(self.sweep)
+        if changed := changes_since(self.path, now):
             units = len(self.finished())
             if units and not accept:
                 raise StoreError(
@@ -248,20 +188,11 @@ class Store:
                     f"({'; '.join(changed)}); another folder, or --accept-changed-code "
                     "(accept_changed_code=True), is needed"
                 )
-            self._note_code(now, changed if units else [])
+            try:
+                note_code(self.path, now, units, changed if units else [])
+            except OSError as error:
+                raise UnwritableError(_unwritable(self.path, error)) from error
         return now
-
-    def _note_code(self, code: Code, changed: list[str]) -> None:
-        record = {
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "units": len(self.finished()),
-            "changed": changed,
-            **code._asdict(),
-        }
-        try:
-            append_records(self.path / "code.jsonl", [record])
-        except OSError as error:
-            raise UnwritableError(_unwritable(self.path, error)) from error
 
     def finished(self) -> dict[Unit, float]:
         """The units in the ledger, and the seconds each took; a torn last line does not count."""
@@ -340,12 +271,12 @@ class Store:
         data = self._codec.decode(self._chunk(unit, "moments", layout).read_bytes())
         return np.frombuffer(data, dtype=layout.dtype).reshape(layout.chunk)[0]
 
-    def _chunk(self, unit: Unit, name: str, layout: _Layout) -> Path:
+    def _chunk(self, unit: Unit, name: str, layout: Layout) -> Path:
         own = [unit.block if dim in ("block", "sample") else 0 for dim in layout.dims]
         key = ".".join(map(str, (unit.sampler, *self.sweep.index(unit.cell), *own)))
         return self.path / "data.zarr" / name / key
 
-    def _encoded(self, array: NDArray[Any], layout: _Layout) -> bytes:
+    def _encoded(self, array: NDArray[Any], layout: Layout) -> bytes:
         """A whole chunk: Zarr's are of one size, and the last one is filled up."""
         fill = 0 if layout.fill is None else layout.fill
         data = np.full(layout.chunk, fill, dtype=layout.dtype)
