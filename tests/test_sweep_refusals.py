@@ -101,7 +101,7 @@ def test_files_that_are_no_sweep(command, tmp_path):
 
 
 def test_a_second_run_into_the_same_folder(file, tmp_path):
-    """The same sweep goes on, which is nothing here; another one is refused."""
+    """The same sweep goes on, which is nothing here; another sweep is refused."""
     for _ in range(2):
         result = CliRunner().invoke(main, ["sweep", "run", str(file), str(tmp_path / "s")])
         assert result.exit_code == 0, result.output

@@ -3,7 +3,7 @@
 Of a layer 'module:function' the code is the definition of the function at the top level of the
 module, and those of all functions, classes, constants and imports of that module that it reaches by
 name, directly or through others. A definition also counts with the statements that change it
-(``TABLE["a"] = 1``, ``TABLE.update(...)``). Comments, docstrings, layout, what stands under
+(``TABLE["a"] = 1``, ``TABLE.update(...)``). Comments, docstrings, layout, what is under
 ``if __name__ == "__main__":`` and definitions that are not reached do not matter. Of a name that is
 imported only the import statement counts, unless the layer function itself is imported.
 """
@@ -31,7 +31,7 @@ from shaped_attention.sweep.specification import Sweep
 _RECORDS = "code.jsonl"
 
 _STAR = "*"
-"""Stands for the unknown names of star imports, which may be anything that is reached."""
+"""The name for star imports, which may bind anything that is reached."""
 
 
 class Code(NamedTuple):
