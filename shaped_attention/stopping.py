@@ -19,6 +19,7 @@ from shaped_attention.fractions import fraction_bounds
 from shaped_attention.observables import check_result
 from shaped_attention.results import specification
 from shaped_attention.sde import integrate_sde
+from shaped_attention.seeds import derived_seed
 
 SMALLEST, LARGEST = 1e-4, 1e4
 """The range of eigenvalues of Noci et al. (arXiv 2306.17759), figures 4 and 8."""
@@ -141,7 +142,7 @@ def explosion_curves(
     widths
         Widths of the chains; the depth is width * horizon, rounded up.
     horizon, step, samples, seed
-        Of the samplers; each has the seed `seed` plus its place.
+        Of the samplers; the seed of each is derived from `seed`, and from its width for a chain.
     points
         Times at which the curves are given.
 
@@ -157,13 +158,15 @@ def explosion_curves(
     common: dict[str, Any] = {"samples": samples, "radius": radius, "progress": False}
     runs = {
         f"n = {width}": simulate_chain(
-            layer, v0, width=width, depth=_depth(width, horizon), seed=seed + k, **common
+            layer, v0, width=width, depth=_depth(width, horizon),
+            seed=derived_seed(seed, {"study": "explosion_curves", "width": width}), **common,
         )
-        for k, width in enumerate(widths)
-    }
+        for width in widths
+    }  # fmt: skip
     runs["SDE"] = integrate_sde(
-        layer, v0, horizon=horizon, step=step, seed=seed + len(widths), **common
-    )
+        layer, v0, horizon=horizon, step=step,
+        seed=derived_seed(seed, {"study": "explosion_curves"}), **common,
+    )  # fmt: skip
     times = np.linspace(0.0, horizon, points + 1)
     return {name: explosion_curve(run, times) for name, run in runs.items()}
 
@@ -191,7 +194,8 @@ def stopping_map(
         The grid.
     width, horizon, step, samples, seed
         Width of the chain (its depth is width * horizon, rounded up), horizon and step of the SDE,
-        samples of each cell. Cell number k has the seed `seed` + k.
+        samples of each cell. Chain and SDE of a cell have a seed derived from `seed` and the
+        cell's gamma and tau_0, so that a cell is the same in every grid.
     smallest, largest
         The range of eigenvalues.
 
@@ -216,7 +220,8 @@ def stopping_map(
     for i, gamma in enumerate(gammas):
         for j, tau0 in enumerate(tau0s):
             block = ShapedAttention(float(gamma), float(tau0))
-            own = seed + i * len(tau0s) + j
+            values = {"study": "stopping_map", "gamma": float(gamma), "tau0": float(tau0)}
+            own = derived_seed(seed, values)
             chain = simulate_chain(
                 block, start, width=width, depth=depth, samples=samples, seed=own,
                 save_every=1, radius=radius, progress=False,

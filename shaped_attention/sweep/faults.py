@@ -15,6 +15,7 @@ from shaped_attention import ensemble as en
 from shaped_attention.checks import check_count, check_positive
 from shaped_attention.named import KINDS, UNUSED, UNUSED_BY_LIMIT
 from shaped_attention.observables import observables
+from shaped_attention.seeds import canonical
 from shaped_attention.sweep.cells import SAMPLERS, Cell, known_parameters
 
 if TYPE_CHECKING:
@@ -52,20 +53,6 @@ class SweepFaultsError(ValueError):
         self.faults = tuple(faults)
         lines = "\n".join(f"  {sentence}" for _, sentence in self.faults)
         super().__init__(f"{place}: {len(self.faults)} fault(s)\n{lines}")
-
-
-def canonical(values: Any) -> str:
-    """Text of plain data, the same for 1 and 1.0."""
-
-    def one(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: one(entry) for name, entry in value.items()}
-        if isinstance(value, list | tuple):
-            return [one(entry) for entry in value]
-        whole = isinstance(value, float) and abs(value) < 2**53 and value == int(value)
-        return int(value) if whole else value
-
-    return json.dumps(one(values), sort_keys=True, default=str)
 
 
 def type_faults(sweep: Sweep) -> list[tuple[str, str]]:

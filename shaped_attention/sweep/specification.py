@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from shaped_attention.results import plain
+from shaped_attention.seeds import canonical
 from shaped_attention.sweep.cells import Cell, make_cell
 from shaped_attention.sweep.faults import (
     STOPPED,
     SweepFaultsError,
-    canonical,
     common_observables,
     faults_of,
     type_faults,
