@@ -13,7 +13,8 @@ from shaped_attention import ensemble as en
 from shaped_attention.blocks.coupling import normal_of_chi
 from shaped_attention.convergence import Coupled, _one_width, convergence
 from shaped_attention.draws import Draws, stream_key
-from tests.laws import same_law
+from shaped_attention.seeds import derived_seed
+from tests.laws import log_det, same_law
 from tests.user_block import Linear
 
 BLOCK, STRONG = sa.ShapedAttention(0.5), (0.7, 0.7)
@@ -165,6 +166,33 @@ def test_strong_rate_one_half_and_what_is_gained():
     assert weak[0] > 3 * error[0]
     assert weak[-1] < weak[0]
     assert np.isfinite(data["extrapolated"]).all()
+
+
+def test_errors_and_gain_are_those_of_the_pairs():
+    """Recomputed from the paths of all pairs, one loop over pairs, to 1e-12.
+
+    Gain: the variance of a difference of independent samples over that of the pairs.
+    """
+    layer, samples = FAMILY["transformer"], 60
+    data = convergence(layer, V0, (16, 32), horizon=0.25, samples=samples, seed=4, radius=1e30)
+    for width in (16, 32):
+        own = derived_seed(4, {"study": "convergence", "width": width})
+        chain, limit = pairs(layer, width, width // 4, samples, own)
+        row = data.sel(width=width)
+        size = np.sqrt(sum(x * x for x in V0.ravel()))
+        apart = [np.linalg.norm(a - b) / size for a, b in zip(chain, limit, strict=True)]
+        assert float(row["strong"]) == pytest.approx(np.mean(apart), rel=1e-12)
+        error = np.std(apart) / np.sqrt(samples)
+        assert float(row["strong_error"]) == pytest.approx(error, rel=1e-12)
+        x, y = log_det(chain), log_det(limit)
+        row = row.sel(observable="log det V")
+        assert float(row["chain"]) == pytest.approx(np.mean(x), rel=1e-12)
+        assert float(row["weak"]) == pytest.approx(np.mean(x) - np.mean(y), abs=1e-12)
+        error = np.std(x - y) / np.sqrt(samples)
+        assert float(row["weak_error"]) == pytest.approx(error, rel=1e-9)
+        gain = (np.var(x) + np.var(y)) / np.var(x - y)
+        assert float(row["gain"]) == pytest.approx(gain, rel=1e-9)
+        assert gain > 3.0
 
 
 def test_the_extrapolated_value_is_the_limit():
