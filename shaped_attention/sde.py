@@ -58,7 +58,8 @@ def integrate_sde(
     ----------
     layer, v0, samples, seed, radius, device, dtype, chunk, memory, progress
         As in `shaped_attention.simulate_chain`. Solutions can explode in finite time: a path stops
-        at the first grid time with |V| >= radius.
+        at the first grid time with |V| >= radius. The fixed step decides how many do, and makes
+        paths explode that cannot: compare with a quarter of the step.
     horizon
         Last time T > 0; a network of width n and depth L corresponds to T = L / n.
     step

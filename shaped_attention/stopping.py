@@ -133,7 +133,8 @@ def explosion_curves(
     """`explosion_curve` of chains at several widths and of the SDE, the SDE last.
 
     The theorem is local: the chain's curve tends to that of the SDE at any one radius, while at one
-    width the chain leaves it at large radii, because the softmax saturates.
+    width the chain leaves it at large radii, because the softmax saturates. The curve of the SDE is
+    that of the fixed step, which decides how many paths explode: with two tokens too many do.
 
     Parameters
     ----------

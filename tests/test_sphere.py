@@ -115,6 +115,8 @@ def test_equiangular_tokens_follow_the_scalar_equation(beta, normalised):
         assert np.ptp(off, axis=1).max() < 1e-8
         known = equiangular_cosine(times, 8, beta, start, normalised)
         np.testing.assert_allclose(off.mean(1), known, atol=1e-8)
+        field = float(attention.gram_field(torch.from_numpy(v[2]))[0, 0, 1])
+        assert equiangular_field(off[2].mean(), 8, beta, normalised) == pytest.approx(field, 1e-6)
         if beta > 0 and start > 0:
             other = equiangular_cosine(times, 8, beta, start, not normalised)
             assert np.abs(other - known).max() > 1e-4
