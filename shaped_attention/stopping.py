@@ -221,8 +221,8 @@ def stopping_map(
     for i, gamma in enumerate(gammas):
         for j, tau0 in enumerate(tau0s):
             block = ShapedAttention(float(gamma), float(tau0))
-            values = {"study": "stopping_map", "gamma": float(gamma), "tau0": float(tau0)}
-            own = derived_seed(seed, values)
+            cell = {"study": "stopping_map", "gamma": float(gamma), "tau0": float(tau0)}
+            own = derived_seed(seed, cell)
             chain = simulate_chain(
                 block, start, width=width, depth=depth, samples=samples, seed=own,
                 save_every=1, radius=radius, progress=False,

@@ -72,7 +72,7 @@ def test_ginibre_matrices_are_independent_and_do_not_depend_on_chunks():
 def test_each_realisation_of_a_phase_has_matrices_of_its_own(ensemble):
     """70 realisations, more than are in memory together: the share of 70 flows taken at once.
 
-    With the matrices of the first 6 for the last 6 the share is another one.
+    With the matrices of the first 6 for the last 6 the share is different.
     """
     run = {"tokens": 5, "dimension": 4, "delta": 0.2}
     found = ensemble_phase([ensemble], [2.0], [1.5], samples=70, tolerance=1e-6, **run)
