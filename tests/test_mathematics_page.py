@@ -19,6 +19,9 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "mathematics.md"
 OBJECT = re.compile(r"`((?:shaped_attention|symbolic)(?:\.\w+)+)`")
 TEST = re.compile(r"`(tests/\w+\.py)::(\w+)`")
+_CALLS = 3
+"""From a function that a test calls to the one on the page; by 10 calls names lead anywhere."""
+
 ROW = re.compile(r"^\|(?! ?:?-).*\|$", re.MULTILINE)
 
 
@@ -93,12 +96,12 @@ def leads_to(file: str, test: str, name: str) -> bool:
     uses, packages = uses_in_test(file)
     if package not in packages:
         return False
-    seen: set[str] = set()
-    ahead = {test}
-    while ahead - seen:
-        here = (ahead - seen).pop()
-        seen.add(here)
-        ahead |= uses.get(here, set()) | uses_in_package(package).get(here, set())
+    seen, ahead = set(), {test}
+    while ahead:  # all of the file of the test and its helpers
+        seen |= ahead
+        ahead = set().union(*(uses.get(here, set()) for here in ahead)) - seen
+    for _ in range(_CALLS):
+        seen |= set().union(*(uses_in_package(package).get(here, set()) for here in seen))
     return function in seen
 
 
