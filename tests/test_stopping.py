@@ -121,7 +121,7 @@ def test_chains_reach_the_horizon(width, horizon, depth, monkeypatch):
         return sa.simulate_chain(*arguments, **options)
 
     monkeypatch.setattr(stopping, "simulate_chain", sampled)
-    v0, run = np.eye(2), {"horizon": horizon, "step": horizon, "samples": 2}
+    v0, run = np.eye(2), {"horizon": horizon, "step": horizon / 2, "samples": 2}
     stopping_map(v0, [0.1], [1.0], width=width, **run)
     explosion_curves(sa.ShapedAttention(0.1), v0, (width,), **run)
     assert depths == [depth, depth]
