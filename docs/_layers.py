@@ -30,7 +30,7 @@ def read_layers(text: str) -> list[Layer]:
     """Layers of the tables below the headings that name a package, lowest layer first.
 
     In the table the highest stands first. `kernels.jit` in the table of `shaped_attention` is the
-    module `shaped_attention.kernels.jit`; the package itself stands under its own name.
+    module `shaped_attention.numerics.jit`; the package itself stands under its own name.
     """
     layers: list[Layer] = []
     package = ""

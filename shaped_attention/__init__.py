@@ -5,7 +5,15 @@ Finite networks with real weights (`simulate_network`), the exact chain of their
 how far apart their laws are (`compare`).
 """
 
-from shaped_attention.blocks import Block, Normalised, ShapedAttention, ShapedMLP
+from shaped_attention.blocks import (
+    Block,
+    Limit,
+    Normalised,
+    Pattern,
+    Schedule,
+    ShapedAttention,
+    ShapedMLP,
+)
 from shaped_attention.chain import simulate_chain
 from shaped_attention.compare import compare, format_comparison
 from shaped_attention.convergence import convergence
@@ -41,7 +49,10 @@ from shaped_attention.version import __version__
 
 __all__ = [
     "Block",
+    "Limit",
     "Normalised",
+    "Pattern",
+    "Schedule",
     "ShapedAttention",
     "ShapedMLP",
     "ShapedTransformer",

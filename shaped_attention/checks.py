@@ -20,6 +20,13 @@ def check_fraction(name: str, value: float) -> None:
         raise ValueError(f"{name}={value!r}: a number from 0 to 1 is needed")
 
 
+def check_skip(skip: Any) -> None:
+    """Raise ValueError unless a skip weight is None, a finite number or a schedule of them."""
+    for value in getattr(skip, "values", (skip,)):
+        if value is not None:
+            check_finite("skip", value)
+
+
 def check_positive(name: str, value: float) -> None:
     """Raise ValueError unless value is finite and positive."""
     if not (_is_number(value) and np.isfinite(value) and value > 0.0):

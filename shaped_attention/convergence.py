@@ -1,7 +1,7 @@
 """Chain and SDE driven by the same Gaussians: weak and strong errors in the width.
 
 The SDE's Euler step of length 1/n is driven by what the random numbers of a layer of the chain at
-width n are to leading order (`shaped_attention.blocks.coupling`, and `coupled_noise` of a block):
+width n are to leading order (`shaped_attention.blocks.coupling`):
 M = sqrt(k n) dZ_1 in law for the common noise, the keys' Gaussians for the scores. With g groups of
 columns, M is the sum over groups divided by sqrt g: the groups' Grams stay within 1 / sqrt n of V,
 to which their branches pull them.
@@ -19,22 +19,24 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import xarray as xr
-from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import Layer, check_limit
+from shaped_attention.blocks.base import Layer, check_limit, skip_weight
 from shaped_attention.blocks.branch import total_factor
-from shaped_attention.blocks.coupling import RecordedDraws, branch_noise
+from shaped_attention.blocks.coupling import RecordedNumbers, branch_noise
+from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import check_count
-from shaped_attention.covariance import check_covariance, factor
-from shaped_attention.draws import SLOTS_PER_BLOCK, stream_key
-from shaped_attention.euler import TorchSystem
-from shaped_attention.factors import lower_factor
+from shaped_attention.covariance import check_covariance
+from shaped_attention.named_numbers import Keys
+from shaped_attention.numerics.factor import lower_factor
+from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.observables import observables
+from shaped_attention.processes import norms
 from shaped_attention.rates import check_widths, fitted_rate, subject
 from shaped_attention.seeds import derived_seed
+from shaped_attention.steps import COMMON, limit_step
 
 _CHUNK = 4096
 
@@ -152,54 +154,67 @@ class Coupled:
     def __init__(self, request: en.Ensemble, width: int, first: int, count: int) -> None:
         self._request, self._width = request, width
         # The pairs are the chain's paths with this seed, so they share its stream.
-        self._key = stream_key(request.seed, "chain")
+        self._keys = Keys(request.seed, "chain")
         self._numbers = torch.arange(first, first + count)
-        self._system = TorchSystem(request, first, count)
-        self.chain = self.limit = torch.tensor(factor(request.v0)).tril().expand(count, -1, -1)
-        self._parts = self.chain[:, None].expand(-1, request.groups, -1, -1)
+        m = request.tokens
+        self.chain = self.limit = torch.tensor(request.start_factors(first, count, 1, m)[:, 0])
+        self._parts = list(
+            torch.tensor(request.start_factors(0, count, request.groups, m)).unbind(1)
+        )
         self.alive = torch.ones(count, dtype=torch.bool)
 
     def step(self, step: int) -> None:
         """Take one layer of the chain and one Euler step 1/n, with all pairs that stay inside."""
         request, width, groups = self._request, self._width, self._request.groups
-        parts, m = self._parts, request.tokens
-        common = parts.new_zeros(len(parts), m, m)
-        scores = []
-        for i, block in enumerate(request.blocks):
-            draws = RecordedDraws(self._key, self._numbers, step, i * SLOTS_PER_BLOCK)
-            if groups > 1:
-                parts = block.grouped_chain_step(parts, width, draws)
-            else:
-                parts = block.chain_step(parts[:, 0], width, draws)[:, None]
-            # `gaussian_branch` comes last: H and C of each group of columns.
-            own, branches = draws.handed[: -2 * groups], draws.handed[-2 * groups :]
-            mixed, increments = block.coupled_noise(own, width)
-            dof = width // groups - m
-            pairs = zip(branches[::2], branches[1::2], strict=True)
-            noise = sum(branch_noise(h, c, block.gamma, dof) for h, c in pairs)
-            common = common + mixed + noise / math.sqrt(groups)
-            if increments is not None:
-                scores.append(increments)
-        limit = self._euler(step, common, scores)
-        chain = total_factor(parts)
+        dof = width // groups - request.tokens
+        blocks = request.pattern[step % len(request.pattern)]
+        parameters = [at_depth(block, step / request.steps) for block in blocks]
+        parts = self._parts
+        common = torch.zeros_like(parts[0])
+        increments: dict[tuple[int, ...], Tensor] = {}
+        for i, (block, p) in enumerate(zip(blocks, parameters, strict=True)):
+            numbers = RecordedNumbers(self._keys, self._numbers, step, (i,))
+            parts = block.step(p, parts, numbers, width)
+            handed = numbers.handed
+            skip = skip_weight(block, p)
+            noise = sum(
+                branch_noise(
+                    handed["branch", g], handed["branch, orthogonal", g], skip, p.gamma, dof
+                )
+                for g in range(groups)
+            )
+            common = common + block.coupling.common(p, handed, width) + noise / math.sqrt(groups)
+            own = block.coupling.scores(handed)
+            if own is not None:
+                increments[(i,)] = own / math.sqrt(width)
+        rate = sum(block.limit.linear_rate(p) for block, p in zip(blocks, parameters, strict=True))
+        m = request.tokens
+        i, j = torch.tril_indices(m, m)
+        weight = torch.where(i == j, 2.0, 1.0).double().rsqrt() / math.sqrt(rate or 1.0)
+        increments[COMMON] = ((common[:, i, j] * weight) / math.sqrt(width))[:, None]
+        drift, noise = limit_step(
+            [blocks], [parameters], self.limit, lambda place: Prepared(increments.get(place)),
+            1.0 / width,
+        )  # fmt: skip
+        limit, chain = lower_factor(self.limit + drift + noise), total_factor(parts)
         for factors in (chain, limit):
-            self.alive = self.alive & (en.norms(factors) < request.radius)
+            self.alive = self.alive & (norms(factors[:, None]) < request.radius)
         keep = self.alive[:, None, None]
-        self._parts = torch.where(keep[..., None], parts, self._parts)
+        self._parts = [torch.where(keep, a, b) for a, b in zip(parts, self._parts, strict=True)]
         self.chain = torch.where(keep, chain, self.chain)
         self.limit = torch.where(keep, limit, self.limit)
 
-    def _euler(
-        self, step: int, common: Float[Tensor, "B m m"], scores: list[Float[Tensor, "B k"]]
-    ) -> Float[Tensor, "B m m"]:
-        m = self._request.tokens
-        k = sum(block.linear_rate for block in self._request.blocks)
-        i, j = torch.tril_indices(m, m)
-        weight = torch.where(i == j, math.sqrt(0.5), 1.0) / math.sqrt(k if k > 0.0 else 1.0)
-        increments = torch.cat([common[:, i, j] * weight, *scores], dim=1) / math.sqrt(self._width)
-        y = self.limit.flatten(1)
-        drift, noise = self._system.f_and_g_prod(torch.tensor(float(step)), y, increments)
-        return lower_factor((y + drift + noise).unflatten(1, (m, m)))
+
+class Prepared(Numbers):
+    """Increments of a block that are given; None if it has none."""
+
+    def __init__(self, increments: Tensor | None) -> None:
+        self._increments = increments
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
+        """Return the increments."""
+        assert self._increments is not None
+        return self._increments
 
 
 @dataclass(frozen=True)
@@ -260,6 +275,7 @@ def _check_degrees(request: en.Ensemble, width: int) -> None:
             f"{m} tokens with groups of columns (heads): {request.groups}"
         )
     for block in request.blocks:
-        reason = block.no_coupling(m, width)
+        coupling = block.coupling
+        reason = coupling if isinstance(coupling, str) else coupling.reason_against(m, width)
         if reason:
             raise ValueError(f"layer contains {block!r}, which cannot be coupled: {reason}")

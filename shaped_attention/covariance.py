@@ -10,8 +10,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import check_count, check_finite, check_positive, real_array
-from shaped_attention.factors import lower_factor
 from shaped_attention.kernels.lanes import PIVOT_EPSILONS
+from shaped_attention.numerics.factor import lower_factor
 
 Matrix = NDArray[np.float64]
 
@@ -162,6 +162,15 @@ def factor(v: ArrayLike) -> Matrix:
     whole = torch.from_numpy(root[same.reshape(-1)])[None]
     squared_level = PIVOT_EPSILONS * np.finfo(np.float64).eps
     return lower_factor(whole, math.sqrt(squared_level))[0].numpy()
+
+
+def start_factor(v: Matrix, columns: int) -> Matrix:
+    """Return a factor (m, columns) of `v`, whose rank is at most `columns`."""
+    if columns >= len(v):
+        return factor(v)
+    values, vectors = np.linalg.eigh(v)
+    top = slice(len(v) - columns, None)
+    return vectors[:, top] * np.sqrt(np.maximum(values[top], 0.0))
 
 
 def half_vectorise(v: ArrayLike) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Random numbers keyed by integers: the torch twin of `shaped_attention.kernels.threefry`.
+"""Random numbers keyed by integers: the torch twin of `shaped_attention.numerics.threefry`.
 
 One integer seed and the name of a stream give a key; a key and integers (sample, step, slot,
 pair) give a number. Nothing else enters, so results do not depend on chunks, threads, order or
@@ -21,8 +21,8 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shaped_attention.kernels.jit import LANES
-from shaped_attention.kernels.threefry import (
+from shaped_attention.numerics.jit import LANES
+from shaped_attention.numerics.threefry import (
     ATTEMPT_SHIFT,
     PARITY,
     ROTATIONS,

@@ -23,10 +23,10 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
-from shaped_attention.blocks.base import Block, Layer, blocks_of, check_storable
+from shaped_attention.blocks.base import Block, Layer, check_storable
+from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import check_count, check_positive, check_width, real_array
-from shaped_attention.covariance import check_covariance
-from shaped_attention.kernels.jit import LANES
+from shaped_attention.covariance import check_covariance, start_factor
 
 _log = logging.getLogger(__name__)
 
@@ -49,17 +49,20 @@ class Ensemble:
 
     Attributes
     ----------
-    blocks, v0
-        The layer and the starting covariance (m, m).
+    pattern, v0
+        The blocks of each layer (layer l has those of number l modulo the length), and the
+        starting covariance (m, m), or one for each sample (samples, m, m).
     steps, dt
         The grid of times: 0, dt, ..., steps * dt.
     saved
         Indices of the grid points that are stored, increasing.
     samples, seed, radius, device, dtype, chunk, memory
         As in the samplers' docstrings; `chunk` is None until a sampler chooses it.
+    keep
+        What is stored of V: "V", "observables" or "module:function".
     """
 
-    blocks: tuple[Block, ...]
+    pattern: tuple[tuple[Block, ...], ...]
     v0: NDArray[np.float64]
     steps: int
     dt: float
@@ -71,11 +74,27 @@ class Ensemble:
     dtype: torch.dtype
     chunk: int | None
     memory: int
+    keep: str = "V"
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All blocks, one layer of the pattern after the other."""
+        return tuple(block for layer in self.pattern for block in layer)
 
     @property
     def tokens(self) -> int:
         """Number of tokens m."""
-        return self.v0.shape[0]
+        return self.v0.shape[-1]
+
+    def start_factors(
+        self, first: int, count: int, groups: int, columns: int
+    ) -> NDArray[np.float64]:
+        """Factors (count, groups, m, c) of the starting covariances of some samples."""
+        if self.v0.ndim == 2:
+            factors = start_factor(self.v0, columns)[None]
+        else:
+            factors = np.stack([start_factor(v, columns) for v in self.v0[first : first + count]])
+        return np.broadcast_to(factors[:, None], (count, groups, self.tokens, columns))
 
     @property
     def groups(self) -> int:
@@ -109,6 +128,7 @@ def make_ensemble(
     dtype: str | torch.dtype,
     chunk: int | None,
     memory: int,
+    keep: str = "V",
 ) -> Ensemble:
     """Check the arguments that the samplers share and resolve their defaults.
 
@@ -117,16 +137,11 @@ def make_ensemble(
     ValueError
         With one sentence that names the argument, its value and what is allowed.
     """
-    blocks = blocks_of(layer)
-    matrix = check_covariance(v0, "v0")
+    pattern = pattern_of(layer)
     check_count("samples", samples)
+    matrix = check_starts(v0, samples)
     if width is not None:
         check_width("width", width)
-        if width < len(matrix):
-            raise ValueError(
-                f"width={width!r}: {len(matrix)} tokens need a width of at least {len(matrix)} "
-                "(their covariance has that rank)"
-            )
     if samples >= _COUNTER_LIMIT:
         raise ValueError(f"samples={samples!r}: fewer than 2^32 are needed")
     if steps >= _COUNTER_LIMIT:
@@ -136,17 +151,19 @@ def make_ensemble(
     if chunk is not None:
         check_count("chunk", chunk)
     check_count("memory", memory)
+    blocks = [block for blocks in pattern for block in blocks]
     for block in blocks:
         check_storable(block)
-        block.check(matrix.shape[0], width)
+        block.check(matrix.shape[-1], width)
     groups = math.lcm(*(block.groups for block in blocks))
-    if width is not None and groups > 1 and (width % groups or width < groups * len(matrix)):
-        raise ValueError(
-            f"width={width!r}: a multiple of {groups} (the heads of all blocks) that is at least "
-            f"{groups * len(matrix)} is needed"
-        )
+    if width is not None:
+        if width % groups:
+            raise ValueError(
+                f"width={width!r}: a multiple of {groups} (the heads of all blocks) is needed"
+            )
+        _check_rank(matrix, width // groups, width)
     return Ensemble(
-        blocks=blocks,
+        pattern=pattern,
         v0=matrix,
         steps=steps,
         dt=dt,
@@ -158,7 +175,40 @@ def make_ensemble(
         dtype=check_dtype(dtype),
         chunk=chunk,
         memory=int(memory),
+        keep=keep,
     )
+
+
+def check_starts(v0: ArrayLike, samples: int) -> NDArray[np.float64]:
+    """Return a starting covariance (m, m), or one for each sample (samples, m, m), if it is valid.
+
+    Raises
+    ------
+    ValueError
+        As `check_covariance`, or if the number of matrices is not that of samples.
+    """
+    array = real_array(v0, "v0")
+    if array.ndim != 3:
+        return check_covariance(array, "v0")
+    if len(array) != samples:
+        raise ValueError(
+            f"v0 has shape {array.shape}; a matrix (m, m), or one for each of samples={samples}, "
+            "is needed"
+        )
+    return np.stack([check_covariance(v, f"v0[{i}]") for i, v in enumerate(array)])
+
+
+def _check_rank(v0: NDArray[np.float64], columns: int, width: int) -> None:
+    """Raise ValueError if tokens with that many columns cannot have the covariance."""
+    if columns >= v0.shape[-1]:
+        return
+    values = np.linalg.eigvalsh(v0).reshape(-1, v0.shape[-1])
+    ranks = (values > v0.shape[-1] * 2.0**-52 * values[:, -1:]).sum(axis=1)
+    if ranks.max() > columns:
+        raise ValueError(
+            f"width={width!r}: v0 has rank {ranks.max()}, but a group of {columns} columns can "
+            f"only have one of at most {columns}"
+        )
 
 
 def saved_steps(
@@ -212,7 +262,7 @@ def check_radius(radius: float | None, v0: NDArray[np.float64]) -> float:
     It is never above `LARGEST_RADIUS`, so `v0` must be within it.
     """
     with np.errstate(over="ignore"):
-        norm = float(np.linalg.norm(v0))
+        norm = float(np.linalg.norm(v0, axis=(-2, -1)).max())
     if norm >= LARGEST_RADIUS:
         raise ValueError(
             f"v0 has the Frobenius norm {norm:.6g}; one below {LARGEST_RADIUS:g} is needed"
@@ -283,23 +333,29 @@ def thread_count(device: torch.device) -> int:
 
 
 ChunkFunction = Callable[
-    [int, int, NDArray[np.float64], NDArray[np.float64], Callable[[], None]], None
+    [int, int, NDArray[np.float64], NDArray[np.float64], Callable[[int], None]], None
 ]
-"""``simulate(first, count, V, stopping_time, tick)`` fills V (times, count, m, m) and
-stopping_time (count,) for the samples first, ..., first + count - 1 and ticks once a step."""
+"""``simulate(first, count, kept, stopping_time, tick)`` fills what is kept (times, count, ...) and
+stopping_time (count,) for the samples first, ..., first + count - 1, and ticks steps."""
 
 
 def run_chunks(
-    ensemble: Ensemble, size: int, simulate: ChunkFunction, progress: bool | None, label: str
-) -> tuple[Float[NDArray[np.float64], "time sample m m"], Float[NDArray[np.float64], " sample"]]:
-    """Run `simulate` for all chunks, on threads, and return covariances and stopping times.
+    ensemble: Ensemble,
+    size: int,
+    simulate: ChunkFunction,
+    progress: bool | None,
+    label: str,
+    shape: tuple[int, ...],
+) -> tuple[Float[NDArray[np.float64], "time sample ..."], Float[NDArray[np.float64], " sample"]]:
+    """Run `simulate` for all chunks, on threads, and return what is kept and stopping times.
 
-    With `progress` None a bar is shown if the standard error stream is a terminal. An interrupt
-    or an error in one chunk stops the others at their next step.
+    `shape` is that of what is kept of one sample at one time. With `progress` None a bar is shown
+    if the standard error stream is a terminal. An interrupt or an error in one chunk stops the
+    others at their next step.
     """
-    m, samples = ensemble.tokens, ensemble.samples
+    samples = ensemble.samples
     # Samples are contiguous in memory for each time, so chunks write without false sharing.
-    v = np.empty((len(ensemble.saved), samples, m, m))
+    v = np.empty((len(ensemble.saved), samples, *shape))
     stopping = np.full(samples, np.inf)
     starts = range(0, samples, size)
     cancelled = threading.Event()
@@ -312,12 +368,12 @@ def run_chunks(
         def one(start: int) -> None:
             count = min(size, samples - start)
 
-            def tick() -> None:
+            def tick(steps: int) -> None:
                 if cancelled.is_set():
                     raise _CancelledError
                 if show:
                     with lock:
-                        bar.update(count)
+                        bar.update(count * steps)
 
             try:
                 simulate(
@@ -342,52 +398,5 @@ def run_chunks(
     return v, stopping
 
 
-def march(
-    ensemble: Ensemble,
-    v: NDArray[np.float64],
-    tick: Callable[[], None],
-    advance: Callable[[int], None],
-    covariances: Callable[[], NDArray[np.float64]],
-) -> None:
-    """Take all layers, ``advance(layer)``, and store ``covariances()`` in `v` at the saved ones."""
-    position = 0
-    for step in range(ensemble.steps + 1):
-        if position < len(ensemble.saved) and ensemble.saved[position] == step:
-            v[position] = covariances()
-            position += 1
-        if step < ensemble.steps:
-            advance(step)
-            tick()
-
-
 class _CancelledError(Exception):
     """Raised inside a chunk when another one failed or the user interrupted."""
-
-
-def norms(factor: Float[torch.Tensor, "B m n"]) -> Float[torch.Tensor, " B"]:
-    """Frobenius norms of ``F F^T``, in double precision: the square of V leaves single's range."""
-    double = factor.double()
-    return torch.linalg.matrix_norm(double @ double.mT)
-
-
-def tile_count(count: int) -> int:
-    """Tiles that hold `count` paths."""
-    return -(-count // LANES)
-
-
-def to_tiles(matrix: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Copies of one m x m matrix on tiles (tiles, m, m, LANES)."""
-    shape = (tile_count(count), *matrix.shape, LANES)
-    return np.ascontiguousarray(np.broadcast_to(matrix[None, :, :, None], shape))
-
-
-def from_tiles(tiles: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """The first `count` paths of tiles (tiles, m, m, LANES) as (count, m, m)."""
-    m = tiles.shape[1]
-    return np.moveaxis(tiles, -1, 1).reshape(-1, m, m)[:count]
-
-
-def gram(factor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``F F^T`` for F (count, m, m), exactly symmetric."""
-    v = factor @ np.swapaxes(factor, -1, -2)
-    return 0.5 * (v + np.swapaxes(v, -1, -2))

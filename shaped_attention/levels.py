@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention import ensemble as en
-from shaped_attention.draws import stream_key
-from shaped_attention.euler import limit_system
-from shaped_attention.kernels.jit import LANES
+from shaped_attention.named_numbers import Keys
+from shaped_attention.numerics.jit import LANES
+from shaped_attention.processes import process_of, task_of
 
 Function = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """An observable: V (samples, m, m) -> (samples,)."""
@@ -44,12 +44,13 @@ class Level:
     squares: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
 
     def __post_init__(self) -> None:
-        self.key = stream_key(self.base.seed, "multilevel", self.number)
         self.grids = [
             replace(self.base, steps=self.base.steps * 2**i, dt=self.base.dt / 2**i)
             for i in (self.number, self.number - 1)
             if i >= 0
         ]
+        keys = Keys(self.base.seed, "multilevel", (self.number,))
+        self.tasks = [replace(task_of(grid, "multilevel", None), keys=keys) for grid in self.grids]
         self.cost = sum(grid.steps for grid in self.grids)
 
     @property
@@ -82,27 +83,29 @@ class Level:
         self, first: int, count: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
         """Means, sums of squared deviations, and how many stopped, of some samples."""
-        systems = [limit_system(grid, first, count) for grid in self.grids]
-        for system in systems:
-            system.key = self.key
-        states = [system.initial() for system in systems]
+        paths = [
+            process_of(grid, task, first, count)
+            for grid, task in zip(self.grids, self.tasks, strict=True)
+        ]
+        states = [path.flat_state() for path in paths]
 
         def advance(i: int, step: int, increment: Tensor) -> None:
-            now = torch.tensor(float(step))
-            drift, noise = systems[i].f_and_g_prod(now, states[i], increment)
+            drift, noise = paths[i].drift_and_noise(states[i], increment, step)
             states[i] = states[i] + drift + noise
 
         half = torch.zeros(())
         for step in range(self.grids[0].steps):
-            increment = systems[0].increments(step)
+            increment = paths[0].increments(step)
             advance(0, step, increment)
-            if len(systems) == 2 and step % 2:
+            if len(paths) == 2 and step % 2:
                 advance(1, step // 2, half + increment)
             else:
-                half = increment.clone()  # the system writes over its increments
-        ends = list(zip(systems, states, strict=True))
-        values = [self.f(en.gram(system.factors(y))) for system, y in ends]
-        stopped = np.any([np.isfinite(system.stopping_times(y)) for system, y in ends], axis=0)
+                half = increment
+        for path, state in zip(paths, states, strict=True):
+            path.set_state(state)
+            path.finish(self.base.steps * self.base.dt)
+        values = [self.f(path.covariances()) for path in paths]
+        stopped = np.any([np.isfinite(path.stopping_times()) for path in paths], axis=0)
         pair = np.stack([values[0] - values[1] if len(values) == 2 else values[0], values[0]])
         mean = pair.mean(axis=1)
         return mean, ((pair - mean[:, None]) ** 2).sum(axis=1), int(stopped.sum())

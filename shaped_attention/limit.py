@@ -13,14 +13,18 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, blocks_of, check_limit, linear_diffusion
-from shaped_attention.checks import real_array
+from shaped_attention.blocks.base import Layer, Limit, Parameters, blocks_of, check_limit
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.blocks.pattern import pattern_of
+from shaped_attention.checks import check_fraction, real_array
 from shaped_attention.covariance import SYMMETRY_TOLERANCE
+from shaped_attention.numerics.factor import semidefinite_cholesky
+from shaped_attention.numerics.primitives import Numbers
 
 Covariance = TypeVar("Covariance", NDArray[np.float64], Tensor)
 
 
-def drift(layer: Layer, v: Covariance) -> Covariance:
+def drift(layer: Layer, v: Covariance, *, at: float = 0.0) -> Covariance:
     """The drift b(V) (..., m, m) of the limit; blocks of a layer add.
 
     Parameters
@@ -28,8 +32,10 @@ def drift(layer: Layer, v: Covariance) -> Covariance:
     layer
         A block or a list of blocks.
     v
-        Covariances (..., m, m), a NumPy array or a torch tensor; the result is of the same kind,
-        and differentiable in a tensor where the variances are positive.
+        Covariances (..., m, m), positive semidefinite, a NumPy array or a torch tensor; the result
+        is of the same kind, and differentiable in a tensor of regular matrices.
+    at
+        Relative depth t / T in [0, 1], at which schedules are evaluated.
 
     Raises
     ------
@@ -45,11 +51,23 @@ def drift(layer: Layer, v: Covariance) -> Covariance:
            [0.    , 0.0625]])
     """
     tensor = _as_tensor(layer, v)
-    total = torch.stack([block.drift(tensor) for block in blocks_of(layer)]).sum(0)
+    F = semidefinite_cholesky(tensor)
+    total = torch.zeros_like(tensor)
+    parts = limits_at(layer, at)
+    for limit, p, share in parts:
+        factor_drift = limit.factor_drift(p, F)
+        if factor_drift is not None:
+            total = total + share * symmetric(factor_drift @ F.mT)
+        noise = unit_noise(limit, p, F)
+        if noise is not None:
+            total = total + share * (noise @ noise.mT).sum(0)
+        growth = limit.growth(p, tensor)
+        if growth is not None:
+            total = total + share * (growth - limit.decay(p) * tensor)
     return _as_given(total, v)
 
 
-def diffusion(layer: Layer, v: Covariance) -> Covariance:
+def diffusion(layer: Layer, v: Covariance, *, at: float = 0.0) -> Covariance:
     """The diffusion matrix Sigma(V) (..., d, d), d = m (m + 1) / 2, of the half-vectorised V.
 
     The lower triangle is taken row by row; ``Sigma dt = Cov[d vech V]``. Arguments and errors are
@@ -62,13 +80,76 @@ def diffusion(layer: Layer, v: Covariance) -> Covariance:
     array([[4.]])
     """
     tensor = _as_tensor(layer, v)
-    blocks = blocks_of(layer)
-    total = sum(block.linear_rate for block in blocks) * linear_diffusion(tensor)
-    for block in blocks:
-        extra = block.extra_diffusion(tensor)
-        total = total if extra is None else total + extra
+    F = semidefinite_cholesky(tensor)
+    parts = limits_at(layer, at)
+    total = sum(share * limit.linear_rate(p) for limit, p, share in parts) * linear_diffusion(
+        tensor
+    )
+    for limit, p, share in parts:
+        noise = unit_noise(limit, p, F)
+        if noise is not None:
+            moved = symmetric(noise @ F.mT)
+            total = total + share * torch.einsum("e...ab,e...cd->...abcd", moved, moved)
     i, j = torch.tril_indices(*tensor.shape[-2:])
     return _as_given(total[..., i, j, :, :][..., i, j], v)
+
+
+def limits_at(layer: Layer, at: float) -> list[tuple[Limit, Parameters, float]]:
+    """Return the limits of all blocks, their parameters at a relative depth, and their weights."""
+    check_fraction("at", at)
+    pattern = pattern_of(layer)
+    return [
+        (block.limit, at_depth(block, at), 1.0 / len(pattern))
+        for blocks in pattern
+        for block in blocks
+    ]
+
+
+def unit_noise(
+    limit: Limit, p: Parameters, factor: Float[Tensor, "*B m m"]
+) -> Float[Tensor, "e *B m m"] | None:
+    """Return the noise of F for each unit increment, one after the other; None if there is none."""
+    sizes = _Sizes()
+    if limit.factor_noise(p, factor, sizes) is None:
+        return None
+    count = sizes.total
+    units = torch.eye(count, dtype=factor.dtype, device=factor.device)
+    rows = [limit.factor_noise(p, factor, _Unit(unit)) for unit in units]
+    return torch.stack([row for row in rows if row is not None])
+
+
+class _Sizes(Numbers):
+    """Numbers that only count how many are asked for."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
+        """Return zeros, and count them."""
+        self.total += rows * columns
+        return torch.zeros(rows, columns, dtype=torch.float64)
+
+
+class _Unit(Numbers):
+    """One unit increment among those that are asked for."""
+
+    def __init__(self, unit: Tensor) -> None:
+        self._unit, self._next = unit, 0
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
+        """Return the next increments."""
+        start, self._next = self._next, self._next + rows * columns
+        return self._unit[start : self._next].reshape(rows, columns)
+
+
+def symmetric(x: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
+    """Return ``x + x^T``."""
+    return x + x.mT
+
+
+def linear_diffusion(v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m m m"]:
+    """Return ``Sigma_lin^{ab,cd} = V_ac V_bd + V_ad V_bc``."""
+    return torch.einsum("...ac,...bd->...abcd", v, v) + torch.einsum("...ad,...bc->...abcd", v, v)
 
 
 def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:

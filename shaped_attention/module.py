@@ -20,8 +20,10 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
-from shaped_attention.blocks.base import blocks_of
+from shaped_attention.blocks import Block, Pattern, Schedule, ShapedAttention, ShapedMLP
+from shaped_attention.blocks.base import Layer, blocks_of
+from shaped_attention.blocks.parameters import Parameter, at_depth, resolved
+from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import check_count, check_width
 from shaped_attention.recording import record_outputs, stack_outputs
 
@@ -40,7 +42,7 @@ class ShapedAttentionModule(nn.Module):
         self.output = _gaussian((width, width), generator) if block.output_projection else None
         self.query_bias = _bias(size, block.query_bias, generator)
         self.key_bias = _bias(size, block.key_bias, generator)
-        self.gamma = nn.Parameter(torch.tensor(float(block.gamma)))
+        self.gamma = nn.Parameter(torch.tensor(_number(block.gamma)))
         self.identity = nn.Parameter(torch.tensor(float(block.identity)))
         self.centring = nn.Parameter(torch.tensor(float(block.centring)))
 
@@ -49,7 +51,7 @@ class ShapedAttentionModule(nn.Module):
         block, n = self.block, tokens.shape[-1]
         root = math.sqrt(n)
         scale = n if block.scaled_temperature else 1
-        tau = block.tau0 * math.sqrt(self.keys * scale)
+        tau = _number(block.tau0) * math.sqrt(self.keys * scale)
         queries = _heads(tokens @ self.query / root + self.query_bias, block.heads)
         keys = _heads(tokens @ self.key / root + self.key_bias, block.heads)
         values = _heads(tokens @ self.value / root, block.heads)
@@ -60,7 +62,7 @@ class ShapedAttentionModule(nn.Module):
         branch = mixed.transpose(-3, -2).flatten(-2)
         if self.output is not None:
             branch = branch @ self.output / root
-        return _residual(tokens, branch, self.gamma)
+        return _residual(block, tokens, branch, self.gamma)
 
 
 class ShapedMLPModule(nn.Module):
@@ -71,16 +73,14 @@ class ShapedMLPModule(nn.Module):
         self.block = block
         self.pre = _gaussian((width, width), generator)
         self.post = _gaussian((width, width), generator)
-        self.gamma = nn.Parameter(torch.tensor(float(block.gamma)))
+        self.gamma = nn.Parameter(torch.tensor(_number(block.gamma)))
 
     def forward(self, tokens: Float[Tensor, "*B m n"]) -> Float[Tensor, "*B m n"]:
         """Apply the block."""
-        n = tokens.shape[-1]
-        plus, minus = self.block.slopes(n)
-        hidden = tokens @ self.pre / math.sqrt(n)
-        hidden = plus * hidden.clamp(min=0.0) + minus * hidden.clamp(max=0.0)
-        normalisation = math.sqrt(2.0 / (plus**2 + minus**2) / n)
-        return _residual(tokens, normalisation * hidden @ self.post, self.gamma)
+        weights = iter((self.pre, self.post))
+        p = at_depth(self.block, 0.0)
+        branch = self.block.branch(p, tokens, lambda x, _: x @ next(weights))
+        return _residual(self.block, tokens, branch, self.gamma)
 
 
 class ShapedTransformer(nn.Module):
@@ -114,7 +114,7 @@ class ShapedTransformer(nn.Module):
 
     def __init__(
         self,
-        layer: Block | list[Block] | tuple[Block, ...],
+        layer: Layer | Pattern,
         *,
         width: int,
         depth: int,
@@ -122,7 +122,8 @@ class ShapedTransformer(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.layer = list(blocks_of(layer))
+        pattern = pattern_of(layer)
+        self.layer = layer if isinstance(layer, Pattern) else list(blocks_of(layer))
         check_width("width", width)
         check_count("depth", depth)
         check_count("seed", seed, lowest=0)
@@ -132,11 +133,13 @@ class ShapedTransformer(nn.Module):
         if vocabulary is not None:
             check_count("vocabulary", vocabulary)
             self.embedding = _gaussian((vocabulary, width), generator)
-        for block in self.layer:
+        for block in blocks_of(self.layer):
             mask = getattr(block, "mask", None)
             block.check(len(mask) if isinstance(mask, tuple) else 1, width)
         self.blocks = nn.ModuleList(
-            _module(block, width, generator) for _ in range(depth) for block in self.layer
+            _module(resolved(block, layer / depth), width, generator)
+            for layer in range(depth)
+            for block in pattern[layer % len(pattern)]
         )
 
     def forward(self, inputs: Tensor) -> Float[Tensor, "*B m n"]:
@@ -152,7 +155,7 @@ class ShapedTransformer(nn.Module):
             raise ValueError(
                 f"inputs have shape {tuple(tokens.shape)}; tokens (..., m, {self.width}) are needed"
             )
-        for block in self.layer:
+        for block in blocks_of(self.layer):
             block.check(tokens.shape[-2], self.width)
         for module in self.blocks:
             tokens = module(tokens)
@@ -225,6 +228,13 @@ def _module(block: Block, width: int, generator: torch.Generator) -> nn.Module:
     raise ValueError(f"layer contains {block!r}: ShapedAttention and ShapedMLP can be trained")
 
 
+def _number(parameter: Parameter) -> float:
+    """A parameter of a block whose schedules are resolved."""
+    if isinstance(parameter, Schedule):
+        raise ValueError(f"{parameter!r}: the value at one depth is needed")
+    return float(parameter)
+
+
 def _gaussian(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:
     return nn.Parameter(torch.randn(shape, generator=generator))
 
@@ -237,6 +247,9 @@ def _heads(x: Float[Tensor, "*B m k"], heads: int) -> Float[Tensor, "*B h m c"]:
     return x.unflatten(-1, (heads, -1)).transpose(-3, -2)
 
 
-def _residual(tokens: Tensor, branch: Tensor, gamma: Tensor) -> Tensor:
+def _residual(block: Block, tokens: Tensor, branch: Tensor, gamma: Tensor) -> Tensor:
+    skip = getattr(block, "skip", None)
+    if skip is not None:
+        return skip * tokens + gamma * branch
     # Training may move gamma past 1; the skip connection is then gone.
     return (1.0 - gamma**2).clamp(min=0.0).sqrt() * tokens + gamma * branch

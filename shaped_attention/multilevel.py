@@ -37,8 +37,8 @@ from numpy.typing import ArrayLike, NDArray
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.checks import check_count, check_positive, real_array
-from shaped_attention.kernels.jit import LANES
 from shaped_attention.levels import Function, Level
+from shaped_attention.numerics.jit import LANES
 from shaped_attention.observables import observables
 from shaped_attention.results import plain
 from shaped_attention.sde import count_steps

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,11 +15,12 @@ from torch import Tensor
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import check_count
-from shaped_attention.covariance import factor
 from shaped_attention.draws import SLOTS_PER_BLOCK, Draws, slot_number, stream_key
-from shaped_attention.kernels.threefry import fill_weights
-from shaped_attention.results import make_result
+from shaped_attention.driver import run
+from shaped_attention.numerics.threefry import fill_weights
+from shaped_attention.processes import covariances, norms
 
 _PREFERRED_CHUNK = 16
 _BLOCK_BYTES = 2**17
@@ -82,6 +84,7 @@ def simulate_network(
     chunk: int | None = None,
     memory: int = en.MEMORY_BUDGET,
     progress: bool | None = None,
+    keep: str = "V",
 ) -> xr.Dataset:
     """Sample token covariances of finite networks by multiplying real random weight matrices.
 
@@ -98,46 +101,53 @@ def simulate_network(
     request = en.make_ensemble(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
-        chunk=chunk, memory=memory,
+        chunk=chunk, memory=memory, keep=keep,
     )  # fmt: skip
-    key = stream_key(request.seed, "network")
     m, itemsize = request.tokens, request.dtype.itemsize
     on_cpu = request.device.type == "cpu"
     # tokens, their images under the weights, and two columns of weights
     per_sample = itemsize * width * (8.0 * m + 2) + 2 * _BLOCK_BYTES
     preferred = max(_PREFERRED_CHUNK, 2**13 // width) if on_cpu else 2**20
     size = en.chunk_size(request, per_sample, preferred, 1)
-    start = torch.zeros(m, width, dtype=request.dtype, device=request.device)
-    group = width // request.groups
-    for first_column in range(0, width, group):
-        start[:, first_column : first_column + m] = math.sqrt(group) * torch.tensor(
-            factor(request.v0)
-        )
+    parameters = {"width": width, "depth": depth}
+    return run(request, partial(Networks, request, width), size, progress, "network", parameters)
 
-    def simulate(
-        first: int,
-        count: int,
-        v: NDArray[np.float64],
-        stopping: NDArray[np.float64],
-        tick: Callable[[], None],
-    ) -> None:
-        samples_here = torch.arange(first, first + count, device=request.device)
-        X = start.expand(count, -1, -1)
-        stopped_at = torch.full((count,), torch.inf, dtype=torch.float64, device=request.device)
 
-        def advance(step: int) -> None:
-            nonlocal X
-            new = X
-            for i, block in enumerate(request.blocks):
-                draws = Draws(key, samples_here, step, i * SLOTS_PER_BLOCK, request.dtype)
-                new = block.forward(new, WeightProduct(draws, first))
-            alive = stopped_at.isinf()
-            X = torch.where(alive[:, None, None], new, X)
-            outside = en.norms(X) / width >= request.radius
-            stopped_at.copy_(torch.where(alive & outside, (step + 1) * request.dt, stopped_at))
+class Networks:
+    """Some networks with real weights, at a layer."""
 
-        en.march(request, v, tick, advance, lambda: en.gram(X.double().cpu().numpy()) / width)
-        stopping[:] = stopped_at.cpu().numpy()
+    def __init__(self, request: en.Ensemble, width: int, first: int, count: int) -> None:
+        self._request, self._width, self._first = request, width, first
+        self._key = stream_key(request.seed, "network")
+        device = request.device
+        self._samples = torch.arange(first, first + count, device=device)
+        group = width // request.groups
+        factors = request.start_factors(first, count, 1, min(request.tokens, group))[:, 0]
+        root = math.sqrt(group) * torch.tensor(factors, dtype=request.dtype, device=device)
+        self.tokens = torch.zeros(count, request.tokens, width, dtype=request.dtype, device=device)
+        for column in range(0, width, group):
+            self.tokens[..., column : column + root.shape[-1]] = root
+        self._stopped_at = torch.full((count,), torch.inf, dtype=torch.float64, device=device)
 
-    v, stopping = en.run_chunks(request, size, simulate, progress, "network")
-    return make_result("network", request, v, stopping, {"width": width, "depth": depth})
+    def advance(self, begin: int, end: int) -> None:
+        """Take the layers begin, ..., end - 1."""
+        request = self._request
+        for step in range(begin, end):
+            new = self.tokens
+            for i, block in enumerate(request.pattern[step % len(request.pattern)]):
+                draws = Draws(self._key, self._samples, step, i * SLOTS_PER_BLOCK, request.dtype)
+                p = at_depth(block, step / request.steps)
+                new = block.forward(p, new, WeightProduct(draws, self._first))
+            alive = self._stopped_at.isinf()
+            self.tokens = torch.where(alive[:, None, None], new, self.tokens)
+            outside = norms(self.tokens[:, None]) / self._width >= request.radius
+            time = (step + 1) * request.dt
+            self._stopped_at = torch.where(alive & outside, time, self._stopped_at)
+
+    def covariances(self) -> NDArray[np.float64]:
+        """Return V (count, m, m)."""
+        return covariances(self.tokens[:, None].double().cpu().numpy()) / self._width
+
+    def stopping_times(self) -> NDArray[np.float64]:
+        """Return when each path stopped (count,)."""
+        return self._stopped_at.cpu().numpy()

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import curve_fit
 from scipy.stats import ks_2samp
 
-from shaped_attention.blocks.base import Layer, blocks_of
+from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.pattern import pattern_of, specification_of
 from shaped_attention.chain import simulate_chain
 from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.covariance import check_covariance
@@ -73,7 +74,7 @@ def check_widths(widths: Sequence[int], horizon: float) -> list[int]:
 def subject(layer: Layer, v0: NDArray[np.float64]) -> dict[str, str]:
     """Layer and start, as attributes of a result."""
     return {
-        "layer": json.dumps([block.specification() for block in blocks_of(layer)]),
+        "layer": json.dumps(specification_of(pattern_of(layer))),
         "v0": json.dumps(v0.tolist()),
     }
 

@@ -10,7 +10,7 @@ import xarray as xr
 from shaped_attention.chain import simulate_chain
 from shaped_attention.checks import check_keywords
 from shaped_attention.network import simulate_network
-from shaped_attention.results import layer_of, specification
+from shaped_attention.results import FORMAT, layer_of, specification
 from shaped_attention.sde import integrate_sde
 from shaped_attention.sphere import bridge, flow, layers
 
@@ -45,6 +45,11 @@ def rerun(result: xr.Dataset, **changes: Any) -> xr.Dataset:
         allowed.
     """
     stored = specification(result)
+    if result.attrs["format"] != FORMAT and "layer" in stored:
+        raise ValueError(
+            f"result has format {result.attrs['format']}, whose random numbers this version does "
+            "not draw; it can be compared, but not run again"
+        )
     sampler = stored.pop("sampler")
     if sampler in _FROM_START:
         return _FROM_START[sampler](result, stored, changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,17 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.parameters import Schedule
+from shaped_attention.blocks.pattern import Pattern, specification_of
 from shaped_attention.ensemble import Ensemble
 from shaped_attention.storage import reason, written
 from shaped_attention.version import __version__
 
-FORMAT = 1
+FORMAT = 2
 """Number of the layout of `attrs`; raised when an old result could be misread."""
+
+READABLE = (1, 2)
+"""Formats that this version reads. Those below `FORMAT` have other random numbers."""
 
 
 def make_result(
@@ -31,8 +37,11 @@ def make_result(
     v: NDArray[np.float64],
     stopping_time: NDArray[np.float64],
     parameters: dict[str, Any],
+    names: Sequence[str] = (),
 ) -> xr.Dataset:
     """Put covariances and stopping times into a Dataset with its specification in `attrs`.
+
+    With `names` `v` holds numbers (time, sample, name) that were kept in place of V.
 
     Raises
     ------
@@ -46,7 +55,7 @@ def make_result(
         )
     specification = {
         "sampler": sampler,
-        "layer": [block.specification() for block in request.blocks],
+        "layer": specification_of(request.pattern),
         "v0": request.v0.tolist(),
         **parameters,
         "samples": request.samples,
@@ -55,17 +64,27 @@ def make_result(
         "radius": request.radius,
         "device": str(request.device),
         "dtype": str(request.dtype).removeprefix("torch."),
+        "keep": request.keep,
     }
+    coords: dict[str, Any] = {
+        "time": ("time", request.times, {"long_name": "time t (layer l / width n)"})
+    }
+    kept: dict[str, Any] = {
+        "V": (("time", "sample", "row", "col"), v, {"long_name": "token covariance"})
+    }
+    if names:
+        kept = {"kept": (("time", "sample", "observable"), v)}
+        coords["observable"] = list(names)
     return xr.Dataset(
         {
-            "V": (("time", "sample", "row", "col"), v, {"long_name": "token covariance"}),
+            **kept,
             "stopping_time": (
                 ("sample",),
                 stopping_time,
                 {"long_name": "first time with |V| >= radius; infinite if there is none"},
             ),
         },
-        coords={"time": ("time", request.times, {"long_name": "time t (layer l / width n)"})},
+        coords=coords,
         attrs={
             "format": FORMAT,
             "sampler": sampler,
@@ -109,15 +128,16 @@ def specification(result: xr.Dataset) -> dict[str, Any]:
     """
     if not isinstance(result, xr.Dataset) or "specification" not in result.attrs:
         raise ValueError("result: a Dataset made by a sampler of shaped_attention is needed")
-    if result.attrs.get("format") != FORMAT:
+    if result.attrs.get("format") not in READABLE:
         raise ValueError(
-            f"result has format {result.attrs.get('format')}; this version reads {FORMAT}"
+            f"result has format {result.attrs.get('format')}; this version reads "
+            f"{' and '.join(map(str, READABLE))}"
         )
     return json.loads(result.attrs["specification"])
 
 
-def layer_of(result: xr.Dataset) -> list[Block]:
-    """The layer stored in a result, as blocks.
+def layer_of(result: xr.Dataset) -> list[Block] | Pattern:
+    """The layer stored in a result, as blocks, or as a pattern of layers.
 
     Raises
     ------
@@ -127,7 +147,10 @@ def layer_of(result: xr.Dataset) -> list[Block]:
     stored = specification(result)
     if "layer" not in stored:
         raise ValueError(f"result comes from {stored['sampler']!r}, which has no layer of blocks")
-    return [_block(entry) for entry in stored["layer"]]
+    layer = stored["layer"]
+    if isinstance(layer, dict):
+        return Pattern([[_block(entry) for entry in blocks] for blocks in layer["pattern"]])
+    return [_block(entry) for entry in layer]
 
 
 def _block(entry: dict[str, Any]) -> Block:
@@ -135,8 +158,7 @@ def _block(entry: dict[str, Any]) -> Block:
     values = dict(entry)
     module, name = values.pop("module"), values.pop("block")
     for field, value in values.items():
-        if isinstance(value, dict) and "block" in value:
-            values[field] = _block(value)
+        values[field] = _field(value)
     try:
         kind = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
@@ -147,6 +169,14 @@ def _block(entry: dict[str, Any]) -> Block:
     if not (isinstance(kind, type) and issubclass(kind, Block)):
         raise ValueError(f"result has a block {name} of the module {module}: it is no Block")
     return kind(**values)
+
+
+def _field(value: Any) -> Any:
+    if isinstance(value, dict) and "block" in value:
+        return _block(value)
+    if isinstance(value, dict) and "schedule" in value:
+        return Schedule(value["schedule"])
+    return [_field(x) for x in value] if isinstance(value, list) else value
 
 
 def save(result: xr.Dataset, path: str | Path) -> Path:

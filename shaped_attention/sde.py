@@ -1,6 +1,6 @@
 """The limiting SDE, integrated by torchsde.
 
-torchsde's Euler scheme moves a factor of the covariance; `shaped_attention.euler` has the step.
+torchsde's Euler scheme moves a factor of the covariance; `shaped_attention.steps` has the step.
 Time is counted in steps, which makes torchsde's clock exact (dt = 1), and its Brownian motion is
 replaced by increments keyed by (seed, sample, step): see `shaped_attention.draws`.
 """
@@ -9,23 +9,31 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
-import numpy as np
 import torch
 import torchsde
 import xarray as xr
-from jaxtyping import Float
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.checks import check_positive
-from shaped_attention.euler import TileSystem, TorchSystem, limit_system
-from shaped_attention.kernels.jit import LANES
-from shaped_attention.results import make_result
+from shaped_attention.driver import run
+from shaped_attention.numerics.jit import LANES
+from shaped_attention.processes import (
+    TileProcess,
+    TorchProcess,
+    path_chunk,
+    process_of,
+    task_of,
+)
+
+METHODS = ("torchsde", "direct")
+"""How the limit is integrated."""
 
 _PREFERRED_ENTRIES = 2**17
 """Entries of the factors in a chunk: enough to hide torchsde's cost per step, and in the cache."""
@@ -51,12 +59,14 @@ def integrate_sde(
     chunk: int | None = None,
     memory: int = en.MEMORY_BUDGET,
     progress: bool | None = None,
+    keep: str = "V",
+    method: str = "torchsde",
 ) -> xr.Dataset:
     """Sample the limit of the covariances, dV = b(V) dt + Sigma(V)^{1/2} dB, by Euler's scheme.
 
     Parameters
     ----------
-    layer, v0, samples, seed, radius, device, dtype, chunk, memory, progress
+    layer, v0, samples, seed, radius, device, dtype, chunk, memory, progress, keep
         As in `shaped_attention.simulate_chain`. Solutions can explode in finite time: a path stops
         at the first grid time with |V| >= radius. The fixed step decides how many do, and makes
         paths explode that cannot: compare with a quarter of the step.
@@ -68,6 +78,9 @@ def integrate_sde(
         Times to store, multiples of the step in [0, T]; by default the first and the last.
     save_every
         Store every so many steps, and the last, instead.
+    method
+        "torchsde", which integrates with torchsde's Euler scheme, or "direct", the same step
+        without it: the same bits, faster.
 
     Returns
     -------
@@ -83,6 +96,8 @@ def integrate_sde(
     UserWarning
         If one step covers the whole horizon.
     """
+    if method not in METHODS:
+        raise ValueError(f"method={method!r}: one of {', '.join(map(repr, METHODS))} is needed")
     steps = count_steps(horizon, step)
     horizon, step = float(horizon), float(step)
     check_limit(layer)
@@ -96,30 +111,24 @@ def integrate_sde(
     request = en.make_ensemble(
         layer, v0, width=None, steps=steps, dt=horizon / steps, samples=samples, seed=seed,
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
-        chunk=chunk, memory=memory,
+        chunk=chunk, memory=memory, keep=keep,
     )  # fmt: skip
+    task = task_of(request, "sde", None)
+    size = _torchsde_chunk(request) if method == "torchsde" else path_chunk(request)
+    start = partial(process_of, request, task)
+    parameters = {"horizon": horizon, "step": step, "method": method}
+    if method == "direct":
+        return run(request, start, size, progress, "sde", parameters)
+    accelerators = [request.device] if request.device.type == "cuda" else []
+    with _generator_put_back(accelerators):
+        return run(request, start, size, progress, "sde", parameters, _sdeint)
+
+
+def _torchsde_chunk(request: en.Ensemble) -> int:
     m = request.tokens
     per_sample = request.dtype.itemsize * m * m * (14.0 + len(request.saved))
     smallest = _SMALLEST_ENTRIES // m**2
-    size = en.chunk_size(request, per_sample, _PREFERRED_ENTRIES // m**2, LANES, smallest)
-
-    def simulate(
-        first: int,
-        count: int,
-        v: NDArray[np.float64],
-        stopping: NDArray[np.float64],
-        tick: Callable[[], None],
-    ) -> None:
-        system = limit_system(request, first, count)
-        states = _sdeint(system, request, tick)
-        for i in range(len(request.saved)):
-            v[i] = en.gram(system.factors(states[i]))
-        stopping[:] = system.stopping_times(states[-1])
-
-    accelerators = [request.device] if request.device.type == "cuda" else []
-    with _generator_put_back(accelerators):
-        v, stopping = en.run_chunks(request, size, simulate, progress, "sde")
-    return make_result("sde", request, v, stopping, {"horizon": horizon, "step": step})
+    return en.chunk_size(request, per_sample, _PREFERRED_ENTRIES // m**2, LANES, smallest)
 
 
 _probing = threading.Lock()
@@ -170,33 +179,38 @@ def count_steps(horizon: float, step: float) -> int:
     return steps
 
 
-class _Increments:
-    """The Brownian motion that torchsde asks for its increments, one whole step at a time."""
+class _System:
+    """The limit as torchsde sees it: time is counted in steps, and the Brownian motion is ours."""
 
+    noise_type = "general"
+    sde_type = "ito"
     levy_area_approximation = "none"
 
-    def __init__(self, system: TileSystem | TorchSystem, tick: Callable[[], None]) -> None:
-        self._system, self._tick = system, tick
-        self.shape = (len(system.initial()), system.increments(0).shape[1])
+    def __init__(self, process: TileProcess | TorchProcess) -> None:
+        self._process = process
+        self.start = process.flat_state()
+        self.shape = (len(self.start), process.increments(0).shape[1])
+
+    def f_and_g_prod(self, t: Tensor, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return drift times the step, and noise, for Brownian increments v."""
+        return self._process.drift_and_noise(y, v, round(float(t)))
 
     def __call__(self, start: Tensor, end: Tensor) -> Tensor:
-        self._tick()
-        return self._system.increments(int(start))
+        """Return the Brownian increments of one whole step."""
+        return self._process.increments(round(float(start)))
 
 
-def _sdeint(
-    system: TileSystem | TorchSystem, request: en.Ensemble, tick: Callable[[], None]
-) -> Float[Tensor, "time batch state"]:
-    """States at the stored steps and, last, at the horizon."""
-    wanted = sorted({0, *request.saved, request.steps})
+def _sdeint(process: TileProcess | TorchProcess, begin: int, end: int) -> None:
+    """Take the steps begin, ..., end - 1 by torchsde's Euler scheme."""
+    system = _System(process)
     with torch.no_grad():
         states = torchsde.sdeint(
             system,
-            system.initial(),
-            torch.tensor(wanted, dtype=torch.float64),
-            bm=_Increments(system, tick),
+            system.start,
+            torch.tensor([begin, end], dtype=torch.float64),
+            bm=system,
             method="euler",
             dt=1.0,
         )
-    keep = [wanted.index(i) for i in request.saved] + [len(wanted) - 1]
-    return states if keep == list(range(len(wanted))) else states[keep]
+    process.set_state(states[-1])
+    process.finish(end * process.task.dt)

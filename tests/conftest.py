@@ -17,8 +17,6 @@ _CHECKED = [
     "covariance",
     "draws",
     "ensemble",
-    "euler",
-    "factors",
     "limit",
     "network",
     "sde",

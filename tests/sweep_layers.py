@@ -30,8 +30,9 @@ class Faulty(Linear):
     fault: str = "none"
     log: str = ""
 
-    def branch_factor(self, factor, width, draws):
-        time.sleep(self.seconds)
+    def root(self, p, factor, numbers, width):
+        # A unit traces its layer once, and has four of them.
+        time.sleep(4 * self.seconds)
         if self.fault == "kill" and multiprocessing.parent_process() is not None:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fault == "raise" and not Path(self.log, "healed").exists():

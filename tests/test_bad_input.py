@@ -372,25 +372,28 @@ class Failing(sa.ShapedAttention):
 
     overflow: bool = False
 
-    def compiled_chain(self, tokens, width):
-        return False
-
-    def compiled_sde(self, tokens):
-        return False
-
     def _fail(self, value):
         if not self.overflow:
             raise ArithmeticError("broken block")
         return value * NAN
 
-    def forward(self, tokens, project):
-        return self._fail(super().forward(tokens, project))
+    def forward(self, p, tokens, project):
+        return self._fail(super().forward(p, tokens, project))
 
-    def chain_step(self, factor, width, draws):
-        return self._fail(super().chain_step(factor, width, draws))
+    def step(self, p, factors, numbers, width):
+        return [self._fail(factor) for factor in super().step(p, factors, numbers, width)]
 
-    def factor_noise(self, factor, increments):
-        return self._fail(super().factor_noise(factor, increments))
+    @property
+    def limit(self):
+        return BrokenLimit(self)
+
+
+class BrokenLimit(Limit):
+    def __init__(self, block):
+        self.block = block
+
+    def factor_noise(self, p, factor, numbers):
+        return self.block._fail(factor)
 
 
 def global_state():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
-import torch
 
 from shaped_attention import (
     ShapedAttention,
@@ -14,7 +14,7 @@ from shaped_attention import (
     simulate_chain,
     simulate_network,
 )
-from shaped_attention.factors import lower_factor
+from shaped_attention.numerics.primitives import concatenate, lower, softmax, sqrt
 from tests.laws import same_law
 
 ATTENTION, MLP = ShapedAttention(0.6, 0.5), ShapedMLP(0.7, 0.5, -3.0)
@@ -107,47 +107,37 @@ def test_members_and_edges_of_the_family(name, network):
 class WrongDegreesOfFreedom(ShapedAttention):
     """n instead of n - m degrees of freedom for the part of the values orthogonal to X."""
 
-    def chain_step(self, factor, width, draws):
+    def step(self, p, factors, numbers, width):
+        (factor,) = factors
         m = factor.shape[-1]
-        query, key = draws.wishart_factor(m, width), draws.normal(m, m)
-        logits = factor @ query @ key.mT @ factor.mT / (self.tau0 * width)
-        branch = factor + self.mix(logits) @ factor
-        gaussian, rest = draws.normal(m, m), draws.wishart_factor(m, width)
-        scale = self.gamma / math.sqrt(width)
-        along = math.sqrt(1 - self.gamma**2) * factor + scale * branch @ gaussian
-        return lower_factor(torch.cat([along, scale * branch @ rest], -1))
-
-    def compiled_chain(self, tokens, width):
-        return False
+        root = self.root(p, factor, numbers, width)
+        gaussian = numbers.normal("branch", m, m)
+        rest = numbers.wishart("branch, orthogonal", m, width)
+        scale = p.gamma / math.sqrt(width)
+        along = sqrt(1 - p.gamma**2) * factor + scale * (root @ gaussian)
+        return [lower(concatenate([along, scale * (root @ rest)]))]
 
 
 class OneSharedHead(ShapedAttention):
     """Heads with the same scores, as if there were one."""
 
-    def branch_factor(self, factor, width, draws):
-        roots = super().branch_factor(factor, width, draws)
-        return roots[:, :1].expand_as(roots)
+    def root(self, p, factor, numbers, width):
+        return super().root(p, factor, numbers, width)[:1] * self.heads
 
 
 class WithoutCentring(ShapedAttention):
     """A = I + softmax: the centre is missing."""
 
     def mix(self, logits):
-        return torch.softmax(logits, -1)
-
-    def compiled_chain(self, tokens, width):
-        return False
+        m = logits.shape[-1]
+        return softmax(logits, np.ones((m, m), dtype=bool))
 
 
 class LimitScores(ShapedAttention):
     """Gaussian scores, as at n_k = infinity, in the place of products of two Gaussian matrices."""
 
-    def chain_step(self, factor, width, draws):
-        wide = ShapedAttention(self.gamma, self.tau0, key_size=10**7)
-        return wide.chain_step(factor, width, draws)
-
-    def compiled_chain(self, tokens, width):
-        return False
+    def keys(self, width):
+        return 10**7
 
 
 @pytest.mark.parametrize(

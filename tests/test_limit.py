@@ -17,6 +17,10 @@ from shaped_attention import (
     half_vectorise,
     simulate_network,
 )
+from shaped_attention.blocks.mlp import _normalisation
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.numerics.factor import semidefinite_cholesky
+from shaped_attention.steps import flowed
 
 GAMMA, TAU = 0.6, 0.8
 ATTENTION = ShapedAttention(GAMMA, TAU)
@@ -84,7 +88,7 @@ def test_exchangeable_tokens():
 def test_equal_tokens_have_no_drift_and_no_attention_noise():
     v = np.full((4, 4), 1.3)
     np.testing.assert_allclose(drift([ATTENTION, MLP], v), 0.0, atol=1e-15)
-    k = ATTENTION.linear_rate
+    k = GAMMA**2 * (2 - GAMMA**2)
     np.testing.assert_allclose(diffusion(ATTENTION, v), 2 * k * 1.3**2, rtol=1e-12)
 
 
@@ -98,7 +102,7 @@ def test_mlp_drift_is_zero_on_the_diagonal_and_known_at_zero_correlation():
 def test_mlp_drift_is_the_limit_of_the_exact_kernel():
     """n (c E[s(g_a) s(g_b)] - rho) of the closed form at n = 10^8, against nu(rho)."""
     for rho in (-0.9, -0.2, 0.0, 0.5, 0.95):
-        plus, minus = MLP.slopes(10**8)
+        plus, minus = MLP.slopes(at_depth(MLP, 0.0), 10**8)
         nonlinear = (math.sqrt(1 - rho**2) - rho * math.acos(rho)) / (2 * math.pi)
         exact = 2 * (plus - minus) ** 2 / (plus**2 + minus**2) * nonlinear
         value = drift(MLP, equicorrelated(2, rho))[0, 1] / GAMMA**2
@@ -114,9 +118,9 @@ def test_finite_width_kernel_of_the_mlp(rho):
     """
     angle = (np.arange(200_000) + 0.5) * (2 * np.pi / 200_000)
     g = torch.tensor(np.stack([np.cos(angle), np.cos(angle - math.acos(rho))]))
-    s = MLP._activation(g, 4).numpy()
-    numeric = MLP._normalisation(4) * 2.0 * (s[0] * s[1]).mean()
-    plus, minus = MLP.slopes(4)
+    s = MLP.activation(at_depth(MLP, 0.0), g, 4).numpy()
+    numeric = _normalisation(at_depth(MLP, 0.0), 4) * 2.0 * (s[0] * s[1]).mean()
+    plus, minus = MLP.slopes(at_depth(MLP, 0.0), 4)
     nonlinear = (math.sqrt(1 - rho**2) - rho * math.acos(rho)) / (2 * math.pi)
     exact = rho + 2 * (plus - minus) ** 2 / (plus**2 + minus**2) * nonlinear
     assert numeric == pytest.approx(exact, abs=1e-8)
@@ -148,41 +152,19 @@ def test_diffusion_is_symmetric_positive_semidefinite(mask):
     assert np.linalg.eigvalsh(sigma).min() > -1e-12
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"mask": "causal"},
-        {"mask": MASK},
-        {"heads": 3},
-        {"heads": 2, "mask": "causal"},
-        {"query_bias": 0.7, "key_bias": 0.2},
-        {"query_bias": 0.7, "heads": 2, "mask": MASK},
-    ],
-)
-def test_factor_faces_make_the_drift_and_diffusion(options):
-    """Ito's formula on F: the drift of F F^T and the covariance of its noise are b and Sigma."""
-    block, m = ShapedAttention(GAMMA, TAU, **options), 3
-    v = torch.tensor(random_covariances(m))
-    F = torch.linalg.cholesky(v)
-    columns = [
-        block.factor_noise(F, e.expand(len(F), -1)) for e in torch.eye(block.noise_size(m)).double()
-    ]
-    drift_f = block.factor_drift(F)
-    b = drift_f @ F.mT + F @ drift_f.mT + sum(g @ g.mT for g in columns)
-    b = b + (block.flow(v, 1e-3) - v) / 1e-3 * (1.0 if block.has_flow else 0.0)
-    np.testing.assert_allclose(b, drift(block, v), atol=1e-12)
-    i, j = np.tril_indices(m)
-    noise = torch.stack([g @ F.mT + F @ g.mT for g in columns])[..., i, j]
-    extra = torch.einsum("kbx,kby->bxy", noise, noise).numpy()
-    linear = diffusion(ShapedAttention(GAMMA, 1e9), v.numpy())
-    np.testing.assert_allclose(extra + linear, diffusion(block, v.numpy()), atol=1e-12)
-
-
-def test_flow_of_the_mlp_has_its_drift():
+@pytest.mark.parametrize("layer", [MLP, ShapedAttention(GAMMA, TAU, mask="causal", query_bias=0.3)])
+def test_a_step_of_the_flow_keeps_v_positive_and_has_its_drift(layer):
+    """(flow(V, h) - V) / h -> growth - decay V, and no eigenvalue turns negative at any step."""
     v = torch.tensor(random_covariances(4))
-    difference = (MLP.flow(v, 1e-6) - v) / 1e-6
-    np.testing.assert_allclose(difference, drift(MLP, v), atol=1e-5)
+    pairs = [(layer.limit, at_depth(layer, 0.0))]
+    limit, p = pairs[0]
+    rate = limit.growth(p, v) - limit.decay(p) * v
+    root = flowed(pairs, torch.linalg.cholesky(v), 1e-6)
+    np.testing.assert_allclose((root @ root.mT - v) / 1e-6, rate, atol=1e-5)
+    singular = torch.ones(1, 4, 4, dtype=torch.float64)
+    for step in (0.1, 1.0, 10.0):
+        moved = flowed(pairs, semidefinite_cholesky(singular), step)
+        assert bool(torch.isfinite(moved).all())
 
 
 def test_arrays_and_tensors_come_back_as_they_went_in():
@@ -240,7 +222,7 @@ class Weights:
 
 def one_layer(layer, x, weights):
     for block in layer if isinstance(layer, list) else [layer]:
-        x = block.forward(x, weights)
+        x = block.forward(at_depth(block, 0.0), x, weights)
     return half_vectorise(x @ x.mT / x.shape[-1])
 
 

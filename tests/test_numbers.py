@@ -9,11 +9,11 @@ from numba import njit
 from scipy import stats
 
 from shaped_attention.draws import STREAMS, Draws, stream_key, threefry
-from shaped_attention.kernels import vectormath
-from shaped_attention.kernels.jit import LANES
-from shaped_attention.kernels.threefry import fill_chi, fill_normals, fill_weights
-from shaped_attention.kernels.threefry import threefry as compiled_threefry
-from shaped_attention.kernels.wishart import fill_wishart
+from shaped_attention.numerics import vectormath
+from shaped_attention.numerics.jit import LANES
+from shaped_attention.numerics.threefry import fill_chi, fill_normals, fill_weights
+from shaped_attention.numerics.threefry import threefry as compiled_threefry
+from shaped_attention.numerics.wishart import fill_wishart
 
 KEY = stream_key(5, "chain")
 FIRST, STEP, SLOT = 64, 7, 128

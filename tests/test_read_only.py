@@ -14,10 +14,10 @@ import shaped_attention
 
 KERNEL = """
 import numpy as np
-from shaped_attention.kernels import jit, lanes
-F, V = np.ones((2, 2, jit.LANES)), np.zeros((2, 2, jit.LANES))
-lanes.gram_lower(F, V)
-print(jit.__file__, V[1, 1, 0])
+from shaped_attention.numerics import jit, tile_algebra
+buf = np.ones((8, jit.LANES))
+tile_algebra.gram(buf, 4, 0, 2, 2, False)
+print(jit.__file__, buf[7, 0])
 """
 VERSION = """
 import sys

@@ -11,6 +11,7 @@ from shaped_attention import (
     ShapedMLP,
     equicorrelated,
     integrate_sde,
+    processes,
     simulate_chain,
     simulate_network,
 )
@@ -177,6 +178,6 @@ def test_threads_report_the_first_error(monkeypatch):
     def fail(self, *arguments):
         raise ArithmeticError("broken block")
 
-    monkeypatch.setattr(ShapedAttention, "chain_tiles", fail)
+    monkeypatch.setattr(processes.TileProcess, "advance", fail)
     with pytest.raises(ArithmeticError, match="broken block"):
         chain(samples=5000)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from shaped_attention import (
+    Schedule,
     ShapedAttention,
     ShapedMLP,
     drift,
@@ -17,8 +18,11 @@ from shaped_attention import (
     simulate_chain,
 )
 from shaped_attention import ensemble as en
-from shaped_attention.draws import Draws, stream_key
-from shaped_attention.euler import TorchSystem
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.numerics.jit import LANES
+from shaped_attention.processes import process_of, task_of
+from shaped_attention.steps import flowed
+from shaped_attention.named_numbers import Keys, TorchNumbers
 from tests.laws import final, same_law
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
@@ -39,16 +43,18 @@ def euler_by_hand(block, v0, horizon, steps, samples, seed):
     gamma, tau0, m, h = block.gamma, block.tau0, len(v0), horizon / steps
     k = gamma**2 * (2 - gamma**2)
     centre = np.eye(m) - 1 / m
-    key, pairs = stream_key(seed, "sde"), [(i, j) for i in range(m) for j in range(i + 1)]
+    keys, numbers = Keys(seed, "sde"), torch.arange(samples)
+    pairs = [(i, j) for i in range(m) for j in range(i + 1)]
     paths = [np.linalg.cholesky(v0)] * samples
     for step in range(steps + 1):
         yield np.array([F @ F.T for F in paths])
-        drawn = Draws(key, torch.arange(samples), step).normal(1, len(pairs) + m * m)[:, 0].numpy()
-        for sample, (F, numbers) in enumerate(zip(paths, drawn * math.sqrt(h), strict=True)):
+        root = math.sqrt(h)
+        common = root * TorchNumbers(keys, numbers, step).normal("linear", 1, len(pairs)).numpy()
+        scores = root * TorchNumbers(keys, numbers, step, (0,)).normal("scores", m, m).numpy()
+        for sample, (F, z2) in enumerate(zip(paths, scores, strict=True)):
             z1 = np.zeros((m, m))
-            for (i, j), number in zip(pairs, numbers, strict=False):
+            for (i, j), number in zip(pairs, common[sample, 0], strict=True):
                 z1[i, j] = z1[j, i] = math.sqrt(2) * number if i == j else number
-            z2 = numbers[len(pairs) :].reshape(m, m)
             v = F @ F.T
             p = centre @ v @ centre
             s = np.diag(p) - np.trace(p) / m
@@ -74,6 +80,29 @@ def test_it_is_a_hand_written_euler_loop(compiled, monkeypatch):
     assert np.abs(result["V"].values - other)[1:].max((1, 2, 3)).min() > 1e-4
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("radius", [None, 6.0])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        LAYER,
+        ShapedAttention(0.5, 0.7, mask="causal"),
+        ShapedAttention(Schedule([(0, 0.2), (1, 0.6)])),
+    ],
+)
+def test_torchsde_and_the_direct_method_give_the_same_bits(layer, radius, dtype):
+    """Compiled and in torch, stopped or not, between save times or not."""
+    common = {"horizon": 0.6, "step": 0.05, "samples": 80, "seed": 3, "radius": radius}
+    runs = [
+        integrate_sde(layer, V0, **common, method=method, dtype=dtype, times=[0.0, 0.2, 0.6])
+        for method in ("torchsde", "direct")
+    ]
+    if radius is not None:
+        assert 0 < np.isfinite(runs[0].stopping_time).sum() < 80
+    np.testing.assert_array_equal(runs[0].V, runs[1].V)
+    np.testing.assert_array_equal(runs[0].stopping_time, runs[1].stopping_time)
+
+
 def test_mean_increment_of_one_step_is_the_drift():
     """E[V_h - V_0] / h = b(V_0) + O(h) for one step, 400,000 paths, 5 standard errors.
 
@@ -87,22 +116,28 @@ def test_mean_increment_of_one_step_is_the_drift():
     b = drift(layer, V0)
     assert (np.abs(slope - b) < 5 * error + 0.02).all()
     assert (np.abs(slope) > 5 * error + 0.02).any()
-    k = sum(block.linear_rate for block in layer)
+    k = sum(block.limit.linear_rate(block) for block in layer)
     assert (np.abs(slope - (b + k * (len(V0) + 1) / 4 * V0)) > 5 * error + 0.02).any()
+
+
+def from_lanes(increments, samples: int):
+    """The first increment of each path, from the tiles of the compiled executor."""
+    return increments.numpy().reshape(len(increments), -1, LANES)[:, 0].reshape(-1)[:samples]
 
 
 def mean_log_with_control(step: float, samples: int) -> tuple[float, float]:
     """E log V_T for m = 1 with Brownian motion as control variate, and its standard error."""
     block, horizon = ShapedAttention(0.8), 0.8
-    k = block.linear_rate
+    k = block.limit.linear_rate(block)
     result = integrate_sde(block, np.eye(1), horizon=horizon, step=step, samples=samples, seed=4)
     request = en.make_ensemble(
         block, np.eye(1), width=None, steps=round(horizon / step), dt=step, samples=samples, seed=4,
         times=None, save_every=None, radius=None, device="cpu", dtype="float64", chunk=None,
         memory=2**30,
     )  # fmt: skip
-    system = TorchSystem(request, 0, samples)
-    total = sum(system.increments(i)[:, 0].numpy() for i in range(request.steps))
+    process = process_of(request, task_of(request, "sde", None), 0, samples)
+    increments = [from_lanes(process.increments(i), samples) for i in range(request.steps)]
+    total = sum(increments)
     exact = -k * horizon + math.sqrt(2 * k) * total
     x = np.log(final(result)[:, 0, 0]) - exact
     return float(x.mean()), float(x.std() / math.sqrt(samples))
@@ -129,10 +164,10 @@ def test_flow_of_the_mlp_is_first_order():
     block, v0 = ShapedMLP(1.0, 0.0, -2.0), torch.tensor(V0[None])
 
     def flown(steps):
-        v = v0
+        root = torch.linalg.cholesky(v0)
         for _ in range(steps):
-            v = block.flow(v, 1.0 / steps)
-        return v
+            root = flowed([(block.limit, at_depth(block, 0.0))], root, 1.0 / steps)
+        return root @ root.mT
 
     exact = 2 * flown(4096) - flown(2048)
     coarse, fine = (float((flown(n) - exact).abs().max()) for n in (32, 64))

@@ -237,7 +237,7 @@ def test_a_unit_that_fails(tmp_path, retries):
     failures = Store(path).failures()
     assert [record["unit"] for record in failures] == [[0, 1, 0], [1, 1, 0], [2, 1, 0]]
     assert {record["error"] for record in failures} == {"RuntimeError: this unit always fails"}
-    assert all("in branch_factor" in record["traceback"] for record in failures)
+    assert all("in root" in record["traceback"] for record in failures)
     again = resume_sweep(path, retries=retries, progress=False)
     assert (again.finished, again.failed) == (3, 3)
     assert attempts() == 2 * 3 * (1 + retries)
@@ -256,7 +256,7 @@ def test_an_error_in_a_process_has_its_traceback(tmp_path):
     finally:
         engine.close()
     assert (report.finished, report.failed) == (1, 1)
-    assert "in branch_factor" in Store(tmp_path / "store").failures()[0]["traceback"]
+    assert "in root" in Store(tmp_path / "store").failures()[0]["traceback"]
 
 
 @pytest.mark.parametrize("moment", [1, 7])

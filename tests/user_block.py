@@ -1,30 +1,25 @@
-"""The block that the documentation of blocks writes out, as a user would have it."""
+"""The block that `shaped_attention.blocks.base` writes out in its docstring."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
+from shaped_attention.blocks.base import Block, Limit
 
-from shaped_attention import Block
+
+class LinearLimit(Limit):
+    def linear_rate(self, p):
+        return p.gamma**2 * (2 - p.gamma**2)
 
 
 @dataclass(frozen=True)
 class Linear(Block):
-    """In torch alone: X' = lambda X + gamma X W / sqrt n."""
-
     gamma: float
+    limit = LinearLimit()
 
-    @property
-    def linear_rate(self):
-        return self.gamma**2 * (2.0 - self.gamma**2)
-
-    def branch(self, tokens, project):
+    def branch(self, p, tokens, project):
         n = tokens.shape[-1]
         return project(tokens, n) / n**0.5
 
-    def branch_factor(self, factor, width, draws):
+    def root(self, p, factor, numbers, width):
         return factor
-
-    def drift(self, v):
-        return torch.zeros_like(v)

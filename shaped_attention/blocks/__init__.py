@@ -1,8 +1,18 @@
-"""Residual blocks: each file holds one block with all its faces."""
+"""Residual blocks: one file each, with its mathematics in it once."""
 
 from shaped_attention.blocks.attention import ShapedAttention
-from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.base import Block, Limit
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
+from shaped_attention.blocks.parameters import Schedule
+from shaped_attention.blocks.pattern import Pattern
 
-__all__ = ["Block", "Normalised", "ShapedAttention", "ShapedMLP"]
+__all__ = [
+    "Block",
+    "Limit",
+    "Normalised",
+    "Pattern",
+    "Schedule",
+    "ShapedAttention",
+    "ShapedMLP",
+]

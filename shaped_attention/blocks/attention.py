@@ -21,42 +21,76 @@ h has n / H independent columns N(0, A_h V A_h^T), and the skip connection keeps
 
     V_h' = Gram of (lambda X_h + gamma Z_h),
 
-a function of V_h and A_h V A_h^T alone in law (`Block.grouped_chain_step`).
+a function of V_h and A_h V A_h^T alone in law (`Block.step`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
-from shaped_attention.blocks.attention_limit import (
-    drift_shape,
-    first_order_square,
-    scores_diffusion,
-    second_order,
-)
-from shaped_attention.blocks.base import Block, Project, Tiles, plain_fields
-from shaped_attention.blocks.coupling import wishart_noise
+from shaped_attention.blocks.attention_limit import AttentionLimit
+from shaped_attention.blocks.base import Block, Limit, Project, plain_fields
+from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
 from shaped_attention.blocks.mask import checked_mask, uniform_weights
+from shaped_attention.blocks.parameters import Parameter, check_parameter, extremes
 from shaped_attention.checks import (
     check_count,
     check_finite,
     check_fraction,
     check_positive,
+    check_skip,
     check_width,
 )
-from shaped_attention.draws import Draws
-from shaped_attention.factors import lower_factor
-from shaped_attention.kernels.attention import attention_chain, attention_sde
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.primitives import Numbers, concatenate, constant, softmax
+
+M = TypeVar("M", Tensor, Matrix)
 
 _LARGEST_TAU0 = 1e100
+
+
+@dataclass(frozen=True)
+class ScoresCoupling(Coupling):
+    """dZ_2 = K^T of the heads' scores, and W of W_O; both summed over heads and over sqrt H."""
+
+    block: ShapedAttention
+
+    def reason_against(self, tokens: int, width: int) -> str:
+        """Return what Bartlett's factors, which are coupled, need of the degrees of freedom."""
+        block = self.block
+        if block.key_size is not None:
+            return (
+                f"with key_size={block.key_size} at all widths the scores of a layer are not "
+                "Gaussian; None is needed"
+            )
+        least = tokens + 2 + (block.query_bias > 0.0)
+        if block.keys(width) < least:
+            return f"at width {width} its keys have size {block.keys(width)}, below {least}"
+        if block.output_projection and width // block.heads < tokens + 2:
+            size = width // block.heads
+            return f"at width {width} its heads have size {size}, below {tokens + 2}"
+        return ""
+
+    def common(self, p: Any, handed: Handed, width: int) -> Tensor | float:
+        """Return the noise of the heads' values that W_O mixes."""
+        heads = self.block.heads
+        if not self.block.output_projection:
+            return 0.0
+        mixed = [wishart_noise(handed["values", h], width // heads) for h in range(heads)]
+        return p.gamma**2 / math.sqrt(heads) * torch.stack(mixed).sum(0)
+
+    def scores(self, handed: Handed) -> Tensor:
+        """Return the keys; the columns that a key bias adds cancel in the softmax."""
+        heads = self.block.heads
+        keys = torch.stack([handed["keys", h] for h in range(heads)]).sum(0) / math.sqrt(heads)
+        m = keys.shape[-1] - (self.block.query_bias > 0.0)
+        return keys[:, :m].mT
 
 
 @dataclass(frozen=True)
@@ -66,9 +100,9 @@ class ShapedAttention(Block):
     Parameters
     ----------
     gamma
-        Weight of the branch, in [0, 1]; the skip connection has sqrt(1 - gamma^2).
+        Weight of the branch, in [0, 1], or a `Schedule`.
     tau0
-        Temperature, positive: the logits are divided by tau0 sqrt(n n_k).
+        Temperature, positive, or a `Schedule`: the logits are divided by tau0 sqrt(n n_k).
     heads
         Number H of heads; the width is divisible by it and, without an output projection, at least
         H times the number of tokens.
@@ -81,6 +115,8 @@ class ShapedAttention(Block):
         n_k, the number of columns of W_Q and W_K of a head; None for n / H.
     query_bias, key_bias
         Variances of the entries of b_Q and b_K, which are Gaussian; 0 for no bias.
+    skip
+        Weight of the skip connection; None for sqrt(1 - gamma^2).
     identity, centring, scaled_temperature
         The three modifications of softmax attention. Without one of them (I is not added; w is not
         subtracted; tau is tau_0 sqrt(n_k)) there are networks and their chain, but no limit.
@@ -91,28 +127,31 @@ class ShapedAttention(Block):
         If a parameter is outside its range.
     """
 
-    gamma: float
-    tau0: float = 1.0
+    gamma: Parameter
+    tau0: Parameter = 1.0
     heads: int = 1
     mask: Any = None
     output_projection: bool = False
     key_size: int | None = None
     query_bias: float = 0.0
     key_bias: float = 0.0
+    skip: Parameter | None = None
     identity: bool = True
     centring: bool = True
     scaled_temperature: bool = True
 
     def __post_init__(self) -> None:
         plain_fields(self)
-        check_fraction("gamma", self.gamma)
-        check_positive("tau0", self.tau0)
-        if not 1.0 / _LARGEST_TAU0 <= self.tau0 <= _LARGEST_TAU0:
-            raise ValueError(
-                f"tau0={self.tau0!r}: a number from {1.0 / _LARGEST_TAU0:g} to {_LARGEST_TAU0:g} "
-                "is needed (beyond, its square overflows)"
-            )
+        check_parameter("gamma", self.gamma, check_fraction)
+        check_parameter("tau0", self.tau0, check_positive)
+        for tau0 in extremes(self.tau0):
+            if not 1.0 / _LARGEST_TAU0 <= tau0 <= _LARGEST_TAU0:
+                raise ValueError(
+                    f"tau0={tau0!r}: a number from {1.0 / _LARGEST_TAU0:g} to {_LARGEST_TAU0:g} "
+                    "is needed (beyond, its square overflows)"
+                )
         check_count("heads", self.heads)
+        check_skip(self.skip)
         if self.key_size is not None:
             check_width("key_size", self.key_size)
         for name in ("output_projection", "identity", "centring", "scaled_temperature"):
@@ -128,24 +167,18 @@ class ShapedAttention(Block):
         object.__setattr__(self, "mask", checked_mask(self.mask))
 
     @property
-    def has_flow(self) -> bool:  # type: ignore[override]
-        """A mask or a bias makes the drift's quadratic part raise the rank of V."""
-        return self.mask is not None or self.query_bias > 0.0
-
-    @property
-    def linear_rate(self) -> float:
-        """``gamma^2 (2 - gamma^2)``, or ``2 gamma^2`` with an output projection."""
-        g2 = self.gamma**2
-        return 2.0 * g2 if self.output_projection else g2 * (2.0 - g2)
-
-    @property
     def groups(self) -> int:
         """The heads, unless they are mixed."""
         return 1 if self.output_projection else self.heads
 
     @property
-    def no_limit(self) -> str:
-        """What is missing of the three modifications."""
+    def coupling(self) -> Coupling:
+        """What the chain's numbers are in the limit."""
+        return ScoresCoupling(self)
+
+    @property
+    def limit(self) -> Limit | str:
+        """The limit, or which of the three modifications is missing."""
         if not self.identity:
             return "without the identity a layer changes V by order 1, not 1/n (identity=False)"
         if not self.centring:
@@ -155,218 +188,93 @@ class ShapedAttention(Block):
                 "at temperature tau_0 sqrt(n_k) softmax(Y / tau) is random of order 1 "
                 "(scaled_temperature=False)"
             )
-        return ""
+        return AttentionLimit(self.mask, self.heads, self.output_projection, float(self.query_bias))
 
     def check(self, tokens: int, width: int | None) -> None:
-        """Raise ValueError if the mask has another number of tokens, or the heads do not fit."""
+        """Raise ValueError if the mask has a wrong number of tokens, or the heads do not fit."""
         if isinstance(self.mask, tuple) and len(self.mask) != tokens:
             raise ValueError(
                 f"mask has shape {(len(self.mask),) * 2}; {tokens} tokens need ({tokens}, {tokens})"
             )
         if width is not None and width % self.heads:
             raise ValueError(f"width={width}: a multiple of heads={self.heads} is needed")
-        if width is not None and self.groups > 1 and width < self.heads * tokens:
-            raise ValueError(
-                f"width={width}: at least heads * tokens = {self.heads * tokens} is needed without "
-                "an output projection"
-            )
 
     def weights(self, tokens: int) -> Float[Tensor, "m m"]:
-        """The centre w: 1 / m_a where token a sees token b, 0 elsewhere."""
+        """Return the centre w: 1 / m_a where token a sees token b, 0 elsewhere."""
         return uniform_weights(self.mask, tokens)
 
-    def _centre(self, like: Float[Tensor, "*B m c"]) -> Float[Tensor, "m m"]:
-        return self.weights(like.shape[-2]).to(like)
+    def mix(self, logits: M) -> M:
+        """Return ``softmax(logits) - w``: A without its identity."""
+        w = self.weights(logits.shape[-1]).numpy()
+        seen = softmax(logits, w > 0.0)
+        return seen - constant(w, like=logits) if self.centring else seen
 
-    def mix(self, logits: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
-        """``softmax(logits) - w``: A without its identity."""
-        w = self._centre(logits)
-        seen = torch.softmax(logits.masked_fill(w == 0.0, -torch.inf), dim=-1)
-        return seen - w if self.centring else seen
-
-    def _attend(
-        self, logits: Float[Tensor, "*B m m"], values: Float[Tensor, "*B m c"]
-    ) -> Float[Tensor, "*B m c"]:
-        """A times the values."""
+    def attend(self, logits: M, values: M) -> M:
+        """Return A times the values."""
         mixed = self.mix(logits) @ values
         return values + mixed if self.identity else mixed
 
-    def _keys(self, width: int) -> int:
-        return self.key_size or max(width // self.heads, 1)
+    def keys(self, width: int) -> int:
+        """Return n_k."""
+        return self.key_size if self.key_size is not None else width // self.heads
 
-    def _temperature(self, width: int) -> float:
-        return self.tau0 * math.sqrt(self._keys(width) * (width if self.scaled_temperature else 1))
+    def temperature(self, p: Any, width: int) -> Any:
+        """Return tau, by which the logits are divided."""
+        return p.tau0 * math.sqrt((width if self.scaled_temperature else 1) * self.keys(width))
 
-    def branch(self, tokens: Float[Tensor, "*B m n"], project: Project) -> Float[Tensor, "*B m n"]:
-        """The heads side by side; W_Q, (b_Q,) W_K, (b_K,) W_V of each head, then W_O."""
+    def branch(
+        self, p: Any, tokens: Float[Tensor, "*B m n"], project: Project
+    ) -> Float[Tensor, "*B m n"]:
+        """Return the branch with weights W_Q, b_Q, W_K, b_K, W_V of each head in turn, then W_O."""
         n = tokens.shape[-1]
-        keys, root, tau = self._keys(n), math.sqrt(n), self._temperature(n)
+        keys, tau, root = self.keys(n), self.temperature(p, n), math.sqrt(n)
         heads = []
         for _ in range(self.heads):
             queries = _biased(project(tokens, keys) / root, self.query_bias, project)
-            logits = queries @ _biased(project(tokens, keys) / root, self.key_bias, project).mT
-            heads.append(self._attend(logits / tau, project(tokens, n // self.heads) / root))
+            key = _biased(project(tokens, keys) / root, self.key_bias, project)
+            logits = queries @ key.mT
+            heads.append(self.attend(logits / tau, project(tokens, n // self.heads) / root))
         branch = torch.cat(heads, dim=-1) if self.heads > 1 else heads[0]
         return project(branch, n) / root if self.output_projection else branch
 
-    def branch_factor(
-        self, factor: Float[Tensor, "B m m"], width: int, draws: Draws
-    ) -> Float[Tensor, "B *heads m c"]:
-        """A_h F of each head, with Y = F_Q (B K^T) F_K^T, B B^T ~ Wishart(n_k), K Gaussian.
+    def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
+        """Return A_h F of each head, with Y = F_Q (B K^T) F_K^T, B B^T ~ Wishart(n_k), K Gaussian.
 
         F_Q = (F, sigma_Q 1) with a bias, and F_K likewise: homogeneous coordinates. With an output
         projection the columns have the covariance (1/n) sum_h A_h F W_h F^T A_h^T with independent
-        W_h ~ Wishart_m(n / H).
+        W_h ~ Wishart(n / H).
         """
-        m = factor.shape[-1]
-        keys, tau = self._keys(width), self._temperature(width)
-        query_factor = _extended(factor, self.query_bias)
-        key_factor = _extended(factor, self.key_bias)
+        keys, tau = self.keys(width), self.temperature(p, width)
+        query_factor = extended(factor, self.query_bias)
+        key_factor = extended(factor, self.key_bias)
         roots = []
-        for _ in range(self.heads):
-            query = draws.wishart_factor(query_factor.shape[-1], keys)
-            key = draws.normal(key_factor.shape[-1], query.shape[-1])
-            logits = query_factor @ query @ key.mT @ key_factor.mT / tau
-            root = self._attend(logits, factor)
+        for h in range(self.heads):
+            query = numbers.wishart("queries", query_factor.shape[-1], keys, h)
+            key = numbers.normal("keys", key_factor.shape[-1], query.shape[-1], h)
+            logits = (query_factor @ (query @ key.mT)) @ key_factor.mT / tau
+            root = self.attend(logits, factor)
             if self.output_projection:
-                values = draws.wishart_factor(m, width // self.heads)
-                root = root @ values / math.sqrt(width)
+                size = width // self.heads
+                root = root @ numbers.wishart("values", factor.shape[-1], size, h)
+                root = root / math.sqrt(width)
             roots.append(root)
-        if self.heads == 1:
-            return roots[0]
         if self.output_projection:
-            root = torch.cat(roots, dim=-1)
-            return lower_factor(root) if root.shape[-1] > m else root
-        return torch.stack(roots, dim=1)
-
-    def drift(self, v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
-        """``(gamma / tau_0)^2 [ T o (V + sigma_Q^2 11^T) + E A_2 V + V E A_2^T ]``."""
-        cubic = drift_shape(v, self._centre(v), self.query_bias)
-        return (self.gamma / self.tau0) ** 2 * cubic
-
-    def extra_diffusion(self, v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m m m"]:
-        """``gamma^4 / (H tau_0^2)`` times `scores_diffusion`."""
-        total = scores_diffusion(v, self._centre(v), self.query_bias)
-        return self.gamma**4 / (self.heads * self.tau0**2) * total
-
-    def noise_size(self, tokens: int) -> int:
-        """The noise of the scores: m^2, or m (m + 1) with a query bias."""
-        return tokens * (tokens + 1) if self.query_bias > 0.0 else tokens**2
-
-    @property
-    def _drift_left(self) -> float:
-        """The part of T o V that the noise of the factor does not bring: 1 - gamma^2 / H."""
-        return 1.0 - self.gamma**2 / self.heads
-
-    def factor_drift(self, factor: Float[Tensor, "B m m"]) -> Float[Tensor, "B m m"]:
-        """``(gamma/tau_0)^2 [ (1 - gamma^2/H) T / 2 + E A_2 ] F``; T only if it is no `flow`."""
-        v = factor @ factor.mT
-        w = self._centre(v)
-        drift = second_order(v, w, self.query_bias) @ factor
-        if not self.has_flow:
-            square = first_order_square(v, w)[..., :1, :1]
-            drift = drift + 0.5 * self._drift_left * square * factor
-        return (self.gamma / self.tau0) ** 2 * drift
-
-    def factor_noise(
-        self, factor: Float[Tensor, "B m m"], increments: Float[Tensor, "B k"]
-    ) -> Float[Tensor, "B m m"]:
-        """``gamma^2 A_1 F / sqrt H`` with G = (F, sigma_Q 1) dZ F^T."""
-        m = factor.shape[-1]
-        w = self._centre(factor)
-        scores = _extended(factor, self.query_bias) @ increments.unflatten(-1, (-1, m)) @ factor.mT
-        first = w * (scores - (w * scores).sum(-1, keepdim=True))
-        return self.gamma**2 / (self.tau0 * math.sqrt(self.heads)) * first @ factor
-
-    def flow(self, v: Float[Tensor, "B m m"], step: float) -> Float[Tensor, "B m m"]:
-        """``V + step (gamma/tau_0)^2 (1 - gamma^2/H) T o (V + sigma_Q^2 11^T)``.
-
-        T is a Gram matrix, so this is positive semidefinite too.
-        """
-        rate = step * (self.gamma / self.tau0) ** 2 * self._drift_left
-        return v + rate * first_order_square(v, self._centre(v)) * (v + self.query_bias)
-
-    def no_coupling(self, tokens: int, width: int) -> str:
-        """What Bartlett's factors, which are coupled, need of the degrees of freedom."""
-        if self.key_size is not None:
-            return (
-                f"with key_size={self.key_size} at all widths the scores of a layer are not "
-                "Gaussian; None is needed"
-            )
-        least = tokens + 2 + (self.query_bias > 0.0)
-        if self._keys(width) < least:
-            return f"at width {width} its keys have size {self._keys(width)}, below {least}"
-        if self.output_projection and width // self.heads < tokens + 2:
-            return f"at width {width} its heads have size {width // self.heads}, below {tokens + 2}"
-        return ""
-
-    def coupled_noise(
-        self, numbers: list[Tensor], width: int
-    ) -> tuple[Tensor | float, Float[Tensor, "B k"]]:
-        """dZ_2 = K^T of the heads' scores; W of W_O; both summed over heads and over sqrt H.
-
-        The columns of K that a key bias adds cancel in the softmax.
-        """
-        each = 3 if self.output_projection else 2
-        root = math.sqrt(self.heads)
-        keys = torch.stack(numbers[1::each]).sum(0) / root
-        m = keys.shape[-1] - (self.query_bias > 0.0)
-        increments = keys[:, :m].mT.flatten(1)
-        if not self.output_projection:
-            return 0.0, increments
-        mixed = [wishart_noise(x, width // self.heads) for x in numbers[2::each]]
-        return self.gamma**2 / root * torch.stack(mixed).sum(0), increments
-
-    def compiled_chain(self, tokens: int, width: int) -> bool:
-        """One head without biases, shaped; not with an output projection below width m + 2."""
-        plain = self.heads == 1 and self.query_bias == self.key_bias == 0.0 and not self.no_limit
-        return plain and (not self.output_projection or width >= tokens + 2)
-
-    def compiled_sde(self, tokens: int) -> bool:
-        """Without a mask or a query bias."""
-        return not self.has_flow
-
-    def chain_tiles(
-        self,
-        F: Tiles,
-        alive: Tiles,
-        width: int,
-        key: NDArray[np.uint64],
-        first: int,
-        step: int,
-        slot: int,
-    ) -> None:
-        """Compiled `chain_step`."""
-        m = F.shape[1]
-        keys = self._keys(width)
-        logit_scale = 1.0 / self._temperature(width)
-        w = self.weights(m).numpy()
-        projection = bool(self.output_projection)
-        attention_chain(
-            F, alive, width, keys, self.gamma, logit_scale, w, projection, key, first, step, slot
-        )
-
-    def sde_tiles(
-        self, F: Tiles, increments: Tiles, row: int, multiplier: Tiles, drift: Tiles, step: float
-    ) -> None:
-        """Compiled `factor_drift` and `factor_noise`, without a mask."""
-        attention_sde(
-            F, increments, row, multiplier, drift, self.gamma, self.tau0, float(self.heads), step
-        )
+            return concatenate(roots)
+        return roots if self.heads > 1 else roots[0]
 
 
-def _extended(factor: Float[Tensor, "B m m"], variance: float) -> Float[Tensor, "B m c"]:
-    """(F, sigma 1): a root of V + sigma^2 11^T; F itself without a bias."""
+def extended(factor: M, variance: float) -> M:
+    """Return (F, sigma 1): a root of V + sigma^2 11^T; F itself without a bias."""
     if variance == 0.0:
         return factor
-    ones = torch.full_like(factor[..., :1], math.sqrt(variance))
-    return torch.cat([factor, ones], dim=-1)
+    ones = torch.full((factor.shape[-2], 1), math.sqrt(variance), dtype=torch.float64)
+    return concatenate([factor, constant(ones.numpy(), like=factor)])
 
 
 def _biased(
     x: Float[Tensor, "*B m k"], variance: float, project: Project
 ) -> Float[Tensor, "*B m k"]:
-    """x plus one row of independent N(0, variance) entries, the same for every token."""
+    """Add one row of independent N(0, variance) entries, the same for every token."""
     if variance == 0.0:
         return x
     one = torch.full_like(x[..., :1, :1], math.sqrt(variance))

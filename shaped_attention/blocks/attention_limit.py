@@ -1,61 +1,120 @@
-"""Coefficients of the limit of shaped attention, as functions of V and the centre w.
+"""The limit of shaped attention, for any set of tokens that each token sees.
 
 With A = I + A_1 / sqrt n + A_2 / n + ... and logits G of E[G_ab G_cd] = (V_ac + sigma_Q^2) V_bd
-(`shaped_attention.blocks.attention` has the expansion); tau_0 is left out, sigma_Q^2 is `bias`.
+(`shaped_attention.blocks.attention` has the expansion), w the centre, and row means taken with w:
+
+    A_1 = w o (G - rowmean G) / tau_0,   E A_2 = w o (s - rowmean s) q / (2 tau_0^2),
+    s_ab = V_bb - 2 (w V)_ab,  q = diag V + sigma_Q^2,
+
+    E[A_1 V A_1^T] = T o (V + sigma_Q^2) / tau_0^2,  T_ac = tr(C_a V C_c V),
+    C_a = diag w_a - w_a w_a^T.
+
+Without a mask all T_ac are |C V C|_F^2 / m^2, C = I - 11^T / m. With one, or with a bias, the part
+of T o V that the noise of the factor does not bring raises the rank of V.
 """
 
 from __future__ import annotations
 
-import torch
-from jaxtyping import Float
+import math
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
 from torch import Tensor
 
-from shaped_attention.blocks.base import symmetric
+from shaped_attention.blocks.base import Limit
+from shaped_attention.blocks.mask import Mask, uniform_weights
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.primitives import (
+    Numbers,
+    column_sums,
+    concatenate,
+    constant,
+    diagonal,
+    row_squares,
+    row_sums,
+)
+
+M = TypeVar("M", Tensor, Matrix)
 
 
-def second_order(
-    v: Float[Tensor, "*B m m"], w: Float[Tensor, "m m"], bias: float
-) -> Float[Tensor, "*B m m"]:
-    """``tau_0^2 E[A_2] = w o (s - rowmean s) q / 2``, s_ab = V_bb - 2 (w V)_ab, q = V_aa + bias."""
-    q = v.diagonal(dim1=-2, dim2=-1)
-    s = q[..., None, :] - 2.0 * w @ v
-    return 0.5 * (q + bias)[..., :, None] * w * (s - (w * s).sum(-1, keepdim=True))
+@dataclass(frozen=True)
+class AttentionLimit(Limit):
+    """Drift and noise of attention with H heads, `mask`, W_O or not, and a query bias' variance.
 
-
-def first_order_square(
-    v: Float[Tensor, "*B m m"], w: Float[Tensor, "m m"]
-) -> Float[Tensor, "*B m m"]:
-    """T with ``tau_0^2 E[A_1 V A_1^T] = T o (V + bias)``.
-
-    ``T_ac = tr(C_a V C_c V)`` with ``C_a = diag w_a - w_a w_a^T``.
-
-    Without a mask T_ac = |C V C|_F^2 / m^2 for all a, c. It is a Gram matrix.
+    The heads' fluctuations average out, so H divides the covariance of the scores' noise.
     """
-    mean = w @ v
-    cross = mean**2 @ w.mT
-    return w @ v**2 @ w.mT - cross - cross.mT + (mean @ w.mT) ** 2
 
+    mask: Mask
+    heads: int
+    output_projection: bool
+    query_bias: float
 
-def scores_diffusion(
-    v: Float[Tensor, "*B m m"], w: Float[Tensor, "m m"], bias: float
-) -> Float[Tensor, "*B m m m m"]:
-    """The sum of (V_ac + bias) R^{ac}_bd over the four ways to pair, R^{ac} = V C_a V C_c V.
+    def linear_rate(self, p: Any) -> Any:
+        """Return ``gamma^2 (2 - gamma^2)``, or ``2 gamma^2`` with an output projection."""
+        square = p.gamma**2
+        return 2.0 * square if self.output_projection else square * (2.0 - square)
 
-    Without a mask R = V C V C V / m^2 for all a, c.
-    """
-    centred = torch.diag_embed(w) - w[:, :, None] * w[:, None, :]
-    vc = torch.einsum("...ij,ajk->...aik", v, centred)
-    r = torch.einsum("...abi,...ij,...cdj->...acbd", vc, v, vc)
-    query = v + bias
-    total = torch.einsum("...ac,...acbd->...abcd", query, r)
-    total = total + torch.einsum("...bd,...bdac->...abcd", query, r)
-    total = total + torch.einsum("...ad,...adbc->...abcd", query, r)
-    return total + torch.einsum("...bc,...bcad->...abcd", query, r)
+    @property
+    def _flat(self) -> bool:
+        """Whether T is a number, so that nothing raises the rank."""
+        return self.mask is None and self.query_bias == 0.0
 
+    def _centre(self, like: M) -> M:
+        return constant(uniform_weights(self.mask, like.shape[-2]).numpy(), like=like)
 
-def drift_shape(
-    v: Float[Tensor, "*B m m"], w: Float[Tensor, "m m"], bias: float
-) -> Float[Tensor, "*B m m"]:
-    """``T o (V + bias) + E[A_2] V + V E[A_2]^T``, to be multiplied by (gamma / tau_0)^2."""
-    square = first_order_square(v, w) * (v + bias)
-    return square + symmetric(second_order(v, w, bias) @ v)
+    def _left(self, p: Any) -> Any:
+        """The part of the drift T o V that the noise of the factor does not bring."""
+        return (p.gamma / p.tau0) ** 2 * (1.0 - p.gamma**2 / self.heads)
+
+    def factor_drift(self, p: Any, factor: M) -> M:
+        """Return ``(gamma / tau_0)^2 [ (1 - gamma^2 / H) T / 2 + E A_2 ] F``; T if it is a number.
+
+        Without a mask E A_2 F = q (s^T C F) / (2 m), where s, up to a constant that C takes away,
+        is the diagonal of C V C.
+        """
+        m = factor.shape[-2]
+        rate = (p.gamma / p.tau0) ** 2
+        if self._flat:
+            centred = factor - column_sums(factor) / m
+            inner = centred.mT @ centred
+            square = column_sums(row_squares(inner)) / m**2
+            q = row_squares(factor)
+            second = q @ (row_squares(centred).mT @ centred)
+            return (0.5 * self._left(p)) * (square * factor) + (0.5 / m * rate) * second
+        w = self._centre(factor)
+        v = factor @ factor.mT
+        diagonal_v = diagonal(v)
+        s = diagonal_v.mT + (-2.0) * (w @ v)
+        centred = w * (s - row_sums(w * s))
+        q = diagonal_v + self.query_bias if self.query_bias > 0.0 else diagonal_v
+        return (0.5 * rate) * (q * (centred @ factor))
+
+    def factor_noise(self, p: Any, factor: M, numbers: Numbers) -> M:
+        """Return ``gamma^2 A_1 F / sqrt H`` with G = (F, sigma_Q 1) dZ F^T."""
+        m, c = factor.shape[-2:]
+        scale = p.gamma**2 / (p.tau0 * math.sqrt(self.heads))
+        rows = c + (self.query_bias > 0.0)
+        increments = numbers.normal("scores", rows, c)
+        if self._flat:
+            centred = factor - column_sums(factor) / m
+            return (scale / m) * (factor @ (increments @ (centred.mT @ centred)))
+        root = factor
+        if self.query_bias > 0.0:
+            ones = np.full((m, 1), math.sqrt(self.query_bias))
+            root = concatenate([factor, constant(ones, like=factor)])
+        scores = (root @ increments) @ factor.mT
+        w = self._centre(factor)
+        return scale * ((w * (scores - row_sums(w * scores))) @ factor)
+
+    def growth(self, p: Any, v: M) -> M | None:
+        """Return ``(gamma / tau_0)^2 (1 - gamma^2 / H) T o (V + sigma_Q^2 11^T)``."""
+        if self._flat:
+            return None
+        w = self._centre(v)
+        mean = w @ v
+        cross = (mean * mean) @ w.mT
+        both = mean @ w.mT
+        square = (w @ (v * v)) @ w.mT - (cross + cross.mT) + both * both
+        query = v + self.query_bias if self.query_bias > 0.0 else v
+        return self._left(p) * (square * query)

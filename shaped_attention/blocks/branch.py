@@ -1,47 +1,79 @@
-"""The Gaussian residual branch that blocks end with, in torch.
-
-The compiled twin is in `shaped_attention.kernels.wishart`.
-"""
+"""The Gaussian residual branch that every block ends with, exactly and without the width."""
 
 from __future__ import annotations
 
-import math
+from typing import Any, TypeVar
 
-import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.draws import Draws
-from shaped_attention.factors import lower_factor
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.primitives import (
+    Numbers,
+    columns,
+    compress,
+    concatenate,
+    lower,
+    unit_rows,
+)
+
+M = TypeVar("M", Tensor, Matrix)
 
 
-def total_factor(factors: Float[Tensor, "B g m m"]) -> Float[Tensor, "B m m"]:
-    """A factor of V = (1/g) sum of V_h, from factors of the Grams V_h of g groups of columns."""
-    groups = factors.shape[1]
-    root = factors.transpose(1, 2).flatten(-2) / math.sqrt(groups)
-    return lower_factor(root)
+def total_factor(factors: list[M]) -> M:
+    """Return a factor of V = (1/g) sum of V_h, from factors of the Grams V_h of g groups."""
+    if len(factors) == 1:
+        return factors[0]
+    weight = 1.0 / len(factors) ** 0.5
+    return compress(concatenate([weight * factor for factor in factors]))
 
 
-def gaussian_branch(
-    factor: Float[Tensor, "B m m"],
-    branch: Float[Tensor, "B m c"],
-    gamma: float,
-    width: int,
-    draws: Draws,
-) -> Float[Tensor, "B m m"]:
-    """A factor of the covariance of ``lambda X + gamma Z`` with Z = (branch) times Gaussian.
+def gaussian_step(
+    factor: M, root: M, skip: Any, gamma: Any, width: int, numbers: Numbers, group: int = 0
+) -> M:
+    """Return a factor of the covariance of ``lambda X + gamma Z``, Z = (root) times Gaussian.
 
-    X = sqrt(n) F Q with orthonormal rows Q (m, n), and the n columns of Z are independent
-    N(0, branch branch^T). Z = branch W with W (c, n) Gaussian; W Q^T is a Gaussian H (c, m), and
-    what is orthogonal to Q has the Gram of a Gaussian (c, n - m), whose law is Wishart. So
+    X = sqrt(n) F Q with F (m, c) and orthonormal rows Q (c, n), and the n columns of Z are
+    independent N(0, R R^T). Z = R W with W (r, n) Gaussian; W Q^T is a Gaussian H (r, c), and what
+    is orthogonal to Q has the Gram of a Gaussian (r, n - c), whose law is Wishart. So
 
-        V' = D D^T + E E^T,  D = lambda F + gamma branch H / sqrt n,  E = gamma branch B / sqrt n
+        V' = D D^T + E E^T,  D = lambda F + gamma R H / sqrt n,  E = gamma R B / sqrt n
 
-    with B B^T ~ Wishart_c(n - m, I), exactly, and no n-dimensional object.
+    with B B^T ~ Wishart_r(n - c, I), exactly, and no n-dimensional object.
     """
-    m, columns = factor.shape[-1], branch.shape[-1]
-    gaussian = draws.normal(columns, m)
-    rest = draws.wishart_factor(columns, width - m)
-    scale = gamma / math.sqrt(width)
-    along = math.sqrt(1.0 - gamma**2) * factor + scale * (branch @ gaussian)
-    return lower_factor(torch.cat([along, scale * (branch @ rest)], dim=-1))
+    if root.shape[-1] > root.shape[-2]:
+        root = lower(root)
+    own, inner = factor.shape[-1], root.shape[-1]
+    scale = gamma / width**0.5
+    along = skip * factor + scale * (root @ numbers.normal("branch", inner, own, group))
+    if width == own:
+        return lower(along) if own >= factor.shape[-2] else along
+    rest = numbers.wishart("branch, orthogonal", inner, width - own, group)
+    return lower(concatenate([along, scale * (root @ rest)]))
+
+
+def residual_step(
+    factors: list[M], root: M | list[M], skip: Any, gamma: Any, width: int, numbers: Numbers
+) -> list[M]:
+    """Take the factors of g groups of n / g columns through ``lambda X + gamma Z``.
+
+    The groups' branches are independent given the past, and their skip connection is their own:
+    V_g' is the Gram of lambda X_g + gamma Z_g, where the columns of Z_g have the covariance of
+    `root`, or that of its group's entry.
+    """
+    groups = len(factors)
+    heads = root if isinstance(root, list) else [root]
+    share = groups // len(heads)
+    return [
+        gaussian_step(factors[g], heads[g // share], skip, gamma, width // groups, numbers, g)
+        for g in range(groups)
+    ]
+
+
+def unit_groups(factors: list[M]) -> list[M]:
+    """Divide the rows of all groups by the lengths that they have together."""
+    if len(factors) == 1:
+        return [unit_rows(factors[0])]
+    unit = unit_rows(concatenate(factors))
+    root = len(factors) ** 0.5
+    size = factors[0].shape[-1]
+    return [root * columns(unit, g * size, (g + 1) * size) for g in range(len(factors))]

@@ -15,7 +15,9 @@ Bartlett: Muirhead, *Aspects of Multivariate Statistical Theory* (1982), theorem
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,32 +25,57 @@ from jaxtyping import Float
 from scipy.stats import chi2, norm
 from torch import Tensor
 
-from shaped_attention.draws import Draws
+from shaped_attention.named_numbers import TorchNumbers
+
+Handed = dict[tuple[str, int], Tensor]
+"""Numbers that a block drew in a step, by name and head."""
 
 
 @dataclass
-class RecordedDraws(Draws):
-    """Draws that keep what they hand out, in order; of a series of columns, the sum of g g^T."""
+class RecordedNumbers(TorchNumbers):
+    """Numbers that are kept as they are handed out; of hidden columns, the sum of g g^T."""
 
-    handed: list[Tensor] = field(default_factory=list)
+    handed: Handed = field(default_factory=dict)
 
-    def normal(self, rows: int, columns: int) -> Float[Tensor, "B rows columns"]:
-        """As `Draws.normal`."""
-        self.handed.append(super().normal(rows, columns))
-        return self.handed[-1]
+    def normal(
+        self, name: str, rows: int, columns: int, head: int = 0
+    ) -> Float[Tensor, "B rows columns"]:
+        """As `TorchNumbers.normal`."""
+        self.handed[name, head] = super().normal(name, rows, columns, head)
+        return self.handed[name, head]
 
-    def wishart_factor(self, m: int, dof: int) -> Float[Tensor, "B m c"]:
-        """As `Draws.wishart_factor`."""
-        self.handed.append(super().wishart_factor(m, dof))
-        return self.handed[-1]
+    def wishart(self, name: str, rows: int, dof: int, head: int = 0) -> Float[Tensor, "B m c"]:
+        """As `TorchNumbers.wishart`."""
+        self.handed[name, head] = super().wishart(name, rows, dof, head)
+        return self.handed[name, head]
 
-    def column_blocks(self, rows, count, block):  # type: ignore[no-untyped-def]
-        """As `Draws.column_blocks`."""
+    def hidden_columns(self, name: str, rows: int, count: int) -> Iterator[Tensor]:
+        """As `TorchNumbers.hidden_columns`."""
         gram = torch.zeros(len(self.samples), rows, rows, dtype=self.dtype)
-        self.handed.append(gram)
-        for columns in super().column_blocks(rows, count, block):
+        self.handed[name, 0] = gram
+        for columns in super().hidden_columns(name, rows, count):
             gram += columns @ columns.mT
             yield columns
+
+
+class Coupling:
+    """What a block's numbers in the chain are in the limit.
+
+    A block has one as its field `coupling`, or the reason why chain and limit cannot be driven by
+    the same numbers, as the end of a sentence.
+    """
+
+    def reason_against(self, tokens: int, width: int) -> str:
+        """Return why the two cannot be coupled at that size; empty if they can."""
+        return ""
+
+    def common(self, p: Any, handed: Handed, width: int) -> Float[Tensor, "B m m"] | float:
+        """Return the symmetric M of the noise F M F^T / sqrt n beyond that of the branch."""
+        return 0.0
+
+    def scores(self, handed: Handed) -> Float[Tensor, "B r c"] | None:
+        """Return sqrt n times the increments of the noise that is the block's own."""
+        return None
 
 
 def wishart_noise(lower: Float[Tensor, "B m m"], dof: int) -> Float[Tensor, "B m m"]:
@@ -59,10 +86,13 @@ def wishart_noise(lower: Float[Tensor, "B m m"], dof: int) -> Float[Tensor, "B m
 
 
 def branch_noise(
-    gaussian: Float[Tensor, "B m m"], rest: Float[Tensor, "B m m"], gamma: float, dof: int
+    gaussian: Float[Tensor, "B m m"],
+    rest: Float[Tensor, "B m m"],
+    skip: float,
+    gamma: float,
+    dof: int,
 ) -> Float[Tensor, "B m m"]:
     """The part of M that a branch brings: ``lambda gamma (H + H^T) + gamma^2 W(C)``."""
-    skip = math.sqrt(1.0 - gamma**2)
     return skip * gamma * (gaussian + gaussian.mT) + gamma**2 * wishart_noise(rest, dof)
 
 

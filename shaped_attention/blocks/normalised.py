@@ -15,14 +15,16 @@ suffice: such networks have no chain here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.blocks.base import Block, Project
-from shaped_attention.blocks.branch import total_factor
-from shaped_attention.draws import Draws
+from shaped_attention.blocks.base import Block, Project, skip_weight
+from shaped_attention.blocks.branch import residual_step, total_factor, unit_groups
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.primitives import Numbers, unit_rows
+
+M = TypeVar("M", Tensor, Matrix)
 
 PLACES = ("before", "after")
 NORMS = ("rms", "layer")
@@ -61,14 +63,9 @@ class Normalised(Block):
             raise ValueError(f"norm={self.norm!r}: 'rms' or 'layer' is needed")
 
     @property
-    def gamma(self) -> float:  # type: ignore[override]
+    def gamma(self) -> float:
         """The weight of the block's branch."""
         return self.inner.gamma
-
-    @property
-    def linear_rate(self) -> float:
-        """The block's; it has no meaning without a limit."""
-        return self.inner.linear_rate
 
     @property
     def groups(self) -> int:
@@ -76,7 +73,7 @@ class Normalised(Block):
         return self.inner.groups
 
     @property
-    def no_limit(self) -> str:
+    def limit(self) -> str:
         """Why there is none."""
         if self.place == "before":
             return (
@@ -96,48 +93,33 @@ class Normalised(Block):
         """As the block's."""
         self.inner.check(tokens, width)
 
-    def drift(self, v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
-        """There is none: see `no_limit`, which is asked before."""
-        raise ValueError(f"{self!r} has no limit: {self.no_limit}")
-
-    def branch(self, tokens: Float[Tensor, "*B m n"], project: Project) -> Float[Tensor, "*B m n"]:
-        """The block's branch, of normalised tokens if they are normalised before."""
+    def branch(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
+        """Return the block's branch, of normalised tokens if they are normalised before."""
         seen = self._normalised(tokens) if self.place == "before" else tokens
-        return self.inner.branch(seen, project)
+        return self.inner.branch(p.inner, seen, project)
 
-    def forward(self, tokens: Float[Tensor, "*B m n"], project: Project) -> Float[Tensor, "*B m n"]:
+    def forward(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
         """Apply the block, and normalise if that comes after."""
-        new = super().forward(tokens, project)
+        new = skip_weight(self.inner, p.inner) * tokens + p.inner.gamma * self.branch(
+            p, tokens, project
+        )
         return self._normalised(new) if self.place == "after" else new
 
-    def branch_factor(
-        self, factor: Float[Tensor, "B m m"], width: int, draws: Draws
-    ) -> Float[Tensor, "B *heads m c"]:
-        """The block's, of the factor with normalised rows if that comes before."""
-        seen = factor / _lengths(factor) if self.place == "before" else factor
-        return self.inner.branch_factor(seen, width, draws)
+    def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
+        """Return the block's root, of the factor with rows of length 1 if that comes before."""
+        seen = unit_rows(factor) if self.place == "before" else factor
+        return self.inner.root(p.inner, seen, numbers, width)
 
-    def chain_step(
-        self, factor: Float[Tensor, "B m m"], width: int, draws: Draws
-    ) -> Float[Tensor, "B m m"]:
-        """The block's step, and rows of length 1 if the normalisation comes after."""
-        new = super().chain_step(factor, width, draws)
-        return new / _lengths(new) if self.place == "after" else new
+    def step(self, p: Any, factors: list[M], numbers: Numbers, width: int) -> list[M]:
+        """Take the block's step; all groups are divided by the lengths that they have together."""
+        weight = skip_weight(self.inner, p.inner)
+        root = self.root(p, total_factor(factors), numbers, width)
+        new = residual_step(factors, root, weight, p.inner.gamma, width, numbers)
+        if self.place == "before":
+            return new
+        return unit_groups(new)
 
-    def grouped_chain_step(
-        self, factors: Float[Tensor, "B g m m"], width: int, draws: Draws
-    ) -> Float[Tensor, "B g m m"]:
-        """The same; all groups are divided by the lengths that they have together."""
-        new = super().grouped_chain_step(factors, width, draws)
-        return new / _lengths(total_factor(new))[:, None] if self.place == "after" else new
-
-    def _normalised(self, tokens: Float[Tensor, "*B m n"]) -> Float[Tensor, "*B m n"]:
+    def _normalised(self, tokens: Tensor) -> Tensor:
         if self.norm == "layer":
             tokens = tokens - tokens.mean(-1, keepdim=True)
-        return tokens / (_lengths(tokens) / tokens.shape[-1] ** 0.5)
-
-
-def _lengths(rows: Float[Tensor, "*B m k"]) -> Float[Tensor, "*B m 1"]:
-    """The Euclidean lengths of the rows; 1 for a row that is zero."""
-    length = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
-    return torch.where(length > 0.0, length, 1.0)
+        return unit_rows(tokens) * tokens.shape[-1] ** 0.5

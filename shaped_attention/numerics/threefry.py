@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.kernels.jit import LANES, kernel, scalar
-from shaped_attention.kernels.vectormath import (
+from shaped_attention.numerics.jit import LANES, kernel, scalar
+from shaped_attention.numerics.vectormath import (
     bits_to_float,
     log,
     prefer_wide_vectors,

@@ -17,8 +17,9 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.polynomial import Chebyshev, Polynomial
 from numpy.typing import NDArray
+from scipy.special import erfcx
 
-from shaped_attention.kernels.jit import scalar
+from shaped_attention.numerics.jit import scalar
 
 Float64Array = NDArray[np.float64]
 
@@ -36,6 +37,13 @@ _LOG = _fit(lambda z: np.arctanh(np.sqrt(z)) / np.sqrt(z), 0.0295, 7)
 _SIN = _fit(lambda z: np.sin(np.sqrt(z) * np.pi / 2) / np.sqrt(z), 0.25, 7)
 _COS = _fit(lambda z: np.cos(np.sqrt(z) * np.pi / 2), 0.25, 7)
 _ASIN = _fit(lambda z: np.arcsin(np.sqrt(z)) / np.sqrt(z), 0.25, 13)
+# exp(z^2) erfc(z) / t for z = 2 / t - 2 >= 0, smooth in 0 < t <= 1, as a polynomial in 2 t - 1.
+_ERFCX = tuple(
+    float(c)
+    for c in Chebyshev.interpolate(lambda x: erfcx(4.0 / (x + 1.0) - 2.0) * 2.0 / (x + 1.0), 27)
+    .convert(kind=Polynomial)
+    .coef
+)
 _EXP = tuple(1.0 / math.factorial(k) for k in range(14))
 
 _ONE = np.uint64(0x3FF0000000000000)
@@ -143,3 +151,12 @@ def arccos(x):  # type: ignore[no-untyped-def]
     arcsine = root * horner(_ASIN, z)
     positive = 2.0 * arcsine if near_one else 0.5 * math.pi - arcsine
     return positive if x >= 0.0 else math.pi - positive
+
+
+@scalar
+def normal_cdf(x):  # type: ignore[no-untyped-def]
+    """Distribution function of the standard normal law, to 1e-15."""
+    z = min(abs(x) * math.sqrt(0.5), 37.0)
+    t = 2.0 / (2.0 + z)
+    tail = 0.5 * t * horner(_ERFCX, 2.0 * t - 1.0) * exp(-z * z)
+    return tail if x < 0.0 else 1.0 - tail

@@ -1,0 +1,157 @@
+"""Parameters as a description sees them: numbers that may change with depth.
+
+A block's fields that are numbers, or `Schedule`, reach its functions through `Parameters`, never
+through `self`: in torch as the numbers of one layer (or tensors with a gradient), in a trace as
+`Scalar`, so that one program serves all layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.numerics.scalars import Scalar
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A parameter that changes with depth: a piecewise linear function of l / L in [0, 1].
+
+    Layer l = 0, ..., L - 1 uses the value at l / L, the limit the value at t / T.
+
+    Parameters
+    ----------
+    knots
+        Pairs (relative depth, value), the depths strictly increasing from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two knots, a depth or value is not a finite number, or the depths
+        do not increase from 0 to 1.
+
+    Examples
+    --------
+    >>> Schedule([(0.0, 0.2), (1.0, 0.6)]).at(0.5)
+    0.4
+    """
+
+    knots: Any
+
+    def __post_init__(self) -> None:
+        try:
+            pairs = tuple((float(x), float(y)) for x, y in self.knots)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"knots={self.knots!r}: pairs (relative depth, value) of numbers are needed"
+            ) from None
+        if len(pairs) < 2 or not all(math.isfinite(y) for _, y in pairs):
+            raise ValueError(f"knots={self.knots!r}: at least two, with finite values, are needed")
+        depths = [x for x, _ in pairs]
+        rising = all(a < b for a, b in pairwise(depths))
+        if not (rising and depths[0] == 0.0 and depths[-1] == 1.0):
+            raise ValueError(
+                f"knots={self.knots!r}: relative depths that increase from 0.0 to 1.0 are needed"
+            )
+        object.__setattr__(self, "knots", pairs)
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The values at the knots."""
+        return tuple(y for _, y in self.knots)
+
+    def at(self, depth: Any) -> Any:
+        """Return the value at relative depths in [0, 1]."""
+        result = np.interp(depth, [x for x, _ in self.knots], self.values)
+        return float(result) if np.ndim(depth) == 0 else result
+
+
+Parameter: TypeAlias = float | Schedule
+"""The type of a block's field that may change with depth."""
+
+
+def extremes(parameter: Parameter) -> tuple[float, ...]:
+    """Return the values that a check has to look at: all knots of a schedule."""
+    return parameter.values if isinstance(parameter, Schedule) else (parameter,)
+
+
+def largest(parameter: Parameter) -> float:
+    """Return the largest absolute value that a parameter takes."""
+    return max(abs(x) for x in extremes(parameter))
+
+
+def value_at(parameter: Parameter, depth: Any) -> Any:
+    """Return the value of a parameter at relative depths."""
+    if isinstance(parameter, Schedule):
+        return parameter.at(depth)
+    return parameter if np.ndim(depth) == 0 else np.full(np.shape(depth), float(parameter))
+
+
+def resolved(block: Any, depth: float) -> Any:
+    """Return a block whose schedules are replaced by their values at a relative depth."""
+    changes: dict[str, Any] = {}
+    for entry in fields(block):
+        field = getattr(block, entry.name)
+        if isinstance(field, Schedule):
+            changes[entry.name] = field.at(depth)
+        elif is_dataclass(field) and hasattr(field, "root"):
+            changes[entry.name] = resolved(field, depth)
+    return replace(block, **changes) if changes else block
+
+
+class Parameters:
+    """The parameters of a block: attributes by the names of its fields.
+
+    A field that is a float or a `Schedule` is looked up in `given` (by name) and otherwise passed
+    through `lookup`; one that is a block gives its `Parameters`.
+    """
+
+    def __init__(
+        self,
+        block: Any,
+        lookup: Callable[[Parameter], Any],
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._block, self._lookup, self._given = block, lookup, given or {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._given:
+            return self._given[name]
+        field = getattr(self._block, name)
+        if isinstance(field, float | Schedule):
+            return self._lookup(field)
+        if hasattr(field, "root"):
+            return Parameters(field, self._lookup, self._given.get(name))
+        return field
+
+
+def traced(block: Any) -> Parameters:
+    """Return the parameters as scalars of a trace."""
+
+    def lookup(parameter: Parameter) -> Scalar:
+        return Scalar(lambda depths: value_at(parameter, depths))
+
+    return Parameters(block, lookup)
+
+
+def at_depth(block: Any, depth: float, given: Mapping[str, Any] | None = None) -> Parameters:
+    """Return the parameters as numbers at a relative depth, or what is `given` instead."""
+    return Parameters(block, lambda parameter: value_at(parameter, depth), given)
+
+
+def relative_depths(steps: int) -> NDArray[np.float64]:
+    """Return l / L for the layers l = 0, ..., L - 1."""
+    return np.arange(steps, dtype=np.float64) / steps
+
+
+def check_parameter(name: str, parameter: Any, check: Callable[[str, float], None]) -> None:
+    """Check a number, or every knot of a schedule."""
+    values: Sequence[Any] = extremes(parameter)
+    for entry in values:
+        check(name, entry)

@@ -1,0 +1,51 @@
+"""Layers that are not all the same: a repeating pattern, and branches that act in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shaped_attention.blocks.base import Block, Layer, blocks_of
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A repeating pattern of layers: layer l has the blocks of number l modulo their count.
+
+    In the limit the layers of a pattern share the time, each with weight 1 / count.
+
+    Parameters
+    ----------
+    layers
+        Layers, each a block or a list of blocks.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or one is not a layer.
+
+    Examples
+    --------
+    >>> from shaped_attention import Pattern, ShapedAttention, ShapedMLP
+    >>> len(Pattern([ShapedAttention(0.3), [ShapedAttention(0.3), ShapedMLP(0.3)]]).layers)
+    2
+    """
+
+    layers: Any
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.layers, list | tuple) or not self.layers:
+            raise ValueError(f"layers={self.layers!r}: a non-empty list of layers is needed")
+        object.__setattr__(self, "layers", tuple(blocks_of(layer) for layer in self.layers))
+
+
+def pattern_of(layer: Layer | Pattern) -> tuple[tuple[Block, ...], ...]:
+    """Return the blocks of each layer of a pattern; a layer is a pattern of one."""
+    return layer.layers if isinstance(layer, Pattern) else (blocks_of(layer),)
+
+
+def specification_of(pattern: Sequence[Sequence[Block]]) -> Any:
+    """Return a pattern as plain data: a list of blocks, or of layers under the name "pattern"."""
+    layers = [[block.specification() for block in blocks] for blocks in pattern]
+    return layers[0] if len(layers) == 1 else {"pattern": layers}

@@ -1,0 +1,132 @@
+"""The loop that all samplers share: advance a chunk of paths, keep what was asked for, tick.
+
+Compiled calls return at save times and at least every 50 ms, so that a run can be interrupted and
+shows its progress. What is kept of V is a function of it, computed while the run goes on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from shaped_attention import ensemble as en
+from shaped_attention.observables import observables
+from shaped_attention.results import make_result
+
+Array = NDArray[np.float64]
+
+_SLICE = 0.05
+"""Seconds after which a compiled call returns."""
+
+
+class Process(Protocol):
+    """Some paths, at a step."""
+
+    def advance(self, begin: int, end: int) -> None:
+        """Take the steps begin, ..., end - 1."""
+
+    def covariances(self) -> Array:
+        """Return V (count, m, m)."""
+
+    def stopping_times(self) -> Array:
+        """Return when each path stopped (count,); infinite where it moves."""
+
+
+def run(
+    request: en.Ensemble,
+    process: Callable[[int, int], Any],
+    size: int,
+    progress: bool | None,
+    sampler: str,
+    parameters: dict[str, Any],
+    advance: Callable[[Any, int, int], None] | None = None,
+) -> xr.Dataset:
+    """Run ``process(first, count)`` for all samples, `size` at a time, and return their result."""
+    keep, names = keeper(request.keep, request.tokens)
+    shape = (len(names),) if names else (request.tokens, request.tokens)
+
+    def simulate(
+        first: int, count: int, kept: Array, stopping: Array, tick: Callable[[int], None]
+    ) -> None:
+        paths = process(first, count)
+        step = partial(advance, paths) if advance else paths.advance
+        march(request, step, lambda: keep(paths.covariances()), kept, tick)
+        stopping[:] = paths.stopping_times()
+
+    kept, stopping = en.run_chunks(request, size, simulate, progress, sampler, shape)
+    return make_result(sampler, request, kept, stopping, parameters, names)
+
+
+def march(
+    request: en.Ensemble,
+    advance: Callable[[int, int], None],
+    keep: Callable[[], Array],
+    kept: Array,
+    tick: Callable[[int], None],
+) -> None:
+    """Take all steps, and store in `kept` (time, count, ...) what is kept at the saved ones."""
+    step, length = 0, 1
+    for i, target in enumerate([*request.saved, request.steps]):
+        while step < target:
+            end = min(step + length, target)
+            began = time.perf_counter()
+            advance(step, end)
+            seconds = max(time.perf_counter() - began, 1e-9)
+            tick(end - step)
+            length = max(1, min(2 * length, int(_SLICE * (end - step) / seconds)))
+            step = end
+        if i < len(request.saved):
+            kept[i] = keep()
+
+
+def function_named(name: str) -> Callable[[Array], Array]:
+    """Return a function of V (samples, m, m) named as "module:function".
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"keep={name!r}: 'V', 'observables' or 'module:function' is needed ({error})"
+        ) from None
+    if not callable(function):
+        raise ValueError(f"keep={name!r}: {attribute} of {module} is not a function")
+    return function
+
+
+def keeper(keep: str, tokens: int) -> tuple[Callable[[Array], Array], list[str]]:
+    """Return the function of V (samples, m, m) that is stored, and the names of its numbers."""
+    if keep == "V":
+        return lambda v: v, []
+    if keep == "observables":
+        names = list(observables(np.eye(tokens)[None]))
+
+        def all_observables(v: Array) -> Array:
+            values = observables(v)
+            return np.stack([values[name] for name in names], axis=-1)
+
+        return all_observables, names
+    function = function_named(keep)
+
+    def checked(v: Array) -> Array:
+        values = np.asarray(function(v), dtype=np.float64)
+        if values.shape != (len(v),):
+            raise ValueError(
+                f"keep={keep!r}: V of shape {v.shape} gave numbers of shape {values.shape}; "
+                f"({len(v)},), one for each sample, is needed"
+            )
+        return values[:, None]
+
+    return checked, [keep]

@@ -1,0 +1,57 @@
+"""Factorisations of batches of small matrices in torch, the twins of those of `tile_algebra`.
+
+One rule for singular matrices everywhere: a pivot below 64 eps of its row is zero, and so is its
+column. Equal tokens then stay equal, and the executors take the same path.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from shaped_attention.numerics.tile_algebra import PIVOT_EPSILONS
+
+
+def lower_factor(
+    root: Float[Tensor, "*B m c"], level: float | None = None
+) -> Float[Tensor, "*B m m"]:
+    """Return the lower triangular L, diagonal >= 0, with L L^T = root root^T.
+
+    Modified Gram-Schmidt on the rows, for the whole batch at once: small singular values keep the
+    relative accuracy that forming root root^T would square away. A row whose part orthogonal to
+    the rows before it is at most `level` (by default 64 eps) of its length has a zero column.
+    """
+    m = root.shape[-2]
+    level = PIVOT_EPSILONS * torch.finfo(root.dtype).eps if level is None else level
+    original = torch.linalg.vector_norm(root, dim=-1)
+    rest = root
+    columns = []
+    for j in range(m):
+        row = rest[..., 0, :]
+        length = torch.linalg.vector_norm(row, dim=-1)
+        # A difference: what is not finite is no zero pivot.
+        zero = length - level * original[..., j] <= 0.0
+        unit = torch.where(zero[..., None], 0.0, row / torch.where(zero, 1.0, length)[..., None])
+        below = (rest[..., 1:, :] @ unit[..., None])[..., 0]
+        head = root.new_zeros(*root.shape[:-2], j)
+        diagonal = torch.where(zero, 0.0, length)[..., None]
+        columns.append(torch.cat([head, diagonal, below], dim=-1))
+        rest = rest[..., 1:, :] - below[..., None] * unit[..., None, :]
+    return torch.stack(columns, dim=-1)
+
+
+def semidefinite_cholesky(v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
+    """Return the lower triangular L with L L^T = v; a pivot at rounding level has a zero column."""
+    level = PIVOT_EPSILONS * torch.finfo(v.dtype).eps
+    columns: list[Tensor] = []
+    for j in range(v.shape[-1]):
+        column = v[..., j:, j]
+        for k, done in enumerate(columns):
+            column = column - done[..., j - k :] * done[..., j - k, None]
+        pivot = column[..., 0]
+        zero = pivot - level * v[..., j, j] <= 0.0
+        root = torch.where(zero, 1.0, pivot).sqrt()
+        columns.append(torch.where(zero[..., None], 0.0, column / root[..., None]))
+    padded = [torch.nn.functional.pad(column, (k, 0)) for k, column in enumerate(columns)]
+    return torch.stack(padded, dim=-1)

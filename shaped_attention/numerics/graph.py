@@ -1,0 +1,239 @@
+"""Tracing: a description run once on `Matrix` objects leaves the graph of what it computes.
+
+The graph knows every size, so programs for fixed sizes follow from it: `program` turns it into
+instructions for compiled code on tiles, `blas` walks over it with library routines. A matrix
+carries a scalar coefficient and a transposition that cost nothing until they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.numerics.scalars import Number, Scalar, product
+
+Shape = tuple[int, int]
+
+
+@dataclass(eq=False)
+class Node:
+    """One operation of the graph.
+
+    Attributes
+    ----------
+    kind
+        Name of the operation (see `program.OPERATIONS`).
+    inputs
+        Nodes whose values it takes.
+    shape
+        Rows and columns of its value.
+    scalars, integers
+        Its parameters.
+    lower
+        Whether the value is lower triangular by construction.
+    data
+        The entries of a constant.
+    address
+        Of random numbers: what their key is derived from.
+    """
+
+    kind: str
+    inputs: tuple[Node, ...]
+    shape: Shape
+    scalars: tuple[Number, ...] = ()
+    integers: tuple[int, ...] = ()
+    lower: bool = False
+    data: NDArray[np.float64] | None = None
+    address: Hashable = None
+
+
+@dataclass
+class Graph:
+    """The operations of a trace in the order in which they were asked for."""
+
+    nodes: list[Node] = field(default_factory=list)
+    _products: dict[tuple[int, int], tuple[Node, Node]] = field(default_factory=dict)
+
+    def node(
+        self,
+        kind: str,
+        inputs: Sequence[Node],
+        shape: Shape,
+        scalars: Sequence[Number] = (),
+        integers: Sequence[int] = (),
+        *,
+        lower: bool = False,
+        data: NDArray[np.float64] | None = None,
+        address: Hashable = None,
+    ) -> Matrix:
+        """Append an operation and return its value."""
+        new = Node(
+            kind, tuple(inputs), shape, tuple(scalars), tuple(integers), lower, data, address
+        )
+        self.nodes.append(new)
+        return Matrix(self, new)
+
+    def constant(self, array: NDArray[np.float64]) -> Matrix:
+        """Return a constant matrix; equal ones are kept once."""
+        entries = np.ascontiguousarray(array, dtype=np.float64)
+        for known in self.nodes:
+            if known.data is not None and np.array_equal(known.data, entries):
+                return Matrix(self, known)
+        shape = (entries.shape[0], entries.shape[1])
+        lower = shape[0] <= shape[1] and not np.triu(entries, 1).any() and shape[0] == shape[1] > 1
+        return self.node("constant", (), shape, data=entries, lower=lower)
+
+
+class Matrix:
+    """A matrix of a trace: `coefficient` times the value of `node`, or times its transpose."""
+
+    __slots__ = ("coefficient", "graph", "node", "transposed")
+    __array_priority__ = 100
+
+    def __init__(
+        self, graph: Graph, node: Node, coefficient: Number = 1.0, transposed: bool = False
+    ) -> None:
+        self.graph, self.node = graph, node
+        self.coefficient, self.transposed = coefficient, transposed
+
+    @property
+    def shape(self) -> Shape:
+        """Rows and columns."""
+        rows, columns = self.node.shape
+        return (columns, rows) if self.transposed else (rows, columns)
+
+    @property
+    def mT(self) -> Matrix:
+        """The transpose."""
+        return Matrix(self.graph, self.node, self.coefficient, not self.transposed)
+
+    def plain(self) -> Matrix:
+        """Return the same matrix without a pending transposition; the coefficient stays."""
+        if not self.transposed:
+            return self
+        if 1 in self.node.shape:
+            # A row and a column have the same entries in the same order.
+            value = self.graph.node("reshape", (self.node,), self.shape)
+        else:
+            value = self.graph.node("transpose", (self.node,), self.shape)
+        return Matrix(self.graph, value.node, self.coefficient)
+
+    def value(self) -> Matrix:
+        """Return the same matrix with neither transposition nor coefficient pending."""
+        flat = self.plain()
+        if isinstance(flat.coefficient, float | int) and flat.coefficient == 1.0:
+            return flat
+        return self.graph.node(
+            "scale", (flat.node,), flat.shape, (flat.coefficient,), lower=flat.node.lower
+        )
+
+    def __matmul__(self, other: Matrix) -> Matrix:
+        if not isinstance(other, Matrix):
+            return NotImplemented
+        (rows, inner), (other_inner, columns) = self.shape, other.shape
+        if inner != other_inner:
+            raise ValueError(f"a product of matrices of shapes {self.shape} and {other.shape}")
+        a = self
+        if a.transposed and other.transposed:
+            a = a.plain()
+        kind = {(False, False): "nn", (False, True): "nt", (True, False): "tn"}[
+            a.transposed, other.transposed
+        ]
+        lower = kind == "nn" and a.node.lower and other.node.lower
+        coefficient = product(a.coefficient, other.coefficient)
+        if kind != "nn" and a.node is other.node:
+            kind = "gram" if kind == "nt" else "cogram"
+            result = self.graph.node(kind, (a.node,), (rows, columns))
+        else:
+            result = self.graph.node(
+                f"multiply_{kind}", (a.node, other.node), (rows, columns), lower=lower
+            )
+        return Matrix(self.graph, result.node, coefficient)
+
+    def __add__(self, other: Matrix | Number) -> Matrix:
+        if isinstance(other, float | int | Scalar):
+            flat = self.plain()
+            return self.graph.node("shift", (flat.node,), flat.shape, (flat.coefficient, other))
+        if not isinstance(other, Matrix):
+            return NotImplemented
+        shared = _common_left_factor(self, other)
+        if shared is not None:
+            return shared
+        a, b = self.plain(), other.plain()
+        if _size(a) < _size(b):
+            a, b = b, a
+        lower = a.node.lower and b.node.lower and a.shape == b.shape
+        return self.graph.node(
+            "combine", (a.node, b.node), _broadcast(a, b), (a.coefficient, b.coefficient),
+            lower=lower,
+        )  # fmt: skip
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Matrix:
+        return self * -1.0
+
+    def __sub__(self, other: Matrix | Number) -> Matrix:
+        return self + (-1.0) * other
+
+    def __rsub__(self, other: Number) -> Matrix:
+        return (-1.0) * self + other
+
+    def __mul__(self, other: Matrix | Number) -> Matrix:
+        if isinstance(other, float | int | Scalar):
+            return Matrix(self.graph, self.node, product(self.coefficient, other), self.transposed)
+        if not isinstance(other, Matrix):
+            return NotImplemented
+        a, b = self.plain(), other.plain()
+        if _size(a) < _size(b):
+            a, b = b, a
+        lower = a.node.lower or (b.node.lower and b.shape == a.shape)
+        result = self.graph.node("times", (a.node, b.node), _broadcast(a, b), lower=lower)
+        return Matrix(self.graph, result.node, product(a.coefficient, b.coefficient))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Matrix | Number) -> Matrix:
+        if isinstance(other, float | int | Scalar):
+            return self * (1.0 / other)
+        a, b = self.plain(), other.plain()
+        if _broadcast(a, b) != a.shape:
+            raise ValueError(f"a quotient of matrices of shapes {a.shape} and {b.shape}")
+        result = self.graph.node("over", (a.node, b.node), a.shape, lower=a.node.lower)
+        return Matrix(self.graph, result.node, product(a.coefficient, 1.0 / b.coefficient))
+
+    def elementwise(self, kind: str, scalars: Sequence[Number] = ()) -> Matrix:
+        """Apply a function to every entry."""
+        flat = self.value()
+        return self.graph.node(kind, (flat.node,), flat.shape, scalars)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a description may branch on sizes, never on entries of a matrix")
+
+
+def _size(matrix: Matrix) -> int:
+    return matrix.shape[0] * matrix.shape[1]
+
+
+def _broadcast(a: Matrix, b: Matrix) -> Shape:
+    """The shape of a combination: b is a matrix, a row, a column or a single entry."""
+    if not all(y in (1, x) for x, y in zip(a.shape, b.shape, strict=True)):
+        raise ValueError(f"a combination of matrices of shapes {a.shape} and {b.shape}")
+    return a.shape
+
+
+def _common_left_factor(a: Matrix, b: Matrix) -> Matrix | None:
+    """``F A + F B = F (A + B)``, which saves a product; None where it does not apply."""
+    pair = (a.node, b.node)
+    if a.transposed or b.transposed or any(x.kind != "multiply_nn" for x in pair):
+        return None
+    if a.node.inputs[0] is not b.node.inputs[0] or a.node is b.node:
+        return None
+    left = Matrix(a.graph, a.node.inputs[0])
+    right = Matrix(a.graph, a.node.inputs[1], a.coefficient) + Matrix(
+        b.graph, b.node.inputs[1], b.coefficient
+    )
+    return left @ right

@@ -1,0 +1,276 @@
+"""The vocabulary of descriptions: what a block may do with small matrices, besides arithmetic.
+
+A description runs on torch tensors (B, m, c), which is its eager mode, or on `graph.Matrix`, which
+records it. Both know ``A @ B``, ``A.mT``, ``A + B``, ``A - B``, ``A * B`` (entry by entry, or by a
+number), ``A / B`` and ``A.shape[-2:]``; rows (1, c), columns (m, 1) and single entries (1, 1) are
+broadcast. The functions here are the rest. Those that factorise treat a pivot below 64 eps of its
+row as zero, so singular matrices pass and equal tokens stay equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.scalars import AnyNumber, Scalar, is_one, square_root
+
+M = TypeVar("M", Tensor, Matrix)
+
+
+def constant(array: NDArray[np.float64], like: M) -> M:
+    """Return a matrix of given entries (r, c), of the kind, dtype and device of `like`."""
+    if isinstance(like, Matrix):
+        return like.graph.constant(array)
+    return torch.as_tensor(array, dtype=like.dtype, device=like.device)
+
+
+def concatenate(parts: Sequence[M]) -> M:
+    """Put matrices with equally many rows next to each other."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if isinstance(first, Matrix):
+        # No pending coefficients: a part that nobody else uses is then written in place.
+        nodes = [part.plain() for part in parts]
+        rows = first.shape[0]
+        return first.graph.node(
+            "concatenate",
+            [part.node for part in nodes],
+            (rows, sum(part.shape[1] for part in nodes)),
+            [part.coefficient for part in nodes],
+        )
+    batch = torch.broadcast_shapes(*(part.shape[:-2] for part in parts))
+    return torch.cat([part.expand(*batch, *part.shape[-2:]) for part in parts], dim=-1)
+
+
+def columns(matrix: M, start: int, stop: int) -> M:
+    """Return the columns start, ..., stop - 1."""
+    if isinstance(matrix, Matrix):
+        flat = matrix.plain()
+        result = flat.graph.node(
+            "columns", (flat.node,), (flat.shape[0], stop - start), (), (start,)
+        )
+        return Matrix(flat.graph, result.node, flat.coefficient)
+    return matrix[..., start:stop]
+
+
+def lower(root: M) -> M:
+    """Return the lower triangular L (m, m) with diagonal >= 0 and L L^T = root root^T."""
+    if isinstance(root, Matrix):
+        flat = root.value()
+        rows = flat.shape[0]
+        return flat.graph.node("lower", (flat.node,), (rows, rows), lower=True)
+    return lower_factor(root)
+
+
+def compress(root: M) -> M:
+    """Return a root with at most as many columns as rows and the same L L^T."""
+    return lower(root) if root.shape[-1] > root.shape[-2] else root
+
+
+def cholesky(gram: M) -> M:
+    """Return the lower triangular L with L L^T = `gram`, positive semidefinite."""
+    if isinstance(gram, Matrix):
+        flat = gram.value()
+        return flat.graph.node("cholesky", (flat.node,), flat.shape, lower=True)
+    return semidefinite_cholesky(gram)
+
+
+def softmax(logits: M, seen: NDArray[np.bool_]) -> M:
+    """Apply softmax to each row, over the entries that `seen` (m, m) allows; 0 elsewhere."""
+    if isinstance(logits, Matrix):
+        flat = logits.plain()
+        allowed = flat.graph.constant(np.asarray(seen, dtype=np.float64))
+        return flat.graph.node(
+            "softmax", (flat.node, allowed.node), flat.shape, (flat.coefficient,)
+        )
+    allowed_here = torch.as_tensor(seen, device=logits.device)
+    return torch.softmax(logits.masked_fill(~allowed_here, -torch.inf), dim=-1)
+
+
+def diagonal(matrix: M) -> M:
+    """Return the diagonal of a square matrix as a column (m, 1)."""
+    if isinstance(matrix, Matrix):
+        result = matrix.graph.node("diagonal", (matrix.node,), (matrix.shape[0], 1))
+        return Matrix(matrix.graph, result.node, matrix.coefficient)
+    return matrix.diagonal(dim1=-2, dim2=-1)[..., None]
+
+
+def row_sums(matrix: M) -> M:
+    """Sum each row: a column (m, 1)."""
+    if isinstance(matrix, Matrix):
+        flat = matrix.plain()
+        result = flat.graph.node("row_sums", (flat.node,), (flat.shape[0], 1))
+        return Matrix(flat.graph, result.node, flat.coefficient)
+    return matrix.sum(-1, keepdim=True)
+
+
+def column_sums(matrix: M) -> M:
+    """Sum each column: a row (1, c)."""
+    if isinstance(matrix, Matrix):
+        flat = matrix.plain()
+        result = flat.graph.node("column_sums", (flat.node,), (1, flat.shape[1]))
+        return Matrix(flat.graph, result.node, flat.coefficient)
+    return matrix.sum(-2, keepdim=True)
+
+
+def row_squares(matrix: M) -> M:
+    """Sum the squares of each row: the squared lengths, a column (m, 1)."""
+    if isinstance(matrix, Matrix):
+        flat = matrix.plain()
+        result = flat.graph.node("row_squares", (flat.node,), (flat.shape[0], 1))
+        return Matrix(flat.graph, result.node, flat.coefficient * flat.coefficient)
+    return (matrix * matrix).sum(-1, keepdim=True)
+
+
+def unit_rows(matrix: M) -> M:
+    """Divide each row by its length; a row of zeros stays."""
+    if isinstance(matrix, Matrix):
+        flat = matrix.plain()
+        return flat.graph.node("unit_rows", (flat.node,), flat.shape, lower=flat.node.lower)
+    length = torch.linalg.vector_norm(matrix, dim=-1, keepdim=True)
+    return matrix / torch.where(length > 0.0, length, 1.0)
+
+
+def symmetric_noise(numbers: M, size: int) -> M:
+    """Return the symmetric (size, size) matrix whose lower triangle, row by row, is `numbers`.
+
+    The diagonal is multiplied by sqrt 2: of independent normals it makes the noise with variance 1
+    off the diagonal and 2 on it. `numbers` has the shape (1, size (size + 1) / 2).
+    """
+    if isinstance(numbers, Matrix):
+        flat = numbers.plain()
+        result = flat.graph.node("symmetric", (flat.node,), (size, size))
+        return Matrix(flat.graph, result.node, flat.coefficient)
+    i, j = torch.tril_indices(size, size, device=numbers.device)
+    lower_half = numbers.new_zeros(*numbers.shape[:-2], size, size)
+    lower_half[..., i, j] = numbers[..., 0, :]
+    weight = numbers.new_ones(size, size)
+    weight.fill_diagonal_(0.5**0.5)
+    weighted = lower_half * weight
+    return weighted + weighted.mT
+
+
+@overload
+def sqrt(x: M) -> M: ...
+@overload
+def sqrt(x: float) -> float: ...
+@overload
+def sqrt(x: Scalar) -> Scalar: ...
+def sqrt(x: Any) -> Any:
+    """Return the square root of a number, a parameter, or every entry of a matrix."""
+    if isinstance(x, Matrix):
+        return x.elementwise("sqrt")
+    return square_root(x)
+
+
+def exp(x: M) -> M:
+    """Return the exponential of every entry."""
+    return x.elementwise("exp") if isinstance(x, Matrix) else x.exp()
+
+
+def tanh(x: M) -> M:
+    """Return the hyperbolic tangent of every entry."""
+    return x.elementwise("tanh") if isinstance(x, Matrix) else x.tanh()
+
+
+def normal_cdf(x: M) -> M:
+    """Return the standard normal distribution function of every entry."""
+    if isinstance(x, Matrix):
+        return x.elementwise("normal_cdf")
+    return 0.5 * torch.erfc(x * (-(0.5**0.5)))
+
+
+def sigmoid(x: M) -> M:
+    """Return 1 / (1 + exp(-x)) of every entry."""
+    return x.elementwise("sigmoid") if isinstance(x, Matrix) else torch.sigmoid(x)
+
+
+def leaky(x: M, plus: AnyNumber, minus: AnyNumber) -> M:
+    """Return plus x for x > 0 and minus x otherwise, entry by entry."""
+    if isinstance(x, Matrix):
+        return x.elementwise("leaky", (plus, minus))  # type: ignore[arg-type]
+    return plus * x.clamp(min=0.0) + minus * x.clamp(max=0.0)  # type: ignore[operator]
+
+
+def arc_cosine_kernel(v: M) -> M:
+    """Return sqrt(V_aa V_bb) J(rho_ab), J(r) = sqrt(1 - r^2) + r (pi - arccos r).
+
+    The kernel of Cho and Saul (2009): positive semidefinite, with the diagonal pi V_aa. Rounding
+    may leave rho outside [-1, 1]; it is brought back.
+    """
+    if isinstance(v, Matrix):
+        flat = v.value()
+        return flat.graph.node("arc_cosine", (flat.node,), flat.shape)
+    root = v.diagonal(dim1=-2, dim2=-1).sqrt()
+    scale = root[..., :, None] * root[..., None, :]
+    r = (v / torch.where(scale > 0.0, scale, 1.0)).clamp(-1.0, 1.0)
+    kernel = scale * ((1.0 - r * r).sqrt() + r * (math.pi - torch.arccos(r)))
+    # On the diagonal r = 1 up to rounding, where the derivative of arccos is infinite.
+    eye = torch.eye(v.shape[-1], dtype=torch.bool, device=v.device)
+    return torch.where(eye, math.pi * v, kernel)
+
+
+class Numbers:
+    """The random numbers of one block in one step, by name.
+
+    `Draws` (`shaped_attention.draws`) hands them out in torch, `program.TracedNumbers` while a
+    description is traced. A name may be used once in a step, for each `head` once: the same name
+    again is an error, since it would be the same numbers.
+    """
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
+        """Return independent standard normals (rows, columns)."""
+        raise RuntimeError("Numbers is a base class")
+
+    def wishart(self, name: str, rows: int, dof: int, head: int = 0) -> Any:
+        """Return B (rows, min(rows, dof)) with B B^T ~ Wishart_rows(dof, I).
+
+        It is Bartlett's lower triangular factor, or the Gaussian matrix itself (rows, dof) if
+        dof < rows + 2.
+        """
+        raise RuntimeError("Numbers is a base class")
+
+    def activated_gram(
+        self, name: str, factor: Any, count: int, activation: Callable[[Any], Any]
+    ) -> Any:
+        """Return sum_i s(h_i) s(h_i)^T over `count` independent h_i ~ N(0, F F^T).
+
+        F (m, c) is the factor, s acts on every entry. It costs O(count m (m + c)) and the memory
+        of a few columns.
+        """
+        raise RuntimeError("Numbers is a base class")
+
+
+__all__ = [
+    "Numbers",
+    "arc_cosine_kernel",
+    "cholesky",
+    "column_sums",
+    "columns",
+    "compress",
+    "concatenate",
+    "constant",
+    "diagonal",
+    "exp",
+    "is_one",
+    "leaky",
+    "lower",
+    "normal_cdf",
+    "row_squares",
+    "row_sums",
+    "sigmoid",
+    "softmax",
+    "sqrt",
+    "symmetric_noise",
+    "tanh",
+    "unit_rows",
+]

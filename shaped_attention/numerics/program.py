@@ -1,0 +1,423 @@
+"""From a trace to a program: instructions on rows of one contiguous buffer, and its layout.
+
+The value of each operation lives in rows of a buffer (rows, LANES) that are given out again once
+nobody needs it. A result that goes straight into a part of a larger matrix is written there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.numerics.graph import Graph, Matrix, Node
+from shaped_attention.numerics.primitives import Numbers
+from shaped_attention.numerics.scalars import Depths, Number, Scalar, value
+
+OPERATIONS = (
+    "constant", "input", "normal", "wishart", "activated_gram",
+    "multiply_nn", "multiply_nt", "multiply_tn", "gram", "cogram",
+    "combine", "times", "over", "scale", "shift", "transpose", "reshape", "columns", "concatenate",
+    "row_sums", "column_sums", "row_squares", "diagonal", "unit_rows",
+    "softmax", "symmetric", "lower", "cholesky", "arc_cosine",
+    "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "leaky",
+)  # fmt: skip
+"""Kinds of nodes."""
+
+CODE = {name: number for number, name in enumerate(OPERATIONS)}
+(
+    OP, OUT, OUT_COLUMNS, A, B, ROWS, INNER, COLUMNS, A_LOWER, B_LOWER, B_ROWS, B_COLUMNS,
+    SCALAR, SCALAR_2, KEY, SLOT, WORK, COUNT, FIRST, LAST,
+) = range(20)  # fmt: skip
+"""Fields of an instruction."""
+
+HIDDEN_COLUMNS = 16
+"""Columns of an activated Gram matrix that are drawn at once; even, so pairs stay together."""
+
+_IN_PLACE = {"multiply_nn", "multiply_nt", "multiply_tn", "combine", "scale"}
+"""Operations that can write into a part of a larger matrix."""
+
+
+class TracedNumbers(Numbers):
+    """The random numbers of one block while its description is traced.
+
+    Parameters
+    ----------
+    graph
+        The trace.
+    place
+        Of the block in the layer: what sets its numbers apart from those of other blocks.
+    scale
+        Standard deviation of `normal`: the root of the step for Brownian increments.
+    """
+
+    def __init__(self, graph: Graph, place: tuple[int, ...], scale: Number = 1.0) -> None:
+        self._graph, self._place, self._scale = graph, place, scale
+        self._taken: set[tuple[str, int]] = set()
+
+    def _address(self, name: str, head: int) -> Hashable:
+        if (name, head) in self._taken:
+            raise ValueError(
+                f"the numbers {name!r} (head {head}) are drawn twice in one step of a block; "
+                "different names are needed"
+            )
+        self._taken.add((name, head))
+        return (self._place, name)
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Matrix:
+        """Return independent standard normals (rows, columns)."""
+        address = self._address(name, head)
+        return self._graph.node(
+            "normal", (), (rows, columns), (self._scale,), (2 * head,), address=address
+        )
+
+    def wishart(self, name: str, rows: int, dof: int, head: int = 0) -> Matrix:
+        """Return a root of a Wishart matrix (see `Numbers`)."""
+        address = self._address(name, head)
+        bartlett = dof >= rows + 2
+        return self._graph.node(
+            "wishart", (), (rows, rows if bartlett else dof), (), (2 * head, dof),
+            lower=bartlett, address=address,
+        )  # fmt: skip
+
+    def activated_gram(
+        self, name: str, factor: Any, count: int, activation: Callable[[Any], Any]
+    ) -> Matrix:
+        """Return the Gram matrix of `count` activated columns (see `Numbers`)."""
+        address = self._address(name, 0)
+        flat = factor.value()
+        inside = Graph()
+        rows = flat.shape[0]
+        hidden = inside.node("input", (), (rows, 1))
+        result = activation(hidden).value()
+        node = self._graph.node(
+            "activated_gram", (flat.node,), (rows, rows), (), (0, count), address=address
+        )
+        node.node.data = None
+        self._graph_of(node.node, inside, result.node)
+        return node
+
+    def _graph_of(self, node: Node, inside: Graph, result: Node) -> None:
+        node.__dict__["inside"] = (inside, result)
+
+
+@dataclass
+class Program:
+    """Instructions for a step, and what they need to know.
+
+    Attributes
+    ----------
+    code
+        Instructions (count, 20); the columns are named by the constants of this module.
+    rows
+        Rows of the buffer.
+    inputs, outputs
+        Offsets, shapes of the matrices that the step takes and gives.
+    constants
+        Offset and entries of constant matrices.
+    scalars
+        Numbers that the instructions look up by index.
+    addresses
+        Addresses of the random numbers, by the index of their key.
+    normals
+        Normals that a step draws, those of Wishart factors and hidden columns apart.
+    nodes
+        The operations, in order, for printing and for the executor on large matrices.
+    """
+
+    code: NDArray[np.int64]
+    rows: int
+    inputs: list[tuple[int, tuple[int, int]]]
+    outputs: list[tuple[int, tuple[int, int]]]
+    constants: list[tuple[int, NDArray[np.float64]]]
+    scalars: list[Number]
+    addresses: list[Hashable]
+    normals: int
+    nodes: list[Node] = field(repr=False, default_factory=list)
+    results: list[Node] = field(repr=False, default_factory=list)
+
+    def table(self, depths: Depths) -> NDArray[np.float64]:
+        """Return the scalars (layers, count) at relative depths."""
+        result = np.zeros((len(depths), max(1, len(self.scalars))))
+        for k, number in enumerate(self.scalars):
+            result[:, k] = value(number, depths)
+        return result
+
+
+def needed(results: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that the results depend on, in their order."""
+    wanted = {id(node) for node in results}
+    kept = []
+    for node in reversed(nodes):
+        if id(node) in wanted:
+            kept.append(node)
+            wanted.update(id(x) for x in node.inputs)
+    return kept[::-1]
+
+
+class _Rows:
+    """Rows of the buffer: given out from the first gap that is large enough."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free: list[tuple[int, int]] = []
+
+    def take(self, count: int) -> int:
+        for k, (start, length) in enumerate(self._free):
+            if length >= count:
+                if length == count:
+                    del self._free[k]
+                else:
+                    self._free[k] = (start + count, length - count)
+                return start
+        start = self.size
+        if self._free and sum(self._free[-1]) == self.size:
+            start, _ = self._free.pop()
+        self.size = start + count
+        return start
+
+    def give_back(self, start: int, count: int) -> None:
+        spans = sorted([*self._free, (start, count)])
+        merged: list[tuple[int, int]] = []
+        for begin, length in spans:
+            if merged and sum(merged[-1]) == begin:
+                merged[-1] = (merged[-1][0], merged[-1][1] + length)
+            else:
+                merged.append((begin, length))
+        self._free = merged
+
+
+def assemble(graph: Graph, inputs: Sequence[Matrix], outputs: Sequence[Matrix]) -> Program:
+    """Turn a trace into a program.
+
+    `inputs` are nodes of kind "input"; they and the constants keep their rows throughout, since a
+    program runs for many steps.
+    """
+    results = [matrix.value() for matrix in outputs]
+    nodes = needed([x.node for x in results] + [x.node for x in inputs], graph.nodes)
+    return _Assembler(nodes, [x.node for x in inputs], [x.node for x in results]).program()
+
+
+class _Assembler:
+    def __init__(self, nodes: list[Node], inputs: list[Node], results: list[Node]) -> None:
+        self.nodes, self.inputs, self.results = nodes, inputs, results
+        self.rows = _Rows()
+        self.offset: dict[int, int] = {}
+        self.owner: dict[int, Node] = {}
+        self.scalars: list[Number] = []
+        self.addresses: list[Hashable] = []
+        self.code: list[list[int]] = []
+        self.normals = 0
+        self.uses: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        for k, node in enumerate(nodes):
+            for x in node.inputs:
+                self.uses[id(x)] = self.uses.get(id(x), 0) + 1
+                self.last[id(x)] = k
+        for node in results:
+            self.uses[id(node)] = self.uses.get(id(node), 0) + 1
+            self.last[id(node)] = len(nodes)
+        # Parts that are written straight into the matrix that they become a part of.
+        self.inside: dict[int, tuple[Node, int]] = {}
+        for node in nodes:
+            if node.kind == "concatenate":
+                column = 0
+                for part in node.inputs:
+                    fresh = part.kind in _IN_PLACE and self.uses[id(part)] == 1
+                    if fresh and id(part) not in self.inside:
+                        self.inside[id(part)] = (node, column)
+                    column += part.shape[1]
+
+    def program(self) -> Program:
+        pinned = {id(x) for x in self.inputs}
+        constants = []
+        for node in self.inputs:
+            self.offset[id(node)] = self.rows.take(_count(node))
+        for node in self.nodes:
+            if node.kind == "constant":
+                self.offset[id(node)] = self.rows.take(_count(node))
+                pinned.add(id(node))
+            if node.kind == "constant":
+                assert node.data is not None
+                constants.append((self.offset[id(node)], node.data))
+        alive: dict[int, tuple[int, int]] = {}
+        ends: dict[int, list[int]] = {}
+        for k, node in enumerate(self.nodes):
+            if id(node) not in pinned:
+                if id(node) in self.inside:
+                    whole, column = self.inside[id(node)]
+                    if id(whole) not in self.offset:
+                        self._take(whole, alive, ends)
+                    self.offset[id(node)] = self.offset[id(whole)] + column
+                elif id(node) not in self.offset:
+                    self._take(node, alive, ends)
+                work = self._emit(node)
+                if work is not None:
+                    self.rows.give_back(*work)
+            for key in ends.get(k, ()):
+                self.rows.give_back(*alive.pop(key))
+        return Program(
+            np.array(self.code, dtype=np.int64).reshape(-1, 20),
+            max(1, self.rows.size),
+            [(self.offset[id(x)], x.shape) for x in self.inputs],
+            [(self.offset[id(x)], x.shape) for x in self.results],
+            constants,
+            self.scalars,
+            self.addresses,
+            self.normals,
+            self.nodes,
+            self.results,
+        )
+
+    def _take(
+        self, node: Node, alive: dict[int, tuple[int, int]], ends: dict[int, list[int]]
+    ) -> None:
+        count = _count(node)
+        self.offset[id(node)] = self.rows.take(count)
+        alive[id(node)] = (self.offset[id(node)], count)
+        ends.setdefault(self.last.get(id(node), len(self.nodes)), []).append(id(node))
+
+    def _scalar(self, number: Number) -> int:
+        for k, known in enumerate(self.scalars):
+            if known is number or (
+                not isinstance(known, Scalar) and not isinstance(number, Scalar) and known == number
+            ):
+                return k
+        self.scalars.append(number)
+        return len(self.scalars) - 1
+
+    def _key(self, address: Hashable) -> int:
+        if address not in self.addresses:
+            self.addresses.append(address)
+        return self.addresses.index(address)
+
+    def _emit(self, node: Node) -> tuple[int, int] | None:
+        """Append the instructions of a node; return the rows of its scratch."""
+        kind, (rows, columns) = node.kind, node.shape
+        line = [0] * 20
+        line[OP], line[OUT], line[ROWS], line[COLUMNS] = (
+            CODE[kind],
+            self.offset[id(node)],
+            rows,
+            columns,
+        )
+        whole = self.inside.get(id(node))
+        line[OUT_COLUMNS] = whole[0].shape[1] if whole else columns
+        for name, x in zip((A, B), node.inputs, strict=False):
+            line[name] = self.offset[id(x)]
+        for name, x in zip((A_LOWER, B_LOWER), node.inputs, strict=False):
+            line[name] = int(x.lower)
+        if len(node.inputs) > 1:
+            line[B_ROWS], line[B_COLUMNS] = node.inputs[1].shape
+        for name, number in zip((SCALAR, SCALAR_2), node.scalars, strict=False):
+            line[name] = self._scalar(number)
+        if node.inputs:
+            first = node.inputs[0]
+            line[INNER] = first.shape[0] if kind in ("multiply_tn", "cogram") else first.shape[1]
+        if node.address is not None:
+            line[KEY] = self._key(node.address)
+            line[SLOT] = node.integers[0]
+        work = None
+        scratch = _scratch(node)
+        if scratch:
+            work = (self.rows.take(scratch), scratch)
+            line[WORK] = work[0]
+        if kind == "normal":
+            line[COUNT] = self.normals
+            self.normals += rows * columns
+        elif kind == "wishart":
+            line[COUNT] = node.integers[1]
+        elif kind == "column_sums":
+            line[COUNT] = node.inputs[0].shape[0]
+        elif kind == "columns":
+            line[COUNT] = node.integers[0]
+        elif kind == "activated_gram":
+            return self._emit_activated(node, line, work)
+        elif kind == "concatenate":
+            self._emit_parts(node, line)
+            return None
+        elif kind == "lower" and self.uses[id(node.inputs[0])] > 1:
+            # It overwrites its input, which somebody else needs.
+            raise ValueError("lower() of a matrix that is used again: concatenate a copy")
+        self.code.append(line)
+        return work
+
+    def _emit_parts(self, node: Node, line: list[int]) -> None:
+        column = 0
+        for part, coefficient in zip(node.inputs, node.scalars, strict=True):
+            copy = list(line)
+            copy[A] = self.offset[id(part)]
+            copy[OUT] += column
+            copy[INNER] = part.shape[1]
+            copy[COLUMNS] = part.shape[1]
+            copy[SCALAR] = self._scalar(coefficient)
+            if id(part) in self.inside and self.inside[id(part)][0] is node:
+                copy[A] = copy[OUT]
+                copy[INNER] = copy[OUT_COLUMNS]
+                if not isinstance(coefficient, Scalar) and coefficient == 1.0:
+                    column += part.shape[1]
+                    continue
+            self.code.append(copy)
+            column += part.shape[1]
+
+    def _emit_activated(
+        self, node: Node, line: list[int], work: tuple[int, int] | None
+    ) -> tuple[int, int] | None:
+        """The loop over columns, followed by the instructions of the activation, which it calls."""
+        assert work is not None
+        inside, result = node.__dict__["inside"]
+        count = node.integers[1]
+        rows = node.shape[0]
+        block = rows * HIDDEN_COLUMNS
+        # Rows of scratch: normals, then the activation's values in the order of its nodes.
+        offset = work[0] + node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
+        position = {}
+        line[COUNT] = count
+        line[FIRST] = len(self.code) + 1
+        self.code.append(line)
+        for inner in needed([result], inside.nodes):
+            position[id(inner)] = offset
+            offset += block
+            if inner.kind == "input":
+                continue
+            own = [0] * 20
+            own[OP], own[OUT] = CODE[inner.kind], position[id(inner)]
+            own[ROWS], own[COLUMNS] = rows, HIDDEN_COLUMNS
+            own[OUT_COLUMNS] = own[INNER] = HIDDEN_COLUMNS
+            for name, x in zip((A, B), inner.inputs, strict=False):
+                own[name] = position[id(x)]
+            own[B_ROWS], own[B_COLUMNS] = rows, HIDDEN_COLUMNS
+            for name, number in zip((SCALAR, SCALAR_2), inner.scalars, strict=False):
+                own[name] = self._scalar(number)
+            self.code.append(own)
+        line[LAST] = len(self.code)
+        line[B] = position[id(result)]
+        return work
+
+
+def _count(node: Node) -> int:
+    """Rows of a value; an odd number of normals is drawn with one more."""
+    size = node.shape[0] * node.shape[1]
+    return size + size % 2 if node.kind in ("normal", "wishart") else size
+
+
+def _scratch(node: Node) -> int:
+    """Rows that an operation needs besides its value."""
+    rows = node.shape[0]
+    if node.kind == "softmax":
+        return 2
+    if node.kind in ("cholesky", "unit_rows"):
+        return 1
+    if node.kind == "lower":
+        return 1 + rows
+    if node.kind == "wishart":
+        return rows * (rows - 1) // 2 + 1 + rows + 1 if node.lower else 0
+    if node.kind == "activated_gram":
+        inside, result = node.__dict__["inside"]
+        blocks = len(needed([result], inside.nodes))
+        hidden = node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
+        return hidden + blocks * rows * HIDDEN_COLUMNS
+    return 0

@@ -1,0 +1,139 @@
+"""Numbers that are known only when a program runs: a layer's parameters and what follows from them.
+
+A description (`shaped_attention.blocks.base`) receives its parameters as arguments. In torch they
+are numbers or tensors with a gradient; while a description is traced they are `Scalar`, formulas
+that are evaluated once for all layers, so that one program serves a layer whose parameters change
+with depth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+Depths: TypeAlias = NDArray[np.float64]
+"""Relative depths l / L of the layers of a run, at which scalars are evaluated."""
+
+
+class Scalar:
+    """A formula in the parameters of a layer; arithmetic on it gives further formulas."""
+
+    __slots__ = ("evaluate",)
+    __array_priority__ = 100
+
+    def __init__(self, evaluate: Callable[[Depths], Any]) -> None:
+        self.evaluate = evaluate
+
+    def __add__(self, other: Number) -> Scalar:
+        return _combined(np.add, self, other)
+
+    def __radd__(self, other: Number) -> Scalar:
+        return _combined(np.add, other, self)
+
+    def __sub__(self, other: Number) -> Scalar:
+        return _combined(np.subtract, self, other)
+
+    def __rsub__(self, other: Number) -> Scalar:
+        return _combined(np.subtract, other, self)
+
+    def __mul__(self, other: Number) -> Scalar:
+        if not isinstance(other, float | int | Scalar):
+            return NotImplemented
+        return _combined(np.multiply, self, other)
+
+    def __rmul__(self, other: Number) -> Scalar:
+        return _combined(np.multiply, other, self)
+
+    def __truediv__(self, other: Number) -> Scalar:
+        return _combined(np.divide, self, other)
+
+    def __rtruediv__(self, other: Number) -> Scalar:
+        return _combined(np.divide, other, self)
+
+    def __pow__(self, exponent: Number) -> Scalar:
+        return _combined(np.power, self, exponent)
+
+    def __neg__(self) -> Scalar:
+        return _combined(np.multiply, self, -1.0)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a description may branch on sizes and on the fields of its block, never on a "
+            "parameter: its value changes from layer to layer"
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = lambda self, other: bool(self)
+
+
+Number: TypeAlias = float | int | Scalar
+AnyNumber: TypeAlias = float | int | Scalar | Tensor
+
+
+def _combined(function: Callable[[Any, Any], Any], a: Number, b: Number) -> Scalar:
+    return Scalar(lambda depths: function(value(a, depths), value(b, depths)))
+
+
+def value(number: Any, depths: Depths) -> Any:
+    """Evaluate a number or a `Scalar`."""
+    return number.evaluate(depths) if isinstance(number, Scalar) else number
+
+
+def apply(function: Callable[[Any], Any], number: Number) -> Scalar:
+    """Apply a NumPy function to a scalar."""
+    return Scalar(lambda depths: function(value(number, depths)))
+
+
+def product(a: Number, b: Number) -> Number:
+    """Multiply two numbers; 1.0 times a `Scalar` is the `Scalar` itself."""
+    if isinstance(a, float | int) and a == 1.0:
+        return b
+    if isinstance(b, float | int) and b == 1.0:
+        return a
+    return a * b
+
+
+def is_one(number: Number) -> bool:
+    """Whether a number is known to be 1 before the program runs."""
+    return isinstance(number, float | int) and number == 1.0
+
+
+def mean_decay(rate: AnyNumber, step: AnyNumber) -> Any:
+    """``(1 - exp(-rate step)) / rate``, the integral of the decay over a step; `step` at rate 0."""
+    if isinstance(rate, Scalar) or isinstance(step, Scalar):
+        a, b = rate, step
+        return Scalar(
+            lambda depths: _mean_decay(np.asarray(value(a, depths)), np.asarray(value(b, depths)))
+        )
+    if isinstance(rate, Tensor) or isinstance(step, Tensor):
+        # expm1(x) / x has no derivative rule at 0; three terms are exact to rounding near it.
+        x = rate * step
+        series = step * (1.0 - x / 2.0 + x * x / 6.0)
+        if abs(float(x)) < 1e-5:
+            return series
+        return -(-x).expm1() / rate  # type: ignore[union-attr]
+    return float(_mean_decay(np.asarray(rate), np.asarray(step)))
+
+
+def _mean_decay(rate: NDArray[np.float64], step: NDArray[np.float64]) -> Any:
+    x = rate * step
+    safe = np.where(np.abs(x) < 1e-300, 1.0, x)
+    return step * np.where(np.abs(x) < 1e-300, 1.0, -np.expm1(-safe) / safe)
+
+
+def square_root(number: AnyNumber) -> Any:
+    """Return the square root of a number, a `Scalar` or a tensor."""
+    if isinstance(number, Scalar):
+        return apply(np.sqrt, number)
+    return number.sqrt() if isinstance(number, Tensor) else math.sqrt(number)
+
+
+def exponential(number: AnyNumber) -> Any:
+    """Return the exponential of a number, a `Scalar` or a tensor."""
+    if isinstance(number, Scalar):
+        return apply(np.exp, number)
+    return number.exp() if isinstance(number, Tensor) else math.exp(number)

@@ -1,0 +1,355 @@
+"""Small-matrix algebra on tiles: one operation on all lanes at once.
+
+A tile is an array (rows, LANES): each path has a lane, each entry of a matrix a row, and a matrix
+(r, c) stands in r c successive rows from an offset on. Every loop over lanes is one vector
+instruction after the other. Sums run in the order of their index, also where a loop is unrolled,
+so a path's rounding does not depend on what surrounds it. Triangular factors are common, and a
+product that skips their zeros costs half: `a_lower` and `b_lower` say which are lower triangular.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.vectormath import arccos, exp, normal_cdf
+
+PIVOT_EPSILONS = 64.0
+"""A pivot below this many rounding units of its row counts as zero, in every executor."""
+PIVOT = PIVOT_EPSILONS * float(np.finfo(np.float64).eps)
+
+
+@kernel
+def accumulate(buf, out, a, a_step, b, b_step, count):  # type: ignore[no-untyped-def]
+    """Row `out` = sum over i < count of row a + i a_step times row b + i b_step."""
+    if count <= 0:
+        for p in range(LANES):
+            buf[out, p] = 0.0
+        return
+    for p in range(LANES):
+        buf[out, p] = buf[a, p] * buf[b, p]
+    i = 1
+    while i + 3 < count:
+        a0 = a + i * a_step
+        b0 = b + i * b_step
+        for p in range(LANES):
+            total = buf[out, p] + buf[a0, p] * buf[b0, p]
+            total += buf[a0 + a_step, p] * buf[b0 + b_step, p]
+            total += buf[a0 + 2 * a_step, p] * buf[b0 + 2 * b_step, p]
+            buf[out, p] = total + buf[a0 + 3 * a_step, p] * buf[b0 + 3 * b_step, p]
+        i += 4
+    while i < count:
+        for p in range(LANES):
+            buf[out, p] += buf[a + i * a_step, p] * buf[b + i * b_step, p]
+        i += 1
+
+
+@kernel
+def multiply_nn(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower):  # type: ignore[no-untyped-def]
+    """Write A B; a row of the output has `out_columns` entries, of which `columns` are written."""
+    for i in range(rows):
+        stop = min(i + 1, inner) if a_lower else inner
+        for j in range(columns):
+            first = j if b_lower else 0
+            accumulate(
+                buf, out + i * out_columns + j, a + i * inner + first, 1,
+                b + first * columns + j, columns, stop - first,
+            )  # fmt: skip
+
+
+@kernel
+def multiply_nt(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower):  # type: ignore[no-untyped-def]
+    """Write A B^T, where B has `columns` rows."""
+    for i in range(rows):
+        stop = min(i + 1, inner) if a_lower else inner
+        for j in range(columns):
+            accumulate(
+                buf, out + i * out_columns + j, a + i * inner, 1, b + j * inner, 1,
+                min(j + 1, stop) if b_lower else stop,
+            )  # fmt: skip
+
+
+@kernel
+def multiply_tn(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower):  # type: ignore[no-untyped-def]
+    """Write A^T B, where A has `rows` columns."""
+    for i in range(rows):
+        for j in range(columns):
+            first = max(i if a_lower else 0, j if b_lower else 0)
+            accumulate(
+                buf, out + i * out_columns + j, a + first * rows + i, rows,
+                b + first * columns + j, columns, inner - first,
+            )  # fmt: skip
+
+
+@kernel
+def gram(buf, out, a, rows, inner, a_lower):  # type: ignore[no-untyped-def]
+    """Write A A^T."""
+    for i in range(rows):
+        for j in range(i + 1):
+            stop = min(j + 1, inner) if a_lower else inner
+            accumulate(buf, out + i * rows + j, a + i * inner, 1, a + j * inner, 1, stop)
+            if j < i:
+                for p in range(LANES):
+                    buf[out + j * rows + i, p] = buf[out + i * rows + j, p]
+
+
+@kernel
+def cogram(buf, out, a, rows, inner):  # type: ignore[no-untyped-def]
+    """Write A^T A for A (inner, rows)."""
+    for i in range(rows):
+        for j in range(i + 1):
+            accumulate(buf, out + i * rows + j, a + i, rows, a + j, rows, inner)
+            if j < i:
+                for p in range(LANES):
+                    buf[out + j * rows + i, p] = buf[out + i * rows + j, p]
+
+
+@kernel
+def combine(buf, out, out_columns, a, b, rows, columns, b_rows, b_columns, s, t):  # type: ignore[no-untyped-def]
+    """Write s A + t B, where B may be a single row, column or entry."""
+    for i in range(rows):
+        for j in range(columns):
+            x = a + i * columns + j
+            y = b + (i * b_columns if b_rows > 1 else 0) + (j if b_columns > 1 else 0)
+            for p in range(LANES):
+                buf[out + i * out_columns + j, p] = s * buf[x, p] + t * buf[y, p]
+
+
+@kernel
+def times(buf, out, a, b, rows, columns, b_rows, b_columns):  # type: ignore[no-untyped-def]
+    """Write A B entry by entry, where B may be a single row, column or entry."""
+    for i in range(rows):
+        for j in range(columns):
+            x = a + i * columns + j
+            y = b + (i * b_columns if b_rows > 1 else 0) + (j if b_columns > 1 else 0)
+            for p in range(LANES):
+                buf[out + i * columns + j, p] = buf[x, p] * buf[y, p]
+
+
+@kernel
+def over(buf, out, a, b, rows, columns, b_rows, b_columns):  # type: ignore[no-untyped-def]
+    """Write A / B entry by entry, where B may be a single row, column or entry."""
+    for i in range(rows):
+        for j in range(columns):
+            x = a + i * columns + j
+            y = b + (i * b_columns if b_rows > 1 else 0) + (j if b_columns > 1 else 0)
+            for p in range(LANES):
+                buf[out + i * columns + j, p] = buf[x, p] / buf[y, p]
+
+
+@kernel
+def place(buf, out, out_columns, a, a_columns, rows, columns, s):  # type: ignore[no-untyped-def]
+    """Write s times a part of A, whose rows have `a_columns` entries, into a part of the output."""
+    for i in range(rows):
+        for j in range(columns):
+            x, y = a + i * a_columns + j, out + i * out_columns + j
+            for p in range(LANES):
+                buf[y, p] = s * buf[x, p]
+
+
+@kernel
+def shift(buf, out, a, count, s, t):  # type: ignore[no-untyped-def]
+    """Write s A + t, entry by entry."""
+    for i in range(count):
+        for p in range(LANES):
+            buf[out + i, p] = s * buf[a + i, p] + t
+
+
+@kernel
+def transpose(buf, out, a, rows, columns):  # type: ignore[no-untyped-def]
+    """Write A^T (rows, columns)."""
+    for i in range(rows):
+        for j in range(columns):
+            for p in range(LANES):
+                buf[out + i * columns + j, p] = buf[a + j * rows + i, p]
+
+
+@kernel
+def row_sums(buf, out, a, rows, columns, step, following, square):  # type: ignore[no-untyped-def]
+    """Sum `columns` entries, `following` apart, from row a + i step on; or their squares."""
+    for i in range(rows):
+        for p in range(LANES):
+            buf[out + i, p] = 0.0
+        for j in range(columns):
+            x = a + i * step + j * following
+            if square:
+                for p in range(LANES):
+                    buf[out + i, p] += buf[x, p] * buf[x, p]
+            else:
+                for p in range(LANES):
+                    buf[out + i, p] += buf[x, p]
+
+
+@kernel
+def unit_rows(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
+    """Divide each row of A by its length; a row of zeros stays."""
+    for i in range(rows):
+        row_sums(buf, work, a + i * columns, 1, columns, columns, 1, True)
+        for p in range(LANES):
+            square = buf[work, p]
+            buf[work, p] = 1.0 / math.sqrt(square) if square > 0.0 else 1.0
+        for j in range(columns):
+            for p in range(LANES):
+                buf[out + i * columns + j, p] = buf[a + i * columns + j, p] * buf[work, p]
+
+
+@kernel
+def symmetric(buf, out, a, size):  # type: ignore[no-untyped-def]
+    """Write the symmetric matrix with the lower triangle A, row by row, and sqrt 2 A_ii."""
+    row = a
+    for i in range(size):
+        for j in range(i + 1):
+            weight = math.sqrt(2.0) if i == j else 1.0
+            for p in range(LANES):
+                buf[out + i * size + j, p] = weight * buf[row, p]
+                buf[out + j * size + i, p] = weight * buf[row, p]
+            row += 1
+
+
+@kernel
+def softmax(buf, out, a, seen, rows, columns, s, work):  # type: ignore[no-untyped-def]
+    """Apply softmax to the rows of s A where `seen` is positive; 0 elsewhere.
+
+    `seen` is a constant, so lane 0 speaks for all; `work` is one row of scratch, twice.
+    """
+    top, total = work, work + 1
+    for i in range(rows):
+        for p in range(LANES):
+            buf[top, p] = -np.inf
+            buf[total, p] = 0.0
+        for j in range(columns):
+            if buf[seen + i * columns + j, 0] > 0.0:
+                for p in range(LANES):
+                    buf[top, p] = max(buf[top, p], s * buf[a + i * columns + j, p])
+        for j in range(columns):
+            y = out + i * columns + j
+            if buf[seen + i * columns + j, 0] > 0.0:
+                for p in range(LANES):
+                    weight = exp(s * buf[a + i * columns + j, p] - buf[top, p])
+                    buf[y, p] = weight
+                    buf[total, p] += weight
+        for p in range(LANES):
+            buf[total, p] = 1.0 / buf[total, p]
+        for j in range(columns):
+            y = out + i * columns + j
+            if buf[seen + i * columns + j, 0] > 0.0:
+                for p in range(LANES):
+                    buf[y, p] *= buf[total, p]
+            else:
+                for p in range(LANES):
+                    buf[y, p] = 0.0
+
+
+@kernel
+def lower(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
+    """Write the lower triangular L with L L^T = A A^T, columns >= rows, and overwrite A.
+
+    Modified Gram-Schmidt on the rows of A: small singular values keep the relative accuracy that
+    forming A A^T would square away. A row whose part orthogonal to those before it is at rounding
+    level has a zero column. `work` has one row of scratch and one for each row of A.
+    """
+    original = work + 1
+    for i in range(rows):
+        row_sums(buf, original + i, a + i * columns, 1, columns, columns, 1, True)
+    for j in range(rows):
+        row_sums(buf, work, a + j * columns, 1, columns, columns, 1, True)
+        for p in range(LANES):
+            square = buf[work, p]
+            # A difference: what is not finite is no zero pivot.
+            zero = square - PIVOT * PIVOT * buf[original + j, p] <= 0.0
+            length = 0.0 if zero else math.sqrt(square)
+            buf[out + j * rows + j, p] = length
+            buf[work, p] = 0.0 if zero else 1.0 / length
+        for c in range(columns):
+            for p in range(LANES):
+                buf[a + j * columns + c, p] *= buf[work, p]
+        for i in range(j):
+            for p in range(LANES):
+                buf[out + i * rows + j, p] = 0.0
+        for i in range(j + 1, rows):
+            y = out + i * rows + j
+            accumulate(buf, y, a + i * columns, 1, a + j * columns, 1, columns)
+            for c in range(columns):
+                for p in range(LANES):
+                    buf[a + i * columns + c, p] -= buf[y, p] * buf[a + j * columns + c, p]
+
+
+@kernel
+def cholesky(buf, out, a, rows, work):  # type: ignore[no-untyped-def]
+    """Write the lower triangular L with L L^T = A for positive semidefinite A.
+
+    A pivot at rounding level is a zero eigenvalue: its column is zero, so a singular matrix passes
+    (Higham, *Accuracy and Stability*, 2002, section 10.3).
+    """
+    for j in range(rows):
+        for i in range(j, rows):
+            y = out + i * rows + j
+            for p in range(LANES):
+                buf[y, p] = buf[a + i * rows + j, p]
+            for k in range(j):
+                for p in range(LANES):
+                    buf[y, p] -= buf[out + i * rows + k, p] * buf[out + j * rows + k, p]
+        pivot = out + j * rows + j
+        for p in range(LANES):
+            zero = buf[pivot, p] - PIVOT * buf[a + j * rows + j, p] <= 0.0
+            root = 0.0 if zero else math.sqrt(buf[pivot, p])
+            buf[work, p] = 0.0 if zero else 1.0 / root
+            buf[pivot, p] = root
+        for i in range(j + 1, rows):
+            for p in range(LANES):
+                buf[out + i * rows + j, p] *= buf[work, p]
+        for i in range(j):
+            for p in range(LANES):
+                buf[out + i * rows + j, p] = 0.0
+
+
+@kernel
+def arc_cosine(buf, out, a, rows):  # type: ignore[no-untyped-def]
+    """Write the arc-cosine kernel of a covariance (see `primitives.arc_cosine_kernel`)."""
+    for i in range(rows):
+        for p in range(LANES):
+            buf[out + i * rows + i, p] = math.pi * buf[a + i * rows + i, p]
+        for j in range(i):
+            for p in range(LANES):
+                scale = math.sqrt(buf[a + i * rows + i, p] * buf[a + j * rows + j, p])
+                r = buf[a + i * rows + j, p] / scale if scale > 0.0 else 0.0
+                r = max(-1.0, min(1.0, r))
+                value = scale * (math.sqrt(1.0 - r * r) + r * (math.pi - arccos(r)))
+                buf[out + i * rows + j, p] = value
+                buf[out + j * rows + i, p] = value
+
+
+SQRT, EXP, TANH, NORMAL_CDF, SIGMOID, LEAKY = range(6)
+"""Functions of single entries."""
+
+
+@kernel
+def elementwise(buf, out, a, count, function, s, t):  # type: ignore[no-untyped-def]
+    """Apply a function to `count` rows."""
+    for i in range(count):
+        x, y = a + i, out + i
+        if function == SQRT:
+            for p in range(LANES):
+                buf[y, p] = math.sqrt(buf[x, p])
+        elif function == EXP:
+            for p in range(LANES):
+                buf[y, p] = exp(min(buf[x, p], 700.0))
+        elif function == TANH:
+            for p in range(LANES):
+                # Odd, and without cancellation of the large exponentials.
+                e = exp(-2.0 * abs(buf[x, p]))
+                size = (1.0 - e) / (1.0 + e)
+                buf[y, p] = size if buf[x, p] >= 0.0 else -size
+        elif function == NORMAL_CDF:
+            for p in range(LANES):
+                buf[y, p] = normal_cdf(buf[x, p])
+        elif function == SIGMOID:
+            for p in range(LANES):
+                e = exp(-abs(buf[x, p]))
+                low = e / (1.0 + e)
+                buf[y, p] = 1.0 - low if buf[x, p] >= 0.0 else low
+        else:
+            for p in range(LANES):
+                buf[y, p] = (s if buf[x, p] > 0.0 else t) * buf[x, p]

@@ -1,0 +1,387 @@
+"""Programs on tiles of paths: compiled once, never again for another block.
+
+`advance` takes all tiles of a chunk through a range of steps in one call, without the interpreter
+lock. What a step computes is data (`program.Program`); the functions that it calls are in
+`tile_algebra` and `wishart`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from shaped_attention.numerics import program as pr
+from shaped_attention.numerics import tile_algebra as al
+from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.threefry import fill_normals
+from shaped_attention.numerics.wishart import fill_bartlett
+
+LARGEST_FACTOR = 1e75
+"""Sum of absolute entries up to which |F F^T|^2 cannot overflow."""
+
+(
+    _CONSTANT, _INPUT, _NORMAL, _WISHART, _ACTIVATED_GRAM,
+    _MULTIPLY_NN, _MULTIPLY_NT, _MULTIPLY_TN, _GRAM, _COGRAM,
+    _COMBINE, _TIMES, _OVER, _SCALE, _SHIFT, _TRANSPOSE, _RESHAPE, _COLUMNS, _CONCATENATE,
+    _ROW_SUMS, _COLUMN_SUMS, _ROW_SQUARES, _DIAGONAL, _UNIT_ROWS,
+    _SOFTMAX, _SYMMETRIC, _LOWER, _CHOLESKY, _ARC_COSINE, _SQRT,
+) = range(30)  # fmt: skip
+assert pr.OPERATIONS.index("sqrt") == _SQRT
+
+_OP, _OUT, _OUT_COLUMNS, _A, _B = pr.OP, pr.OUT, pr.OUT_COLUMNS, pr.A, pr.B
+_ROWS, _INNER, _WIDE, _A_LOWER, _B_LOWER = pr.ROWS, pr.INNER, pr.COLUMNS, pr.A_LOWER, pr.B_LOWER
+_B_ROWS, _B_COLUMNS, _S, _S2 = pr.B_ROWS, pr.B_COLUMNS, pr.SCALAR, pr.SCALAR_2
+_KEY, _SLOT, _WORK, _COUNT, _FIRST, _LAST = (
+    pr.KEY, pr.SLOT, pr.WORK, pr.COUNT, pr.FIRST, pr.LAST,
+)  # fmt: skip
+_HIDDEN = pr.HIDDEN_COLUMNS
+
+SCALARS, JUMPS, KEYS = [_S, _S2], [_FIRST, _LAST], _KEY
+"""Fields of an instruction that count from the start of its program."""
+
+REPLACE, ADD, REPORT = range(3)
+"""What a step's outputs are: the new state; drift and noise to be added; the same, handed out."""
+
+
+@kernel
+def simple(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Run one instruction that needs no random numbers."""
+    op, out, a, b = line[_OP], line[_OUT], line[_A], line[_B]
+    rows, columns, inner = line[_ROWS], line[_WIDE], line[_INNER]
+    s, t = numbers[line[_S]], numbers[line[_S2]]
+    a_lower, b_lower = line[_A_LOWER] > 0, line[_B_LOWER] > 0
+    out_columns = line[_OUT_COLUMNS]
+    if op == _MULTIPLY_NN:
+        al.multiply_nn(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower)
+    elif op == _MULTIPLY_NT:
+        al.multiply_nt(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower)
+    elif op == _MULTIPLY_TN:
+        al.multiply_tn(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower)
+    elif op == _GRAM:
+        al.gram(buf, out, a, rows, inner, a_lower)
+    elif op == _COGRAM:
+        al.cogram(buf, out, a, rows, inner)
+    elif op == _COMBINE:
+        al.combine(
+            buf, out, out_columns, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS], s, t
+        )
+    elif op == _TIMES:
+        al.times(buf, out, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS])
+    elif op == _OVER:
+        al.over(buf, out, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS])
+    elif op in (_SCALE, _CONCATENATE):
+        al.place(buf, out, out_columns, a, inner, rows, columns, s)
+    elif op == _COLUMNS:
+        al.place(buf, out, out_columns, a + line[_COUNT], inner, rows, columns, 1.0)
+    elif op == _RESHAPE:
+        al.place(buf, out, columns, a, columns, rows, columns, 1.0)
+    elif op == _SHIFT:
+        al.shift(buf, out, a, rows * columns, s, t)
+    elif op == _TRANSPOSE:
+        al.transpose(buf, out, a, rows, columns)
+    elif op == _ROW_SUMS:
+        al.row_sums(buf, out, a, rows, inner, inner, 1, False)
+    elif op == _ROW_SQUARES:
+        al.row_sums(buf, out, a, rows, inner, inner, 1, True)
+    elif op == _COLUMN_SUMS:
+        al.row_sums(buf, out, a, columns, line[_COUNT], 1, columns, False)
+    elif op == _DIAGONAL:
+        al.place(buf, out, 1, a, inner + 1, rows, 1, 1.0)
+    elif op == _UNIT_ROWS:
+        al.unit_rows(buf, out, a, rows, columns, line[_WORK])
+    elif op == _SOFTMAX:
+        al.softmax(buf, out, a, b, rows, columns, s, line[_WORK])
+    elif op == _SYMMETRIC:
+        al.symmetric(buf, out, a, rows)
+    elif op == _LOWER:
+        al.lower(buf, out, a, rows, inner, line[_WORK])
+    elif op == _CHOLESKY:
+        al.cholesky(buf, out, a, rows, line[_WORK])
+    elif op == _ARC_COSINE:
+        al.arc_cosine(buf, out, a, rows)
+    elif op >= _SQRT:
+        al.elementwise(buf, out, a, rows * columns, op - _SQRT, s, t)
+
+
+@kernel
+def _activated_gram(code, at, numbers, key, buf, sample, step):  # type: ignore[no-untyped-def]
+    """Sum s(h) s(h)^T over columns h = F g; the instructions that follow are those of s."""
+    line = code[at]
+    out, factor, rows, inner = line[_OUT], line[_A], line[_ROWS], line[_INNER]
+    normals = line[_WORK]
+    hidden = normals + inner * _HIDDEN + 1
+    result, count = line[_B], line[_COUNT]
+    for i in range(rows):
+        for j in range(i + 1):
+            for p in range(LANES):
+                buf[out + i * rows + j, p] = 0.0
+    for start in range(0, count, _HIDDEN):
+        here = min(_HIDDEN, count - start)
+        fill_normals(
+            buf[normals : normals + inner * _HIDDEN + 1], here * inner, 1.0, key, sample, step,
+            line[_SLOT], start * inner // 2,
+        )  # fmt: skip
+        for i in range(rows):
+            stop = min(i + 1, inner) if line[_A_LOWER] > 0 else inner
+            for column in range(here):
+                al.accumulate(
+                    buf, hidden + i * _HIDDEN + column, factor + i * inner, 1,
+                    normals + column * inner, 1, stop,
+                )  # fmt: skip
+        for k in range(line[_FIRST], line[_LAST]):
+            simple(code[k], numbers, buf)
+        for i in range(rows):
+            for j in range(i + 1):
+                y, x, z = out + i * rows + j, result + i * _HIDDEN, result + j * _HIDDEN
+                column = 0
+                while column + 3 < here:
+                    for p in range(LANES):
+                        total = buf[y, p] + buf[x + column, p] * buf[z + column, p]
+                        total += buf[x + column + 1, p] * buf[z + column + 1, p]
+                        total += buf[x + column + 2, p] * buf[z + column + 2, p]
+                        buf[y, p] = total + buf[x + column + 3, p] * buf[z + column + 3, p]
+                    column += 4
+                while column < here:
+                    for p in range(LANES):
+                        buf[y, p] += buf[x + column, p] * buf[z + column, p]
+                    column += 1
+    for i in range(rows):
+        for j in range(i):
+            for p in range(LANES):
+                buf[out + j * rows + i, p] = buf[out + i * rows + j, p]
+
+
+@kernel
+def run(code, start, stop, numbers, keys, buf, sample, step, given, taking):  # type: ignore[no-untyped-def]
+    """Run the instructions start, ..., stop - 1 for one tile in one step.
+
+    With `taking` normals are rows of `given`, otherwise they are drawn.
+    """
+    k = start
+    while k < stop:
+        line = code[k]
+        op = line[_OP]
+        if op == _NORMAL:
+            size = line[_ROWS] * line[_WIDE]
+            out = line[_OUT]
+            if taking:
+                for i in range(size):
+                    for p in range(LANES):
+                        buf[out + i, p] = given[line[_COUNT] + i, p]
+            else:
+                fill_normals(
+                    buf[out : out + size + 1], size, numbers[line[_S]], keys[line[_KEY]], sample,
+                    step, line[_SLOT], 0,
+                )  # fmt: skip
+        elif op == _WISHART:
+            if line[_WORK] > 0:
+                fill_bartlett(
+                    buf, line[_OUT], line[_ROWS], line[_COUNT], line[_WORK], keys[line[_KEY]],
+                    sample, step, line[_SLOT],
+                )  # fmt: skip
+            else:
+                size = line[_ROWS] * line[_WIDE]
+                out = line[_OUT]
+                fill_normals(
+                    buf[out : out + size + 1], size, 1.0, keys[line[_KEY]], sample, step,
+                    line[_SLOT], 0,
+                )  # fmt: skip
+        elif op == _ACTIVATED_GRAM:
+            _activated_gram(code, k, numbers, keys[line[_KEY]], buf, sample, step)
+            k = line[_LAST] - 1
+        elif op > _ACTIVATED_GRAM:
+            simple(line, numbers, buf)
+        k += 1
+
+
+@kernel
+def _stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, time):  # type: ignore[no-untyped-def]
+    """Stop the living lanes with |V| >= radius (Frobenius norm), V = weight sum of F_g F_g^T.
+
+    Since |V| <= tr V, the norm itself is computed only where the trace reaches the radius.
+    """
+    trace, entry, total = work, work + 1, work + 2
+    for p in range(LANES):
+        buf[trace, p] = 0.0
+    for g in range(parts.shape[0]):
+        for i in range(parts[g, 0], parts[g, 0] + tokens * parts[g, 1]):
+            for p in range(LANES):
+                buf[trace, p] += buf[i, p] * buf[i, p]
+    near = 0
+    for p in range(LANES):
+        near += 1 if weight * buf[trace, p] >= radius else 0
+    if near == 0:
+        return
+    for p in range(LANES):
+        buf[total, p] = 0.0
+    for i in range(tokens):
+        for j in range(i + 1):
+            for p in range(LANES):
+                buf[entry, p] = 0.0
+            for g in range(parts.shape[0]):
+                columns = parts[g, 1]
+                x, y = parts[g, 0] + i * columns, parts[g, 0] + j * columns
+                for k in range(columns):
+                    for p in range(LANES):
+                        buf[entry, p] += buf[x + k, p] * buf[y + k, p]
+            times = 1.0 if i == j else 2.0
+            for p in range(LANES):
+                buf[total, p] += times * buf[entry, p] * buf[entry, p]
+    for p in range(LANES):
+        if alive[p] > 0.5 and weight * math.sqrt(buf[total, p]) >= radius:
+            alive[p] = 0.0
+            stopped_at[p] = time
+
+
+@kernel
+def _stop_overflowing(buf, outputs, work, alive, stopped_at, time):  # type: ignore[no-untyped-def]
+    """Stop the lanes whose next factor would overflow, where they are."""
+    for p in range(LANES):
+        buf[work, p] = 0.0
+    start = 0
+    drift, noise, size = outputs[0, 0], outputs[1, 0], outputs[0, 1]
+    for i in range(size):
+        for p in range(LANES):
+            buf[work, p] += abs(buf[start + i, p] + buf[drift + i, p] + buf[noise + i, p])
+    for p in range(LANES):
+        if alive[p] > 0.5 and not buf[work, p] < LARGEST_FACTOR:
+            alive[p] = 0.0
+            stopped_at[p] = time
+
+
+@kernel
+def advance(  # type: ignore[no-untyped-def]
+    code, ranges, table, keys, constant_rows, constants, outputs, parts, weight, rows,
+    state, alive, stopped_at, radius, dt, first, begin, end, mode, given, reported,
+):  # fmt: skip
+    """Take the paths of all tiles through the steps begin, ..., end - 1.
+
+    Parameters
+    ----------
+    code, ranges
+        Instructions of the programs, and for each its first and last instruction and constant;
+        step l runs program l modulo their number.
+    table
+        Scalars (layers, count); a single row serves all layers.
+    outputs
+        Rows (program, output, 2) of what a step gives: offset and size.
+    parts, weight
+        Offset and columns of the factors F_g that make V = weight sum F_g F_g^T.
+    state
+        (tiles, size, LANES), changed in place.
+    alive, stopped_at
+        (tiles, LANES): 1.0 where a path moves; when it stopped.
+    mode
+        REPLACE, ADD or REPORT. The last copies drift and noise of one step, which are zero for
+        stopped paths, to `reported` (2, tiles, size, LANES), and takes its normals from `given`
+        (tiles, count, LANES).
+    """
+    tiles, size = state.shape[0], state.shape[1]
+    tokens = 0
+    for g in range(parts.shape[0]):
+        tokens = parts[g, 2]
+    work = rows
+    buf = np.empty((rows + 3, LANES))
+    programs = ranges.shape[0]
+    for tile in range(tiles):
+        living = 0.0
+        for p in range(LANES):
+            living += alive[tile, p]
+        if living == 0.0 and mode != REPORT:
+            continue
+        for i in range(size):
+            for p in range(LANES):
+                buf[i, p] = state[tile, i, p]
+        filled = False
+        for step in range(begin, end):
+            which = step % programs
+            if programs > 1 or not filled:
+                for c in range(ranges[which, 2], ranges[which, 3]):
+                    for p in range(LANES):
+                        buf[constant_rows[c], p] = constants[c]
+                filled = True
+            if mode == REPORT:
+                _stop_outside(
+                    buf, parts, tokens, weight, work, alive[tile], stopped_at[tile], radius,
+                    step * dt,
+                )  # fmt: skip
+            numbers = table[step if table.shape[0] > 1 else 0]
+            run(
+                code, ranges[which, 0], ranges[which, 1], numbers, keys, buf,
+                first + tile * LANES, step, given[tile], mode == REPORT,
+            )  # fmt: skip
+            if mode != REPLACE:
+                _stop_overflowing(
+                    buf, outputs[which], work, alive[tile], stopped_at[tile], step * dt
+                )
+            living = 0.0
+            for p in range(LANES):
+                living += alive[tile, p]
+            if mode == REPORT:
+                for k in range(2):
+                    row = outputs[which, k, 0]
+                    for i in range(size):
+                        for p in range(LANES):
+                            moving = alive[tile, p] > 0.5
+                            reported[k, tile, i, p] = buf[row + i, p] if moving else 0.0
+                continue
+            if living > 0.0:
+                target = 0
+                if mode == ADD:
+                    drift, noise = outputs[which, 0, 0], outputs[which, 1, 0]
+                    for i in range(size):
+                        for p in range(LANES):
+                            new = (buf[i, p] + buf[drift + i, p]) + buf[noise + i, p]
+                            buf[i, p] = new if alive[tile, p] > 0.5 else buf[i, p]
+                else:
+                    for k in range(outputs.shape[1]):
+                        row, count = outputs[which, k, 0], outputs[which, k, 1]
+                        for i in range(count):
+                            for p in range(LANES):
+                                moving = alive[tile, p] > 0.5
+                                old = buf[target + i, p]
+                                buf[target + i, p] = buf[row + i, p] if moving else old
+                        target += count
+                _stop_outside(
+                    buf, parts, tokens, weight, work, alive[tile], stopped_at[tile], radius,
+                    (step + 1) * dt,
+                )  # fmt: skip
+            else:
+                break
+        for i in range(size):
+            for p in range(LANES):
+                state[tile, i, p] = buf[i, p]
+
+
+@kernel
+def draw(code, table, keys, ranges, first, step, out):  # type: ignore[no-untyped-def]
+    """Write the normals of a step into `out` (tiles, count + 1, LANES)."""
+    numbers = table[step if table.shape[0] > 1 else 0]
+    for tile in range(out.shape[0]):
+        for k in range(ranges[0, 0], ranges[0, 1]):
+            line = code[k]
+            if line[_OP] == _NORMAL:
+                size, start = line[_ROWS] * line[_WIDE], line[_COUNT]
+                work = np.empty((size + 1, LANES))
+                fill_normals(
+                    work, size, numbers[line[_S]], keys[line[_KEY]], first + tile * LANES, step,
+                    line[_SLOT], 0,
+                )  # fmt: skip
+                for i in range(size):
+                    for p in range(LANES):
+                        out[tile, start + i, p] = work[i, p]
+
+
+@kernel
+def check_outside(state, parts, weight, alive, stopped_at, radius, time):  # type: ignore[no-untyped-def]
+    """Stop the paths of all tiles that are outside the radius at this time."""
+    size = state.shape[1]
+    buf = np.empty((size + 3, LANES))
+    for tile in range(state.shape[0]):
+        for i in range(size):
+            for p in range(LANES):
+                buf[i, p] = state[tile, i, p]
+        _stop_outside(
+            buf, parts, parts[0, 2], weight, size, alive[tile], stopped_at[tile], radius, time
+        )

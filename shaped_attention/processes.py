@@ -1,0 +1,413 @@
+"""A chunk of paths that moves step by step: the chain or the limit, compiled or in torch.
+
+Both executors take the same `Task` and give the same paths to rounding, from the same numbers. A
+process knows its state, how to advance it, and which paths have stopped; it knows neither save
+times nor files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shaped_attention import ensemble as en
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.named_numbers import Keys, TorchNumbers
+from shaped_attention.numerics import tiles
+from shaped_attention.numerics.jit import LANES
+from shaped_attention.numerics.primitives import Numbers
+from shaped_attention.numerics.program import Program
+from shaped_attention.steps import chain_step, limit_step, traced_chain, traced_limit
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the paths of a run do.
+
+    Attributes
+    ----------
+    pattern
+        The blocks of each layer; layer l has those of number l modulo the length.
+    tokens, width
+        Number of tokens m, and the width n of the chain; None for the limit.
+    groups
+        Groups of columns whose Grams are the state.
+    steps, dt
+        The grid of times 0, dt, ..., steps dt of the whole run; it sets the relative depth.
+    radius
+        Paths stop where |V| (Frobenius norm) reaches it.
+    keys
+        Of the random numbers.
+    """
+
+    pattern: tuple[tuple[Block, ...], ...]
+    tokens: int
+    width: int | None
+    groups: int
+    steps: int
+    dt: float
+    radius: float
+    keys: Keys
+
+    @property
+    def columns(self) -> int:
+        """Columns of a factor: of a group's Gram in the chain, m in the limit."""
+        if self.width is None:
+            return self.tokens
+        return min(self.tokens, self.width // self.groups)
+
+    @cached_property
+    def programs(self) -> list[Program]:
+        """The step as programs, one for each layer of the pattern."""
+        if self.width is None:
+            return [traced_limit(self.pattern, self.tokens, self.dt)]
+        return [
+            traced_chain(blocks, self.tokens, self.width, self.groups) for blocks in self.pattern
+        ]
+
+    @cached_property
+    def compiled(self) -> _Packed:
+        """The programs as the compiled executor takes them."""
+        return _Packed.of(self.programs, self)
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """Programs of a pattern as arrays, with their scalars for every step."""
+
+    code: NDArray[np.int64]
+    ranges: NDArray[np.int64]
+    table: Array
+    keys: NDArray[np.uint64]
+    constant_rows: NDArray[np.int64]
+    constants: Array
+    outputs: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    rows: int
+    normals: int
+
+    @classmethod
+    def of(cls, programs: Sequence[Program], task: Task) -> _Packed:
+        depths = np.arange(task.steps, dtype=np.float64) / task.steps
+        addresses: list[Any] = []
+        codes: list[NDArray[np.int64]] = []
+        tables: list[Array] = []
+        ranges, outputs = [], []
+        rows: list[int] = []
+        values: list[float] = []
+        for program in programs:
+            scalars = sum(table.shape[1] for table in tables)
+            code = program.code.copy()
+            code[:, tiles.SCALARS] += scalars
+            code[:, tiles.JUMPS] += sum(len(x) for x in codes)
+            first = len(addresses)
+            addresses += program.addresses
+            code[:, tiles.KEYS] += first
+            start, constant = sum(len(x) for x in codes), len(rows)
+            for offset, entries in program.constants:
+                rows += range(offset, offset + entries.size)
+                values += entries.ravel().tolist()
+            codes.append(code)
+            ranges.append((start, start + len(code), constant, len(rows)))
+            tables.append(program.table(depths))
+            outputs.append([(offset, r * c) for offset, (r, c) in program.outputs])
+        table = np.concatenate(tables, axis=1)
+        if len(table) > 1 and (table == table[0]).all():
+            table = table[:1]
+        parts = [(offset, c, m) for offset, (m, c) in programs[0].inputs]
+        return cls(
+            np.concatenate(codes),
+            np.array(ranges, dtype=np.int64),
+            np.ascontiguousarray(table),
+            task.keys.table(addresses),
+            np.array(rows, dtype=np.int64),
+            np.array(values, dtype=np.float64),
+            np.array(outputs, dtype=np.int64),
+            np.array(parts, dtype=np.int64),
+            max(program.rows for program in programs),
+            max(program.normals for program in programs),
+        )
+
+
+def task_of(request: en.Ensemble, stream: str, width: int | None) -> Task:
+    """Return what the paths of a request do."""
+    return Task(
+        pattern=request.pattern,
+        tokens=request.tokens,
+        width=width,
+        groups=request.groups if width is not None else 1,
+        steps=request.steps,
+        dt=request.dt,
+        radius=request.radius,
+        keys=Keys(request.seed, stream),
+    )
+
+
+_PREFERRED_CHUNK = 1024
+"""Paths whose factors stay in the second-level cache for the usual m."""
+
+_SMALLEST_ENTRIES = 2**11
+"""Below, the interpreter time of a chunk outweighs what a second thread computes (measured)."""
+
+
+def path_chunk(request: en.Ensemble) -> int:
+    """Return how many paths of a request move together."""
+    m = request.tokens
+    per_sample = 8.0 * 40 * m * m * request.groups + 16 * m * 64
+    smallest = _SMALLEST_ENTRIES // m**2
+    return en.chunk_size(request, per_sample, _PREFERRED_CHUNK, LANES, smallest)
+
+
+def process_of(request: en.Ensemble, task: Task, first: int, count: int) -> Any:
+    """Return some paths of a request at their start, with the executor that it asks for."""
+    start = request.start_factors(first, count, task.groups, task.columns)
+    if request.compiled_device:
+        return TileProcess(task, first, start)
+    return TorchProcess(task, first, start, request.device, request.dtype)
+
+
+class TileProcess:
+    """Paths on tiles, moved by compiled code on the CPU in double precision."""
+
+    def __init__(self, task: Task, first: int, start: Array) -> None:
+        """Start paths number first, ... at `start` (count, groups, m, c)."""
+        self.task, self.first, self.count = task, first, len(start)
+        tile_count = -(-self.count // LANES)
+        size = int(np.prod(start.shape[1:]))
+        padded = np.zeros((tile_count * LANES, size))
+        padded[: self.count] = start.reshape(self.count, size)
+        self.state = np.ascontiguousarray(padded.reshape(tile_count, LANES, size).swapaxes(1, 2))
+        self.alive = np.ones((tile_count, LANES))
+        self.stopped_at = np.full((tile_count, LANES), np.inf)
+        self._nothing = np.zeros((tile_count, 1, LANES)), np.zeros((2, 1, 1, LANES))
+
+    def _run(self, begin: int, end: int, mode: int, given: Array, reported: Array) -> None:
+        task, x = self.task, self.task.compiled
+        tiles.advance(
+            x.code, x.ranges, x.table, x.keys, x.constant_rows, x.constants, x.outputs, x.parts,
+            1.0 / task.groups, x.rows, self.state, self.alive, self.stopped_at, task.radius,
+            task.dt, self.first, begin, end, mode, given, reported,
+        )  # fmt: skip
+
+    def advance(self, begin: int, end: int) -> None:
+        """Take the steps begin, ..., end - 1."""
+        mode = tiles.REPLACE if self.task.width is not None else tiles.ADD
+        self._run(begin, end, mode, *self._nothing)
+
+    def covariances(self) -> Array:
+        """Return V (count, m, m)."""
+        return covariances(self.factors())
+
+    def factors(self) -> Array:
+        """Return the state (count, groups, m, c)."""
+        shape = (-1, self.task.groups, self.task.tokens, self.task.columns)
+        return self.state.swapaxes(1, 2).reshape(shape)[: self.count]
+
+    def stopping_times(self) -> Array:
+        """Return when each path stopped (count,)."""
+        return self.stopped_at.reshape(-1)[: self.count]
+
+    # What torchsde needs of the limit.
+
+    def flat_state(self) -> Tensor:
+        """Return the state as torchsde's (tiles, entries)."""
+        return torch.from_numpy(self.state).flatten(1)
+
+    def set_state(self, y: Tensor) -> None:
+        """Take a state of torchsde's shape."""
+        self.state = np.ascontiguousarray(y.numpy().reshape(self.state.shape))
+
+    def increments(self, step: int) -> Tensor:
+        """Return the Brownian increments of a step (tiles, entries)."""
+        x = self.task.compiled
+        out = np.empty((len(self.state), x.normals + 1, LANES))
+        tiles.draw(x.code, x.table, x.keys, x.ranges, self.first, step, out)
+        return torch.from_numpy(out).flatten(1)
+
+    def drift_and_noise(self, y: Tensor, increments: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """Return drift times step, and noise; both zero for stopped paths."""
+        self.set_state(y)
+        given = increments.numpy().reshape(len(self.state), -1, LANES)
+        reported = np.empty((2, *self.state.shape))
+        self._run(step, step + 1, tiles.REPORT, given, reported)
+        drift, noise = torch.from_numpy(reported).flatten(2)
+        return drift, noise
+
+    def finish(self, time: float) -> None:
+        """Stop the paths that are outside the radius at this time."""
+        tiles.check_outside(
+            self.state, self.task.compiled.parts, 1.0 / self.task.groups, self.alive,
+            self.stopped_at, self.task.radius, time,
+        )  # fmt: skip
+
+
+class TorchProcess:
+    """Paths as torch tensors, on any device and in any precision: the descriptions as they are."""
+
+    def __init__(
+        self, task: Task, first: int, start: Array, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Start paths number first, ... at `start` (count, groups, m, c)."""
+        self.task, self.count = task, len(start)
+        self.device, self.dtype = device, dtype
+        self.samples = torch.arange(first, first + self.count, device=device)
+        self.state = torch.tensor(start, dtype=dtype, device=device)
+        self.stopped_at = torch.full((self.count,), torch.inf, dtype=torch.float64, device=device)
+        # The fourth root of the largest number: V, and products of two entries of V, stay finite.
+        self._largest = min(tiles.LARGEST_FACTOR, torch.finfo(dtype).max ** 0.25)
+
+    def _numbers(self, step: int, scale: float) -> Callable[[tuple[int, ...]], TorchNumbers]:
+        places: dict[tuple[int, ...], TorchNumbers] = {}
+
+        def at(place: tuple[int, ...]) -> TorchNumbers:
+            if place not in places:
+                places[place] = TorchNumbers(
+                    self.task.keys, self.samples, step, place, self.dtype, scale
+                )
+            return places[place]
+
+        return at
+
+    def advance(self, begin: int, end: int) -> None:
+        """Take the steps begin, ..., end - 1."""
+        task = self.task
+        for step in range(begin, end):
+            depth = step / task.steps
+            if task.width is not None:
+                blocks = task.pattern[step % len(task.pattern)]
+                parameters = [at_depth(block, depth) for block in blocks]
+                factors = list(self.state.unbind(1))
+                new = torch.stack(
+                    chain_step(blocks, parameters, factors, self._numbers(step, 1.0), task.width),
+                    dim=1,
+                )
+                self._move(new, step)
+            else:
+                y = self.state.flatten(1)
+                drift, noise = self.drift_and_noise(y, None, step)
+                self.state = ((y + drift) + noise).reshape(self.state.shape)
+                self.finish((step + 1) * task.dt)
+
+    def _move(self, new: Tensor, step: int) -> None:
+        moving = self.stopped_at.isinf()
+        self.state = torch.where(moving[:, None, None, None], new, self.state)
+        self.finish((step + 1) * self.task.dt)
+
+    def finish(self, time: float) -> None:
+        """Stop the paths that are outside the radius at this time."""
+        # No boolean index, for which the host would wait for the device.
+        outside = self.stopped_at.isinf() & (norms(self.state) >= self.task.radius)
+        self.stopped_at = torch.where(outside, time, self.stopped_at)
+
+    def covariances(self) -> Array:
+        """Return V (count, m, m)."""
+        return covariances(self.factors())
+
+    def factors(self) -> Array:
+        """Return the state (count, groups, m, c) in double precision."""
+        return self.state.double().cpu().numpy()
+
+    def stopping_times(self) -> Array:
+        """Return when each path stopped (count,)."""
+        return self.stopped_at.cpu().numpy()
+
+    def flat_state(self) -> Tensor:
+        """Return the state as torchsde's (count, entries)."""
+        return self.state.flatten(1)
+
+    def set_state(self, y: Tensor) -> None:
+        """Take a state of torchsde's shape."""
+        self.state = y.reshape(self.state.shape)
+
+    def increments(self, step: int) -> Tensor:
+        """Return the Brownian increments of a step (count, entries)."""
+        recorded: list[Tensor] = []
+        at = self._numbers(step, math.sqrt(self.task.dt))
+
+        def recording(place: tuple[int, ...]) -> Any:
+            return _Recording(at(place), recorded)
+
+        self._limit_step(self.state[:, 0], recording, step)
+        return torch.cat([x.flatten(1) for x in recorded], dim=1)
+
+    def drift_and_noise(
+        self, y: Tensor, increments: Tensor | None, step: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return drift times step, and noise; both zero for stopped paths."""
+        task = self.task
+        self.set_state(y)
+        self.finish(step * task.dt)
+        if increments is None:
+            numbers: Any = self._numbers(step, math.sqrt(task.dt))
+        else:
+            given = _Given(increments)
+
+            def numbers(place: tuple[int, ...]) -> _Given:
+                return given
+
+        F = self.state[:, 0]
+        drift, noise = self._limit_step(F, numbers, step)
+        size = (F + drift + noise).double().abs().sum((-2, -1))
+        moving = self.stopped_at.isinf()
+        overflowing = moving & ~(size < self._largest)
+        self.stopped_at = torch.where(overflowing, step * task.dt, self.stopped_at)
+        moving = (moving & ~overflowing)[:, None]
+        zero = torch.zeros((), dtype=y.dtype, device=y.device)
+        return (
+            torch.where(moving, drift.flatten(1), zero),
+            torch.where(moving, noise.flatten(1), zero),
+        )
+
+    def _limit_step(self, F: Tensor, numbers_at: Any, step: int) -> tuple[Tensor, Tensor]:
+        depth = step / self.task.steps
+        parameters = [[at_depth(b, depth) for b in blocks] for blocks in self.task.pattern]
+        return limit_step(self.task.pattern, parameters, F, numbers_at, self.task.dt)
+
+
+class _Recording(Numbers):
+    """Numbers that are kept as they are handed out."""
+
+    def __init__(self, numbers: TorchNumbers, recorded: list[Tensor]) -> None:
+        self._numbers, self._recorded = numbers, recorded
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
+        """Return normals, and keep them."""
+        self._recorded.append(self._numbers.normal(name, rows, columns, head))
+        return self._recorded[-1]
+
+
+class _Given(Numbers):
+    """Numbers that were drawn before, in the order in which they are asked for."""
+
+    def __init__(self, increments: Tensor) -> None:
+        self._increments, self._next = increments, 0
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
+        """Return the next increments."""
+        start, self._next = self._next, self._next + rows * columns
+        return self._increments[:, start : self._next].unflatten(1, (rows, columns))
+
+
+def norms(state: Float[Tensor, "B g m c"]) -> Float[Tensor, " B"]:
+    """Return the Frobenius norms of V, in double precision: |V|^2 leaves single's range."""
+    total = state.double()
+    v = (total @ total.mT).mean(1)
+    return torch.linalg.matrix_norm(v)
+
+
+def covariances(factors: Float[Array, "B g m c"]) -> Float[Array, "B m m"]:
+    """Return V = (1/g) sum of F_g F_g^T, exactly symmetric."""
+    v = (factors @ np.swapaxes(factors, -1, -2)).mean(axis=1)
+    return 0.5 * (v + np.swapaxes(v, -1, -2))

@@ -1,0 +1,135 @@
+"""One step of a layer, from the descriptions of its blocks: of the exact chain, and of the limit.
+
+Both are written in the primitives of descriptions, so torch runs them as they are, and
+`traced_chain` and `traced_limit` turn them into programs for compiled code.
+
+The step of the limit with length h moves a factor F, V = F F^T, so that V is positive semidefinite
+by construction, also when it is singular, and nothing larger than m x m is formed:
+
+1. the part of the drift that raises the rank of V is applied first,
+   V' = exp(-d h) V + (1 - exp(-d h)) / d `growth`, and R is a triangular factor of V' (R = F if no
+   block has such a part);
+2. F' = R + h b_F(R) + R (sqrt(k) / 2) dZ_1 + (the blocks' further noise at R).
+
+Seen by torchsde this is an Euler step with the drift (R - F) / h + b_F(R) and the noise taken at R,
+which are functions of F and h; the splitting changes neither the weak order 1 nor the limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.parameters import traced
+from shaped_attention.numerics.graph import Graph, Matrix
+from shaped_attention.numerics.primitives import Numbers, cholesky, sqrt, symmetric_noise
+from shaped_attention.numerics.program import Program, TracedNumbers, assemble
+from shaped_attention.numerics.scalars import exponential, mean_decay
+
+M = TypeVar("M", Tensor, Matrix)
+
+COMMON: tuple[int, ...] = ()
+"""The place of the noise that all blocks have in common; block i has the place (i,)."""
+
+NumbersAt = Callable[[tuple[int, ...]], Numbers]
+
+
+def chain_step(
+    blocks: Sequence[Block],
+    parameters: Sequence[Any],
+    factors: list[M],
+    numbers_at: NumbersAt,
+    width: int,
+) -> list[M]:
+    """Take the factors of V_l, one for each group of columns, to those of V_{l+1}."""
+    for i, (block, p) in enumerate(zip(blocks, parameters, strict=True)):
+        factors = block.step(p, factors, numbers_at((i,)), width)
+    return factors
+
+
+def limit_step(
+    pattern: Sequence[Sequence[Block]],
+    parameters: Sequence[Sequence[Any]],
+    factor: M,
+    numbers_at: NumbersAt,
+    step: float,
+) -> tuple[M, M]:
+    """Return drift times step, and noise, of the factor of V.
+
+    The layers of a pattern share the time: with K of them each counts for 1 / K.
+    """
+    share = 1.0 / len(pattern)
+    parts = [
+        ((k, i) if len(pattern) > 1 else (i,), block.limit, parameters[k][i])
+        for k, blocks in enumerate(pattern)
+        for i, block in enumerate(blocks)
+    ]
+    root = flowed([(limit, p) for _, limit, p in parts], factor, share * step)
+    c = root.shape[-1]
+    rate = share * sum(limit.linear_rate(p) for _, limit, p in parts)
+    increments = numbers_at(COMMON).normal("linear", 1, c * (c + 1) // 2)
+    noise = root @ ((0.5 * sqrt(rate)) * symmetric_noise(increments, c))
+    drift = (-step * (c + 1) / 8.0 * rate) * root
+    if root is not factor:
+        drift = drift + (root - factor)
+    for place, limit, p in parts:
+        part = limit.factor_drift(p, root)
+        drift = drift if part is None else drift + (share * step) * part
+        part = limit.factor_noise(p, root, numbers_at(place))
+        if part is not None:
+            noise = noise + (part if share == 1.0 else math.sqrt(share) * part)
+    return drift, noise
+
+
+def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: float) -> M:
+    """Apply the part of the drift that raises the rank of V; `factor` itself if there is none."""
+    v = factor @ factor.mT
+    parts = [limit.growth(p, v) for limit, p in pairs]
+    parts = [part for part in parts if part is not None]
+    if not parts:
+        return factor
+    decay = sum(limit.decay(p) for limit, p in pairs)
+    new = exponential(-step * decay) * v
+    for part in parts:
+        new = new + mean_decay(decay, step) * part
+    return cholesky(new)
+
+
+def traced_chain(blocks: Sequence[Block], tokens: int, width: int, groups: int) -> Program:
+    """Trace the step of the chain for the Grams of `groups` groups of columns.
+
+    Factors are lower triangular if the step leaves them so: their zeros are then skipped.
+    """
+    columns = min(tokens, width // groups)
+    for lower in (columns == tokens, False):
+        graph = Graph()
+        inputs = [graph.node("input", (), (tokens, columns), lower=lower) for _ in range(groups)]
+        numbers_at = _traced_numbers(graph, 1.0)
+        parameters = [traced(block) for block in blocks]
+        outputs = chain_step(blocks, parameters, inputs, numbers_at, width)
+        if not lower or all(output.node.lower for output in outputs):
+            break
+    return assemble(graph, inputs, outputs)
+
+
+def _traced_numbers(graph: Graph, scale: float) -> NumbersAt:
+    places: dict[tuple[int, ...], Numbers] = {}
+
+    def numbers_at(place: tuple[int, ...]) -> Numbers:
+        return places.setdefault(place, TracedNumbers(graph, place, scale))
+
+    return numbers_at
+
+
+def traced_limit(pattern: Sequence[Sequence[Block]], tokens: int, step: float) -> Program:
+    """Trace the step of the limit; its outputs are drift times step, and noise."""
+    graph = Graph()
+    factor = graph.node("input", (), (tokens, tokens))
+    numbers_at = _traced_numbers(graph, math.sqrt(step))
+    parameters = [[traced(block) for block in blocks] for blocks in pattern]
+    outputs = limit_step(pattern, parameters, factor, numbers_at, step)
+    return assemble(graph, [factor], outputs)
