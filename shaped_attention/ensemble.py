@@ -206,8 +206,8 @@ def _check_rank(v0: NDArray[np.float64], columns: int, width: int) -> None:
     ranks = (values > v0.shape[-1] * 2.0**-52 * values[:, -1:]).sum(axis=1)
     if ranks.max() > columns:
         raise ValueError(
-            f"width={width!r}: v0 has rank {ranks.max()}, but a group of {columns} columns can "
-            f"only have one of at most {columns}"
+            f"width={width!r}: a width of at least {ranks.max() * width // columns} is needed for "
+            f"a v0 of rank {ranks.max()}"
         )
 
 

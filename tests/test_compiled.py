@@ -201,7 +201,7 @@ ROOTS = np.eye(5, 7) + 0.2 * np.random.default_rng(0).normal(size=(64, 5, 7))
 
 
 def on_tiles(operation, matrices, *sizes):
-    """Apply an operation of `tile_algebra` to 64 matrices; the result has as many columns as rows."""
+    """Apply an operation of `tile_algebra` to 64 matrices; they give square ones."""
     _, rows, columns = matrices.shape
     buf = np.zeros((rows * columns + rows * rows + rows + 1, 64))
     buf[: rows * columns] = matrices.reshape(64, -1).T
