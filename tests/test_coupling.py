@@ -10,8 +10,14 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention import ensemble as en
+from shaped_attention.blocks.attention import ScoresCoupling
 from shaped_attention.blocks.coupling import normal_of_chi
+<<<<<<< HEAD
 from shaped_attention.convergence import Coupled, _one_width, convergence
+=======
+from shaped_attention.blocks.mlp import HiddenCoupling
+from shaped_attention.convergence import Coupled, convergence
+>>>>>>> 30ad757 (States are kept and continued; starts for each sample; what is kept is reduced while a run goes on)
 from shaped_attention.draws import Draws, stream_key
 from shaped_attention.seeds import derived_seed
 from tests.laws import log_det, same_law
@@ -85,49 +91,62 @@ def test_pairs_approach_each_other_for_the_whole_family(member):
     assert fall + 2 * error < 2.3
 
 
+class _TransposedKeys(ScoresCoupling):
+    """The limit is driven by the keys in the wrong place."""
+
+    def scores(self, handed):
+        return super().scores(handed).mT
+
+
+class _LoudHeads(ScoresCoupling):
+    """Heads are summed without dividing by sqrt H."""
+
+    def scores(self, handed):
+        return super().scores(handed) * self.block.heads**0.5
+
+
+class _NegativeProjection(ScoresCoupling):
+    """The limit sees W_O with the wrong sign."""
+
+    def common(self, p, handed, width):
+        return -super().common(p, handed, width)
+
+
+class _NegativeHidden(HiddenCoupling):
+    """The limit is driven by the hidden Gaussians with the wrong sign."""
+
+    def common(self, p, handed, width):
+        return -super().common(p, handed, width)
+
+
 @dataclass(frozen=True)
-class _TransposedKeys(sa.ShapedAttention):
-    """Attention whose limit is driven by the keys in the wrong place."""
+class _WrongAttention(sa.ShapedAttention):
+    """Attention with one of these couplings."""
 
-    def coupled_noise(self, numbers, width):
-        numbers = [numbers[0], numbers[1].mT, *numbers[2:]]
-        return super().coupled_noise(numbers, width)
+    wrong: str = ""
 
-
-@dataclass(frozen=True)
-class _LoudHeads(sa.ShapedAttention):
-    """Attention whose heads are summed without dividing by sqrt H."""
-
-    def coupled_noise(self, numbers, width):
-        mixing, keys = super().coupled_noise(numbers, width)
-        return mixing, keys * self.heads**0.5
+    @property
+    def coupling(self):
+        return globals()[self.wrong](self)
 
 
 @dataclass(frozen=True)
-class _NegativeProjection(sa.ShapedAttention):
-    """Attention whose limit sees W_O with the wrong sign."""
+class _WrongMLP(sa.ShapedMLP):
+    """An MLP with the wrong coupling."""
 
-    def coupled_noise(self, numbers, width):
-        mixing, keys = super().coupled_noise(numbers, width)
-        return -mixing, keys
-
-
-@dataclass(frozen=True)
-class _NegativeMLP(sa.ShapedMLP):
-    """An MLP whose limit is driven by the hidden Gaussians with the wrong sign."""
-
-    def coupled_noise(self, numbers, width):
-        mixing, keys = super().coupled_noise(numbers, width)
-        return -mixing, keys
+    coupling = _NegativeHidden()
 
 
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
-        (_TransposedKeys(*STRONG), "attention"),
-        (_LoudHeads(*STRONG, heads=2), "heads"),
-        (_NegativeProjection(*STRONG, output_projection=True), "projection"),
-        (_NegativeMLP(0.7), "MLP"),
+        (_WrongAttention(*STRONG, wrong="_TransposedKeys"), "attention"),
+        (_WrongAttention(*STRONG, heads=2, wrong="_LoudHeads"), "heads"),
+        (
+            _WrongAttention(*STRONG, output_projection=True, wrong="_NegativeProjection"),
+            "projection",
+        ),
+        (_WrongMLP(0.7), "MLP"),
     ],
 )
 def test_a_wrong_coupling_does_not_converge(wrong, right):

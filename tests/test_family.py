@@ -27,7 +27,11 @@ def test_what_has_no_limit_says_why(missing):
     ("layer", "width", "message"),
     [
         (sa.ShapedAttention(0.5, heads=3), 8, "width=8: a multiple of heads=3 is needed"),
-        (sa.ShapedAttention(0.5, heads=4), 4, "width=4: a width of at least 8 is needed for a v0 of rank 2"),
+        (
+            sa.ShapedAttention(0.5, heads=4),
+            4,
+            "width=4: a width of at least 8 is needed for a v0 of rank 2",
+        ),
         (
             [sa.ShapedAttention(0.5, heads=h) for h in (2, 3)],
             6,

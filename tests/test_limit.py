@@ -308,9 +308,10 @@ def test_gradients_are_those_of_finite_differences(function, layer, start):
 
 def test_the_gradient_of_the_mlp_at_equal_tokens():
     """d nu / d rho = -arccos rho: 0 at correlation 1 and -pi at -1."""
+    kappa = GAMMA**2 * (MLP.c_plus - MLP.c_minus) ** 2 / (2 * math.pi)
     for rho, slope in ((1.0, 0.0), (-1.0, -math.pi), (0.0, -0.5 * math.pi)):
         r = torch.tensor(rho, dtype=torch.float64, requires_grad=True)
         off = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
         out = drift(MLP, torch.eye(2, dtype=torch.float64) + r * off)[0, 1]
         (found,) = torch.autograd.grad(out, r)
-        assert float(found) == pytest.approx(MLP._kappa * slope, abs=1e-12)
+        assert float(found) == pytest.approx(kappa * slope, abs=1e-12)

@@ -13,7 +13,7 @@ from shaped_attention.numerics import vectormath
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.threefry import fill_chi, fill_normals, fill_weights
 from shaped_attention.numerics.threefry import threefry as compiled_threefry
-from shaped_attention.numerics.wishart import fill_wishart
+from shaped_attention.numerics.wishart import fill_bartlett
 
 KEY = stream_key(5, "chain")
 FIRST, STEP, SLOT = 64, 7, 128
@@ -120,10 +120,10 @@ def test_normals_may_be_asked_for_in_pieces():
 @pytest.mark.parametrize("dof", [0, 1, 4, 5, 6, 7, 64, 10**6])
 def test_wishart_factors_are_the_same_numbers_in_torch_and_compiled(dof):
     m = 5
-    out, buffer = np.zeros((m, m + 1, LANES)), np.empty((m * (m + 1) + 1, LANES))
-    fill_wishart(out, buffer, dof, KEY, FIRST, STEP, SLOT)
-    twin = draws().wishart_factor(m, dof).numpy()
-    np.testing.assert_allclose(np.moveaxis(out, -1, 0)[..., : twin.shape[2]], twin, rtol=1e-12)
+    buf = np.zeros((m * m + m * (m - 1) // 2 + m + 1, LANES))
+    fill_bartlett(buf, 0, m, dof, m * m, KEY, FIRST, STEP, SLOT)
+    ours = buf[: m * m].T.reshape(LANES, m, m)
+    np.testing.assert_allclose(ours, draws().wishart_factor(m, dof).numpy(), rtol=1e-12)
 
 
 def many_normals(rows: int, tiles: int) -> np.ndarray:

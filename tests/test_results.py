@@ -178,7 +178,9 @@ def test_run_again_with_changes(sampler):
 
 @pytest.mark.parametrize("sampler", [network, chain])
 def test_run_again_at_another_width(sampler):
-    with pytest.raises(ValueError, match="width=2: 3 tokens need a width of at least 3"):
+    with pytest.raises(
+        ValueError, match="width=2: a width of at least 3 is needed for a v0 of rank 3"
+    ):
         sa.rerun(sampler(LAYER), width=2)
 
 
@@ -202,6 +204,7 @@ def test_the_specification_holds_every_argument():
                 "identity": True,
                 "centring": True,
                 "scaled_temperature": True,
+                "skip": None,
             },
             {
                 "block": "ShapedMLP",
@@ -209,6 +212,7 @@ def test_the_specification_holds_every_argument():
                 "gamma": 0.4,
                 "c_plus": 0.0,
                 "c_minus": -1.0,
+                "skip": None,
             },
         ],
         "v0": V0.tolist(),
@@ -220,6 +224,7 @@ def test_the_specification_holds_every_argument():
         "radius": 100.0,
         "device": "cpu",
         "dtype": "float64",
+        "keep": "V",
     }
     stored = sa.specification(sde(ShapedMLP(0.4), dtype="float32"))
     assert (stored["sampler"], stored["horizon"], stored["step"]) == ("sde", 0.5, 0.1)
@@ -238,15 +243,23 @@ def test_specifications_of_what_is_no_result(tmp_path):
                 function(other)
 
 
+def test_results_of_an_older_format_are_read_and_compared_but_not_run_again():
+    old, new = chain(LAYER).assign_attrs(format=1), chain(LAYER, seed=2)
+    assert sa.layer_of(old) == sa.layer_of(new)
+    assert len(sa.compare(old, new)["observable"]) > 3
+    with pytest.raises(ValueError, match="^result has format 1, whose random numbers"):
+        sa.rerun(old)
+
+
 @SUFFIXES
 def test_another_format(suffix, tmp_path):
     result = chain(LAYER).assign_attrs(format=results.FORMAT + 1)
     loaded = sa.load(sa.save(result, tmp_path / f"result{suffix}"))
     for function in (sa.specification, sa.layer_of, sa.rerun):
-        with pytest.raises(ValueError, match=r"^result has format 2; this version reads 1$"):
+        with pytest.raises(ValueError, match=r"^result has format 3; this version reads 1 and 2$"):
             function(loaded)
     del loaded.attrs["format"]
-    with pytest.raises(ValueError, match=r"^result has format None; this version reads 1$"):
+    with pytest.raises(ValueError, match=r"^result has format None; this version reads 1 and 2$"):
         sa.specification(loaded)
 
 

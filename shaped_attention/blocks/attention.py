@@ -135,10 +135,10 @@ class ShapedAttention(Block):
     key_size: int | None = None
     query_bias: float = 0.0
     key_bias: float = 0.0
-    skip: Parameter | None = None
     identity: bool = True
     centring: bool = True
     scaled_temperature: bool = True
+    skip: Parameter | None = None
 
     def __post_init__(self) -> None:
         plain_fields(self)

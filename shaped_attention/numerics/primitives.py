@@ -212,11 +212,12 @@ def arc_cosine_kernel(v: M) -> M:
         return flat.graph.node("arc_cosine", (flat.node,), flat.shape)
     root = v.diagonal(dim1=-2, dim2=-1).sqrt()
     scale = root[..., :, None] * root[..., None, :]
-    r = (v / torch.where(scale > 0.0, scale, 1.0)).clamp(-1.0, 1.0)
-    kernel = scale * ((1.0 - r * r).sqrt() + r * (math.pi - torch.arccos(r)))
-    # On the diagonal r = 1 up to rounding, where the derivative of arccos is infinite.
-    eye = torch.eye(v.shape[-1], dtype=torch.bool, device=v.device)
-    return torch.where(eye, math.pi * v, kernel)
+    r = v / torch.where(scale > 0.0, scale, 1.0)
+    # J' = pi - arccos r is finite at the ends, where the derivatives of its terms are not.
+    inside = r.abs() < 1.0
+    s = torch.where(inside, r, 0.0)
+    angle = (1.0 - s * s).sqrt() + s * (math.pi - torch.arccos(s))
+    return scale * torch.where(inside, angle, math.pi * r.clamp(min=0.0))
 
 
 class Numbers:

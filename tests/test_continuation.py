@@ -1,0 +1,124 @@
+"""States, starts for each sample, and what is kept while a run goes on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shaped_attention as sa
+from shaped_attention.observables import observables
+from tests.laws import ks_p_values
+
+V0 = sa.equicorrelated(3, 0.2, 1.3)
+LAYERS = {
+    "attention": sa.ShapedAttention(0.5, 0.5),
+    "heads": sa.ShapedAttention(0.5, 0.5, heads=2),
+    "both": [sa.ShapedAttention(0.5, 0.5, mask="causal"), sa.ShapedMLP(0.4)],
+    "pattern": sa.Pattern([sa.ShapedAttention(0.5, 0.5), sa.ShapedMLP(0.4)]),
+}
+
+
+def network(layer, v0=V0, depth=10, samples=70, **options):
+    return sa.simulate_network(layer, v0, width=8, depth=depth, samples=samples, **options)
+
+
+def chain(layer, v0=V0, depth=10, samples=70, **options):
+    return sa.simulate_chain(layer, v0, width=8, depth=depth, samples=samples, **options)
+
+
+def sde(layer, v0=V0, depth=10, samples=70, **options):
+    return sa.integrate_sde(layer, v0, horizon=depth / 8, step=1 / 8, samples=samples, **options)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("radius", [None, 6.0])
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("sampler", [network, chain, sde])
+def test_a_continued_run_has_the_bits_of_the_longer_one(sampler, name, radius, dtype):
+    if dtype == "float32" and sampler is not sde:
+        return
+    options = {"radius": radius, "dtype": dtype}
+    whole = sampler(LAYERS[name], save_every=1, **options)
+    first = sampler(LAYERS[name], depth=4, keep_state=True, **options)
+    total = {"horizon": 1.25} if sampler is sde else {"depth": 10}
+    rest = sa.continue_run(first, **total, save_every=1)
+    np.testing.assert_array_equal(rest.V, whole.V[4:])
+    np.testing.assert_array_equal(rest.time, whole.time[4:])
+    np.testing.assert_array_equal(rest.stopping_time, whole.stopping_time)
+
+
+def test_what_cannot_be_continued():
+    with pytest.raises(ValueError, match=r"^v0: a result that was made with keep_state=True"):
+        sa.continue_run(chain(LAYERS["attention"]), depth=20)
+    kept = chain(LAYERS["attention"], keep_state=True)
+    with pytest.raises(ValueError, match=r"^v0 is a result of 10 steps; more than that are needed"):
+        sa.continue_run(kept, depth=10)
+    with pytest.raises(ValueError, match=r"^result comes from 'chain': depth alone is needed$"):
+        sa.continue_run(kept, horizon=2.0)
+    changing = sa.ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
+    with pytest.raises(ValueError, match=r"whose schedule depends on the total depth"):
+        sa.continue_run(chain(changing, keep_state=True), depth=20)
+
+
+@pytest.mark.parametrize("sampler", [network, chain, sde])
+def test_each_sample_has_its_start_and_its_own_numbers(sampler):
+    starts = np.stack([V0 * (1.0 + k) for k in range(70)])
+    result = sampler(sa.ShapedAttention(0.5, 1e9), starts)
+    np.testing.assert_allclose(result.V[0], starts, rtol=1e-12)
+    plain = sampler(sa.ShapedAttention(0.5, 1e9))
+    # Without scores the map is linear, so a scaled start gives the scaled path.
+    factors = (1.0 + np.arange(70))[:, None, None]
+    np.testing.assert_allclose(result.V[-1], factors * plain.V[-1].values, rtol=1e-9)
+    again = sa.rerun(result)
+    np.testing.assert_array_equal(again.V, result.V)
+    with pytest.raises(ValueError, match=r"^v0 has shape .70, 3, 3.; a matrix .m, m., or one for"):
+        sampler(sa.ShapedAttention(0.5), starts, samples=10)
+
+
+@pytest.mark.parametrize("sampler", [network, chain, sde])
+def test_observables_are_kept_while_the_run_goes_on(sampler):
+    layer = LAYERS["both"]
+    whole = sampler(layer, save_every=5)
+    kept = sampler(layer, save_every=5, keep="observables")
+    for k in range(len(whole.time)):
+        for name, values in observables(whole.V.values[k]).items():
+            np.testing.assert_array_equal(kept["kept"].sel(observable=name)[k], values)
+    own = sampler(layer, keep="tests.test_continuation:trace")
+    np.testing.assert_allclose(
+        own["kept"][-1, :, 0], np.trace(whole.V.values[-1], axis1=1, axis2=2)
+    )
+    for bad in ("traces", "tests.test_continuation:gone", "no_module:f"):
+        with pytest.raises(ValueError, match=r"^keep=.*'V', 'observables' or 'module:function'"):
+            sampler(layer, keep=bad)
+
+
+def trace(v):
+    return np.trace(v, axis1=1, axis2=2)
+
+
+def test_a_pattern_has_the_law_of_networks_and_of_the_mean_of_its_limits():
+    """KS at 10^-3 (Bonferroni) against real weights; its parts alone are rejected."""
+    layer = LAYERS["pattern"]
+    reference = network(layer, depth=16, samples=3000, seed=1)
+    p = ks_p_values(reference, chain(layer, depth=16, samples=30_000, seed=2))
+    assert min(p.values()) > 1e-3 / len(p)
+    wrong = ks_p_values(reference, chain(LAYERS["attention"], depth=16, samples=30_000, seed=2))
+    assert min(wrong.values()) < 1e-3 / len(wrong)
+    parts = [sa.drift(block, V0) for block in layer.layers]
+    np.testing.assert_allclose(sa.drift(layer, V0), sum(parts) / 2, rtol=1e-12)
+    parts = [sa.diffusion(block, V0) for block in layer.layers]
+    np.testing.assert_allclose(sa.diffusion(layer, V0), sum(parts) / 2, rtol=1e-12)
+
+
+def test_a_schedule_has_the_law_of_networks_and_is_seen_by_the_drift():
+    """KS at 10^-3 (Bonferroni); the mean of the schedule in its place is rejected."""
+    changing = sa.ShapedAttention(sa.Schedule([(0.0, 0.1), (1.0, 0.9)]), 0.5)
+    reference = network(changing, depth=16, samples=3000, seed=1)
+    p = ks_p_values(reference, chain(changing, depth=16, samples=30_000, seed=2))
+    assert min(p.values()) > 1e-3 / len(p)
+    constant = sa.ShapedAttention(0.5, 0.5)
+    wrong = ks_p_values(reference, chain(constant, depth=16, samples=30_000, seed=2))
+    assert min(wrong.values()) < 1e-3 / len(wrong)
+    for at, gamma in ((0.0, 0.1), (0.25, 0.3), (1.0, 0.9)):
+        there = sa.drift(changing, V0, at=at)
+        np.testing.assert_allclose(there, sa.drift(sa.ShapedAttention(gamma, 0.5), V0), rtol=1e-12)
