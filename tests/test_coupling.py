@@ -12,12 +12,8 @@ import shaped_attention as sa
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.attention import ScoresCoupling
 from shaped_attention.blocks.coupling import normal_of_chi
-<<<<<<< HEAD
-from shaped_attention.convergence import Coupled, _one_width, convergence
-=======
 from shaped_attention.blocks.mlp import HiddenCoupling
-from shaped_attention.convergence import Coupled, convergence
->>>>>>> 30ad757 (States are kept and continued; starts for each sample; what is kept is reduced while a run goes on)
+from shaped_attention.convergence import Coupled, _one_width, convergence
 from shaped_attention.draws import Draws, stream_key
 from shaped_attention.seeds import derived_seed
 from tests.laws import log_det, same_law
