@@ -16,6 +16,7 @@ from shaped_attention.blocks import (
 )
 from shaped_attention.chain import simulate_chain
 from shaped_attention.compare import compare, format_comparison
+from shaped_attention.continuation import continue_run
 from shaped_attention.convergence import convergence
 from shaped_attention.covariance import correlations, covariance_of, equicorrelated, half_vectorise
 from shaped_attention.inputs import example_tokens, read_covariance, read_tokens
@@ -59,6 +60,7 @@ __all__ = [
     "Sweep",
     "__version__",
     "compare",
+    "continue_run",
     "convergence",
     "correlations",
     "covariance_of",

@@ -36,7 +36,7 @@ from shaped_attention.processes import path_chunk, process_of, task_of
 
 def simulate_chain(
     layer: Layer,
-    v0: ArrayLike,
+    v0: ArrayLike | xr.Dataset,
     *,
     width: int,
     depth: int,
@@ -51,6 +51,7 @@ def simulate_chain(
     memory: int = en.MEMORY_BUDGET,
     progress: bool | None = None,
     keep: str = "V",
+    keep_state: bool = False,
 ) -> xr.Dataset:
     """Sample the covariances of finite networks exactly, at a cost independent of the width.
 
@@ -89,6 +90,9 @@ def simulate_chain(
         What to store at each time: "V"; "observables", all of `observables` as `kept` (time,
         sample, observable); or "module:function", a function of V (samples, m, m) that gives
         (samples,) numbers.
+    keep_state
+        Whether to store the state at the end, `state` (sample, group, token, column), from which
+        `continue_run` goes on.
 
     Returns
     -------
@@ -106,7 +110,7 @@ def simulate_chain(
     request = en.make_ensemble(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
-        chunk=chunk, memory=memory, keep=keep,
+        chunk=chunk, memory=memory, keep=keep, keep_state=keep_state,
     )  # fmt: skip
     task = task_of(request, "chain", width)
     return run(

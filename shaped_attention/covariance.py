@@ -10,8 +10,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import check_count, check_finite, check_positive, real_array
-from shaped_attention.kernels.lanes import PIVOT_EPSILONS
 from shaped_attention.numerics.factor import lower_factor
+from shaped_attention.numerics.tile_algebra import PIVOT_EPSILONS
 
 Matrix = NDArray[np.float64]
 

@@ -35,6 +35,9 @@ class Process(Protocol):
     def covariances(self) -> Array:
         """Return V (count, m, m)."""
 
+    def factors(self) -> Array:
+        """Return the state (count, groups, m, c), V = (1/g) sum of F_g F_g^T."""
+
     def stopping_times(self) -> Array:
         """Return when each path stopped (count,); infinite where it moves."""
 
@@ -59,9 +62,16 @@ def run(
         step = partial(advance, paths) if advance else paths.advance
         march(request, step, lambda: keep(paths.covariances()), kept, tick)
         stopping[:] = paths.stopping_times()
+        if request.keep_state:
+            states[first] = paths.factors()
 
+    states: dict[int, Array] = {}
     kept, stopping = en.run_chunks(request, size, simulate, progress, sampler, shape)
-    return make_result(sampler, request, kept, stopping, parameters, names)
+    result = make_result(sampler, request, kept, stopping, parameters, names)
+    if not request.keep_state:
+        return result
+    state = np.concatenate([states[first] for first in sorted(states)])
+    return result.assign(state=(("sample", "group", "token", "column"), state))
 
 
 def march(
@@ -72,7 +82,7 @@ def march(
     tick: Callable[[int], None],
 ) -> None:
     """Take all steps, and store in `kept` (time, count, ...) what is kept at the saved ones."""
-    step, length = 0, 1
+    step, length = request.begin, 1
     for i, target in enumerate([*request.saved, request.steps]):
         while step < target:
             end = min(step + length, target)

@@ -7,6 +7,7 @@ so neither the chunks nor the threads change a result.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
@@ -19,6 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+import xarray as xr
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
@@ -60,6 +62,10 @@ class Ensemble:
         As in the samplers' docstrings; `chunk` is None until a sampler chooses it.
     keep
         What is stored of V: "V", "observables" or "module:function".
+    keep_state
+        Whether the state at the end is stored too.
+    resumed
+        The state of an earlier run, if this one goes on from it.
     """
 
     pattern: tuple[tuple[Block, ...], ...]
@@ -75,6 +81,13 @@ class Ensemble:
     chunk: int | None
     memory: int
     keep: str = "V"
+    keep_state: bool = False
+    resumed: Resumed | None = None
+
+    @property
+    def begin(self) -> int:
+        """The step from which the run goes on; 0 for a new one."""
+        return self.resumed.steps if self.resumed else 0
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -90,6 +103,8 @@ class Ensemble:
         self, first: int, count: int, groups: int, columns: int
     ) -> NDArray[np.float64]:
         """Factors (count, groups, m, c) of the starting covariances of some samples."""
+        if self.resumed:
+            return self.resumed.state[first : first + count]
         if self.v0.ndim == 2:
             factors = start_factor(self.v0, columns)[None]
         else:
@@ -112,9 +127,53 @@ class Ensemble:
         return self.device.type == "cpu" and self.dtype == torch.float64
 
 
+@dataclass(frozen=True)
+class Resumed:
+    """The end of an earlier run, from which another goes on.
+
+    Attributes
+    ----------
+    v0
+        The starting covariances of the earlier run.
+    steps
+        The steps that it took.
+    state, stopping_time
+        Its state (samples, groups, m, c) and stopping times (samples,).
+    """
+
+    v0: NDArray[np.float64]
+    steps: int
+    state: NDArray[np.float64]
+    stopping_time: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, result: xr.Dataset, steps: int) -> Resumed:
+        """Read the end of a result.
+
+        Raises
+        ------
+        ValueError
+            If it has no state, or has gone as far already.
+        """
+        if "state" not in result:
+            raise ValueError("v0: a result that was made with keep_state=True is needed")
+        specification = json.loads(result.attrs["specification"])
+        taken = int(result.attrs["steps"])
+        if steps <= taken:
+            raise ValueError(
+                f"v0 is a result of {taken} steps; more than that are needed, not {steps}"
+            )
+        return cls(
+            np.array(specification["v0"]),
+            taken,
+            result["state"].to_numpy(),
+            result["stopping_time"].to_numpy(),
+        )
+
+
 def make_ensemble(
     layer: Layer,
-    v0: ArrayLike,
+    v0: ArrayLike | xr.Dataset,
     *,
     width: int | None,
     steps: int,
@@ -129,6 +188,7 @@ def make_ensemble(
     chunk: int | None,
     memory: int,
     keep: str = "V",
+    keep_state: bool = False,
 ) -> Ensemble:
     """Check the arguments that the samplers share and resolve their defaults.
 
@@ -139,6 +199,10 @@ def make_ensemble(
     """
     pattern = pattern_of(layer)
     check_count("samples", samples)
+    resumed = None
+    if isinstance(v0, xr.Dataset):
+        resumed = Resumed.of(v0, steps)
+        v0 = resumed.v0
     matrix = check_starts(v0, samples)
     if width is not None:
         check_width("width", width)
@@ -167,7 +231,7 @@ def make_ensemble(
         v0=matrix,
         steps=steps,
         dt=dt,
-        saved=saved_steps(steps, dt, times, save_every),
+        saved=saved_steps(steps, dt, times, save_every, resumed.steps if resumed else 0),
         samples=int(samples),
         seed=int(seed),
         radius=check_radius(radius, matrix),
@@ -176,6 +240,8 @@ def make_ensemble(
         chunk=chunk,
         memory=int(memory),
         keep=keep,
+        keep_state=keep_state,
+        resumed=resumed,
     )
 
 
@@ -216,8 +282,11 @@ def saved_steps(
     dt: float,
     times: Sequence[float] | NDArray[np.float64] | None,
     save_every: int | None,
+    begin: int = 0,
 ) -> tuple[int, ...]:
     """Grid indices to store: `times`, or every `save_every` steps and the last, or the two ends.
+
+    A run that goes on from the step `begin` stores nothing before it.
 
     Raises
     ------
@@ -228,9 +297,10 @@ def saved_steps(
         raise ValueError(f"times and save_every={save_every!r} exclude each other; give one")
     if save_every is not None:
         check_count("save_every", save_every)
-        return tuple(sorted({*range(0, steps + 1, save_every), steps}))
+        regular = range(-(-begin // save_every) * save_every, steps + 1, save_every)
+        return tuple(sorted({*regular, steps}))
     if times is None:
-        return (0, steps)
+        return (begin, steps)
     wanted = real_array(times, "times")
     if wanted.ndim != 1 or wanted.size == 0:
         raise ValueError(f"times has shape {wanted.shape}; a non-empty list of numbers is needed")
@@ -239,8 +309,10 @@ def saved_steps(
     with np.errstate(over="ignore"):
         index = np.rint(wanted / dt)
     for t, i in zip(wanted, index, strict=True):
-        if not -0.5 < i < steps + 0.5:
-            raise ValueError(f"times contains {t:.12g}: it must lie in [0, {steps * dt:.12g}]")
+        if not begin - 0.5 < i < steps + 0.5:
+            raise ValueError(
+                f"times contains {t:.12g}: it must lie in [{begin * dt:.12g}, {steps * dt:.12g}]"
+            )
         if abs(t - i * dt) > 1e-6 * dt:
             raise ValueError(
                 f"times contains {t:.12g}, which is off the grid of multiples of {dt:.12g}; "

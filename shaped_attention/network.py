@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -70,7 +71,7 @@ class WeightProduct:
 
 def simulate_network(
     layer: Layer,
-    v0: ArrayLike,
+    v0: ArrayLike | xr.Dataset,
     *,
     width: int,
     depth: int,
@@ -85,6 +86,7 @@ def simulate_network(
     memory: int = en.MEMORY_BUDGET,
     progress: bool | None = None,
     keep: str = "V",
+    keep_state: bool = False,
 ) -> xr.Dataset:
     """Sample token covariances of finite networks by multiplying real random weight matrices.
 
@@ -101,7 +103,7 @@ def simulate_network(
     request = en.make_ensemble(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
-        chunk=chunk, memory=memory, keep=keep,
+        chunk=chunk, memory=memory, keep=keep, keep_state=keep_state,
     )  # fmt: skip
     m, itemsize = request.tokens, request.dtype.itemsize
     on_cpu = request.device.type == "cpu"
@@ -122,12 +124,20 @@ class Networks:
         device = request.device
         self._samples = torch.arange(first, first + count, device=device)
         group = width // request.groups
-        factors = request.start_factors(first, count, 1, min(request.tokens, group))[:, 0]
+        columns = min(request.tokens, group)
+        factors = replace(request, resumed=None).start_factors(first, count, 1, columns)[:, 0]
         root = math.sqrt(group) * torch.tensor(factors, dtype=request.dtype, device=device)
         self.tokens = torch.zeros(count, request.tokens, width, dtype=request.dtype, device=device)
         for column in range(0, width, group):
             self.tokens[..., column : column + root.shape[-1]] = root
         self._stopped_at = torch.full((count,), torch.inf, dtype=torch.float64, device=device)
+        if request.resumed:
+            self._resume(request.resumed, first, count)
+
+    def _resume(self, resumed: en.Resumed, first: int, count: int) -> None:
+        own = slice(first, first + count)
+        self.tokens = torch.tensor(resumed.state[own, 0]).to(self.tokens)
+        self._stopped_at = torch.tensor(resumed.stopping_time[own]).to(self._stopped_at)
 
     def advance(self, begin: int, end: int) -> None:
         """Take the layers begin, ..., end - 1."""
@@ -147,6 +157,10 @@ class Networks:
     def covariances(self) -> NDArray[np.float64]:
         """Return V (count, m, m)."""
         return covariances(self.tokens[:, None].double().cpu().numpy()) / self._width
+
+    def factors(self) -> NDArray[np.float64]:
+        """Return the state (count, 1, m, n): the tokens, sqrt n times a factor of V."""
+        return self.tokens[:, None].double().cpu().numpy()
 
     def stopping_times(self) -> NDArray[np.float64]:
         """Return when each path stopped (count,)."""

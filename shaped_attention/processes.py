@@ -173,9 +173,14 @@ def path_chunk(request: en.Ensemble) -> int:
 def process_of(request: en.Ensemble, task: Task, first: int, count: int) -> Any:
     """Return some paths of a request at their start, with the executor that it asks for."""
     start = request.start_factors(first, count, task.groups, task.columns)
+    process: Any
     if request.compiled_device:
-        return TileProcess(task, first, start)
-    return TorchProcess(task, first, start, request.device, request.dtype)
+        process = TileProcess(task, first, start)
+    else:
+        process = TorchProcess(task, first, start, request.device, request.dtype)
+    if request.resumed:
+        process.stop(request.resumed.stopping_time[first : first + count])
+    return process
 
 
 class TileProcess:
@@ -214,6 +219,11 @@ class TileProcess:
         """Return the state (count, groups, m, c)."""
         shape = (-1, self.task.groups, self.task.tokens, self.task.columns)
         return self.state.swapaxes(1, 2).reshape(shape)[: self.count]
+
+    def stop(self, stopping_times: Array) -> None:
+        """Let paths that stopped before stay where they are."""
+        self.stopped_at.reshape(-1)[: self.count] = stopping_times
+        self.alive[:] = np.isinf(self.stopped_at)
 
     def stopping_times(self) -> Array:
         """Return when each path stopped (count,)."""
@@ -318,6 +328,10 @@ class TorchProcess:
     def factors(self) -> Array:
         """Return the state (count, groups, m, c) in double precision."""
         return self.state.double().cpu().numpy()
+
+    def stop(self, stopping_times: Array) -> None:
+        """Let paths that stopped before stay where they are."""
+        self.stopped_at = torch.as_tensor(stopping_times, device=self.device).clone()
 
     def stopping_times(self) -> Array:
         """Return when each path stopped (count,)."""

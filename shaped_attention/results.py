@@ -92,6 +92,7 @@ def make_result(
             "seed": request.seed if request.seed < 2**63 else str(request.seed),
             "radius": request.radius,
             "horizon": request.steps * request.dt,
+            "steps": request.steps,
             "specification": json.dumps(specification, default=plain),
             "versions": json.dumps(versions()),
         },

@@ -45,7 +45,7 @@ _SMALLEST_ENTRIES = 2**14
 
 def integrate_sde(
     layer: Layer,
-    v0: ArrayLike,
+    v0: ArrayLike | xr.Dataset,
     *,
     horizon: float,
     step: float = 0.01,
@@ -60,13 +60,14 @@ def integrate_sde(
     memory: int = en.MEMORY_BUDGET,
     progress: bool | None = None,
     keep: str = "V",
+    keep_state: bool = False,
     method: str = "torchsde",
 ) -> xr.Dataset:
     """Sample the limit of the covariances, dV = b(V) dt + Sigma(V)^{1/2} dB, by Euler's scheme.
 
     Parameters
     ----------
-    layer, v0, samples, seed, radius, device, dtype, chunk, memory, progress, keep
+    layer, v0, samples, seed, radius, device, dtype, chunk, memory, progress, keep, keep_state
         As in `shaped_attention.simulate_chain`. Solutions can explode in finite time: a path stops
         at the first grid time with |V| >= radius. The fixed step decides how many do, and makes
         paths explode that cannot: compare with a quarter of the step.
@@ -111,7 +112,7 @@ def integrate_sde(
     request = en.make_ensemble(
         layer, v0, width=None, steps=steps, dt=horizon / steps, samples=samples, seed=seed,
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
-        chunk=chunk, memory=memory, keep=keep,
+        chunk=chunk, memory=memory, keep=keep, keep_state=keep_state,
     )  # fmt: skip
     task = task_of(request, "sde", None)
     size = _torchsde_chunk(request) if method == "torchsde" else path_chunk(request)

@@ -247,7 +247,7 @@ def test_results_of_an_older_format_are_read_and_compared_but_not_run_again():
     old, new = chain(LAYER).assign_attrs(format=1), chain(LAYER, seed=2)
     assert sa.layer_of(old) == sa.layer_of(new)
     assert len(sa.compare(old, new)["observable"]) > 3
-    with pytest.raises(ValueError, match="^result has format 1, whose random numbers"):
+    with pytest.raises(ValueError, match=r"^result has format 1, whose random numbers"):
         sa.rerun(old)
 
 

@@ -93,6 +93,17 @@ def value_at(parameter: Parameter, depth: Any) -> Any:
     return parameter if np.ndim(depth) == 0 else np.full(np.shape(depth), float(parameter))
 
 
+def scheduled(block: Any) -> bool:
+    """Return whether a parameter of a block, or of a block inside it, changes with depth."""
+    values = [getattr(block, entry.name) for entry in fields(block)]
+    values += [x for value in values if isinstance(value, tuple) for x in value]
+    return any(
+        isinstance(value, Schedule)
+        or (is_dataclass(value) and hasattr(value, "root") and scheduled(value))
+        for value in values
+    )
+
+
 def resolved(block: Any, depth: float) -> Any:
     """Return a block whose schedules are replaced by their values at a relative depth."""
     changes: dict[str, Any] = {}
