@@ -41,7 +41,7 @@ def continue_run(
     depth, horizon
         The new total: `depth` for networks and chains, `horizon` for the limit.
     options
-        `times`, `save_every`, `progress`, `chunk`, `memory`, `keep` and `keep_state` of the sampler.
+        The sampler's `times`, `save_every`, `progress`, `chunk`, `memory`, `keep`, `keep_state`.
 
     Returns
     -------

@@ -63,9 +63,9 @@ def test_what_cannot_be_continued():
 @pytest.mark.parametrize("sampler", [network, chain, sde])
 def test_each_sample_has_its_start_and_its_own_numbers(sampler):
     starts = np.stack([V0 * (1.0 + k) for k in range(70)])
-    result = sampler(sa.ShapedAttention(0.5, 1e9), starts)
+    result = sampler(sa.ShapedAttention(0.5, 1e15), starts)
     np.testing.assert_allclose(result.V[0], starts, rtol=1e-12)
-    plain = sampler(sa.ShapedAttention(0.5, 1e9))
+    plain = sampler(sa.ShapedAttention(0.5, 1e15))
     # Without scores the map is linear, so a scaled start gives the scaled path.
     factors = (1.0 + np.arange(70))[:, None, None]
     np.testing.assert_allclose(result.V[-1], factors * plain.V[-1].values, rtol=1e-9)
