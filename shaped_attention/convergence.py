@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import Layer, check_limit, skip_weight
+from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.blocks.branch import total_factor
 from shaped_attention.blocks.coupling import RecordedNumbers, branch_noise
 from shaped_attention.blocks.parameters import at_depth
@@ -176,7 +176,7 @@ class Coupled:
             numbers = RecordedNumbers(self._keys, self._numbers, step, (i,))
             parts = block.step(p, parts, numbers, width)
             handed = numbers.handed
-            skip = skip_weight(block, p)
+            skip = block.skip_weight(p)
             noise = sum(
                 branch_noise(
                     handed["branch", g], handed["branch, orthogonal", g], skip, p.gamma, dof

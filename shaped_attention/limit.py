@@ -124,6 +124,10 @@ class _Sizes(Numbers):
     def __init__(self) -> None:
         self.total = 0
 
+    def inside(self, index: int) -> Numbers:
+        """Return the numbers of a block inside this one."""
+        return self
+
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
         """Return zeros, and count them."""
         self.total += rows * columns
@@ -135,6 +139,10 @@ class _Unit(Numbers):
 
     def __init__(self, unit: Tensor) -> None:
         self._unit, self._next = unit, 0
+
+    def inside(self, index: int) -> Numbers:
+        """Return the numbers of a block inside this one."""
+        return self
 
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
         """Return the next increments."""

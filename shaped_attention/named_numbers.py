@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,10 @@ class TorchNumbers(Numbers):
     scale: float = 1.0
     compiled: bool = True
     _taken: set[tuple[str, int]] = field(default_factory=set, repr=False)
+
+    def inside(self, index: int) -> TorchNumbers:
+        """Return the numbers of a block inside this one."""
+        return replace(self, place=(*self.place, index), _taken=set())
 
     def _draws(self, name: str, head: int) -> Draws:
         if (name, head) in self._taken:

@@ -396,6 +396,10 @@ class _Recording(Numbers):
     def __init__(self, numbers: TorchNumbers, recorded: list[Tensor]) -> None:
         self._numbers, self._recorded = numbers, recorded
 
+    def inside(self, index: int) -> Numbers:
+        """Return the numbers of a block inside this one."""
+        return _Recording(self._numbers.inside(index), self._recorded)
+
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
         """Return normals, and keep them."""
         self._recorded.append(self._numbers.normal(name, rows, columns, head))
@@ -407,6 +411,10 @@ class _Given(Numbers):
 
     def __init__(self, increments: Tensor) -> None:
         self._increments, self._next = increments, 0
+
+    def inside(self, index: int) -> Numbers:
+        """Return the numbers of a block inside this one."""
+        return self
 
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
         """Return the next increments."""

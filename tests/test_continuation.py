@@ -122,3 +122,59 @@ def test_a_schedule_has_the_law_of_networks_and_is_seen_by_the_drift():
     for at, gamma in ((0.0, 0.1), (0.25, 0.3), (1.0, 0.9)):
         there = sa.drift(changing, V0, at=at)
         np.testing.assert_allclose(there, sa.drift(sa.ShapedAttention(gamma, 0.5), V0), rtol=1e-12)
+
+
+PARALLEL = sa.Parallel(sa.ShapedAttention(0.6, 0.5, heads=2), sa.ShapedMLP(0.5, 0.0, -2.0))
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_parallel_branches_have_the_law_of_networks(heads):
+    """KS at 10^-3 (Bonferroni); the same blocks one after the other are rejected."""
+    blocks = sa.ShapedAttention(0.7, 0.4, heads=heads), sa.ShapedMLP(0.6, 0.0, -3.0)
+    layer = sa.Parallel(*blocks)
+    reference = network(layer, depth=16, samples=4000, seed=1)
+    p = ks_p_values(reference, chain(layer, depth=16, samples=30_000, seed=2))
+    assert min(p.values()) > 1e-3 / len(p)
+    wrong = ks_p_values(reference, chain(list(blocks), depth=16, samples=30_000, seed=2))
+    assert min(wrong.values()) < 1e-3 / len(wrong)
+
+
+def test_the_limit_of_parallel_branches():
+    """Its rate is 2 lambda^2 Gamma + Gamma^2 + the MLP's gamma^4; drifts add; one layer agrees."""
+    np.testing.assert_allclose(
+        sa.drift(PARALLEL, V0), sum(sa.drift(block, V0) for block in PARALLEL.blocks), rtol=1e-12
+    )
+    total = 0.36 + 0.25
+    flat = sa.Parallel(sa.ShapedAttention(0.6, 1e12), sa.ShapedMLP(0.5, 0.0, 0.0))
+    rate = 2 * (1 - total) * total + total**2 + 0.25**2
+    linear = sa.diffusion(flat, np.eye(1))[0, 0] / 2
+    assert linear == pytest.approx(rate, rel=1e-12)
+    moments = []
+    for n in (24, 48):
+        v = sa.simulate_network(flat, V0, width=n, depth=1, samples=20_000, seed=n).V.values[-1]
+        x = v[:, 0, 0] - v[:, 0, 0].mean()
+        moments.append((n * (x**2).mean(), n * (x**2).std() / np.sqrt(len(x))))
+    variance, error = 2 * moments[1][0] - moments[0][0], np.hypot(2 * moments[1][1], moments[0][1])
+    expected = sa.diffusion(flat, V0)[0, 0]
+    assert abs(variance - expected) < 5 * error
+    assert abs(variance - 1.2 * expected) > 5 * error
+    slow = sa.integrate_sde(PARALLEL, V0, horizon=0.5, step=0.05, samples=80, method="direct")
+    np.testing.assert_array_equal(
+        slow.V, sa.integrate_sde(PARALLEL, V0, horizon=0.5, step=0.05, samples=80).V
+    )
+
+
+def test_parallel_branches_are_stored_and_run_again(tmp_path):
+    result = chain(PARALLEL)
+    again = sa.rerun(sa.load(sa.save(result, tmp_path / "parallel.nc")))
+    np.testing.assert_array_equal(again.V, result.V)
+    for wrong, message in (
+        (lambda: sa.Parallel(sa.ShapedMLP(0.5)), "two blocks or more are needed"),
+        (lambda: sa.Parallel(sa.ShapedMLP(0.8), sa.ShapedMLP(0.8)), "add up to 1.28; at most 1"),
+        (
+            lambda: sa.Parallel(sa.ShapedMLP(0.5), sa.Normalised(sa.ShapedMLP(0.5))),
+            "blocks that are branches are needed",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong()

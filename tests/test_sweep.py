@@ -344,3 +344,32 @@ def test_faults_of_a_sweep_of_flows(fixed, options, message):
     known = {"layer": "sphere", "tokens": 4, "dimension": 3, "horizon": 2.0}
     with pytest.raises(ValueError, match=message):
         Sweep(known | fixed, **({"samplers": ("sphere",)} | options))
+
+
+def scheduled(low, high):
+    """A layer of a sweep whose parameters change with depth."""
+    return sa.Pattern(
+        [sa.ShapedAttention(sa.Schedule([(0.0, low), (1.0, high)])), sa.ShapedMLP(0.3)]
+    )
+
+
+def test_schedules_and_patterns_in_sweeps(tmp_path):
+    """Each cell has the samples of the sampler; {schedule = [...]} is a schedule."""
+    knots = [[0.0, 0.2], [1.0, 0.6]]
+    fixed = {"tokens": 2, "width": 20, "depth": 4, "step": 0.05}
+    for own, axes, layer in (
+        ({"layer": "attention", "gamma": {"schedule": knots}}, {"tau0": [0.5, 1.0]}, None),
+        ({"layer": "tests.test_sweep:scheduled", "low": 0.2}, {"high": [0.4, 0.6]}, scheduled),
+    ):
+        sweep = Sweep(fixed | own, axes, samples=20, block=20, keep="V", seed=3)
+        path = tmp_path / own["layer"].split(":")[-1]
+        run_sweep(sweep, path, progress=False)
+        (axis, (value, _)) = next(iter(axes.items()))
+        there = scheduled(0.2, value) if layer else sa.ShapedAttention(sa.Schedule(knots), value)
+        alone = sa.simulate_chain(
+            there, sa.equicorrelated(2, 0.2), width=20, depth=4, samples=20,
+            seed=unit_seed(sweep, Unit(0, 0, 0)),
+        )  # fmt: skip
+        stored = open_sweep(path)["V"].sel({axis: value, "sampler": "chain"})
+        np.testing.assert_array_equal(stored.isel(time=-1).squeeze(), alone.V[-1])
+        assert np.abs(alone.V[-1] - alone.V[0]).max() > 0.01

@@ -4,6 +4,7 @@ from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block, Limit
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
+from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.blocks.parameters import Schedule
 from shaped_attention.blocks.pattern import Pattern
 
@@ -11,6 +12,7 @@ __all__ = [
     "Block",
     "Limit",
     "Normalised",
+    "Parallel",
     "Pattern",
     "Schedule",
     "ShapedAttention",

@@ -132,11 +132,17 @@ class Block(ABC):
         """Into how many groups of equal size the columns of the branch fall."""
         return 1
 
+    def skip_weight(self, p: Any) -> Any:
+        """Return lambda, the weight of the skip connection."""
+        if getattr(self, "skip", None) is not None:
+            return p.skip
+        return sqrt(1.0 - p.gamma**2)
+
     def forward(
         self, p: Any, tokens: Float[Tensor, "*B m n"], project: Project
     ) -> Float[Tensor, "*B m n"]:
         """Apply the block to tokens with real weight matrices."""
-        return skip_weight(self, p) * tokens + p.gamma * self.branch(p, tokens, project)
+        return self.skip_weight(p) * tokens + p.gamma * self.branch(p, tokens, project)
 
     def step(self, p: Any, factors: list[M], numbers: Numbers, width: int) -> list[M]:
         """Take the factors of V_l to those of V_{l+1}, in law exactly as a block of that width.
@@ -144,7 +150,7 @@ class Block(ABC):
         One factor, or one for each of g groups of columns (`branch.residual_step`).
         """
         root = self.root(p, total_factor(factors), numbers, width)
-        return residual_step(factors, root, skip_weight(self, p), p.gamma, width, numbers)
+        return residual_step(factors, root, self.skip_weight(p), p.gamma, width, numbers)
 
     def check(self, tokens: int, width: int | None) -> None:  # noqa: B027 (most need no check)
         """Raise ValueError if the block cannot act on that many tokens at that width."""
@@ -160,16 +166,11 @@ class Block(ABC):
 def _plain_field(value: Any) -> Any:
     if isinstance(value, Block):
         return value.specification()
+    if isinstance(value, tuple) and value and all(isinstance(x, Block) for x in value):
+        return [x.specification() for x in value]
     if isinstance(value, Schedule):
         return {"schedule": [list(knot) for knot in value.knots]}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-
-
-def skip_weight(block: Block, p: Parameters) -> Any:
-    """Return lambda, the weight of the skip connection."""
-    if getattr(block, "skip", None) is not None:
-        return p.skip
-    return sqrt(1.0 - p.gamma**2)
 
 
 Layer = Any

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from shaped_attention.blocks.base import Block, Project, skip_weight
+from shaped_attention.blocks.base import Block, Project
 from shaped_attention.blocks.branch import residual_step, total_factor, unit_groups
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.primitives import Numbers, unit_rows
@@ -100,7 +100,7 @@ class Normalised(Block):
 
     def forward(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
         """Apply the block, and normalise if that comes after."""
-        new = skip_weight(self.inner, p.inner) * tokens + p.inner.gamma * self.branch(
+        new = self.inner.skip_weight(p.inner) * tokens + p.inner.gamma * self.branch(
             p, tokens, project
         )
         return self._normalised(new) if self.place == "after" else new
@@ -112,7 +112,7 @@ class Normalised(Block):
 
     def step(self, p: Any, factors: list[M], numbers: Numbers, width: int) -> list[M]:
         """Take the block's step; all groups are divided by the lengths that they have together."""
-        weight = skip_weight(self.inner, p.inner)
+        weight = self.inner.skip_weight(p.inner)
         root = self.root(p, total_factor(factors), numbers, width)
         new = residual_step(factors, root, weight, p.inner.gamma, width, numbers)
         if self.place == "before":

@@ -113,6 +113,8 @@ def resolved(block: Any, depth: float) -> Any:
             changes[entry.name] = field.at(depth)
         elif is_dataclass(field) and hasattr(field, "root"):
             changes[entry.name] = resolved(field, depth)
+        elif isinstance(field, tuple) and field and all(hasattr(x, "root") for x in field):
+            changes[entry.name] = tuple(resolved(x, depth) for x in field)
     return replace(block, **changes) if changes else block
 
 
@@ -139,6 +141,8 @@ class Parameters:
             return self._lookup(field)
         if hasattr(field, "root"):
             return Parameters(field, self._lookup, self._given.get(name))
+        if isinstance(field, tuple) and field and all(hasattr(x, "root") for x in field):
+            return [Parameters(x, self._lookup) for x in field]
         return field
 
 

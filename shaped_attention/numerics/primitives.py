@@ -228,6 +228,10 @@ class Numbers:
     again is an error, since it would be the same numbers.
     """
 
+    def inside(self, index: int) -> Numbers:
+        """Return the numbers of a block inside this one."""
+        raise RuntimeError("Numbers is a base class")
+
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
         """Return independent standard normals (rows, columns)."""
         raise RuntimeError("Numbers is a base class")

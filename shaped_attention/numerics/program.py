@@ -58,6 +58,10 @@ class TracedNumbers(Numbers):
         self._graph, self._place, self._scale = graph, place, scale
         self._taken: set[tuple[str, int]] = set()
 
+    def inside(self, index: int) -> TracedNumbers:
+        """Return the numbers of a block inside this one."""
+        return TracedNumbers(self._graph, (*self._place, index), self._scale)
+
     def _address(self, name: str, head: int) -> Hashable:
         if (name, head) in self._taken:
             raise ValueError(

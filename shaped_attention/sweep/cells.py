@@ -21,7 +21,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention import ensemble as en
+from shaped_attention.blocks import Pattern, Schedule
 from shaped_attention.blocks.base import Block, blocks_of, check_chain, check_limit
+from shaped_attention.blocks.pattern import pattern_of, specification_of
 from shaped_attention.chain import simulate_chain
 from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.covariance import check_covariance, equicorrelated
@@ -84,7 +86,7 @@ class CellOfLayer:
     Attributes
     ----------
     layer, v0
-        Blocks and starting covariance.
+        Blocks, or a pattern of layers, and starting covariance.
     width, depth
         n and L; None if only the SDE is asked for.
     horizon, step
@@ -93,7 +95,7 @@ class CellOfLayer:
         As in the samplers.
     """
 
-    layer: tuple[Block, ...]
+    layer: tuple[Block, ...] | Pattern
     v0: NDArray[np.float64]
     width: int | None
     depth: int | None
@@ -144,7 +146,7 @@ class CellOfLayer:
     def identity(self, sampler: str) -> str:
         """Digest of all that the sampler is given."""
         grid = (self.horizon, self.step) if sampler == "sde" else (self.width, self.depth)
-        layer = [block.specification() for block in self.layer]
+        layer = specification_of(pattern_of(self.layer))
         text = json.dumps([layer, grid, self.radius, self.v0.shape], default=plain)
         return hashlib.sha256(text.encode() + self.v0.tobytes()).hexdigest()
 
@@ -232,17 +234,26 @@ def make_cell(values: Mapping[str, Any], samplers: tuple[str, ...]) -> Cell:
     if given.get("mask") == "none":
         given["mask"] = None
     own = {name: given[name] for name in known_parameters(kind) if name in given}
-    arguments = {name: own[name] for name in own if name not in ("layer", *START, *GRID)}
+    arguments = {name: _schedule(own[name]) for name in own if name not in ("layer", *START, *GRID)}
+    layer: tuple[Block, ...] | Pattern
     if kind in KINDS:
         if "gamma" not in arguments and not (kind == "mlp" and "mlp_gamma" in arguments):
             raise ValueError("gamma: a value is needed, fixed or as an axis")
         layer = blocks_of(named_layer(kind, **{"gamma": 0.0, **arguments}))
     else:
-        layer = blocks_of(layer_function(kind)(**arguments))
+        made = layer_function(kind)(**arguments)
+        layer = made if isinstance(made, Pattern) else blocks_of(made)
     width, depth, horizon = _grid(given, samplers)
     return CellOfLayer(
         layer, _start(given), width, depth, horizon, given["step"], given.get("radius")
     )
+
+
+def _schedule(value: Any) -> Any:
+    """A table with the knots of a schedule, as TOML has it, as a `Schedule`."""
+    if isinstance(value, Mapping) and set(value) == {"schedule"}:
+        return Schedule(value["schedule"])
+    return value
 
 
 def _grid(

@@ -1,0 +1,191 @@
+"""Branches that act in parallel on the same tokens: X' = lambda X + sum_i gamma_i branch_i(X).
+
+With Gamma = sum gamma_i^2 and lambda^2 + Gamma = 1 a layer has a limit: drifts and noises of the
+branches add, and the linear rate is
+
+    k = 2 lambda^2 Gamma + Gamma^2 + sum_i (k_i - 2 gamma_i^2 + gamma_i^4),
+
+where k_i is that of a branch alone: what it has beyond the cross term and the Wishart term of its
+last weights comes from its inner ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from shaped_attention.blocks.base import Block, Limit, Numbers, Project
+from shaped_attention.blocks.parameters import Schedule, at_depth
+from shaped_attention.checks import check_skip
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.primitives import concatenate, sqrt
+
+M = TypeVar("M", Tensor, Matrix)
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class ParallelLimit(Limit):
+    """The limit of parallel branches: drifts and noises add, and the rate as the module says."""
+
+    limits: tuple[Limit, ...]
+
+    def linear_rate(self, p: Any) -> Any:
+        """Return ``2 lambda^2 Gamma + Gamma^2 + sum of what the branches have beyond``."""
+        squares = [q.gamma**2 for q in p.blocks]
+        total = sum(squares)
+        beyond = sum(
+            limit.linear_rate(q) - 2.0 * square + square**2
+            for limit, q, square in zip(self.limits, p.blocks, squares, strict=True)
+        )
+        return 2.0 * total - total**2 + beyond
+
+    def factor_drift(self, p: Any, factor: M) -> M | None:
+        """Return the sum of the branches'."""
+        pairs = zip(self.limits, p.blocks, strict=True)
+        return _sum([limit.factor_drift(q, factor) for limit, q in pairs])
+
+    def factor_noise(self, p: Any, factor: M, numbers: Numbers) -> M | None:
+        """Return the sum of the branches', each with its own increments."""
+        pairs = enumerate(zip(self.limits, p.blocks, strict=True))
+        return _sum([limit.factor_noise(q, factor, numbers.inside(i)) for i, (limit, q) in pairs])
+
+    def growth(self, p: Any, v: M) -> M | None:
+        """Return the sum of the branches'."""
+        return _sum([x.growth(q, v) for x, q in zip(self.limits, p.blocks, strict=True)])
+
+    def decay(self, p: Any) -> Any:
+        """Return the sum of the branches'."""
+        return sum(limit.decay(q) for limit, q in zip(self.limits, p.blocks, strict=True))
+
+
+@dataclass(frozen=True, init=False)
+class Parallel(Block):
+    """Branches of several blocks, added to one skip connection.
+
+    Parameters
+    ----------
+    branches, blocks
+        Two blocks or more, as arguments or as a list, without a `skip` of their own and not
+        normalised.
+    skip
+        Weight of the skip connection; None for sqrt(1 - sum of gamma^2).
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two blocks, one is not a block or has a skip weight of its own, or
+        the gamma^2 add up to more than 1 and `skip` is None.
+
+    Examples
+    --------
+    >>> from shaped_attention import Parallel, ShapedAttention, ShapedMLP, drift, equicorrelated
+    >>> both = Parallel(ShapedAttention(gamma=0.5), ShapedMLP(gamma=0.5))
+    >>> drift(both, equicorrelated(tokens=2, rho=0.0)).round(4)
+    array([[0.0625, 0.0398],
+           [0.0398, 0.0625]])
+    """
+
+    blocks: tuple[Block, ...]
+    skip: Any = None
+
+    coupling = "branches in parallel are not coupled"
+
+    def __init__(self, *branches: Any, blocks: Sequence[Any] = (), skip: Any = None) -> None:
+        object.__setattr__(self, "blocks", (*branches, *blocks))
+        object.__setattr__(self, "skip", skip)
+        if len(self.blocks) < 2:
+            raise ValueError(f"blocks={list(self.blocks)!r}: two blocks or more are needed")
+        for block in self.blocks:
+            if not isinstance(block, Block) or type(block).step is not Block.step:
+                raise ValueError(f"blocks contain {block!r}: blocks that are branches are needed")
+            if getattr(block, "skip", None) is not None:
+                raise ValueError(f"blocks contain {block!r}: a skip weight is Parallel's alone")
+        check_skip(skip)
+        if skip is None:
+            depths = {0.0, 1.0} | {
+                x
+                for block in self.blocks
+                if isinstance(block.gamma, Schedule)
+                for x, _ in block.gamma.knots
+            }
+            for depth in sorted(depths):
+                total = sum(at_depth(block, depth).gamma ** 2 for block in self.blocks)
+                if total > 1.0 + _ROUNDING:
+                    raise ValueError(
+                        f"blocks have gamma^2 that add up to {total:.6g}; at most 1, or a skip "
+                        "weight, is needed"
+                    )
+
+    @property
+    def gamma(self) -> float:
+        """The weight of the sum of branches, which have their own."""
+        return 1.0
+
+    @property
+    def groups(self) -> int:
+        """The least common multiple of the branches'."""
+        return math.lcm(*(block.groups for block in self.blocks))
+
+    @property
+    def limit(self) -> Limit | str:
+        """The limit of all branches, or why there is none."""
+        limits = [block.limit for block in self.blocks]
+        for block, limit in zip(self.blocks, limits, strict=True):
+            if isinstance(limit, str):
+                return f"its branch {type(block).__name__} has none: {limit}"
+        if self.skip is not None:
+            return "its skip weight is given, so that V_aa changes by order 1 unless they fit"
+        return ParallelLimit(tuple(limits))
+
+    @property
+    def no_chain(self) -> str:
+        """Why a branch has none; empty if all have one."""
+        return next((block.no_chain for block in self.blocks if block.no_chain), "")
+
+    def check(self, tokens: int, width: int | None) -> None:
+        """As the blocks'."""
+        for block in self.blocks:
+            block.check(tokens, width)
+
+    def skip_weight(self, p: Any) -> Any:
+        """Return lambda."""
+        if self.skip is not None:
+            return p.skip
+        return sqrt(1.0 - sum(q.gamma**2 for q in p.blocks))
+
+    def branch(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
+        """Return the weighted sum of the branches, each with weights of its own."""
+        parts = [
+            q.gamma * block.branch(q, tokens, project)
+            for block, q in zip(self.blocks, p.blocks, strict=True)
+        ]
+        return sum(parts[1:], parts[0])
+
+    def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
+        """Return the weighted roots next to each other, for each group of columns."""
+        pairs = enumerate(zip(self.blocks, p.blocks, strict=True))
+        roots = [
+            (q.gamma, block.root(q, factor, numbers.inside(i), width)) for i, (block, q) in pairs
+        ]
+        groups = self.groups
+        if groups == 1:
+            return concatenate([gamma * root for gamma, root in roots])
+        return [
+            concatenate([gamma * _of_group(root, g, groups) for gamma, root in roots])
+            for g in range(groups)
+        ]
+
+
+def _of_group(root: M | list[M], group: int, groups: int) -> M:
+    return root[group * len(root) // groups] if isinstance(root, list) else root
+
+
+def _sum(parts: Sequence[M | None]) -> M | None:
+    there = [part for part in parts if part is not None]
+    return sum(there[1:], there[0]) if there else None
