@@ -117,7 +117,7 @@ def test_normals_may_be_asked_for_in_pieces():
     assert torch.equal(columns, draws().normals_at(SLOT, 0, 39).unflatten(1, (13, 3)).mT)
 
 
-@pytest.mark.parametrize("dof", [0, 1, 4, 5, 6, 7, 64, 10**6])
+@pytest.mark.parametrize("dof", [7, 8, 64, 10**6])
 def test_wishart_factors_are_the_same_numbers_in_torch_and_compiled(dof):
     m = 5
     buf = np.zeros((m * m + m * (m - 1) // 2 + m + 1, LANES))
