@@ -28,6 +28,7 @@ lint: .venv/installed
 
 benchmark: .venv/installed
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.large
 	$(BIN)/python -m benchmarks.derivation
 	$(BIN)/python -m benchmarks.sphere
 

@@ -31,7 +31,8 @@ from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_chain
 from shaped_attention.checks import check_count
 from shaped_attention.driver import run
-from shaped_attention.processes import path_chunk, process_of, task_of
+from shaped_attention.processes import path_chunk, process_of
+from shaped_attention.task import task_of
 
 
 def simulate_chain(

@@ -18,7 +18,8 @@ from torch import Tensor
 from shaped_attention import ensemble as en
 from shaped_attention.named_numbers import Keys
 from shaped_attention.numerics.jit import LANES
-from shaped_attention.processes import process_of, task_of
+from shaped_attention.processes import process_of
+from shaped_attention.task import task_of
 
 Function = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """An observable: V (samples, m, m) -> (samples,)."""

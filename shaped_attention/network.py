@@ -21,7 +21,8 @@ from shaped_attention.checks import check_count
 from shaped_attention.draws import SLOTS_PER_BLOCK, Draws, slot_number, stream_key
 from shaped_attention.driver import run
 from shaped_attention.numerics.threefry import fill_weights
-from shaped_attention.processes import covariances, norms
+from shaped_attention.processes import norms
+from shaped_attention.task import covariances
 
 _PREFERRED_CHUNK = 16
 _BLOCK_BYTES = 2**17

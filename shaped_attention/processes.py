@@ -8,9 +8,7 @@ times nor files.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,139 +18,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.named_numbers import Keys, TorchNumbers
+from shaped_attention.large import BlasProcess
+from shaped_attention.named_numbers import TorchNumbers
 from shaped_attention.numerics import tiles
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.primitives import Numbers
-from shaped_attention.numerics.program import Program
-from shaped_attention.steps import chain_step, limit_step, traced_chain, traced_limit
+from shaped_attention.steps import chain_step, limit_step
+from shaped_attention.task import Task, covariances
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What the paths of a run do.
-
-    Attributes
-    ----------
-    pattern
-        The blocks of each layer; layer l has those of number l modulo the length.
-    tokens, width
-        Number of tokens m, and the width n of the chain; None for the limit.
-    groups
-        Groups of columns whose Grams are the state.
-    steps, dt
-        The grid of times 0, dt, ..., steps dt of the whole run; it sets the relative depth.
-    radius
-        Paths stop where |V| (Frobenius norm) reaches it.
-    keys
-        Of the random numbers.
-    """
-
-    pattern: tuple[tuple[Block, ...], ...]
-    tokens: int
-    width: int | None
-    groups: int
-    steps: int
-    dt: float
-    radius: float
-    keys: Keys
-
-    @property
-    def columns(self) -> int:
-        """Columns of a factor: of a group's Gram in the chain, m in the limit."""
-        if self.width is None:
-            return self.tokens
-        return min(self.tokens, self.width // self.groups)
-
-    @cached_property
-    def programs(self) -> list[Program]:
-        """The step as programs, one for each layer of the pattern."""
-        if self.width is None:
-            return [traced_limit(self.pattern, self.tokens, self.dt)]
-        return [
-            traced_chain(blocks, self.tokens, self.width, self.groups) for blocks in self.pattern
-        ]
-
-    @cached_property
-    def compiled(self) -> _Packed:
-        """The programs as the compiled executor takes them."""
-        return _Packed.of(self.programs, self)
-
-
-@dataclass(frozen=True)
-class _Packed:
-    """Programs of a pattern as arrays, with their scalars for every step."""
-
-    code: NDArray[np.int64]
-    ranges: NDArray[np.int64]
-    table: Array
-    keys: NDArray[np.uint64]
-    constant_rows: NDArray[np.int64]
-    constants: Array
-    outputs: NDArray[np.int64]
-    parts: NDArray[np.int64]
-    rows: int
-    normals: int
-
-    @classmethod
-    def of(cls, programs: Sequence[Program], task: Task) -> _Packed:
-        depths = np.arange(task.steps, dtype=np.float64) / task.steps
-        addresses: list[Any] = []
-        codes: list[NDArray[np.int64]] = []
-        tables: list[Array] = []
-        ranges, outputs = [], []
-        rows: list[int] = []
-        values: list[float] = []
-        for program in programs:
-            scalars = sum(table.shape[1] for table in tables)
-            code = program.code.copy()
-            code[:, tiles.SCALARS] += scalars
-            code[:, tiles.JUMPS] += sum(len(x) for x in codes)
-            first = len(addresses)
-            addresses += program.addresses
-            code[:, tiles.KEYS] += first
-            start, constant = sum(len(x) for x in codes), len(rows)
-            for offset, entries in program.constants:
-                rows += range(offset, offset + entries.size)
-                values += entries.ravel().tolist()
-            codes.append(code)
-            ranges.append((start, start + len(code), constant, len(rows)))
-            tables.append(program.table(depths))
-            outputs.append([(offset, r * c) for offset, (r, c) in program.outputs])
-        table = np.concatenate(tables, axis=1)
-        if len(table) > 1 and (table == table[0]).all():
-            table = table[:1]
-        parts = [(offset, c, m) for offset, (m, c) in programs[0].inputs]
-        return cls(
-            np.concatenate(codes),
-            np.array(ranges, dtype=np.int64),
-            np.ascontiguousarray(table),
-            task.keys.table(addresses),
-            np.array(rows, dtype=np.int64),
-            np.array(values, dtype=np.float64),
-            np.array(outputs, dtype=np.int64),
-            np.array(parts, dtype=np.int64),
-            max(program.rows for program in programs),
-            max(program.normals for program in programs),
-        )
-
-
-def task_of(request: en.Ensemble, stream: str, width: int | None) -> Task:
-    """Return what the paths of a request do."""
-    return Task(
-        pattern=request.pattern,
-        tokens=request.tokens,
-        width=width,
-        groups=request.groups if width is not None else 1,
-        steps=request.steps,
-        dt=request.dt,
-        radius=request.radius,
-        keys=Keys(request.seed, stream),
-    )
 
 
 _PREFERRED_CHUNK = 1024
@@ -162,19 +37,35 @@ _SMALLEST_ENTRIES = 2**11
 """Below, the interpreter time of a chunk outweighs what a second thread computes (measured)."""
 
 
+FEWEST_LARGE_TOKENS = 64
+"""Tokens from which on library routines for one sample are faster than tiles (measured)."""
+
+_PREFERRED_ENTRIES = 2**15
+"""Entries of V in a chunk of large matrices."""
+
+
 def path_chunk(request: en.Ensemble) -> int:
     """Return how many paths of a request move together."""
     m = request.tokens
     per_sample = 8.0 * 40 * m * m * request.groups + 16 * m * 64
+    if large(request):
+        return en.chunk_size(request, per_sample, max(1, _PREFERRED_ENTRIES // m**2), 1)
     smallest = _SMALLEST_ENTRIES // m**2
     return en.chunk_size(request, per_sample, _PREFERRED_CHUNK, LANES, smallest)
+
+
+def large(request: en.Ensemble) -> bool:
+    """Whether the compiled executor takes the samples of a request one by one."""
+    return request.compiled_device and request.tokens >= FEWEST_LARGE_TOKENS
 
 
 def process_of(request: en.Ensemble, task: Task, first: int, count: int) -> Any:
     """Return some paths of a request at their start, with the executor that it asks for."""
     start = request.start_factors(first, count, task.groups, task.columns)
     process: Any
-    if request.compiled_device:
+    if large(request):
+        process = BlasProcess(task, first, start)
+    elif request.compiled_device:
         process = TileProcess(task, first, start)
     else:
         process = TorchProcess(task, first, start, request.device, request.dtype)
@@ -429,7 +320,4 @@ def norms(state: Float[Tensor, "B g m c"]) -> Float[Tensor, " B"]:
     return torch.linalg.matrix_norm(v)
 
 
-def covariances(factors: Float[Array, "B g m c"]) -> Float[Array, "B m m"]:
-    """Return V = (1/g) sum of F_g F_g^T, exactly symmetric."""
-    v = (factors @ np.swapaxes(factors, -1, -2)).mean(axis=1)
-    return 0.5 * (v + np.swapaxes(v, -1, -2))
+Process = TileProcess | BlasProcess | TorchProcess

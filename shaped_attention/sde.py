@@ -24,13 +24,8 @@ from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.checks import check_positive
 from shaped_attention.driver import run
 from shaped_attention.numerics.jit import LANES
-from shaped_attention.processes import (
-    TileProcess,
-    TorchProcess,
-    path_chunk,
-    process_of,
-    task_of,
-)
+from shaped_attention.processes import Process, large, path_chunk, process_of
+from shaped_attention.task import task_of
 
 METHODS = ("torchsde", "direct")
 """How the limit is integrated."""
@@ -128,8 +123,9 @@ def integrate_sde(
 def _torchsde_chunk(request: en.Ensemble) -> int:
     m = request.tokens
     per_sample = request.dtype.itemsize * m * m * (14.0 + len(request.saved))
-    smallest = _SMALLEST_ENTRIES // m**2
-    return en.chunk_size(request, per_sample, _PREFERRED_ENTRIES // m**2, LANES, smallest)
+    smallest, multiple = _SMALLEST_ENTRIES // m**2, 1 if large(request) else LANES
+    preferred = max(1, _PREFERRED_ENTRIES // m**2)
+    return en.chunk_size(request, per_sample, preferred, multiple, smallest)
 
 
 _probing = threading.Lock()
@@ -187,7 +183,7 @@ class _System:
     sde_type = "ito"
     levy_area_approximation = "none"
 
-    def __init__(self, process: TileProcess | TorchProcess) -> None:
+    def __init__(self, process: Process) -> None:
         self._process = process
         self.start = process.flat_state()
         self.shape = (len(self.start), process.increments(0).shape[1])
@@ -201,7 +197,7 @@ class _System:
         return self._process.increments(round(float(start)))
 
 
-def _sdeint(process: TileProcess | TorchProcess, begin: int, end: int) -> None:
+def _sdeint(process: Process, begin: int, end: int) -> None:
     """Take the steps begin, ..., end - 1 by torchsde's Euler scheme."""
     system = _System(process)
     with torch.no_grad():

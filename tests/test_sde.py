@@ -21,8 +21,9 @@ from shaped_attention import ensemble as en
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.jit import LANES
-from shaped_attention.processes import process_of, task_of
+from shaped_attention.processes import process_of
 from shaped_attention.steps import flowed
+from shaped_attention.task import task_of
 from tests.laws import final, same_law
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]

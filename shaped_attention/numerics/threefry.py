@@ -166,21 +166,21 @@ def _chi_again(dof, j, k0, k1, sample, step, slot):  # type: ignore[no-untyped-d
 
 @kernel
 def fill_chi(out, dof, key, first, step, slot):  # type: ignore[no-untyped-def]
-    """Write chi variables with `dof[j]` >= 2 degrees of freedom into row j of `out` (J, LANES).
+    """Write chi variables with `dof[j]` >= 2 degrees of freedom into row j of `out` (J, lanes).
 
     Exact: Marsaglia and Tsang's rejection method (ACM TOMS 26, 2000), where every attempt has
     its own counter. Two rows share a pair of normals and a pair of uniforms.
     """
     prefer_wide_vectors()
     k0, k1 = key[0], key[1]
-    rows = dof.shape[0]
+    rows, lanes = out.shape
     for j in range(0, rows, 2):
         two = j + 1 < rows
         dof_a, dof_b = dof[j], dof[j + 1] if two else dof[j]
         ca, _ = counter(slot, j, 0, 0)
         cb, _ = counter(slot, j + 1, 0, 0)
         rejected = 0
-        for p in range(LANES):
+        for p in range(lanes):
             _, c1 = counter(0, 0, first + p, step)
             x0, x1 = threefry(k0, k1, ca, c1)
             w0, w1 = threefry(k0, k1, cb, c1)
@@ -195,6 +195,6 @@ def fill_chi(out, dof, key, first, step, slot):  # type: ignore[no-untyped-def]
             rejected += 0 if good_a and good_b else 1
         if rejected > 0:
             for i in range(j, min(j + 2, rows)):
-                for p in range(LANES):
+                for p in range(lanes):
                     if out[i, p] < 0.0:
                         out[i, p] = _chi_again(dof[i], i, k0, k1, first + p, step, slot)

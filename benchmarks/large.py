@@ -1,0 +1,145 @@
+"""Layers of many tokens against their floor: ``python -m benchmarks.large``.
+
+The floor of a layer is what its program cannot do without: its products and factorisations,
+counted from the nodes with their triangular structure and done at the speed of this machine's
+matrix product, and its random numbers from the package's generator. Speeds are measured in the
+same rounds as the layers, on the same number of threads (a sample takes one thread), and a ratio
+is the median over the rounds of the ratio within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+import shaped_attention as sa
+from shaped_attention import ensemble as en
+from shaped_attention.large import BlasProcess
+from shaped_attention.numerics.graph import Node
+from shaped_attention.numerics.lapack import one_thread
+from shaped_attention.numerics.threefry import fill_weights
+from shaped_attention.task import Task, task_of
+
+GAMMA, STEP = 0.35, 0.001
+LAYERS: dict[str, tuple[sa.Block, bool]] = {
+    "chain of attention": (sa.ShapedAttention(GAMMA), True),
+    "chain of the MLP": (sa.ShapedMLP(GAMMA), True),
+    "SDE of attention": (sa.ShapedAttention(GAMMA), False),
+}
+
+
+def operations(node: Node) -> float:
+    """Multiplications and additions of a product or factorisation; 0 for anything else."""
+    if node.kind in ("gram", "cogram"):
+        (a,) = node.inputs
+        inner = a.shape[1] if node.kind == "gram" else a.shape[0]
+        full = node.shape[0] ** 2 * inner
+        return full / 3 if a.lower else full
+    if node.kind.startswith("multiply"):
+        a, b = node.inputs
+        inner = a.shape[0] if node.kind == "multiply_tn" else a.shape[1]
+        full = 2.0 * node.shape[0] * node.shape[1] * inner
+        both = 1 / 6 if node.kind == "multiply_nn" else 1 / 3
+        return full * (both if a.lower and b.lower else 0.5 if a.lower or b.lower else 1.0)
+    if node.kind == "lower":
+        rows, columns = node.inputs[0].shape
+        return 2.0 * rows**2 * (columns - rows / 3)
+    if node.kind == "cholesky":
+        return node.shape[0] ** 3 / 3
+    if node.kind == "activated_gram":
+        factor, count = node.inputs[0], node.integers[1]
+        rows, inner = factor.shape
+        return count * (rows * inner * (1.0 if factor.lower else 2.0) + rows**2)
+    return 0.0
+
+
+def numbers(node: Node) -> int:
+    """Random numbers of a node; a chi variable counts as a normal."""
+    rows, columns = node.shape
+    if node.kind == "normal" or (node.kind == "wishart" and not node.lower):
+        return rows * columns
+    if node.kind == "wishart":
+        return rows * (rows + 1) // 2
+    return node.inputs[0].shape[1] * node.integers[1] if node.kind == "activated_gram" else 0
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """Seconds of this thread's processor time, which other work on the machine leaves alone."""
+    start = time.thread_time()
+    run()
+    return time.thread_time() - start
+
+
+@dataclass
+class Measured:
+    """Medians of a layer: seconds, those of its floor, their ratio; operations and numbers."""
+
+    layer: float
+    floor: float
+    ratio: float
+    rate: float
+    normal: float
+
+
+def process(layer: sa.Block, tokens: int, is_chain: bool) -> tuple[Task, BlasProcess]:
+    """One sample at its start."""
+    width = 2 * tokens if tokens > 512 else 1024
+    request = en.make_ensemble(
+        layer, sa.equicorrelated(tokens, 0.2), width=width if is_chain else None, steps=1000,
+        dt=1.0 / width if is_chain else STEP, samples=1, seed=0, times=None, save_every=None,
+        radius=None, device="cpu", dtype="float64", chunk=1, memory=en.MEMORY_BUDGET,
+    )  # fmt: skip
+    task = task_of(request, "chain" if is_chain else "sde", width if is_chain else None)
+    return task, BlasProcess(task, 0, request.start_factors(0, 1, 1, task.columns))
+
+
+def measure(layer: sa.Block, tokens: int, is_chain: bool, rounds: int) -> Measured:
+    """Run layers, products and random numbers in turns."""
+    task, paths = process(layer, tokens, is_chain)
+    nodes = task.programs[0].nodes
+    work, count = sum(map(operations, nodes)), sum(map(numbers, nodes))
+    size = min(tokens, 1024)
+    a = np.random.default_rng(0).normal(size=(size, size))
+    b = a.copy()
+    product, normals = np.empty_like(a), np.empty((1, min(count, 2**18)))
+    key = np.array([1, 2], dtype=np.uint64)
+    repeats = max(1, 2**24 // size**3)
+    if rounds > 1:
+        paths.advance(0, 2)
+    times = np.empty((rounds, 3))
+    for i in range(rounds):
+        with one_thread():
+            times[i, 1] = seconds(lambda: [np.matmul(a, b, out=product) for _ in range(repeats)])
+        times[i, 0] = seconds(lambda i=i: paths.advance(2 + i, 3 + i))
+        times[i, 2] = seconds(lambda: fill_weights(normals, key, 0, 0, 0, 0))
+    speeds = times[:, 1] / (2.0 * size**3 * repeats), times[:, 2] / normals.size
+    floors = work * speeds[0] + count * speeds[1]
+    ratio = times[:, 0] / floors
+    return Measured(*(float(np.median(x)) for x in (times[:, 0], floors, ratio, *speeds)))
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[128, 256, 512, 2048])
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args(argv)
+    print("| layer and sample | tokens | time | floor | ratio | product | normal |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for tokens in options.tokens:
+        for name, (layer, is_chain) in LAYERS.items():
+            found = measure(layer, tokens, is_chain, options.rounds if tokens <= 512 else 1)
+            print(
+                f"| {name} | {tokens} | {1e3 * found.layer:.3g} ms | {1e3 * found.floor:.3g} ms "
+                f"| {found.ratio:.2f} | {1e-9 / found.rate:.0f} GFlop/s | "
+                f"{1e9 * found.normal:.2f} ns |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

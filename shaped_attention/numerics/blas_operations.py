@@ -1,0 +1,249 @@
+"""Every operation of a graph on large matrices: a library routine, or a loop over entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtr
+
+from shaped_attention.numerics import entries, lapack
+from shaped_attention.numerics.graph import Node, Shape
+from shaped_attention.numerics.threefry import fill_chi, fill_weights
+
+Array = NDArray[np.float64]
+
+COLUMNS = 256
+"""Hidden units at once; fixed, so that a sum's order is."""
+
+
+class Memory:
+    """Arrays that wait for their next use, by size."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[Array]] = {}
+
+    def take(self, shape: Shape) -> Array:
+        """Return an array with any entries."""
+        size = shape[0] * shape[1]
+        free = self._free.get(size)
+        flat = free.pop() if free else np.empty(size)
+        return flat.reshape(shape)
+
+    def give_back(self, array: Array) -> None:
+        """Take an array that nobody needs any more."""
+        self._free.setdefault(array.size, []).append(array.reshape(-1))
+
+
+@dataclass
+class Place:
+    """Where a program runs: sample, step, memory, and the normals if they are given."""
+
+    sample: int
+    step: int
+    memory: Memory
+    given: Array | None
+
+
+@dataclass
+class Operation:
+    """A node with what it needs when it runs.
+
+    Attributes
+    ----------
+    node
+        What is computed.
+    inputs, output
+        Numbers of the values; `ends` are those that nobody needs afterwards.
+    scalars
+        Its scalars (layers or 1, count).
+    key
+        Of its random numbers.
+    start
+        Of a normal node: how many normals come before its own.
+    inside
+        The activation of hidden units: a `blas.Plan`.
+    """
+
+    node: Node
+    inputs: tuple[int, ...]
+    output: int
+    ends: tuple[int, ...]
+    scalars: Array
+    key: Any
+    start: int
+    inside: Any
+
+    def numbers(self, step: int) -> list[float]:
+        """Return the scalars of a step."""
+        row: list[float] = self.scalars[step if len(self.scalars) > 1 else 0].tolist()
+        return row
+
+
+def draw(operation: Operation, sample: int, step: int, out: Array) -> None:
+    """Write the numbers of a normal node."""
+    fill_weights(out[None], operation.key, sample, step, operation.node.integers[0], 0)
+    (scale,) = operation.numbers(step)
+    if scale != 1.0:
+        out *= scale
+
+
+def _normal(op: Operation, place: Place, out: Array) -> None:
+    flat = out.reshape(-1)
+    if place.given is None:
+        draw(op, place.sample, place.step, flat)
+    else:
+        flat[:] = place.given[op.start : op.start + out.size]
+
+
+def _wishart(op: Operation, place: Place, out: Array) -> None:
+    slot, dof = op.node.integers
+    rows = len(out)
+    if not op.node.lower:
+        fill_weights(out.reshape(1, -1), op.key, place.sample, place.step, slot, 0)
+        return
+    below = np.empty((1, rows * (rows - 1) // 2))
+    fill_weights(below, op.key, place.sample, place.step, slot, 0)
+    chi = np.empty((rows, 1))
+    fill_chi(
+        chi, dof - np.arange(rows, dtype=np.float64), op.key, place.sample, place.step, slot + 1
+    )  # fmt: skip
+    entries.triangle(below[0], chi[:, 0], out)
+
+
+def _activated_gram(op: Operation, place: Place, out: Array, factor: Array) -> None:
+    assert op.inside is not None
+    memory, (rows, inner) = place.memory, factor.shape
+    lower = op.node.inputs[0].lower
+    slot, count = op.node.integers
+    out.fill(0.0)
+    for start in range(0, count, COLUMNS):
+        here = min(COLUMNS, count - start)
+        hidden = memory.take((here, inner))
+        fill_weights(
+            hidden.reshape(1, -1), op.key, place.sample, place.step, slot, start * inner // 2
+        )  # fmt: skip
+        if lower:
+            lapack.multiply_triangular(factor, hidden, left=False, transposed=True)
+        else:
+            normals, hidden = hidden, memory.take((here, rows))
+            np.matmul(normals, factor.T, out=hidden)
+            memory.give_back(normals)
+        activated = op.inside.activate(hidden, place)
+        lapack.add_cogram(activated, out)
+        memory.give_back(hidden)
+        if activated is not hidden:
+            memory.give_back(activated)
+    entries.mirror(out)
+
+
+def _multiply(op: Operation, place: Place, out: Array, a: Array, b: Array) -> None:
+    """A B, A B^T or A^T B; a product with a triangular matrix costs half."""
+    left, right = op.node.inputs
+    kind = op.node.kind
+    a_here = a.T if kind == "multiply_tn" else a
+    b_here = b.T if kind == "multiply_nt" else b
+    if left.lower and left.shape[0] > 1:
+        out[...] = b_here
+        lapack.multiply_triangular(a, out, left=True, transposed=kind == "multiply_tn")
+    elif right.lower and right.shape[0] > 1:
+        out[...] = a_here
+        lapack.multiply_triangular(b, out, left=False, transposed=kind == "multiply_nt")
+    else:
+        np.matmul(a_here, b_here, out=out)
+
+
+def _combine(op: Operation, place: Place, out: Array, a: Array, b: Array) -> None:
+    s, t = op.numbers(place.step)
+    if a.shape == b.shape:
+        entries.combine(a.reshape(-1), b.reshape(-1), s, t, out.reshape(-1))
+    else:
+        np.multiply(a, s, out=out)
+        out += t * b
+
+
+def _shift(op: Operation, place: Place, out: Array, a: Array) -> None:
+    s, t = op.numbers(place.step)
+    np.multiply(a, s, out=out)
+    out += t
+
+
+def _columns(op: Operation, place: Place, out: Array, a: Array) -> None:
+    (start,) = op.node.integers
+    out[...] = a[:, start : start + out.shape[1]]
+
+
+def _concatenate(op: Operation, place: Place, out: Array, *parts: Array) -> None:
+    column = 0
+    for part, number in zip(parts, op.numbers(place.step), strict=True):
+        np.multiply(part, number, out=out[:, column : column + part.shape[1]])
+        column += part.shape[1]
+
+
+def _unit_rows(op: Operation, place: Place, out: Array, a: Array) -> None:
+    square = np.einsum("ij,ij->i", a, a)
+    np.multiply(a, np.where(square > 0.0, 1.0 / np.sqrt(square), 1.0)[:, None], out=out)
+
+
+def _softmax(op: Operation, place: Place, out: Array, logits: Array, seen: Array) -> None:
+    (scale,) = op.numbers(place.step)
+    np.multiply(logits, scale, out=out)
+    if not seen.all():
+        np.copyto(out, -np.inf, where=seen == 0.0)
+    out -= out.max(axis=1, keepdims=True)
+    np.exp(out, out=out)
+    out *= 1.0 / out.sum(axis=1, keepdims=True)
+
+
+def _exp(op: Operation, place: Place, out: Array, a: Array) -> None:
+    np.minimum(a, 700.0, out=out)
+    np.exp(out, out=out)
+
+
+def _leaky(op: Operation, place: Place, out: Array, a: Array) -> None:
+    entries.leaky(a.reshape(-1), *op.numbers(place.step), out.reshape(-1))
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., None]:
+    """An operation without parameters, from a function ``f(*values, out)``."""
+    return lambda op, place, out, *values: function(*values, out)
+
+
+FUNCTIONS: dict[str, Callable[..., None]] = {
+    "normal": _normal,
+    "wishart": _wishart,
+    "activated_gram": _activated_gram,
+    "multiply_nn": _multiply,
+    "multiply_nt": _multiply,
+    "multiply_tn": _multiply,
+    "gram": _written(lambda a, out: np.matmul(a, a.T, out=out)),
+    "cogram": _written(lambda a, out: np.matmul(a.T, a, out=out)),
+    "combine": _combine,
+    "times": _written(np.multiply),
+    "over": _written(np.divide),
+    "scale": lambda op, place, out, a: np.multiply(a, op.numbers(place.step)[0], out=out),
+    "shift": _shift,
+    "transpose": _written(lambda a, out: np.copyto(out, a.T)),
+    "reshape": _written(lambda a, out: np.copyto(out, a.reshape(out.shape))),
+    "columns": _columns,
+    "concatenate": _concatenate,
+    "row_sums": _written(lambda a, out: a.sum(axis=1, keepdims=True, out=out)),
+    "column_sums": _written(lambda a, out: a.sum(axis=0, keepdims=True, out=out)),
+    "row_squares": _written(lambda a, out: np.einsum("ij,ij->i", a, a, out=out[:, 0])),
+    "diagonal": _written(lambda a, out: np.copyto(out[:, 0], np.diagonal(a))),
+    "unit_rows": _unit_rows,
+    "softmax": _softmax,
+    "symmetric": _written(lambda a, out: entries.symmetric(a.reshape(-1), out)),
+    "lower": _written(lapack.lower_factor),
+    "cholesky": _written(lapack.cholesky),
+    "arc_cosine": _written(entries.arc_cosine),
+    "sqrt": _written(np.sqrt),
+    "exp": _exp,
+    "tanh": _written(np.tanh),
+    "normal_cdf": _written(ndtr),
+    "sigmoid": _written(expit),
+    "leaky": _leaky,
+}

@@ -1,0 +1,319 @@
+"""Large matrices by library routines: the paths of the torch executor, with the same numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from threadpoolctl import threadpool_info
+
+from shaped_attention import (
+    Normalised,
+    Pattern,
+    Schedule,
+    ShapedAttention,
+    ShapedMLP,
+    equicorrelated,
+    integrate_sde,
+    processes,
+    simulate_chain,
+)
+from shaped_attention.ensemble import Ensemble, make_ensemble
+from shaped_attention.large import BlasProcess
+from shaped_attention.numerics import lapack
+from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
+from shaped_attention.processes import (
+    FEWEST_LARGE_TOKENS,
+    TileProcess,
+    TorchProcess,
+    process_of,
+)
+from shaped_attention.task import task_of
+
+LAYERS = {
+    "attention": ShapedAttention(0.5, 0.7),
+    "causal": ShapedAttention(0.5, 0.7, mask="causal"),
+    "few keys": ShapedAttention(0.5, 0.7, key_size=7),
+    "heads": ShapedAttention(0.5, 0.7, heads=2),
+    "projection": ShapedAttention(0.5, 0.7, heads=2, output_projection=True),
+    "biases": ShapedAttention(0.5, 0.7, query_bias=0.5, key_bias=0.3),
+    "mlp": ShapedMLP(0.5, 0.3, -1.0),
+    "both": [ShapedAttention(0.35), ShapedMLP(Schedule([(0.0, 0.2), (1.0, 0.5)]))],
+    "pattern": Pattern([ShapedAttention(0.35), ShapedMLP(0.35)]),
+}
+CHAINS = LAYERS | {
+    "before": Normalised(ShapedAttention(0.5, 0.7), place="before"),
+    "after": Normalised(ShapedAttention(0.5, 0.7, heads=2), place="after"),
+    "baseline": ShapedAttention(0.5, 0.7, identity=False, centring=False),
+}
+
+
+def low_rank(tokens, rank):
+    root = np.random.default_rng(0).normal(size=(tokens, rank))
+    return root @ root.T / rank
+
+
+def repeated(tokens):
+    """Every token is there twice."""
+    v, index = equicorrelated(tokens, 0.2), np.arange(tokens) // 2
+    return v[np.ix_(index, index)]
+
+
+def zero_token(tokens):
+    scale = np.arange(tokens) != 3
+    return equicorrelated(tokens, 0.2) * scale * scale[:, None]
+
+
+STARTS = {
+    "repeated tokens": repeated(40),
+    "rank 1": low_rank(40, 1),
+    "rank 8": low_rank(40, 8),
+    "a zero token": zero_token(40),
+    "only zero tokens": np.zeros((40, 40)),
+}
+
+
+@pytest.fixture(autouse=True)
+def large_from_40_tokens(request, monkeypatch):
+    """Let library routines take 40 tokens, whatever is fastest on one machine."""
+    if "taken" not in request.fixturenames:
+        monkeypatch.setattr(processes, "FEWEST_LARGE_TOKENS", 40)
+
+
+@pytest.fixture
+def executors(monkeypatch):
+    """Run a function on library routines and once more in torch."""
+
+    def both(run):
+        steps = []
+        step = BlasProcess._step
+
+        def counted(self, k, number):
+            steps.append(number)
+            step(self, k, number)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(BlasProcess, "_step", counted)
+            compiled = run()
+        assert steps
+        with monkeypatch.context() as patch:
+            patch.setattr(Ensemble, "compiled_device", property(lambda self: False))
+            return compiled, run()
+
+    return both
+
+
+def assert_same_paths(fast, slow, tolerance=1e-12):
+    v, w = fast.V.values, slow.V.values
+    assert np.isfinite(w).all()
+    np.testing.assert_allclose(v, w, rtol=0.0, atol=tolerance * np.abs(w).max())
+    np.testing.assert_array_equal(fast.stopping_time, slow.stopping_time)
+
+
+@pytest.mark.parametrize(("tokens", "width"), [(40, 80), (64, 256)])
+@pytest.mark.parametrize("name", CHAINS)
+def test_chain(name, tokens, width, executors):
+    v0 = equicorrelated(tokens, 0.2, 1.3)
+    assert_same_paths(
+        *executors(
+            lambda: simulate_chain(CHAINS[name], v0, width=width, depth=2, samples=1, seed=2)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"), [*((name, 40) for name in LAYERS), ("attention", 64), ("causal", 64)]
+)
+def test_sde(name, tokens, executors):
+    v0 = equicorrelated(tokens, 0.2, 1.3)
+
+    def run(method="direct"):
+        return integrate_sde(
+            LAYERS[name], v0, horizon=0.1, step=0.05, samples=2, seed=2, method=method
+        )
+
+    fast, slow = executors(run)
+    assert_same_paths(fast, slow)
+    np.testing.assert_array_equal(run("torchsde").V, fast.V)
+
+
+# From rank 1 these make Gram matrices with pivots just above the level, whose roots carry the
+# root of their rounding error: all executors, tiles too, agree to 1e-5 there.
+DELICATE = {("both", "rank 1"): 1e-4, ("causal", "rank 1"): 1e-4}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("name", ["attention", "heads", "mlp", "both"])
+def test_singular_starts_of_the_chain(name, start, executors):
+    run = executors(
+        lambda: simulate_chain(LAYERS[name], STARTS[start], width=80, depth=2, samples=2, seed=2)
+    )
+    assert_same_paths(*run, tolerance=DELICATE.get((name, start), 1e-11))
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("name", ["attention", "causal", "both"])
+def test_singular_starts_of_the_sde(name, start, executors):
+    run = executors(
+        lambda: integrate_sde(
+            LAYERS[name], STARTS[start], horizon=0.1, step=0.05, samples=2, seed=2, method="direct"
+        )
+    )
+    assert_same_paths(*run, tolerance=DELICATE.get((name, start), 1e-11))
+
+
+@pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection"])
+def test_repeated_tokens_stay_equal(name):
+    run = simulate_chain(LAYERS[name], STARTS["repeated tokens"], width=80, depth=10, samples=2)
+    v = run.V.values[-1]
+    assert np.abs(v[:, ::2] - v[:, 1::2]).max() <= 1e-12 * np.abs(v).max()
+
+
+@pytest.mark.parametrize("width", [8, 16, 40])
+@pytest.mark.parametrize("name", ["attention", "causal", "projection", "mlp", "biases"])
+def test_more_tokens_than_columns(name, width, executors):
+    """The Gram matrix of 8 or 16 hidden units of 40 tokens is singular, and so delicate."""
+    run = executors(
+        lambda: simulate_chain(
+            LAYERS[name], low_rank(40, 8), width=width, depth=2, samples=2, seed=2
+        )
+    )
+    assert_same_paths(*run, tolerance=1e-4 if name == "mlp" and width < 40 else 1e-11)
+
+
+def test_stopping(executors):
+    layer, v0 = ShapedAttention(0.5, 0.8), equicorrelated(40, 0.2, 2.0)
+
+    def sde(method):
+        return integrate_sde(
+            layer, v0, horizon=0.1, step=0.01, samples=12, seed=2, radius=26.0, method=method
+        )
+
+    runs = [
+        executors(
+            lambda: simulate_chain(layer, v0, width=80, depth=8, samples=12, seed=2, radius=26.0)
+        ),
+        executors(lambda: sde("direct")),
+    ]
+    for fast, slow in runs:
+        assert 0.05 < np.isfinite(slow.stopping_time).mean() < 0.95
+        assert_same_paths(fast, slow)
+    torchsde = sde("torchsde")
+    np.testing.assert_array_equal(torchsde.stopping_time, runs[1][0].stopping_time)
+    np.testing.assert_array_equal(torchsde.V, runs[1][0].V)
+
+
+@pytest.mark.parametrize("method", ["direct", "torchsde"])
+def test_a_path_that_would_overflow_stops_where_it_is(method):
+    layer, v0 = ShapedAttention(0.5, 1e-60), equicorrelated(40, 0.2)
+    run = integrate_sde(layer, v0, horizon=0.1, step=0.05, samples=2, radius=1e30, method=method)
+    np.testing.assert_array_equal(run.stopping_time, 0.0)
+    np.testing.assert_array_equal(run.V.values[-1], run.V.values[0])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "taken"),
+    [(FEWEST_LARGE_TOKENS - 1, TileProcess), (FEWEST_LARGE_TOKENS, BlasProcess)],
+)
+def test_the_number_of_tokens_alone_decides(tokens, taken):
+    for samples, chunk, dtype in ((1, None, "float64"), (200, 1, "float64"), (1, 1, "float32")):
+        request = make_ensemble(
+            LAYERS["attention"], equicorrelated(tokens, 0.2), width=80, steps=1, dt=0.1,
+            samples=samples, seed=0, times=None, save_every=None, radius=None, device="cpu",
+            dtype=dtype, chunk=chunk, memory=2**30,
+        )  # fmt: skip
+        process = process_of(request, task_of(request, "chain", 80), 0, 1)
+        assert type(process) is (taken if dtype == "float64" else TorchProcess)
+
+
+def test_the_same_bits_for_all_chunks_and_threads():
+    v0 = equicorrelated(80, 0.2)
+    singular = repeated(80)
+    threads = torch.get_num_threads()
+    try:
+        for run in (
+            partial(simulate_chain, LAYERS["both"], v0, width=160, depth=2),
+            partial(simulate_chain, LAYERS["heads"], singular, width=160, depth=2),
+            partial(integrate_sde, LAYERS["causal"], v0, horizon=0.1, step=0.05),
+            partial(
+                integrate_sde, LAYERS["both"], singular, horizon=0.1, step=0.05, method="direct"
+            ),
+        ):
+            torch.set_num_threads(1)
+            alone = run(samples=5, chunk=1).V
+            for number, chunk in ((1, 5), (2, 1), (2, 2), (3, None)):
+                torch.set_num_threads(number)
+                np.testing.assert_array_equal(run(samples=5, chunk=chunk).V, alone)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_one_layer_of_many_tokens():
+    run = simulate_chain(LAYERS["attention"], equicorrelated(512, 0.2), width=1024, depth=1,
+                         samples=1)  # fmt: skip
+    v = run.V.values[-1, 0]
+    assert np.isfinite(v).all()
+    # tr V' / m is near lambda^2 + gamma^2 |A|^2 = 1, with a standard error near 0.003.
+    assert abs(np.trace(v) / 512 - 1.0) < 0.1
+
+
+ROOTS = np.random.default_rng(0).normal(size=(70, 90)) + 3.0 * np.eye(70, 90)
+
+
+def test_factors_of_regular_matrices():
+    out = np.empty((70, 70))
+    lapack.lower_factor(ROOTS, out)
+    np.testing.assert_allclose(out, lower_factor(torch.from_numpy(ROOTS)).numpy(), atol=1e-12)
+    v = ROOTS @ ROOTS.T
+    lapack.cholesky(v, out)
+    np.testing.assert_allclose(out, semidefinite_cholesky(torch.from_numpy(v)).numpy(), atol=1e-10)
+
+
+@pytest.mark.parametrize("columns", [70, 90])
+def test_rows_without_a_direction_of_their_own_have_a_zero_column(columns):
+    root = ROOTS[:, :columns].copy()
+    root[5] = root[0]
+    root[40] = root[3] - 2.0 * root[7]
+    root[41] = 0.0
+    v = root @ root.T
+    out = np.empty((70, 70))
+    for factorise, matrix in ((lapack.lower_factor, root), (lapack.cholesky, v)):
+        factorise(matrix, out)
+        zero = np.flatnonzero((out == 0.0).all(axis=0))
+        np.testing.assert_array_equal(zero, [5, 40, 41])
+        np.testing.assert_allclose(out @ out.T, v, atol=1e-11)
+
+
+@pytest.mark.parametrize(("relative", "kept"), [(100.0, True), (30.0, False)])
+def test_the_level_of_a_pivot(relative, kept):
+    """64 eps of a row; a part of its own of 100 eps is kept, of 30 eps is not."""
+    eps = np.finfo(np.float64).eps
+    root, v, out = np.eye(40, 60), np.eye(40), np.empty((40, 40))
+    root[9, 3], root[9, 9] = 1e5, relative * eps * 1e5
+    lapack.lower_factor(root, out)
+    assert (out[9, 9] > 0.0) == kept
+    v[9, 3] = v[3, 9] = np.sqrt(1.0 - relative * eps)
+    lapack.cholesky(v, out)
+    assert (out[9, 9] > 0.0) == kept
+
+
+def test_what_is_not_finite_is_never_a_zero_pivot():
+    with np.errstate(all="ignore"):
+        for bad in (np.nan, np.inf):
+            root, v, out = np.eye(40, 60), np.eye(40), np.empty((40, 40))
+            root[1, 1] = v[1, 1] = bad
+            for factorise, matrix in ((lapack.lower_factor, root), (lapack.cholesky, v)):
+                factorise(matrix, out)
+                assert not np.isfinite(out[1]).all()
+
+
+def test_the_number_of_library_threads_is_put_back():
+    def threads():
+        return [x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas"]
+
+    before = threads()
+    with lapack.one_thread(), lapack.one_thread():
+        assert set(threads()) == {1}
+    assert threads() == before
