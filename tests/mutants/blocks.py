@@ -1,217 +1,29 @@
-"""Errors in the residual blocks: attention, MLP, normalisation, and what they share."""
+"""Errors in the other blocks, and in the Gaussian branch that all share."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_ATTENTION = "shaped_attention/blocks/attention.py"
-_LIMIT = "shaped_attention/blocks/attention_limit.py"
-_BASE = "shaped_attention/blocks/base.py"
 _BRANCH = "shaped_attention/blocks/branch.py"
-_COUPLING = "shaped_attention/blocks/coupling.py"
-_MASK = "shaped_attention/blocks/mask.py"
 _MLP = "shaped_attention/blocks/mlp.py"
 _NORMALISED = "shaped_attention/blocks/normalised.py"
-_KERNEL = "shaped_attention/kernels/attention.py"
-_MLP_KERNEL = "shaped_attention/kernels/mlp.py"
-_WISHART = "shaped_attention/kernels/wishart.py"
+_DRAWS = "shaped_attention/draws.py"
+_KERNELS_MLP = "shaped_attention/kernels/mlp.py"
+_KERNELS_WISHART = "shaped_attention/kernels/wishart.py"
+
+_CHAIN_PATHS = ("test_compiled.py::test_chain",)
+_NORMALISED_LAWS = ("test_normalised.py",)
+_SDE_PATHS = ("test_compiled.py::test_sde",)
+_COUPLED_MLP_TESTS = ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[MLP]",)
+_MLP_FLOW_TESTS = ("test_limit.py::test_flow_of_the_mlp_has_its_drift",)
 
 BLOCKS = [
-    # Attention: the chain's root, the real weights.
-    Mutant(
-        "attention-root-one-key-less",
-        _ATTENTION,
-        "draws.wishart_factor(query_factor.shape[-1], keys)",
-        "draws.wishart_factor(query_factor.shape[-1], keys - 1)",
-        blind=True,
-    ),
-    Mutant(
-        "attention-root-projection-scaled-by-head",
-        _ATTENTION,
-        "root = root @ values / math.sqrt(width)",
-        "root = root @ values / math.sqrt(width // self.heads)",
-        blind=True,
-    ),
-    Mutant(
-        "attention-temperature-one-key-more",
-        _ATTENTION,
-        "return self.tau0 * math.sqrt(self._keys(width) * (width",
-        "return self.tau0 * math.sqrt((self._keys(width) + 1) * (width",
-        blind=True,
-    ),
-    Mutant(
-        "attention-branch-projection-scaled-by-head",
-        _ATTENTION,
-        "return project(branch, n) / root if",
-        "return project(branch, n) / math.sqrt(n // self.heads) if",
-        blind=True,
-    ),
-    # Attention: drift and diffusion.
-    Mutant(
-        "attention-second-order-without-half",
-        _LIMIT,
-        "return 0.5 * (q + bias)",
-        "return 1.0 * (q + bias)",
-        blind=True,
-    ),
-    Mutant(
-        "attention-second-order-cross-term",
-        _LIMIT,
-        "q[..., None, :] - 2.0 * w @ v",
-        "q[..., None, :] - w @ v",
-        blind=True,
-    ),
-    Mutant(
-        "attention-square-of-means-twice",
-        _LIMIT,
-        "+ (mean @ w.mT) ** 2",
-        "+ 2.0 * (mean @ w.mT) ** 2",
-        blind=True,
-    ),
-    Mutant(
-        "attention-diffusion-without-heads",
-        _ATTENTION,
-        "return self.gamma**4 / (self.heads * self.tau0**2) * total",
-        "return self.gamma**4 / self.tau0**2 * total",
-        blind=True,
-    ),
-    Mutant(
-        "attention-diffusion-rows-swapped",
-        _LIMIT,
-        '"...ad,...adbc->...abcd"',
-        '"...ad,...dabc->...abcd"',
-        blind=True,
-    ),
-    # Attention: the factor's faces, flow, coupling.
-    Mutant(
-        "attention-factor-drift-left-without-heads",
-        _ATTENTION,
-        "return 1.0 - self.gamma**2 / self.heads",
-        "return 1.0 - self.gamma**2",
-        blind=True,
-    ),
-    Mutant(
-        "attention-factor-drift-square-twice",
-        _ATTENTION,
-        "drift + 0.5 * self._drift_left",
-        "drift + self._drift_left",
-        blind=True,
-    ),
-    Mutant(
-        "attention-factor-noise-by-heads",
-        _ATTENTION,
-        "return self.gamma**2 / (self.tau0 * math.sqrt(self.heads)) * first",
-        "return self.gamma**2 / (self.tau0 * self.heads) * first",
-        blind=True,
-    ),
-    Mutant("attention-flow-without-bias", _ATTENTION, "(v + self.query_bias)", "v", blind=True),
-    Mutant(
-        "attention-coupling-keys-by-heads",
-        _ATTENTION,
-        "torch.stack(numbers[1::each]).sum(0) / root",
-        "torch.stack(numbers[1::each]).sum(0) / self.heads",
-        blind=True,
-    ),
-    Mutant(
-        "attention-coupling-projection-gamma",
-        _ATTENTION,
-        "return self.gamma**2 / root * torch.stack(mixed)",
-        "return self.gamma / root * torch.stack(mixed)",
-        blind=True,
-    ),
-    Mutant(
-        "coupling-branch-wishart-gamma",
-        _COUPLING,
-        "gamma**2 * wishart_noise(rest, dof)",
-        "gamma * wishart_noise(rest, dof)",
-        blind=True,
-    ),
-    Mutant(
-        "coupling-diagonal-variance-one",
-        _COUPLING,
-        "return math.sqrt(2.0) * torch.from_numpy",
-        "return torch.from_numpy",
-        blind=True,
-    ),
-    # Attention: compiled faces.
-    Mutant(
-        "attention-kernel-one-key-less",
-        _KERNEL,
-        "fill_wishart(B, buffer, keys, key, sample, step, slot)",
-        "fill_wishart(B, buffer, keys - 1, key, sample, step, slot)",
-        blind=True,
-    ),
-    Mutant(
-        "attention-kernel-centre-ignores-mask",
-        _KERNEL,
-        "T[a, b, p] * row_sum[p] - w[a, b]",
-        "T[a, b, p] * row_sum[p] - 1.0 / m",
-        blind=True,
-    ),
-    Mutant(
-        "attention-kernel-sde-drift-without-heads",
-        _KERNEL,
-        "0.5 * (1.0 - gamma * gamma / heads)",
-        "0.5 * (1.0 - gamma * gamma)",
-        blind=True,
-    ),
-    Mutant(
-        "attention-kernel-sde-second-order-without-half",
-        _KERNEL,
-        "+ 0.5 / m * mean[p] * shift[j, p]",
-        "+ 1.0 / m * mean[p] * shift[j, p]",
-        blind=True,
-    ),
-    # Masks, biases, heads, output projection.
-    Mutant(
-        "mask-causal-upper",
-        _MASK,
-        "dtype=torch.float64).tril()",
-        "dtype=torch.float64).triu()",
-        blind=True,
-    ),
-    Mutant(
-        "mask-weights-by-column",
-        _MASK,
-        "seen.sum(-1, keepdim=True)",
-        "seen.sum(-2, keepdim=True)",
-        blind=True,
-    ),
-    Mutant(
-        "bias-of-root-is-variance",
-        _ATTENTION,
-        "torch.full_like(factor[..., :1], math.sqrt(variance))",
-        "torch.full_like(factor[..., :1], variance)",
-        blind=True,
-    ),
-    Mutant(
-        "bias-of-branch-is-variance",
-        _ATTENTION,
-        "torch.full_like(x[..., :1, :1], math.sqrt(variance))",
-        "torch.full_like(x[..., :1, :1], variance)",
-        blind=True,
-    ),
-    Mutant(
-        "heads-groups-as-wide-as-all",
-        _BASE,
-        "self.gamma, width // groups, draws)",
-        "self.gamma, width, draws)",
-        blind=True,
-    ),
-    Mutant("heads-total-not-mean", _BRANCH, "/ math.sqrt(groups)", "/ groups", blind=True),
-    Mutant(
-        "projection-rate-without",
-        _ATTENTION,
-        "return 2.0 * g2 if self.output_projection else g2 * (2.0 - g2)",
-        "return g2 * (2.0 - g2)",
-        blind=True,
-    ),
-    # The Gaussian branch.
     Mutant(
         "branch-wishart-dof-width",
         _BRANCH,
         "draws.wishart_factor(columns, width - m)",
         "draws.wishart_factor(columns, width)",
+        _CHAIN_PATHS,
         blind=True,
     ),
     Mutant(
@@ -219,21 +31,23 @@ BLOCKS = [
         _BRANCH,
         "along = math.sqrt(1.0 - gamma**2) * factor",
         "along = (1.0 - gamma**2) * factor",
+        _CHAIN_PATHS,
         blind=True,
     ),
     Mutant(
         "branch-kernel-wishart-dof-width",
-        _WISHART,
+        _KERNELS_WISHART,
         "fill_wishart(B, buffer, width - m, key, first, step, slot + 1)",
         "fill_wishart(B, buffer, width, key, first, step, slot + 1)",
+        _CHAIN_PATHS,
         blind=True,
     ),
-    # MLP.
     Mutant(
         "mlp-root-divides-by-width-less-one",
         _MLP,
         "(self._normalisation(width) / width))",
         "(self._normalisation(width) / (width - 1)))",
+        _CHAIN_PATHS,
         blind=True,
     ),
     Mutant(
@@ -241,6 +55,7 @@ BLOCKS = [
         _MLP,
         "math.sqrt(self._normalisation(n) / n)",
         "math.sqrt(1.0 / n)",
+        ("test_module.py::test_at_initialisation_it_is_a_network",),
         blind=True,
     ),
     Mutant(
@@ -248,6 +63,7 @@ BLOCKS = [
         _MLP,
         "return 2.0 / (plus**2 + minus**2)",
         "return 4.0 / (plus + minus) ** 2",
+        ("test_limit.py::test_finite_width_kernel_of_the_mlp",),
         blind=True,
     ),
     Mutant(
@@ -255,6 +71,7 @@ BLOCKS = [
         _MLP,
         "(self.c_plus - self.c_minus) ** 2 / (2.0 * math.pi)",
         "(self.c_plus - self.c_minus) ** 2 / math.pi",
+        ("test_limit.py::test_mlp_drift_is_zero_on_the_diagonal_and_known_at_zero_correlation",),
         blind=True,
     ),
     Mutant(
@@ -262,6 +79,7 @@ BLOCKS = [
         _MLP,
         "((1.0 - r * r).sqrt() - r * torch.arccos(r))",
         "((1.0 - r * r).sqrt() + r * torch.arccos(r))",
+        ("test_limit.py::test_mlp_drift_is_the_limit_of_the_exact_kernel",),
         blind=True,
     ),
     Mutant(
@@ -269,6 +87,7 @@ BLOCKS = [
         _MLP,
         "+ r * (math.pi - torch.arccos(r))",
         "+ r * torch.arccos(r)",
+        _MLP_FLOW_TESTS,
         blind=True,
     ),
     Mutant(
@@ -276,28 +95,31 @@ BLOCKS = [
         _MLP,
         "semidefinite_cholesky(numbers[0]), width), None",
         "semidefinite_cholesky(numbers[0]), width - 1), None",
+        _COUPLED_MLP_TESTS,
         blind=True,
     ),
     Mutant(
         "mlp-kernel-slopes-swapped",
-        _MLP_KERNEL,
+        _KERNELS_MLP,
         "(plus if hidden[i, p] > 0.0 else minus)",
         "(minus if hidden[i, p] > 0.0 else plus)",
+        _CHAIN_PATHS,
         blind=True,
     ),
     Mutant(
         "mlp-kernel-flow-normalisation",
-        _MLP_KERNEL,
+        _KERNELS_MLP,
         "(1.0 - decay) / math.pi * scale",
         "(1.0 - decay) / 3.0 * scale",
+        _SDE_PATHS,
         blind=True,
     ),
-    # Normalised.
     Mutant(
         "normalised-after-branch-sees-normalised",
         _NORMALISED,
         'seen = self._normalised(tokens) if self.place == "before" else tokens',
         "seen = self._normalised(tokens)",
+        _NORMALISED_LAWS,
         blind=True,
     ),
     Mutant(
@@ -305,6 +127,7 @@ BLOCKS = [
         _NORMALISED,
         "tokens.shape[-1] ** 0.5",
         "(tokens.shape[-1] - 1) ** 0.5",
+        _NORMALISED_LAWS,
         blind=True,
     ),
     Mutant(
@@ -312,6 +135,7 @@ BLOCKS = [
         _NORMALISED,
         "seen = factor / _lengths(factor) if",
         "seen = factor / _lengths(factor) ** 2 if",
+        _NORMALISED_LAWS,
         blind=True,
     ),
     Mutant(
@@ -319,6 +143,7 @@ BLOCKS = [
         _NORMALISED,
         "_lengths(total_factor(new))[:, None]",
         "_lengths(new)",
+        _NORMALISED_LAWS,
         blind=True,
     ),
     Mutant(
@@ -326,6 +151,49 @@ BLOCKS = [
         _NORMALISED,
         "tokens.mean(-1, keepdim=True)",
         "tokens.mean(-2, keepdim=True)",
+        _NORMALISED_LAWS,
         blind=True,
+    ),
+    Mutant(
+        "mlp-root-columns-reused",
+        _DRAWS,
+        "self.normals_at(slot, start * rows, here * rows)",
+        "self.normals_at(slot, 0, here * rows)",
+        ("test_numbers.py",),
+    ),
+    Mutant(
+        "mlp-kernel-columns-reused",
+        _KERNELS_MLP,
+        "key, sample, step, slot, start * m // 2)",
+        "key, sample, step, slot, 0)",
+        ("test_compiled.py", "test_oracles.py"),
+    ),
+    Mutant(
+        "mlp-kernel-branch-reuses-hidden-numbers",
+        _KERNELS_MLP,
+        "key, sample, step, slot + 1,",
+        "key, sample, step, slot,",
+        _CHAIN_PATHS,
+    ),
+    Mutant(
+        "mlp-kernel-flow-rate",
+        _MLP,
+        "math.exp(-self._kappa * math.pi * step))\n",
+        "math.exp(-self._kappa * step))\n",
+        _SDE_PATHS,
+    ),
+    Mutant(
+        "mlp-flow-normalisation",
+        _MLP,
+        "(1.0 - decay) / math.pi * kernel_matrix",
+        "(1.0 - decay) / 3.0 * kernel_matrix",
+        _MLP_FLOW_TESTS,
+    ),
+    Mutant(
+        "mlp-coupling-gamma",
+        _MLP,
+        "return self.gamma**2 * wishart_noise",
+        "return self.gamma * wishart_noise",
+        _COUPLED_MLP_TESTS,
     ),
 ]

@@ -1,4 +1,4 @@
-"""What a mutant is: one plausible scientific error in one file, and the tests that should see it."""
+"""What a mutant is: one plausible scientific error, and the tests that should see it."""
 
 from __future__ import annotations
 

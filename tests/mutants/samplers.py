@@ -5,43 +5,64 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CHAIN = "shaped_attention/chain.py"
-_NETWORK = "shaped_attention/network.py"
-_SDE = "shaped_attention/sde.py"
-_EULER = "shaped_attention/euler.py"
-_ENSEMBLE = "shaped_attention/ensemble.py"
 _DRAWS = "shaped_attention/draws.py"
-_STEP = "shaped_attention/kernels/sde.py"
-_LANES = "shaped_attention/kernels/lanes.py"
-_THREEFRY = "shaped_attention/kernels/threefry.py"
-_WISHART = "shaped_attention/kernels/wishart.py"
-_UNITS = "shaped_attention/sweep/units.py"
+_ENSEMBLE = "shaped_attention/ensemble.py"
+_EULER = "shaped_attention/euler.py"
+_KERNELS_LANES = "shaped_attention/kernels/lanes.py"
+_KERNELS_SDE = "shaped_attention/kernels/sde.py"
+_KERNELS_THREEFRY = "shaped_attention/kernels/threefry.py"
+_KERNELS_WISHART = "shaped_attention/kernels/wishart.py"
+_NETWORK = "shaped_attention/network.py"
+_RATES = "shaped_attention/rates.py"
+_SDE = "shaped_attention/sde.py"
+_SPHERE_CHAOS = "shaped_attention/sphere/chaos.py"
+_SPHERE_ENSEMBLES = "shaped_attention/sphere/ensembles.py"
+_SWEEP_UNITS = "shaped_attention/sweep/units.py"
+
+_NUMBERS = ("test_numbers.py",)
+_SDE_PATHS = ("test_compiled.py::test_sde",)
+_COMPILED_STOPPING_TESTS = ("test_compiled.py::test_stopping",)
+_SAVE_TIMES_TESTS = ("test_samplers.py::test_save_times_do_not_change_a_path",)
 
 SAMPLERS = [
-    # The common part of the SDE.
-    Mutant("sde-diagonal-noise-too-small", _EULER, "mul_(math.sqrt(0.5))", "mul_(0.5)", blind=True),
     Mutant(
-        "sde-correction-without-one", _EULER, "h * k * (m + 1) / 8.0", "h * k * m / 8.0", blind=True
+        "sde-diagonal-noise-too-small",
+        _EULER,
+        "mul_(math.sqrt(0.5))",
+        "mul_(0.5)",
+        _SDE_PATHS,
+        blind=True,
+    ),
+    Mutant(
+        "sde-correction-without-one",
+        _EULER,
+        "h * k * (m + 1) / 8.0",
+        "h * k * m / 8.0",
+        _SDE_PATHS,
+        blind=True,
     ),
     Mutant(
         "sde-noise-before-flow",
         _EULER,
         "0.5 * math.sqrt(k) * (R @ symmetric(lower))",
         "0.5 * math.sqrt(k) * (F @ symmetric(lower))",
+        _SDE_PATHS,
         blind=True,
     ),
     Mutant(
         "sde-kernel-correction-without-one",
-        _STEP,
+        _KERNELS_SDE,
         "correction = step * rate * (m + 1) / 8.0",
         "correction = step * rate * m / 8.0",
+        _SDE_PATHS,
         blind=True,
     ),
-    # Save times, stopping rule, step offsets, seeds, streams.
     Mutant(
         "save-every-without-last",
         _ENSEMBLE,
         "{*range(0, steps + 1, save_every), steps}",
         "{*range(0, steps + 1, save_every)}",
+        _SAVE_TIMES_TESTS,
         blind=True,
     ),
     Mutant(
@@ -49,6 +70,7 @@ SAMPLERS = [
         _SDE,
         "keep = [wanted.index(i) for i in request.saved]",
         "keep = [max(wanted.index(i) - 1, 0) for i in request.saved]",
+        _SAVE_TIMES_TESTS,
         blind=True,
     ),
     Mutant(
@@ -56,13 +78,15 @@ SAMPLERS = [
         _CHAIN,
         "torch.where(stops, (step + 1) * request.dt, stopped_at)",
         "torch.where(stops, step * request.dt, stopped_at)",
+        _COMPILED_STOPPING_TESTS,
         blind=True,
     ),
     Mutant(
         "stop-norm-without-mirror-entries",
-        _LANES,
+        _KERNELS_LANES,
         "total += 2.0 * V[i, j, p] * V[i, j, p]",
         "total += V[i, j, p] * V[i, j, p]",
+        _COMPILED_STOPPING_TESTS,
         blind=True,
     ),
     Mutant(
@@ -70,6 +94,7 @@ SAMPLERS = [
         _NETWORK,
         "Draws(key, samples_here, step, i * SLOTS_PER_BLOCK, request.dtype)",
         "Draws(key, samples_here, 0, i * SLOTS_PER_BLOCK, request.dtype)",
+        ("test_oracles.py::test_network_of_one_token_has_its_finite_law",),
         blind=True,
     ),
     Mutant(
@@ -77,13 +102,15 @@ SAMPLERS = [
         _CHAIN,
         "Draws(key, samples, step, i * SLOTS_PER_BLOCK, request.dtype)",
         "Draws(key, samples, step, 0, request.dtype)",
+        ("test_compiled.py::test_chain",),
         blind=True,
     ),
     Mutant(
         "sweep-seed-ignored",
-        _UNITS,
+        _SWEEP_UNITS,
         "np.random.SeedSequence(sweep.seed, spawn_key=key)",
         "np.random.SeedSequence(0, spawn_key=key)",
+        ("test_sweep.py",),
         blind=True,
     ),
     Mutant(
@@ -91,6 +118,7 @@ SAMPLERS = [
         _NETWORK,
         'stream_key(request.seed, "network")',
         'stream_key(request.seed, "chain")',
+        ("test_samplers.py",),
         blind=True,
     ),
     Mutant(
@@ -98,47 +126,100 @@ SAMPLERS = [
         _DRAWS,
         "spawn_key=(STREAMS[stream], *integers)",
         "spawn_key=(STREAMS[stream],)",
+        ("test_numbers.py", "test_multilevel.py::test_it_keeps_the_error_it_states"),
         blind=True,
     ),
-    # Random numbers.
     Mutant(
         "bartlett-dof-one-more",
         _DRAWS,
         "self.chi([dof - i for i in range(m)])",
         "self.chi([dof - i + 1 for i in range(m)])",
+        _NUMBERS,
         blind=True,
     ),
     Mutant(
         "bartlett-kernel-dof-constant",
-        _WISHART,
+        _KERNELS_WISHART,
         "degrees[i] = dof - i",
         "degrees[i] = dof",
+        _NUMBERS,
         blind=True,
     ),
-    Mutant("chi-shape", _DRAWS, "0.5 * degrees - 1.0 / 3.0", "0.5 * degrees", blind=True),
+    Mutant("chi-shape", _DRAWS, "0.5 * degrees - 1.0 / 3.0", "0.5 * degrees", _NUMBERS, blind=True),
     Mutant(
         "chi-kernel-acceptance",
-        _THREEFRY,
+        _KERNELS_THREEFRY,
         "< 0.5 * normal * normal + d",
         "< normal * normal + d",
+        _NUMBERS,
         blind=True,
     ),
     Mutant(
-        "box-muller-half-circle", _DRAWS, "angle = 2.0 * math.pi", "angle = math.pi", blind=True
+        "box-muller-half-circle",
+        _DRAWS,
+        "angle = 2.0 * math.pi",
+        "angle = math.pi",
+        _NUMBERS,
+        blind=True,
     ),
     Mutant(
         "box-muller-kernel-no-sine",
-        _THREEFRY,
+        _KERNELS_THREEFRY,
         "return radius * cosine, radius * sine",
         "return radius * cosine, radius * cosine",
+        _NUMBERS,
         blind=True,
     ),
-    Mutant("threefry-parity", _THREEFRY, "0x1BD11BDAA9FC1A22", "0x1BD11BDAA9FC1A23", blind=True),
+    Mutant(
+        "threefry-parity",
+        _KERNELS_THREEFRY,
+        "0x1BD11BDAA9FC1A22",
+        "0x1BD11BDAA9FC1A23",
+        _NUMBERS,
+        blind=True,
+    ),
     Mutant(
         "threefry-rotation",
-        _THREEFRY,
+        _KERNELS_THREEFRY,
         "x0 + k2, x1 + k0 + _U64(2), _U64(16), _U64(42), _U64(12)",
         "x0 + k2, x1 + k0 + _U64(2), _U64(16), _U64(42), _U64(13)",
+        _NUMBERS,
         blind=True,
+    ),
+    Mutant(
+        "sde-kernel-diagonal-noise",
+        _KERNELS_SDE,
+        "weight = scale * math.sqrt(2.0) if i == j else scale",
+        "weight = scale",
+        _SDE_PATHS,
+    ),
+    Mutant(
+        "sde-chunks-share-numbers",
+        _EULER,
+        "scale, self.key, self.first, step)",
+        "scale, self.key, 0, step)",
+        ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result",),
+    ),
+    Mutant(
+        "stop-network-one-layer-early",
+        _NETWORK,
+        "(step + 1) * request.dt, stopped_at)",
+        "step * request.dt, stopped_at)",
+        ("test_samplers.py::test_stopped_paths_keep_their_value",),
+    ),
+    Mutant("rates-one-seed", _RATES, '"seed": seed + k', '"seed": seed', ("test_rates.py",)),
+    Mutant(
+        "chaos-sizes-share-numbers",
+        _SPHERE_CHAOS,
+        "SpherePart.PARTICLES, tokens)",
+        "SpherePart.PARTICLES)",
+        ("test_sphere_mean_field.py",),
+    ),
+    Mutant(
+        "ensembles-in-the-stream-of-tokens",
+        _SPHERE_ENSEMBLES,
+        '"sphere", SpherePart.MATRICES)',
+        '"sphere", SpherePart.TOKENS)',
+        ("test_sphere_ensembles.py", "test_sphere_tokens.py"),
     ),
 ]
