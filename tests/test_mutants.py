@@ -86,7 +86,8 @@ def test_verdicts(workplace, tmp_path):
     """Killed, survived, crashed and hung; afterwards the copy is as it was, and passes."""
     unseen = replace(SEEN, tests=("test_doubled.py",))
     crash = replace(SEEN, text="import math", replacement="import maths as math")
-    endless = replace(SEEN, text="    return math.pi", replacement="    while True:\n        math.pi")
+    forever = "    while True:\n        math.pi"
+    endless = replace(SEEN, text="    return math.pi", replacement=forever)
     assert workplace.baseline(tuple(TESTS)).verdict == SURVIVED
     found = workplace.judge(SEEN)
     assert (found.verdict, found.by) == (KILLED, "test_area.py::test_area_of_the_unit_disc")
