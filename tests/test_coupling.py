@@ -13,6 +13,7 @@ from shaped_attention import ensemble as en
 from shaped_attention.blocks.coupling import normal_of_chi
 from shaped_attention.convergence import Coupled, convergence
 from shaped_attention.draws import Draws, stream_key
+from shaped_attention.observables import observables
 from tests.laws import same_law
 from tests.user_block import Linear
 
@@ -165,6 +166,29 @@ def test_strong_rate_one_half_and_what_is_gained():
     assert weak[0] > 3 * error[0]
     assert weak[-1] < weak[0]
     assert np.isfinite(data["extrapolated"]).all()
+
+
+def test_errors_and_gain_are_those_of_the_pairs():
+    """Weak and strong error, their standard errors and the gain, from the pairs themselves.
+
+    The gain is the number of independent pairs for one coupled pair: the variance of a difference
+    of independent values, the sum of both variances, over that of the coupled difference.
+    """
+    samples, width = 500, 16
+    data = convergence(BLOCK, V0, (width, 32), horizon=0.25, samples=samples, seed=3, radius=1e30)
+    chain, limit = pairs(BLOCK, width, width // 4, samples, seed=3)
+    distance = np.sqrt(((chain - limit) ** 2).sum((1, 2)) / (V0**2).sum())
+    own = data.sel(width=width)
+    assert float(own["strong"]) == pytest.approx(distance.mean(), rel=1e-10)
+    error = distance.std() / np.sqrt(samples)
+    assert float(own["strong_error"]) == pytest.approx(error, rel=1e-10)
+    for name, x in observables(chain).items():
+        y, row = observables(limit)[name], own.sel(observable=name)
+        assert float(row["weak"]) == pytest.approx((x - y).mean(), rel=1e-8)
+        assert float(row["weak_error"]) == pytest.approx((x - y).std() / np.sqrt(samples), rel=1e-8)
+        other = np.random.default_rng(0).permutation(y)
+        assert float(row["gain"]) == pytest.approx((x - other).var() / (x - y).var(), rel=0.3)
+        assert float(row["gain"]) == pytest.approx((x.var() + y.var()) / (x - y).var(), rel=1e-8)
 
 
 def test_the_extrapolated_value_is_the_limit():

@@ -156,6 +156,32 @@ def test_it_is_cheaper_than_plain_monte_carlo():
     assert float(result["cost"]) < 0.5 * float(result["plain_cost"])
 
 
+def test_samples_are_shared_out_as_the_cost_asks():
+    """N_l ~ w_l sqrt(Var_l / C_l) with w = (1, 1, 2) to 15 %, C_l with both paths of a pair.
+
+    With w = 1 on the last level it has half as many, and with the fine path's cost alone the first
+    has sqrt(3/2) times too few.
+    """
+    options = {"horizon": T, "tolerance": 8e-4, "first_step": T / 10, "max_levels": 3}
+    result = expectation(ONE, np.eye(1), second_moment, **options)
+    cost = np.array([10, 20 + 10, 40 + 20])
+    np.testing.assert_array_equal(result["level_cost"], cost)
+    assert (result["samples"] > 4096).all()
+    share = np.array([1.0, 1.0, 2.0]) * np.sqrt(result["variance"].values / cost)
+    np.testing.assert_allclose(
+        result["samples"] / result["samples"].sum(), share / share.sum(), rtol=0.15
+    )
+
+
+def test_levels_have_numbers_of_their_own():
+    """The variances of the levels are added, so no two may share a path."""
+    base = en.make_ensemble(
+        ONE, np.eye(1), width=None, steps=4, dt=0.1, samples=1, seed=0, times=None,
+        save_every=None, radius=None, device="cpu", dtype="float64", chunk=None, memory=2**30,
+    )  # fmt: skip
+    assert len({tuple(Level(base, number, first).key) for number in range(5)}) == 5
+
+
 def test_what_does_not_suffice_is_said(caplog):
     result = expectation(ONE, np.eye(1), first, horizon=T, tolerance=1e-300, budget=100_000)
     assert not result.attrs["converged"]
