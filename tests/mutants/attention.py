@@ -44,7 +44,7 @@ ATTENTION = [
         _ATTENTION,
         "return self.tau0 * math.sqrt(self._keys(width) * (width",
         "return self.tau0 * math.sqrt((self._keys(width) + 1) * (width",
-        ("test_module.py::test_at_initialisation_it_is_a_network",),
+        ("test_real_weights.py::test_attention",),
         blind=True,
     ),
     Mutant(
@@ -132,7 +132,7 @@ ATTENTION = [
         _ATTENTION,
         "torch.stack(numbers[1::each]).sum(0) / root",
         "torch.stack(numbers[1::each]).sum(0) / self.heads",
-        ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[heads]",),
+        ("test_coupling.py::test_pairs_approach_each_other_for_the_whole_family[heads]",),
         blind=True,
     ),
     Mutant(

@@ -55,7 +55,7 @@ BLOCKS = [
         _MLP,
         "math.sqrt(self._normalisation(n) / n)",
         "math.sqrt(1.0 / n)",
-        ("test_module.py::test_at_initialisation_it_is_a_network",),
+        ("test_real_weights.py::test_mlp",),
         blind=True,
     ),
     Mutant(
