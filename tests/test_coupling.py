@@ -10,7 +10,7 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.coupling import normal_of_chi
+from shaped_attention.blocks.coupling import RecordedDraws, normal_of_chi
 from shaped_attention.convergence import Coupled, convergence
 from shaped_attention.draws import Draws, stream_key
 from shaped_attention.observables import observables
@@ -63,6 +63,27 @@ def test_the_sde_of_a_pair_has_the_law_of_the_sde(member):
     assert same_law(coupled, alone)
     other = sa.integrate_sde(sa.ShapedAttention(0.65, mask="causal"), V0, **run)
     assert not same_law(coupled, other)
+
+
+@pytest.mark.parametrize("member", [name for name in FAMILY if name != "transformer"])
+def test_what_drives_the_limit_is_a_brownian_motion(member):
+    """The coupled scores have variance 1, and M / gamma^2 has 1 off the diagonal and 2 on it.
+
+    Within 5 standard errors of 20,000 layers; heads divided by H instead of sqrt H, or gamma for
+    gamma^2, are further away. Only W_O and the MLP have an M alongside that of the branch.
+    """
+    block, samples = FAMILY[member], 20_000
+    draws = RecordedDraws(stream_key(1, "chain"), torch.arange(samples), 0)
+    start = torch.linalg.cholesky(torch.tensor(V0)).expand(samples, -1, -1)
+    block.branch_factor(start, 24, draws)
+    mixed, increments = block.coupled_noise(draws.handed, 24)
+    found = [] if increments is None else [((increments**2).mean(0), 1.0)]
+    if isinstance(mixed, torch.Tensor):
+        found.append((((mixed / block.gamma**2) ** 2).mean(0), 1.0 + torch.eye(2)))
+    assert (increments is None) == (member == "MLP")
+    assert isinstance(mixed, torch.Tensor) == (member == "MLP" or "projection" in member)
+    for square, variance in found:
+        assert ((square / variance - 1.0).abs() < 5.0 * np.sqrt(2.0 / samples)).all()
 
 
 def ratio(layer):

@@ -132,7 +132,7 @@ ATTENTION = [
         _ATTENTION,
         "torch.stack(numbers[1::each]).sum(0) / root",
         "torch.stack(numbers[1::each]).sum(0) / self.heads",
-        ("test_coupling.py::test_pairs_approach_each_other_for_the_whole_family[heads]",),
+        ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion",),
         blind=True,
     ),
     Mutant(
@@ -140,7 +140,7 @@ ATTENTION = [
         _ATTENTION,
         "return self.gamma**2 / root * torch.stack(mixed)",
         "return self.gamma / root * torch.stack(mixed)",
-        ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[projection]",),
+        ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion",),
         blind=True,
     ),
     Mutant(
