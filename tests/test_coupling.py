@@ -199,6 +199,9 @@ def test_errors_and_gain_are_those_of_the_pairs():
     data = convergence(BLOCK, V0, (width, 32), horizon=0.25, samples=samples, seed=3, radius=1e30)
     chain, limit = pairs(BLOCK, width, width // 4, samples, seed=3)
     distance = np.sqrt(((chain - limit) ** 2).sum((1, 2)) / (V0**2).sum())
+    # The a of a + c / n through the last two widths.
+    known = [float(np.polyfit([1 / width, 1 / 32], row, 1)[1]) for row in data["chain"].values.T]
+    np.testing.assert_allclose(data["extrapolated"], known, rtol=1e-10)
     own = data.sel(width=width)
     assert float(own["strong"]) == pytest.approx(distance.mean(), rel=1e-10)
     error = distance.std() / np.sqrt(samples)
