@@ -96,7 +96,7 @@ SPHERE = [
         _SPHERE_NOISE,
         "_BAND = (0.1, 0.9)",
         "_BAND = (0.05, 0.95)",
-        _FIGURE_OF_NOISE,
+        ("test_sphere_bands.py",),
         blind=True,
     ),
     Mutant(
