@@ -166,7 +166,7 @@ BLOCKS = [
         _KERNELS_MLP,
         "key, sample, step, slot, start * m // 2)",
         "key, sample, step, slot, 0)",
-        ("test_compiled.py", "test_oracles.py"),
+        ("test_compiled.py::test_chain_with_more_hidden_units_than_are_drawn_at_once",),
     ),
     Mutant(
         "mlp-kernel-branch-reuses-hidden-numbers",

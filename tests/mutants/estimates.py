@@ -18,17 +18,10 @@ _SWEEP_READING = "shaped_attention/sweep/reading.py"
 _SWEEP_SCHEDULE = "shaped_attention/sweep/schedule.py"
 _TRANSPORT = "shaped_attention/transport.py"
 
-_COMPARE_TESTS = ("test_compare.py",)
-_COUPLING_TESTS = ("test_coupling.py",)
-_DISTANCES_TESTS = ("test_distances.py",)
 _MULTILEVEL_TESTS = ("test_multilevel.py",)
 _OBSERVABLES_TESTS = ("test_observables.py",)
-_RATES_TESTS = ("test_rates.py",)
 _SCORES_TESTS = ("test_scores.py",)
 _STOPPING_TESTS = ("test_stopping.py",)
-_SWEEP_TESTS = ("test_sweep.py",)
-_SWEEP_READING_TESTS = ("test_sweep_reading.py",)
-_TRANSPORT_TESTS = ("test_transport.py",)
 
 ESTIMATES = [
     Mutant(
@@ -36,7 +29,7 @@ ESTIMATES = [
         _COMPARE,
         "np.where(a == b, 1.0, math.sqrt(2.0))",
         "np.where(a == b, 1.0, 2.0)",
-        _COMPARE_TESTS,
+        ("test_compare.py::test_the_joint_wasserstein2_is_that_of_matrices_in_the_frobenius_norm",),
         blind=True,
     ),
     Mutant(
@@ -44,7 +37,7 @@ ESTIMATES = [
         _COMPARE,
         "simultaneous = 1 - (1 - confidence) / len(names)",
         "simultaneous = confidence",
-        _COMPARE_TESTS,
+        ("test_compare.py::test_resolution_pays_for_the_number_of_observables",),
         blind=True,
     ),
     Mutant(
@@ -52,7 +45,7 @@ ESTIMATES = [
         _DISTANCES,
         "np.sqrt(2 * squares)",
         "np.sqrt(squares)",
-        _DISTANCES_TESTS,
+        ("test_distances.py::test_distances_agree_with_scipy_ties_included",),
         blind=True,
     ),
     Mutant(
@@ -60,7 +53,7 @@ ESTIMATES = [
         _DISTANCES,
         "log = math.log(4.0 / (1.0 - confidence))",
         "log = math.log(2.0 / (1.0 - confidence))",
-        _DISTANCES_TESTS,
+        ("test_distances.py::test_margin_is_the_massart_constant",),
         blind=True,
     ),
     Mutant(
@@ -68,7 +61,7 @@ ESTIMATES = [
         _TRANSPORT,
         "(levels - 1) // m, (levels - 1) // n",
         "(levels - 1) // n, (levels - 1) // m",
-        _TRANSPORT_TESTS,
+        ("test_transport.py::test_a_shift_is_its_length",),
         blind=True,
     ),
     Mutant(
@@ -76,7 +69,7 @@ ESTIMATES = [
         _TRANSPORT,
         "- y[k][again[1]] - centre[k]) ** 2",
         "- y[k][again[1]]) ** 2",
-        _TRANSPORT_TESTS,
+        ("test_transport.py::test_the_interval_is_the_norm_of_resampled_quantile_functions",),
         blind=True,
     ),
     Mutant(
@@ -108,7 +101,7 @@ ESTIMATES = [
         _CONVERGENCE,
         "2 * weak[-1, :, 3] - weak[-2, :, 3]",
         "1.5 * weak[-1, :, 3] - 0.5 * weak[-2, :, 3]",
-        ("test_coupling.py::test_the_extrapolated_value_is_the_limit",),
+        ("test_coupling.py::test_errors_and_gain_are_those_of_the_pairs",),
         blind=True,
     ),
     Mutant(
@@ -116,7 +109,7 @@ ESTIMATES = [
         _RATES,
         "covariance[1, 1]",
         "covariance[0, 0]",
-        _RATES_TESTS,
+        ("test_rates.py::test_the_error_of_a_rate_is_its_own",),
         blind=True,
     ),
     Mutant(
@@ -124,7 +117,7 @@ ESTIMATES = [
         _RATES,
         "noise = 0.5 * math.sqrt(2.0 / samples)",
         "noise = 0.5 * math.sqrt(1.0 / samples)",
-        _RATES_TESTS,
+        ("test_rates.py::test_the_noise_of_a_distance_is_that_of_two_samples",),
         blind=True,
     ),
     Mutant(
@@ -132,7 +125,7 @@ ESTIMATES = [
         _MULTILEVEL,
         "float(columns[2].sum() + last.mean[0])",
         "float(columns[2].sum())",
-        _MULTILEVEL_TESTS,
+        ("test_multilevel.py::test_a_coarse_step_alone_is_rejected",),
         blind=True,
     ),
     Mutant(
@@ -140,7 +133,7 @@ ESTIMATES = [
         _MULTILEVEL,
         "np.arange(len(levels)) < len(levels) - 1, 1.0, 2.0)",
         "np.arange(len(levels)) < len(levels) - 1, 1.0, 1.0)",
-        _MULTILEVEL_TESTS,
+        ("test_multilevel.py::test_samples_are_shared_out_as_the_cost_asks",),
         blind=True,
     ),
     Mutant(
@@ -148,7 +141,7 @@ ESTIMATES = [
         _LEVELS,
         "advance(1, step // 2, half + increment)",
         "advance(1, step // 2, 2.0**0.5 * increment)",
-        _MULTILEVEL_TESTS,
+        ("test_multilevel.py::test_the_variance_falls_like_the_step",),
         blind=True,
     ),
     Mutant(
@@ -156,7 +149,7 @@ ESTIMATES = [
         _LEVELS,
         "apart**2 * (self.count * count / total)",
         "apart**2 * (count / total)",
-        _MULTILEVEL_TESTS,
+        ("test_multilevel.py::test_moments_of_a_level_are_those_of_all_its_samples",),
         blind=True,
     ),
     Mutant(
@@ -164,7 +157,7 @@ ESTIMATES = [
         _STOPPING,
         "tail = (1.0 - level) / 2.0",
         "tail = 1.0 - level",
-        _STOPPING_TESTS,
+        ("test_stopping.py::test_explosion_curve_counts_and_bounds",),
         blind=True,
     ),
     Mutant(
@@ -172,7 +165,7 @@ ESTIMATES = [
         _STOPPING,
         "(eigenvalues[..., 0] < smallest) | (eigenvalues[..., -1] > largest)",
         "(eigenvalues[..., 0] < smallest) | (eigenvalues[..., 0] > largest)",
-        _STOPPING_TESTS,
+        ("test_stopping.py::test_exit_times_by_hand",),
         blind=True,
     ),
     Mutant(
@@ -196,7 +189,7 @@ ESTIMATES = [
         _SWEEP_SCHEDULE,
         "(q.sum(0) + between)",
         "q.sum(0)",
-        _SWEEP_READING_TESTS,
+        ("test_sweep_reading.py::test_merged_moments_are_those_of_all",),
         blind=True,
     ),
     Mutant(
@@ -204,7 +197,7 @@ ESTIMATES = [
         _SWEEP_SCHEDULE,
         "norm.isf((1.0 - level) / 2.0)",
         "norm.isf(1.0 - level)",
-        _SWEEP_READING_TESTS,
+        ("test_sweep_reading.py::test_summaries_are_those_of_the_values",),
         blind=True,
     ),
     Mutant(
@@ -212,7 +205,7 @@ ESTIMATES = [
         _SWEEP_HISTOGRAMS,
         "low + share * (high - low)",
         "low",
-        _SWEEP_READING_TESTS,
+        ("test_sweep_reading.py::test_a_quantile_is_linear_inside_its_bin",),
         blind=True,
     ),
     Mutant(
@@ -220,7 +213,7 @@ ESTIMATES = [
         _SWEEP_HISTOGRAMS,
         "padded[bin_], padded[bin_ + 1]",
         "padded[bin_ + 1], padded[bin_ + 1]",
-        _SWEEP_READING_TESTS,
+        ("test_sweep_reading.py::test_a_quantile_is_linear_inside_its_bin",),
         blind=True,
     ),
     Mutant(
@@ -228,7 +221,7 @@ ESTIMATES = [
         _SWEEP_SCHEDULE,
         "self._moments(unit)[-1, column]",
         "self._moments(unit)[0, column]",
-        ("test_sweep.py", "test_sweep_reading.py"),
+        ("test_sweep.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
         blind=True,
     ),
     Mutant(
@@ -236,21 +229,21 @@ ESTIMATES = [
         _DISTANCES,
         "return rank - 1",
         "return rank - 2",
-        ("test_distances.py", "test_transport.py"),
+        ("test_distances.py::test_the_rank_of_a_quantile_is_the_lowest_that_keeps_the_level",),
     ),
     Mutant(
         "convergence-gain-of-one-side",
         _CONVERGENCE,
         "independent = on_chain.var() + on_limit.var()",
         "independent = on_chain.var()",
-        _COUPLING_TESTS,
+        ("test_coupling.py::test_errors_and_gain_are_those_of_the_pairs",),
     ),
     Mutant(
         "convergence-strong-error-of-one-path",
         _CONVERGENCE,
         "error = distance.std() / math.sqrt(samples)",
         "error = distance.std() / samples",
-        _COUPLING_TESTS,
+        ("test_coupling.py::test_errors_and_gain_are_those_of_the_pairs",),
     ),
     Mutant(
         "multilevel-last-weight-not-in-the-error",
@@ -271,7 +264,7 @@ ESTIMATES = [
         _LEVELS,
         "sum(grid.steps for grid in self.grids)",
         "self.grids[0].steps",
-        _MULTILEVEL_TESTS,
+        ("test_multilevel.py::test_samples_are_shared_out_as_the_cost_asks",),
     ),
     Mutant(
         "stopping-map-one-seed",
@@ -292,13 +285,13 @@ ESTIMATES = [
         _SWEEP_READING,
         '.sum("block").cumsum("bin")',
         '.sum("block")',
-        _SWEEP_READING_TESTS,
+        ("test_sweep_reading.py::test_distances",),
     ),
     Mutant(
         "sweep-target-half-as-wide",
         _SWEEP_SCHEDULE,
         "bool(half <= target.half_width)",
         "bool(half <= 2.0 * target.half_width)",
-        ("test_sweep.py", "test_sweep_reading.py"),
+        ("test_sweep.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
     ),
 ]

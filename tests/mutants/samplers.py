@@ -110,7 +110,7 @@ SAMPLERS = [
         _SWEEP_UNITS,
         "np.random.SeedSequence(sweep.seed, spawn_key=key)",
         "np.random.SeedSequence(0, spawn_key=key)",
-        ("test_sweep.py",),
+        ("test_sweep.py::test_a_unit_is_a_pure_function",),
         blind=True,
     ),
     Mutant(
@@ -118,7 +118,7 @@ SAMPLERS = [
         _NETWORK,
         'stream_key(request.seed, "network")',
         'stream_key(request.seed, "chain")',
-        ("test_samplers.py",),
+        ("test_samplers.py::test_each_sampler_has_a_stream_of_its_own",),
         blind=True,
     ),
     Mutant(
@@ -126,7 +126,7 @@ SAMPLERS = [
         _DRAWS,
         "spawn_key=(STREAMS[stream], *integers)",
         "spawn_key=(STREAMS[stream],)",
-        ("test_numbers.py", "test_multilevel.py::test_it_keeps_the_error_it_states"),
+        ("test_multilevel.py::test_levels_have_numbers_of_their_own",),
         blind=True,
     ),
     Mutant(
@@ -207,19 +207,27 @@ SAMPLERS = [
         "step * request.dt, stopped_at)",
         ("test_samplers.py::test_stopped_paths_keep_their_value",),
     ),
-    Mutant("rates-one-seed", _RATES, '"seed": seed + k', '"seed": seed', ("test_rates.py",)),
+    Mutant(
+        "rates-one-seed",
+        _RATES,
+        '"seed": seed + k',
+        '"seed": seed',
+        ("test_rates.py::test_every_width_has_paths_of_its_own",),
+    ),
     Mutant(
         "chaos-sizes-share-numbers",
         _SPHERE_CHAOS,
         "SpherePart.PARTICLES, tokens)",
         "SpherePart.PARTICLES)",
-        ("test_sphere_mean_field.py",),
+        ("test_sphere_mean_field.py::test_starts_of_other_numbers_of_tokens_are_independent",),
     ),
     Mutant(
         "ensembles-in-the-stream-of-tokens",
         _SPHERE_ENSEMBLES,
         '"sphere", SpherePart.MATRICES)',
         '"sphere", SpherePart.TOKENS)',
-        ("test_sphere_ensembles.py", "test_sphere_tokens.py"),
+        (
+            "test_sphere_ensembles.py::test_matrices_are_independent_of_the_tokens_with_the_same_seed",
+        ),
     ),
 ]

@@ -182,7 +182,7 @@ SPHERE = [
         _SPHERE_MEAN_FIELD,
         "2.0 * math.sin(0.5 * self.width) *",
         "self.width *",
-        _SPHERE_MEAN_FIELD_TESTS,
+        ("test_sphere_mean_field.py::test_the_order_is_that_of_constant_cells",),
     ),
     Mutant(
         "noise-network-error-without-root",
@@ -210,7 +210,7 @@ SPHERE = [
         _SPHERE_PHASE,
         "beta, 0.0, normalised) for beta",
         "beta, 0.0) for beta",
-        ("test_sphere.py::test_phase_diagram_is_a_step_at_the_curve_in_high_dimension",),
+        ("test_sphere.py::test_the_curve_of_a_phase_diagram_is_that_of_its_attention",),
     ),
     Mutant(
         "layers-repulsion-attracts",
