@@ -28,7 +28,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import Layer, check_chain
+from shaped_attention.blocks.base import Layer, check_chain, has_compiled_chain
 from shaped_attention.blocks.branch import total_factor
 from shaped_attention.checks import check_count
 from shaped_attention.covariance import factor
@@ -115,7 +115,7 @@ def simulate_chain(
     )  # fmt: skip
     m = request.tokens
     compiled = request.compiled_device and all(
-        block.compiled_chain(m, width) for block in request.blocks
+        has_compiled_chain(block, m, width) for block in request.blocks
     )
     per_sample = 8.0 * 40 * m * m + 16 * m * 64
     size = en.chunk_size(request, per_sample, _PREFERRED_CHUNK, LANES, _SMALLEST_ENTRIES // m**2)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -41,20 +45,37 @@ def check_width(name: str, value: int) -> None:
         raise ValueError(f"{name}={value!r}: a whole number from 1 to 2^53 is needed")
 
 
+def check_keywords(function: Callable[..., Any], given: dict[str, Any]) -> None:
+    """Raise ValueError unless all of `given` are arguments of the function."""
+    known = inspect.signature(function).parameters
+    for name, value in given.items():
+        if name not in known:
+            raise ValueError(
+                f"{name}={value!r}: {function.__name__} has no such argument; one of "
+                f"{', '.join(known)} is needed"
+            )
+
+
 def _is_number(value: object) -> bool:
     number = isinstance(value, int | float | np.integer | np.floating)
     return number and not isinstance(value, bool | np.timedelta64)
 
 
-def real_array(value: ArrayLike, name: str) -> NDArray[np.float64]:
-    """`value` as a float64 array.
+def real_array(value: ArrayLike, name: str, trained: bool = False) -> NDArray[np.float64]:
+    """Return `value` as a float64 array; with `trained`, parameters of a model are welcome.
 
     Raises
     ------
     ValueError
-        If it does not hold real numbers; entries may be infinite or NaN.
+        If it does not hold real numbers, or is a tensor that requires gradients, which would be
+        lost; entries may be infinite or NaN.
     """
     if isinstance(value, torch.Tensor):
+        if value.requires_grad and not trained:
+            raise ValueError(
+                f"{name} requires gradients, which do not pass through here; {name}.detach() is "
+                "needed"
+            )
         value = value.detach().cpu()
     try:
         raw = np.asarray(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from shaped_attention import study
 from shaped_attention.commands.gallery import gallery_command
-from shaped_attention.commands.options import figures_option
+from shaped_attention.commands.options import InputError, figures_option
 from shaped_attention.commands.paper import paper_command, stopping_command
 from shaped_attention.commands.sphere import sphere_command
 from shaped_attention.commands.sweep import sweep_command
@@ -26,16 +27,19 @@ from shaped_attention.storage import check_writable
 from shaped_attention.version import __version__
 
 
-class InputError(click.ClickException):
-    """A bad argument: one sentence on the error stream, exit status 2."""
-
-    exit_code = 2
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="shaped-attention")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Token covariances of very deep, very wide random transformers."""
+    # The filters and the function for printing are put back when the command ends.
+    context.with_resource(warnings.catch_warnings())
+    warnings.showwarning = _print_warning
+
+
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line on the error stream, without the line of code that issued it."""
+    click.echo(f"Warning: {' '.join(str(message).split())}", err=True)
 
 
 main.add_command(paper_command)

@@ -17,6 +17,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from shaped_attention.cautions import caution_text, common_ground
 from shaped_attention.distances import integral_distances, joint_test, ks_distance, ks_margin
 from shaped_attention.observables import (
     TIME_TOLERANCE,
@@ -52,7 +53,9 @@ def compare(
     coarser result, so that rounding, which differs between samplers, is not taken for a difference
     of laws. All statements take the two results to be independent. Results of one sampler with one
     seed share random numbers: the KS bands stay valid, but not sharp, the other intervals and the
-    joint p-value do not, and the verdict says so. Give them different seeds.
+    joint p-value do not, and the verdict says so. Give them different seeds. The verdict also says
+    if the results start from different covariances, have different layers, or stop at different
+    radii: their laws then differ for that reason alone.
 
     Parameters
     ----------
@@ -85,7 +88,8 @@ def compare(
         bound of the KS distance, at Bonferroni-corrected confidence, is positive. Scalars:
         ``joint_energy`` and ``joint_p_value`` of `joint_test` over all these observables, and
         ``stopped_first`` and ``stopped_second``, the fractions stopped by then. Attributes: the
-        settings, sizes, ``smallest_resolvable_ks`` and ``verdict``.
+        settings, sizes, ``smallest_resolvable_ks`` and ``verdict``; 1 or 0 as ``independent``,
+        ``same_start``, ``same_layer`` and ``same_radius`` (1 where nothing is known).
 
         With `transport` also ``wasserstein2``, ``_low``, ``_high`` and ``_null`` of it, and the
         scalars ``joint_wasserstein2``, ``_p_value`` and ``_null`` of it, from `joint_wasserstein2`
@@ -166,7 +170,7 @@ def compare(
         "bootstrap": bootstrap,
         "seed": seed,
         "smallest_resolvable_ks": margin,
-        "independent": int(not _share_numbers(first, second)),
+        **common_ground(first, second),
     }
     table.attrs["verdict"] = _verdict(table)
     return table
@@ -259,24 +263,7 @@ def _verdict(table: xr.Dataset) -> str:
             if seen
             else "does not tell them apart either; a smaller difference is not excluded"
         )
-    warning = "" if about["independent"] else _COUPLED
-    return f"{head} {largest} The joint test {tail} (p = {p:.2g}).{warning}"
-
-
-_COUPLED = (
-    " CAUTION: both results come from one sampler with one seed and share random numbers; this test"
-    " and the intervals of the Wasserstein and energy distances need different seeds."
-)
-
-
-def _share_numbers(first: xr.Dataset, second: xr.Dataset) -> bool:
-    """Whether two results drew the same random numbers, as far as their attributes tell."""
-    a, b = ([result.attrs.get(key) for key in ("sampler", "seed")] for result in (first, second))
-    if None not in a or "start" not in first or "start" not in second:
-        return None not in a and a == b
-    # Flows have no randomness but that of their starts.
-    ours, others = ({row.tobytes() for row in r["start"].values} for r in (first, second))
-    return bool(ours & others)
+    return f"{head} {largest} The joint test {tail} (p = {p:.2g}).{caution_text(about)}"
 
 
 def _common_time(first: xr.Dataset, second: xr.Dataset, time: float | None) -> float:

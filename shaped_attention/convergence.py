@@ -25,14 +25,16 @@ from torch import Tensor
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_limit
-from shaped_attention.blocks.branch import lower_factor, total_factor
+from shaped_attention.blocks.branch import total_factor
 from shaped_attention.blocks.coupling import RecordedDraws, branch_noise
 from shaped_attention.checks import check_count
 from shaped_attention.covariance import check_covariance, factor
 from shaped_attention.draws import SLOTS_PER_BLOCK, stream_key
 from shaped_attention.euler import TorchSystem
+from shaped_attention.factors import lower_factor
 from shaped_attention.observables import observables
 from shaped_attention.rates import check_widths, fitted_rate, subject
+from shaped_attention.seeds import derived_seed
 
 _CHUNK = 4096
 
@@ -62,7 +64,8 @@ def convergence(
         a whole number.
         The SDE is integrated by Euler's scheme with the step 1/n.
     horizon, samples, seed
-        T = L / n, number of pairs of paths, and the seed.
+        T = L / n, number of pairs of paths, and the seed, from which that of each width is derived:
+        errors at different widths are independent.
     radius
         The theorem is local: a pair of paths stays where it is from the step on in which |V|
         (Frobenius norm) of either would reach the radius, by default 10 |V_0|.
@@ -94,9 +97,12 @@ def convergence(
     if radius is None:
         radius = 10.0 * float(np.linalg.norm(start)) or 1.0
     rows = [
-        _one_width(layer, start, int(width), depth, samples, seed, radius)
+        _one_width(
+            layer, start, int(width), depth, samples,
+            derived_seed(seed, {"study": "convergence", "width": width}), radius,
+        )
         for width, depth in zip(widths, depths, strict=True)
-    ]
+    ]  # fmt: skip
     names = list(rows[0].weak)
     sizes = np.array(widths, dtype=float)
     weak = np.array([[row.weak[f] for f in names] for row in rows])

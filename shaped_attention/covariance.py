@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import warnings
+
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import check_count, check_finite, check_positive, real_array
+from shaped_attention.factors import lower_factor
+from shaped_attention.kernels.lanes import PIVOT_EPSILONS
 
 Matrix = NDArray[np.float64]
 
@@ -100,7 +106,9 @@ def equicorrelated(tokens: int, rho: float, scale: float = 1.0) -> Matrix:
 
 
 def covariance_of(tokens: ArrayLike) -> Matrix:
-    """The covariance ``X X^T / n_0`` (m, m) of tokens X (m, n_0).
+    """The covariance ``X X^T / n_0`` (m, m) of tokens X (m, n_0), one in each row.
+
+    With more tokens than features, which may be a transposed array, a UserWarning is issued.
 
     Raises
     ------
@@ -120,6 +128,13 @@ def covariance_of(tokens: ArrayLike) -> Matrix:
         )
     if not np.isfinite(x).all():
         raise ValueError("tokens has NaN or infinite entries; finite numbers are needed")
+    if x.shape[0] > x.shape[1]:
+        warnings.warn(
+            f"tokens has shape {x.shape}: rows are tokens and columns features, so these are "
+            f"{x.shape[0]} tokens with {x.shape[1]} features each; the array may be transposed",
+            UserWarning,
+            stacklevel=2,
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         v = x @ x.T / x.shape[1]
     if not np.isfinite(v).all():
@@ -132,16 +147,21 @@ def covariance_of(tokens: ArrayLike) -> Matrix:
 def factor(v: ArrayLike) -> Matrix:
     """Lower triangular F (m, m) with F F^T = v for positive semidefinite `v`, singular or not.
 
-    The factor of the eigendecomposition, made triangular by an orthogonal transformation.
-    Eigenvalues at rounding level (below m eps times the largest) are zero: their square roots
-    would make equal tokens differ by 1e-8.
+    The factor of the eigendecomposition of the correlations, made triangular. Eigenvalues below
+    m eps times the largest are zero, and so are pivots whose squares are at rounding level, as in
+    every factorisation of a covariance: their square roots would make equal tokens differ by 1e-8.
+    Tokens with equal rows of `v` are one token, and have equal rows of F.
     """
-    values, vectors = np.linalg.eigh(np.asarray(v, dtype=np.float64))
+    given = np.asarray(v, dtype=np.float64)
+    _, first, same = np.unique(given, axis=0, return_index=True, return_inverse=True)
+    distinct = given[np.ix_(first, first)]
+    deviation = np.sqrt(np.diag(distinct))
+    values, vectors = np.linalg.eigh(correlations(distinct))
     level = len(values) * np.finfo(np.float64).eps * values[-1]
-    root = vectors * np.sqrt(np.where(values > level, values, 0.0))
-    triangular = np.asarray(np.linalg.qr(root.T, mode="r")).T
-    signs = np.where(np.diag(triangular) < 0.0, -1.0, 1.0)
-    return np.tril(triangular * signs)
+    root = deviation[:, None] * vectors * np.sqrt(np.where(values > level, values, 0.0))
+    whole = torch.from_numpy(root[same.reshape(-1)])[None]
+    squared_level = PIVOT_EPSILONS * np.finfo(np.float64).eps
+    return lower_factor(whole, math.sqrt(squared_level))[0].numpy()
 
 
 def half_vectorise(v: ArrayLike) -> NDArray[np.float64]:

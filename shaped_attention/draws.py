@@ -36,7 +36,7 @@ STREAMS = {
     "sde": 2,
     "statistics": 3,
     "multilevel": 4,
-    "sweep": 5,
+    "derived": 5,
     "sphere": 6,
 }
 """Named streams: their numbers are independent for the same seed. Append only."""

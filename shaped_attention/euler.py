@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.base import symmetric
-from shaped_attention.blocks.branch import semidefinite_cholesky
+from shaped_attention.blocks.base import has_compiled_sde, symmetric
 from shaped_attention.covariance import factor
 from shaped_attention.draws import Draws, stream_key
+from shaped_attention.factors import semidefinite_cholesky
 from shaped_attention.kernels.jit import LANES
 from shaped_attention.kernels.sde import (
     LARGEST_FACTOR,
@@ -202,7 +202,7 @@ class TorchSystem:
 def limit_system(request: en.Ensemble, first: int, count: int) -> TileSystem | TorchSystem:
     """The SDE for some samples: compiled if all blocks are, on the CPU in double precision."""
     m = request.tokens
-    compiled = request.compiled_device and all(block.compiled_sde(m) for block in request.blocks)
+    compiled = request.compiled_device and all(has_compiled_sde(b, m) for b in request.blocks)
     return (TileSystem if compiled else TorchSystem)(request, first, count)
 
 

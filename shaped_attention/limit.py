@@ -15,6 +15,7 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Layer, blocks_of, check_limit, linear_diffusion
 from shaped_attention.checks import real_array
+from shaped_attention.covariance import SYMMETRY_TOLERANCE
 
 Covariance = TypeVar("Covariance", NDArray[np.float64], Tensor)
 
@@ -27,13 +28,14 @@ def drift(layer: Layer, v: Covariance) -> Covariance:
     layer
         A block or a list of blocks.
     v
-        Covariances (..., m, m), a NumPy array or a torch tensor; the result is of the same kind.
+        Covariances (..., m, m), a NumPy array or a torch tensor; the result is of the same kind,
+        and differentiable in a tensor where the variances are positive.
 
     Raises
     ------
     ValueError
-        If `v` is not a finite array of square matrices with variances >= 0 on their diagonals, or
-        a block does not fit its size or has no limit.
+        If `v` is not a finite array of symmetric matrices with variances >= 0 on their diagonals,
+        or a block does not fit its size or has no limit.
 
     Examples
     --------
@@ -78,6 +80,7 @@ def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
         raise ValueError(f"v has shape {tuple(tensor.shape)}; matrices (..., m, m) are needed")
     if not bool(torch.isfinite(tensor).all()):
         raise ValueError("v has NaN or infinite entries; finite numbers are needed")
+    _check_symmetric(tensor.detach())
     variances = tensor.detach().diagonal(dim1=-2, dim2=-1)
     smallest = float(variances.min()) if variances.numel() else 0.0
     if smallest < 0.0:
@@ -85,6 +88,19 @@ def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
     for block in blocks_of(layer):
         block.check(tensor.shape[-1], None)
     return tensor
+
+
+def _check_symmetric(v: Float[Tensor, "*B m m"]) -> None:
+    """Raise ValueError if a matrix is asymmetric beyond rounding, that of `check_covariance`."""
+    if v.numel() == 0:
+        return
+    asymmetry = (v - v.mT).abs().amax((-2, -1))
+    tolerance = max(SYMMETRY_TOLERANCE, 64.0 * torch.finfo(v.dtype).eps)
+    if bool((asymmetry > tolerance * v.abs().amax((-2, -1))).any()):
+        raise ValueError(
+            f"v is asymmetric: entries differ from their mirror image by up to "
+            f"{float(asymmetry.max()):.3g}; symmetric matrices are needed"
+        )
 
 
 def _as_given(tensor: Tensor, v: Covariance) -> Covariance:

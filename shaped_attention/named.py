@@ -28,6 +28,9 @@ UNUSED: dict[str, tuple[str, ...]] = {
 }
 """Parameters that say nothing about a layer of this kind; the MLP's weight may come from gamma."""
 
+UNUSED_BY_LIMIT = ("key_size", "key_bias")
+"""Parameters of attention that its limit does not have: a key bias cancels in the softmax."""
+
 
 def named_layer(
     kind: str,

@@ -19,6 +19,7 @@ from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.covariance import check_covariance
 from shaped_attention.observables import observables
 from shaped_attention.sde import integrate_sde
+from shaped_attention.seeds import derived_seed
 
 
 def fitted_rate(
@@ -102,7 +103,7 @@ def distances_by_width(
         The SDE for the width n has the step 1 / (n steps_per_layer): its own bias, of the order of
         the step, must be well below the distance, which is of order 1/n.
     samples, seed
-        Of every chain and of an SDE for it; width number k has the seed `seed` + k.
+        Of every chain and of an SDE for it, with a seed derived from `seed` and the width.
 
     Returns
     -------
@@ -124,9 +125,10 @@ def distances_by_width(
     check_count("samples", samples, lowest=2)
     check_count("steps_per_layer", steps_per_layer)
     distances = []
-    for k, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+    for width, depth in zip(widths, depths, strict=True):
+        own = derived_seed(seed, {"study": "distances_by_width", "width": width})
         common: dict[str, Any] = {
-            "samples": samples, "seed": seed + k, "radius": radius, "progress": False,
+            "samples": samples, "seed": own, "radius": radius, "progress": False,
         }  # fmt: skip
         limit = _last(
             integrate_sde(

@@ -8,6 +8,7 @@ from typing import Any
 import xarray as xr
 
 from shaped_attention.chain import simulate_chain
+from shaped_attention.checks import check_keywords
 from shaped_attention.network import simulate_network
 from shaped_attention.results import layer_of, specification
 from shaped_attention.sde import integrate_sde
@@ -40,7 +41,8 @@ def rerun(result: xr.Dataset, **changes: Any) -> xr.Dataset:
     ------
     ValueError
         If `result` does not come from a sampler, its specification does not tell all, or a change
-        is not allowed.
+        is no argument of the sampler (parameters of a block change with a new `layer`) or is not
+        allowed.
     """
     stored = specification(result)
     sampler = stored.pop("sampler")
@@ -48,6 +50,7 @@ def rerun(result: xr.Dataset, **changes: Any) -> xr.Dataset:
         return _FROM_START[sampler](result, stored, changes)
     if sampler not in _SAMPLERS:
         raise ValueError(f"result comes from {sampler!r}, whose specification does not tell all")
+    check_keywords(_SAMPLERS[sampler], changes)
     stored["layer"] = layer_of(result)
     # With another grid the stored times may be off it; the default takes their place.
     if changes.keys() & {"save_every", "width", "depth", "horizon", "step"}:

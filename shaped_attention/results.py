@@ -10,6 +10,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import scipy
 import torch
 import torchsde
 import xarray as xr
@@ -84,6 +85,7 @@ def versions() -> dict[str, str]:
         "shaped_attention": __version__,
         "torch": str(torch.__version__),
         "numpy": np.__version__,
+        "scipy": scipy.__version__,
         "numba": numba.__version__,
         "torchsde": torchsde.__version__,
         "python": platform.python_version(),

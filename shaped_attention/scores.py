@@ -164,7 +164,7 @@ def _form(omega: ArrayLike) -> Matrix:
 
 
 def _finite(values: ArrayLike, name: str) -> Matrix:
-    array = real_array(values, name)
+    array = real_array(values, name, trained=True)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} has NaN or infinite entries; finite numbers are needed")
     return array

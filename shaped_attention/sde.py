@@ -8,6 +8,7 @@ replaced by increments keyed by (seed, sample, step): see `shaped_attention.draw
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -57,7 +58,8 @@ def integrate_sde(
     ----------
     layer, v0, samples, seed, radius, device, dtype, chunk, memory, progress
         As in `shaped_attention.simulate_chain`. Solutions can explode in finite time: a path stops
-        at the first grid time with |V| >= radius.
+        at the first grid time with |V| >= radius. The fixed step decides how many do, and makes
+        paths explode that cannot: compare with a quarter of the step.
     horizon
         Last time T > 0; a network of width n and depth L corresponds to T = L / n.
     step
@@ -75,10 +77,22 @@ def integrate_sde(
     ------
     ValueError
         If an argument is outside its range; the sentence names it.
+
+    Warns
+    -----
+    UserWarning
+        If one step covers the whole horizon.
     """
     steps = count_steps(horizon, step)
     horizon, step = float(horizon), float(step)
     check_limit(layer)
+    if steps == 1:
+        warnings.warn(
+            f"step={step!r}: one Euler step covers the whole horizon, so that the step decides "
+            "the law at its end; smaller steps approach the limit",
+            UserWarning,
+            stacklevel=2,
+        )
     request = en.make_ensemble(
         layer, v0, width=None, steps=steps, dt=horizon / steps, samples=samples, seed=seed,
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,

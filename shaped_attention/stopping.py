@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta
 
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.blocks.base import Layer
 from shaped_attention.chain import simulate_chain
 from shaped_attention.checks import check_count, check_positive, real_array
 from shaped_attention.covariance import check_covariance
+from shaped_attention.fractions import fraction_bounds
 from shaped_attention.observables import check_result
 from shaped_attention.results import specification
 from shaped_attention.sde import integrate_sde
+from shaped_attention.seeds import derived_seed
 
 SMALLEST, LARGEST = 1e-4, 1e4
 """The range of eigenvalues of Noci et al. (arXiv 2306.17759), figures 4 and 8."""
@@ -105,9 +106,7 @@ def explosion_curve(
     stopped = result["stopping_time"].to_numpy()
     count = len(stopped)
     exploded = (stopped[None, :] <= times[:, None] + 1e-9).sum(axis=1)
-    tail = (1.0 - level) / 2.0
-    lower = np.where(exploded > 0, beta.ppf(tail, exploded, count - exploded + 1), 0.0)
-    upper = np.where(exploded < count, beta.ppf(1 - tail, exploded + 1, count - exploded), 1.0)
+    lower, upper = fraction_bounds(exploded, count, level)
     return xr.Dataset(
         {
             "probability": ("time", exploded / count),
@@ -134,7 +133,8 @@ def explosion_curves(
     """`explosion_curve` of chains at several widths and of the SDE, the SDE last.
 
     The theorem is local: the chain's curve tends to that of the SDE at any one radius, while at one
-    width the chain leaves it at large radii, because the softmax saturates.
+    width the chain leaves it at large radii, because the softmax saturates. The curve of the SDE is
+    that of the fixed step, which decides how many paths explode: with two tokens too many do.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def explosion_curves(
     widths
         Widths of the chains; the depth is width * horizon, rounded up.
     horizon, step, samples, seed
-        Of the samplers; each has the seed `seed` plus its place.
+        Of the samplers; the seed of each is derived from `seed`, and from its width for a chain.
     points
         Times at which the curves are given.
 
@@ -159,13 +159,15 @@ def explosion_curves(
     common: dict[str, Any] = {"samples": samples, "radius": radius, "progress": False}
     runs = {
         f"n = {width}": simulate_chain(
-            layer, v0, width=width, depth=_depth(width, horizon), seed=seed + k, **common
+            layer, v0, width=width, depth=_depth(width, horizon),
+            seed=derived_seed(seed, {"study": "explosion_curves", "width": width}), **common,
         )
-        for k, width in enumerate(widths)
-    }
+        for width in widths
+    }  # fmt: skip
     runs["SDE"] = integrate_sde(
-        layer, v0, horizon=horizon, step=step, seed=seed + len(widths), **common
-    )
+        layer, v0, horizon=horizon, step=step,
+        seed=derived_seed(seed, {"study": "explosion_curves"}), **common,
+    )  # fmt: skip
     times = np.linspace(0.0, horizon, points + 1)
     return {name: explosion_curve(run, times) for name, run in runs.items()}
 
@@ -193,7 +195,8 @@ def stopping_map(
         The grid.
     width, horizon, step, samples, seed
         Width of the chain (its depth is width * horizon, rounded up), horizon and step of the SDE,
-        samples of each cell. Cell number k has the seed `seed` + k.
+        samples of each cell. Chain and SDE of a cell have a seed derived from `seed` and the
+        cell's gamma and tau_0, so that a cell is the same in every grid.
     smallest, largest
         The range of eigenvalues.
 
@@ -218,7 +221,8 @@ def stopping_map(
     for i, gamma in enumerate(gammas):
         for j, tau0 in enumerate(tau0s):
             block = ShapedAttention(float(gamma), float(tau0))
-            own = seed + i * len(tau0s) + j
+            cell = {"study": "stopping_map", "gamma": float(gamma), "tau0": float(tau0)}
+            own = derived_seed(seed, cell)
             chain = simulate_chain(
                 block, start, width=width, depth=depth, samples=samples, seed=own,
                 save_every=1, radius=radius, progress=False,

@@ -34,9 +34,9 @@ def array_function(
     Raises
     ------
     ValueError
-        If a parameter is left without a number, a name is not a parameter, or the coefficient was
-        derived at one V and so is no function of it. The function itself raises if V is not an
-        array of floating-point matrices (..., m, m).
+        If a parameter is left without a number or requires gradients, a name is not a parameter,
+        or the coefficient was derived at one V and so is no function of it. The function itself
+        raises if V is not an array of floating-point matrices (..., m, m).
     """
     if not algebra.is_symbolic:
         raise ValueError("at: coefficients derived at one V are numbers, not functions of V")
@@ -45,6 +45,9 @@ def array_function(
         raise ValueError(
             f"parameters={sorted(parameters)}: exactly the names {sorted(names)} are needed"
         )
+    for name, value in parameters.items():
+        if getattr(value, "requires_grad", False):
+            raise ValueError(f"{name}={value!r}: a number is needed; gradients are in V alone")
     module = import_module(library)
     numbers = {symbol: parameters[symbol.name] for symbol in algebra.parameters}
     of_v = algebra.v_expressions.free_symbols

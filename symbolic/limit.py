@@ -93,7 +93,8 @@ class Limit:
         """As `to_numpy`, for torch tensors.
 
         The functions read the lower triangle of V and are differentiable in it where the
-        coefficients are: with an MLP not where tokens are equal.
+        coefficients are: with an MLP not where tokens are equal. Parameters are numbers: a tensor
+        that requires gradients is refused with a ValueError.
         """
         return self._functions(parameters, "torch")
 

@@ -18,6 +18,7 @@ _CHECKED = [
     "draws",
     "ensemble",
     "euler",
+    "factors",
     "limit",
     "network",
     "sde",

@@ -19,6 +19,11 @@ def scores(strength, bias=0.0):
     return sa.ShapedAttention(strength, query_bias=bias, key_bias=bias)
 
 
+def ignoring(strength, ignored):
+    """A layer that does not depend on one of its parameters."""
+    return sa.ShapedAttention(strength)
+
+
 def no_limit(strength):
     """A block without an SDE."""
     return sa.ShapedAttention(strength, centring=False)

@@ -35,6 +35,7 @@ def sde(layer=LAYER, v0=V0, **options):
 
 SAMPLERS = pytest.mark.parametrize("sampler", [network, chain, sde])
 NAN, INF = float("nan"), float("inf")
+ASYMMETRIC = np.array([[1.0, 0.3], [0.2, 1.0]])
 
 
 @SAMPLERS
@@ -182,12 +183,50 @@ def test_mlp(options, message):
         (lambda: sa.covariance_of([[1e200, 1.0]]), "tokens has entries up to 1e.200"),
         (lambda: sa.drift(LAYER, np.ones((2, 3))), r"v has shape \(2, 3\)"),
         (lambda: sa.drift(LAYER, np.full((2, 2), NAN)), "v has NaN"),
+        (lambda: sa.drift(LAYER, ASYMMETRIC), "v is asymmetric: .* up to 0.1; symmetric matrices"),
+        (lambda: sa.diffusion(LAYER, np.stack([np.eye(2), ASYMMETRIC])), "v is asymmetric"),
+        (lambda: sa.drift(LAYER, torch.tensor(ASYMMETRIC)), "v is asymmetric"),
         (lambda: sa.diffusion([], np.eye(2)), r"layer=\[\]"),
     ],
 )
 def test_functions(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+WITH_GRADIENT = torch.eye(2, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        network,
+        chain,
+        sde,
+        lambda v0: sa.expectation(LAYER, v0, "log det V", horizon=0.5, tolerance=0.1),
+        lambda v0: sa.convergence(LAYER, v0, (8, 16), samples=4),
+        lambda v0: sa.distances_by_width(LAYER, v0, (8, 16), samples=4),
+        lambda v0: sa.stopping_map(v0, [0.5], [1.0], width=8, samples=4),
+        lambda v0: sa.half_vectorise(v0),
+        lambda v0: sa.correlations(v0),
+        lambda v0: sa.covariance_of(v0),
+    ],
+)
+def test_gradients_are_not_dropped(call):
+    """They would be lost without a word."""
+    with pytest.raises(
+        ValueError, match=r"^\w+ requires gradients, .*; \w+\.detach\(\) is needed$"
+    ):
+        call(v0=WITH_GRADIENT)
+
+
+def test_more_tokens_than_features_are_warned_of():
+    with pytest.warns(
+        UserWarning, match=r"tokens has shape \(5, 2\): rows are tokens .* transposed"
+    ):
+        v = sa.covariance_of(np.ones((5, 2)))
+    np.testing.assert_array_equal(v, np.ones((5, 5)))
+    sa.covariance_of(np.ones((2, 2)))
 
 
 def test_unknown_keywords_are_refused():
@@ -197,6 +236,7 @@ def test_unknown_keywords_are_refused():
 
 WRONG_TYPES = """
 import dataclasses, json, warnings, numpy as np, torch, shaped_attention as sa
+half = torch.tensor(0.5, requires_grad=True)
 warnings.simplefilter("error")
 @dataclasses.dataclass(frozen=True)
 class Labelled(sa.ShapedAttention):
@@ -205,6 +245,10 @@ v0, block = np.eye(2), sa.ShapedAttention(0.5)
 run = dict(width=8, depth=2, samples=4)
 calls = {
     "gamma='a'": lambda: sa.ShapedAttention("a"),
+    "gamma=tensor(0.5000, requires_grad=True)": lambda: sa.ShapedAttention(half),
+    "tau0=tensor(0.5000, requires_grad=True)": lambda: sa.ShapedAttention(0.5, half),
+    "query_bias=tensor(0.5000)": lambda: sa.ShapedAttention(0.5, query_bias=half.detach()),
+    "c_plus=tensor(0.5000, requires_grad=True)": lambda: sa.ShapedMLP(0.5, half),
     "gamma=True": lambda: sa.ShapedMLP(True),
     "tau0=None": lambda: sa.ShapedAttention(0.5, None),
     "heads=1.5": lambda: sa.ShapedAttention(0.5, heads=1.5),
@@ -371,7 +415,8 @@ def test_a_sampler_that_fails_leaves_nothing_behind(
 ):
     if overflow and sampler is sde:
         # The integrator sees the next value and stops a path before its numbers overflow.
-        assert np.isfinite(sampler([*LAYER, Failing(0.5, overflow=True)], samples=200).V).all()
+        result = sampler([*LAYER, Failing(0.5, overflow=True)], samples=200)
+        assert np.isfinite(result.stopping_time).all()
         return
     monkeypatch.chdir(tmp_path)
     usual = sampler(samples=200)

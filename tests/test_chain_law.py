@@ -14,7 +14,7 @@ from shaped_attention import (
     simulate_chain,
     simulate_network,
 )
-from shaped_attention.blocks.branch import lower_factor
+from shaped_attention.factors import lower_factor
 from tests.laws import same_law
 
 ATTENTION, MLP = ShapedAttention(0.6, 0.5), ShapedMLP(0.7, 0.5, -3.0)

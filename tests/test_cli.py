@@ -148,3 +148,13 @@ def test_help_explains_every_option():
     for option in main.commands["compare"].params:
         assert option.opts[0] in result.output
         assert option.help
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_warning_is_one_line_without_code(run, tmp_path):
+    np.save("tokens.npy", np.random.default_rng(0).standard_normal((3, 2)))
+    result = run("compare", *SMALL, "--tokens", "tokens.npy")
+    assert result.exit_code == 0, result.output
+    (line,) = [line for line in result.stderr.splitlines() if "transposed" in line]
+    assert line.startswith("Warning: tokens has shape (3, 2): rows are tokens and columns features")
+    assert ".py" not in result.stderr

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from shaped_attention import ShapedAttention, equicorrelated, simulate_chain
+from shaped_attention import ShapedAttention, equicorrelated, integrate_sde, simulate_chain
+from shaped_attention.blocks.base import Layer
 from shaped_attention.compare import compare, format_comparison
 from shaped_attention.distances import ks_distance, ks_margin
 from shaped_attention.observables import observables, observables_of
@@ -163,6 +165,49 @@ def test_transport_takes_no_rounding_for_a_difference() -> None:
     table = quick(double, single, transport=True)
     assert 0.0 < float(table["joint_wasserstein2"]) < 1e-6
     assert float(table["joint_wasserstein2_p_value"]) == 1.0
+
+
+BLOCK = ShapedAttention(gamma=0.35)
+RUN: dict[str, Any] = {"horizon": 0.5, "step": 0.25, "samples": 20}
+
+
+@pytest.mark.parametrize(
+    ("layer", "start", "options", "note", "attribute"),
+    [
+        (BLOCK, equicorrelated(2, 0.3), {}, "start from different covariances", "same_start"),
+        (ShapedAttention(gamma=0.4), None, {}, "have different layers", "same_layer"),
+        ([BLOCK, BLOCK], None, {}, "have different layers", "same_layer"),
+        (BLOCK, None, {"radius": 1.5}, "stop at different radii", "same_radius"),
+    ],
+)
+def test_results_that_differ_by_what_was_asked_for_are_reported(
+    layer: Layer,
+    start: NDArray[np.float64] | None,
+    options: dict[str, Any],
+    note: str,
+    attribute: str,
+) -> None:
+    """In the verdict, in what is printed and as an attribute; like results have none of it."""
+    v0 = equicorrelated(2, 0.2)
+    first = integrate_sde(BLOCK, v0, seed=1, **RUN)
+    chain = simulate_chain([BLOCK], v0 * (1 + 1e-12), width=8, depth=4, samples=20, seed=1)
+    common = ("independent", "same_start", "same_layer", "same_radius")
+    same = quick(first, chain)
+    assert [same.attrs[name] for name in common] == [1, 1, 1, 1]
+    assert "NOTE" not in same.attrs["verdict"]
+    other = integrate_sde(layer, v0 if start is None else start, seed=2, **{**RUN, **options})
+    table = quick(first, other)
+    assert table.attrs["verdict"].endswith(f" NOTE: the results {note}.")
+    assert f"NOTE: the results {note}." in " ".join(format_comparison(table).split())
+    assert [table.attrs[name] for name in common] == [int(name != attribute) for name in common]
+
+
+def test_differences_and_shared_numbers_are_reported_together() -> None:
+    first = integrate_sde(BLOCK, equicorrelated(2, 0.2), **RUN)
+    second = integrate_sde([BLOCK, BLOCK], equicorrelated(2, 0.3), **RUN)
+    verdict = quick(first, second).attrs["verdict"]
+    note = "NOTE: the results start from different covariances and have different layers. CAUTION:"
+    assert note in verdict
 
 
 def test_resolution_pays_for_the_number_of_observables() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
+import torch
 
 from shaped_attention import (
     ShapedAttention,
@@ -13,7 +16,10 @@ from shaped_attention import (
     simulate_chain,
     simulate_network,
 )
+from shaped_attention.covariance import factor
 from shaped_attention.ensemble import Ensemble
+from shaped_attention.factors import lower_factor, semidefinite_cholesky
+from shaped_attention.kernels import lanes
 from tests.laws import same_law
 from tests.user_block import Linear
 
@@ -29,6 +35,18 @@ LAYERS = {
     "key bias": ShapedAttention(0.5, 0.7, key_bias=0.5),
     "mask": [ShapedAttention(0.5, 0.7, mask=MASK), ShapedMLP(0.4)],
 }
+EQUAL = np.array([[1.3, 1.3, 0.4], [1.3, 1.3, 0.4], [0.4, 0.4, 1.0]])
+SINGULAR = {
+    "two equal tokens": EQUAL,
+    "two equal tokens, the last": EQUAL[np.ix_([2, 1, 0], [2, 1, 0])],
+    "all tokens equal": np.ones((3, 3)),
+    "rank 1": np.outer([1.0, -0.5, 2.0], [1.0, -0.5, 2.0]),
+    "rank 2": np.array([[1.0, 0.3, 0.4], [0.3, 1.0, -1.7], [0.4, -1.7, 3.8]]),
+    "a token that is zero": np.diag([1.0, 0.0, 2.0]),
+    "only zero tokens": np.zeros((3, 3)),
+    "tiny next to large": np.diag([1.0, 1e-18, 1e6]),
+}
+ONE_TOKEN = {"one token": np.array([[1.3]]), "one token that is zero": np.zeros((1, 1))}
 
 
 def test_a_users_block_has_the_law_of_attention_without_scores():
@@ -122,3 +140,207 @@ def test_stopping(sampler, without_kernels):
     assert 0.05 < np.isfinite(slow.stopping_time).mean() < 0.95
     np.testing.assert_array_equal(fast.stopping_time, slow.stopping_time)
     np.testing.assert_allclose(fast.V.values, slow.V.values, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("start", [*SINGULAR, *ONE_TOKEN])
+@pytest.mark.parametrize("name", LAYERS)
+def test_singular_starts_of_the_chain(name, start, without_kernels):
+    """A row without a direction of its own has a zero column in both executors."""
+    v0 = (SINGULAR | ONE_TOKEN)[start]
+    if name == "mask" and len(v0) == 1:
+        return
+    fast, slow = without_kernels(
+        lambda: simulate_chain(LAYERS[name], v0, width=40, depth=20, samples=50, seed=2)
+    )
+    assert_same_paths(fast, slow)
+
+
+@pytest.mark.parametrize("start", [*SINGULAR, *ONE_TOKEN])
+@pytest.mark.parametrize("name", LAYERS)
+def test_singular_starts_of_the_sde(name, start, without_kernels):
+    v0 = (SINGULAR | ONE_TOKEN)[start]
+    if name == "mask" and len(v0) == 1:
+        return
+    fast, slow = without_kernels(
+        lambda: integrate_sde(LAYERS[name], v0, horizon=0.5, step=0.025, samples=50, seed=2)
+    )
+    assert_same_paths(fast, slow)
+
+
+def assert_same_paths(fast, slow):
+    """To 1e-9 of the largest covariance of the two tokens, in every entry."""
+    v, w = fast.V.values, slow.V.values
+    size = np.sqrt(np.diagonal(w, axis1=-2, axis2=-1)).max(axis=1, keepdims=True)
+    scale = size[..., :, None] * size[..., None, :]
+    assert (np.abs(v - w) <= 1e-9 * scale).all()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("width", [8, 40, 3000])
+@pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection"])
+def test_equal_tokens_stay_equal_in_the_chain(name, width, compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr(Ensemble, "compiled_device", property(lambda self: False))
+    run = simulate_chain(LAYERS[name], EQUAL, width=width, depth=20, samples=50, seed=2)
+    assert_first_two_equal(run.V.values[-1], 1e-12)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection", "key bias"])
+def test_equal_tokens_stay_equal_in_the_sde(name, compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr(Ensemble, "compiled_device", property(lambda self: False))
+    run = integrate_sde(LAYERS[name], EQUAL, horizon=1.0, step=0.002, samples=50, seed=2)
+    assert_first_two_equal(run.V.values[-1], 1e-12)
+
+
+@pytest.mark.parametrize("name", ["attention", "mlp", "both", "causal"])
+def test_equal_tokens_stay_equal_in_single_precision(name):
+    run = simulate_chain(
+        LAYERS[name], EQUAL, width=200, depth=20, samples=50, seed=2, dtype="float32"
+    )
+    assert_first_two_equal(run.V.values[-1], 1e-5 if name != "causal" else np.inf)
+
+
+def assert_first_two_equal(v, tolerance):
+    """Correlation 1 and the same variance, relative to the variance."""
+    gaps = np.abs(v[:, 0] - v[:, 1]).max(-1)
+    assert (gaps <= tolerance * np.diagonal(v, axis1=-2, axis2=-1).max(-1)).all()
+    assert (1.0 - v[:, 0, 1] / np.sqrt(v[:, 0, 0] * v[:, 1, 1]) <= tolerance).all()
+
+
+ROOTS = np.eye(5, 7) + 0.2 * np.random.default_rng(0).normal(size=(64, 5, 7))
+"""Well conditioned: the rounding errors of a pivot of V grow with the condition number."""
+
+
+def tiled(matrices):
+    return np.ascontiguousarray(np.moveaxis(matrices, 0, -1))
+
+
+def lower_factors(root):
+    """A lower factor of 64 roots by each executor."""
+    m, columns = root.shape[1:]
+    out = np.empty((m, m, 64))
+    lanes.lower_factor(tiled(root), columns, out)
+    return np.moveaxis(out, -1, 0), lower_factor(torch.from_numpy(root)).numpy()
+
+
+def choleskys(v):
+    """Cholesky factors of 64 matrices by each executor."""
+    out = np.empty((*v.shape[1:], 64))
+    lanes.cholesky(tiled(v), out)
+    return np.moveaxis(out, -1, 0), semidefinite_cholesky(torch.from_numpy(v)).numpy()
+
+
+@pytest.mark.parametrize("columns", [2, 5, 7])
+def test_rows_without_a_direction_of_their_own_have_a_zero_column(columns):
+    """In every factorisation: rows 2 and 3 depend on rows 0 and 1, row 4 only with two columns."""
+    root = ROOTS[..., :columns].copy()
+    root[:, 2] = root[:, 0]
+    root[:, 3] = root[:, 0] - 2.0 * root[:, 1]
+    v = root @ root.swapaxes(1, 2)
+    starts = np.stack([factor(one) for one in v])
+    for lower in (*lower_factors(root), *choleskys(v), starts):
+        zero = [2, 3, 4] if columns == 2 else [2, 3]
+        assert (lower[:, :, zero] == 0.0).all()
+        np.testing.assert_allclose(lower @ lower.swapaxes(1, 2), v, atol=1e-12)
+        np.testing.assert_allclose(lower, starts, atol=1e-9)
+        np.testing.assert_allclose(lower[:, 2], lower[:, 0], atol=1e-13)
+
+
+@pytest.mark.parametrize(("relative", "kept"), [(100.0, True), (30.0, False)])
+def test_the_level_of_a_pivot(relative, kept):
+    """64 eps: a part of its own of 100 eps of a row is kept, of 30 eps is not; of any size."""
+    eps = np.finfo(np.float64).eps
+    root = np.zeros((64, 2, 3))
+    root[:, 0, 0], root[:, 1, 0] = 1e-3, 1e5
+    root[:, 1, 1] = relative * eps * 1e5
+    for lower in lower_factors(root):
+        assert ((lower[:, 1, 1] > 0.0) == kept).all()
+    v = np.tile(np.eye(2), (64, 1, 1))
+    v[:, 1, 0] = v[:, 0, 1] = np.sqrt(1.0 - relative * eps)
+    for lower in choleskys(v):
+        assert ((lower[:, 1, 1] > 0.0) == kept).all()
+
+
+def test_what_is_not_finite_is_never_a_zero_pivot():
+    for bad in (np.nan, np.inf):
+        root = ROOTS.copy()
+        root[:, 1, 1] = bad
+        v = np.tile(np.eye(5), (64, 1, 1))
+        v[:, 1, 1] = bad
+        for lower in (*lower_factors(root), *choleskys(v)):
+            assert not np.isfinite(lower[:, 1]).all(-1).any()
+
+
+def test_starts_keep_tokens_of_any_size():
+    """A small variance is no rounding error of a large one."""
+    v = np.diag([1.0, 1e-18, 1e6])
+    v[0, 1] = v[1, 0] = 0.5e-9
+    lower = factor(v)
+    np.testing.assert_allclose(lower @ lower.T, v, rtol=1e-14)
+
+
+@dataclass(frozen=True)
+class Folded(ShapedMLP):
+    """An activation of its own, and so a limit of its own."""
+
+    def _activation(self, x, width):
+        return x.abs()
+
+    def drift(self, v):
+        return 2.0 * super().drift(v)
+
+    def flow(self, v, step):
+        return super().flow(v, 2.0 * step)
+
+
+@dataclass(frozen=True)
+class Uniform(ShapedAttention):
+    """Scores that are not seen."""
+
+    def mix(self, logits):
+        return super().mix(0.0 * logits)
+
+    def factor_drift(self, factor):
+        return -factor
+
+    def factor_noise(self, factor, increments):
+        return 0.0 * super().factor_noise(factor, increments)
+
+
+@dataclass(frozen=True)
+class Compiled(ShapedMLP):
+    """Compiled faces of its own; those of the parent, to recognise them."""
+
+    def chain_tiles(self, F, alive, width, key, first, step, slot):
+        super().chain_tiles(F, alive, width, key, first, step, slot)
+        F *= 2.0
+
+    def sde_tiles(self, F, increments, row, multiplier, drift, step):
+        drift += F
+
+    def flow_tiles(self, F, step):
+        super().flow_tiles(F, step)
+
+
+def chain_and_sde(layer):
+    v0 = equicorrelated(3, 0.2, 1.3)
+    yield simulate_chain(layer, v0, width=40, depth=3, samples=5, seed=2).V.values[-1]
+    yield integrate_sde(layer, v0, horizon=0.3, step=0.1, samples=5, seed=2).V.values[-1]
+
+
+@pytest.mark.parametrize(
+    ("child", "parent"), [(Folded(0.5), ShapedMLP(0.5)), (Uniform(0.5), ShapedAttention(0.5))]
+)
+def test_a_subclass_does_not_run_the_compiled_faces_of_its_parent(child, parent, without_kernels):
+    fast, slow = without_kernels(lambda: list(chain_and_sde(child)))
+    for ours, readable, others in zip(fast, slow, chain_and_sde(parent), strict=True):
+        np.testing.assert_array_equal(ours, readable)
+        assert np.abs(ours - others).max() > 1e-3
+
+
+def test_a_subclass_keeps_its_own_compiled_faces(without_kernels):
+    fast, slow = without_kernels(lambda: list(chain_and_sde(Compiled(0.5))))
+    for compiled, readable in zip(fast, slow, strict=True):
+        assert np.abs(compiled - readable).max() > 0.1

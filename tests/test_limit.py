@@ -295,3 +295,40 @@ def test_diffusion_from_one_layer_of_real_weights(name):
     expected = diffusion(layer, V0)
     assert (np.abs(sigma - expected) < 5 * error).all()
     assert (np.abs(sigma - 1.2 * expected) > 5 * error).any()
+
+
+@pytest.mark.parametrize("start", ["random", "two equal tokens", "two opposite tokens"])
+@pytest.mark.parametrize(
+    "layer",
+    [ATTENTION, MLP, [ATTENTION, MLP], ShapedAttention(0.6, mask="causal", query_bias=0.5)],
+    ids=["attention", "mlp", "both", "causal"],
+)
+@pytest.mark.parametrize("function", [drift, diffusion])
+def test_gradients_are_those_of_finite_differences(function, layer, start):
+    """Central differences in tokens, to 1e-5; at equal tokens the MLP's are numbers too."""
+    x = torch.tensor(np.random.default_rng(3).normal(size=(3, 5)))
+    if start != "random":
+        x[1] = x[0] if start == "two equal tokens" else -x[0]
+    g = torch.tensor(np.random.default_rng(4).normal(size=(3, 5)))
+    weights = torch.tensor(np.random.default_rng(5).normal(size=(6, 6)))
+
+    def value(t):
+        moved = x + t * (g if start == "random" else torch.ones(3, 1) * g[:1] * x.sign())
+        out = function(layer, moved @ moved.mT / 5)
+        return (out * weights[: out.shape[-1], : out.shape[-1]]).sum()
+
+    t = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(value(t), t)
+    h = 1e-5
+    numeric = float(value(torch.tensor(h)) - value(torch.tensor(-h))) / (2 * h)
+    assert float(slope) == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+
+
+def test_the_gradient_of_the_mlp_at_equal_tokens():
+    """d nu / d rho = -arccos rho: 0 at correlation 1 and -pi at -1."""
+    for rho, slope in ((1.0, 0.0), (-1.0, -math.pi), (0.0, -0.5 * math.pi)):
+        r = torch.tensor(rho, dtype=torch.float64, requires_grad=True)
+        off = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
+        out = drift(MLP, torch.eye(2, dtype=torch.float64) + r * off)[0, 1]
+        (found,) = torch.autograd.grad(out, r)
+        assert float(found) == pytest.approx(MLP._kappa * slope, abs=1e-12)

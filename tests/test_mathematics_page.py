@@ -1,10 +1,16 @@
-"""The page of formulas names functions and tests that exist."""
+"""The page of formulas names functions and tests that exist, and tests that lead to the functions.
+
+Whether a formula holds is what the named test shows. That the test can see the function is read
+from the code: from the names that the test uses, on to those that what they name uses, and so on,
+in the test's file, its helpers, and the package of the function if the test imports that.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +19,9 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "mathematics.md"
 OBJECT = re.compile(r"`((?:shaped_attention|symbolic)(?:\.\w+)+)`")
 TEST = re.compile(r"`(tests/\w+\.py)::(\w+)`")
+_CALLS = 3
+"""From a function that a test calls to the one on the page; by 10 calls names lead anywhere."""
+
 ROW = re.compile(r"^\|(?! ?:?-).*\|$", re.MULTILINE)
 
 
@@ -39,18 +48,79 @@ def is_test(file: str, name: str) -> bool:
     return name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
+def names_in(node: ast.AST) -> set[str]:
+    """All names and attributes that a piece of code uses."""
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return names | {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+
+
+@cache
+def uses_in_package(folder: str) -> dict[str, set[str]]:
+    """What the functions and classes of a package use, by their bare names."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found.setdefault(node.name, set()).update(names_in(node))
+    return found
+
+
+@cache
+def uses_in_test(file: str) -> tuple[dict[str, set[str]], set[str]]:
+    """What the names of a file of tests use, fixtures and helpers too; packages it imports."""
+    uses: dict[str, set[str]] = {}
+    packages: set[str] = set()
+    for node in ast.parse((ROOT / file).read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            arguments = {
+                argument.arg for argument in ast.walk(node) if isinstance(argument, ast.arg)
+            }
+            uses[node.name] = names_in(node) | arguments
+        elif isinstance(node, ast.Assign):
+            for name in set().union(*(names_in(target) for target in node.targets)):
+                uses[name] = names_in(node.value)
+        elif isinstance(node, ast.Import):
+            packages |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
+            helpers, known = uses_in_test(f"{node.module.replace('.', '/')}.py")
+            uses, packages = helpers | uses, packages | known
+        elif isinstance(node, ast.ImportFrom):
+            packages.add((node.module or "").split(".")[0])
+            uses |= {alias.asname: {alias.name} for alias in node.names if alias.asname}
+    return uses, packages
+
+
+def leads_to(file: str, test: str, name: str) -> bool:
+    """Whether a test can come to a function of a dotted name."""
+    package, function = name.split(".")[0], name.split(".")[-1]
+    uses, packages = uses_in_test(file)
+    if package not in packages:
+        return False
+    seen, ahead = set(), {test}
+    while ahead:  # all of the file of the test and its helpers
+        seen |= ahead
+        ahead = set().union(*(uses.get(here, set()) for here in ahead)) - seen
+    for _ in range(_CALLS):
+        seen |= set().union(*(uses_in_package(package).get(here, set()) for here in seen))
+    return function in seen
+
+
 def faults(page: str) -> list[str]:
-    """Names on a page that do not exist, and rows of tables without a function or a test."""
+    """Names that do not exist; rows without a function or a test, or whose tests miss it."""
     found = [name for name in OBJECT.findall(page) if not exists(name)]
     found += [f"{file}::{name}" for file, name in TEST.findall(page) if not is_test(file, name)]
     for row in ROW.findall(page):
         header = row.startswith("| formula")
         if not header and not (OBJECT.search(row) and TEST.search(row)):
             found.append(row)
+        tests = [pair for pair in TEST.findall(row) if is_test(*pair)]
+        for name in OBJECT.findall(row):
+            if tests and exists(name) and not any(leads_to(*pair, name) for pair in tests):
+                found.append(f"{name} is not reached by {tests}")
     return found
 
 
-def test_every_name_on_the_page_exists():
+def test_every_name_on_the_page_exists_and_is_tested():
     page = PAGE.read_text()
     assert faults(page) == []
     assert len(ROW.findall(page)) > 50
@@ -67,6 +137,8 @@ def test_every_name_on_the_page_exists():
         ("| $b$ | `shaped_attention.drift` | `tests/test_absent.py::test_exchangeable` |", 1),
         ("| $b$ | `shaped_attention.drift` | |", 1),
         ("| $b$ | | `tests/test_limit.py::test_exchangeable_tokens` |", 1),
+        ("| $b$ | `symbolic.limit.derive` | `tests/test_limit.py::test_exchangeable_tokens` |", 1),
+        ("| $b$ | `shaped_attention.Sweep` | `tests/test_limit.py::test_exchangeable_tokens` |", 1),
     ],
 )
 def test_names_that_do_not_exist_are_seen(row, count):

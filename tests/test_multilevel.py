@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from shaped_attention import (
 )
 from shaped_attention import ensemble as en
 from shaped_attention.levels import Level
-from shaped_attention.multilevel import expectation
+from shaped_attention.multilevel import _bias, expectation
 from shaped_attention.observables import observables
 from tests.laws import final, log_det
 
@@ -100,6 +101,40 @@ def test_a_nonlinear_limit(nonlinear):
     difference = abs(float(nonlinear["value"]) - x.mean())
     assert difference < 4 * error + slope / 320 + float(nonlinear["bias"])
     assert abs(float(nonlinear["mean"][0]) - x.mean()) > 4 * error
+
+
+def test_the_standard_error_counts_the_last_level_twice(nonlinear):
+    """Of Y_0 + ... + Y_L + Y_L from the variances and sizes of the levels, to rounding.
+
+    With the weight 1 for Y_L it would be smaller by more than 1e-3 of itself.
+    """
+    assert float(nonlinear["value"]) == pytest.approx(
+        float(nonlinear["mean"].sum() + nonlinear["mean"][-1]), rel=1e-12
+    )
+    variances = (nonlinear["variance"] / nonlinear["samples"]).values
+    stated = float(nonlinear["standard_error"])
+    assert stated == pytest.approx(math.sqrt(variances[:-1].sum() + 4 * variances[-1]), rel=1e-12)
+    assert math.sqrt(variances.sum()) < (1 - 1e-3) * stated
+
+
+@pytest.mark.parametrize(("slope", "curvature"), [(0.7, 0.3), (-0.7, 0.3), (0.0, -2.0)])
+@pytest.mark.parametrize("count", [3, 5])
+def test_the_bias_is_that_of_an_error_of_two_orders(count, slope, curvature):
+    """E P_l = x + c_1 h + c_2 h^2, h = 2^-l: the estimate is |R_L - x| = 2 |c_2| h_L^2, exactly.
+
+    Its standard error is that of the same combination of the last two levels.
+    """
+    means = [3.0 + slope * 2.0**-i + curvature * 4.0**-i for i in range(count)]
+    steps = np.diff(means, prepend=0.0)
+    levels = [
+        SimpleNamespace(mean=np.array([y, 0.0]), error2=1e-20 * 4.0**i)
+        for i, y in enumerate(steps)
+    ]  # fmt: skip
+    bias, error = _bias(levels)
+    assert bias == pytest.approx(abs(steps.sum() + steps[-1] - 3.0), rel=1e-9)
+    assert bias == pytest.approx(2 * abs(curvature) * 4.0 ** -(count - 1), rel=1e-9)
+    last, before = levels[-1].error2, levels[-2].error2
+    assert error == pytest.approx(math.sqrt(4 * last + before) / 3)
 
 
 @pytest.mark.parametrize(

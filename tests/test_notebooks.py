@@ -35,6 +35,5 @@ def test_text_and_notebook_are_the_same(text):
 def test_it_says_what_it_shows_and_what_to_try_next(text):
     written = jupytext.read(text).cells
     assert written[0].source.startswith("# ")
-    assert len(written[0].source.split()) > 25
     assert "What to try next" in written[-1].source
     assert any("SHAPED_ATTENTION_SIZE" in cell.source for cell in written)

@@ -83,7 +83,8 @@ def test_every_width_has_paths_of_its_own(monkeypatch):
         monkeypatch.setattr(rates, name, recorded(getattr(rates, name)))
     options = {"samples": 4, "steps_per_layer": 1, "seed": 5}
     sa.distances_by_width(sa.ShapedAttention(0.5), np.eye(2), (4, 8, 16), **options)
-    assert sorted(seeds) == [5, 5, 6, 6, 7, 7]
+    assert len(seeds) == 6
+    assert len(set(seeds)) == 3
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ SEES = np.array([[True, False, True], [True, True, False], [False, True, True]])
 
 @dataclass(frozen=True)
 class Mine(ShapedMLP):
-    """A user's block that inherits the compiled steps."""
+    """A user's block derived from one of the package."""
 
 
 def network(layer, **options):
@@ -168,8 +168,12 @@ def test_run_again_with_changes(sampler):
     assert sa.layer_of(more) == [*LAYER, ShapedMLP(0.2)]
     with pytest.raises(ValueError, match="samples=0"):
         sa.rerun(result, samples=0)
-    with pytest.raises(TypeError, match="sample_count"):
-        sa.rerun(result, sample_count=3)
+    for unknown in ("sample_count", "gamma"):
+        message = (
+            f"^{unknown}=3: [a-z_]+ has no such argument; one of layer, v0, .*, seed, .* is need"
+        )
+        with pytest.raises(ValueError, match=message):
+            sa.rerun(result, **{unknown: 3})
 
 
 @pytest.mark.parametrize("sampler", [network, chain])

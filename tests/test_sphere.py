@@ -115,6 +115,8 @@ def test_equiangular_tokens_follow_the_scalar_equation(beta, normalised):
         assert np.ptp(off, axis=1).max() < 1e-8
         known = equiangular_cosine(times, 8, beta, start, normalised)
         np.testing.assert_allclose(off.mean(1), known, atol=1e-8)
+        field = float(attention.gram_field(torch.from_numpy(v[2]))[0, 0, 1])
+        assert equiangular_field(off[2].mean(), 8, beta, normalised) == pytest.approx(field, 1e-6)
         if beta > 0 and start > 0:
             other = equiangular_cosine(times, 8, beta, start, not normalised)
             assert np.abs(other - known).max() > 1e-4
@@ -272,6 +274,10 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
     stored = sa.load(sa.save(first, tmp_path / "flow.nc"))
     np.testing.assert_array_equal(sa.rerun(stored)["V"], first["V"])
     other = sa.rerun(stored, attention=SphereAttention(6.0))
+    with pytest.raises(
+        ValueError, match=r"^gamma=0.5: sphere_flow has no such argument; one of att"
+    ):
+        sa.rerun(stored, gamma=0.5)
     names = ["rho[0,1]", "mean |rho|", "effective rank"]
     equal = sa.compare(first, second, observables=names)
     different = sa.compare(second, other, observables=names)

@@ -326,6 +326,45 @@ def test_the_figure_has_the_flow_as_its_curve_without_noise():
         noise_panels(data.drop_vars("mean"), "title")
 
 
+def test_the_standard_error_of_networks_is_that_of_their_mean():
+    """Standard deviation over the networks, run again, divided by the root of their number."""
+    run = {"tokens": 4, "step": 0.1, "samples": 12, "network_samples": 9, "seed": 3}
+    data = clustering_with_noise(
+        (5,), (0.7,), horizon=0.8, shaped_width=8, shaped_samples=2, **run
+    ).isel(dimension=0, sigma=0)  # fmt: skip
+    start = in_space(uniform_start(4, 5, 12, 3)[:9], 5)
+    v = noisy_network(SphereAttention(1.0), start, 0.7, 0.1, 8, seed=3, save_every=2)["V"].values
+    pairs = np.triu_indices(4, 1)
+    cosine = v[..., *pairs].mean(-1)
+    found = data.sel(measure="mean cosine")
+    np.testing.assert_allclose(found["network"], cosine.mean(1), atol=1e-12)
+    error = cosine.std(1, ddof=1) / 3.0
+    np.testing.assert_allclose(found["network_error"], error, atol=1e-12)
+    assert error[-1] > 0.01
+
+
+@pytest.mark.parametrize("gamma", [0.5, 0.8])
+def test_the_clock_of_the_shaped_chain_is_the_variance_of_its_noise(gamma):
+    """It ends after gamma^2 l / n = horizon, with the mean cosines of the chain at that layer."""
+    width, horizon, samples = 8, 0.8, 16
+    data = clustering_with_noise(
+        (3,), (0.0,), tokens=4, step=0.1, horizon=horizon, samples=4, network_samples=2,
+        shaped_width=width, shaped_samples=samples, gamma=gamma, seed=2,
+    )  # fmt: skip
+    depth = round(horizon * width / gamma**2)
+    start = uniform_start(4, width, 1, 2)[0]
+    layer = sa.Normalised(sa.ShapedAttention(gamma), place="after")
+    chain = sa.simulate_chain(
+        layer, start @ start.mT, width=width, depth=depth, samples=samples, seed=2, save_every=1
+    )
+    np.testing.assert_allclose(data["shaped_time"], gamma**2 * chain["time"], rtol=1e-12)
+    assert float(data["shaped_time"][-1]) == pytest.approx(horizon, abs=gamma**2 / (2 * width))
+    cosine = chain["V"].values[..., *np.triu_indices(4, 1)].mean(-1)
+    found = data["shaped_mean"].sel(measure="mean cosine")
+    np.testing.assert_allclose(found, cosine.mean(1), atol=1e-12)
+    assert np.abs(np.diff(found)).max() > 0.01
+
+
 GOOD = {"dimension": 5, "sigma": 1.0, "step": 0.1, "layers": 2}
 
 

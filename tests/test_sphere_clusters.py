@@ -66,6 +66,19 @@ def test_a_chain_is_one_cluster_but_not_close_in_pairs():
     assert int(cluster_count(broken, delta)) == 2
 
 
+@pytest.mark.parametrize("tokens", [4, 6, 8, 34])
+def test_the_ends_of_a_path_are_joined_when_they_come_first(tokens):
+    """Tokens on a line; the first two are its ends, N - 1 links apart, more than half of 2^k.
+
+    One squaring fewer does not join them, and would count two clusters.
+    """
+    place = [0, tokens - 1, *range(1, tokens - 1)]
+    angle = 0.05 * torch.tensor(place, dtype=torch.float64)
+    gram = torch.cos(angle[:, None] - angle)
+    assert int(cluster_count(gram, 1.0 - math.cos(0.06))) == 1
+    assert int(cluster_count(gram, 1.0 - math.cos(0.04))) == tokens
+
+
 def test_measures_are_those_of_the_tokens():
     """Against loops over tokens, and eigenvalues of the second moment (1/N) X^T X, to 1e-14."""
     x = uniform_start(9, 4, 5, seed=2)

@@ -80,6 +80,26 @@ def test_matrices_are_independent_of_the_tokens_with_the_same_seed():
 
 
 @pytest.mark.parametrize("ensemble", ENSEMBLES)
+def test_each_realisation_of_a_phase_has_matrices_of_its_own(ensemble):
+    """70 realisations, more than are in memory together: the share of 70 flows taken at once.
+
+    With the matrices of the first 6 for the last 6 the share is different.
+    """
+    run = {"tokens": 5, "dimension": 4, "delta": 0.2}
+    found = ensemble_phase([ensemble], [2.0], [1.5], samples=70, tolerance=1e-6, **run)
+    whole, start = random_attention(ensemble, 4, 2.0, 70), random_tokens(5, 4, 70)
+
+    def share(attention, x):
+        flow = token_flow(attention, x, [1.5], tolerance=1e-6)["V"].values[0]
+        return [np.mean(v[np.tril_indices(5, -1)] >= 0.8) for v in flow]
+
+    known = share(whole, start)
+    assert float(found["probability"][0, 0, 0]) == pytest.approx(np.mean(known), abs=1e-12)
+    again = share(random_attention(ensemble, 4, 2.0, 6), start[64:])
+    assert abs(np.mean([*known[:64], *again]) - np.mean(known)) > 1e-3
+
+
+@pytest.mark.parametrize("ensemble", ENSEMBLES)
 def test_a_scale_of_queries_and_keys_is_one_of_beta_and_of_time_where_they_make_the_value(ensemble):
     """The field at s and beta is that at s^2 beta, times s^2 if V = Q^T K; to 1e-13.
 

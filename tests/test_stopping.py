@@ -8,6 +8,7 @@ import xarray as xr
 from scipy.stats import binom, norm
 
 import shaped_attention as sa
+from shaped_attention import stopping
 from shaped_attention.stopping import exit_times, explosion_curve, explosion_curves, stopping_map
 
 
@@ -105,6 +106,25 @@ def test_stopping_map():
     assert medians[0, 0, 1] == 1.0
     with pytest.raises(ValueError, match="gammas is empty"):
         stopping_map(v0, [], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("width", "horizon", "depth"),
+    [(10, 0.25, 3), (12, 0.25, 3), (100, 0.29, 29), (100, 0.07, 7), (10, 0.01, 1), (3, 0.9, 3)],
+)
+def test_chains_reach_the_horizon(width, horizon, depth, monkeypatch):
+    """Depths are width * horizon, rounded up but for rounding of the product itself."""
+    depths = []
+
+    def sampled(*arguments, **options):
+        depths.append(options["depth"])
+        return sa.simulate_chain(*arguments, **options)
+
+    monkeypatch.setattr(stopping, "simulate_chain", sampled)
+    v0, run = np.eye(2), {"horizon": horizon, "step": horizon / 2, "samples": 2}
+    stopping_map(v0, [0.1], [1.0], width=width, **run)
+    explosion_curves(sa.ShapedAttention(0.1), v0, (width,), **run)
+    assert depths == [depth, depth]
 
 
 def test_bad_arguments():

@@ -21,6 +21,7 @@ samplers = ["chain", "sde"]
 samples = 24
 block = 8
 [fixed]
+layer = "attention"
 tokens = 2
 width = 20
 depth = 10
@@ -83,22 +84,24 @@ def test_plan_run_status_resume_draw_export(tmp_path):
 def test_faults_are_told_with_their_lines(tmp_path):
     file = tmp_path / "sweep.toml"
     file.write_text(SMALL.replace("samples = 24", "samples = 0\nkeep = 'all'"), encoding="utf-8")
-    output = invoke("run", file, tmp_path / "s", status=1)
+    output = invoke("run", file, tmp_path / "s", status=2)
     assert "line 2: samples=0: a whole number >= 1" in output
     assert "line 3: keep='all'" in output
     assert not (tmp_path / "s").exists()
-    assert "there is no sweep here" in invoke("status", tmp_path, status=1)
+    assert "there is no sweep here" in invoke("status", tmp_path, status=2)
     assert "--workers" in invoke("run", "--help")
     file.write_text(SMALL, encoding="utf-8")
     assert "workers=0: a whole number" in invoke(
-        "run", file, tmp_path / "s", "--workers", "0", status=1
+        "run", file, tmp_path / "s", "--workers", "0", status=2
     )
 
 
 def test_units_given_up_are_told(tmp_path):
     """A layer that fails at gamma = 0.4 when it runs: exit status 3, and `status` says which."""
     file, store = tmp_path / "sweep.toml", tmp_path / "store"
-    text = SMALL.replace("tau0 = 1.0", 'layer = "tests.test_sweep_command:fragile"')
+    text = SMALL.replace("tau0 = 1.0\n", "").replace(
+        '"attention"', '"tests.test_sweep_command:fragile"'
+    )
     file.write_text(text.replace('"chain", "sde"', '"sde"'), encoding="utf-8")
     output = invoke("run", file, store, "--retries", "0", status=3)
     assert "6 units were given up" in output
@@ -138,4 +141,4 @@ def test_drawings_refuse_what_they_cannot_draw(tmp_path):
         heat_maps(summary["samples"], "")
     with pytest.raises(ValueError, match="sampler and one or two axes"):
         small_multiples(summary["samples"], "")
-    assert "the sweep has 0 axes" in invoke("draw", tmp_path / "s", status=1)
+    assert "the sweep has 0 axes" in invoke("draw", tmp_path / "s", status=2)

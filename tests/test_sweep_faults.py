@@ -7,10 +7,11 @@ import re
 import numpy as np
 import pytest
 
+import shaped_attention as sa
 from shaped_attention.sweep import Sweep, SweepFaultsError, Target, read_sweep
 from tests.sweep_examples import FIXED, small
 
-START = "[fixed]\ntokens = 2\nwidth = 20\ndepth = 10\nstep = 0.05\n"
+START = "[fixed]\ntokens = 2\nwidth = 20\ndepth = 10\nstep = 0.05\nlayer = 'attention'\n"
 GAMMA = START + "gamma = 0.3\n"
 VALID = """\
 samplers = ["chain", "sde"]
@@ -124,6 +125,36 @@ CASES = {
         fixed(layer="tests.sweep_examples:no_limit", strength=0.3, gamma=None), "no limit",
     ),
     "no layer": (fixed(layer="tests.sweep_examples:no_layer", gamma=None), "layer|block"),
+    "long block": ({"block": 21}, "block=21: at most samples=20 is needed"),
+    "units": (
+        {"samples": 300_000, "block": 1},
+        r"block=1: 1200000 units \(2 cells, 2 samplers, 300000 blocks\); at most 1000000, so a",
+    ),
+    "no MLP": (fixed(c_plus=0.5), r"c_plus: no effect with layer='attention'"),
+    "no MLP's axis": ({**fixed(), "axes": {"c_plus": [0.0, 0.5]}}, "c_plus: no effect with layer="),
+    "a key bias without a chain": (
+        {**fixed(), "axes": {"key_bias": [0.0, 1.0]}, "samplers": ("sde",)},
+        r"key_bias: no effect with layer='attention' and samplers=\['sde'\]",
+    ),
+    "a width without a chain": (
+        {**fixed(width=None, depth=None, horizon=0.5), "axes": {"width": [20, 40]},
+         "samplers": ("sde",)},
+        r"width=\[20, 40\]: an axis without effect on samplers=\['sde'\]; it must be left out",
+    ),
+    "a step without an SDE": (
+        {**fixed(step=None), "axes": {"gamma": [0.3], "step": [0.05, 0.1]},
+         "fixed": {k: v for k, v in FIXED.items() if k != "step"}, "samplers": ("chain",)},
+        r"step=\[0.05, 0.1\]: an axis without effect on samplers=\['chain'\]",
+    ),
+    "rho of a covariance": (
+        {**fixed(tokens=None, covariance=[[1.0]]), "axes": {"rho": [0.1, 0.2]}},
+        "rho: no effect with a covariance",
+    ),
+    "an ignored parameter": (
+        {**fixed(layer="tests.sweep_examples:ignoring", gamma=None, strength=0.3),
+         "axes": {"scale": [1.0, 2.0], "ignored": [1, 2, 3]}},
+        r"ignored=\[1, 2, 3\]: an axis without effect on samplers=\['chain', 'sde'\]",
+    ),
     "no argument": (fixed(layer="tests.sweep_examples:scores", gamma=None), "strength"),
 }  # fmt: skip
 
@@ -141,6 +172,44 @@ def test_a_chain_alone_needs_no_limit_and_an_sde_no_width():
     own = fixed(layer="tests.sweep_examples:no_limit", strength=0.3, gamma=None)
     assert small(**own, samplers=("chain",)).shape == ()
     assert small(**fixed(width=None, depth=None, horizon=0.5), samplers=("sde",)).shape == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {**fixed(layer="both"), "axes": {"c_plus": [0.0, 0.5]}},
+        {**fixed(), "axes": {"layer": ["attention", "both"], "c_plus": [0.0, 0.5]}},
+        {**fixed(), "axes": {"key_bias": [0.0, 1.0]}},
+        {**fixed(), "axes": {"key_bias": [0.0, 1.0]}, "samplers": ("network",)},
+        {**fixed(width=None, depth=None, horizon=0.5), "axes": {"width": [20, 40]}},
+        {**fixed(width=None), "axes": {"width": [20, 40]}, "samplers": ("sde",)},
+        {**fixed(step=None), "axes": {"step": [0.05, 0.1]}},
+        {**fixed(layer="mlp"), "axes": {"rho": [0.1, 0.2]}},
+        {"axes": {"gamma": [0.3]}, "samples": 250_000, "block": 1},
+        {"block": 20},
+    ],
+)
+def test_what_has_an_effect_is_accepted(changes):
+    """Negative control: the same parameters where some sampler or layer sees them."""
+    assert small(**changes).cell((0,) * len(changes.get("axes", "x"))).tokens == 2
+
+
+def test_the_limit_sees_no_key_bias():
+    """What `UNUSED_BY_LIMIT` says; a query bias changes both coefficients."""
+    v = np.array([[1.0, 0.3, 0.1], [0.3, 2.0, 0.4], [0.1, 0.4, 1.5]])
+    plain, keys, sizes, queries = (
+        sa.ShapedAttention(0.5, **own)
+        for own in ({}, {"key_bias": 1.0}, {"key_size": 3}, {"query_bias": 1.0})
+    )
+    for function in (sa.drift, sa.diffusion):
+        for same in (keys, sizes):
+            np.testing.assert_array_equal(function(same, v), function(plain, v))
+        assert not np.allclose(function(queries, v), function(plain, v))
+
+
+def test_a_block_is_by_default_all_samples_up_to_1024():
+    assert Sweep(FIXED | {"gamma": 0.3}, samples=100).block == 100
+    assert Sweep(FIXED | {"gamma": 0.3}, samples=4000).block == 1024
 
 
 def test_a_valid_file(tmp_path):
@@ -177,6 +246,7 @@ width = 20  # n = 20
 gama = 0.3
 depth = 10
 heads = 2
+layer = "attention"
 [axes]
 gamma = { linspace = [0.1, 0.2] }
 tau0 = { logspace = [-1, 2, 3] }
@@ -193,12 +263,12 @@ c_plus = { range = [0, 1, 2] }
         9: "keep='all': one of observables, V, reductions is needed",
         10: "dtype='float16': 'float64' or 'float32' is needed",
         14: "gama: no parameter; one of ",
-        18: "gamma={'linspace': [0.1, 0.2]}: [first, last, number] is needed",
-        19: "tau0={'logspace': [-1, 2, 3]}: [first, last, number] is needed",
-        20: "rho=[]: different values, at least one, are needed",
-        21: "scale=[1.0, 1.0]: different values, at least one, are needed",
-        22: "heads: both fixed and an axis",
-        23: "c_plus={'range': [0, 1, 2]}: a list, or {linspace = [first, last, number]}",
+        19: "gamma={'linspace': [0.1, 0.2]}: [first, last, number] is needed",
+        20: "tau0={'logspace': [-1, 2, 3]}: [first, last, number] is needed",
+        21: "rho=[]: different values, at least one, are needed",
+        22: "scale=[1.0, 1.0]: different values, at least one, are needed",
+        23: "heads: both fixed and an axis",
+        24: "c_plus={'range': [0, 1, 2]}: a list, or {linspace = [first, last, number]}",
     }
     found = faults_of(text, tmp_path)
     for line, sentence in expected.items():
@@ -208,24 +278,25 @@ c_plus = { range = [0, 1, 2] }
 
 FILES = {
     "syntax": ("[fixed\n", r"line 1"),
+    "layer": (GAMMA.replace("layer = 'attention'\n", ""), "^layer: a value is needed, fixed or as"),
     "twice": (GAMMA + "gamma = 0.2\n", "Cannot overwrite a value"),
     "UTF-8": (b"samples = 4\n# \xff\n", "utf-8|UTF-8"),
     "fractions": ("fractions = [0.33, 1.0]\n" + GAMMA, "^line 1: fractions: 0.33"),
     "gamma": ("samples = 9\n" + START, "^line 2: gamma: a value is needed"),
-    "gamma's value": (GAMMA.replace("0.3", "3.0"), r"^line 6: gamma=3.0: a number"),
-    "axis of a table": (START + "[axes]\nrho = [0.1]\ngamma = [0.1, 3.0]\n", "^line 8: gamma=3"),
-    "space": (START + "[axes]\ngamma = { linspace = [0.1, 0.2] }\n", "^line 7: gamma="),
-    "infinite": (START + "[axes]\ngamma = { linspace = [0.1, inf, 3] }\n", "^line 7: gamma="),
-    "text": (START + "[axes]\ngamma = { linspace = [0.1, 'x', 3] }\n", "^line 7: gamma="),
-    "value": (START + "[axes]\ngamma = 0.3\n", "^line 7: gamma=0.3: a list"),
-    "long header": (START + "[axes.gamma]\nlinspace = [0.1]\n", "^line 6: gamma="),
+    "gamma's value": (GAMMA.replace("0.3", "3.0"), r"^line 7: gamma=3.0: a number"),
+    "axis of a table": (START + "[axes]\nrho = [0.1]\ngamma = [0.1, 3.0]\n", "^line 9: gamma=3"),
+    "space": (START + "[axes]\ngamma = { linspace = [0.1, 0.2] }\n", "^line 8: gamma="),
+    "infinite": (START + "[axes]\ngamma = { linspace = [0.1, inf, 3] }\n", "^line 8: gamma="),
+    "text": (START + "[axes]\ngamma = { linspace = [0.1, 'x', 3] }\n", "^line 8: gamma="),
+    "value": (START + "[axes]\ngamma = 0.3\n", "^line 8: gamma=0.3: a list"),
+    "long header": (START + "[axes.gamma]\nlinspace = [0.1]\n", "^line 7: gamma="),
     "dotted": ("samples = 9\nfixed.gama = 0.3\nfixed.gamma = 0.3\n", "^line 2: gama: no par"),
     "fixed": ("samples = 9\nfixed = 3\n", r"^line 2: fixed=3: a table \[fixed\]"),
     "target": ("target = 5\n" + GAMMA, "^line 1: target=5"),
-    "target's entry": (GAMMA + "[target]\nwidth = 5\n", "^line 7: .*width"),
+    "target's entry": (GAMMA + "[target]\nwidth = 5\n", "^line 8: .*width"),
     "target's level": (
         GAMMA + "[target]\nobservable = 'stopped'\nhalf_width = 0.1\nlevel = 7.0\n",
-        r"^line 7: target.level=7.0|^line 10: target.level=7.0",
+        r"^line 8: target.level=7.0|^line 11: target.level=7.0",
     ),
     "samplers": ("seed = 1\nsamplers = 5\n" + GAMMA, "^line 2: samplers=5"),
     "no covariance": (START.replace("tokens = 2", "covariance = 'no.csv'") + "gamma = 0.3\n",

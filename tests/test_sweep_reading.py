@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import ks_2samp, norm
+from scipy.stats import binom, binomtest, ks_2samp, norm
 
 from shaped_attention.distances import ks_margin
 from shaped_attention.sweep import (
@@ -24,7 +24,7 @@ from shaped_attention.sweep import (
 from shaped_attention.sweep import run as running
 from shaped_attention.sweep.histograms import EDGES, histogram, quantile
 from shaped_attention.sweep.reading import sweep_of
-from shaped_attention.sweep.schedule import half_width, merged
+from shaped_attention.sweep.schedule import frequency_bounds, half_width, merged
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.units import Unit, run_unit
 from tests.sweep_examples import FIXED, Clock, small
@@ -217,7 +217,8 @@ def test_a_partial_sweep(keep, tmp_path, monkeypatch):
     none = data["drawn"].sum("block") == 0
     assert bool(none.any()) != bool(none.all())
     summary = sweep_summary(data)
-    for name in {"mean", "half_width", "stopped", "quantile"} & set(summary.data_vars):
+    bounds = {"lower", "upper", "stopped_lower", "stopped_upper"}
+    for name in {"mean", "half_width", "stopped", "quantile", *bounds} & set(summary.data_vars):
         assert (summary[name].isnull() == none).all(), name
     with pytest.raises(ValueError, match=r"no samples yet|no observables"):
         sweep_distances(data)
@@ -297,10 +298,53 @@ def test_a_target_in_a_run(tmp_path):
     assert (open_sweep(tmp_path / "s")["reason"] == "samples").all()
 
 
-def test_half_a_success_is_added_to_none():
-    """For frequencies only: an observable that is always 1 is known."""
-    assert half_width(100, 0.0, 0.0, 0.95, True) == half_width(100, 1.0, 0.0, 0.95, True) > 0.01
+@pytest.mark.parametrize(("stopped", "count"), [(0, 40_000), (1, 1), (3, 40), (40, 40)])
+def test_intervals_of_fractions_are_exact(stopped, count):
+    """Those of scipy, and the half width reaches the farther end: 9.2e-5 for 0 of 40,000."""
+    mean = stopped / count
+    exact = binomtest(stopped, count).proportion_ci(0.95, method="exact")
+    found = frequency_bounds(count, mean, 0.95)
+    np.testing.assert_allclose(found, (exact.low, exact.high), rtol=1e-9)
+    half = half_width(count, mean, mean * (1 - mean) * count / max(count - 1, 1), 0.95, True)
+    np.testing.assert_allclose(half, max(exact.high - mean, mean - exact.low), rtol=1e-9)
+    if count == 40_000:
+        assert float(half) == pytest.approx(9.2e-5, rel=0.01)
+
+
+def test_intervals_of_fractions_cover():
+    """At np = 3, summed over the binomial law: exact ones at 0.95 or more, normal ones at 0.8."""
+    n, p = 40_000, 3.0 / 40_000
+    k = np.arange(60)
+    weight, mean = binom.pmf(k, n, p), k / n
+    variance = mean * (1.0 - mean) * n / (n - 1)
+    low, high = frequency_bounds(n, mean, 0.95)
+    assert weight[(low <= p) & (p <= high)].sum() >= 0.95
+    for frequency, covers in ((True, True), (False, False)):
+        half = half_width(n, mean, variance, 0.95, frequency)
+        assert (weight[np.abs(mean - p) <= half].sum() >= 0.95) == covers
+    assert weight[np.abs(mean - p) <= half].sum() == pytest.approx(0.8, abs=0.03)
+
+
+def test_an_observable_that_is_always_one_is_known():
     assert half_width(100, 1.0, 0.0, 0.95, False) == 0.0
+
+
+def test_bounds_of_a_summary(kept):
+    """Normal ones of means, exact ones of stopped paths at the end and by each time before."""
+    summary = sweep_summary(kept["observables"])
+    means = summary.isel(observable=slice(0, -1))
+    for name, sign in (("lower", -1), ("upper", 1)):
+        np.testing.assert_allclose(means[name], means["mean"] + sign * means["half_width"])
+    at = {"sampler": "chain", "gamma": 0.5, "time": 0.5, "observable": "stopped"}
+    for i in (30, 99):
+        cell = summary.sel(at).isel(fraction=i)
+        count = round(300 * float(cell["stopped"]))
+        exact = binomtest(count, 300).proportion_ci(0.95, method="exact")
+        np.testing.assert_allclose(
+            [cell["stopped_lower"], cell["stopped_upper"]], [exact.low, exact.high], rtol=1e-9
+        )
+    np.testing.assert_allclose([cell["lower"], cell["upper"]], [exact.low, exact.high], rtol=1e-9)
+    assert 0 < count < 300
 
 
 def test_one_sample_says_nothing_of_a_half_width():

@@ -91,6 +91,12 @@ def test_torch_functions_have_gradients() -> None:
     assert float(v.grad[0, 0]) > 0
 
 
+def test_gradients_in_parameters_are_refused() -> None:
+    gamma = torch.tensor(0.6, requires_grad=True)
+    with pytest.raises(ValueError, match=r"^gamma=tensor\(0.6000, .*: a number is needed; grad"):
+        sy.derive(sy.ShapedAttention(), 2).to_torch(gamma=gamma, tau_0=1.0)
+
+
 def test_repeated_tokens_give_numbers() -> None:
     """Correlation 1 up to rounding: no NaN from arccos or the root."""
     drift, diffusion = sy.derive(sy.ShapedMLP(), 2).to_numpy(gamma=0.5, c_plus=0, c_minus=-1)

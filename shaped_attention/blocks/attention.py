@@ -43,7 +43,6 @@ from shaped_attention.blocks.attention_limit import (
     second_order,
 )
 from shaped_attention.blocks.base import Block, Project, Tiles, plain_fields
-from shaped_attention.blocks.branch import lower_factor
 from shaped_attention.blocks.coupling import wishart_noise
 from shaped_attention.blocks.mask import checked_mask, uniform_weights
 from shaped_attention.checks import (
@@ -54,6 +53,7 @@ from shaped_attention.checks import (
     check_width,
 )
 from shaped_attention.draws import Draws
+from shaped_attention.factors import lower_factor
 from shaped_attention.kernels.attention import attention_chain, attention_sde
 
 _LARGEST_TAU0 = 1e100

@@ -74,7 +74,8 @@ class Block(ABC):
     Subclasses are frozen dataclasses whose fields are plain data: a result stores them and can be
     run again from what it stores. The torch faces are enough for every sampler; a block whose
     `compiled_chain` or `compiled_sde` is true also has compiled faces on tiles (see
-    `shaped_attention.kernels`), which must give the same paths.
+    `shaped_attention.kernels`), which must give the same paths. A subclass does not inherit them:
+    what it overrides would have no effect.
     """
 
     gamma: float
@@ -255,6 +256,20 @@ def blocks_of(layer: Layer) -> tuple[Block, ...]:
         if not isinstance(block, Block):
             raise ValueError(f"layer[{i}]={block!r}: a block is needed")
     return tuple(layer)
+
+
+def has_compiled_chain(block: Block, tokens: int, width: int) -> bool:
+    """Whether a compiled chain step of the block's own class fits.
+
+    One that is inherited has the mathematics of the parent, whatever the subclass overrides.
+    """
+    return "chain_tiles" in vars(type(block)) and block.compiled_chain(tokens, width)
+
+
+def has_compiled_sde(block: Block, tokens: int) -> bool:
+    """Whether a compiled step of the limit, and of the flow, of the block's own class fits."""
+    needed = {"sde_tiles", "flow_tiles"} if block.has_flow else {"sde_tiles"}
+    return needed <= vars(type(block)).keys() and block.compiled_sde(tokens)
 
 
 def plain_fields(block: Block) -> None:

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Block, Project, Tiles, plain_fields
-from shaped_attention.blocks.branch import semidefinite_cholesky
 from shaped_attention.blocks.coupling import wishart_noise
 from shaped_attention.checks import check_finite, check_fraction
 from shaped_attention.draws import Draws
+from shaped_attention.factors import semidefinite_cholesky
 from shaped_attention.kernels.mlp import mlp_chain, mlp_flow
 
 _LARGEST_C = 1e12
@@ -135,8 +135,7 @@ class ShapedMLP(Block):
         """``gamma^2 nu(rho_ab) sqrt(V_aa V_bb)``: zero on the diagonal."""
         root = v.diagonal(dim1=-2, dim2=-1).sqrt()
         scale = root[..., :, None] * root[..., None, :]
-        r = (v / torch.where(scale > 0.0, scale, 1.0)).clamp(-1.0, 1.0)
-        return self._kappa * scale * ((1.0 - r * r).sqrt() - r * torch.arccos(r))
+        return self._kappa * scale * _nu(v / torch.where(scale > 0.0, scale, 1.0))
 
     def flow(self, v: Float[Tensor, "B m m"], step: float) -> Float[Tensor, "B m m"]:
         """``exp(-kappa pi h) V + (1 - exp(-kappa pi h)) / pi sqrt(V_aa V_bb) J(rho_ab)``.
@@ -181,3 +180,14 @@ class ShapedMLP(Block):
     def flow_tiles(self, F: Tiles, step: float) -> None:
         """Compiled `flow`."""
         mlp_flow(F, math.exp(-self._kappa * math.pi * step))
+
+
+def _nu(r: Tensor) -> Tensor:
+    """``sqrt(1 - r^2) - r arccos r``, and at the ends, or beyond by rounding, its tangents.
+
+    Its derivative -arccos r is finite everywhere; those of the two terms are not at the ends.
+    """
+    inside = r.abs() < 1.0
+    safe = torch.where(inside, r, 0.0)
+    value = (1.0 - safe * safe).sqrt() - safe * torch.arccos(safe)
+    return torch.where(inside, value, -math.pi * r.clamp(max=0.0))

@@ -10,6 +10,13 @@ from typing import Any
 
 import click
 
+
+class InputError(click.ClickException):
+    """A bad argument: one sentence on the error stream, exit status 2."""
+
+    exit_code = 2
+
+
 figures_option = click.option(
     "--figures",
     type=click.Path(path_type=Path),

@@ -14,20 +14,24 @@ from typing import Any
 import click
 
 from shaped_attention import plots
-from shaped_attention.commands.options import figures_option
+from shaped_attention.commands.options import InputError, figures_option
 from shaped_attention.results import save
-from shaped_attention.storage import check_writable, written
+from shaped_attention.storage import check_writable, reason, written
 from shaped_attention.sweep import plots as sweep_plots
+from shaped_attention.sweep.code import code_records
 from shaped_attention.sweep.engines import Engine, InProcess, Processes, dask_engine
 from shaped_attention.sweep.plan import plan_sweep
 from shaped_attention.sweep.reading import open_sweep, sweep_distances, sweep_summary
 from shaped_attention.sweep.run import Report, run_sweep
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store import Store, StoreError
+from shaped_attention.sweep.store import Store, StoreError, UnwritableError
 from shaped_attention.sweep.toml import read_sweep
 
 INCOMPLETE = 3
 """Exit status of a run that leaves units undone or gives some up."""
+
+_COLUMNS = ["mean", "half_width", "lower", "upper", "deviation", "samples"]
+"""Of the summary, what a table has."""
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 _store = click.argument("store", type=click.Path(path_type=Path))
@@ -39,14 +43,18 @@ def _engine_options(command: Any) -> Any:
                      help="Begin no more units after this time; replaces that of the sweep."),
         click.option("--progress/--no-progress", default=None, help="Show a progress bar.  "
                      "[default: if the error stream is a terminal]"),
+        click.option("--accept-changed-code", is_flag=True,
+                     help="Go on although the code of the layer or versions of packages differ "
+                     "from those that made the units in STORE; what differs is noted there."),
         click.option("--retries", type=int, default=2, show_default=True,
                      help="How often a unit that fails is tried again."),
         click.option("--dask", metavar="ADDRESS",
                      help="Run on the workers of this Dask scheduler (extra `cluster`)."),
         click.option("--devices", metavar="LIST",
                      help="A process for each of these devices: cuda:0,cuda:1"),
-        click.option("--workers", type=int, default=1, show_default=True,
-                     help="Processes of one thread each; 1 runs here, on all threads."),
+        click.option("--workers", type=int,
+                     help="Processes of one thread each; 1 runs here, on all threads.  "
+                     "[default: 1]"),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -110,6 +118,10 @@ def status(store: Path, traceback: bool) -> None:
     if done and len(done) < units:
         left = sum(done.values()) / len(done) * (units - len(done))
         click.echo(f"about {_time(left)} left on one worker{at_most}")
+    for record in code_records(store):
+        if record["changed"]:
+            click.echo(f"code changed after {record['units']} units, at {record['time']}: "
+                       f"{'; '.join(record['changed'])}")  # fmt: skip
     reasons = Counter(why for *_, why in opened.last_run().get("reasons", []))
     if reasons and not running:
         told = ", ".join(f"{count} by {why}" for why, count in sorted(reasons.items()))
@@ -146,12 +158,15 @@ def draw(store: Path, observable: str, figures: Path) -> None:
 @_store
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option("--summary", is_flag=True, help="Means, intervals and quantiles instead of all.")
-def export(store: Path, output: Path, summary: bool) -> None:
+@click.option("--overwrite", is_flag=True, help="Replace OUTPUT if it exists.")
+def export(store: Path, output: Path, summary: bool, overwrite: bool) -> None:
     """Write the sweep in STORE to OUTPUT: .nc or .zarr, or a table of the summary as .csv."""
     with _told():
+        if output.exists() and not overwrite:
+            raise ValueError(f"{output}: it exists; another name, or --overwrite, is needed")
         data = open_sweep(store)
         if output.suffix == ".csv":
-            table = sweep_summary(data)[["mean", "half_width", "deviation", "samples"]]
+            table = sweep_summary(data)[_COLUMNS]
             with written(output) as draft:
                 table.to_dataframe().to_csv(draft)
         else:
@@ -169,6 +184,7 @@ def _run(sweep: Sweep, store: Path, **options: Any) -> None:
             report = run_sweep(
                 sweep, store, engine=engine,
                 retries=options["retries"], progress=options["progress"],
+                accept_changed_code=options["accept_changed_code"],
             )  # fmt: skip
         except KeyboardInterrupt:
             click.echo(f"interrupted; `shaped-attention sweep resume {store}` goes on", err=True)
@@ -177,7 +193,11 @@ def _run(sweep: Sweep, store: Path, **options: Any) -> None:
 
 
 @contextmanager
-def _engine(workers: int, devices: str | None, dask: str | None) -> Iterator[Engine]:
+def _engine(workers: int | None, devices: str | None, dask: str | None) -> Iterator[Engine]:
+    given = {"--workers": workers, "--devices": devices, "--dask": dask}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise ValueError(f"{' and '.join(names)} exclude each other; one of them is needed")
     if dask is not None:
         try:
             from distributed import Client
@@ -187,10 +207,12 @@ def _engine(workers: int, devices: str | None, dask: str | None) -> Iterator[Eng
             yield dask_engine(client)
         return
     engine: Engine
-    if devices or workers != 1:
-        engine = Processes(workers, [d for d in (devices or "").split(",") if d])
-    else:
+    if devices is not None:
+        engine = Processes(devices=devices.split(","))
+    elif workers in (None, 1):
         engine = InProcess()
+    else:
+        engine = Processes(workers)
     try:
         yield engine
     finally:
@@ -218,11 +240,15 @@ def _tell(report: Report, store: Path) -> None:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Errors as one sentence (or a list of faults) and exit status 1."""
+    """Errors as one sentence, or a list of faults: exit status 2 for bad arguments, else 1."""
     try:
         yield
-    except (ValueError, StoreError, BrokenExecutor, OSError) as error:
+    except (UnwritableError, BrokenExecutor) as error:
         raise click.ClickException(str(error)) from None
+    except (ValueError, StoreError) as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(f"{error.filename or 'a file'}: {reason(error)}") from None
 
 
 def _size(count: int) -> str:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from numba import njit
+
+_log = logging.getLogger(__name__)
 
 LANES = 64
 """Paths in a tile. A path always sits in the same lane, so results do not depend on chunks.
@@ -24,9 +29,9 @@ def _drop_stale_kernels() -> None:
     sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
     cache = folder / "__pycache__"
     stamp = cache / f"kernels-{hashlib.sha256(sources).hexdigest()[:16]}.stamp"
-    if stamp.exists():
-        return
     try:
+        if stamp.exists():
+            return
         cache.mkdir(exist_ok=True)
         for pattern in ("*.nbi", "*.nbc", "kernels-*.stamp"):
             for old in cache.glob(pattern):
@@ -43,8 +48,31 @@ _drop_stale_kernels()
 # needs to be reassociated, and a path's rounding is the same wherever it is computed.
 _FASTMATH = {"contract", "nsz"}
 
-kernel = njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+_cached = True
+
+
+def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Numba's decorator with a cache, or without one where no folder can be written."""
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        global _cached
+        if _cached:
+            try:
+                return njit(cache=True, **options)(function)
+            except RuntimeError as error:
+                _log.warning(
+                    "kernels are compiled again in every process, since no folder for a cache can "
+                    "be written (%s); set NUMBA_CACHE_DIR to one that can",
+                    error,
+                )
+                _cached = False
+        return njit(**options)(function)
+
+    return compiled
+
+
+kernel = _compiler(nogil=True, error_model="numpy", fastmath=_FASTMATH)
 """Compile a function on tiles; it releases the interpreter lock, so chunks run on threads."""
 
-scalar = njit(cache=True, inline="always", error_model="numpy", fastmath=_FASTMATH)
+scalar = _compiler(inline="always", error_model="numpy", fastmath=_FASTMATH)
 """Compile a function of numbers that is inlined into the loop over lanes that calls it."""

@@ -12,6 +12,11 @@ import numpy as np
 
 from shaped_attention.kernels.jit import LANES, kernel
 
+PIVOT_EPSILONS = 64.0
+"""Machine epsilons of its row up to which a pivot is zero, in every factorisation."""
+
+_PIVOT_LEVEL = PIVOT_EPSILONS * float(np.finfo(np.float64).eps)
+
 
 @kernel
 def multiply(A, B, columns, out, start, a_lower, b_lower):  # type: ignore[no-untyped-def]
@@ -46,28 +51,41 @@ def lower_factor(R, columns, out):  # type: ignore[no-untyped-def]
     """Lower triangular L with L L^T = R R^T, by modified Gram-Schmidt on the rows of R.
 
     R (m, c, LANES), of which the first `columns` columns count, is overwritten. Small singular
-    values keep the relative accuracy that forming R R^T would square away.
+    values keep the relative accuracy that forming R R^T would square away. A row whose part
+    orthogonal to the rows before it is at rounding level (`PIVOT_EPSILONS`) has no direction of its
+    own: its column of L is zero.
     """
     m = R.shape[0]
     square = np.empty(LANES)
+    whole = np.empty(LANES)
+    inverse = np.empty(LANES)
     for j in range(m):
         square[:] = 0.0
         for c in range(columns):
             for p in range(LANES):
                 square[p] += R[j, c, p] * R[j, c, p]
         for p in range(LANES):
-            length = math.sqrt(square[p])
-            out[j, j, p] = length
-            square[p] = 1.0 / length if length > 0.0 else 0.0
-        for c in range(columns):
+            whole[p] = square[p]
+        for k in range(j):
             for p in range(LANES):
-                R[j, c, p] *= square[p]
+                whole[p] += out[j, k, p] * out[j, k, p]
+        for p in range(LANES):
+            length = math.sqrt(square[p])
+            # A difference: what is not finite is no zero pivot.
+            zero = length - _PIVOT_LEVEL * math.sqrt(whole[p]) <= 0.0
+            inverse[p] = 0.0 if zero else 1.0 / length
         for i in range(j):
             for p in range(LANES):
                 out[i, j, p] = 0.0
-        for i in range(j + 1, m):
+        for i in range(j, m):
             for p in range(LANES):
                 out[i, j, p] = 0.0
+        for c in range(columns):
+            for p in range(LANES):
+                direction = R[j, c, p] * inverse[p]
+                out[j, j, p] += R[j, c, p] * direction
+                R[j, c, p] = direction
+        for i in range(j + 1, m):
             for c in range(columns):
                 for p in range(LANES):
                     out[i, j, p] += R[i, c, p] * R[j, c, p]
@@ -80,8 +98,9 @@ def lower_factor(R, columns, out):  # type: ignore[no-untyped-def]
 def cholesky(V, out):  # type: ignore[no-untyped-def]
     """Lower triangular L with L L^T = V for positive semidefinite V (its lower half is read).
 
-    A pivot below the rounding error of its row (64 eps V_jj) is a zero eigenvalue: its column is
-    set to zero, so a singular V passes (Higham, *Accuracy and Stability*, 2002, section 10.3).
+    A pivot, which is a square, at rounding level (`PIVOT_EPSILONS` times V_jj) is a zero
+    eigenvalue: its column is set to zero, so a singular V passes (Higham, *Accuracy and Stability*,
+    2002, section 10.3).
     """
     m = V.shape[0]
     inverse = np.empty(LANES)
@@ -93,11 +112,9 @@ def cholesky(V, out):  # type: ignore[no-untyped-def]
                 for p in range(LANES):
                     out[i, j, p] -= out[i, k, p] * out[j, k, p]
         for p in range(LANES):
-            good = out[j, j, p] > 1.4e-14 * V[j, j, p]
-            root = math.sqrt(out[j, j, p]) if good else 0.0
-            inverse[p] = 1.0 / root if good else 0.0
-            out[j, j, p] = root
-        for i in range(j + 1, m):
+            zero = out[j, j, p] - _PIVOT_LEVEL * V[j, j, p] <= 0.0
+            inverse[p] = 0.0 if zero else 1.0 / math.sqrt(out[j, j, p])
+        for i in range(j, m):
             for p in range(LANES):
                 out[i, j, p] *= inverse[p]
         for i in range(j):

@@ -20,6 +20,7 @@ from shaped_attention.covariance import equicorrelated
 from shaped_attention.paper.original import RHO_0, densities
 from shaped_attention.rates import distances_by_width
 from shaped_attention.sde import integrate_sde
+from shaped_attention.seeds import derived_seed
 
 SHOWN = "log det V"
 """The observable whose errors are drawn; the others are in the data."""
@@ -73,10 +74,8 @@ def figure_tokens(
     """
     block = ShapedAttention(0.6, 0.5)
     parts = [
-        densities(
-            {f"m = {m}": block}, equicorrelated(m, RHO_0), width, depth, samples, seed + 2 * k
-        )
-        for k, m in enumerate(tokens)
+        densities({f"m = {m}": block}, equicorrelated(m, RHO_0), width, depth, samples, seed)
+        for m in tokens
     ]
     return xr.concat(parts, "model", combine_attrs="drop_conflicts")
 
@@ -116,15 +115,16 @@ def figure_eigenvalues(
     v0 = equicorrelated(tokens, RHO_0, 100.0)
     runs: dict[str, list[np.ndarray]] = {"chain": [], "SDE": []}
     times = np.zeros(0)
-    for k, gamma in enumerate(gammas):
+    for gamma in gammas:
         block = ShapedAttention(float(gamma))
+        own = derived_seed(seed, {"study": "eigenvalues", "gamma": float(gamma)})
         chain = simulate_chain(
-            block, v0, width=width, depth=width, samples=samples, seed=seed + k,
+            block, v0, width=width, depth=width, samples=samples, seed=own,
             save_every=max(1, width // 100),
             radius=1e5, progress=False,
         )  # fmt: skip
         limit = integrate_sde(
-            block, v0, horizon=1.0, step=0.1 / width, samples=samples, seed=seed + k,
+            block, v0, horizon=1.0, step=0.1 / width, samples=samples, seed=own,
             times=chain["time"].to_numpy().tolist(),
             radius=1e5, progress=False,
         )  # fmt: skip

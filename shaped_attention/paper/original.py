@@ -19,6 +19,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.chain import simulate_chain
 from shaped_attention.covariance import correlations, equicorrelated
 from shaped_attention.sde import integrate_sde
+from shaped_attention.seeds import derived_seed
 from shaped_attention.stopping import stopping_map
 
 RHO_0 = 0.2
@@ -52,8 +53,9 @@ def figure_1_left(
     }
     v0 = equicorrelated(tokens, RHO_0)
     curves = {}
-    for k, (name, layer) in enumerate(models.items()):
-        result = _chain(layer, v0, width, depth, samples, seed + k, save_every=5)
+    for name, layer in models.items():
+        own = derived_seed(seed, {"study": "curves", "model": name})
+        result = _chain(layer, v0, width, depth, samples, own, save_every=5)
         curves[name] = _quantiles(_mean_off_diagonal(correlations(result["V"].values)))
     data = _curves("correlation", curves, result["time"].values * width)
     return data.assign_attrs(tokens=tokens, width=width, depth=depth)
@@ -113,8 +115,9 @@ def figure_3(
     }
     v0 = equicorrelated(tokens, RHO_0)
     correlation, covariance = {}, {}
-    for k, (name, layer) in enumerate(models.items()):
-        result = _chain(layer, v0, width, depth, samples, seed + k, save_every=5)
+    for name, layer in models.items():
+        own = derived_seed(seed, {"study": "curves", "model": name})
+        result = _chain(layer, v0, width, depth, samples, own, save_every=5)
         v = result["V"].values
         correlation[name] = _quantiles(_mean_off_diagonal(np.abs(correlations(v))))
         covariance[name] = _quantiles(_mean_off_diagonal(np.abs(v)))
@@ -164,18 +167,20 @@ def densities(
 ) -> xr.Dataset:
     """Samples of rho_12 and V_12 at the last layer of chains, and at T = L / n of their SDEs.
 
-    Returns `rho`, `covariance` (model, sampler, sample).
+    The seed of a model is derived from `seed` and its name. Returns `rho`, `covariance`
+    (model, sampler, sample).
     """
     horizon = depth / width
     step = horizon / math.ceil(100 * horizon)
     rho = np.empty((len(models), 2, samples))
     covariance = np.empty_like(rho)
-    for k, layer in enumerate(models.values()):
+    for k, (name, layer) in enumerate(models.items()):
+        own = derived_seed(seed, {"study": "densities", "model": name})
         runs = (
-            _chain(layer, v0, width, depth, samples, seed + 2 * k),
+            _chain(layer, v0, width, depth, samples, own),
             integrate_sde(
                 layer, v0, horizon=horizon, step=step,
-                samples=samples, seed=seed + 2 * k + 1, radius=1e8, progress=False,
+                samples=samples, seed=own, radius=1e8, progress=False,
             ),
         )  # fmt: skip
         for j, run in enumerate(runs):

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shaped_attention.checks import check_count, check_positive, real_array
+from shaped_attention.checks import check_count, check_keywords, check_positive, real_array
 from shaped_attention.results import FORMAT, plain, versions
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.integrate import Field, integrate_flow
@@ -130,6 +130,7 @@ def repeated(
         If the result holds what `observe` made of the Gram matrices, or its attention is one of
         which the matrices are not stored and none is given.
     """
+    check_keywords(function, changes)
     if "observed" in result:
         raise ValueError(
             "result holds what observe= made of the Gram matrices, and that function is not stored"

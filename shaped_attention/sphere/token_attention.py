@@ -251,7 +251,7 @@ def _finite(name: str, matrix: Tensor) -> Tensor:
     """The matrix in float64, on its device."""
     if not isinstance(matrix, Tensor):
         raise ValueError(f"{name} is a {type(matrix).__name__}; a tensor is needed")
-    found = torch.from_numpy(real_array(matrix, name)).to(matrix.device)
+    found = torch.from_numpy(real_array(matrix, name, trained=True)).to(matrix.device)
     if not bool(torch.isfinite(found).all()):
         raise ValueError(f"{name} has NaN or infinite entries; finite numbers are needed")
     return found

@@ -198,7 +198,7 @@ def _is_stream(state: object) -> bool:
 
 def _checked_states(hidden_states: ArrayLike) -> NDArray[np.float64]:
     """The states as (layers, samples, tokens, features)."""
-    states = real_array(hidden_states, "hidden_states")
+    states = real_array(hidden_states, "hidden_states", trained=True)
     if states.ndim not in (3, 4) or 0 in states.shape:
         raise ValueError(
             f"hidden_states have shape {states.shape}; (layers, tokens, features) or "

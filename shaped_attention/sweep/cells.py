@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -25,6 +27,7 @@ from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.covariance import check_covariance, equicorrelated
 from shaped_attention.named import KINDS, named_layer, rescaled
 from shaped_attention.network import simulate_network
+from shaped_attention.results import plain
 from shaped_attention.sde import count_steps, integrate_sde
 from shaped_attention.sweep.sphere_cells import SPHERE, make_sphere_cell
 
@@ -42,6 +45,7 @@ SAMPLERS = ("network", "chain", "sde", "sphere")
 
 _MOST_TOKENS = 4096
 _KINDS = ", ".join((*KINDS, "sphere"))
+LAYERS = f"one of {_KINDS}, or 'module:function'"
 
 DEFAULTS: dict[str, Any] = {"layer": "attention", "rho": 0.2, "step": 0.01}
 
@@ -65,6 +69,9 @@ class Cell(Protocol):
 
     def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
         """Raise the ValueError that the sampler would, without simulating anything."""
+
+    def identity(self, sampler: str) -> str:
+        """Text that two cells share if the sampler does the same for both."""
 
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the sampler; `settings` are samples, seed, device, dtype and chunk."""
@@ -134,6 +141,13 @@ class CellOfLayer:
             chunk=None, memory=en.MEMORY_BUDGET,
         )  # fmt: skip
 
+    def identity(self, sampler: str) -> str:
+        """Digest of all that the sampler is given."""
+        grid = (self.horizon, self.step) if sampler == "sde" else (self.width, self.depth)
+        layer = [block.specification() for block in self.layer]
+        text = json.dumps([layer, grid, self.radius, self.v0.shape], default=plain)
+        return hashlib.sha256(text.encode() + self.v0.tobytes()).hexdigest()
+
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the sampler."""
         common: dict[str, Any] = {
@@ -166,22 +180,11 @@ def layer_function(name: str) -> Callable[..., Any]:
         function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # importing runs any code
         raise ValueError(
-            f"layer={name!r}: one of {_KINDS}, or 'module:function' of a function that "
-            f"can be imported, is needed ({error})"
+            f"layer={name!r}: {LAYERS} of a function that can be imported, is needed ({error})"
         ) from None
     if not callable(function):
         raise ValueError(f"layer={name!r}: a function is needed")
     return function
-
-
-def layer_source(layer: Any) -> str:
-    """The source text of a layer 'module:function'; its name if there is none."""
-    if layer in KINDS or layer == "sphere":
-        return str(layer)
-    try:
-        return inspect.getsource(layer_function(layer))
-    except (OSError, TypeError):
-        return str(layer)
 
 
 def known_parameters(layer: Any) -> tuple[str, ...]:
@@ -205,7 +208,7 @@ def known_parameters(layer: Any) -> tuple[str, ...]:
                 f"layer={layer!r}: a function whose parameters Python can tell is needed"
             ) from None
     else:
-        raise ValueError(f"layer={layer!r}: one of {_KINDS}, or 'module:function'")
+        raise ValueError(f"layer={layer!r}: {LAYERS}")
     return ("layer", *own, *START, *GRID)
 
 

@@ -12,11 +12,18 @@ import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from shaped_attention.checks import check_count
+from shaped_attention.ensemble import named_device
+
+NO_GUARD = "in a script, workers need `if __name__ == '__main__':` around the call"
+
+_UNGUARDED = 91
+"""Exit status of a worker that is about to start workers because it imports the script."""
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +101,7 @@ class ExecutorEngine:
         return self._executor.submit(function, *arguments, None, self._threads)
 
     def recover(self) -> bool:
-        """An executor of someone else is not made anew."""
+        """An executor of someone else is not made again."""
         return False
 
     def close(self) -> None:
@@ -107,20 +114,31 @@ class Processes:
     Parameters
     ----------
     workers
-        Number of processes.
+        Number of processes, by default 2.
     devices
-        Devices such as 'cuda:0', one process for each; then `workers` is their number.
+        Devices such as 'cuda:0', one process for each, instead of `workers`.
 
     Raises
     ------
     ValueError
-        If `workers` is not a whole number >= 1.
+        If `workers` is not a whole number >= 1, a device is unknown, or both are given.
     """
 
-    def __init__(self, workers: int = 2, devices: Sequence[str] = ()) -> None:
-        check_count("workers", workers)
-        self.devices = tuple(devices)
-        self.workers = len(self.devices) or workers
+    def __init__(self, workers: int | None = None, devices: Sequence[str] = ()) -> None:
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            # The script of the run is being imported by one of its own workers; the run says so.
+            os._exit(_UNGUARDED)
+        self.devices = (devices,) if isinstance(devices, str) else tuple(devices)
+        if self.devices and workers is not None:
+            raise ValueError(
+                f"workers={workers!r}, devices={list(self.devices)}: one of the two is needed; "
+                "there is a process for each device"
+            )
+        for device in self.devices:
+            named_device(device)
+        self.workers = len(self.devices) or (2 if workers is None else workers)
+        check_count("workers", self.workers)
+        self._started: set[multiprocessing.process.BaseProcess] = set()
         self._pool = self._make()
 
     def _make(self) -> ProcessPoolExecutor:
@@ -135,16 +153,28 @@ class Processes:
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Start a call in a process."""
         try:
-            return self._pool.submit(_on_device, function, *arguments)
+            with _interrupts_held():
+                future = self._pool.submit(_on_device, function, *arguments)
         except BrokenExecutor as error:
-            future: Future[Any] = Future()
+            future = Future()
             future.set_exception(error)
-            return future
+        self._started.update(multiprocessing.active_children())
+        return future
 
     def recover(self) -> bool:
-        """Replace the pool: one dead process breaks all of it."""
+        """Replace the pool: one dead process breaks all of it.
+
+        Raises
+        ------
+        BrokenExecutor
+            If the process died because the script of the run starts a run when it is imported.
+        """
         # Its other processes are ended by the pool itself; there is nothing to wait for.
         self._pool.shutdown(wait=False, cancel_futures=True)
+        codes = {process.exitcode for process in self._started}
+        self._started.clear()
+        if _UNGUARDED in codes:
+            raise BrokenExecutor(f"worker processes import the script that starts them; {NO_GUARD}")
         self._pool = self._make()
         _log.warning("a worker process died; the pool was replaced")
         return True
@@ -171,6 +201,19 @@ def dask_engine(client: Any) -> ExecutorEngine:
     client.wait_for_workers(1)
     threads = sum(client.nthreads().values())
     return ExecutorEngine(client.get_executor(pure=False), threads, threads=1)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait, and have it blocked in processes that are started meanwhile.
+
+    They would be interrupted while they import, before they can leave that to the parent.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _device: str | None = None

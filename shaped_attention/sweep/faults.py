@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shaped_attention import ensemble as en
 from shaped_attention.checks import check_count, check_positive
+from shaped_attention.named import KINDS, UNUSED, UNUSED_BY_LIMIT
 from shaped_attention.observables import observables
+from shaped_attention.seeds import canonical
 from shaped_attention.sweep.cells import SAMPLERS, Cell, known_parameters
 
 if TYPE_CHECKING:
@@ -25,12 +28,15 @@ STOPPED = "stopped"
 
 MOST_CELLS = 100_000
 
+MOST_UNITS = 1_000_000
+
 _RESERVED = frozenset(
     {
         *("sampler", "block", "sample", "time", "kept", "observable", "power", "row", "col"),
         *("stopping_bin", "bin", "drawn", "values", "V", "moments", "stopping", "histogram"),
         *("stopping_time", "level", "fraction", "mean", "half_width", "deviation", "samples"),
-        *("stopped", "quantile", "distance", "margin"),
+        *("stopped", "quantile", "distance", "margin", "lower", "upper"),
+        *("stopped_lower", "stopped_upper"),
     }
 )
 """Names of the store and the summaries, which no axis may have."""
@@ -46,20 +52,6 @@ class SweepFaultsError(ValueError):
         self.faults = tuple(faults)
         lines = "\n".join(f"  {sentence}" for _, sentence in self.faults)
         super().__init__(f"{place}: {len(self.faults)} fault(s)\n{lines}")
-
-
-def canonical(values: Any) -> str:
-    """Text of plain data, the same for 1 and 1.0."""
-
-    def one(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: one(entry) for name, entry in value.items()}
-        if isinstance(value, list | tuple):
-            return [one(entry) for entry in value]
-        whole = isinstance(value, float) and abs(value) < 2**53 and value == int(value)
-        return int(value) if whole else value
-
-    return json.dumps(one(values), sort_keys=True, default=str)
 
 
 def type_faults(sweep: Sweep) -> list[tuple[str, str]]:
@@ -111,8 +103,11 @@ def common_observables(tokens: set[int]) -> list[str]:
     return [name for name in named[0] if all(name in other for other in named)]
 
 
-def faults_of(sweep: Sweep) -> list[tuple[str, str]]:
-    """All that is wrong, as pairs of the entry at fault and a sentence."""
+def faults_of(sweep: Sweep, written: bool) -> list[tuple[str, str]]:
+    """All that is wrong, as pairs of the entry at fault and a sentence.
+
+    Of a sweep that is `written`, in a store, what says nothing is not.
+    """
     found: list[tuple[str, str]] = []
 
     def attempt(entry: str, function: Any, *arguments: Any) -> None:
@@ -146,8 +141,10 @@ def faults_of(sweep: Sweep) -> list[tuple[str, str]]:
             ("fractions", f"fractions={list(sweep.fractions)}: increasing numbers in [0, 1]")
         )
     found += _axis_faults(sweep)
+    if not found and not written:
+        found += _size_faults(sweep) + _idle_parameters(sweep)
     if not found:
-        found += _cell_faults(sweep)
+        found += _cell_faults(sweep, written)
     if not found:
         found += _name_faults(sweep)
     return found
@@ -156,7 +153,7 @@ def faults_of(sweep: Sweep) -> list[tuple[str, str]]:
 def _axis_faults(sweep: Sweep) -> list[tuple[str, str]]:
     found = []
     known: set[str] = set()
-    for layer in sweep._layers():
+    for layer in sweep.layers:
         try:
             known |= set(known_parameters(layer))
         except ValueError as error:
@@ -179,12 +176,59 @@ def _axis_faults(sweep: Sweep) -> list[tuple[str, str]]:
     return found
 
 
-def _cell_faults(sweep: Sweep) -> list[tuple[str, str]]:
-    """The first cell of each different fault."""
+def _size_faults(sweep: Sweep) -> list[tuple[str, str]]:
+    found = []
+    if sweep.block > sweep.samples:
+        found.append(
+            ("block", f"block={sweep.block!r}: at most samples={sweep.samples!r} is needed")
+        )
+    cells = math.prod(sweep.shape)
+    units = cells * len(sweep.samplers) * sweep.blocks
+    if units > MOST_UNITS:
+        found.append(
+            (
+                "block",
+                f"block={sweep.block!r}: {units} units ({cells} cells, {len(sweep.samplers)} "
+                f"samplers, {sweep.blocks} blocks); at most {MOST_UNITS}, so a larger block, fewer "
+                "samples or fewer cells are needed",
+            )
+        )
+    return found
+
+
+def _idle_parameters(sweep: Sweep) -> list[tuple[str, str]]:
+    """Parameters that say nothing about the layers or the start."""
+    given = {*sweep.fixed, *sweep.axes}
+    layers = sweep.layers
+    if {"rho", "covariance"} <= given:
+        return [("rho", "rho: no effect with a covariance")]
+    if not all(layer in KINDS for layer in layers):
+        return []
+    idle = set.intersection(*(set(UNUSED[layer]) for layer in layers))
+    if "mlp_gamma" not in given:
+        idle.discard("gamma")  # then it is the MLP's
+    if set(sweep.samplers) == {"sde"}:
+        idle |= set(UNUSED_BY_LIMIT)
+    place = f"layer={layers[0]!r}" if len(layers) == 1 else f"layer={layers!r}"
+    return [
+        (name, f"{name}: no effect with {place} and samplers={list(sweep.samplers)}")
+        for name in (*sweep.fixed, *sweep.axes)
+        if name in idle
+    ]
+
+
+def _cell_faults(sweep: Sweep, written: bool) -> list[tuple[str, str]]:
+    """The first cell of each different fault; if there are none, the axes without effect."""
     found: dict[str, str] = {}
+    numbers: dict[str, int] = {}
+    cells = np.zeros(sweep.shape, dtype=np.int64)
     for index in itertools.product(*map(range, sweep.shape)):
         try:
-            check_cell(sweep, sweep.cell(index))
+            cell = sweep.cell(index)
+            check_cell(sweep, cell)
+            if not written:
+                seen = "".join(cell.identity(sampler) for sampler in sweep.samplers)
+                cells[index] = numbers.setdefault(seen, len(numbers))
         except Exception as error:  # a layer of one's own may raise anything
             values = sweep.values(index)
             point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes)
@@ -194,10 +238,25 @@ def _cell_faults(sweep: Sweep) -> list[tuple[str, str]]:
                 layer = values.get("layer")
                 sentence = f"layer={layer!r}: it raised {type(error).__name__}: {error}"
             found.setdefault(sentence, place)
+    if not found and not written:
+        return _idle_axes(sweep, cells)
     entries = (*sweep.fixed, *sweep.axes, "fractions")
     return [
         (next((e for e in entries if sentence.startswith(e)), "fixed"), sentence + place)
         for sentence, place in found.items()
+    ]
+
+
+def _idle_axes(sweep: Sweep, cells: NDArray[np.int64]) -> list[tuple[str, str]]:
+    """Axes along which all cells are the same."""
+    return [
+        (
+            name,
+            f"{name}={values!r}: an axis without effect on samplers={list(sweep.samplers)}; it "
+            "must be left out",
+        )
+        for place, (name, values) in enumerate(sweep.axes.items())
+        if len(values) > 1 and bool((cells == cells.take([0], axis=place)).all())
     ]
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from shaped_attention.sweep.histograms import BINS
 from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.toml import as_sweep
 from shaped_attention.sweep.units import STOPPING_BINS, Unit, run_unit
 
 _PROBES = 3
@@ -41,12 +43,18 @@ class Plan:
     by_sampler: dict[str, float]
 
 
-def plan_sweep(sweep: Sweep) -> Plan:
+def plan_sweep(sweep: Sweep | str | Path) -> Plan:
     """Count, estimate memory, and probe the time of up to three cells of each sampler.
 
     The probes take a few hundred samples (networks: up to a third of a second); their times are
-    scaled by steps.
+    scaled by steps. `sweep` may be the path of a TOML file.
+
+    Raises
+    ------
+    ValueError
+        If `sweep` is neither, or a sampler fails.
     """
+    sweep = as_sweep(sweep)
     cells = math.prod(sweep.shape)
     units = cells * len(sweep.samplers) * sweep.blocks
     times, names, m = len(sweep.fractions), len(sweep.observed), max(sweep.tokens)
@@ -62,10 +70,21 @@ def plan_sweep(sweep: Sweep) -> Plan:
     chosen = sorted({round(x) for x in np.linspace(0, len(indices) - 1, _PROBES)})
     by_sampler = {}
     for number, sampler in enumerate(sweep.samplers):
-        rates = [_seconds_per_step(sweep, cell, number) for cell in chosen]
+        rates = [_probed(sweep, cell, number) for cell in chosen]
         steps = [sweep.cell(index).steps(sampler) for index in indices]
         by_sampler[sampler] = float(np.mean(rates)) * sum(steps) * sweep.samples
     return Plan(cells, units, store, unit, sum(by_sampler.values()), by_sampler)
+
+
+def _probed(sweep: Sweep, cell: int, sampler: int) -> float:
+    try:
+        return _seconds_per_step(sweep, cell, sampler)
+    except Exception as error:  # a layer of one's own may raise anything
+        values = sweep.values(sweep.index(cell))
+        point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes) or "the only cell"
+        raise ValueError(
+            f"{sweep.samplers[sampler]}: it fails at {point} ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _seconds_per_step(sweep: Sweep, cell: int, sampler: int) -> float:

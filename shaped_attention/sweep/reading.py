@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 
@@ -10,11 +11,14 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.distances import ks_margin
+from shaped_attention.fractions import fraction_bounds
+from shaped_attention.storage import reason
+from shaped_attention.sweep.code import code_records
 from shaped_attention.sweep.faults import STOPPED
 from shaped_attention.sweep.histograms import quantile
-from shaped_attention.sweep.schedule import half_width, merged
+from shaped_attention.sweep.schedule import frequency_bounds, half_width, merged
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.store import Store, StoreError
 from shaped_attention.sweep.units import STOPPING_BINS
 
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -36,18 +40,30 @@ def open_sweep(path: str | Path) -> xr.Dataset:
     - `drawn` (block): samples of each block that are in the store;
     - `reason`: why the cell stopped, 'samples', 'target', 'failed', 'time' or '' (not yet known).
 
-    The coordinate `time` has times, or fractions of the horizon if that differs between cells.
+    The coordinate `time` has times, or fractions of the horizon if that differs between cells. The
+    attribute `code_changes` lists changes of code and versions that were accepted, in JSON: `time`,
+    `units` finished before, and what `changed`.
 
     Raises
     ------
     StoreError
-        If there is no store.
+        If there is no store, or it cannot be read.
     """
     store = Store(path)
     # First: of what is written while the arrays are read, the summaries then know nothing.
     drawn = _drawn(store)
-    data = xr.open_zarr(store.path / "data.zarr", consolidated=False, chunks=None)
-    return data.assign(drawn=drawn, reason=_reasons(store))
+    try:
+        data = xr.open_zarr(store.path / "data.zarr", consolidated=False, chunks=None)
+    except Exception as error:  # Zarr raises anything at files that are not its own
+        message = f"{store.path}: the arrays of the sweep cannot be read ({reason(error)})"
+        raise StoreError(message) from None
+    changes = [
+        {name: record[name] for name in ("time", "units", "changed")}
+        for record in code_records(store.path)
+        if record["changed"]
+    ]
+    data = data.assign(drawn=drawn, reason=_reasons(store))
+    return data.assign_attrs(code_changes=json.dumps(changes))
 
 
 def _reasons(store: Store) -> xr.DataArray:
@@ -78,14 +94,17 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     data
         From `open_sweep`.
     level
-        Confidence of the normal intervals of the means.
+        Confidence of the intervals: normal ones of means, exact ones (Clopper and Pearson) of the
+        fractions of stopped paths.
 
     Returns
     -------
-    xarray.Dataset with `mean`, `half_width`, `deviation` (sampler, axes, time, observable),
-    `quantile` (sampler, axes, time, kept, level; from histograms to within a bin) unless V was
-    kept, `stopped` (sampler, axes, stopping_time), the probability of having stopped by then, and
-    `samples` (sampler, axes). Cells without samples are NaN.
+    xarray.Dataset with `mean`, the bounds `lower` and `upper` of its interval, `half_width` (of
+    'stopped' the longer side), `deviation` (sampler, axes, time, observable), `quantile` (sampler,
+    axes, time, kept, level; from histograms to within a bin) unless V was kept, `stopped` (sampler,
+    axes, fraction), the probability of having stopped by that fraction of the horizon, with
+    `stopped_lower` and `stopped_upper`, and `samples` (sampler, axes). Cells without samples are
+    NaN.
 
     Raises
     ------
@@ -106,15 +125,24 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     frequency = data["observable"] == STOPPED
     half = xr.apply_ufunc(half_width, samples, mean, variance, level, frequency)
     half = half.where(samples > 0).transpose(*mean.dims)
+    exact = xr.apply_ufunc(
+        frequency_bounds, samples, mean, level, frequency, output_core_dims=[[], []]
+    )
+    normal = (mean - half, mean + half)
+    lower, upper = (
+        xr.where(frequency, one, other).where(samples > 0).transpose(*mean.dims)
+        for one, other in zip(exact, normal, strict=True)
+    )
     counts = data["stopping"].where(done, 0).sum("block")
-    stopped = counts.isel(stopping_bin=slice(0, STOPPING_BINS)).cumsum(
-        "stopping_bin"
-    ) / samples.where(samples > 0)
+    counts = counts.isel(stopping_bin=slice(0, STOPPING_BINS)).cumsum("stopping_bin")
     ends = np.arange(1, STOPPING_BINS + 1) / STOPPING_BINS
+    counts = counts.rename(stopping_bin="fraction").assign_coords(fraction=ends)
+    some = samples.where(samples > 0)
+    low, high = xr.apply_ufunc(fraction_bounds, counts, samples, level, output_core_dims=[[], []])
     summary = xr.Dataset(
-        {"mean": mean, "half_width": half, "deviation": np.sqrt(variance), "samples": samples}
-    ).assign(
-        stopped=stopped.rename(stopping_bin="fraction").assign_coords(fraction=ends),
+        {"mean": mean, "half_width": half, "lower": lower, "upper": upper}
+        | {"deviation": np.sqrt(variance), "samples": samples, "stopped": counts / some}
+        | {"stopped_lower": low.where(samples > 0), "stopped_upper": high.where(samples > 0)}
     )
     if "values" in data:
         with warnings.catch_warnings():

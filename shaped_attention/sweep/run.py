@@ -22,16 +22,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from shaped_attention.checks import check_count
-from shaped_attention.ensemble import check_device
-from shaped_attention.sweep.engines import Engine, ExecutorEngine, InProcess
+from shaped_attention.ensemble import check_device, named_device
+from shaped_attention.sweep.code import Code, differences, imported_code
+from shaped_attention.sweep.engines import (
+    NO_GUARD,
+    Engine,
+    ExecutorEngine,
+    InProcess,
+    Processes,
+)
 from shaped_attention.sweep.schedule import Schedule
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store, StoreError
+from shaped_attention.sweep.toml import as_sweep
 from shaped_attention.sweep.units import Unit, run_unit
 
 _log = logging.getLogger(__name__)
@@ -69,19 +76,20 @@ class Report:
 
 
 def run_sweep(
-    sweep: Sweep,
+    sweep: Sweep | str | Path,
     path: str | Path,
     *,
     engine: Engine | Executor | None = None,
     retries: int = 2,
     progress: bool | None = None,
+    accept_changed_code: bool = False,
 ) -> Report:
     """Run a sweep, or what is left of it, into the store at `path`.
 
     Parameters
     ----------
     sweep
-        What to run. The store keeps it and takes no other.
+        What to run, or the path of its TOML file. The store keeps it and takes no other.
     path
         Folder of the store; it is made, or continued.
     engine
@@ -93,6 +101,11 @@ def run_sweep(
         again; then it is given up and its error stands in the store.
     progress
         Whether to show a bar; by default if the standard error stream is a terminal.
+    accept_changed_code
+        Whether to go on with a store whose units come from other code. The store keeps digests of
+        the layer function and of what it reaches by name in its module, and the versions of this
+        package and of NumPy, SciPy, PyTorch, Numba and torchsde. A difference is refused, or
+        accepted and noted in the store with the number of units that are older.
 
     Returns
     -------
@@ -101,25 +114,29 @@ def run_sweep(
     Raises
     ------
     StoreError
-        If the store belongs to another sweep, is in use, or cannot be written.
+        If the store belongs to another sweep, has units of other code, is in use, or cannot be
+        written.
+    BrokenExecutor
+        If worker processes cannot start, as in a script without ``if __name__ == "__main__":``.
     ValueError
         If an argument is outside its range.
     """
+    sweep = as_sweep(sweep)
     check_count("retries", retries, lowest=0)
     used = InProcess() if engine is None else engine
     if isinstance(used, Executor):
         used = ExecutorEngine(used, getattr(used, "_max_workers", None) or os.cpu_count() or 1)
     for device in used.devices or (sweep.device,):
-        if torch.device(device).type != torch.device(sweep.device).type:
+        if named_device(device).type != named_device(sweep.device).type:
             raise ValueError(
                 f"engine has the device {device!r}, the sweep {sweep.device!r}: the same type is "
                 "needed, on which numbers are the same to the last bit"
             )
-    if isinstance(used, InProcess):
-        check_device(sweep.device)
+        if isinstance(used, InProcess | Processes):
+            check_device(device)
     store = Store(path, sweep)
     with store.locked():
-        run = _Run(store, used, retries)
+        run = _Run(store, used, retries, store.settle_code(accept_changed_code))
         store.note_run({})
         return run.loop(progress)
 
@@ -136,17 +153,19 @@ def resume_sweep(path: str | Path, **options: Any) -> Report:
 
 
 def _timed_unit(
-    sweep: Sweep, unit: Unit, device: str | None, threads: int | None
+    sweep: Sweep, unit: Unit, code: Code, device: str | None, threads: int | None
 ) -> tuple[dict[str, NDArray[Any]], float]:
-    """What an engine calls: a unit, and how long it took."""
+    """What an engine calls: a unit, and how long it took; refused where the code is other."""
     began = time.perf_counter()
+    if changed := differences(code, imported_code(sweep)):
+        raise RuntimeError(f"the worker has other code than the run ({'; '.join(changed)})")
     arrays = run_unit(sweep, unit, device, threads)
     return arrays, time.perf_counter() - began
 
 
 class _Run:
-    def __init__(self, store: Store, engine: Engine, retries: int) -> None:
-        self.store, self.engine, self.retries = store, engine, retries
+    def __init__(self, store: Store, engine: Engine, retries: int, code: Code) -> None:
+        self.store, self.engine, self.retries, self.code = store, engine, retries, code
         self.began = time.monotonic()
         self.schedule = Schedule(store.sweep, store.finished(), store.moments)
         self.waiting: Iterator[Unit] = self.schedule.next_units()
@@ -214,7 +233,7 @@ class _Run:
                 unit = next(self.waiting, None)
                 if unit is None:
                     break
-            future = self.engine.submit(_timed_unit, self.store.sweep, unit)
+            future = self.engine.submit(_timed_unit, self.store.sweep, unit, self.code)
             self.running[future] = unit
             submitted = True
             if future.done():
@@ -250,10 +269,7 @@ class _Run:
         self.running.clear()
         self.breaks += 1
         if self.breaks > _MOST_BREAKS + self.retries:
-            raise BrokenExecutor(
-                "workers die before any unit comes back; in a script, workers need "
-                "`if __name__ == '__main__':` around the call"
-            )
+            raise BrokenExecutor(f"workers die before any unit comes back; {NO_GUARD}")
         if not self.engine.recover():
             raise BrokenExecutor("the executor broke, and is not this run's to replace")
         for future, unit in lost:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
+from shaped_attention.fractions import fraction_bounds
 from shaped_attention.sweep.faults import STOPPED
 from shaped_attention.sweep.specification import Sweep, Target
 from shaped_attention.sweep.units import Unit
@@ -134,14 +135,26 @@ def merged(counts: ArrayLike, sums: ArrayLike, squares: ArrayLike) -> tuple[Floa
 def half_width(
     samples: ArrayLike, mean: ArrayLike, variance: ArrayLike, level: float, frequency: ArrayLike
 ) -> Floats:
-    """Half the normal confidence interval of means.
+    """Half the confidence interval of means.
 
-    Where the mean is a `frequency` and 0 or 1, which says little about its variance, half a success
-    or failure is added. Infinite for fewer than two samples.
+    It is normal, and infinite for fewer than two samples. Where the mean is a `frequency` it is the
+    longer side of the exact interval (`fraction_bounds`), so that mean +- half covers at least as
+    often as it should.
     """
     n, m, v = (np.asarray(x, dtype=np.float64) for x in (samples, mean, variance))
-    count = np.maximum(n, 2.0)
-    certain = np.asarray(frequency) & ((m == 0.0) | (m == 1.0))
-    v = np.where(certain, (0.5 / count) * (1.0 - 0.5 / count), v)
-    half = norm.isf((1.0 - level) / 2.0) * np.sqrt(v / count)
-    return np.where(n < 2.0, np.inf, half)
+    half = norm.isf((1.0 - level) / 2.0) * np.sqrt(v / np.maximum(n, 2.0))
+    half = np.where(n < 2.0, np.inf, half)
+    low, high = frequency_bounds(n, m, level, frequency)
+    return np.where(frequency, np.fmax(high - m, m - low), half)
+
+
+def frequency_bounds(
+    samples: ArrayLike, mean: ArrayLike, level: float, frequency: ArrayLike = True
+) -> tuple[Floats, Floats]:
+    """The exact interval of means that are a `frequency`; NaN for others."""
+    n, m, counted = np.broadcast_arrays(np.asarray(samples, float), mean, np.asarray(frequency))
+    low, high = np.full(m.shape, np.nan), np.full(m.shape, np.nan)
+    # Nothing is known of a mean without samples, which is NaN.
+    successes = np.rint(np.where(n > 0.0, m * n, 0.0))
+    low[counted], high[counted] = fraction_bounds(successes[counted], n[counted], level)
+    return low, high

@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import KW_ONLY, InitVar, asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from shaped_attention.results import plain
-from shaped_attention.sweep.cells import Cell, layer_source, make_cell
+from shaped_attention.seeds import canonical
+from shaped_attention.sweep.cells import Cell, make_cell
 from shaped_attention.sweep.faults import (
     STOPPED,
     SweepFaultsError,
-    canonical,
     common_observables,
     faults_of,
     type_faults,
@@ -24,6 +24,8 @@ from shaped_attention.sweep.faults import (
 
 FORMAT = 1
 """Number of the layout of stores; raised when an old one could be misread."""
+
+_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -55,15 +57,16 @@ class Sweep:
     Parameters
     ----------
     fixed
-        Values by parameter: `layer` ('attention', 'mlp', 'both', or 'module:function') and its
-        parameters; `tokens` and `rho`, or a `covariance`, and `scale`; `width`, `depth` or
-        `horizon`, `step`, `radius`.
+        Values by parameter: `layer` ('attention' by default, 'mlp', 'both', 'sphere', or
+        'module:function') and its parameters; `tokens` and `rho`, or a `covariance`, and `scale`;
+        `width`, `depth` or `horizon`, `step`, `radius`.
     axes
         Values along each axis, by parameter, in the order of the store's dimensions.
     samplers
         Some of 'network', 'chain' and 'sde'.
     samples, block
-        Samples of each cell and sampler (with a target, at most), and of a work unit.
+        Samples of each cell and sampler (with a target, at most), and of a work unit, 1024 or all
+        by default.
     seed
         Whole number >= 0.
     keep
@@ -78,6 +81,9 @@ class Sweep:
         When a cell has samples enough; None for all `samples`.
     seconds
         Time after which a run begins no more units; None for no limit.
+    written
+        Whether it is read from a store. What is refused because it says nothing, such as an axis
+        without effect, is then accepted: the store may be older than the refusal.
 
     Raises
     ------
@@ -89,7 +95,7 @@ class Sweep:
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     samplers: tuple[str, ...] = ("chain", "sde")
     samples: int = 4096
-    block: int = 1024
+    block: int = None  # type: ignore[assignment]  # set by __post_init__
     seed: int = 0
     keep: str = "observables"
     names: tuple[str, ...] = ()
@@ -98,8 +104,15 @@ class Sweep:
     dtype: str = "float64"
     target: Target | None = None
     seconds: float | None = None
+    _: KW_ONLY
+    written: InitVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, written: bool) -> None:
+        # `replace` hands it on.
+        object.__setattr__(self, "written", written)
+        if self.block is None:
+            whole = isinstance(self.samples, int) and self.samples > 0
+            object.__setattr__(self, "block", min(_BLOCK, self.samples) if whole else _BLOCK)
         faults = type_faults(self)
         if not faults:
             for name in ("samplers", "names", "fractions"):
@@ -110,7 +123,7 @@ class Sweep:
             object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
             axes = {k: [_plain(value) for value in v] for k, v in self.axes.items()}
             object.__setattr__(self, "axes", axes)
-            faults = faults_of(self)
+            faults = faults_of(self, written)
         if faults:
             raise SweepFaultsError(faults)
 
@@ -160,7 +173,9 @@ class Sweep:
         # The order of the axes is that of the store's dimensions; sorting would lose it.
         return asdict(self) | {"axes": [[name, axis] for name, axis in self.axes.items()]}
 
-    def _layers(self) -> list[Any]:
+    @property
+    def layers(self) -> list[Any]:
+        """The values of the parameter `layer`."""
         return list(self.axes.get("layer", [self.fixed.get("layer", "attention")]))
 
     def differing(self, other: Sweep) -> list[str]:
@@ -173,16 +188,12 @@ class Sweep:
         """The sweep of `to_json`."""
         values = json.loads(text)
         values["axes"] = dict(values["axes"])
-        return cls(**{entry.name: values[entry.name] for entry in fields(cls)})
+        return cls(**{entry.name: values[entry.name] for entry in fields(cls)}, written=True)
 
     @cached_property
     def digest(self) -> str:
-        """Digest of what determines the numbers; limits on time and targets do not.
-
-        Of layers that are functions of one's own it has the source text.
-        """
+        """Digest of what determines the numbers, but for code: not of time limits and targets."""
         relevant = {k: v for k, v in self._entries().items() if k not in _FREE}
-        relevant["sources"] = sorted(map(layer_source, self._layers()))
         text = json.dumps(relevant, sort_keys=True, default=plain)
         return hashlib.sha256(text.encode()).hexdigest()
 

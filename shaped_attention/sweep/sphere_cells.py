@@ -60,6 +60,10 @@ class SphereCell:
         if dtype != "float64":
             raise ValueError(f"dtype={dtype!r}: flows on the sphere are computed in 'float64'")
 
+    def identity(self, sampler: str) -> str:
+        """Text that two cells share if their flows are the same."""
+        return repr(self)
+
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the flow."""
         start = uniform_start(self.tokens, self.dimension, settings["samples"], settings["seed"])

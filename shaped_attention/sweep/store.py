@@ -2,6 +2,8 @@
 
     FOLDER/sweep.json      the sweep, which the store belongs to for good
     FOLDER/data.zarr/      arrays with the dimensions sampler, axes, block or sample, ...
+    FOLDER/code.jsonl      digests of the code and versions of packages that made the units; a
+                           further line for each change that was accepted
     FOLDER/ledger.jsonl    a line for each finished unit, with a checksum
     FOLDER/failures.jsonl  a line for each unit that was given up, with its traceback
     FOLDER/run.json        target and time limit of the last run, and why each cell stopped
@@ -19,7 +21,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +30,21 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.storage import reason
+from shaped_attention.sweep.code import Code, changes_since, code_of, note_code
 from shaped_attention.sweep.durable import append_records, read_records, sync, write_durably
-from shaped_attention.sweep.histograms import BINS
+from shaped_attention.sweep.faults import SweepFaultsError
+from shaped_attention.sweep.layouts import Layout, layouts
 from shaped_attention.sweep.lock import LockedError, held_lock, is_locked
 from shaped_attention.sweep.specification import FORMAT, Sweep
-from shaped_attention.sweep.units import STOPPING_BINS, Unit
+from shaped_attention.sweep.units import Unit
 
 _DRAFT = ".data.zarr.draft"
 
-_BEGUN = (_DRAFT, ".sweep.json.draft", "ledger.jsonl", "lock")
+_BEGUN = (_DRAFT, ".sweep.json.draft", "code.jsonl", "ledger.jsonl", "lock")
 """What a process that died while it made a store may leave behind."""
+
+_UNREADABLE = (OSError, AttributeError, KeyError, TypeError, ValueError)
+"""What reading a file raises that is no specification of a sweep."""
 
 _COMPRESSOR = {"id": "zstd", "level": 1}
 
@@ -46,50 +53,8 @@ class StoreError(RuntimeError):
     """The store cannot be used or written; what the ledger has is intact."""
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """An array: dimensions and sizes after sampler and axes, those of a unit's chunk, its type."""
-
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    chunk: tuple[int, ...]
-    dtype: str
-    fill: float | None
-
-
-def _layouts(sweep: Sweep) -> dict[str, _Layout]:
-    times, names = len(sweep.fractions), len(sweep.observed)
-    blocks, block = sweep.blocks, sweep.block
-    own = {
-        "moments": _Layout(
-            ("block", "time", "observable", "power"),
-            (blocks, times, names, 2), (1, times, names, 2), "<f8", float("nan"),
-        ),
-        "stopping": _Layout(
-            ("block", "stopping_bin"),
-            (blocks, STOPPING_BINS + 1), (1, STOPPING_BINS + 1), "<i8", None,
-        ),
-    }  # fmt: skip
-    if sweep.keep == "reductions":
-        own["histogram"] = _Layout(
-            ("block", "time", "kept", "bin"),
-            (blocks, times, names - 1, BINS), (1, times, names - 1, BINS), "<u4", None,
-        )  # fmt: skip
-        return own
-    nan = float("nan")
-    own["stopping_time"] = _Layout(("sample",), (sweep.samples,), (block,), "<f8", nan)
-    if sweep.keep == "observables":
-        own["values"] = _Layout(
-            ("time", "sample", "kept"),
-            (times, sweep.samples, names - 1), (times, block, names - 1), "<f8", nan,
-        )  # fmt: skip
-    else:
-        m = next(iter(sweep.tokens))
-        own["V"] = _Layout(
-            ("time", "sample", "row", "col"),
-            (times, sweep.samples, m, m), (times, block, m, m), "<f8", nan,
-        )  # fmt: skip
-    return own
+class UnwritableError(StoreError):
+    """The disk is full, or the folder can no longer be written."""
 
 
 class Store:
@@ -103,38 +68,42 @@ class Store:
 
     def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:
         self.path = Path(path)
-        specification = self.path / "sweep.json"
         try:
-            if specification.exists():
-                text = specification.read_text(encoding="utf-8")
-                if json.loads(text).get("format") != FORMAT:
-                    raise StoreError(f"{self.path}: written by another version of this package")
-                self.sweep = Sweep.from_json(text)
-            elif sweep is None:
-                raise StoreError(f"{self.path}: there is no sweep here")
-            else:
+            if not (self.path / "sweep.json").exists():
+                if sweep is None:
+                    raise StoreError(f"{self.path}: there is no sweep here")
                 self._begin(sweep)
-                self.sweep = Sweep.from_json(specification.read_text(encoding="utf-8"))
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            text = reason(error) if isinstance(error, OSError) else str(error)
-            raise StoreError(f"{self.path}: no sweep can be kept here ({text})") from None
+        except (OSError, ValueError) as error:
+            text = f"{self.path}: no sweep can be kept here ({reason(error)})"
+            raise StoreError(text) from None
+        try:
+            self.sweep = self._read()
+        except _UNREADABLE as error:
+            text = f"{self.path}: the sweep here cannot be read ({_sentence(error)})"
+            raise StoreError(text) from None
         if sweep is not None and sweep.digest != self.sweep.digest:
-            names = ", ".join(sweep.differing(self.sweep)) or "the code of the layer"
+            names = ", ".join(sweep.differing(self.sweep))
             raise StoreError(
                 f"{self.path}: this store belongs to another sweep (other: {names}); another "
                 "folder is needed"
             )
-        # A target or a time limit may change from run to run; the last ones hold.
-        last = self.last_run()
         if sweep is not None:
             self.sweep = sweep
-        elif last:
-            self.sweep = replace(self.sweep, seconds=last["seconds"], target=last["target"])
-        self._layouts = _layouts(self.sweep)
+        self._layouts = layouts(self.sweep)
         self._codec = _codec()
 
+    def _read(self) -> Sweep:
+        text = (self.path / "sweep.json").read_text(encoding="utf-8")
+        if json.loads(text).get("format") != FORMAT:
+            raise StoreError(f"{self.path}: written by another version of this package")
+        sweep = Sweep.from_json(text)
+        # A target or a time limit may change from run to run; the last ones hold.
+        if last := self.last_run():
+            sweep = replace(sweep, seconds=last["seconds"], target=last["target"])
+        return sweep
+
     def _begin(self, sweep: Sweep) -> None:
-        """Make the store, unless another process was faster; a beginning cut off is made anew."""
+        """Make the store, unless another process was faster; a beginning cut off is made again."""
         if self.path.exists() and any(
             entry.name not in (*_BEGUN, "sweep.json", "data.zarr") for entry in self.path.iterdir()
         ):
@@ -158,7 +127,7 @@ class Store:
         draft = self.path / _DRAFT
         _coordinates(sweep).to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
         group = zarr.open_group(draft, mode="r+", zarr_format=2)
-        for name, layout in _layouts(sweep).items():
+        for name, layout in layouts(sweep).items():
             group.create_array(
                 name,
                 shape=(len(sweep.samplers), *sweep.shape, *layout.shape),
@@ -168,6 +137,8 @@ class Store:
                 compressors=_codec(),
                 attributes={"_ARRAY_DIMENSIONS": [*lead, *layout.dims]},
             )
+        (self.path / "code.jsonl").unlink(missing_ok=True)
+        note_code(self.path, code_of(sweep), 0, [])
         (self.path / "ledger.jsonl").touch()
         os.sync()
         draft.rename(data)
@@ -199,6 +170,29 @@ class Store:
     def running(self) -> bool:
         """Whether a run holds the lock now."""
         return is_locked(self.path / "lock")
+
+    def settle_code(self, accept: bool) -> Code:
+        """The code of a run that begins, noted if it differs from that of the units in the store.
+
+        Raises
+        ------
+        StoreError
+            If it differs and `accept` is false.
+        """
+        now = code_of(self.sweep)
+        if changed := changes_since(self.path, now):
+            units = len(self.finished())
+            if units and not accept:
+                raise StoreError(
+                    f"{self.path}: its {units} units may come from other code than the next would "
+                    f"({'; '.join(changed)}); another folder, or --accept-changed-code "
+                    "(accept_changed_code=True), is needed"
+                )
+            try:
+                note_code(self.path, now, units, changed if units else [])
+            except OSError as error:
+                raise UnwritableError(_unwritable(self.path, error)) from error
+        return now
 
     def finished(self) -> dict[Unit, float]:
         """The units in the ledger, and the seconds each took; a torn last line does not count."""
@@ -238,7 +232,7 @@ class Store:
                 sync(folder)
             append_records(self.path / "ledger.jsonl", lines)
         except OSError as error:
-            raise StoreError(_unwritable(self.path, error)) from error
+            raise UnwritableError(_unwritable(self.path, error)) from error
 
     def record_failure(self, unit: Unit, error: BaseException, trace: str) -> None:
         """Note a unit that is given up."""
@@ -250,7 +244,7 @@ class Store:
         try:
             append_records(self.path / "failures.jsonl", [record])
         except OSError as cause:
-            raise StoreError(_unwritable(self.path, cause)) from cause
+            raise UnwritableError(_unwritable(self.path, cause)) from cause
 
     def note_run(self, reasons: dict[tuple[int, int], str]) -> None:
         """Keep the target and time limit of a run, and why cells (cell, sampler) stopped."""
@@ -262,13 +256,13 @@ class Store:
         try:
             write_durably(self.path / "run.json", json.dumps(record).encode())
         except OSError as error:
-            raise StoreError(_unwritable(self.path, error)) from error
+            raise UnwritableError(_unwritable(self.path, error)) from error
 
     def last_run(self) -> dict[str, Any]:
         """What `note_run` kept; empty before the first run."""
         try:
             return dict(json.loads((self.path / "run.json").read_bytes()))
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return {}
 
     def moments(self, unit: Unit) -> NDArray[np.float64]:
@@ -277,18 +271,27 @@ class Store:
         data = self._codec.decode(self._chunk(unit, "moments", layout).read_bytes())
         return np.frombuffer(data, dtype=layout.dtype).reshape(layout.chunk)[0]
 
-    def _chunk(self, unit: Unit, name: str, layout: _Layout) -> Path:
+    def _chunk(self, unit: Unit, name: str, layout: Layout) -> Path:
         own = [unit.block if dim in ("block", "sample") else 0 for dim in layout.dims]
         key = ".".join(map(str, (unit.sampler, *self.sweep.index(unit.cell), *own)))
         return self.path / "data.zarr" / name / key
 
-    def _encoded(self, array: NDArray[Any], layout: _Layout) -> bytes:
+    def _encoded(self, array: NDArray[Any], layout: Layout) -> bytes:
         """A whole chunk: Zarr's are of one size, and the last one is filled up."""
         fill = 0 if layout.fill is None else layout.fill
         data = np.full(layout.chunk, fill, dtype=layout.dtype)
         block = array if "block" not in layout.dims else array[None]
         data[tuple(slice(size) for size in block.shape)] = block
         return bytes(self._codec.encode(np.ascontiguousarray(data)))
+
+
+def _sentence(error: Exception) -> str:
+    """What is wrong, in one line."""
+    if isinstance(error, SweepFaultsError):
+        return "; ".join(sentence for _, sentence in error.faults)
+    if isinstance(error, KeyError | TypeError | AttributeError):
+        return f"{type(error).__name__}: {error}"
+    return reason(error)
 
 
 def _unwritable(path: Path, error: OSError) -> str:

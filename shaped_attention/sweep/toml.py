@@ -3,6 +3,7 @@
 samplers = ["chain", "sde"]
 samples = 4096
 [fixed]
+layer = "attention"
 tokens = 4
 width = 300
 depth = 300
@@ -26,6 +27,7 @@ from shaped_attention.checks import check_count, check_finite
 from shaped_attention.covariance import covariance_of
 from shaped_attention.inputs import read_covariance, read_tokens
 from shaped_attention.storage import reason
+from shaped_attention.sweep.cells import LAYERS
 from shaped_attention.sweep.faults import MOST_CELLS, SweepFaultsError
 from shaped_attention.sweep.specification import Sweep
 
@@ -58,7 +60,7 @@ def read_sweep(path: str | Path) -> Sweep:
 
     Its tables `fixed` and `axes` have the parameters of `Sweep`; an axis is a list, or
     ``{linspace = [first, last, number]}``, or `logspace` with the ends themselves (not their
-    logarithms). `fixed.covariance` and `fixed.token_file` may name a file (see
+    logarithms); a `layer` is needed. `fixed.covariance` and `fixed.token_file` may name a file (see
     `shaped_attention.read_covariance`, `read_tokens`), relative to the sweep's own. The other
     entries are `samplers`, `samples`, `block`, `seed`, `keep`, `observables`, `fractions`,
     `device`, `dtype`, `seconds`, and the table `target`.
@@ -96,12 +98,29 @@ def read_sweep(path: str | Path) -> Sweep:
             if name not in known_faults
             and not any(f"{bad}={_PLACEHOLDER!r}" in sentence for bad in known_faults)
         ]
+    if "layer" not in {*fixed, *axes}:
+        faults.append(("layer", f"layer: a value is needed, fixed or as an axis; {LAYERS}"))
     if faults:
         raise SweepFaultsError(
             [(name, _with_line(sentence, _line(lines, name, axes))) for name, sentence in faults],
             str(source),
         )
     return sweep
+
+
+def as_sweep(sweep: Sweep | str | Path) -> Sweep:
+    """The sweep itself, or that of a TOML file.
+
+    Raises
+    ------
+    ValueError
+        If it is neither, and as `read_sweep`.
+    """
+    if isinstance(sweep, Sweep):
+        return sweep
+    if isinstance(sweep, str | Path):
+        return read_sweep(sweep)
+    raise ValueError(f"sweep={sweep!r}: a Sweep, or the path of its TOML file, is needed")
 
 
 def _table(entries: dict[str, Any], name: str, faults: list[tuple[str, str]]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +11,9 @@ import torch
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.draws import STREAMS
 from shaped_attention.observables import observables
+from shaped_attention.seeds import derived_seed
 from shaped_attention.sweep.cells import DEFAULTS, Cell
-from shaped_attention.sweep.faults import canonical
 from shaped_attention.sweep.histograms import BINS, histogram
 from shaped_attention.sweep.specification import Sweep
 
@@ -43,11 +41,8 @@ def unit_seed(sweep: Sweep, unit: Unit) -> int:
     Values, not places on the axes, are the key, so that a cell has the same samples in every grid;
     chain and SDE have streams of their own below the same seed.
     """
-    text = canonical(DEFAULTS | sweep.values(sweep.index(unit.cell)))
-    words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4")
-    key = (STREAMS["sweep"], *(int(w) for w in words[:4]), unit.block)
-    state = np.random.SeedSequence(sweep.seed, spawn_key=key).generate_state(1, np.uint64)
-    return int(state[0] >> np.uint64(1))
+    values = DEFAULTS | sweep.values(sweep.index(unit.cell))
+    return derived_seed(sweep.seed, values, unit.block)
 
 
 def run_unit(

@@ -77,8 +77,8 @@ BLOCKS = [
     Mutant(
         "mlp-drift-sign-of-angle",
         _MLP,
-        "((1.0 - r * r).sqrt() - r * torch.arccos(r))",
-        "((1.0 - r * r).sqrt() + r * torch.arccos(r))",
+        ".sqrt() - safe * torch.arccos(safe)",
+        ".sqrt() + safe * torch.arccos(safe)",
         ("test_limit.py::test_mlp_drift_is_the_limit_of_the_exact_kernel",),
         blind=True,
     ),

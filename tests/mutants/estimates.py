@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _COMPARE = "shaped_attention/compare.py"
 _CONVERGENCE = "shaped_attention/convergence.py"
 _DISTANCES = "shaped_attention/distances.py"
+_FRACTIONS = "shaped_attention/fractions.py"
 _LEVELS = "shaped_attention/levels.py"
 _MULTILEVEL = "shaped_attention/multilevel.py"
 _OBSERVABLES = "shaped_attention/observables.py"
@@ -101,7 +102,9 @@ ESTIMATES = [
         _CONVERGENCE,
         "2 * weak[-1, :, 3] - weak[-2, :, 3]",
         "1.5 * weak[-1, :, 3] - 0.5 * weak[-2, :, 3]",
-        ("test_coupling.py::test_errors_and_gain_are_those_of_the_pairs",),
+        (
+            "test_coupling.py::test_the_extrapolated_value_is_the_constant_of_a_line_in_one_over_the_width",
+        ),
         blind=True,
     ),
     Mutant(
@@ -154,7 +157,7 @@ ESTIMATES = [
     ),
     Mutant(
         "stopping-bounds-one-sided",
-        _STOPPING,
+        _FRACTIONS,
         "tail = (1.0 - level) / 2.0",
         "tail = 1.0 - level",
         ("test_stopping.py::test_explosion_curve_counts_and_bounds",),
@@ -269,8 +272,8 @@ ESTIMATES = [
     Mutant(
         "stopping-map-one-seed",
         _STOPPING,
-        "own = seed + i * len(tau0s) + j",
-        "own = seed",
+        'cell = {"study": "stopping_map", "gamma": float(gamma), "tau0": float(tau0)}',
+        'cell = {"study": "stopping_map"}',
         _STOPPING_TESTS,
     ),
     Mutant(

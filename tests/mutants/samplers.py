@@ -108,8 +108,8 @@ SAMPLERS = [
     Mutant(
         "sweep-seed-ignored",
         _SWEEP_UNITS,
-        "np.random.SeedSequence(sweep.seed, spawn_key=key)",
-        "np.random.SeedSequence(0, spawn_key=key)",
+        "derived_seed(sweep.seed, values, unit.block)",
+        "derived_seed(0, values, unit.block)",
         ("test_sweep.py::test_a_unit_is_a_pure_function",),
         blind=True,
     ),
@@ -210,8 +210,8 @@ SAMPLERS = [
     Mutant(
         "rates-one-seed",
         _RATES,
-        '"seed": seed + k',
-        '"seed": seed',
+        '"distances_by_width", "width": width',
+        '"distances_by_width"',
         ("test_rates.py::test_every_width_has_paths_of_its_own",),
     ),
     Mutant(

@@ -1,0 +1,64 @@
+"""What a comparison of two results must report besides distances, from their specifications."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+_COUPLED = (
+    " CAUTION: both results come from one sampler with one seed and share random numbers; this test"
+    " and the intervals of the Wasserstein and energy distances need different seeds."
+)
+_DIFFERENCES = {
+    "same_start": "start from different covariances",
+    "same_layer": "have different layers",
+    "same_radius": "stop at different radii",
+}
+_ROUNDING = 1e-9
+
+
+def common_ground(first: xr.Dataset, second: xr.Dataset) -> dict[str, int]:
+    """Return 1 or 0 by name: what two results have in common, as far as their attributes say.
+
+    `independent` is 0 if they drew the same random numbers; `same_start` and `same_layer` are 0 if
+    they are known to differ in V_0 or in the blocks. `same_radius` is 0 if paths of either were
+    stopped, at radii that differ although the starts do not.
+    """
+    start, layer = (_agree(first, second, key) for key in ("v0", "layer"))
+    stopped = any(bool(np.isfinite(r["stopping_time"]).any()) for r in (first, second))
+    return {
+        "independent": int(not _share_numbers(first, second)),
+        "same_start": int(start),
+        "same_layer": int(layer),
+        "same_radius": int(not (start and stopped) or _agree(first, second, "radius")),
+    }
+
+
+def caution_text(common: dict[str, Any]) -> str:
+    """Return the sentences that follow from `common_ground`, or nothing."""
+    found = [text for name, text in _DIFFERENCES.items() if not common[name]]
+    text = f" NOTE: the results {' and '.join(found)}." if found else ""
+    return text if common["independent"] else text + _COUPLED
+
+
+def _agree(first: xr.Dataset, second: xr.Dataset, key: str) -> bool:
+    """Whether an entry of the specifications is the same, numbers to rounding, or not known."""
+    stored = [json.loads(result.attrs.get("specification", "{}")) for result in (first, second)]
+    a, b = (specification.get(key) for specification in stored)
+    if a is None or b is None or key == "layer":
+        return a is None or b is None or bool(a == b)
+    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    return x.shape == y.shape and bool(np.abs(x - y).max() <= _ROUNDING * np.abs(x).max())
+
+
+def _share_numbers(first: xr.Dataset, second: xr.Dataset) -> bool:
+    """Whether two results drew the same random numbers."""
+    a, b = ([result.attrs.get(key) for key in ("sampler", "seed")] for result in (first, second))
+    if None not in a or "start" not in first or "start" not in second:
+        return None not in a and a == b
+    # Flows have no randomness but that of their starts.
+    ours, others = ({row.tobytes() for row in r["start"].values} for r in (first, second))
+    return bool(ours & others)

@@ -1,0 +1,32 @@
+"""Confidence intervals of probabilities, from counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import beta
+
+Floats = NDArray[np.float64]
+
+
+def fraction_bounds(successes: ArrayLike, count: ArrayLike, level: float) -> tuple[Floats, Floats]:
+    """Bounds of a probability by Clopper and Pearson (Biometrika 26, 1934).
+
+    They cover it with probability `level` at least, whatever it is and however small `count` is.
+
+    Parameters
+    ----------
+    successes, count
+        Whole numbers, 0 <= successes <= count; they broadcast. Without trials the bounds are 0, 1.
+    level
+        Between 0 and 1.
+
+    Returns
+    -------
+    lower, upper
+    """
+    k, n = np.broadcast_arrays(np.asarray(successes, float), np.asarray(count, float))
+    tail = (1.0 - level) / 2.0
+    lower = np.where(k > 0.0, beta.ppf(tail, np.maximum(k, 1.0), n - k + 1.0), 0.0)
+    upper = np.where(k < n, beta.isf(tail, k + 1.0, np.maximum(n - k, 1.0)), 1.0)
+    return lower, upper

@@ -1,0 +1,195 @@
+"""A store knows the code that made its units, and takes no units of other code in silence."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import shaped_attention as sa
+from shaped_attention.cli import main
+from shaped_attention.sweep import code, open_sweep, resume_sweep, run_sweep
+from shaped_attention.sweep import run as running
+from shaped_attention.sweep.code import Code, code_records, definitions_of
+from shaped_attention.sweep.store import Store, StoreError
+from shaped_attention.sweep.units import Unit
+from tests.sweep_examples import FIXED, Clock, small
+
+SOURCE = '''\
+"""Layers."""
+import math
+
+import shaped_attention as sa
+
+SLOPE = 1.0
+TABLE = {"tau0": 1.0}
+TABLE["tau0"] = 2.0
+
+
+class Rule:
+    """A rule."""
+
+    power = 1
+
+
+def scaled(gamma):
+    return SLOPE * gamma**Rule.power
+
+
+def unrelated(x):
+    return math.sqrt(x)
+
+
+def layer(gamma):
+    """Attention."""
+    return sa.ShapedAttention(scaled(gamma), TABLE["tau0"])
+
+
+if __name__ == "__main__":
+    print(layer(0.3))
+'''
+SWEEP = {"fixed": FIXED | {"layer": "own_layers:layer"}}
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Function that writes a module of layers, which is imported as by another process."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def write(old="", new="", forget=True):
+        assert old in SOURCE
+        (tmp_path / "own_layers.py").write_text(SOURCE.replace(old, new) if old else SOURCE)
+        importlib.invalidate_caches()
+        if forget:
+            sys.modules.pop("own_layers", None)
+
+    write()
+    yield write
+    sys.modules.pop("own_layers", None)
+
+
+def begun(path, monkeypatch, **changes):
+    """A store with some units of a sweep, whose time limit is over."""
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "time", Clock())
+        report = run_sweep(small(seconds=10.0, **(SWEEP | changes)), path)
+    assert 0 < report.finished < 12
+    return report.finished
+
+
+EDITS = {
+    "the function": ("scaled(gamma), TABLE", "0.5 * scaled(gamma), TABLE",
+                     "own_layers:layer edited"),
+    "a helper": ("return SLOPE * gamma", "return SLOPE * 0.5 * gamma", "own_layers:scaled edited"),
+    "a constant": ("SLOPE = 1.0", "SLOPE = 0.5", "own_layers:SLOPE edited"),
+    "a class": ("power = 1", "power = 2", "own_layers:Rule edited"),
+    "an entry": ('["tau0"] = 2.0', '["tau0"] = 3.0', "own_layers:TABLE edited"),
+    "an import": ("import shaped_attention as sa", "import numpy\nimport shaped_attention as sa",
+                  None),
+    "another import": ("attention as sa", "attention.blocks as sa", "own_layers:sa edited"),
+    "an unrelated function": ("math.sqrt(x)", "math.exp(x)", None),
+    "a docstring": ('"""Attention."""', '"""Attention, shaped."""', None),
+    "a comment": ("SLOPE = 1.0", "SLOPE = 1.0  # as in the paper", None),
+    "what runs as a script": ("print(layer(0.3))", "print(layer(0.5))", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edited_code_is_refused_and_other_edits_are_not(edit, written, tmp_path, monkeypatch):
+    old, new, phrase = EDITS[edit]
+    units = begun(tmp_path / "s", monkeypatch)
+    ledger = (tmp_path / "s" / "ledger.jsonl").read_bytes()
+    written(old, new)
+    sweep = small(**SWEEP)
+    if phrase is None:
+        assert run_sweep(sweep, tmp_path / "s").left == 0
+        assert len(code_records(tmp_path / "s")) == 1
+        return
+    message = rf"its {units} units may come from other code than the next would \({phrase}\); "
+    for again in (lambda: run_sweep(sweep, tmp_path / "s"), lambda: resume_sweep(tmp_path / "s")):
+        with pytest.raises(StoreError, match=message + r"another folder, or --accept-changed-code"):
+            again()
+    assert (tmp_path / "s" / "ledger.jsonl").read_bytes() == ledger
+
+
+def test_an_accepted_change_is_recorded(written, tmp_path, monkeypatch):
+    """What and when, in the Dataset and in `status`; the next resume has nothing to ask."""
+    units = begun(tmp_path / "s", monkeypatch)
+    assert json.loads(open_sweep(tmp_path / "s").attrs["code_changes"]) == []
+    written("SLOPE = 1.0", "SLOPE = 0.5")
+    command = ["sweep", "resume", str(tmp_path / "s"), "--no-progress"]
+    refused = CliRunner().invoke(main, command)
+    assert refused.exit_code == 2
+    assert "(own_layers:SLOPE edited)" in refused.output
+    monkeypatch.setattr(running, "time", Clock())
+    part = CliRunner().invoke(main, [*command, "--accept-changed-code", "--seconds", "10"])
+    assert part.exit_code == 3, part.output
+    (change,) = json.loads(open_sweep(tmp_path / "s").attrs["code_changes"])
+    assert (change["units"], change["changed"]) == (units, ["own_layers:SLOPE edited"])
+    assert change["time"].endswith("+00:00")
+    status = CliRunner().invoke(main, ["sweep", "status", str(tmp_path / "s")]).output
+    assert f"code changed after {units} units, at {change['time']}: own_layers:SLOPE" in status
+    assert resume_sweep(tmp_path / "s").reasons.keys() <= {"samples", "time"}
+    assert len(code_records(tmp_path / "s")) == 2
+
+
+def test_other_versions_are_refused_or_accepted(tmp_path, monkeypatch):
+    """Of a numerical dependency; that of Python does not matter."""
+    begun(tmp_path / "s", monkeypatch, fixed=FIXED)
+    recorded = code_records(tmp_path / "s")[0]["versions"]
+    names = {"shaped_attention", "numpy", "scipy", "torch", "numba", "torchsde"}
+    assert recorded.keys() == names
+    real = code.versions
+    monkeypatch.setattr(code, "versions", lambda: real() | {"python": "2.7"})
+    Store(tmp_path / "s").settle_code(accept=False)
+    monkeypatch.setattr(code, "versions", lambda: real() | {"scipy": "0.1"})
+    with pytest.raises(StoreError, match=r"\(scipy .* before, 0.1 now\)"):
+        resume_sweep(tmp_path / "s")
+    assert resume_sweep(tmp_path / "s", accept_changed_code=True).left == 0
+    (change,) = json.loads(open_sweep(tmp_path / "s").attrs["code_changes"])
+    assert change["changed"] == [f"scipy {recorded['scipy']} before, 0.1 now"]
+
+
+def test_a_store_without_a_record_is_read_and_asks_before_it_goes_on(tmp_path, monkeypatch):
+    units = begun(tmp_path / "s", monkeypatch, fixed=FIXED)
+    (tmp_path / "s" / "code.jsonl").unlink()
+    assert int((open_sweep(tmp_path / "s")["drawn"] > 0).sum()) == units
+    with pytest.raises(StoreError, match="the store has no record of its code and versions"):
+        resume_sweep(tmp_path / "s")
+    assert resume_sweep(tmp_path / "s", accept_changed_code=True).left == 0
+    assert resume_sweep(tmp_path / "s").left == 0
+
+
+def test_a_store_without_units_takes_the_code_of_the_first(written, tmp_path):
+    Store(tmp_path / "s", small(**SWEEP))
+    written("SLOPE = 1.0", "SLOPE = 0.5")
+    assert run_sweep(small(**SWEEP), tmp_path / "s").left == 0
+    assert json.loads(open_sweep(tmp_path / "s").attrs["code_changes"]) == []
+    assert resume_sweep(tmp_path / "s").left == 0
+
+
+def test_a_worker_with_other_code_is_refused(written, tmp_path, monkeypatch):
+    """A cluster with other packages, and a module that was edited but not imported again."""
+    with pytest.raises(RuntimeError, match=r"the worker has other code than the run .*numpy"):
+        running._timed_unit(small(), Unit(0, 0, 0), Code({}, {"numpy": "0"}), None, None)
+    units = begun(tmp_path / "s", monkeypatch)
+    written("SLOPE = 1.0", "SLOPE = 0.5", forget=False)
+    report = resume_sweep(tmp_path / "s", accept_changed_code=True, retries=0)
+    assert (report.finished, report.failed) == (units, 12 - units)
+    assert "SLOPE edited" in Store(tmp_path / "s").failures()[0]["error"]
+
+
+def test_code_of_functions_from_elsewhere(written):
+    """An imported layer counts with its own module; one without source not at all."""
+    found = definitions_of("tests.test_sweep_code:small", small)
+    assert {"tests.test_sweep_code:small", "tests.sweep_examples:small"} <= found.keys()
+    assert "tests.sweep_examples:FIXED" in found
+    assert "tests.sweep_examples:scores" not in found
+    assert definitions_of("builtins:dict", dict) == {}
+    assert definitions_of("shaped_attention:ShapedMLP", sa.ShapedMLP).keys() >= {
+        "shaped_attention.blocks.mlp:ShapedMLP"
+    }

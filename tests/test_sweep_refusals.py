@@ -1,0 +1,270 @@
+"""What the sweep commands and `run_sweep` refuse: one sentence each, and nothing is damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import shaped_attention as sa
+from shaped_attention.cli import main
+from shaped_attention.sweep import Processes, Sweep, open_sweep, plan_sweep, resume_sweep, run_sweep
+from shaped_attention.sweep.store import Store
+from tests.sweep_examples import FIXED, small
+from tests.test_sweep_command import SMALL
+
+ROOT = Path(__file__).parent.parent
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+def refused(*arguments):
+    """The sentence with which a command refuses its arguments: status 2, without a traceback."""
+    result = CliRunner().invoke(main, ["sweep", *map(str, arguments)])
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    (line,) = result.output.splitlines()
+    return line.removeprefix("Error: ")
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text(SMALL, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def store(tmp_path):
+    run_sweep(small(), tmp_path / "store", progress=False)
+    return tmp_path / "store"
+
+
+COMMANDS = (["status"], ["resume"], ["draw"], ["export"])
+
+
+def on(command, store, tmp_path):
+    more = {"draw": ["--figures", tmp_path / "f"], "export": [tmp_path / "all.nc"]}
+    return refused(*command, store, *more.get(command[0], []))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_folders_that_are_no_store(command, tmp_path, store):
+    """Missing, empty, a file; unreadable specifications; without arrays."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "thesis.tex").write_text("precious")
+    for name in ("missing", "empty", "thesis.tex"):
+        place = tmp_path / name
+        assert on(command, place, tmp_path) == f"{place}: there is no sweep here"
+    assert not (tmp_path / "missing").exists()
+    specification = store / "sweep.json"
+    good = specification.read_text()
+    bad = json.loads(good) | {"samples": -3, "fixed": {"gama": 3}}
+    for text in (b"", b"\xff\xfe", b"[1]", b"3", b'{"format": 1}', json.dumps(bad).encode()):
+        specification.write_bytes(text)
+        assert on(command, store, tmp_path).startswith(f"{store}: the sweep here cannot be read (")
+    specification.unlink()
+    specification.mkdir()
+    assert on(command, store, tmp_path).endswith("cannot be read (Is a directory)")
+    specification.rmdir()
+    specification.write_text(good)
+    (store / "run.json").write_text("3")
+    assert on(command, store, tmp_path).startswith(f"{store}: the sweep here cannot be read (")
+
+
+@pytest.mark.parametrize("command", ["draw", "export"])
+def test_a_store_without_arrays(command, tmp_path, store):
+    (store / "data.zarr").rename(tmp_path / "elsewhere")
+    sentence = on([command], store, tmp_path)
+    assert sentence.startswith(f"{store}: the arrays of the sweep cannot be read (")
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_files_that_are_no_sweep(command, tmp_path):
+    """Missing, a folder, not text, not TOML: the fault follows on a line of its own."""
+    (tmp_path / "junk.toml").write_bytes(b"\xff\xfe")
+    (tmp_path / "text.toml").write_text("dear diary")
+    for name in ("missing.toml", ".", "junk.toml", "text.toml"):
+        arguments = [command, tmp_path / name, *([tmp_path / "s"] * (command == "run"))]
+        result = CliRunner().invoke(main, ["sweep", *map(str, arguments)])
+        assert result.exit_code == 2
+        assert result.output.count("\n") == 2
+        assert "1 fault(s)" in result.output
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_second_run_into_the_same_folder(file, tmp_path):
+    """The same sweep goes on, which is nothing here; another sweep is refused."""
+    for _ in range(2):
+        result = CliRunner().invoke(main, ["sweep", "run", str(file), str(tmp_path / "s")])
+        assert result.exit_code == 0, result.output
+        assert "24 units in" in result.output
+    file.write_text(SMALL.replace("samples = 24", "samples = 32"))
+    sentence = refused("run", file, tmp_path / "s")
+    assert sentence.endswith("belongs to another sweep (other: samples); another folder is needed")
+
+
+def test_an_export_replaces_nothing_by_itself(store, tmp_path):
+    for name in ("all.nc", "all.zarr", "table.csv"):
+        place = tmp_path / name
+        (place.mkdir if name == "all.zarr" else place.touch)()
+        expected = f"{place}: it exists; another name, or --overwrite, is needed"
+        assert refused("export", store, place) == expected
+        assert place.is_dir() or place.stat().st_size == 0
+        result = CliRunner().invoke(
+            main, ["sweep", "export", str(store), str(place), "--overwrite"]
+        )
+        assert result.exit_code == 0, result.output
+        assert place.is_dir() or place.stat().st_size > 0
+    assert sa.load(tmp_path / "all.nc")["values"].equals(open_sweep(store)["values"].load())
+
+
+def test_engines_that_exclude_each_other(file, tmp_path):
+    for options in (["--workers", 2, "--devices", "cpu"], ["--workers", 1, "--devices", "cpu,cpu"]):
+        sentence = refused("run", file, tmp_path / "s", *options)
+        assert sentence == "--workers and --devices exclude each other; one of them is needed"
+    sentence = refused("run", file, tmp_path / "s", "--devices", "cpu", "--dask", "localhost:1")
+    assert sentence == "--devices and --dask exclude each other; one of them is needed"
+    with pytest.raises(ValueError, match=r"workers=3, devices=\['cpu'\]: one of the two is needed"):
+        Processes(3, devices=("cpu",))
+    assert not (tmp_path / "s").exists()
+
+
+def test_unknown_devices(file, tmp_path):
+    assert refused("run", file, tmp_path / "s", "--devices", "foo").startswith("device='foo': unkn")
+    assert refused("run", file, tmp_path / "s", "--devices", "cpu,").startswith("device='': ")
+    with pytest.raises(ValueError, match="device='foo': unknown; 'cpu', 'cuda' or"):
+        Processes(devices=["cpu", "foo"])
+    assert not (tmp_path / "s").exists()
+
+
+def test_processes_on_devices_that_are_not_there(tmp_path):
+    engine = Processes(devices=("cuda:97",))
+    try:
+        with pytest.raises(ValueError, match="device='cuda:97': torch finds"):
+            run_sweep(small(device="cuda"), tmp_path / "s", engine=engine)
+    finally:
+        engine.close()
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_path_is_a_sweep(file, tmp_path):
+    """Of a TOML file, as text or as a path; anything else is refused."""
+    assert run_sweep(str(file), tmp_path / "s", progress=False).finished == 24
+    assert run_sweep(sa.read_sweep(file), tmp_path / "s", progress=False).left == 0
+    assert plan_sweep(file).units == 24
+    for function in (plan_sweep, lambda sweep: run_sweep(sweep, tmp_path / "t")):
+        with pytest.raises(ValueError, match=r"missing\.toml: No such file"):
+            function(tmp_path / "missing.toml")
+        with pytest.raises(ValueError, match="sweep=3: a Sweep, or the path of its TOML file"):
+            function(3)
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_plan_of_a_layer_that_fails(file):
+    text = SMALL.replace("tau0 = 1.0\n", "")
+    text = text.replace('"attention"', '"tests.test_sweep_command:fragile"')
+    file.write_text(text.replace('"chain", "sde"', '"sde"'))
+    sentence = refused("plan", file)
+    assert sentence.startswith("sde: it fails at gamma=0.4, rho=")
+    assert sentence.endswith("(RuntimeError: fragile)")
+
+
+def test_stores_that_are_older_than_a_refusal(tmp_path):
+    """An axis without effect, and a block above the samples: read, resumed, and not made again."""
+    own = {"fixed": FIXED | {"gamma": 0.3}, "axes": {"c_plus": [0.0, 0.5]}, "samples": 8}
+    old = Sweep(**own, block=16, written=True)
+    run_sweep(old, tmp_path / "s", progress=False)
+    assert Store(tmp_path / "s").sweep == old
+    assert int(open_sweep(tmp_path / "s")["drawn"].sum()) == 4 * 8
+    assert resume_sweep(tmp_path / "s").left == 0
+    resume = ["sweep", "resume", str(tmp_path / "s"), "--seconds", "5"]
+    assert CliRunner().invoke(main, resume).exit_code == 0
+    with pytest.raises(ValueError, match=r"2 fault\(s\)"):
+        Sweep(**own, block=16)
+
+
+SCRIPT = """\
+import sys
+import shaped_attention as sa
+from shaped_attention.sweep import Processes
+sweep = sa.Sweep(
+    {{"tokens": 2, "width": 20, "depth": 10, "gamma": 0.3}},
+    samplers=("chain",), samples=64, block=8,
+)
+{guard}
+    engine = Processes(2)
+    print(sa.run_sweep(sweep, sys.argv[1], engine=engine, progress=False).left)
+    engine.close()
+"""
+
+
+def test_a_script_without_a_guard(tmp_path):
+    """One sentence, from the script alone; the store is then resumed. With the guard it runs."""
+    for guard, good in (("if True:", False), ("if __name__ == '__main__':", True)):
+        script = tmp_path / "script.py"
+        script.write_text(SCRIPT.format(guard=guard))
+        run = subprocess.run(
+            [sys.executable, script, tmp_path / "s"],
+            capture_output=True, text=True, timeout=240, env=ENVIRONMENT,
+        )  # fmt: skip
+        if good:
+            assert (run.returncode, run.stdout) == (0, "0\n"), run.stderr
+            continue
+        assert run.returncode == 1
+        assert run.stderr.count("Traceback") == 1
+        assert run.stderr.splitlines()[-1].endswith(
+            "BrokenExecutor: worker processes import the script that starts them; in a script, "
+            "workers need `if __name__ == '__main__':` around the call"
+        )
+        assert Store(tmp_path / "s").finished() == {}
+    assert np.isfinite(open_sweep(tmp_path / "s")["values"]).all()
+
+
+def _children(pid):
+    """Processes of Python that a process has started, and that have not ended."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if entry.name.isdigit() and int(fields[1]) == pid and b"spawn_main" in command:
+            found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
+def test_an_interrupt_while_workers_start(file, tmp_path):
+    """Ctrl-C reaches the workers too, while they import: one sentence, status 3, and resumed."""
+    command = "from shaped_attention.cli import main; main()"
+    arguments = ["sweep", "run", str(file), str(tmp_path / "s"), "--workers", "2"]
+    with subprocess.Popen(
+        [sys.executable, "-c", command, *arguments], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True,
+    ) as run:  # fmt: skip
+        try:
+            for _ in range(2400):
+                if len(_children(run.pid)) == 2:
+                    break
+                time.sleep(0.05)
+            time.sleep(0.5)
+            os.killpg(run.pid, signal.SIGINT)
+            output, errors = run.communicate(timeout=120)
+        finally:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
+    assert run.returncode == 3, errors
+    assert output == ""
+    assert errors.splitlines() == [
+        f"interrupted; `shaped-attention sweep resume {tmp_path / 's'}` goes on"
+    ]
+    assert resume_sweep(tmp_path / "s", progress=False).left == 0
