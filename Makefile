@@ -4,7 +4,10 @@ BIN := .venv/bin
 # Of the gallery and the notebooks: "full" takes an hour, "small" minutes.
 SIZE ?= full
 
-.PHONY: compare test claims validate lint benchmark site gallery notebooks docs clean
+# Of the mutants: at work at the same time.
+WORKERS ?= 2
+
+.PHONY: compare test claims validate mutants lint benchmark site gallery notebooks docs clean
 
 compare: .venv/installed
 	$(BIN)/shaped-attention compare
@@ -20,6 +23,9 @@ claims: .venv/installed
 
 validate: .venv/installed
 	$(BIN)/python -m pytest -m validation
+
+mutants: .venv/installed
+	$(BIN)/python -m tests.mutants --workers $(WORKERS)
 
 lint: .venv/installed
 	$(BIN)/ruff check --fix .

@@ -91,6 +91,21 @@ def test_chain(name, width, without_kernels):
         np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-12 * scale)
 
 
+def test_chain_with_more_hidden_units_than_are_drawn_at_once(without_kernels):
+    """150 units in groups of 64: those of one group are not those of the next."""
+    fast, slow = without_kernels(
+        lambda: simulate_chain(
+            ShapedMLP(0.7, 0.3, -6.0),
+            equicorrelated(3, 0.2),
+            width=150,
+            depth=3,
+            samples=20,
+            seed=2,
+        )
+    )
+    np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-12)
+
+
 @pytest.mark.parametrize("tokens", [1, 2, 5])
 @pytest.mark.parametrize("name", [name for name in LAYERS if name not in ("mask", "causal")])
 def test_sde(name, tokens, without_kernels):

@@ -11,10 +11,12 @@ import torch
 import shaped_attention as sa
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.attention import ScoresCoupling
-from shaped_attention.blocks.coupling import normal_of_chi
+from shaped_attention.blocks.coupling import RecordedNumbers, normal_of_chi
 from shaped_attention.blocks.mlp import HiddenCoupling
+from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.convergence import Coupled, _one_width, convergence
 from shaped_attention.draws import Draws, stream_key
+from shaped_attention.named_numbers import Keys
 from shaped_attention.seeds import derived_seed
 from tests.laws import log_det, same_law
 from tests.user_block import Linear
@@ -65,6 +67,29 @@ def test_the_sde_of_a_pair_has_the_law_of_the_sde(member):
     assert same_law(coupled, alone)
     other = sa.integrate_sde(sa.ShapedAttention(0.65, mask="causal"), V0, **run)
     assert not same_law(coupled, other)
+
+
+@pytest.mark.parametrize("member", [name for name in FAMILY if name != "transformer"])
+def test_what_drives_the_limit_is_a_brownian_motion(member):
+    """The coupled scores have variance 1, and M / gamma^2 has 1 off the diagonal and 2 on it.
+
+    Within 5 standard errors of 20,000 layers; heads divided by H instead of sqrt H, or gamma for
+    gamma^2, are further away. Only W_O and the MLP have an M alongside that of the branch.
+    """
+    block, samples = FAMILY[member], 20_000
+    numbers = RecordedNumbers(Keys(1, "chain"), torch.arange(samples), 0, (0,))
+    start = torch.linalg.cholesky(torch.tensor(V0)).expand(samples, -1, -1)
+    p = at_depth(block, 0.0)
+    block.root(p, start, numbers, 24)
+    mixed = block.coupling.common(p, numbers.handed, 24)
+    increments = block.coupling.scores(numbers.handed)
+    found = [] if increments is None else [((increments**2).mean(0), 1.0)]
+    if isinstance(mixed, torch.Tensor):
+        found.append((((mixed / block.gamma**2) ** 2).mean(0), 1.0 + torch.eye(2)))
+    assert (increments is None) == (member == "MLP")
+    assert isinstance(mixed, torch.Tensor) == (member == "MLP" or "projection" in member)
+    for square, variance in found:
+        assert ((square / variance - 1.0).abs() < 5.0 * np.sqrt(2.0 / samples)).all()
 
 
 def ratio(layer):
@@ -208,6 +233,15 @@ def test_errors_and_gain_are_those_of_the_pairs():
         gain = (np.var(x) + np.var(y)) / np.var(x - y)
         assert float(row["gain"]) == pytest.approx(gain, rel=1e-9)
         assert gain > 3.0
+
+
+def test_the_extrapolated_value_is_the_constant_of_a_line_in_one_over_the_width():
+    """The a of a + c / n through the last two widths; without a doubling there is none."""
+    data = convergence(BLOCK, V0, (8, 16, 32), horizon=0.25, samples=50)
+    last = data["chain"].values[1:].T
+    known = [float(np.polyfit([1 / 16, 1 / 32], row, 1)[1]) for row in last]
+    np.testing.assert_allclose(data["extrapolated"], known, rtol=1e-10)
+    assert convergence(BLOCK, V0, (8, 24), horizon=0.25, samples=50)["extrapolated"].isnull().all()
 
 
 def test_the_extrapolated_value_is_the_limit():

@@ -15,6 +15,7 @@ from shaped_attention.distances import (
     joint_test,
     ks_distance,
     ks_margin,
+    quantile_rank,
     wasserstein1,
 )
 
@@ -130,6 +131,20 @@ def test_intervals_cover_a_shift(shift: float) -> None:
         rows = integral_distances(x, y, 0.95, 100, seed)
         covered += [inside(r, t) / 16 for r, t in zip(rows, truths, strict=True)]
     assert (covered > 0.95 - 3 * 0.011).all()
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95])
+@pytest.mark.parametrize("count", [19, 20, 99, 100, 999])
+def test_the_rank_of_a_quantile_is_the_lowest_that_keeps_the_level(
+    count: int, confidence: float
+) -> None:
+    """A further number is above the k-th (from 0) of `count` with probability 1 - (k+1)/(count+1).
+
+    That is at most 1 - confidence at the rank, and more at the one below.
+    """
+    rank = quantile_rank("count", count, confidence)
+    above = 1.0 - (rank + 1) / (count + 1)
+    assert above <= 1.0 - confidence + 1e-12 < above + 1.0 / (count + 1)
 
 
 def test_the_percentile_bootstrap_would_not_cover_zero() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import shaped_attention.euler as euler_module
 import torch
 
+import shaped_attention.chain as chain_module
+import shaped_attention.network as network_module
 from shaped_attention import (
     ShapedAttention,
     ShapedMLP,
@@ -93,6 +96,23 @@ def test_other_seeds_and_samplers_give_other_numbers(sampler):
     others = [other for other in (network, chain, sde) if other is not sampler]
     for other in others:
         assert not np.isclose(final(sampler()), final(other())).any()
+
+
+def test_each_sampler_has_a_stream_of_its_own(monkeypatch):
+    """With one seed no two samplers may see the same numbers: they are compared as independent."""
+    keys = {}
+    for module, sampler in ((network_module, network), (chain_module, chain), (euler_module, sde)):
+        keys[sampler], make = set(), module.stream_key
+
+        def recorded(*arguments, found=keys[sampler], make=make):
+            found.add(tuple(make(*arguments)))
+            return make(*arguments)
+
+        monkeypatch.setattr(module, "stream_key", recorded)
+        for layer in (LAYER, MASKED):
+            sampler(layer)
+        assert len(keys[sampler]) == 1
+    assert len(set.union(*keys.values())) == 3
 
 
 @SAMPLERS

@@ -318,6 +318,16 @@ def test_phase_diagram_is_a_step_at_the_curve_in_high_dimension(tmp_path):
     assert "delta=2.0: a number strictly between 0 and 1" in result.output
 
 
+def test_the_curve_of_a_phase_diagram_is_that_of_its_attention():
+    """Meeting times of equiangular tokens under USA, which are not those under SA."""
+    options = {"tokens": 4, "samples": 2, "delta": 0.1}
+    for normalised in (True, False):
+        data = phase_diagram([3], [0.0, 2.0], [0.1], normalised=normalised, **options)
+        known = [meeting_time(0.1, 4, beta, 0.0, normalised) for beta in (0.0, 2.0)]
+        np.testing.assert_allclose(data["curve"], known, rtol=1e-12)
+    assert meeting_time(0.1, 4, 2.0) > 1.1 * known[1]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -68,6 +68,17 @@ def test_ginibre_matrices_are_independent_and_do_not_depend_on_chunks():
     assert not torch.equal(linked.value, linked.value.mT)
 
 
+def test_matrices_are_independent_of_the_tokens_with_the_same_seed():
+    """Correlations of 3 matrices with the tokens, each below 5 standard errors (6,400 entries)."""
+    d, samples = 8, 100
+    x = random_tokens(d, d, samples, 4) * math.sqrt(d)
+    drawn = random_attention("ginibre", d, 1.0, samples, 4)
+    for matrix in (drawn.query, drawn.key, drawn.value):
+        correlation = float((x * matrix[:, 0] * math.sqrt(d)).mean())
+        assert abs(correlation) < 5.0 / math.sqrt(samples * d * d)
+    assert float((x * x).mean()) > 0.9
+
+
 @pytest.mark.parametrize("ensemble", ENSEMBLES)
 def test_each_realisation_of_a_phase_has_matrices_of_its_own(ensemble):
     """70 realisations, more than are in memory together: the share of 70 flows taken at once.

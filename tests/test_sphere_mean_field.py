@@ -102,6 +102,17 @@ def test_a_rotated_start_gives_the_rotated_flow(normalised):
     assert np.abs(second - np.roll(first, 8)).max() > 1e-3
 
 
+def test_the_order_is_that_of_constant_cells():
+    """|int e^{i a} mu| by quadrature in each of 8 cells, to 1e-12; that of the centres is not."""
+    start = poisson_averages(0.4, 8)
+    edges = np.linspace(-math.pi, math.pi, 9)
+    waves = (np.exp(1j * edges[1:]) - np.exp(1j * edges[:-1])) / 1j
+    found = float(mean_field(1.0, start, [0.0])["order"][0])
+    assert found == pytest.approx(abs(start @ waves), abs=1e-12)
+    centres = abs(start @ np.exp(1j * cell_centres(8))) * TURN / 8
+    assert abs(found - centres) > 1e-3
+
+
 @pytest.mark.parametrize("repulsion", [False, True])
 def test_usa_is_the_gradient_flow_of_the_energy_and_sa_is_not(repulsion):
     """E(t) - E(0) is the integral of +-int chi^2 mu to 0.1 %; SA's differs by more than 10 %.
@@ -155,6 +166,13 @@ def test_starts_of_tokens_have_the_law_of_the_density():
     assert pvalue(poisson_averages(0.5, 64)) < 1e-6
     np.testing.assert_array_equal(drawn_angles(start, 8, 3, seed=1), angles[:3])
     assert (drawn_angles(start, 8, 500, seed=2) != angles).all()
+
+
+def test_starts_of_other_numbers_of_tokens_are_independent():
+    """Correlations of e^{i a} of the first 8 of 8 and of 16 tokens are below 5 / sqrt(4000)."""
+    few, many = (drawn_angles(np.full(16, 1.0 / TURN), n, 500, seed=1) for n in (8, 16))
+    assert abs(np.exp(1j * (few - many[:, :8])).mean()) < 5.0 / math.sqrt(4000)
+    assert abs(np.exp(1j * (few - few)).mean()) == 1.0
 
 
 @pytest.mark.parametrize("normalised", [True, False])

@@ -42,7 +42,7 @@ def test_exit_times_of_one_token():
 
 
 def test_exit_times_by_hand():
-    v = np.array([[np.eye(2)] * 3, [np.eye(2), 5 * np.eye(2), 0.1 * np.eye(2)]])
+    v = np.array([[np.eye(2)] * 3, [np.eye(2), np.diag([1.0, 5.0]), np.diag([0.1, 1.0])]])
     result = one_token(3, save_every=500).isel(time=[0, 1])
     result = xr.Dataset(
         {"V": (("time", "sample", "row", "col"), v), "stopping_time": result["stopping_time"]},

@@ -253,8 +253,12 @@ def test_a_time_limit_stops_early_and_loses_nothing(tmp_path, monkeypatch):
 
 
 def fed(means, order=None, seed=0, half=0.25, samples=64):
-    """Run a Schedule on made-up moments of N(mean, 1), blocks of 4, in some order; it, and x."""
+    """Run a Schedule on made-up moments of N(mean, 1), blocks of 4, in some order; it, and x.
+
+    They are those of the last of two times; at the first all numbers are 0, and known exactly.
+    """
     sweep = small(
+        fractions=(0.5, 1.0),
         axes={"gamma": list(np.linspace(0.1, 0.3, len(means)))}, samplers=("sde",), block=4,
         samples=samples, target=Target("rho[0,1]", half, first=2), names=("rho[0,1]",),
     )  # fmt: skip
@@ -262,7 +266,8 @@ def fed(means, order=None, seed=0, half=0.25, samples=64):
 
     def moments(unit):
         own = x[unit.cell, 4 * unit.block : 4 * unit.block + 4]
-        return np.array([[[own.sum(), ((own - own.mean()) ** 2).sum()], [0.0, 0.0]]])
+        last = [[own.sum(), ((own - own.mean()) ** 2).sum()], [0.0, 0.0]]
+        return np.array([np.zeros((2, 2)), last])
 
     schedule, waiting, given = Schedule(sweep, [], moments), [], []
     while waiting := waiting + list(schedule.next_units()):

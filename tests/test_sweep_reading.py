@@ -154,6 +154,16 @@ def test_histograms_merge_and_their_quantiles_are_inside_a_bin(x, cut, level):
     assert np.isnan(quantile(np.zeros_like(counts[0, 0]), level))
 
 
+def test_a_quantile_is_linear_inside_its_bin():
+    """Counts of 10 and 30 in two bins: a tenth of all is 0.4 of the way through the first."""
+    counts = np.zeros(len(EDGES) + 1, dtype=int)
+    counts[1200], counts[1300] = 10, 30
+    for level, place, share in ((0.1, 1200, 0.4), (0.25, 1200, 1.0), (0.4, 1300, 0.2)):
+        low, high = EDGES[place - 1], EDGES[place]
+        assert quantile(counts, level) == pytest.approx(low + share * (high - low), rel=1e-12)
+    assert quantile(histogram(np.full((1, 4, 1), 0.3))[0, 0], 0.5) == pytest.approx(0.3, rel=0.02)
+
+
 def test_distances(kept):
     """From values those of scipy; from histograms less, by what one bin holds at most."""
     data = kept["observables"]

@@ -1,0 +1,300 @@
+"""Errors in the statistics: distances, rates, levels, stopping times, scores, sweeps."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_COMPARE = "shaped_attention/compare.py"
+_CONVERGENCE = "shaped_attention/convergence.py"
+_DISTANCES = "shaped_attention/distances.py"
+_FRACTIONS = "shaped_attention/fractions.py"
+_LEVELS = "shaped_attention/levels.py"
+_MULTILEVEL = "shaped_attention/multilevel.py"
+_OBSERVABLES = "shaped_attention/observables.py"
+_RATES = "shaped_attention/rates.py"
+_SCORES = "shaped_attention/scores.py"
+_STOPPING = "shaped_attention/stopping.py"
+_SWEEP_HISTOGRAMS = "shaped_attention/sweep/histograms.py"
+_SWEEP_READING = "shaped_attention/sweep/reading.py"
+_SWEEP_SCHEDULE = "shaped_attention/sweep/schedule.py"
+_TRANSPORT = "shaped_attention/transport.py"
+
+_MULTILEVEL_TESTS = ("test_multilevel.py",)
+_OBSERVABLES_TESTS = ("test_observables.py",)
+_SCORES_TESTS = ("test_scores.py",)
+_STOPPING_TESTS = ("test_stopping.py",)
+
+ESTIMATES = [
+    Mutant(
+        "compare-frobenius-lengths",
+        _COMPARE,
+        "np.where(a == b, 1.0, math.sqrt(2.0))",
+        "np.where(a == b, 1.0, 2.0)",
+        ("test_compare.py::test_the_joint_wasserstein2_is_that_of_matrices_in_the_frobenius_norm",),
+        blind=True,
+    ),
+    Mutant(
+        "compare-no-bonferroni",
+        _COMPARE,
+        "simultaneous = 1 - (1 - confidence) / len(names)",
+        "simultaneous = confidence",
+        ("test_compare.py::test_resolution_pays_for_the_number_of_observables",),
+        blind=True,
+    ),
+    Mutant(
+        "distances-energy-without-two",
+        _DISTANCES,
+        "np.sqrt(2 * squares)",
+        "np.sqrt(squares)",
+        ("test_distances.py::test_distances_agree_with_scipy_ties_included",),
+        blind=True,
+    ),
+    Mutant(
+        "distances-margin-one-sided",
+        _DISTANCES,
+        "log = math.log(4.0 / (1.0 - confidence))",
+        "log = math.log(2.0 / (1.0 - confidence))",
+        ("test_distances.py::test_margin_is_the_massart_constant",),
+        blind=True,
+    ),
+    Mutant(
+        "transport-ranks-swapped",
+        _TRANSPORT,
+        "(levels - 1) // m, (levels - 1) // n",
+        "(levels - 1) // n, (levels - 1) // m",
+        ("test_transport.py::test_a_shift_is_its_length",),
+        blind=True,
+    ),
+    Mutant(
+        "transport-centre-forgotten",
+        _TRANSPORT,
+        "- y[k][again[1]] - centre[k]) ** 2",
+        "- y[k][again[1]]) ** 2",
+        ("test_transport.py::test_the_interval_is_the_norm_of_resampled_quantile_functions",),
+        blind=True,
+    ),
+    Mutant(
+        "observables-mean-rho-over-all",
+        _OBSERVABLES,
+        "/ (m * (m - 1))",
+        "/ (m * m)",
+        _OBSERVABLES_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "observables-rank-of-squares",
+        _OBSERVABLES,
+        "positive = np.maximum(eigenvalues, 0.0)",
+        "positive = np.maximum(eigenvalues, 0.0) ** 2",
+        _OBSERVABLES_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "convergence-dof-of-whole-width",
+        _CONVERGENCE,
+        "dof = width // groups - m",
+        "dof = width - m",
+        ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[heads]",),
+        blind=True,
+    ),
+    Mutant(
+        "convergence-extrapolation",
+        _CONVERGENCE,
+        "2 * weak[-1, :, 3] - weak[-2, :, 3]",
+        "1.5 * weak[-1, :, 3] - 0.5 * weak[-2, :, 3]",
+        (
+            "test_coupling.py::test_the_extrapolated_value_is_the_constant_of_a_line_in_one_over_the_width",
+        ),
+        blind=True,
+    ),
+    Mutant(
+        "rates-error-of-amplitude",
+        _RATES,
+        "covariance[1, 1]",
+        "covariance[0, 0]",
+        ("test_rates.py::test_the_error_of_a_rate_is_its_own",),
+        blind=True,
+    ),
+    Mutant(
+        "rates-noise-of-one-sample",
+        _RATES,
+        "noise = 0.5 * math.sqrt(2.0 / samples)",
+        "noise = 0.5 * math.sqrt(1.0 / samples)",
+        ("test_rates.py::test_the_noise_of_a_distance_is_that_of_two_samples",),
+        blind=True,
+    ),
+    Mutant(
+        "multilevel-not-extrapolated",
+        _MULTILEVEL,
+        "float(columns[2].sum() + last.mean[0])",
+        "float(columns[2].sum())",
+        ("test_multilevel.py::test_a_coarse_step_alone_is_rejected",),
+        blind=True,
+    ),
+    Mutant(
+        "multilevel-allocation-without-weight",
+        _MULTILEVEL,
+        "np.arange(len(levels)) < len(levels) - 1, 1.0, 2.0)",
+        "np.arange(len(levels)) < len(levels) - 1, 1.0, 1.0)",
+        ("test_multilevel.py::test_samples_are_shared_out_as_the_cost_asks",),
+        blind=True,
+    ),
+    Mutant(
+        "levels-coarse-increment-halved",
+        _LEVELS,
+        "advance(1, step // 2, half + increment)",
+        "advance(1, step // 2, 2.0**0.5 * increment)",
+        ("test_multilevel.py::test_the_variance_falls_like_the_step",),
+        blind=True,
+    ),
+    Mutant(
+        "levels-merge-of-variances",
+        _LEVELS,
+        "apart**2 * (self.count * count / total)",
+        "apart**2 * (count / total)",
+        ("test_multilevel.py::test_moments_of_a_level_are_those_of_all_its_samples",),
+        blind=True,
+    ),
+    Mutant(
+        "stopping-bounds-one-sided",
+        _FRACTIONS,
+        "tail = (1.0 - level) / 2.0",
+        "tail = 1.0 - level",
+        ("test_stopping.py::test_explosion_curve_counts_and_bounds",),
+        blind=True,
+    ),
+    Mutant(
+        "stopping-exit-below-only",
+        _STOPPING,
+        "(eigenvalues[..., 0] < smallest) | (eigenvalues[..., -1] > largest)",
+        "(eigenvalues[..., 0] < smallest) | (eigenvalues[..., 0] > largest)",
+        ("test_stopping.py::test_exit_times_by_hand",),
+        blind=True,
+    ),
+    Mutant(
+        "scores-error-of-one-rank-more",
+        _SCORES,
+        "np.linalg.norm(s[rank:])",
+        "np.linalg.norm(s[rank + 1 :])",
+        _SCORES_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "scores-spectrum-coefficient",
+        _SCORES,
+        "ratio * (2 + ratio)",
+        "ratio * (1 + 2 * ratio)",
+        _SCORES_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "sweep-variance-without-between",
+        _SWEEP_SCHEDULE,
+        "(q.sum(0) + between)",
+        "q.sum(0)",
+        ("test_sweep_reading.py::test_merged_moments_are_those_of_all",),
+        blind=True,
+    ),
+    Mutant(
+        "sweep-interval-one-sided",
+        _SWEEP_SCHEDULE,
+        "norm.isf((1.0 - level) / 2.0)",
+        "norm.isf(1.0 - level)",
+        ("test_sweep_reading.py::test_summaries_are_those_of_the_values",),
+        blind=True,
+    ),
+    Mutant(
+        "sweep-quantile-at-lower-edge",
+        _SWEEP_HISTOGRAMS,
+        "low + share * (high - low)",
+        "low",
+        ("test_sweep_reading.py::test_a_quantile_is_linear_inside_its_bin",),
+        blind=True,
+    ),
+    Mutant(
+        "sweep-histogram-shifted",
+        _SWEEP_HISTOGRAMS,
+        "padded[bin_], padded[bin_ + 1]",
+        "padded[bin_ + 1], padded[bin_ + 1]",
+        ("test_sweep_reading.py::test_a_quantile_is_linear_inside_its_bin",),
+        blind=True,
+    ),
+    Mutant(
+        "sweep-target-at-first-time",
+        _SWEEP_SCHEDULE,
+        "self._moments(unit)[-1, column]",
+        "self._moments(unit)[0, column]",
+        ("test_sweep.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
+        blind=True,
+    ),
+    Mutant(
+        "distances-quantile-rank-one-lower",
+        _DISTANCES,
+        "return rank - 1",
+        "return rank - 2",
+        ("test_distances.py::test_the_rank_of_a_quantile_is_the_lowest_that_keeps_the_level",),
+    ),
+    Mutant(
+        "convergence-gain-of-one-side",
+        _CONVERGENCE,
+        "independent = on_chain.var() + on_limit.var()",
+        "independent = on_chain.var()",
+        ("test_coupling.py::test_errors_and_gain_are_those_of_the_pairs",),
+    ),
+    Mutant(
+        "convergence-strong-error-of-one-path",
+        _CONVERGENCE,
+        "error = distance.std() / math.sqrt(samples)",
+        "error = distance.std() / samples",
+        ("test_coupling.py::test_errors_and_gain_are_those_of_the_pairs",),
+    ),
+    Mutant(
+        "multilevel-last-weight-not-in-the-error",
+        _MULTILEVEL,
+        "sum(level.error2 for level in levels) + 3.0 * levels[-1].error2",
+        "sum(level.error2 for level in levels)",
+        _MULTILEVEL_TESTS,
+    ),
+    Mutant(
+        "multilevel-bias-by-twelve",
+        _MULTILEVEL,
+        "shrink = 3.0 * 4.0 **",
+        "shrink = 12.0 * 4.0 **",
+        _MULTILEVEL_TESTS,
+    ),
+    Mutant(
+        "levels-cost-of-the-fine-path-alone",
+        _LEVELS,
+        "sum(grid.steps for grid in self.grids)",
+        "self.grids[0].steps",
+        ("test_multilevel.py::test_samples_are_shared_out_as_the_cost_asks",),
+    ),
+    Mutant(
+        "stopping-map-one-seed",
+        _STOPPING,
+        'cell = {"study": "stopping_map", "gamma": float(gamma), "tau0": float(tau0)}',
+        'cell = {"study": "stopping_map"}',
+        _STOPPING_TESTS,
+    ),
+    Mutant(
+        "stopping-depth-rounded-down",
+        _STOPPING,
+        "math.ceil(width * horizon - 1e-9)",
+        "math.floor(width * horizon + 1e-9)",
+        _STOPPING_TESTS,
+    ),
+    Mutant(
+        "sweep-distances-of-densities",
+        _SWEEP_READING,
+        '.sum("block").cumsum("bin")',
+        '.sum("block")',
+        ("test_sweep_reading.py::test_distances",),
+    ),
+    Mutant(
+        "sweep-target-half-as-wide",
+        _SWEEP_SCHEDULE,
+        "bool(half <= target.half_width)",
+        "bool(half <= 2.0 * target.half_width)",
+        ("test_sweep.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
+    ),
+]

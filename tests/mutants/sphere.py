@@ -1,0 +1,222 @@
+"""Errors in self-attention on the sphere."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_SPHERE_BRIDGE = "shaped_attention/sphere/bridge.py"
+_SPHERE_CIRCLE_DISTANCE = "shaped_attention/sphere/circle_distance.py"
+_SPHERE_CLUSTERS = "shaped_attention/sphere/clusters.py"
+_SPHERE_DYNAMICS = "shaped_attention/sphere/dynamics.py"
+_SPHERE_ENSEMBLES = "shaped_attention/sphere/ensembles.py"
+_SPHERE_INTEGRATE = "shaped_attention/sphere/integrate.py"
+_SPHERE_LAYERS = "shaped_attention/sphere/layers.py"
+_SPHERE_MEAN_FIELD = "shaped_attention/sphere/mean_field.py"
+_SPHERE_NOISE = "shaped_attention/sphere/noise.py"
+_SPHERE_PHASE = "shaped_attention/sphere/phase.py"
+_SPHERE_THEORY = "shaped_attention/sphere/theory.py"
+_SPHERE_TOKEN_ATTENTION = "shaped_attention/sphere/token_attention.py"
+
+_SPHERE_TESTS = ("test_sphere.py",)
+_FIGURE_OF_NOISE = (
+    "test_sphere_bridge.py::test_the_figure_has_the_flow_as_its_curve_without_noise",
+)
+_SPHERE_CIRCLE_TESTS = ("test_sphere_circle.py",)
+_SPHERE_ENSEMBLES_TESTS = ("test_sphere_ensembles.py",)
+_SPHERE_MEAN_FIELD_TESTS = ("test_sphere_mean_field.py",)
+_SPHERE_TOKENS_TESTS = ("test_sphere_tokens.py",)
+
+SPHERE = [
+    Mutant(
+        "sphere-usa-divides-by-others",
+        _SPHERE_DYNAMICS,
+        "return torch.exp(logits) / count",
+        "return torch.exp(logits) / (count - 1)",
+        ("test_sphere.py::test_gram_flow_is_the_token_flow",),
+        blind=True,
+    ),
+    Mutant(
+        "sphere-energy-without-half",
+        _SPHERE_DYNAMICS,
+        "(2.0 * self.beta * count**2)",
+        "(self.beta * count**2)",
+        ("test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",),
+        blind=True,
+    ),
+    Mutant(
+        "sphere-integrator-weights",
+        _SPHERE_INTEGRATE,
+        "(2.0 * first + 3.0 * second + 4.0 * third) / 9.0",
+        "(3.0 * first + 3.0 * second + 3.0 * third) / 9.0",
+        _SPHERE_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "theory-closing-rate-counts-all",
+        _SPHERE_THEORY,
+        "2.0 * others / (np.exp(beta * left) + tokens - 1)",
+        "2.0 * others / (np.exp(beta * left) + tokens)",
+        ("test_sphere.py::test_meeting_times_are_those_of_the_curve",),
+        blind=True,
+    ),
+    Mutant(
+        "theory-uniform-energy-argument",
+        _SPHERE_THEORY,
+        "0.25 * beta * beta",
+        "0.5 * beta * beta",
+        ("test_sphere_clusters.py::test_energy_of_the_uniform_law",),
+        blind=True,
+    ),
+    Mutant(
+        "clusters-order-not-rooted",
+        _SPHERE_CLUSTERS,
+        ".clamp(min=0.0).sqrt() / gram.shape[-1]",
+        ".clamp(min=0.0) / gram.shape[-1] ** 2",
+        ("test_sphere_clusters.py::test_measures_are_those_of_the_tokens",),
+        blind=True,
+    ),
+    Mutant(
+        "mean-field-energy-without-half",
+        _SPHERE_MEAN_FIELD,
+        "circulant(0.5 * width**2 * energy)",
+        "circulant(width**2 * energy)",
+        _SPHERE_MEAN_FIELD_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "mean-field-second-stage",
+        _SPHERE_MEAN_FIELD,
+        "second = 0.75 * density + 0.25 * (first",
+        "second = 0.5 * density + 0.5 * (first",
+        _SPHERE_MEAN_FIELD_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "noise-bands",
+        _SPHERE_NOISE,
+        "_BAND = (0.1, 0.9)",
+        "_BAND = (0.05, 0.95)",
+        ("test_sphere_bands.py",),
+        blind=True,
+    ),
+    Mutant(
+        "ensembles-wigner-variance",
+        _SPHERE_ENSEMBLES,
+        "(square + square.mT) / 2.0**0.5",
+        "(square + square.mT) / 2.0",
+        _SPHERE_ENSEMBLES_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "circle-distance-variance-in-cell",
+        _SPHERE_CIRCLE_DISTANCE,
+        "(width * share) ** 2 / 12.0",
+        "(width * share) ** 2 / 3.0",
+        _SPHERE_CIRCLE_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "circle-distance-no-turn",
+        _SPHERE_CIRCLE_DISTANCE,
+        "np.take_along_axis(x, within, axis=1) + _TURN * turns",
+        "np.take_along_axis(x, within, axis=1) + 0.5 * _TURN * turns",
+        _SPHERE_CIRCLE_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "token-flow-forms-transposed",
+        _SPHERE_TOKEN_ATTENTION,
+        "forms = key.mT @ query, None",
+        "forms = query.mT @ key, None",
+        _SPHERE_TOKENS_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "token-flow-mean-of-heads",
+        _SPHERE_TOKEN_ATTENTION,
+        "tokens, time, which)).sum(1)",
+        "tokens, time, which)).mean(1)",
+        _SPHERE_TOKENS_TESTS,
+        blind=True,
+    ),
+    Mutant(
+        "layers-time-of-next-layer",
+        _SPHERE_LAYERS,
+        "unprojected(attention, read, layer * step, first)",
+        "unprojected(attention, read, (layer + 1) * step, first)",
+        ("test_sphere_layers.py::test_layers_take_the_matrices_of_their_time",),
+        blind=True,
+    ),
+    Mutant(
+        "bridge-wishart-dof",
+        _SPHERE_BRIDGE,
+        "draws.wishart_factor(columns, dimension - columns)",
+        "draws.wishart_factor(columns, dimension)",
+        ("test_sphere_bridge.py::test_chain_and_network_have_the_same_law",),
+        blind=True,
+    ),
+    Mutant(
+        "bridge-drift-at-order-one-over-d",
+        _SPHERE_BRIDGE,
+        "(1.0 - (2.0 - v * v) / dimension)",
+        "(1.0 - (1.0 - v * v) / dimension)",
+        ("test_sphere_bridge.py::test_the_drift_is_the_mean_of_one_small_step",),
+        blind=True,
+    ),
+    Mutant(
+        "sphere-interpolation-slopes-swapped",
+        _SPHERE_INTEGRATE,
+        "(b * first[part] - a * last[part])",
+        "(a * first[part] - b * last[part])",
+        _SPHERE_TESTS,
+    ),
+    Mutant(
+        "clusters-one-squaring-less",
+        _SPHERE_CLUSTERS,
+        "range(math.ceil(math.log2(gram.shape[-1])))",
+        "range(math.ceil(math.log2(gram.shape[-1])) - 1)",
+        ("test_sphere_clusters.py",),
+    ),
+    Mutant(
+        "mean-field-order-of-centres",
+        _SPHERE_MEAN_FIELD,
+        "2.0 * math.sin(0.5 * self.width) *",
+        "self.width *",
+        ("test_sphere_mean_field.py::test_the_order_is_that_of_constant_cells",),
+    ),
+    Mutant(
+        "noise-network-error-without-root",
+        _SPHERE_NOISE,
+        "found.std(1, ddof=1) / network_samples**0.5",
+        "found.std(1, ddof=1)",
+        _FIGURE_OF_NOISE,
+    ),
+    Mutant(
+        "noise-shaped-clock-gamma",
+        _SPHERE_NOISE,
+        'return gamma**2 * result["time"]',
+        'return gamma * result["time"]',
+        _FIGURE_OF_NOISE,
+    ),
+    Mutant(
+        "ensembles-chunks-share-matrices",
+        _SPHERE_ENSEMBLES,
+        "first=first, normalised=normalised",
+        "first=0, normalised=normalised",
+        _SPHERE_ENSEMBLES_TESTS,
+    ),
+    Mutant(
+        "phase-curve-of-sa",
+        _SPHERE_PHASE,
+        "beta, 0.0, normalised) for beta",
+        "beta, 0.0) for beta",
+        ("test_sphere.py::test_the_curve_of_a_phase_diagram_is_that_of_its_attention",),
+    ),
+    Mutant(
+        "layers-repulsion-attracts",
+        _SPHERE_LAYERS,
+        "return -moved if attention.repulsion else moved",
+        "return moved",
+        ("test_sphere_layers.py::test_networks_converge_to_their_flows_at_rate_one",),
+    ),
+]
