@@ -93,12 +93,12 @@ def test_other_samples_and_samplers_in_a_sweep_do_not_change_a_cell():
 @pytest.mark.parametrize("sampler", range(3))
 def test_a_unit_is_a_call_of_the_sampler(sampler):
     """With the unit's seed, at two times, with a radius that some paths reach."""
-    sweep = small(samplers=ALL, keep="V", fractions=(0.5, 1.0), fixed=FIXED | {"radius": 1.6})
+    sweep = small(samplers=ALL, keep="V", fractions=(0.5, 1.0), fixed=FIXED | {"radius": 2.0})
     for unit in (Unit(0, 0, sampler), Unit(2, 1, sampler)):
         layer = sa.ShapedAttention(sweep.axes["gamma"][unit.cell])
         common = {
             "samples": 8 if unit.block == 0 else 4, "seed": unit_seed(sweep, unit),
-            "times": [0.25, 0.5], "radius": 1.6,
+            "times": [0.25, 0.5], "radius": 2.0,
         }  # fmt: skip
         if sampler == 2:
             direct = sa.integrate_sde(layer, V0, horizon=0.5, step=0.05, **common)

@@ -110,14 +110,15 @@ def test_units_given_up_are_told(tmp_path):
     assert "given up: sde, gamma=0.4, rho=0.1, block 0: RuntimeError: fragile" in status
 
 
+class BrokenLimit(sa.Limit):
+    def factor_drift(self, p, factor):
+        raise RuntimeError("fragile")
+
+
 class Fragile(sa.ShapedAttention):
     """Attention whose limit cannot be computed."""
 
-    def factor_drift(self, factor):
-        raise RuntimeError("fragile")
-
-    def compiled_sde(self, tokens):
-        return False
+    limit = BrokenLimit()
 
 
 def fragile(gamma):
