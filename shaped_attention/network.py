@@ -135,7 +135,7 @@ class Networks:
         if request.resumed:
             self._resume(request.resumed, first, count)
 
-    def _resume(self, resumed: en.Resumed, first: int, count: int) -> None:
+    def _resume(self, resumed: Resumed, first: int, count: int) -> None:
         own = slice(first, first + count)
         self.tokens = torch.tensor(resumed.state[own, 0]).to(self.tokens)
         self._stopped_at = torch.tensor(resumed.stopping_time[own]).to(self._stopped_at)

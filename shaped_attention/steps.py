@@ -27,8 +27,9 @@ from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import Numbers, cholesky, sqrt, symmetric_noise
-from shaped_attention.numerics.program import Program, TracedNumbers, assemble
+from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.scalars import exponential, mean_decay
+from shaped_attention.numerics.traced_numbers import TracedNumbers
 
 M = TypeVar("M", Tensor, Matrix)
 

@@ -223,7 +223,7 @@ def arc_cosine_kernel(v: M) -> M:
 class Numbers:
     """The random numbers of one block in one step, by name.
 
-    `Draws` (`shaped_attention.draws`) hands them out in torch, `program.TracedNumbers` while a
+    `named_numbers.TorchNumbers` hands them out in torch, `traced_numbers.TracedNumbers` while a
     description is traced. A name may be used once in a step, for each `head` once: the same name
     again is an error, since it would be the same numbers.
     """

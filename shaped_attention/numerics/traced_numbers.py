@@ -1,0 +1,77 @@
+"""Random numbers of a block while its description is traced: operations with an address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from shaped_attention.numerics.graph import Graph, Matrix, Node
+from shaped_attention.numerics.primitives import Numbers
+from shaped_attention.numerics.scalars import Number
+
+
+class TracedNumbers(Numbers):
+    """The random numbers of one block while its description is traced.
+
+    Parameters
+    ----------
+    graph
+        The trace.
+    place
+        Of the block in the layer: what sets its numbers apart from those of other blocks.
+    scale
+        Standard deviation of `normal`: the root of the step for Brownian increments.
+    """
+
+    def __init__(self, graph: Graph, place: tuple[int, ...], scale: Number = 1.0) -> None:
+        self._graph, self._place, self._scale = graph, place, scale
+        self._taken: set[tuple[str, int]] = set()
+
+    def inside(self, index: int) -> TracedNumbers:
+        """Return the numbers of a block inside this one."""
+        return TracedNumbers(self._graph, (*self._place, index), self._scale)
+
+    def _address(self, name: str, head: int) -> Hashable:
+        if (name, head) in self._taken:
+            raise ValueError(
+                f"the numbers {name!r} (head {head}) are drawn twice in one step of a block; "
+                "different names are needed"
+            )
+        self._taken.add((name, head))
+        return (self._place, name)
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Matrix:
+        """Return independent standard normals (rows, columns)."""
+        address = self._address(name, head)
+        return self._graph.node(
+            "normal", (), (rows, columns), (self._scale,), (2 * head,), address=address
+        )
+
+    def wishart(self, name: str, rows: int, dof: int, head: int = 0) -> Matrix:
+        """Return a root of a Wishart matrix (see `Numbers`)."""
+        address = self._address(name, head)
+        bartlett = dof >= rows + 2
+        return self._graph.node(
+            "wishart", (), (rows, rows if bartlett else dof), (), (2 * head, dof),
+            lower=bartlett, address=address,
+        )  # fmt: skip
+
+    def activated_gram(
+        self, name: str, factor: Any, count: int, activation: Callable[[Any], Any]
+    ) -> Matrix:
+        """Return the Gram matrix of `count` activated columns (see `Numbers`)."""
+        address = self._address(name, 0)
+        flat = factor.value()
+        inside = Graph()
+        rows = flat.shape[0]
+        hidden = inside.node("input", (), (rows, 1))
+        result = activation(hidden).value()
+        node = self._graph.node(
+            "activated_gram", (flat.node,), (rows, rows), (), (0, count), address=address
+        )
+        node.node.data = None
+        self._graph_of(node.node, inside, result.node)
+        return node
+
+    def _graph_of(self, node: Node, inside: Graph, result: Node) -> None:
+        node.__dict__["inside"] = (inside, result)
