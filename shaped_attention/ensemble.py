@@ -29,6 +29,7 @@ from shaped_attention.blocks.base import Block, Layer, check_storable
 from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import check_count, check_positive, check_width, real_array
 from shaped_attention.covariance import check_covariance, start_factor
+from shaped_attention.eager import is_eager
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +67,8 @@ class Ensemble:
         Whether the state at the end is stored too.
     resumed
         The state of an earlier run, if this one goes on from it.
+    eager
+        Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
     """
 
     pattern: tuple[tuple[Block, ...], ...]
@@ -83,6 +86,7 @@ class Ensemble:
     keep: str = "V"
     keep_state: bool = False
     resumed: Resumed | None = None
+    eager: bool = False
 
     @property
     def begin(self) -> int:
@@ -114,7 +118,7 @@ class Ensemble:
     @property
     def groups(self) -> int:
         """Groups of columns whose Grams the blocks' law needs: 1, or the heads (see `Block`)."""
-        return math.lcm(*(block.groups for block in self.blocks))
+        return common_groups(self.blocks)
 
     @property
     def times(self) -> NDArray[np.float64]:
@@ -123,8 +127,8 @@ class Ensemble:
 
     @property
     def compiled_device(self) -> bool:
-        """Whether device and precision are those of the compiled kernels."""
-        return self.device.type == "cpu" and self.dtype == torch.float64
+        """Whether device and precision are those of compiled code, and nobody asked for torch."""
+        return self.device.type == "cpu" and self.dtype == torch.float64 and not self.eager
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,11 @@ class Resumed:
             result["state"].to_numpy(),
             result["stopping_time"].to_numpy(),
         )
+
+
+def common_groups(blocks: Sequence[Block]) -> int:
+    """Return into how many groups of columns all blocks fall."""
+    return math.lcm(*(block.groups for block in blocks))
 
 
 def make_ensemble(
@@ -219,7 +228,7 @@ def make_ensemble(
     for block in blocks:
         check_storable(block)
         block.check(matrix.shape[-1], width)
-    groups = math.lcm(*(block.groups for block in blocks))
+    groups = common_groups(blocks)
     if width is not None:
         if width % groups:
             raise ValueError(
@@ -242,6 +251,8 @@ def make_ensemble(
         keep=keep,
         keep_state=keep_state,
         resumed=resumed,
+        # Asked here and not where chunks run, which is on other threads.
+        eager=is_eager(),
     )
 
 

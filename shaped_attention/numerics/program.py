@@ -34,7 +34,7 @@ CODE = {name: number for number, name in enumerate(OPERATIONS)}
 ) = range(20)  # fmt: skip
 """Fields of an instruction."""
 
-HIDDEN_COLUMNS = 16
+HIDDEN_COLUMNS = 8
 """Columns of an activated Gram matrix that are drawn at once; even, so pairs stay together."""
 
 _IN_PLACE = {"multiply_nn", "multiply_nt", "multiply_tn", "combine", "scale"}
@@ -97,6 +97,7 @@ class TracedNumbers(Numbers):
         rows = flat.shape[0]
         hidden = inside.node("input", (), (rows, 1))
         result = activation(hidden).value()
+        _check_activation(inside, hidden.node, result.node)
         node = self._graph.node(
             "activated_gram", (flat.node,), (rows, rows), (), (0, count), address=address
         )
@@ -375,16 +376,14 @@ class _Assembler:
         inside, result = node.__dict__["inside"]
         count = node.integers[1]
         rows = node.shape[0]
-        block = rows * HIDDEN_COLUMNS
-        # Rows of scratch: normals, then the activation's values in the order of its nodes.
-        offset = work[0] + node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
-        position = {}
+        # Rows of scratch: normals, then the activation's values.
+        start = work[0] + node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
+        places, _ = _places(inside, result)
+        position = {key: start + rows * HIDDEN_COLUMNS * k for key, k in places.items()}
         line[COUNT] = count
         line[FIRST] = len(self.code) + 1
         self.code.append(line)
         for inner in needed([result], inside.nodes):
-            position[id(inner)] = offset
-            offset += block
             if inner.kind == "input":
                 continue
             own = [0] * 20
@@ -400,6 +399,33 @@ class _Assembler:
         line[LAST] = len(self.code)
         line[B] = position[id(result)]
         return work
+
+
+_ENTRYWISE = {"combine", "times", "over", "scale", "shift", *OPERATIONS[OPERATIONS.index("sqrt") :]}
+
+
+def _check_activation(inside: Graph, hidden: Node, result: Node) -> None:
+    """Raise ValueError unless an activation maps each entry by itself."""
+    nodes = needed([result], inside.nodes)
+    for node in nodes:
+        if node is not hidden and node.kind not in _ENTRYWISE:
+            raise ValueError(
+                f"an activation uses {node.kind}: functions of single entries alone are possible"
+            )
+        for x in node.inputs:
+            if not any(x is known for known in inside.nodes):
+                raise ValueError("an activation uses a matrix besides its argument")
+    if not nodes or nodes[0] is not hidden:
+        raise ValueError("an activation does not depend on its argument")
+
+
+def _places(inside: Graph, result: Node) -> tuple[dict[int, int], int]:
+    """Give each value of an activation a block of scratch of its own.
+
+    A loop that overwrites its argument would not become vector instructions.
+    """
+    nodes = needed([result], inside.nodes)
+    return {id(node): k for k, node in enumerate(nodes)}, len(nodes)
 
 
 def _count(node: Node) -> int:
@@ -420,8 +446,7 @@ def _scratch(node: Node) -> int:
     if node.kind == "wishart":
         return rows * (rows - 1) // 2 + 1 + rows + 1 if node.lower else 0
     if node.kind == "activated_gram":
-        inside, result = node.__dict__["inside"]
-        blocks = len(needed([result], inside.nodes))
+        _, blocks = _places(*node.__dict__["inside"])
         hidden = node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
         return hidden + blocks * rows * HIDDEN_COLUMNS
     return 0
