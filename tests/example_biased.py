@@ -60,8 +60,7 @@ class BiasedAttention(Block):
 
     def attend(self, scores, values):
         """Return A times the values, for scores Y / tau."""
-        biased = scores + constant(np.array(self.bias), like=scores)
-        seen = softmax(biased, self.w > 0.0)
+        seen = softmax(scores + constant(np.array(self.bias), like=scores), self.w > 0.0)
         return values + (seen - constant(self.w, like=scores)) @ values
 
     def branch(self, p, tokens, project):
@@ -76,7 +75,6 @@ class BiasedAttention(Block):
         return self.attend(factor @ (query @ key.mT) @ factor.mT / (p.tau0 * width), factor)
 
 
-def sloped_layer(gamma, slope, tokens=3):
+def sloped_layer(gamma, slope, t=range(3)):
     """Return a layer for a sweep whose scores fall with the distance, as in ALiBi."""
-    place = np.arange(tokens)
-    return BiasedAttention(gamma, 1.0, -slope * abs(place[:, None] - place))
+    return BiasedAttention(gamma, 1.0, [[-slope * abs(a - b) for a in t] for b in t])
