@@ -29,7 +29,7 @@ class Layer:
 def read_layers(text: str) -> list[Layer]:
     """Layers of the tables below the headings that name a package, lowest layer first.
 
-    In the table the highest stands first. `kernels.jit` in the table of `shaped_attention` is the
+    In the table the highest stands first. `numerics.jit` in the table of `shaped_attention` is the
     module `shaped_attention.numerics.jit`; the package itself stands under its own name.
     """
     layers: list[Layer] = []

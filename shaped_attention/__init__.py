@@ -20,6 +20,8 @@ from shaped_attention.compare import compare, format_comparison
 from shaped_attention.continuation import continue_run
 from shaped_attention.convergence import convergence
 from shaped_attention.covariance import correlations, covariance_of, equicorrelated, half_vectorise
+from shaped_attention.eager import eager
+from shaped_attention.explain import Explanation, explain
 from shaped_attention.inputs import example_tokens, read_covariance, read_tokens
 from shaped_attention.limit import diffusion, drift
 from shaped_attention.module import ShapedTransformer, record_covariances
@@ -51,6 +53,7 @@ from shaped_attention.version import __version__
 
 __all__ = [
     "Block",
+    "Explanation",
     "Limit",
     "Normalised",
     "Parallel",
@@ -69,10 +72,12 @@ __all__ = [
     "diffusion",
     "distances_by_width",
     "drift",
+    "eager",
     "equicorrelated",
     "example_tokens",
     "exit_times",
     "expectation",
+    "explain",
     "explosion_curve",
     "explosion_curves",
     "format_comparison",

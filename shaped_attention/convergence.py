@@ -25,7 +25,7 @@ from torch import Tensor
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.blocks.branch import total_factor
-from shaped_attention.blocks.coupling import RecordedNumbers, branch_noise
+from shaped_attention.blocks.coupling import RecordedNumbers, branch_noise, least_width
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import check_count
 from shaped_attention.covariance import check_covariance
@@ -269,9 +269,10 @@ def _one_width(
 def _check_degrees(request: en.Ensemble, width: int) -> None:
     """Bartlett's factor, which is what couples, needs m + 2 degrees of freedom everywhere."""
     m = request.tokens
-    if width < request.groups * (2 * m + 2):
+    least = least_width(m, request.groups)
+    if width < least:
         raise ValueError(
-            f"widths contain {width}: at least {request.groups * (2 * m + 2)} is needed to couple "
+            f"widths contain {width}: at least {least} is needed to couple "
             f"{m} tokens with groups of columns (heads): {request.groups}"
         )
     for block in request.blocks:

@@ -26,20 +26,16 @@ from tqdm import tqdm
 
 from shaped_attention.blocks.base import Block, Layer, check_storable
 from shaped_attention.blocks.pattern import pattern_of
-from shaped_attention.checks import check_count, check_positive, check_width, real_array
+from shaped_attention.checks import check_count, check_width, real_array
 from shaped_attention.covariance import start_factor
-from shaped_attention.starts import Resumed, check_rank, check_starts
+from shaped_attention.eager import is_eager
+from shaped_attention.starts import Resumed, check_radius, check_rank, check_starts
 
 _log = logging.getLogger(__name__)
 
 MEMORY_BUDGET = 2 * 1024**3
 """Bytes that the working arrays of a run may take by default (the result comes on top)."""
 
-DEFAULT_RADIUS = 1e4
-"""Default stopping radius, in units of the norm of the starting covariance."""
-
-LARGEST_RADIUS = 1e30
-"""One step from within this radius stays finite in double precision."""
 
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 _COUNTER_LIMIT = 2**32
@@ -66,6 +62,8 @@ class Ensemble:
         Whether the state at the end is stored too.
     resumed
         The state of an earlier run, if this one goes on from it.
+    eager
+        Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
     """
 
     pattern: tuple[tuple[Block, ...], ...]
@@ -83,6 +81,7 @@ class Ensemble:
     keep: str = "V"
     keep_state: bool = False
     resumed: Resumed | None = None
+    eager: bool = False
 
     @property
     def begin(self) -> int:
@@ -114,7 +113,7 @@ class Ensemble:
     @property
     def groups(self) -> int:
         """Groups of columns whose Grams the blocks' law needs: 1, or the heads (see `Block`)."""
-        return math.lcm(*(block.groups for block in self.blocks))
+        return common_groups(self.blocks)
 
     @property
     def times(self) -> NDArray[np.float64]:
@@ -123,8 +122,13 @@ class Ensemble:
 
     @property
     def compiled_device(self) -> bool:
-        """Whether device and precision are those of the compiled kernels."""
-        return self.device.type == "cpu" and self.dtype == torch.float64
+        """Whether device and precision are those of compiled code, and nobody asked for torch."""
+        return self.device.type == "cpu" and self.dtype == torch.float64 and not self.eager
+
+
+def common_groups(blocks: Sequence[Block]) -> int:
+    """Return into how many groups of columns all blocks fall."""
+    return math.lcm(*(block.groups for block in blocks))
 
 
 def make_ensemble(
@@ -175,7 +179,7 @@ def make_ensemble(
     for block in blocks:
         check_storable(block)
         block.check(matrix.shape[-1], width)
-    groups = math.lcm(*(block.groups for block in blocks))
+    groups = common_groups(blocks)
     if width is not None:
         if width % groups:
             raise ValueError(
@@ -198,6 +202,8 @@ def make_ensemble(
         keep=keep,
         keep_state=keep_state,
         resumed=resumed,
+        # Asked here and not where chunks run, which is on other threads.
+        eager=is_eager(),
     )
 
 
@@ -250,28 +256,6 @@ def saved_steps(
                 "strictly increasing times are needed"
             )
     return saved
-
-
-def check_radius(radius: float | None, v0: NDArray[np.float64]) -> float:
-    """The stopping radius; by default `DEFAULT_RADIUS` times the Frobenius norm of `v0`.
-
-    It is never above `LARGEST_RADIUS`, so `v0` must be within it.
-    """
-    with np.errstate(over="ignore"):
-        norm = float(np.linalg.norm(v0, axis=(-2, -1)).max())
-    if norm >= LARGEST_RADIUS:
-        raise ValueError(
-            f"v0 has the Frobenius norm {norm:.6g}; one below {LARGEST_RADIUS:g} is needed"
-        )
-    if radius is None:
-        return min(DEFAULT_RADIUS * (norm if norm > 0.0 else 1.0), LARGEST_RADIUS)
-    check_positive("radius", radius)
-    if not norm < radius <= LARGEST_RADIUS:
-        raise ValueError(
-            f"radius={radius!r}: it must be larger than |v0| = {norm:.6g} (Frobenius norm) "
-            f"and at most {LARGEST_RADIUS:g}"
-        )
-    return float(radius)
 
 
 def check_device(device: str | torch.device) -> torch.device:

@@ -22,6 +22,7 @@ from shaped_attention.draws import SLOTS_PER_BLOCK, Draws, slot_number, stream_k
 from shaped_attention.driver import run
 from shaped_attention.numerics.threefry import fill_weights
 from shaped_attention.processes import norms
+from shaped_attention.starts import Resumed
 from shaped_attention.task import covariances
 
 _PREFERRED_CHUNK = 16

@@ -59,6 +59,13 @@ def large(request: en.Ensemble) -> bool:
     return request.compiled_device and request.tokens >= FEWEST_LARGE_TOKENS
 
 
+def executor(tokens: int) -> str:
+    """Return what runs the programs of that many tokens, in float64 on the CPU."""
+    if tokens >= FEWEST_LARGE_TOKENS:
+        return "BLAS and LAPACK, one sample after the other,"
+    return "compiled code on tiles"
+
+
 def process_of(request: en.Ensemble, task: Task, first: int, count: int) -> Any:
     """Return some paths of a request at their start, with the executor that it asks for."""
     start = request.start_factors(first, count, task.groups, task.columns)

@@ -9,8 +9,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.checks import real_array
+from shaped_attention.checks import check_positive, real_array
 from shaped_attention.covariance import check_covariance
+
+DEFAULT_RADIUS = 1e4
+"""Default stopping radius, in units of the norm of the starting covariance."""
+
+LARGEST_RADIUS = 1e30
+"""One step from within this radius stays finite in double precision."""
 
 
 @dataclass(frozen=True)
@@ -87,3 +93,25 @@ def check_rank(v0: NDArray[np.float64], columns: int, width: int) -> None:
             f"width={width!r}: a width of at least {ranks.max() * width // columns} is needed for "
             f"a v0 of rank {ranks.max()}"
         )
+
+
+def check_radius(radius: float | None, v0: NDArray[np.float64]) -> float:
+    """The stopping radius; by default `DEFAULT_RADIUS` times the Frobenius norm of `v0`.
+
+    It is never above `LARGEST_RADIUS`, so `v0` must be within it.
+    """
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(v0, axis=(-2, -1)).max())
+    if norm >= LARGEST_RADIUS:
+        raise ValueError(
+            f"v0 has the Frobenius norm {norm:.6g}; one below {LARGEST_RADIUS:g} is needed"
+        )
+    if radius is None:
+        return min(DEFAULT_RADIUS * (norm if norm > 0.0 else 1.0), LARGEST_RADIUS)
+    check_positive("radius", radius)
+    if not norm < radius <= LARGEST_RADIUS:
+        raise ValueError(
+            f"radius={radius!r}: it must be larger than |v0| = {norm:.6g} (Frobenius norm) "
+            f"and at most {LARGEST_RADIUS:g}"
+        )
+    return float(radius)

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from docs import _layers
 
-SAMPLERS = ("ensemble", "euler", "chain", "network", "sde")
+SAMPLERS = ("ensemble", "steps", "task", "processes", "large", "driver", "chain", "network", "sde")
+KNOWN = ("base", "parameters", "pattern")
 
 
 def test_table_is_true():
@@ -20,17 +21,22 @@ def test_faults_are_found():
     """The same check sees a missing module, one listed twice, and an import from above."""
     layers, imports = _layers.table(), _layers.all_imports()
     low = next(layer for layer in layers if "shaped_attention.checks" in layer.modules)
-    rest = [layer for layer in layers if layer is not low]
+    place = layers.index(low)
+    below, above = layers[:place], layers[place + 1 :]
     fewer = replace(low, modules=low.modules[1:])
-    assert _layers.faults([fewer, *rest], imports) == ["shaped_attention.checks is in no layer"]
+    assert _layers.faults([*below, fewer, *above], imports) == [
+        "shaped_attention.checks is in no layer"
+    ]
     twice = replace(low, modules=(*low.modules, "shaped_attention.chain"))
-    assert "shaped_attention.chain is listed twice" in _layers.faults([twice, *rest], imports)
+    assert "shaped_attention.chain is listed twice" in _layers.faults(
+        [*below, twice, *above], imports
+    )
     no_such = replace(low, modules=(*low.modules, "shaped_attention.none"))
     wrong = "shaped_attention.none is listed, but there is no such module"
-    assert _layers.faults([no_such, *rest], imports) == [wrong]
+    assert _layers.faults([*below, no_such, *above], imports) == [wrong]
     upwards = imports | {"shaped_attention.checks": {"shaped_attention.cli"}}
-    above = "shaped_attention.checks (numbers) imports shaped_attention.cli (commands) above it"
-    assert _layers.faults(layers, upwards) == [above]
+    upward = "shaped_attention.checks (numbers) imports shaped_attention.cli (commands) above it"
+    assert _layers.faults(layers, upwards) == [upward]
     across = imports | {"symbolic.checks": {"shaped_attention.checks"}}
     other = "symbolic.checks imports shaped_attention.checks of another package"
     assert _layers.faults(layers, across) == [other]
@@ -68,7 +74,7 @@ def test_no_cycle():
 
 
 def test_samplers_know_no_block():
-    """They import what a block is, and none of the blocks."""
+    """They import what a block, a parameter and a pattern are, and none of the blocks."""
     imports = _layers.all_imports()
     for sampler in SAMPLERS:
         blocks = {
@@ -76,7 +82,7 @@ def test_samplers_know_no_block():
             for name in imports[f"shaped_attention.{sampler}"]
             if name.startswith("shaped_attention.blocks")
         }
-        assert blocks <= {"shaped_attention.blocks.base", "shaped_attention.blocks.branch"}
+        assert blocks <= {f"shaped_attention.blocks.{name}" for name in KNOWN}
 
 
 def test_computing_loads_no_drawing():

@@ -209,17 +209,25 @@ def plain_fields(block: Block) -> None:
             object.__setattr__(block, entry.name, value.item())
 
 
+def limit_reason(block: Block) -> str:
+    """Return why a block has no limit; empty if it has one."""
+    if isinstance(block.limit, str):
+        return block.limit
+    skip = getattr(block, "skip", None)
+    if skip is not None and not _on_the_circle(skip, block.gamma):
+        return (
+            "its skip weight is not sqrt(1 - gamma^2), so that a layer changes V by order 1, "
+            "not 1/n"
+        )
+    return ""
+
+
 def check_limit(layer: Layer) -> None:
     """Raise ValueError if the layer has no limit, with the reason."""
     for block in blocks_of(layer):
-        if isinstance(block.limit, str):
-            raise ValueError(f"layer contains {block!r}, which has no limit: {block.limit}")
-        skip = getattr(block, "skip", None)
-        if skip is not None and not _on_the_circle(skip, block.gamma):
-            raise ValueError(
-                f"layer contains {block!r}, which has no limit: its skip weight is not "
-                "sqrt(1 - gamma^2), so that a layer changes V by order 1, not 1/n"
-            )
+        reason = limit_reason(block)
+        if reason:
+            raise ValueError(f"layer contains {block!r}, which has no limit: {reason}")
 
 
 def _on_the_circle(skip: Any, gamma: Any) -> bool:
@@ -228,11 +236,17 @@ def _on_the_circle(skip: Any, gamma: Any) -> bool:
     return math.isclose(skip**2 + gamma**2, 1.0, rel_tol=1e-12)
 
 
+def chain_reason(block: Block) -> str:
+    """Return why a block has no exact chain; empty if it has one."""
+    return str(block.no_chain)
+
+
 def check_chain(layer: Layer) -> None:
     """Raise ValueError if a block of the layer has no exact chain, with the reason."""
     for block in blocks_of(layer):
-        if block.no_chain:
-            raise ValueError(f"layer contains {block!r}, which has no chain: {block.no_chain}")
+        reason = chain_reason(block)
+        if reason:
+            raise ValueError(f"layer contains {block!r}, which has no chain: {reason}")
 
 
 def check_storable(block: Block) -> None:

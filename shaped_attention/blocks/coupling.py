@@ -3,7 +3,7 @@
 A layer of the chain draws Gaussian matrices and Bartlett factors. To leading order in 1 / sqrt n
 its noise is F M F^T / sqrt n with a symmetric Gaussian M, and the noise of the scores. Each piece:
 
-- a branch added to the skip connection (`branch.gaussian_branch`) draws H and C with C C^T ~
+- a branch added to the skip connection (`branch.gaussian_step`) draws H and C with C C^T ~
   Wishart(n - m), and M has the part lambda gamma (H + H^T) + gamma^2 W(C);
 - a Wishart matrix S = C C^T with k degrees of freedom is k I + sqrt k W(C) + ..., where W_ij = C_ij
   off the diagonal and W_ii = sqrt 2 Phi^-1(P(chi^2 <= C_ii^2)) on it: the quantile coupling of the
@@ -76,6 +76,11 @@ class Coupling:
     def scores(self, handed: Handed) -> Float[Tensor, "B r c"] | None:
         """Return sqrt n times the increments of the noise that is the block's own."""
         return None
+
+
+def least_width(tokens: int, groups: int) -> int:
+    """Return the width from which on every branch has Bartlett's factors, which are coupled."""
+    return groups * (2 * tokens + 2)
 
 
 def wishart_noise(lower: Float[Tensor, "B m m"], dof: int) -> Float[Tensor, "B m m"]:

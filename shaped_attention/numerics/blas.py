@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.blas_operations import FUNCTIONS, Memory, Operation, Place, draw
-from shaped_attention.numerics.graph import Node, Shape
-from shaped_attention.numerics.program import Program, needed
+from shaped_attention.numerics.graph import Node, Shape, needed
+from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Depths, value
 
 Array = NDArray[np.float64]

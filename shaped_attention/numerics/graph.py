@@ -17,6 +17,16 @@ from shaped_attention.numerics.scalars import Number, Scalar, product
 
 Shape = tuple[int, int]
 
+OPERATIONS = (
+    "constant", "input", "normal", "wishart", "activated_gram",
+    "multiply_nn", "multiply_nt", "multiply_tn", "gram", "cogram",
+    "combine", "times", "over", "scale", "shift", "transpose", "reshape", "columns", "concatenate",
+    "row_sums", "column_sums", "row_squares", "diagonal", "unit_rows",
+    "softmax", "symmetric", "lower", "cholesky", "arc_cosine",
+    "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "leaky",
+)  # fmt: skip
+"""Kinds of nodes."""
+
 
 @dataclass(eq=False)
 class Node:
@@ -237,3 +247,14 @@ def _common_left_factor(a: Matrix, b: Matrix) -> Matrix | None:
         b.graph, b.node.inputs[1], b.coefficient
     )
     return left @ right
+
+
+def needed(results: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that the results depend on, in their order."""
+    wanted = {id(node) for node in results}
+    kept = []
+    for node in reversed(nodes):
+        if id(node) in wanted:
+            kept.append(node)
+            wanted.update(id(x) for x in node.inputs)
+    return kept[::-1]

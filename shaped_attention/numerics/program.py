@@ -12,18 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.graph import Graph, Matrix, Node
+from shaped_attention.numerics.graph import OPERATIONS, Graph, Matrix, Node, needed
 from shaped_attention.numerics.scalars import Depths, Number, Scalar, value
-
-OPERATIONS = (
-    "constant", "input", "normal", "wishart", "activated_gram",
-    "multiply_nn", "multiply_nt", "multiply_tn", "gram", "cogram",
-    "combine", "times", "over", "scale", "shift", "transpose", "reshape", "columns", "concatenate",
-    "row_sums", "column_sums", "row_squares", "diagonal", "unit_rows",
-    "softmax", "symmetric", "lower", "cholesky", "arc_cosine",
-    "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "leaky",
-)  # fmt: skip
-"""Kinds of nodes."""
 
 CODE = {name: number for number, name in enumerate(OPERATIONS)}
 (
@@ -32,7 +22,7 @@ CODE = {name: number for number, name in enumerate(OPERATIONS)}
 ) = range(20)  # fmt: skip
 """Fields of an instruction."""
 
-HIDDEN_COLUMNS = 16
+HIDDEN_COLUMNS = 8
 """Columns of an activated Gram matrix that are drawn at once; even, so pairs stay together."""
 
 _IN_PLACE = {"multiply_nn", "multiply_nt", "multiply_tn", "combine", "scale"}
@@ -80,17 +70,6 @@ class Program:
         for k, number in enumerate(self.scalars):
             result[:, k] = value(number, depths)
         return result
-
-
-def needed(results: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that the results depend on, in their order."""
-    wanted = {id(node) for node in results}
-    kept = []
-    for node in reversed(nodes):
-        if id(node) in wanted:
-            kept.append(node)
-            wanted.update(id(x) for x in node.inputs)
-    return kept[::-1]
 
 
 class _Rows:
@@ -306,16 +285,14 @@ class _Assembler:
         inside, result = node.__dict__["inside"]
         count = node.integers[1]
         rows = node.shape[0]
-        block = rows * HIDDEN_COLUMNS
-        # Rows of scratch: normals, then the activation's values in the order of its nodes.
-        offset = work[0] + node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
-        position = {}
+        # Rows of scratch: normals, then the activation's values.
+        start = work[0] + node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
+        places, _ = _places(inside, result)
+        position = {key: start + rows * HIDDEN_COLUMNS * k for key, k in places.items()}
         line[COUNT] = count
         line[FIRST] = len(self.code) + 1
         self.code.append(line)
         for inner in needed([result], inside.nodes):
-            position[id(inner)] = offset
-            offset += block
             if inner.kind == "input":
                 continue
             own = [0] * 20
@@ -331,6 +308,15 @@ class _Assembler:
         line[LAST] = len(self.code)
         line[B] = position[id(result)]
         return work
+
+
+def _places(inside: Graph, result: Node) -> tuple[dict[int, int], int]:
+    """Give each value of an activation a block of scratch of its own.
+
+    A loop that overwrites its argument would not become vector instructions.
+    """
+    nodes = needed([result], inside.nodes)
+    return {id(node): k for k, node in enumerate(nodes)}, len(nodes)
 
 
 def _count(node: Node) -> int:
@@ -351,8 +337,7 @@ def _scratch(node: Node) -> int:
     if node.kind == "wishart":
         return rows * (rows - 1) // 2 + 1 + rows + 1 if node.lower else 0
     if node.kind == "activated_gram":
-        inside, result = node.__dict__["inside"]
-        blocks = len(needed([result], inside.nodes))
+        _, blocks = _places(*node.__dict__["inside"])
         hidden = node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
         return hidden + blocks * rows * HIDDEN_COLUMNS
     return 0

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from shaped_attention.numerics.jit import LANES, kernel
-from shaped_attention.numerics.vectormath import arccos, exp, normal_cdf
+from shaped_attention.numerics.vectormath import arccos, exp, normal_cdf, prefer_wide_vectors
 
 PIVOT_EPSILONS = 64.0
 """A pivot below this many rounding units of its row counts as zero, in every executor."""
@@ -328,6 +328,7 @@ SQRT, EXP, TANH, NORMAL_CDF, SIGMOID, LEAKY = range(6)
 @kernel
 def elementwise(buf, out, a, count, function, s, t):  # type: ignore[no-untyped-def]
     """Apply a function to `count` rows."""
+    prefer_wide_vectors()
     for i in range(count):
         x, y = a + i, out + i
         if function == SQRT:

@@ -13,6 +13,7 @@ import numpy as np
 
 from shaped_attention.numerics import program as pr
 from shaped_attention.numerics import tile_algebra as al
+from shaped_attention.numerics.graph import OPERATIONS
 from shaped_attention.numerics.jit import LANES, kernel
 from shaped_attention.numerics.threefry import fill_normals
 from shaped_attention.numerics.wishart import fill_bartlett
@@ -27,7 +28,7 @@ LARGEST_FACTOR = 1e75
     _ROW_SUMS, _COLUMN_SUMS, _ROW_SQUARES, _DIAGONAL, _UNIT_ROWS,
     _SOFTMAX, _SYMMETRIC, _LOWER, _CHOLESKY, _ARC_COSINE, _SQRT,
 ) = range(30)  # fmt: skip
-assert pr.OPERATIONS.index("sqrt") == _SQRT
+assert OPERATIONS.index("sqrt") == _SQRT
 
 _OP, _OUT, _OUT_COLUMNS, _A, _B = pr.OP, pr.OUT, pr.OUT_COLUMNS, pr.A, pr.B
 _ROWS, _INNER, _WIDE, _A_LOWER, _B_LOWER = pr.ROWS, pr.INNER, pr.COLUMNS, pr.A_LOWER, pr.B_LOWER

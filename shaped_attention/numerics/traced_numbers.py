@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from shaped_attention.numerics.graph import Graph, Matrix, Node
+from shaped_attention.numerics.graph import OPERATIONS, Graph, Matrix, Node, needed
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.numerics.scalars import Number
+
+_ENTRYWISE = {"combine", "times", "over", "scale", "shift", *OPERATIONS[OPERATIONS.index("sqrt") :]}
 
 
 class TracedNumbers(Numbers):
@@ -66,6 +68,7 @@ class TracedNumbers(Numbers):
         rows = flat.shape[0]
         hidden = inside.node("input", (), (rows, 1))
         result = activation(hidden).value()
+        _check_activation(inside, hidden.node, result.node)
         node = self._graph.node(
             "activated_gram", (flat.node,), (rows, rows), (), (0, count), address=address
         )
@@ -75,3 +78,18 @@ class TracedNumbers(Numbers):
 
     def _graph_of(self, node: Node, inside: Graph, result: Node) -> None:
         node.__dict__["inside"] = (inside, result)
+
+
+def _check_activation(inside: Graph, hidden: Node, result: Node) -> None:
+    """Raise ValueError unless an activation maps each entry by itself."""
+    nodes = needed([result], inside.nodes)
+    for node in nodes:
+        if node is not hidden and node.kind not in _ENTRYWISE:
+            raise ValueError(
+                f"an activation uses {node.kind}: functions of single entries alone are possible"
+            )
+        for x in node.inputs:
+            if not any(x is known for known in inside.nodes):
+                raise ValueError("an activation uses a matrix besides its argument")
+    if not nodes or nodes[0] is not hidden:
+        raise ValueError("an activation does not depend on its argument")

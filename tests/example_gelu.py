@@ -1,0 +1,35 @@
+"""A worked example: an MLP with the activation GELU, which has a chain and no limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shaped_attention import Block
+from shaped_attention.numerics.primitives import cholesky, normal_cdf
+
+
+@dataclass(frozen=True)
+class GeluMLP(Block):
+    """X' = lambda X + gamma s(X W_pre / sqrt n) W_post / sqrt n, s(x) = x Phi(x)."""
+
+    gamma: float
+    limit = "its activation is not shaped, so that a layer changes V by order 1, not 1/n"
+
+    def activation(self, x):
+        """Return GELU(x), entry by entry; Phi is the normal distribution function."""
+        return x * normal_cdf(x)
+
+    def branch(self, p, tokens, project):
+        n = tokens.shape[-1]
+        hidden = self.activation(project(tokens, n) / n**0.5)
+        return project(hidden, n) / n**0.5
+
+    def root(self, p, factor, numbers, width):
+        """Given the hidden units h_i ~ N(0, V), a column has the covariance (1/n) sum s s^T."""
+        gram = numbers.activated_gram("hidden", factor, width, self.activation)
+        return cholesky(gram / width)
+
+
+def gelu_layer(gamma):
+    """Return a layer for a sweep: ``layer = "tests.example_gelu:gelu_layer"``."""
+    return GeluMLP(gamma)

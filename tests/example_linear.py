@@ -1,0 +1,40 @@
+"""A worked example: a linear branch whose strength may change with depth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shaped_attention import Block, Limit, Schedule
+from shaped_attention.blocks.parameters import Parameter, check_parameter
+from shaped_attention.checks import check_fraction
+
+
+class LinearLimit(Limit):
+    """No drift; the cross term 2 gamma^2 (1 - gamma^2) and the Wishart term gamma^4."""
+
+    def linear_rate(self, p):
+        return p.gamma**2 * (2.0 - p.gamma**2)
+
+
+@dataclass(frozen=True)
+class Linear(Block):
+    """X' = lambda X + gamma X W / sqrt n."""
+
+    gamma: Parameter
+    limit = LinearLimit()
+
+    def __post_init__(self):
+        check_parameter("gamma", self.gamma, check_fraction)
+
+    def branch(self, p, tokens, project):
+        n = tokens.shape[-1]
+        return project(tokens, n) / n**0.5
+
+    def root(self, p, factor, numbers, width):
+        """A column has the covariance V itself."""
+        return factor
+
+
+def rising_layer(start, end):
+    """Return a layer for a sweep: ``layer = "tests.example_linear:rising_layer"``."""
+    return Linear(Schedule([(0.0, start), (1.0, end)]))

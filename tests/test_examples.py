@@ -1,0 +1,182 @@
+"""The worked examples of CONTRIBUTING.md, in everything that takes blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+import shaped_attention as sa
+from shaped_attention.numerics.primitives import constant, tanh
+from shaped_attention.sweep import Sweep
+from tests.example_biased import BiasedAttention
+from tests.example_gelu import GeluMLP
+from tests.example_linear import Linear, rising_layer
+from tests.laws import same_law
+
+BIAS = np.array([[0.0, -0.5, -1.0], [0.7, 0.0, -0.5], [1.0, 0.3, 0.0]])
+V0 = sa.equicorrelated(3, 0.2, 1.3)
+EXAMPLES = {
+    "gelu": GeluMLP(0.5),
+    "biased": BiasedAttention(0.6, 0.8, BIAS),
+    "linear": rising_layer(0.2, 0.8),
+}
+LIMITS = ("biased", "linear")
+
+
+@dataclass(frozen=True)
+class Tanh(GeluMLP):
+    """A wrong twin: another activation in the chain."""
+
+    def activation(self, x):
+        return tanh(x)
+
+
+@dataclass(frozen=True)
+class FlatCentre(BiasedAttention):
+    """A wrong twin: 1/m is subtracted in the place of softmax(B)."""
+
+    def attend(self, scores, values):
+        w = constant(softmax(BIAS, axis=1) - 1 / 3, like=scores)
+        return super().attend(scores, values) + w @ values
+
+
+WRONG_CHAINS = {
+    "gelu": Tanh(0.5),
+    "biased": FlatCentre(0.6, 0.8, BIAS),
+    "linear": rising_layer(0.8, 0.95),
+}
+TRANSPOSED = BiasedAttention(0.6, 0.8, BIAS.T)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_chain_has_the_law_of_networks(name):
+    """KS of every observable, 3000 samples; the chain of a wrong twin is rejected."""
+    size = {"width": 8, "depth": 8, "samples": 3000, "progress": False}
+    network = sa.simulate_network(EXAMPLES[name], V0, seed=1, **size)
+    assert same_law(network, sa.simulate_chain(EXAMPLES[name], V0, seed=2, **size))
+    assert not same_law(network, sa.simulate_chain(WRONG_CHAINS[name], V0, seed=2, **size))
+
+
+def limit_run(layer, seed=2, samples=50, **changes):
+    return sa.integrate_sde(
+        layer, V0, **({"horizon": 0.5, "step": 0.05} | changes),
+        samples=samples, seed=seed, progress=False,
+    )  # fmt: skip
+
+
+def test_the_limit_of_biased_attention_is_that_of_wide_chains():
+    """KS at n = 256, 3000 samples; the limit with another bias is rejected."""
+    block = EXAMPLES["biased"]
+    wide = sa.simulate_chain(block, V0, width=256, depth=128, samples=3000, seed=1, progress=False)
+    assert same_law(wide, limit_run(block, 2, 3000, step=1 / 128))
+    assert not same_law(wide, limit_run(TRANSPOSED, 2, 3000, step=1 / 128))
+
+
+def test_drift_and_diffusion_of_biased_attention_from_one_layer():
+    """n E[V' - V] within 5 standard errors of 0.002 to 0.02, n Cov(V') within 1%; 2^19 samples.
+
+    The width is 2000, so that the next order is below the errors. With the bias transposed the
+    drift is 40 errors away.
+    """
+    x = np.random.default_rng(0).standard_normal((3, 3))
+    v, n, samples = x @ x.T, 2000, 2**19
+    block = EXAMPLES["biased"]
+    one = sa.simulate_chain(block, v, width=n, depth=1, samples=samples, seed=1, progress=False)
+    moved = one.V.values[-1] - v
+    error = n * moved.std(0) / samples**0.5
+
+    def away(layer):
+        return np.abs((n * moved.mean(0) - sa.drift(layer, v)) / error).max()
+
+    assert away(block) < 5 < 10 < away(TRANSPOSED)
+    i, j = np.tril_indices(3)
+    expected = sa.diffusion(block, v)
+    found = n * np.cov(moved[:, i, j].T)
+    assert np.abs(found - expected).max() < 0.01 * np.abs(expected).max()
+
+
+def test_without_a_bias_it_is_shaped_attention():
+    v = V0 + np.diag([0.3, 0.0, 0.1])
+    flat, shaped = BiasedAttention(0.6, 0.8, np.zeros((3, 3))), sa.ShapedAttention(0.6, 0.8)
+    np.testing.assert_allclose(sa.drift(flat, v), sa.drift(shaped, v), atol=1e-13)
+    np.testing.assert_allclose(sa.diffusion(flat, v), sa.diffusion(shaped, v), atol=1e-12)
+
+
+def test_a_schedule_moves_the_logarithm_of_the_determinant_where_it_says():
+    """E log det V falls at the exact rate k m (m + 1) / 2, k = gamma^2 (2 - gamma^2) on the way.
+
+    Nothing moves while gamma is 0. 4000 samples: the standard error is 0.01, and the mean of gamma
+    would be off by 0.3.
+    """
+    layer = Linear(sa.Schedule([(0.0, 0.0), (0.5, 0.0), (1.0, 1.0)]))
+    result = limit_run(layer, 3, 4000, step=1 / 200, times=[0.25, 0.5])
+    np.testing.assert_allclose(result.V[0], np.broadcast_to(V0, (4000, 3, 3)), atol=1e-14)
+    moved = np.linalg.slogdet(result.V.values[-1])[1] - np.linalg.slogdet(V0)[1]
+    g = np.maximum(2.0 * np.arange(100) / 100 - 1.0, 0.0)
+    expected = -6.0 * 0.5 * (g**2 * (2 - g**2)).mean()
+    error = moved.std() / len(moved) ** 0.5
+    assert abs(moved.mean() - expected) < 5 * error + 0.02
+    assert abs(moved.mean() + 6.0 * 0.5 * 0.25**2 * (2 - 0.25**2)) > 5 * error + 0.1
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_compiled_code_gives_the_paths_of_torch(name):
+    def both():
+        yield sa.simulate_chain(
+            EXAMPLES[name], V0, width=40, depth=6, samples=50, seed=2, progress=False
+        ).V.values
+        if name in LIMITS:
+            yield limit_run(EXAMPLES[name], horizon=0.25).V.values
+
+    fast = list(both())
+    with sa.eager():
+        slow = list(both())
+    for ours, theirs in zip(fast, slow, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-12 * np.abs(theirs).max())
+
+
+def test_gelu_says_why_it_has_no_limit():
+    with pytest.raises(ValueError, match="has no limit: its activation is not shaped"):
+        limit_run(EXAMPLES["gelu"])
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_results_are_saved_and_run_again(name, tmp_path):
+    size = {"width": 12, "depth": 4, "samples": 20, "progress": False}
+    results = [sa.simulate_network(EXAMPLES[name], V0, **size)]
+    results.append(sa.simulate_chain(EXAMPLES[name], V0, **size))
+    if name in LIMITS:
+        results.append(limit_run(EXAMPLES[name], horizon=0.25))
+    for k, result in enumerate(results):
+        loaded = sa.load(sa.save(result, tmp_path / f"{k}.nc"))
+        assert sa.layer_of(loaded) == [EXAMPLES[name]]
+        np.testing.assert_array_equal(sa.rerun(loaded).V, result.V)
+
+
+@pytest.mark.parametrize(
+    ("layer", "samplers", "fixed", "axis"),
+    [
+        ("tests.example_gelu:gelu_layer", ["chain"], {}, "gamma"),
+        ("tests.example_biased:sloped_layer", ["chain", "sde"], {"slope": 0.5}, "gamma"),
+        ("tests.example_linear:rising_layer", ["chain", "sde"], {"end": 0.5}, "start"),
+    ],
+)
+def test_they_are_swept(layer, samplers, fixed, axis, tmp_path):
+    size = {"layer": layer, "tokens": 3, "width": 20, "depth": 4, "step": 0.05}
+    sweep = Sweep(
+        samplers=samplers, samples=16, block=8, fixed=size | fixed, axes={axis: [0.2, 0.4]}
+    )
+    report = sa.run_sweep(sweep, tmp_path / "sweep", progress=False)
+    assert (report.failed, report.left) == (0, 0)
+    assert report.finished == 4 * len(samplers)
+
+
+@pytest.mark.parametrize("name", ["biased", "gelu", "linear"])
+def test_they_are_one_short_file_each(name):
+    source = Path(__file__).with_name(f"example_{name}.py").read_text(encoding="utf-8")
+    assert len(source.splitlines()) <= 80
+    assert "(Block):" in source
