@@ -24,9 +24,13 @@ def test_faults_are_found():
     place = layers.index(low)
     below, above = layers[:place], layers[place + 1 :]
     fewer = replace(low, modules=low.modules[1:])
-    assert _layers.faults([*below, fewer, *above], imports) == ["shaped_attention.checks is in no layer"]
+    assert _layers.faults([*below, fewer, *above], imports) == [
+        "shaped_attention.checks is in no layer"
+    ]
     twice = replace(low, modules=(*low.modules, "shaped_attention.chain"))
-    assert "shaped_attention.chain is listed twice" in _layers.faults([*below, twice, *above], imports)
+    assert "shaped_attention.chain is listed twice" in _layers.faults(
+        [*below, twice, *above], imports
+    )
     no_such = replace(low, modules=(*low.modules, "shaped_attention.none"))
     wrong = "shaped_attention.none is listed, but there is no such module"
     assert _layers.faults([*below, no_such, *above], imports) == [wrong]
