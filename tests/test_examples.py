@@ -180,3 +180,14 @@ def test_they_are_one_short_file_each(name):
     source = Path(__file__).with_name(f"example_{name}.py").read_text(encoding="utf-8")
     assert len(source.splitlines()) <= 80
     assert "(Block):" in source
+
+
+def test_the_guide_shows_the_example_as_it_is():
+    """The code in CONTRIBUTING.md runs, and its block has the bits of the file's."""
+    guide = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    code = guide.split("```python\n")[1].split("```")[0]
+    names: dict[str, object] = {"__name__": __name__}
+    exec(compile(code, "guide", "exec"), names)
+    size = {"width": 12, "depth": 4, "samples": 20, "progress": False}
+    shown, file = (sa.simulate_chain(x(0.5), V0, **size) for x in (names["GeluMLP"], GeluMLP))
+    np.testing.assert_array_equal(shown.V, file.V)

@@ -178,3 +178,9 @@ def test_activations_that_are_none_are_refused():
 
     with pytest.raises(ValueError, match="an activation"):
         sa.simulate_chain(Constant(0.5), np.eye(2), width=8, depth=5, samples=2)
+
+
+def test_many_tokens_have_another_executor():
+    found = [sa.explain(BOTH, tokens=m, width=256).layer.chain for m in (63, 64)]
+    assert found[0] == COMPILED
+    assert found[1].startswith("BLAS and LAPACK, one sample after the other, for float64 on the")

@@ -138,11 +138,7 @@ def test_every_name_on_the_page_exists_and_is_tested():
         ("| $b$ | `shaped_attention.drift` | |", 1),
         ("| $b$ | | `tests/test_limit.py::test_exchangeable_tokens` |", 1),
         ("| $b$ | `symbolic.limit.derive` | `tests/test_limit.py::test_exchangeable_tokens` |", 1),
-        (
-            "| $b$ | `shaped_attention.run_sweep` | "
-            "`tests/test_limit.py::test_exchangeable_tokens` |",
-            1,
-        ),
+        ("| $b$ | `shaped_attention.rerun` | `tests/test_limit.py::test_exchangeable_tokens` |", 1),
     ],
 )
 def test_names_that_do_not_exist_are_seen(row, count):

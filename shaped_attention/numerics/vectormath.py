@@ -33,6 +33,14 @@ def _fit(
     return tuple(float(c) for c in chebyshev.convert(domain=[-1, 1], kind=Polynomial).coef)
 
 
+def _scaled_fit(
+    function: Callable[[Float64Array], Float64Array], start: float, stop: float, degree: int
+) -> tuple[float, ...]:
+    """Coefficients of the interpolant on [start, stop] in y, which runs from -1 to 1 there."""
+    chebyshev = Chebyshev.interpolate(function, degree, domain=[start, stop])
+    return tuple(float(c) for c in cheb2poly(np.asarray(chebyshev.coef, dtype=np.float64)))
+
+
 # Each fitted function is even in the reduced argument x and is written as a polynomial in x^2.
 _LOG = _fit(lambda z: np.arctanh(np.sqrt(z)) / np.sqrt(z), 0.0295, 7)
 _SIN = _fit(lambda z: np.sin(np.sqrt(z) * np.pi / 2) / np.sqrt(z), 0.25, 7)
@@ -43,22 +51,15 @@ _ASIN = _fit(lambda z: np.arcsin(np.sqrt(z)) / np.sqrt(z), 0.25, 13)
 # y^2: two short loops are unrolled and become vector instructions, a long one is not.
 _ERFC_K, _ERFC_Z = 3.5, 27.0
 _ERFC_LOW = _ERFC_K / (_ERFC_K + _ERFC_Z)
-_ERFC = cheb2poly(
-    Chebyshev.interpolate(
-        lambda t: erfcx(_ERFC_K / t - _ERFC_K) / t, 19, domain=[_ERFC_LOW, 1.0]
-    ).coef
-)
-_ERFC_EVEN, _ERFC_ODD = (tuple(map(float, _ERFC[i::2])) for i in (0, 1))
+_ERFC = _scaled_fit(lambda t: erfcx(_ERFC_K / t - _ERFC_K) / t, _ERFC_LOW, 1.0, 19)
+_ERFC_EVEN, _ERFC_ODD = _ERFC[::2], _ERFC[1::2]
 # exp(r) = 1 + r + r^2 g(r) on the reduced argument |r| <= ln 2 / 2; two terms fewer than Taylor's.
 _EXP_STOP = 0.3466
-_EXP_SCALED = cheb2poly(
-    Chebyshev.interpolate(
-        lambda r: np.sum([r**k / math.factorial(k + 2) for k in range(20)], axis=0),
-        9,
-        domain=[-_EXP_STOP, _EXP_STOP],
-    ).coef
+_EXP_TERMS = np.array([1.0 / math.factorial(k) for k in range(21, 1, -1)])
+_EXP_REST = _scaled_fit(
+    lambda r: np.asarray(np.polyval(_EXP_TERMS, r), dtype=np.float64), -_EXP_STOP, _EXP_STOP, 9
 )
-_EXP = (1.0, 1.0, *(float(c) / _EXP_STOP**k for k, c in enumerate(_EXP_SCALED)))
+_EXP = (1.0, 1.0, *(c / _EXP_STOP**k for k, c in enumerate(_EXP_REST)))
 
 _ONE = np.uint64(0x3FF0000000000000)
 _SQRT_HALF = np.uint64(0x3FE6A09E667F3BCD)
