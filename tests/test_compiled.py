@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from shaped_attention import (
+    Schedule,
     ShapedAttention,
     ShapedMLP,
     equicorrelated,
@@ -125,6 +126,18 @@ def test_sde_of_several_heads(without_kernels):
         lambda: integrate_sde(layer, v0, horizon=0.5, step=0.05, samples=50, seed=2)
     )
     np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-12 * np.abs(slow.V).max())
+
+
+def test_a_schedule_in_both_executors(without_kernels):
+    """Each step has the parameters of its own depth, also the second of a compiled call."""
+    layer, v0 = ShapedAttention(Schedule([(0, 0.2), (1, 0.8)]), 0.7), equicorrelated(3, 0.2, 1.3)
+    for run in (
+        lambda: simulate_chain(layer, v0, width=40, depth=6, samples=50, seed=2),
+        lambda: integrate_sde(layer, v0, horizon=0.6, step=0.1, samples=50, seed=2),
+    ):
+        fast, slow = without_kernels(run)
+        scale = np.abs(slow.V.values).max()
+        np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-12 * scale)
 
 
 @pytest.mark.parametrize("sampler", ["chain", "sde"])

@@ -47,6 +47,16 @@ def test_a_continued_run_has_the_bits_of_the_longer_one(sampler, name, radius, d
     np.testing.assert_array_equal(rest.stopping_time, whole.stopping_time)
 
 
+@pytest.mark.parametrize("sampler", [network, chain, sde])
+def test_every_chunk_goes_on_from_its_own_state(sampler):
+    whole = sampler(LAYERS["attention"], samples=150, radius=6.0)
+    first = sampler(LAYERS["attention"], samples=150, depth=4, radius=6.0, keep_state=True)
+    total = {"horizon": 1.25} if sampler is sde else {"depth": 10}
+    rest = sa.continue_run(first, **total, chunk=64)
+    np.testing.assert_array_equal(rest.V[-1], whole.V[-1])
+    np.testing.assert_array_equal(rest.stopping_time, whole.stopping_time)
+
+
 def test_what_cannot_be_continued():
     with pytest.raises(ValueError, match=r"^v0: a result that was made with keep_state=True"):
         sa.continue_run(chain(LAYERS["attention"]), depth=20)

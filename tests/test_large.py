@@ -123,6 +123,13 @@ def test_chain(name, tokens, width, executors):
     )
 
 
+def test_more_hidden_units_than_are_drawn_at_once(executors):
+    """600 units in groups of 256: those of one group are not those of the next."""
+    run = {"width": 600, "depth": 1, "samples": 1, "seed": 2}
+    v0 = equicorrelated(40, 0.2)
+    assert_same_paths(*executors(lambda: simulate_chain(ShapedMLP(0.7, 0.3, -6.0), v0, **run)))
+
+
 @pytest.mark.parametrize(
     ("name", "tokens"), [*((name, 40) for name in LAYERS), ("attention", 64), ("causal", 64)]
 )

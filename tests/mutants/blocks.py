@@ -4,56 +4,63 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_BASE = "shaped_attention/blocks/base.py"
 _BRANCH = "shaped_attention/blocks/branch.py"
-_MLP = "shaped_attention/blocks/mlp.py"
-_NORMALISED = "shaped_attention/blocks/normalised.py"
 _DRAWS = "shaped_attention/draws.py"
-_KERNELS_MLP = "shaped_attention/kernels/mlp.py"
-_KERNELS_WISHART = "shaped_attention/kernels/wishart.py"
+_MLP = "shaped_attention/blocks/mlp.py"
+_NAMED_NUMBERS = "shaped_attention/named_numbers.py"
+_NORMALISED = "shaped_attention/blocks/normalised.py"
+_PARALLEL = "shaped_attention/blocks/parallel.py"
+_PRIMITIVES = "shaped_attention/numerics/primitives.py"
+_STEPS = "shaped_attention/steps.py"
 
-_CHAIN_PATHS = ("test_compiled.py::test_chain",)
-_NORMALISED_LAWS = ("test_normalised.py",)
-_SDE_PATHS = ("test_compiled.py::test_sde",)
 _COUPLED_MLP_TESTS = ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[MLP]",)
-_MLP_FLOW_TESTS = ("test_limit.py::test_flow_of_the_mlp_has_its_drift",)
+_FLOW_TESTS = ("test_limit.py::test_a_step_of_the_flow_keeps_v_positive_and_has_its_drift",)
+_LAW_OF_FEW_COLUMNS = ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",)
+_LAW_OF_MLPS = ("test_chain_law.py::test_chain_has_the_law_of_networks[mlp-2]",)
+_LAW_OF_BOTH = ("test_chain_law.py::test_chain_has_the_law_of_networks[both-2]",)
+_LIMIT_OF_PARALLEL = ("test_continuation.py::test_the_limit_of_parallel_branches",)
+_LAW_OF_PARALLEL = ("test_continuation.py::test_parallel_branches_have_the_law_of_networks",)
+_NORMALISED_LAWS = ("test_normalised.py::test_the_chain_has_the_law_of_networks",)
+_STEP_OF_A_PATTERN = ("test_sde.py::test_a_step_of_a_pattern_has_its_drift_and_diffusion",)
 
 BLOCKS = [
     Mutant(
         "branch-wishart-dof-width",
         _BRANCH,
-        "draws.wishart_factor(columns, width - m)",
-        "draws.wishart_factor(columns, width)",
-        _CHAIN_PATHS,
+        'numbers.wishart("branch, orthogonal", inner, width - own, group)',
+        'numbers.wishart("branch, orthogonal", inner, width, group)',
+        _LAW_OF_FEW_COLUMNS,
         blind=True,
     ),
     Mutant(
-        "branch-skip-squared",
+        "skip-squared",
+        _BASE,
+        "return sqrt(1.0 - p.gamma**2)",
+        "return 1.0 - p.gamma**2",
+        ("test_real_weights.py::test_attention",),
+        blind=True,
+    ),
+    Mutant(
+        "branch-scaled-by-the-orthogonal-part",
         _BRANCH,
-        "along = math.sqrt(1.0 - gamma**2) * factor",
-        "along = (1.0 - gamma**2) * factor",
-        _CHAIN_PATHS,
-        blind=True,
-    ),
-    Mutant(
-        "branch-kernel-wishart-dof-width",
-        _KERNELS_WISHART,
-        "fill_wishart(B, buffer, width - m, key, first, step, slot + 1)",
-        "fill_wishart(B, buffer, width, key, first, step, slot + 1)",
-        _CHAIN_PATHS,
+        "scale = gamma / width**0.5",
+        "scale = gamma / (width - own) ** 0.5",
+        _LAW_OF_FEW_COLUMNS,
         blind=True,
     ),
     Mutant(
         "mlp-root-divides-by-width-less-one",
         _MLP,
-        "(self._normalisation(width) / width))",
-        "(self._normalisation(width) / (width - 1)))",
-        _CHAIN_PATHS,
+        "(_normalisation(p, width) / width)",
+        "(_normalisation(p, width) / (width - 1))",
+        _LAW_OF_MLPS,
         blind=True,
     ),
     Mutant(
         "mlp-branch-not-normalised",
         _MLP,
-        "math.sqrt(self._normalisation(n) / n)",
+        "math.sqrt(_normalisation(p, n) / n)",
         "math.sqrt(1.0 / n)",
         ("test_real_weights.py::test_mlp",),
         blind=True,
@@ -69,49 +76,49 @@ BLOCKS = [
     Mutant(
         "mlp-kappa-twice",
         _MLP,
-        "(self.c_plus - self.c_minus) ** 2 / (2.0 * math.pi)",
-        "(self.c_plus - self.c_minus) ** 2 / math.pi",
+        "(p.c_plus - p.c_minus) ** 2 / (2.0 * math.pi)",
+        "(p.c_plus - p.c_minus) ** 2 / math.pi",
         ("test_limit.py::test_mlp_drift_is_zero_on_the_diagonal_and_known_at_zero_correlation",),
         blind=True,
     ),
     Mutant(
-        "mlp-drift-sign-of-angle",
-        _MLP,
-        ".sqrt() - safe * torch.arccos(safe)",
-        ".sqrt() + safe * torch.arccos(safe)",
+        "arc-cosine-sign-of-angle",
+        _PRIMITIVES,
+        "s * (math.pi - torch.arccos(s))",
+        "s * (math.pi + torch.arccos(s))",
         ("test_limit.py::test_mlp_drift_is_the_limit_of_the_exact_kernel",),
         blind=True,
     ),
     Mutant(
-        "mlp-flow-angle",
-        _MLP,
-        "+ r * (math.pi - torch.arccos(r))",
-        "+ r * torch.arccos(r)",
-        _MLP_FLOW_TESTS,
+        "arc-cosine-angle",
+        _PRIMITIVES,
+        "s * (math.pi - torch.arccos(s))",
+        "s * torch.arccos(s)",
+        ("test_limit.py::test_mlp_drift_is_the_limit_of_the_exact_kernel",),
         blind=True,
     ),
     Mutant(
         "mlp-coupling-dof",
         _MLP,
-        "semidefinite_cholesky(numbers[0]), width), None",
-        "semidefinite_cholesky(numbers[0]), width - 1), None",
+        'handed["hidden", 0]), width)',
+        'handed["hidden", 0]), width - 1)',
         _COUPLED_MLP_TESTS,
         blind=True,
     ),
     Mutant(
-        "mlp-kernel-slopes-swapped",
-        _KERNELS_MLP,
-        "(plus if hidden[i, p] > 0.0 else minus)",
-        "(minus if hidden[i, p] > 0.0 else plus)",
-        _CHAIN_PATHS,
+        "mlp-slopes-swapped",
+        _MLP,
+        "return leaky(x, *_slopes(p, width))",
+        "return leaky(x, *_slopes(p, width)[::-1])",
+        ("test_real_weights.py::test_mlp",),
         blind=True,
     ),
     Mutant(
-        "mlp-kernel-flow-normalisation",
-        _KERNELS_MLP,
-        "(1.0 - decay) / math.pi * scale",
-        "(1.0 - decay) / 3.0 * scale",
-        _SDE_PATHS,
+        "mlp-decay-by-three",
+        _MLP,
+        "return math.pi * _kappa(p)",
+        "return 3.0 * _kappa(p)",
+        ("test_limit.py::test_mlp_drift_is_zero_on_the_diagonal_and_known_at_zero_correlation",),
         blind=True,
     ),
     Mutant(
@@ -131,18 +138,18 @@ BLOCKS = [
         blind=True,
     ),
     Mutant(
-        "normalised-root-by-square",
+        "normalised-after-root-sees-normalised",
         _NORMALISED,
-        "seen = factor / _lengths(factor) if",
-        "seen = factor / _lengths(factor) ** 2 if",
+        'seen = unit_rows(factor) if self.place == "before" else factor',
+        "seen = unit_rows(factor)",
         _NORMALISED_LAWS,
         blind=True,
     ),
     Mutant(
         "normalised-groups-by-own-length",
-        _NORMALISED,
-        "_lengths(total_factor(new))[:, None]",
-        "_lengths(new)",
+        _BRANCH,
+        "unit = unit_rows(concatenate(factors))",
+        "unit = concatenate([unit_rows(x) for x in factors]) / len(factors) ** 0.5",
         _NORMALISED_LAWS,
         blind=True,
     ),
@@ -162,38 +169,115 @@ BLOCKS = [
         ("test_numbers.py",),
     ),
     Mutant(
-        "mlp-kernel-columns-reused",
-        _KERNELS_MLP,
-        "key, sample, step, slot, start * m // 2)",
-        "key, sample, step, slot, 0)",
-        ("test_compiled.py::test_chain_with_more_hidden_units_than_are_drawn_at_once",),
+        "numbers-of-all-names-alike",
+        _NAMED_NUMBERS,
+        "hashlib.sha256(name.encode()).digest()",
+        'hashlib.sha256(b"").digest()',
+        _LAW_OF_MLPS,
     ),
     Mutant(
-        "mlp-kernel-branch-reuses-hidden-numbers",
-        _KERNELS_MLP,
-        "key, sample, step, slot + 1,",
-        "key, sample, step, slot,",
-        _CHAIN_PATHS,
+        "flow-decays-twice-as-fast",
+        _STEPS,
+        "exponential(-step * decay) * v",
+        "exponential(-2.0 * step * decay) * v",
+        _FLOW_TESTS,
     ),
     Mutant(
-        "mlp-kernel-flow-rate",
-        _MLP,
-        "math.exp(-self._kappa * math.pi * step))\n",
-        "math.exp(-self._kappa * step))\n",
-        _SDE_PATHS,
-    ),
-    Mutant(
-        "mlp-flow-normalisation",
-        _MLP,
-        "(1.0 - decay) / math.pi * kernel_matrix",
-        "(1.0 - decay) / 3.0 * kernel_matrix",
-        _MLP_FLOW_TESTS,
+        "flow-grows-for-two-steps",
+        _STEPS,
+        "new = new + mean_decay(decay, step) * part",
+        "new = new + mean_decay(decay, 2.0 * step) * part",
+        _FLOW_TESTS,
     ),
     Mutant(
         "mlp-coupling-gamma",
         _MLP,
-        "return self.gamma**2 * wishart_noise",
-        "return self.gamma * wishart_noise",
+        "return p.gamma**2 * wishart_noise",
+        "return p.gamma * wishart_noise",
         _COUPLED_MLP_TESTS,
+    ),
+    Mutant(
+        "branch-orthogonal-part-without-root",
+        _BRANCH,
+        "scale * (root @ rest)",
+        "scale * rest",
+        _LAW_OF_FEW_COLUMNS,
+    ),
+    Mutant(
+        "branch-heads-share-a-root",
+        _BRANCH,
+        "factors[g], heads[g // share]",
+        "factors[g], heads[0]",
+        ("test_chain_law.py::test_members_and_edges_of_the_family[heads of width m]",),
+    ),
+    Mutant(
+        "limit-default-rate-of-one-matrix",
+        _BASE,
+        "return 2.0 * p.gamma**2",
+        "return p.gamma**2 * (2.0 - p.gamma**2)",
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours4-derived4-values4-2]",),
+    ),
+    Mutant(
+        "numbers-of-all-blocks-alike",
+        _NAMED_NUMBERS,
+        "2**16 + len(place), *place, *words",
+        "2**16 + len(place), *words",
+        _LAW_OF_BOTH,
+    ),
+    Mutant(
+        "parallel-square-of-the-sum-added",
+        _PARALLEL,
+        "2.0 * total - total**2 + beyond",
+        "2.0 * total + total**2 + beyond",
+        _LIMIT_OF_PARALLEL,
+    ),
+    Mutant(
+        "parallel-beyond-without-square",
+        _PARALLEL,
+        "- 2.0 * square + square**2",
+        "- 2.0 * square",
+        _LIMIT_OF_PARALLEL,
+    ),
+    Mutant(
+        "parallel-skip-squared",
+        _PARALLEL,
+        "return sqrt(1.0 - sum(q.gamma**2 for q in p.blocks))",
+        "return 1.0 - sum(q.gamma**2 for q in p.blocks)",
+        ("test_continuation.py::test_the_limit_of_parallel_branches",),
+    ),
+    Mutant(
+        "parallel-branch-weight-squared",
+        _PARALLEL,
+        "q.gamma * block.branch(",
+        "q.gamma**2 * block.branch(",
+        _LAW_OF_PARALLEL,
+    ),
+    Mutant(
+        "pattern-rate-of-all-layers",
+        _STEPS,
+        "rate = share * sum(",
+        "rate = sum(",
+        _STEP_OF_A_PATTERN,
+    ),
+    Mutant(
+        "pattern-noise-by-share",
+        _STEPS,
+        "math.sqrt(share) * part",
+        "share * part",
+        _STEP_OF_A_PATTERN,
+    ),
+    Mutant(
+        "pattern-drift-of-all-layers",
+        _STEPS,
+        "(share * step) * part",
+        "step * part",
+        _STEP_OF_A_PATTERN,
+    ),
+    Mutant(
+        "step-correction-of-v",
+        _STEPS,
+        "(c + 1) / 8.0 * rate)",
+        "(c + 1) / 4.0 * rate)",
+        _STEP_OF_A_PATTERN,
     ),
 ]

@@ -6,8 +6,9 @@ from tests.mutants.attention import ATTENTION
 from tests.mutants.blocks import BLOCKS
 from tests.mutants.estimates import ESTIMATES
 from tests.mutants.mutant import Mutant
+from tests.mutants.programs import PROGRAMS
 from tests.mutants.samplers import SAMPLERS
 from tests.mutants.sphere import SPHERE
 from tests.mutants.symbols import SYMBOLS
 
-MUTANTS: list[Mutant] = [*ATTENTION, *BLOCKS, *SAMPLERS, *ESTIMATES, *SPHERE, *SYMBOLS]
+MUTANTS: list[Mutant] = [*ATTENTION, *BLOCKS, *PROGRAMS, *SAMPLERS, *ESTIMATES, *SPHERE, *SYMBOLS]

@@ -92,8 +92,8 @@ ESTIMATES = [
     Mutant(
         "convergence-dof-of-whole-width",
         _CONVERGENCE,
-        "dof = width // groups - m",
-        "dof = width - m",
+        "dof = width // groups - request.tokens",
+        "dof = width - request.tokens",
         ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[heads]",),
         blind=True,
     ),

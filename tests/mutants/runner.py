@@ -25,7 +25,7 @@ KILLED, SURVIVED, CRASHED, HUNG = "killed", "survived", "crashed", "hung"
 LIMIT = 900.0
 """Seconds after which a run is ended; the slowest takes a quarter of that."""
 
-_KERNELS = "shaped_attention/kernels"
+_KERNELS = "shaped_attention/numerics"
 _PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-rfE")
 
 

@@ -4,105 +4,102 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_CHAIN = "shaped_attention/chain.py"
 _DRAWS = "shaped_attention/draws.py"
+_DRIVER = "shaped_attention/driver.py"
 _ENSEMBLE = "shaped_attention/ensemble.py"
-_EULER = "shaped_attention/euler.py"
-_KERNELS_LANES = "shaped_attention/kernels/lanes.py"
-_KERNELS_SDE = "shaped_attention/kernels/sde.py"
-_KERNELS_THREEFRY = "shaped_attention/kernels/threefry.py"
-_KERNELS_WISHART = "shaped_attention/kernels/wishart.py"
 _NETWORK = "shaped_attention/network.py"
+_PRIMITIVES = "shaped_attention/numerics/primitives.py"
+_PROCESSES = "shaped_attention/processes.py"
 _RATES = "shaped_attention/rates.py"
-_SDE = "shaped_attention/sde.py"
 _SPHERE_CHAOS = "shaped_attention/sphere/chaos.py"
 _SPHERE_ENSEMBLES = "shaped_attention/sphere/ensembles.py"
+_STEPS = "shaped_attention/steps.py"
 _SWEEP_UNITS = "shaped_attention/sweep/units.py"
+_TASK = "shaped_attention/task.py"
+_THREEFRY = "shaped_attention/numerics/threefry.py"
+_WISHART = "shaped_attention/numerics/wishart.py"
 
+_BY_HAND = ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",)
+_CHUNKS = ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result",)
+_CONTINUED = ("test_continuation.py::test_a_continued_run_has_the_bits_of_the_longer_one",)
 _NUMBERS = ("test_numbers.py",)
-_SDE_PATHS = ("test_compiled.py::test_sde",)
-_COMPILED_STOPPING_TESTS = ("test_compiled.py::test_stopping",)
+_OF_CHAINS, _OF_LIMITS = (f"test_compiled.py::test_stopping[{name}]" for name in ("chain", "sde"))
+_OVERFLOW = ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan",)
 _SAVE_TIMES_TESTS = ("test_samplers.py::test_save_times_do_not_change_a_path",)
+_SCHEDULED_CHAIN = ("test_large.py::test_chain[both-40-80]",)
+_SCHEDULED_LIMIT = ("test_large.py::test_sde[both-40]",)
 
 SAMPLERS = [
     Mutant(
         "sde-diagonal-noise-too-small",
-        _EULER,
-        "mul_(math.sqrt(0.5))",
-        "mul_(0.5)",
-        _SDE_PATHS,
+        _PRIMITIVES,
+        "weight.fill_diagonal_(0.5**0.5)",
+        "weight.fill_diagonal_(0.5)",
+        _BY_HAND,
         blind=True,
     ),
     Mutant(
         "sde-correction-without-one",
-        _EULER,
-        "h * k * (m + 1) / 8.0",
-        "h * k * m / 8.0",
-        _SDE_PATHS,
+        _STEPS,
+        "(c + 1) / 8.0 * rate)",
+        "c / 8.0 * rate)",
+        _BY_HAND,
         blind=True,
     ),
     Mutant(
         "sde-noise-before-flow",
-        _EULER,
-        "0.5 * math.sqrt(k) * (R @ symmetric(lower))",
-        "0.5 * math.sqrt(k) * (F @ symmetric(lower))",
-        _SDE_PATHS,
-        blind=True,
-    ),
-    Mutant(
-        "sde-kernel-correction-without-one",
-        _KERNELS_SDE,
-        "correction = step * rate * (m + 1) / 8.0",
-        "correction = step * rate * m / 8.0",
-        _SDE_PATHS,
+        _STEPS,
+        "noise = root @ (",
+        "noise = factor @ (",
+        ("test_sde.py::test_the_noise_is_taken_after_the_flow",),
         blind=True,
     ),
     Mutant(
         "save-every-without-last",
         _ENSEMBLE,
-        "{*range(0, steps + 1, save_every), steps}",
-        "{*range(0, steps + 1, save_every)}",
+        "return tuple(sorted({*regular, steps}))",
+        "return tuple(regular)",
         _SAVE_TIMES_TESTS,
         blind=True,
     ),
     Mutant(
-        "saved-times-in-steps-minus-one",
-        _SDE,
-        "keep = [wanted.index(i) for i in request.saved]",
-        "keep = [max(wanted.index(i) - 1, 0) for i in request.saved]",
+        "saved-times-overshot",
+        _DRIVER,
+        "end = min(step + length, target)",
+        "end = step + length",
         _SAVE_TIMES_TESTS,
         blind=True,
     ),
     Mutant(
         "stop-one-layer-early",
-        _CHAIN,
-        "torch.where(stops, (step + 1) * request.dt, stopped_at)",
-        "torch.where(stops, step * request.dt, stopped_at)",
-        _COMPILED_STOPPING_TESTS,
+        _PROCESSES,
+        "self.finish((step + 1) * self.task.dt)",
+        "self.finish(step * self.task.dt)",
+        (_OF_CHAINS,),
         blind=True,
     ),
     Mutant(
-        "stop-norm-without-mirror-entries",
-        _KERNELS_LANES,
-        "total += 2.0 * V[i, j, p] * V[i, j, p]",
-        "total += V[i, j, p] * V[i, j, p]",
-        _COMPILED_STOPPING_TESTS,
+        "stop-torch-norm-without-mirror-entries",
+        _PROCESSES,
+        "return torch.linalg.matrix_norm(v)",
+        "return torch.linalg.matrix_norm(v.tril())",
+        (_OF_LIMITS,),
         blind=True,
     ),
     Mutant(
         "network-same-weights-in-every-layer",
         _NETWORK,
-        "Draws(key, samples_here, step, i * SLOTS_PER_BLOCK, request.dtype)",
-        "Draws(key, samples_here, 0, i * SLOTS_PER_BLOCK, request.dtype)",
+        "Draws(self._key, self._samples, step, i * SLOTS_PER_BLOCK, request.dtype)",
+        "Draws(self._key, self._samples, 0, i * SLOTS_PER_BLOCK, request.dtype)",
         ("test_oracles.py::test_network_of_one_token_has_its_finite_law",),
         blind=True,
     ),
     Mutant(
-        "chain-blocks-share-numbers",
-        _CHAIN,
-        "Draws(key, samples, step, i * SLOTS_PER_BLOCK, request.dtype)",
-        "Draws(key, samples, step, 0, request.dtype)",
-        ("test_compiled.py::test_chain",),
+        "torch-same-numbers-in-every-step",
+        _PROCESSES,
+        "self.task.keys, self.samples, step, place, self.dtype, scale",
+        "self.task.keys, self.samples, 0, place, self.dtype, scale",
+        _BY_HAND,
         blind=True,
     ),
     Mutant(
@@ -139,7 +136,7 @@ SAMPLERS = [
     ),
     Mutant(
         "bartlett-kernel-dof-constant",
-        _KERNELS_WISHART,
+        _WISHART,
         "degrees[i] = dof - i",
         "degrees[i] = dof",
         _NUMBERS,
@@ -148,7 +145,7 @@ SAMPLERS = [
     Mutant("chi-shape", _DRAWS, "0.5 * degrees - 1.0 / 3.0", "0.5 * degrees", _NUMBERS, blind=True),
     Mutant(
         "chi-kernel-acceptance",
-        _KERNELS_THREEFRY,
+        _THREEFRY,
         "< 0.5 * normal * normal + d",
         "< normal * normal + d",
         _NUMBERS,
@@ -164,7 +161,7 @@ SAMPLERS = [
     ),
     Mutant(
         "box-muller-kernel-no-sine",
-        _KERNELS_THREEFRY,
+        _THREEFRY,
         "return radius * cosine, radius * sine",
         "return radius * cosine, radius * cosine",
         _NUMBERS,
@@ -172,7 +169,7 @@ SAMPLERS = [
     ),
     Mutant(
         "threefry-parity",
-        _KERNELS_THREEFRY,
+        _THREEFRY,
         "0x1BD11BDAA9FC1A22",
         "0x1BD11BDAA9FC1A23",
         _NUMBERS,
@@ -180,31 +177,31 @@ SAMPLERS = [
     ),
     Mutant(
         "threefry-rotation",
-        _KERNELS_THREEFRY,
+        _THREEFRY,
         "x0 + k2, x1 + k0 + _U64(2), _U64(16), _U64(42), _U64(12)",
         "x0 + k2, x1 + k0 + _U64(2), _U64(16), _U64(42), _U64(13)",
         _NUMBERS,
         blind=True,
     ),
     Mutant(
-        "sde-kernel-diagonal-noise",
-        _KERNELS_SDE,
-        "weight = scale * math.sqrt(2.0) if i == j else scale",
-        "weight = scale",
-        _SDE_PATHS,
+        "sde-noise-by-rate",
+        _STEPS,
+        "(0.5 * sqrt(rate)) * symmetric_noise",
+        "(0.5 * rate) * symmetric_noise",
+        _BY_HAND,
     ),
     Mutant(
         "sde-chunks-share-numbers",
-        _EULER,
-        "scale, self.key, self.first, step)",
-        "scale, self.key, 0, step)",
-        ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result",),
+        _PROCESSES,
+        "task.dt, self.first, begin, end,",
+        "task.dt, 0, begin, end,",
+        _CHUNKS,
     ),
     Mutant(
         "stop-network-one-layer-early",
         _NETWORK,
-        "(step + 1) * request.dt, stopped_at)",
-        "step * request.dt, stopped_at)",
+        "time = (step + 1) * request.dt",
+        "time = step * request.dt",
         ("test_samplers.py::test_stopped_paths_keep_their_value",),
     ),
     Mutant(
@@ -229,5 +226,68 @@ SAMPLERS = [
         (
             "test_sphere_ensembles.py::test_matrices_are_independent_of_the_tokens_with_the_same_seed",
         ),
+    ),
+    Mutant(
+        "stop-torch-limit-one-step-early",
+        _PROCESSES,
+        "self.finish((step + 1) * task.dt)",
+        "self.finish(step * task.dt)",
+        (_OF_LIMITS,),
+    ),
+    Mutant(
+        "overflow-in-single-precision",
+        _PROCESSES,
+        "torch.finfo(dtype).max ** 0.25",
+        "torch.finfo(dtype).max",
+        ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan[float32]",),
+    ),
+    Mutant(
+        "overflow-seen-too-late",
+        _PROCESSES,
+        "size = (F + drift + noise).double()",
+        "size = F.double()",
+        ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan[float32]",),
+    ),
+    Mutant(
+        "schedule-depth-to-the-last-layer",
+        _TASK,
+        "np.arange(self.steps, dtype=np.float64) / self.steps",
+        "np.arange(1, self.steps + 1, dtype=np.float64) / self.steps",
+        _SCHEDULED_CHAIN,
+    ),
+    Mutant(
+        "schedule-of-the-torch-limit-by-step",
+        _PROCESSES,
+        "depth = step / self.task.steps",
+        "depth = (step + 1) / self.task.steps",
+        _SCHEDULED_LIMIT,
+    ),
+    Mutant(
+        "schedule-of-the-torch-chain-by-step",
+        _PROCESSES,
+        "depth = step / task.steps",
+        "depth = (step + 1) / task.steps",
+        _SCHEDULED_CHAIN,
+    ),
+    Mutant(
+        "continuation-forgets-who-stopped",
+        _PROCESSES,
+        "self.alive[:] = np.isinf(self.stopped_at)",
+        "self.alive[:] = 1.0",
+        _CONTINUED,
+    ),
+    Mutant(
+        "continuation-from-the-first-step",
+        _DRIVER,
+        "step, length = request.begin, 1",
+        "step, length = 0, 1",
+        _CONTINUED,
+    ),
+    Mutant(
+        "continuation-chunks-share-a-state",
+        _ENSEMBLE,
+        "return self.resumed.state[first : first + count]",
+        "return self.resumed.state[:count]",
+        ("test_continuation.py::test_every_chunk_goes_on_from_its_own_state",),
     ),
 ]

@@ -1,0 +1,256 @@
+"""Errors in the executors: tracing, programs on tiles, and library routines."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_ALGEBRA = "shaped_attention/numerics/tile_algebra.py"
+_BLAS = "shaped_attention/numerics/blas_operations.py"
+_FACTOR = "shaped_attention/numerics/factor.py"
+_GRAPH = "shaped_attention/numerics/graph.py"
+_LARGE = "shaped_attention/large.py"
+_PRIMITIVES = "shaped_attention/numerics/primitives.py"
+_PROGRAM = "shaped_attention/numerics/program.py"
+_TILES = "shaped_attention/numerics/tiles.py"
+
+_ATTENTION_CHAIN = ("test_compiled.py::test_chain[attention-40]",)
+_MLP_CHAIN = ("test_compiled.py::test_chain[mlp-40]",)
+_ATTENTION_LIMIT = ("test_compiled.py::test_sde[attention-5]",)
+_MLP_LIMIT = ("test_compiled.py::test_sde[mlp-5]",)
+_FACTORISATIONS = (
+    "test_compiled.py::test_rows_without_a_direction_of_their_own_have_a_zero_column",
+)
+_PIVOTS = ("test_compiled.py::test_the_level_of_a_pivot",)
+_LARGE_CHAIN = ("test_large.py::test_chain[attention-40-80]",)
+_LARGE_CAUSAL_CHAIN = ("test_large.py::test_chain[causal-40-80]",)
+_LARGE_HEADS = ("test_large.py::test_chain[heads-40-80]",)
+_LARGE_LIMIT = ("test_large.py::test_sde[causal-40]",)
+_LARGE_MLP = ("test_large.py::test_chain[mlp-40-80]",)
+_LARGE_STOPPING = ("test_large.py::test_stopping",)
+
+PROGRAMS = [
+    Mutant(
+        "tiles-wishart-one-degree-less",
+        _TILES,
+        "buf, line[_OUT], line[_ROWS], line[_COUNT], line[_WORK]",
+        "buf, line[_OUT], line[_ROWS], line[_COUNT] - 1, line[_WORK]",
+        _ATTENTION_CHAIN,
+    ),
+    Mutant(
+        "tiles-hidden-columns-reused",
+        _TILES,
+        "line[_SLOT], start * inner // 2,",
+        "line[_SLOT], 0,",
+        _MLP_CHAIN,
+    ),
+    Mutant(
+        "tiles-norm-without-mirror-entries",
+        _TILES,
+        "times = 1.0 if i == j else 2.0",
+        "times = 1.0",
+        ("test_compiled.py::test_stopping[chain]",),
+    ),
+    Mutant(
+        "tiles-schedule-of-the-first-step",
+        _TILES,
+        "            numbers = table[step if",
+        "            numbers = table[begin if",
+        ("test_compiled.py::test_a_schedule_in_both_executors",),
+    ),
+    Mutant(
+        "tiles-product-of-triangles-starts-late",
+        _ALGEBRA,
+        "first = j if b_lower else 0",
+        "first = j if a_lower else 0",
+        _ATTENTION_CHAIN,
+    ),
+    Mutant(
+        "tiles-transposed-product-stops-early",
+        _ALGEBRA,
+        "min(j + 1, stop) if b_lower else stop",
+        "min(j, stop) if b_lower else stop",
+        _ATTENTION_CHAIN,
+    ),
+    Mutant(
+        "tiles-softmax-logits-unscaled",
+        _ALGEBRA,
+        "weight = exp(s * buf[a + i * columns + j, p] - buf[top, p])",
+        "weight = exp(buf[a + i * columns + j, p] - buf[top, p])",
+        _ATTENTION_CHAIN,
+    ),
+    Mutant(
+        "tiles-symmetric-noise-diagonal",
+        _ALGEBRA,
+        "weight = math.sqrt(2.0) if i == j else 1.0",
+        "weight = 1.0",
+        _ATTENTION_LIMIT,
+    ),
+    Mutant(
+        "tiles-arc-cosine-angle",
+        _ALGEBRA,
+        "r * (math.pi - arccos(r))",
+        "r * arccos(r)",
+        _MLP_LIMIT,
+    ),
+    Mutant(
+        "tiles-slopes-swapped",
+        _ALGEBRA,
+        "(s if buf[x, p] > 0.0 else t) * buf[x, p]",
+        "(t if buf[x, p] > 0.0 else s) * buf[x, p]",
+        _MLP_CHAIN,
+    ),
+    Mutant(
+        "tiles-lower-level-of-squares",
+        _ALGEBRA,
+        "zero = square - PIVOT * PIVOT * buf",
+        "zero = square - PIVOT * buf",
+        _PIVOTS,
+    ),
+    Mutant(
+        "tiles-lower-rows-not-reduced",
+        _ALGEBRA,
+        "buf[a + i * columns + c, p] -= buf[y, p] * buf",
+        "buf[a + i * columns + c, p] -= 0.5 * buf[y, p] * buf",
+        _FACTORISATIONS,
+    ),
+    Mutant(
+        "tiles-cholesky-without-level",
+        _ALGEBRA,
+        "zero = buf[pivot, p] - PIVOT * buf[a + j * rows + j, p] <= 0.0",
+        "zero = buf[pivot, p] <= 0.0",
+        _PIVOTS,
+    ),
+    Mutant(
+        "tiles-cholesky-adds-products",
+        _ALGEBRA,
+        "buf[y, p] -= buf[out + i * rows + k, p]",
+        "buf[y, p] += buf[out + i * rows + k, p]",
+        _FACTORISATIONS,
+    ),
+    Mutant(
+        "torch-lower-level-of-zero",
+        _FACTOR,
+        "zero = length - level * original[..., j] <= 0.0",
+        "zero = length <= 0.0",
+        _PIVOTS,
+    ),
+    Mutant(
+        "torch-cholesky-pivot-not-rooted",
+        _FACTOR,
+        "torch.where(zero, 1.0, pivot).sqrt()",
+        "torch.where(zero, 1.0, pivot)",
+        _FACTORISATIONS,
+    ),
+    Mutant(
+        "graph-any-product-is-triangular",
+        _GRAPH,
+        'kind == "nn" and a.node.lower and other.node.lower',
+        'kind == "nn" and (a.node.lower or other.node.lower)',
+        _ATTENTION_CHAIN,
+    ),
+    Mutant(
+        "graph-sum-with-a-triangle-is-one",
+        _GRAPH,
+        "a.node.lower and b.node.lower and a.shape == b.shape",
+        "(a.node.lower or b.node.lower) and a.shape == b.shape",
+        _ATTENTION_CHAIN,
+    ),
+    Mutant(
+        "graph-product-forgets-a-coefficient",
+        _GRAPH,
+        "coefficient = product(a.coefficient, other.coefficient)",
+        "coefficient = a.coefficient",
+        _ATTENTION_LIMIT,
+    ),
+    Mutant(
+        "trace-normals-in-the-slot-of-the-head",
+        _PROGRAM,
+        "(self._scale,), (2 * head,)",
+        "(self._scale,), (head,)",
+        _LARGE_HEADS,
+    ),
+    Mutant(
+        "trace-activation-without-pending-coefficient",
+        _PRIMITIVES,
+        "flat.coefficient * flat.coefficient",
+        "flat.coefficient",
+        _ATTENTION_LIMIT,
+    ),
+    Mutant(
+        "trace-mask-ignored",
+        _PRIMITIVES,
+        "np.asarray(seen, dtype=np.float64)",
+        "np.ones_like(seen, dtype=np.float64)",
+        _LARGE_CAUSAL_CHAIN,
+    ),
+    Mutant(
+        "blas-wishart-one-degree-more",
+        _BLAS,
+        "dof - np.arange(rows",
+        "dof + 1 - np.arange(rows",
+        _LARGE_CHAIN,
+    ),
+    Mutant(
+        "blas-hidden-columns-reused",
+        _BLAS,
+        "slot, start * inner // 2",
+        "slot, 0",
+        ("test_large.py::test_more_hidden_units_than_are_drawn_at_once",),
+    ),
+    Mutant(
+        "blas-triangle-not-transposed",
+        _BLAS,
+        'transposed=kind == "multiply_nt"',
+        "transposed=False",
+        _LARGE_CHAIN,
+    ),
+    Mutant(
+        "blas-softmax-logits-unscaled",
+        _BLAS,
+        "np.multiply(logits, scale, out=out)",
+        "np.multiply(logits, 1.0, out=out)",
+        _LARGE_CHAIN,
+    ),
+    Mutant(
+        "blas-softmax-ignores-mask",
+        _BLAS,
+        "where=seen == 0.0",
+        "where=seen < 0.0",
+        _LARGE_CAUSAL_CHAIN,
+    ),
+    Mutant(
+        "blas-sum-without-coefficient",
+        _BLAS,
+        "out += t * b",
+        "out += b",
+        _LARGE_LIMIT,
+    ),
+    Mutant(
+        "blas-increments-without-step",
+        _BLAS,
+        "if scale != 1.0:",
+        "if scale > 1.0:",
+        _LARGE_LIMIT,
+    ),
+    Mutant(
+        "large-stops-by-the-trace",
+        _LARGE,
+        "float(np.linalg.norm(total)) >= self.task.radius",
+        "float(np.trace(total)) >= self.task.radius",
+        _LARGE_STOPPING,
+    ),
+    Mutant(
+        "large-stops-one-step-early",
+        _LARGE,
+        "self._stop_outside(k, (step + 1) * task.dt)",
+        "self._stop_outside(k, step * task.dt)",
+        _LARGE_STOPPING,
+    ),
+    Mutant(
+        "large-paths-of-the-first-sample",
+        _LARGE,
+        "self.first + k, step, self._memory)",
+        "self.first, step, self._memory)",
+        _LARGE_STOPPING,
+    ),
+]
