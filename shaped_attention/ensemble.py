@@ -179,6 +179,8 @@ def make_ensemble(
     for block in blocks:
         check_storable(block)
         block.check(matrix.shape[-1], width)
+        if width is None:
+            block.limit.check(matrix.shape[-1])
     groups = common_groups(blocks)
     if width is not None:
         if width % groups:

@@ -176,6 +176,7 @@ def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
         raise ValueError(f"v has the diagonal entry {smallest:.6g}; variances >= 0 are needed")
     for block in blocks_of(layer):
         block.check(tensor.shape[-1], None)
+        block.limit.check(tensor.shape[-1])
     return tensor
 
 

@@ -188,3 +188,22 @@ def test_parallel_branches_are_stored_and_run_again(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             wrong()
+
+
+class PairsOnly(sa.Limit):
+    """A limit for two tokens alone."""
+
+    def check(self, tokens):
+        if tokens != 2:
+            raise ValueError(f"v0 has {tokens} tokens; 2 are needed")
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_limit_may_refuse_a_number_of_tokens(inside):
+    class Pairs(sa.ShapedMLP):
+        limit = PairsOnly()
+
+    layer = sa.Parallel(Pairs(0.5), sa.ShapedMLP(0.5)) if inside else Pairs(0.5)
+    for call in (sde, lambda block: sa.drift(block, V0), lambda block: sa.diffusion(block, V0)):
+        with pytest.raises(ValueError, match=r"^v0 has 3 tokens; 2 are needed$"):
+            call(layer)

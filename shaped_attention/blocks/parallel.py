@@ -35,6 +35,11 @@ class ParallelLimit(Limit):
 
     limits: tuple[Limit, ...]
 
+    def check(self, tokens: int) -> None:
+        """As the branches'."""
+        for limit in self.limits:
+            limit.check(tokens)
+
     def linear_rate(self, p: Any) -> Any:
         """Return ``2 lambda^2 Gamma + Gamma^2 + sum of what the branches have beyond``."""
         squares = [q.gamma**2 for q in p.blocks]
