@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from shaped_attention import ShapedAttention, ShapedMLP
+from shaped_attention.blocks.parameters import at_depth
 
 TOKENS, WIDTH = 3, 12
 MASK = np.array([[True, False, True], [True, True, False], [False, False, True]])
@@ -28,6 +29,10 @@ class Weights:
 
 def some_tokens():
     return np.random.default_rng(4).standard_normal((TOKENS, WIDTH))
+
+
+def forward(block, x, weights):
+    return block.forward(at_depth(block, 0.0), torch.from_numpy(x), weights).numpy()
 
 
 def written_out(x, weights, heads=1, mask=None, projection=False, keys=None, biases=(0.0, 0.0)):
@@ -70,7 +75,7 @@ def written_out(x, weights, heads=1, mask=None, projection=False, keys=None, bia
 def test_attention(block, formula):
     """To 1e-13; one column of keys more or less is further away than 1e-3."""
     x, weights = some_tokens(), Weights()
-    found = ShapedAttention(GAMMA, TAU, **block).forward(torch.from_numpy(x), weights).numpy()
+    found = forward(ShapedAttention(GAMMA, TAU, **block), x, weights)
     np.testing.assert_allclose(found, written_out(x, weights.kept, **formula), atol=1e-13)
     keys = block.get("key_size", WIDTH // block.get("heads", 1))
     for other in (keys - 1, keys + 1):
@@ -82,7 +87,7 @@ def test_mlp():
     """lambda x + gamma sqrt(c / n) s(x W_pre / sqrt n) W_post with 1 / c = (s_+^2 + s_-^2) / 2."""
     x, weights = some_tokens(), Weights()
     block = ShapedMLP(GAMMA, 0.5, -2.0)
-    found = block.forward(torch.from_numpy(x), weights).numpy()
+    found = forward(block, x, weights)
     plus, minus = 1.0 + 0.5 / math.sqrt(WIDTH), 1.0 - 2.0 / math.sqrt(WIDTH)
     before, after = weights.kept
     inner = x @ before / math.sqrt(WIDTH)
