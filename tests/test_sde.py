@@ -234,6 +234,7 @@ def test_overflow_stops_a_path_before_it_is_nan(dtype):
         seed=1, radius=1e30, dtype=dtype,
     )  # fmt: skip
     assert 0.02 < np.isfinite(result.stopping_time).mean() < 0.25
+    assert np.isfinite(result.V.values).all()
 
 
 def test_explosion_is_recorded_and_never_nan():

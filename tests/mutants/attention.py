@@ -16,8 +16,10 @@ _BROWNIAN = ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion"
 _CLOSED_FORMS = ("test_limit.py::test_attention_agrees_with_the_closed_forms",)
 _DERIVED = "test_symbolic_against_package.py::test_drift_and_diffusion"
 _DERIVED_CAUSAL = (f"{_DERIVED}[ours1-derived1-values1-2]",)
+_DERIVED_CAUSAL_OF_THREE = (f"{_DERIVED}[ours1-derived1-values1-3]",)
 _DERIVED_HEADS = (f"{_DERIVED}[ours2-derived2-values2-2]",)
 _DERIVED_BIASES = (f"{_DERIVED}[ours3-derived3-values3-2]",)
+_DERIVED_BIASES_OF_THREE = (f"{_DERIVED}[ours3-derived3-values3-3]",)
 _LAW = "test_chain_law.py::test_members_and_edges_of_the_family"
 _LAW_OF_FEW_KEYS = (f"{_LAW}[few keys]",)
 _LAW_OF_TWO_HEADS = (f"{_LAW}[two heads]",)
@@ -183,7 +185,7 @@ ATTENTION = [
         _ATTENTION_LIMIT,
         "q = diagonal_v + self.query_bias if self.query_bias > 0.0 else diagonal_v",
         "q = diagonal_v",
-        _DERIVED_BIASES,
+        _DERIVED_BIASES_OF_THREE,
         blind=True,
     ),
     Mutant(
@@ -191,7 +193,7 @@ ATTENTION = [
         _ATTENTION_LIMIT,
         "return (0.5 * rate) * (q * (centred @ factor))",
         "return rate * (q * (centred @ factor))",
-        _DERIVED_CAUSAL,
+        _DERIVED_CAUSAL_OF_THREE,
         blind=True,
     ),
     Mutant(

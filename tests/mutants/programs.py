@@ -170,13 +170,6 @@ PROGRAMS = [
         _LARGE_HEADS,
     ),
     Mutant(
-        "trace-activation-without-pending-coefficient",
-        _PRIMITIVES,
-        "flat.coefficient * flat.coefficient",
-        "flat.coefficient",
-        _ATTENTION_LIMIT,
-    ),
-    Mutant(
         "trace-mask-ignored",
         _PRIMITIVES,
         "np.asarray(seen, dtype=np.float64)",

@@ -24,7 +24,7 @@ _CHUNKS = ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result",)
 _CONTINUED = ("test_continuation.py::test_a_continued_run_has_the_bits_of_the_longer_one",)
 _NUMBERS = ("test_numbers.py",)
 _OF_CHAINS, _OF_LIMITS = (f"test_compiled.py::test_stopping[{name}]" for name in ("chain", "sde"))
-_OVERFLOW = ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan",)
+_OVERFLOW = ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan[float32]",)
 _SAVE_TIMES_TESTS = ("test_samplers.py::test_save_times_do_not_change_a_path",)
 _SCHEDULED_CHAIN = ("test_large.py::test_chain[both-40-80]",)
 _SCHEDULED_LIMIT = ("test_large.py::test_sde[both-40]",)
@@ -232,21 +232,21 @@ SAMPLERS = [
         _PROCESSES,
         "self.finish((step + 1) * task.dt)",
         "self.finish(step * task.dt)",
-        (_OF_LIMITS,),
+        ("test_large.py::test_stopping",),
     ),
     Mutant(
-        "overflow-in-single-precision",
+        "overflow-to-nan-not-seen",
         _PROCESSES,
-        "torch.finfo(dtype).max ** 0.25",
-        "torch.finfo(dtype).max",
-        ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan[float32]",),
+        "moving & ~(size < self._largest)",
+        "moving & (size >= self._largest)",
+        _OVERFLOW,
     ),
     Mutant(
         "overflow-seen-too-late",
         _PROCESSES,
         "size = (F + drift + noise).double()",
         "size = F.double()",
-        ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan[float32]",),
+        _OVERFLOW,
     ),
     Mutant(
         "schedule-depth-to-the-last-layer",
