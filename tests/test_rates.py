@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import shaped_attention as sa
-from shaped_attention import rates
 from shaped_attention.rates import fitted_rate
 
 
@@ -66,25 +65,6 @@ def test_the_noise_of_a_distance_is_that_of_two_samples():
     data = sa.distances_by_width(block, np.eye(2), (4, 8), samples=samples, steps_per_layer=1)
     below = np.random.default_rng(2).binomial(samples, 0.5, (2, 4000)) / samples
     assert float(data["noise"]) == pytest.approx((below[0] - below[1]).std(), rel=0.05)
-
-
-def test_every_width_has_paths_of_its_own(monkeypatch):
-    """Distances are fitted as independent ones, so no two widths may share a seed."""
-    seeds = []
-
-    def recorded(function):
-        def run(*arguments, **options):
-            seeds.append(options["seed"])
-            return function(*arguments, **options)
-
-        return run
-
-    for name in ("simulate_chain", "integrate_sde"):
-        monkeypatch.setattr(rates, name, recorded(getattr(rates, name)))
-    options = {"samples": 4, "steps_per_layer": 1, "seed": 5}
-    sa.distances_by_width(sa.ShapedAttention(0.5), np.eye(2), (4, 8, 16), **options)
-    assert len(seeds) == 6
-    assert len(set(seeds)) == 3
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ ESTIMATES = [
         _STOPPING,
         'cell = {"study": "stopping_map", "gamma": float(gamma), "tau0": float(tau0)}',
         'cell = {"study": "stopping_map"}',
-        _STOPPING_TESTS,
+        ("test_seeds.py::test_cells_of_a_map_share_no_numbers",),
     ),
     Mutant(
         "stopping-depth-rounded-down",

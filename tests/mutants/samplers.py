@@ -209,7 +209,7 @@ SAMPLERS = [
         _RATES,
         '"distances_by_width", "width": width',
         '"distances_by_width"',
-        ("test_rates.py::test_every_width_has_paths_of_its_own",),
+        ("test_seeds.py::test_no_two_runs_of_a_sampler_have_one_seed[distances]",),
     ),
     Mutant(
         "chaos-sizes-share-numbers",

@@ -18,9 +18,6 @@ _SPHERE_THEORY = "shaped_attention/sphere/theory.py"
 _SPHERE_TOKEN_ATTENTION = "shaped_attention/sphere/token_attention.py"
 
 _SPHERE_TESTS = ("test_sphere.py",)
-_FIGURE_OF_NOISE = (
-    "test_sphere_bridge.py::test_the_figure_has_the_flow_as_its_curve_without_noise",
-)
 _SPHERE_CIRCLE_TESTS = ("test_sphere_circle.py",)
 _SPHERE_ENSEMBLES_TESTS = ("test_sphere_ensembles.py",)
 _SPHERE_MEAN_FIELD_TESTS = ("test_sphere_mean_field.py",)
@@ -189,14 +186,14 @@ SPHERE = [
         _SPHERE_NOISE,
         "found.std(1, ddof=1) / network_samples**0.5",
         "found.std(1, ddof=1)",
-        _FIGURE_OF_NOISE,
+        ("test_sphere_bridge.py::test_the_standard_error_of_networks_is_that_of_their_mean",),
     ),
     Mutant(
         "noise-shaped-clock-gamma",
         _SPHERE_NOISE,
         'return gamma**2 * result["time"]',
         'return gamma * result["time"]',
-        _FIGURE_OF_NOISE,
+        ("test_sphere_bridge.py::test_the_clock_of_the_shaped_chain_is_the_variance_of_its_noise",),
     ),
     Mutant(
         "ensembles-chunks-share-matrices",
