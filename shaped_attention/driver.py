@@ -102,7 +102,7 @@ def function_named(name: str) -> Callable[[Array], Array]:
     Raises
     ------
     ValueError
-        If there is none.
+        If the module or the function cannot be found.
     """
     module, _, attribute = name.partition(":")
     try:

@@ -108,7 +108,7 @@ def limits_at(layer: Layer, at: float) -> list[tuple[Limit, Parameters, float]]:
 def unit_noise(
     limit: Limit, p: Parameters, factor: Float[Tensor, "*B m m"]
 ) -> Float[Tensor, "e *B m m"] | None:
-    """Return the noise of F for each unit increment, one after the other; None if there is none."""
+    """Return the noise of F for each unit increment, one after the other, or None."""
     sizes = _Sizes()
     if limit.factor_noise(p, factor, sizes) is None:
         return None

@@ -87,7 +87,7 @@ def limit_step(
 
 
 def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: float) -> M:
-    """Apply the part of the drift that raises the rank of V; `factor` itself if there is none."""
+    """Apply the part of the drift that raises the rank of V; `factor` itself without one."""
     v = factor @ factor.mT
     parts = [limit.growth(p, v) for limit, p in pairs]
     parts = [part for part in parts if part is not None]

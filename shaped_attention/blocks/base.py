@@ -93,7 +93,7 @@ class Limit:
         return None
 
     def decay(self, p: Any) -> Any:
-        """Return the rate at which V decays beside its growth."""
+        """Return the rate at which V decays alongside its growth."""
         return 0.0
 
     def check(self, tokens: int) -> None:

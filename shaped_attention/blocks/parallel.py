@@ -139,7 +139,7 @@ class Parallel(Block):
 
     @property
     def limit(self) -> Limit | str:
-        """The limit of all branches, or why there is none."""
+        """The limit of all branches, or why it does not exist."""
         limits = [block.limit for block in self.blocks]
         for block, limit in zip(self.blocks, limits, strict=True):
             if isinstance(limit, str):

@@ -63,7 +63,7 @@ class Schedule:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The values at the knots."""
+        """Values at the knots, in order of depth."""
         return tuple(y for _, y in self.knots)
 
     def at(self, depth: Any) -> Any:

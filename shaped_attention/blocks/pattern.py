@@ -23,7 +23,7 @@ class Pattern:
     Raises
     ------
     ValueError
-        If there is none, or one is not a layer.
+        If the list is empty, or an entry is not a layer.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Small-matrix algebra on tiles: one operation on all lanes at once.
 
 A tile is an array (rows, LANES): each path has a lane, each entry of a matrix a row, and a matrix
-(r, c) stands in r c successive rows from an offset on. Every loop over lanes is one vector
+(r, c) takes r c successive rows from an offset on. Every loop over lanes is one vector
 instruction after the other. Sums run in the order of their index, also where a loop is unrolled,
 so a path's rounding does not depend on what surrounds it. Triangular factors are common, and a
 product that skips their zeros costs half: `a_lower` and `b_lower` say which are lower triangular.
