@@ -243,7 +243,11 @@ def test_levels_have_numbers_of_their_own():
         ONE, np.eye(1), width=None, steps=4, dt=0.1, samples=1, seed=0, times=None,
         save_every=None, radius=None, device="cpu", dtype="float64", chunk=None, memory=2**30,
     )  # fmt: skip
-    assert len({tuple(Level(base, number, first).key) for number in range(5)}) == 5
+    address = ((), "linear")
+    levels = [Level(base, number, first) for number in range(5)]
+    assert len({tuple(level.tasks[0].keys.key(address)) for level in levels}) == 5
+    for level in levels:
+        assert len({tuple(task.keys.key(address)) for task in level.tasks}) == 1
 
 
 def test_what_does_not_suffice_is_said(caplog):

@@ -11,6 +11,7 @@ _GRAPH = "shaped_attention/numerics/graph.py"
 _LARGE = "shaped_attention/large.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _PROGRAM = "shaped_attention/numerics/program.py"
+_TRACED_NUMBERS = "shaped_attention/numerics/traced_numbers.py"
 _TILES = "shaped_attention/numerics/tiles.py"
 
 _ATTENTION_CHAIN = ("test_compiled.py::test_chain[attention-40]",)
@@ -164,7 +165,7 @@ PROGRAMS = [
     ),
     Mutant(
         "trace-normals-in-the-slot-of-the-head",
-        _PROGRAM,
+        _TRACED_NUMBERS,
         "(self._scale,), (2 * head,)",
         "(self._scale,), (head,)",
         _LARGE_HEADS,
