@@ -104,7 +104,7 @@ def test_a_nonlinear_limit(nonlinear):
 
 
 def test_the_standard_error_counts_the_last_level_twice(nonlinear):
-    """Of Y_0 + ... + Y_L + Y_L from the variances and sizes of the levels, to rounding.
+    """The error of Y_0 + ... + Y_L + Y_L follows from the levels' variances and sizes.
 
     With the weight 1 for Y_L it would be smaller by more than 1e-3 of itself.
     """

@@ -138,7 +138,7 @@ def test_an_accepted_change_is_recorded(written, tmp_path, monkeypatch):
 
 
 def test_other_versions_are_refused_or_accepted(tmp_path, monkeypatch):
-    """Of a numerical dependency; that of Python does not matter."""
+    """A changed version of a numerical dependency counts; that of Python does not."""
     begun(tmp_path / "s", monkeypatch, fixed=FIXED)
     recorded = code_records(tmp_path / "s")[0]["versions"]
     names = {"shaped_attention", "numpy", "scipy", "torch", "numba", "torchsde"}

@@ -156,7 +156,7 @@ def test_processes_on_devices_that_are_not_there(tmp_path):
 
 
 def test_a_path_is_a_sweep(file, tmp_path):
-    """Of a TOML file, as text or as a path; anything else is refused."""
+    """A TOML file is given as text or as a path; anything else is refused."""
     assert run_sweep(str(file), tmp_path / "s", progress=False).finished == 24
     assert run_sweep(sa.read_sweep(file), tmp_path / "s", progress=False).left == 0
     assert plan_sweep(file).units == 24

@@ -31,7 +31,7 @@ INCOMPLETE = 3
 """Exit status of a run that leaves units undone or gives some up."""
 
 _COLUMNS = ["mean", "half_width", "lower", "upper", "deviation", "samples"]
-"""Of the summary, what a table has."""
+"""Return what a table of the summary has."""
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 _store = click.argument("store", type=click.Path(path_type=Path))

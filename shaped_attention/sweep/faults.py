@@ -229,7 +229,7 @@ def _cell_faults(sweep: Sweep, written: bool) -> list[tuple[str, str]]:
             if not written:
                 seen = "".join(cell.identity(sampler) for sampler in sweep.samplers)
                 cells[index] = numbers.setdefault(seen, len(numbers))
-        except Exception as error:  # a layer of one's own may raise anything
+        except Exception as error:  # a user's layer may raise anything
             values = sweep.values(index)
             point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes)
             place = f" (first at {point})" if point else ""

@@ -79,7 +79,7 @@ def plan_sweep(sweep: Sweep | str | Path) -> Plan:
 def _probed(sweep: Sweep, cell: int, sampler: int) -> float:
     try:
         return _seconds_per_step(sweep, cell, sampler)
-    except Exception as error:  # a layer of one's own may raise anything
+    except Exception as error:  # a user's layer may raise anything
         values = sweep.values(sweep.index(cell))
         point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes) or "the only cell"
         raise ValueError(

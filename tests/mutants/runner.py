@@ -45,7 +45,7 @@ class Outcome:
 
 
 def tracked_files(root: Path) -> list[str]:
-    """The files of the repository that git knows."""
+    """Return the files that git tracks."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
     )
