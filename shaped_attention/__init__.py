@@ -28,6 +28,7 @@ from shaped_attention.module import ShapedTransformer, record_covariances
 from shaped_attention.multilevel import expectation
 from shaped_attention.network import simulate_network
 from shaped_attention.observables import observables
+from shaped_attention.pathwise import pathwise
 from shaped_attention.rates import distances_by_width
 from shaped_attention.rerun import rerun
 from shaped_attention.results import layer_of, load, save, specification
@@ -89,6 +90,7 @@ __all__ = [
     "load",
     "observables",
     "open_sweep",
+    "pathwise",
     "plan_sweep",
     "read_covariance",
     "read_sweep",

@@ -90,7 +90,7 @@ def march(
             advance(step, end)
             seconds = max(time.perf_counter() - began, 1e-9)
             tick(end - step)
-            length = max(1, min(2 * length, int(_SLICE * (end - step) / seconds)))
+            length = max(1, int(_SLICE * (end - step) / seconds))
             step = end
         if i < len(request.saved):
             kept[i] = keep()

@@ -69,8 +69,9 @@ class TorchNumbers(Numbers):
         Of the block in the layer.
     dtype
         Of the numbers returned. They are made in float64.
-    scale
-        Standard deviation of `normal`: the root of the step for Brownian increments.
+    increments
+        Standard deviation of the Brownian increments of a limit, the root of the step; None for
+        the numbers of a chain.
     compiled
         Whether the compiled generator may make them where it can; the numbers agree to rounding.
     """
@@ -80,7 +81,7 @@ class TorchNumbers(Numbers):
     step: int
     place: tuple[int, ...] = ()
     dtype: torch.dtype = torch.float64
-    scale: float = 1.0
+    increments: float | None = None
     compiled: bool = True
     _taken: set[tuple[str, int]] = field(default_factory=set, repr=False)
 
@@ -101,20 +102,24 @@ class TorchNumbers(Numbers):
     def normal(
         self, name: str, rows: int, columns: int, head: int = 0
     ) -> Float[Tensor, "B rows columns"]:
-        """Return independent normals (B, rows, columns) of standard deviation `scale`."""
+        """Return independent standard normals (B, rows, columns), or increments."""
         numbers = self._draws(name, head).normal(rows, columns)
-        return numbers if self.scale == 1.0 else self.scale * numbers
+        return numbers if self.increments is None else self.increments * numbers
 
     def wishart(
         self, name: str, rows: int, dof: int, head: int = 0
     ) -> Float[Tensor, "B rows columns"]:
         """Return roots of Wishart matrices (see `Numbers`)."""
+        if self.increments is not None:
+            return super().wishart(name, rows, dof, head)
         return self._draws(name, head).wishart_factor(rows, dof)
 
     def activated_gram(
         self, name: str, factor: Any, count: int, activation: Callable[[Any], Any]
     ) -> Float[Tensor, "B m m"]:
         """Return Gram matrices of `count` activated columns (see `Numbers`)."""
+        if self.increments is not None:
+            return super().activated_gram(name, factor, count, activation)
         m, inner = factor.shape[-2:]
         total = factor.new_zeros(*factor.shape[:-2], m, m)
         for gaussian in self.hidden_columns(name, inner, count):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention import ensemble as en
-from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.large import BlasProcess
 from shaped_attention.named_numbers import TorchNumbers
 from shaped_attention.numerics import tiles
@@ -129,6 +129,16 @@ class TileProcess:
 
     # What torchsde needs of the limit.
 
+    # Its arrays are used again: fresh ones would cost more than what is written to them.
+
+    @cached_property
+    def _increments(self) -> Array:
+        return np.empty((len(self.state), self.task.compiled.normals + 1, LANES))
+
+    @cached_property
+    def _reported(self) -> Array:
+        return np.empty((2, *self.state.shape))
+
     def flat_state(self) -> Tensor:
         """Return the state as torchsde's (tiles, entries)."""
         return torch.from_numpy(self.state).flatten(1)
@@ -137,20 +147,23 @@ class TileProcess:
         """Take a state of torchsde's shape."""
         self.state = np.ascontiguousarray(y.numpy().reshape(self.state.shape))
 
+    @property
+    def brownian_shape(self) -> tuple[int, int]:
+        """The shape of the increments of a step."""
+        return len(self.state), (self.task.compiled.normals + 1) * LANES
+
     def increments(self, step: int) -> Tensor:
-        """Return the Brownian increments of a step (tiles, entries)."""
+        """Return the Brownian increments of a step (tiles, entries), until the next call."""
         x = self.task.compiled
-        out = np.empty((len(self.state), x.normals + 1, LANES))
-        tiles.draw(x.code, x.table, x.keys, x.ranges, self.first, step, out)
-        return torch.from_numpy(out).flatten(1)
+        tiles.draw(x.code, x.table, x.keys, x.ranges, self.first, step, self._increments)
+        return torch.from_numpy(self._increments).flatten(1)
 
     def drift_and_noise(self, y: Tensor, increments: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """Return drift times step, and noise; both zero for stopped paths."""
+        """Return drift times step, and noise, until the next call; both zero for stopped paths."""
         self.set_state(y)
         given = increments.numpy().reshape(len(self.state), -1, LANES)
-        reported = np.empty((2, *self.state.shape))
-        self._run(step, step + 1, tiles.REPORT, given, reported)
-        drift, noise = torch.from_numpy(reported).flatten(2)
+        self._run(step, step + 1, tiles.REPORT, given, self._reported)
+        drift, noise = torch.from_numpy(self._reported).flatten(2)
         return drift, noise
 
     def finish(self, time: float) -> None:
@@ -176,13 +189,15 @@ class TorchProcess:
         # The fourth root of the largest number: V, and products of two entries of V, stay finite.
         self._largest = min(tiles.LARGEST_FACTOR, torch.finfo(dtype).max ** 0.25)
 
-    def _numbers(self, step: int, scale: float) -> Callable[[tuple[int, ...]], TorchNumbers]:
+    def _numbers(
+        self, step: int, increments: float | None
+    ) -> Callable[[tuple[int, ...]], TorchNumbers]:
         places: dict[tuple[int, ...], TorchNumbers] = {}
 
         def at(place: tuple[int, ...]) -> TorchNumbers:
             if place not in places:
                 places[place] = TorchNumbers(
-                    self.task.keys, self.samples, step, place, self.dtype, scale
+                    self.task.keys, self.samples, step, place, self.dtype, increments
                 )
             return places[place]
 
@@ -192,16 +207,13 @@ class TorchProcess:
         """Take the steps begin, ..., end - 1."""
         task = self.task
         for step in range(begin, end):
-            depth = step / task.steps
             if task.width is not None:
-                blocks = task.pattern[step % len(task.pattern)]
-                parameters = [at_depth(block, depth) for block in blocks]
-                factors = list(self.state.unbind(1))
-                new = torch.stack(
-                    chain_step(blocks, parameters, factors, self._numbers(step, 1.0), task.width),
-                    dim=1,
-                )
-                self._move(new, step)
+                layer = step % len(task.pattern)
+                factors = chain_step(
+                    task.pattern[layer], task.parameters(step, layer), list(self.state.unbind(1)),
+                    self._numbers(step, None), task.width,
+                )  # fmt: skip
+                self._move(torch.stack(factors, dim=1), step)
             else:
                 y = self.state.flatten(1)
                 drift, noise = self.drift_and_noise(y, None, step)
@@ -216,7 +228,7 @@ class TorchProcess:
     def finish(self, time: float) -> None:
         """Stop the paths that are outside the radius at this time."""
         # No boolean index, for which the host would wait for the device.
-        outside = self.stopped_at.isinf() & (norms(self.state) >= self.task.radius)
+        outside = self.stopped_at.isinf() & (norms(self.state.detach()) >= self.task.radius)
         self.stopped_at = torch.where(outside, time, self.stopped_at)
 
     def covariances(self) -> Array:
@@ -242,6 +254,11 @@ class TorchProcess:
     def set_state(self, y: Tensor) -> None:
         """Take a state of torchsde's shape."""
         self.state = y.reshape(self.state.shape)
+
+    @cached_property
+    def brownian_shape(self) -> tuple[int, int]:
+        """The shape of the increments of a step."""
+        return self.count, self.increments(0).shape[1]
 
     def increments(self, step: int) -> Tensor:
         """Return the Brownian increments of a step (count, entries)."""
@@ -283,9 +300,9 @@ class TorchProcess:
         )
 
     def _limit_step(self, F: Tensor, numbers_at: Any, step: int) -> tuple[Tensor, Tensor]:
-        depth = step / self.task.steps
-        parameters = [[at_depth(b, depth) for b in blocks] for blocks in self.task.pattern]
-        return limit_step(self.task.pattern, parameters, F, numbers_at, self.task.dt)
+        task = self.task
+        parameters = [task.parameters(step, layer) for layer in range(len(task.pattern))]
+        return limit_step(task.pattern, parameters, F, numbers_at, task.dt)
 
 
 class _Recording(Numbers):

@@ -186,7 +186,7 @@ class _System:
     def __init__(self, process: Process) -> None:
         self._process = process
         self.start = process.flat_state()
-        self.shape = (len(self.start), process.increments(0).shape[1])
+        self.shape = process.brownian_shape
 
     def f_and_g_prod(self, t: Tensor, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return drift times the step, and noise, for Brownian increments v."""

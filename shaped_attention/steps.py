@@ -18,7 +18,8 @@ which are functions of F and h; the splitting changes neither the weak order 1 n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -100,6 +101,20 @@ def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: float) -> M:
     return cholesky(new)
 
 
+@contextmanager
+def _explained(blocks: Sequence[Block]) -> Iterator[None]:
+    """Raise ValueError for a description that uses something else than the primitives."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError) as error:
+        names = ", ".join(dict.fromkeys(type(block).__name__ for block in blocks))
+        raise ValueError(
+            f"layer contains {names}, whose description cannot be traced into a program "
+            f"({type(error).__name__}: {error}); it may use what shaped_attention.numerics."
+            "primitives lists, and `with sa.eager():` runs it as it is, in torch"
+        ) from error
+
+
 def traced_chain(blocks: Sequence[Block], tokens: int, width: int, groups: int) -> Program:
     """Trace the step of the chain for the Grams of `groups` groups of columns.
 
@@ -109,19 +124,20 @@ def traced_chain(blocks: Sequence[Block], tokens: int, width: int, groups: int) 
     for lower in (columns == tokens, False):
         graph = Graph()
         inputs = [graph.node("input", (), (tokens, columns), lower=lower) for _ in range(groups)]
-        numbers_at = _traced_numbers(graph, 1.0)
+        numbers_at = _traced_numbers(graph, None)
         parameters = [traced(block) for block in blocks]
-        outputs = chain_step(blocks, parameters, inputs, numbers_at, width)
+        with _explained(blocks):
+            outputs = chain_step(blocks, parameters, inputs, numbers_at, width)
         if not lower or all(output.node.lower for output in outputs):
             break
     return assemble(graph, inputs, outputs)
 
 
-def _traced_numbers(graph: Graph, scale: float) -> NumbersAt:
+def _traced_numbers(graph: Graph, increments: float | None) -> NumbersAt:
     places: dict[tuple[int, ...], Numbers] = {}
 
     def numbers_at(place: tuple[int, ...]) -> Numbers:
-        return places.setdefault(place, TracedNumbers(graph, place, scale))
+        return places.setdefault(place, TracedNumbers(graph, place, increments))
 
     return numbers_at
 
@@ -132,5 +148,6 @@ def traced_limit(pattern: Sequence[Sequence[Block]], tokens: int, step: float) -
     factor = graph.node("input", (), (tokens, tokens))
     numbers_at = _traced_numbers(graph, math.sqrt(step))
     parameters = [[traced(block) for block in blocks] for blocks in pattern]
-    outputs = limit_step(pattern, parameters, factor, numbers_at, step)
+    with _explained([block for blocks in pattern for block in blocks]):
+        outputs = limit_step(pattern, parameters, factor, numbers_at, step)
     return assemble(graph, [factor], outputs)

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.overrides import Overrides, at_layer
+from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.named_numbers import Keys
 from shaped_attention.numerics import tiles
 from shaped_attention.numerics.blas import Plan
@@ -40,6 +42,9 @@ class Task:
         Paths stop where |V| (Frobenius norm) reaches it.
     keys
         Of the random numbers.
+    given
+        Tensors in place of parameters, by layer of the pattern and block (`overrides`); only torch
+        runs such a task.
     """
 
     pattern: tuple[tuple[Block, ...], ...]
@@ -50,6 +55,16 @@ class Task:
     dt: float
     radius: float
     keys: Keys
+    given: Sequence[Sequence[Overrides]] = ()
+
+    def parameters(self, step: int, layer: int) -> list[Parameters]:
+        """Return the parameters of the blocks of a layer of the pattern, as torch takes them."""
+        blocks = self.pattern[layer]
+        given = at_layer(self.given[layer], step) if self.given else [{}] * len(blocks)
+        return [
+            at_depth(block, step / self.steps, own)
+            for block, own in zip(blocks, given, strict=True)
+        ]
 
     @property
     def columns(self) -> int:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import shaped_attention as sa
+from shaped_attention.blocks.parameters import at_depth
+from tests.example_linear import Linear
 from tests.laws import same_law
 
 SOFTMAX = sa.ShapedAttention(0.6, identity=False, centring=False, scaled_temperature=False)
@@ -58,9 +61,30 @@ def test_other_chains_are_rejected(layer, wrong):
     assert not same_law(network(layer, samples=9000), chain(wrong))
 
 
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_norms_are_those_of_torch(norm, place):
+    """Of tokens whose means differ, with an identity in the place of the weights."""
+    tokens = torch.arange(24.0, dtype=torch.float64).reshape(3, 8).square() + 1.0
+    block = sa.Normalised(Linear(0.6), place, norm)
+
+    def expected(x):
+        functional = torch.nn.functional
+        return (
+            functional.layer_norm(x, (8,), eps=0.0)
+            if norm == "layer"
+            else (functional.rms_norm(x, (8,), eps=0.0))
+        )
+
+    moved = block.forward(at_depth(block, 0.0), tokens, lambda x, columns: x)
+    inside = expected(tokens) if place == "before" else tokens
+    outside = 0.8 * tokens + 0.6 * inside / 8**0.5
+    wanted = outside if place == "before" else expected(outside)
+    torch.testing.assert_close(moved, wanted, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("norm", ["rms", "layer"])
 def test_after_means_unit_variance(norm):
-    """Exactly, and with LayerNorm the mean of every token over its features is 0."""
     v = network(sa.Normalised(SOFTMAX, "after", norm), samples=5).V.values[-1]
     np.testing.assert_allclose(np.diagonal(v, axis1=1, axis2=2), 1.0, rtol=1e-12)
 

@@ -122,7 +122,7 @@ class Parameters:
     """The parameters of a block: attributes by the names of its fields.
 
     A field that is a float or a `Schedule` is looked up in `given` (by name) and otherwise passed
-    through `lookup`; one that is a block gives its `Parameters`.
+    through `lookup`; one that is a block, or a tuple of blocks, gives their `Parameters`.
     """
 
     def __init__(
@@ -134,15 +134,14 @@ class Parameters:
         self._block, self._lookup, self._given = block, lookup, given or {}
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._given:
-            return self._given[name]
         field = getattr(self._block, name)
         if isinstance(field, float | Schedule):
-            return self._lookup(field)
+            return self._given[name] if name in self._given else self._lookup(field)
         if hasattr(field, "root"):
             return Parameters(field, self._lookup, self._given.get(name))
         if isinstance(field, tuple) and field and all(hasattr(x, "root") for x in field):
-            return [Parameters(x, self._lookup) for x in field]
+            given = self._given.get(name) or [None] * len(field)
+            return [Parameters(x, self._lookup, own) for x, own in zip(field, given, strict=True)]
         return field
 
 

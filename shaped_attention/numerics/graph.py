@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,10 +63,10 @@ class Node:
 
 @dataclass
 class Graph:
-    """The operations of a trace in the order in which they were asked for."""
+    """The operations of a trace in the order in which they were asked for, each of them once."""
 
     nodes: list[Node] = field(default_factory=list)
-    _products: dict[tuple[int, int], tuple[Node, Node]] = field(default_factory=dict)
+    _known: dict[Hashable, Node] = field(default_factory=dict)
 
     def node(
         self,
@@ -79,10 +80,17 @@ class Graph:
         data: NDArray[np.float64] | None = None,
         address: Hashable = None,
     ) -> Matrix:
-        """Append an operation and return its value."""
+        """Return the value of an operation, appended unless the trace has it already."""
         new = Node(
             kind, tuple(inputs), shape, tuple(scalars), tuple(integers), lower, data, address
         )
+        # An operation without inputs is a matrix of its own: an input, a constant, random numbers.
+        if inputs and address is None:
+            numbers = tuple(id(x) if isinstance(x, Scalar) else x for x in scalars)
+            key = (kind, tuple(id(x) for x in inputs), shape, numbers, tuple(integers), lower)
+            if key in self._known:
+                return Matrix(self, self._known[key])
+            self._known[key] = new
         self.nodes.append(new)
         return Matrix(self, new)
 
@@ -101,7 +109,7 @@ class Matrix:
     """A matrix of a trace: `coefficient` times the value of `node`, or times its transpose."""
 
     __slots__ = ("coefficient", "graph", "node", "transposed")
-    __array_priority__ = 100
+    __array_ufunc__ = None
 
     def __init__(
         self, graph: Graph, node: Node, coefficient: Number = 1.0, transposed: bool = False
@@ -141,8 +149,7 @@ class Matrix:
         )
 
     def __matmul__(self, other: Matrix) -> Matrix:
-        if not isinstance(other, Matrix):
-            return NotImplemented
+        other = _matrix(other)
         (rows, inner), (other_inner, columns) = self.shape, other.shape
         if inner != other_inner:
             raise ValueError(f"a product of matrices of shapes {self.shape} and {other.shape}")
@@ -167,14 +174,11 @@ class Matrix:
         if isinstance(other, float | int | Scalar):
             flat = self.plain()
             return self.graph.node("shift", (flat.node,), flat.shape, (flat.coefficient, other))
-        if not isinstance(other, Matrix):
-            return NotImplemented
+        other = _matrix(other)
         shared = _common_left_factor(self, other)
         if shared is not None:
             return shared
-        a, b = self.plain(), other.plain()
-        if _size(a) < _size(b):
-            a, b = b, a
+        a, b = _larger_first(self, other)
         lower = a.node.lower and b.node.lower and a.shape == b.shape
         return self.graph.node(
             "combine", (a.node, b.node), _broadcast(a, b), (a.coefficient, b.coefficient),
@@ -195,11 +199,7 @@ class Matrix:
     def __mul__(self, other: Matrix | Number) -> Matrix:
         if isinstance(other, float | int | Scalar):
             return Matrix(self.graph, self.node, product(self.coefficient, other), self.transposed)
-        if not isinstance(other, Matrix):
-            return NotImplemented
-        a, b = self.plain(), other.plain()
-        if _size(a) < _size(b):
-            a, b = b, a
+        a, b = _larger_first(self, _matrix(other))
         lower = a.node.lower or (b.node.lower and b.shape == a.shape)
         result = self.graph.node("times", (a.node, b.node), _broadcast(a, b), lower=lower)
         return Matrix(self.graph, result.node, product(a.coefficient, b.coefficient))
@@ -209,9 +209,10 @@ class Matrix:
     def __truediv__(self, other: Matrix | Number) -> Matrix:
         if isinstance(other, float | int | Scalar):
             return self * (1.0 / other)
-        a, b = self.plain(), other.plain()
-        if _broadcast(a, b) != a.shape:
-            raise ValueError(f"a quotient of matrices of shapes {a.shape} and {b.shape}")
+        b = _matrix(other).plain()
+        rows, columns = self.shape
+        a = _expanded(self, (max(rows, b.shape[0]), max(columns, b.shape[1])))
+        _broadcast(a, b)
         result = self.graph.node("over", (a.node, b.node), a.shape, lower=a.node.lower)
         return Matrix(self.graph, result.node, product(a.coefficient, 1.0 / b.coefficient))
 
@@ -224,8 +225,31 @@ class Matrix:
         raise TypeError("a description may branch on sizes, never on entries of a matrix")
 
 
-def _size(matrix: Matrix) -> int:
-    return matrix.shape[0] * matrix.shape[1]
+def _matrix(other: Any) -> Matrix:
+    if not isinstance(other, Matrix):
+        raise TypeError(
+            f"a matrix of a description together with {type(other).__name__}: an array of numbers "
+            "becomes a matrix by primitives.constant(array, like=matrix)"
+        )
+    return other
+
+
+def _expanded(matrix: Matrix, shape: Shape) -> Matrix:
+    """Return a row, a column or a single entry as a matrix of that shape."""
+    flat = matrix.plain()
+    if flat.shape[0] == 1 < shape[0]:
+        flat = flat.graph.constant(np.ones((shape[0], 1))) @ flat
+    if flat.shape[1] == 1 < shape[1]:
+        flat = flat @ flat.graph.constant(np.ones((1, shape[1])))
+    return flat.plain()
+
+
+def _larger_first(a: Matrix, b: Matrix) -> tuple[Matrix, Matrix]:
+    """Return two matrices of which the second can be broadcast to the first."""
+    a, b = a.plain(), b.plain()
+    if a.shape[0] * a.shape[1] < b.shape[0] * b.shape[1]:
+        a, b = b, a
+    return _expanded(a, (max(a.shape[0], b.shape[0]), max(a.shape[1], b.shape[1]))), b
 
 
 def _broadcast(a: Matrix, b: Matrix) -> Shape:

@@ -220,12 +220,16 @@ def arc_cosine_kernel(v: M) -> M:
     return scale * torch.where(inside, angle, math.pi * r.clamp(min=0.0))
 
 
+_INCREMENTS_ALONE = "a limit is driven by Brownian increments alone: numbers.normal is needed"
+
+
 class Numbers:
     """The random numbers of one block in one step, by name.
 
     `named_numbers.TorchNumbers` hands them out in torch, `traced_numbers.TracedNumbers` while a
     description is traced. A name may be used once in a step, for each `head` once: the same name
-    again is an error, since it would be the same numbers.
+    again is an error, since it would be the same numbers. A limit has `normal` alone: increments of
+    its Brownian motions.
     """
 
     def inside(self, index: int) -> Numbers:
@@ -242,7 +246,7 @@ class Numbers:
         It is Bartlett's lower triangular factor, or the Gaussian matrix itself (rows, dof) if
         dof < rows + 2.
         """
-        raise RuntimeError("Numbers is a base class")
+        raise ValueError(_INCREMENTS_ALONE)
 
     def activated_gram(
         self, name: str, factor: Any, count: int, activation: Callable[[Any], Any]
@@ -252,7 +256,7 @@ class Numbers:
         F (m, c) is the factor, s acts on every entry. It costs O(count m (m + c)) and the memory
         of a few columns.
         """
-        raise RuntimeError("Numbers is a base class")
+        raise ValueError(_INCREMENTS_ALONE)
 
 
 __all__ = [

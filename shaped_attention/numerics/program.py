@@ -194,6 +194,10 @@ class _Assembler:
         alive[id(node)] = (self.offset[id(node)], count)
         ends.setdefault(self.last.get(id(node), len(self.nodes)), []).append(id(node))
 
+    def _kept(self, node: Node) -> bool:
+        """Whether the value of a node must outlive an operation on it."""
+        return self.uses[id(node)] > 1 or node.kind in ("input", "constant")
+
     def _scalar(self, number: Number) -> int:
         for k, known in enumerate(self.scalars):
             if known is number or (
@@ -236,6 +240,9 @@ class _Assembler:
             line[SLOT] = node.integers[0]
         work = None
         scratch = _scratch(node)
+        if kind == "lower" and self._kept(node.inputs[0]):
+            # It overwrites its input, which is needed again: it gets a copy.
+            scratch += _count(node.inputs[0])
         if scratch:
             work = (self.rows.take(scratch), scratch)
             line[WORK] = work[0]
@@ -253,9 +260,14 @@ class _Assembler:
         elif kind == "concatenate":
             self._emit_parts(node, line)
             return None
-        elif kind == "lower" and self.uses[id(node.inputs[0])] > 1:
-            # It overwrites its input, which somebody else needs.
-            raise ValueError("lower() of a matrix that is used again: concatenate a copy")
+        elif kind == "lower" and self._kept(node.inputs[0]):
+            assert work is not None
+            copy = list(line)
+            copy[OP], copy[OUT] = CODE["scale"], work[0] + 1 + rows
+            copy[OUT_COLUMNS] = copy[COLUMNS] = line[INNER]
+            copy[SCALAR] = self._scalar(1.0)
+            self.code.append(copy)
+            line[A] = copy[OUT]
         self.code.append(line)
         return work
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -111,11 +112,10 @@ def mean_decay(rate: AnyNumber, step: AnyNumber) -> Any:
         )
     if isinstance(rate, Tensor) or isinstance(step, Tensor):
         # expm1(x) / x has no derivative rule at 0; three terms are exact to rounding near it.
-        x = rate * step
-        series = step * (1.0 - x / 2.0 + x * x / 6.0)
-        if abs(float(x)) < 1e-5:
-            return series
-        return -(-x).expm1() / rate  # type: ignore[union-attr]
+        x = torch.as_tensor(rate * step)
+        small = x.abs() < 1e-5
+        safe = torch.where(small, 1.0, x)
+        return step * torch.where(small, 1.0 - x / 2.0 + x * x / 6.0, -(-safe).expm1() / safe)
     return float(_mean_decay(np.asarray(rate), np.asarray(step)))
 
 

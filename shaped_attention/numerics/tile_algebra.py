@@ -3,8 +3,7 @@
 A tile is an array (rows, LANES): each path has a lane, each entry of a matrix a row, and a matrix
 (r, c) takes r c successive rows from an offset on. Every loop over lanes is one vector
 instruction after the other. Sums run in the order of their index, also where a loop is unrolled,
-so a path's rounding does not depend on what surrounds it. Triangular factors are common, and a
-product that skips their zeros costs half: `a_lower` and `b_lower` say which are lower triangular.
+so a path's rounding does not depend on what surrounds it. Products are in `products`.
 """
 
 from __future__ import annotations
@@ -14,96 +13,12 @@ import math
 import numpy as np
 
 from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.products import multiply
 from shaped_attention.numerics.vectormath import arccos, exp, normal_cdf, prefer_wide_vectors
 
 PIVOT_EPSILONS = 64.0
 """A pivot below this many rounding units of its row counts as zero, in every executor."""
 PIVOT = PIVOT_EPSILONS * float(np.finfo(np.float64).eps)
-
-
-@kernel
-def accumulate(buf, out, a, a_step, b, b_step, count):  # type: ignore[no-untyped-def]
-    """Row `out` = sum over i < count of row a + i a_step times row b + i b_step."""
-    if count <= 0:
-        for p in range(LANES):
-            buf[out, p] = 0.0
-        return
-    for p in range(LANES):
-        buf[out, p] = buf[a, p] * buf[b, p]
-    i = 1
-    while i + 3 < count:
-        a0 = a + i * a_step
-        b0 = b + i * b_step
-        for p in range(LANES):
-            total = buf[out, p] + buf[a0, p] * buf[b0, p]
-            total += buf[a0 + a_step, p] * buf[b0 + b_step, p]
-            total += buf[a0 + 2 * a_step, p] * buf[b0 + 2 * b_step, p]
-            buf[out, p] = total + buf[a0 + 3 * a_step, p] * buf[b0 + 3 * b_step, p]
-        i += 4
-    while i < count:
-        for p in range(LANES):
-            buf[out, p] += buf[a + i * a_step, p] * buf[b + i * b_step, p]
-        i += 1
-
-
-@kernel
-def multiply_nn(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower):  # type: ignore[no-untyped-def]
-    """Write A B; a row of the output has `out_columns` entries, of which `columns` are written."""
-    for i in range(rows):
-        stop = min(i + 1, inner) if a_lower else inner
-        for j in range(columns):
-            first = j if b_lower else 0
-            accumulate(
-                buf, out + i * out_columns + j, a + i * inner + first, 1,
-                b + first * columns + j, columns, stop - first,
-            )  # fmt: skip
-
-
-@kernel
-def multiply_nt(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower):  # type: ignore[no-untyped-def]
-    """Write A B^T, where B has `columns` rows."""
-    for i in range(rows):
-        stop = min(i + 1, inner) if a_lower else inner
-        for j in range(columns):
-            accumulate(
-                buf, out + i * out_columns + j, a + i * inner, 1, b + j * inner, 1,
-                min(j + 1, stop) if b_lower else stop,
-            )  # fmt: skip
-
-
-@kernel
-def multiply_tn(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower):  # type: ignore[no-untyped-def]
-    """Write A^T B, where A has `rows` columns."""
-    for i in range(rows):
-        for j in range(columns):
-            first = max(i if a_lower else 0, j if b_lower else 0)
-            accumulate(
-                buf, out + i * out_columns + j, a + first * rows + i, rows,
-                b + first * columns + j, columns, inner - first,
-            )  # fmt: skip
-
-
-@kernel
-def gram(buf, out, a, rows, inner, a_lower):  # type: ignore[no-untyped-def]
-    """Write A A^T."""
-    for i in range(rows):
-        for j in range(i + 1):
-            stop = min(j + 1, inner) if a_lower else inner
-            accumulate(buf, out + i * rows + j, a + i * inner, 1, a + j * inner, 1, stop)
-            if j < i:
-                for p in range(LANES):
-                    buf[out + j * rows + i, p] = buf[out + i * rows + j, p]
-
-
-@kernel
-def cogram(buf, out, a, rows, inner):  # type: ignore[no-untyped-def]
-    """Write A^T A for A (inner, rows)."""
-    for i in range(rows):
-        for j in range(i + 1):
-            accumulate(buf, out + i * rows + j, a + i, rows, a + j, rows, inner)
-            if j < i:
-                for p in range(LANES):
-                    buf[out + j * rows + i, p] = buf[out + i * rows + j, p]
 
 
 @kernel
@@ -268,9 +183,13 @@ def lower(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
         for i in range(j):
             for p in range(LANES):
                 buf[out + i * rows + j, p] = 0.0
+        below = rows - j - 1
+        multiply(
+            buf, out + (j + 1) * rows + j, rows, a + (j + 1) * columns, columns, 1,
+            a + j * columns, 1, 1, below, columns, 1, False, False, False, False,
+        )  # fmt: skip
         for i in range(j + 1, rows):
             y = out + i * rows + j
-            accumulate(buf, y, a + i * columns, 1, a + j * columns, 1, columns)
             for c in range(columns):
                 for p in range(LANES):
                     buf[a + i * columns + c, p] -= buf[y, p] * buf[a + j * columns + c, p]

@@ -15,6 +15,7 @@ from shaped_attention.numerics import program as pr
 from shaped_attention.numerics import tile_algebra as al
 from shaped_attention.numerics.graph import OPERATIONS
 from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.products import lower_half, mirror, multiply
 from shaped_attention.numerics.threefry import fill_normals
 from shaped_attention.numerics.wishart import fill_bartlett
 
@@ -54,15 +55,26 @@ def simple(line, numbers, buf):  # type: ignore[no-untyped-def]
     a_lower, b_lower = line[_A_LOWER] > 0, line[_B_LOWER] > 0
     out_columns = line[_OUT_COLUMNS]
     if op == _MULTIPLY_NN:
-        al.multiply_nn(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower)
+        multiply(
+            buf, out, out_columns, a, inner, 1, b, 1, columns, rows, inner, columns,
+            False, a_lower, b_lower, False,
+        )  # fmt: skip
     elif op == _MULTIPLY_NT:
-        al.multiply_nt(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower)
+        multiply(
+            buf, out, out_columns, a, inner, 1, b, inner, 1, rows, inner, columns,
+            False, a_lower, False, b_lower,
+        )  # fmt: skip
     elif op == _MULTIPLY_TN:
-        al.multiply_tn(buf, out, out_columns, a, b, rows, inner, columns, a_lower, b_lower)
+        multiply(
+            buf, out, out_columns, a, 1, rows, b, 1, columns, rows, inner, columns,
+            a_lower, False, b_lower, False,
+        )  # fmt: skip
     elif op == _GRAM:
-        al.gram(buf, out, a, rows, inner, a_lower)
+        lower_half(buf, out, a, inner, 1, rows, inner, a_lower, False)
+        mirror(buf, out, rows)
     elif op == _COGRAM:
-        al.cogram(buf, out, a, rows, inner)
+        lower_half(buf, out, a, 1, rows, rows, inner, False, False)
+        mirror(buf, out, rows)
     elif op == _COMBINE:
         al.combine(
             buf, out, out_columns, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS], s, t
@@ -113,44 +125,23 @@ def _activated_gram(code, at, numbers, key, buf, sample, step):  # type: ignore[
     normals = line[_WORK]
     hidden = normals + inner * _HIDDEN + 1
     result, count = line[_B], line[_COUNT]
-    for i in range(rows):
-        for j in range(i + 1):
-            for p in range(LANES):
-                buf[out + i * rows + j, p] = 0.0
+    for i in range(rows * rows):
+        for p in range(LANES):
+            buf[out + i, p] = 0.0
     for start in range(0, count, _HIDDEN):
         here = min(_HIDDEN, count - start)
         fill_normals(
             buf[normals : normals + inner * _HIDDEN + 1], here * inner, 1.0, key, sample, step,
             line[_SLOT], start * inner // 2,
         )  # fmt: skip
-        for i in range(rows):
-            stop = min(i + 1, inner) if line[_A_LOWER] > 0 else inner
-            for column in range(here):
-                al.accumulate(
-                    buf, hidden + i * _HIDDEN + column, factor + i * inner, 1,
-                    normals + column * inner, 1, stop,
-                )  # fmt: skip
+        multiply(
+            buf, hidden, _HIDDEN, factor, inner, 1, normals, inner, 1, rows, inner, here,
+            False, line[_A_LOWER] > 0, False, False,
+        )  # fmt: skip
         for k in range(line[_FIRST], line[_LAST]):
             simple(code[k], numbers, buf)
-        for i in range(rows):
-            for j in range(i + 1):
-                y, x, z = out + i * rows + j, result + i * _HIDDEN, result + j * _HIDDEN
-                column = 0
-                while column + 3 < here:
-                    for p in range(LANES):
-                        total = buf[y, p] + buf[x + column, p] * buf[z + column, p]
-                        total += buf[x + column + 1, p] * buf[z + column + 1, p]
-                        total += buf[x + column + 2, p] * buf[z + column + 2, p]
-                        buf[y, p] = total + buf[x + column + 3, p] * buf[z + column + 3, p]
-                    column += 4
-                while column < here:
-                    for p in range(LANES):
-                        buf[y, p] += buf[x + column, p] * buf[z + column, p]
-                    column += 1
-    for i in range(rows):
-        for j in range(i):
-            for p in range(LANES):
-                buf[out + j * rows + i, p] = buf[out + i * rows + j, p]
+        lower_half(buf, out, result, _HIDDEN, 1, rows, here, False, True)
+    mirror(buf, out, rows)
 
 
 @kernel
@@ -237,18 +228,20 @@ def _stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, t
 
 @kernel
 def _stop_overflowing(buf, outputs, work, alive, stopped_at, time):  # type: ignore[no-untyped-def]
-    """Stop the lanes whose next factor would overflow, where they are."""
+    """Stop the lanes whose next factor would overflow, where they are; report whether all move."""
     for p in range(LANES):
         buf[work, p] = 0.0
-    start = 0
     drift, noise, size = outputs[0, 0], outputs[1, 0], outputs[0, 1]
     for i in range(size):
         for p in range(LANES):
-            buf[work, p] += abs(buf[start + i, p] + buf[drift + i, p] + buf[noise + i, p])
+            buf[work, p] += abs(buf[i, p] + buf[drift + i, p] + buf[noise + i, p])
+    moving = 0
     for p in range(LANES):
         if alive[p] > 0.5 and not buf[work, p] < LARGEST_FACTOR:
             alive[p] = 0.0
             stopped_at[p] = time
+        moving += 1 if alive[p] > 0.5 else 0
+    return moving == LANES
 
 
 @kernel
@@ -312,10 +305,9 @@ def advance(  # type: ignore[no-untyped-def]
                 code, ranges[which, 0], ranges[which, 1], numbers, keys, buf,
                 first + tile * LANES, step, given[tile], mode == REPORT,
             )  # fmt: skip
-            if mode != REPLACE:
-                _stop_overflowing(
-                    buf, outputs[which], work, alive[tile], stopped_at[tile], step * dt
-                )
+            all_move = mode != REPLACE and _stop_overflowing(
+                buf, outputs[which], work, alive[tile], stopped_at[tile], step * dt
+            )
             living = 0.0
             for p in range(LANES):
                 living += alive[tile, p]
@@ -324,8 +316,12 @@ def advance(  # type: ignore[no-untyped-def]
                     row = outputs[which, k, 0]
                     for i in range(size):
                         for p in range(LANES):
-                            moving = alive[tile, p] > 0.5
-                            reported[k, tile, i, p] = buf[row + i, p] if moving else 0.0
+                            reported[k, tile, i, p] = buf[row + i, p]
+                    if not all_move:
+                        for i in range(size):
+                            for p in range(LANES):
+                                entry = reported[k, tile, i, p]
+                                reported[k, tile, i, p] = entry if alive[tile, p] > 0.5 else 0.0
                 continue
             if living > 0.0:
                 target = 0
@@ -360,18 +356,16 @@ def draw(code, table, keys, ranges, first, step, out):  # type: ignore[no-untype
     """Write the normals of a step into `out` (tiles, count + 1, LANES)."""
     numbers = table[step if table.shape[0] > 1 else 0]
     for tile in range(out.shape[0]):
+        sample = first + tile * LANES
         for k in range(ranges[0, 0], ranges[0, 1]):
             line = code[k]
             if line[_OP] == _NORMAL:
                 size, start = line[_ROWS] * line[_WIDE], line[_COUNT]
-                work = np.empty((size + 1, LANES))
+                # An odd number writes a row more, which the next ones overwrite.
                 fill_normals(
-                    work, size, numbers[line[_S]], keys[line[_KEY]], first + tile * LANES, step,
-                    line[_SLOT], 0,
+                    out[tile, start : start + size + 1], size, numbers[line[_S]],
+                    keys[line[_KEY]], sample, step, line[_SLOT], 0,
                 )  # fmt: skip
-                for i in range(size):
-                    for p in range(LANES):
-                        out[tile, start + i, p] = work[i, p]
 
 
 @kernel

@@ -21,17 +21,20 @@ class TracedNumbers(Numbers):
         The trace.
     place
         Of the block in the layer: what sets its numbers apart from those of other blocks.
-    scale
-        Standard deviation of `normal`: the root of the step for Brownian increments.
+    increments
+        Standard deviation of the Brownian increments of a limit, the root of the step; None for
+        the numbers of a chain.
     """
 
-    def __init__(self, graph: Graph, place: tuple[int, ...], scale: Number = 1.0) -> None:
-        self._graph, self._place, self._scale = graph, place, scale
+    def __init__(
+        self, graph: Graph, place: tuple[int, ...], increments: Number | None = None
+    ) -> None:
+        self._graph, self._place, self._increments = graph, place, increments
         self._taken: set[tuple[str, int]] = set()
 
     def inside(self, index: int) -> TracedNumbers:
         """Return the numbers of a block inside this one."""
-        return TracedNumbers(self._graph, (*self._place, index), self._scale)
+        return TracedNumbers(self._graph, (*self._place, index), self._increments)
 
     def _address(self, name: str, head: int) -> Hashable:
         if (name, head) in self._taken:
@@ -45,12 +48,15 @@ class TracedNumbers(Numbers):
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Matrix:
         """Return independent standard normals (rows, columns)."""
         address = self._address(name, head)
+        scale = 1.0 if self._increments is None else self._increments
         return self._graph.node(
-            "normal", (), (rows, columns), (self._scale,), (2 * head,), address=address
+            "normal", (), (rows, columns), (scale,), (2 * head,), address=address
         )
 
     def wishart(self, name: str, rows: int, dof: int, head: int = 0) -> Matrix:
         """Return a root of a Wishart matrix (see `Numbers`)."""
+        if self._increments is not None:
+            return super().wishart(name, rows, dof, head)
         address = self._address(name, head)
         bartlett = dof >= rows + 2
         return self._graph.node(
@@ -62,6 +68,8 @@ class TracedNumbers(Numbers):
         self, name: str, factor: Any, count: int, activation: Callable[[Any], Any]
     ) -> Matrix:
         """Return the Gram matrix of `count` activated columns (see `Numbers`)."""
+        if self._increments is not None:
+            return super().activated_gram(name, factor, count, activation)
         address = self._address(name, 0)
         flat = factor.value()
         inside = Graph()

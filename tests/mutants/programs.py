@@ -10,6 +10,7 @@ _FACTOR = "shaped_attention/numerics/factor.py"
 _GRAPH = "shaped_attention/numerics/graph.py"
 _LARGE = "shaped_attention/large.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
+_PRODUCTS = "shaped_attention/numerics/products.py"
 _PROGRAM = "shaped_attention/numerics/program.py"
 _TRACED_NUMBERS = "shaped_attention/numerics/traced_numbers.py"
 _TILES = "shaped_attention/numerics/tiles.py"
@@ -60,17 +61,59 @@ PROGRAMS = [
     ),
     Mutant(
         "tiles-product-of-triangles-starts-late",
-        _ALGEBRA,
-        "first = j if b_lower else 0",
-        "first = j if a_lower else 0",
+        _PRODUCTS,
+        "first = max(first_i, j if b_from else 0)",
+        "first = max(first_i, j if b_to else 0)",
         _ATTENTION_CHAIN,
     ),
     Mutant(
         "tiles-transposed-product-stops-early",
-        _ALGEBRA,
-        "min(j + 1, stop) if b_lower else stop",
-        "min(j, stop) if b_lower else stop",
+        _PRODUCTS,
+        "stop = min(stop_i, j + wide) if b_to else stop_i",
+        "stop = min(stop_i, j) if b_to else stop_i",
         _ATTENTION_CHAIN,
+    ),
+    Mutant(
+        "tiles-product-block-of-three",
+        _PRODUCTS,
+        "return 2 if left >= 2 else 1",
+        "return 2",
+        _ATTENTION_CHAIN,
+    ),
+    Mutant(
+        "tiles-product-without-the-second-lanes",
+        _PRODUCTS,
+        "fixed(0), fixed(LANES), fixed(_VECTOR)",
+        "fixed(0), fixed(LANES - _VECTOR), fixed(_VECTOR)",
+        _ATTENTION_CHAIN,
+    ),
+    Mutant(
+        "tiles-gram-of-columns-as-of-rows",
+        _TILES,
+        "lower_half(buf, out, a, 1, rows, rows, inner, False, False)",
+        "lower_half(buf, out, a, inner, 1, rows, inner, False, False)",
+        _ATTENTION_LIMIT,
+    ),
+    Mutant(
+        "tiles-increments-of-the-first-tile",
+        _TILES,
+        "sample = first + tile * LANES",
+        "sample = first",
+        ("test_sde.py",),
+    ),
+    Mutant(
+        "trace-shares-operations-of-other-scalars",
+        _GRAPH,
+        "id(x) if isinstance(x, Scalar) else x for x in scalars",
+        "0 if isinstance(x, Scalar) else x for x in scalars",
+        ("test_compiled.py::test_sde[both-5]",),
+    ),
+    Mutant(
+        "tiles-gram-not-added-up",
+        _PRODUCTS,
+        "builder.select(adding, before, zero)",
+        "builder.select(adding, zero, zero)",
+        _MLP_CHAIN,
     ),
     Mutant(
         "tiles-softmax-logits-unscaled",

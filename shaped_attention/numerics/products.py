@@ -1,0 +1,192 @@
+"""Products of small matrices on tiles, a block of entries at a time in vector registers.
+
+Numba turns a loop over lanes into vector instructions, but keeps each sum in memory: two loads for
+each multiplication. Here a block of up to 4 x 4 sums stays in registers while the inner index runs,
+which is three times as fast (measured at 4, 8 and 16 tokens). Each sum runs in the order of its
+index, as a plain loop's does, so the block that an entry falls into does not change its rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.ir as ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from shaped_attention.numerics.jit import LANES, kernel
+
+_VECTOR = 8
+"""Lanes in a vector: one register of 512 bits, two of 256."""
+
+
+def _block(high: int, wide: int) -> Callable[..., Any]:
+    """Make the function that writes `high` x `wide` sums of products."""
+
+    @intrinsic
+    def block(  # type: ignore[no-untyped-def]
+        typing, buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding
+    ):  # fmt: skip
+        """Write rows out + i out_row + j = sum over k < count of A_ik B_kj, i < high, j < wide.
+
+        A_ik is in row a + i a_row + k a_inner of `buf` (rows, LANES), and B_kj in row
+        b + j b_column + k b_inner. With `adding` the sums start from what is there.
+        """
+        signature = types.void(buf, *([types.intp] * 9), types.boolean)
+
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            array = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
+            out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding = arguments[1:]
+            integer, vector = out.type, ir.VectorType(ir.DoubleType(), _VECTOR)
+            multiply_add = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fmuladd.v{_VECTOR}f64"
+            )
+
+            def fixed(number: int) -> Any:
+                return ir.Constant(integer, number)
+
+            def at(row: Any, lane: Any) -> Any:
+                entry = builder.add(builder.mul(row, fixed(LANES)), lane)
+                return builder.bitcast(builder.gep(array.data, [entry]), vector.as_pointer())
+
+            def load(row: Any, lane: Any) -> Any:
+                value = builder.load(at(row, lane))
+                value.align = 8
+                return value
+
+            def shifted(start: Any, number: int, step: Any) -> Any:
+                return builder.add(start, builder.mul(fixed(number), step))
+
+            sums = [
+                [cgutils.alloca_once(builder, vector) for _ in range(wide)] for _ in range(high)
+            ]
+            lanes = cgutils.for_range_slice(
+                builder, fixed(0), fixed(LANES), fixed(_VECTOR), intp=integer
+            )
+            with lanes as (lane, _):
+                for i in range(high):
+                    for j in range(wide):
+                        before = load(builder.add(shifted(out, i, out_row), fixed(j)), lane)
+                        zero = ir.Constant(vector, [0.0] * _VECTOR)
+                        builder.store(builder.select(adding, before, zero), sums[i][j])
+                with cgutils.for_range(builder, count, intp=integer) as loop:
+                    left = builder.add(a, builder.mul(loop.index, a_inner))
+                    right = builder.add(b, builder.mul(loop.index, b_inner))
+                    rows = [load(shifted(left, i, a_row), lane) for i in range(high)]
+                    for j in range(wide):
+                        column = load(shifted(right, j, b_column), lane)
+                        for i in range(high):
+                            total = builder.load(sums[i][j])
+                            new = builder.call(multiply_add, [rows[i], column, total])
+                            builder.store(new, sums[i][j])
+                for i in range(high):
+                    for j in range(wide):
+                        target = at(builder.add(shifted(out, i, out_row), fixed(j)), lane)
+                        builder.store(builder.load(sums[i][j]), target).align = 8
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return block
+
+
+_4x4, _4x2, _4x1 = _block(4, 4), _block(4, 2), _block(4, 1)
+_2x4, _2x2, _2x1 = _block(2, 4), _block(2, 2), _block(2, 1)
+_1x4, _1x2, _1x1 = _block(1, 4), _block(1, 2), _block(1, 1)
+
+
+@kernel
+def sums_of_products(  # type: ignore[no-untyped-def]
+    buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, high, wide, count, adding
+):  # fmt: skip
+    """Write a block of `high` x `wide` sums, each of them 1, 2 or 4; see `_block`."""
+    if high == 4:
+        if wide == 4:
+            _4x4(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
+        elif wide == 2:
+            _4x2(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
+        else:
+            _4x1(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
+    elif high == 2:
+        if wide == 4:
+            _2x4(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
+        elif wide == 2:
+            _2x2(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
+        else:
+            _2x1(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
+    elif wide == 4:
+        _1x4(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
+    elif wide == 2:
+        _1x2(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
+    else:
+        _1x1(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
+
+
+@kernel
+def piece(left):  # type: ignore[no-untyped-def]
+    """Return the height or width of the next block when `left` rows or columns are left."""
+    if left >= 4:
+        return 4
+    return 2 if left >= 2 else 1
+
+
+@kernel
+def multiply(  # type: ignore[no-untyped-def]
+    buf, out, out_columns, a, a_row, a_inner, b, b_column, b_inner, rows, inner, columns,
+    a_from, a_to, b_from, b_to,
+):  # fmt: skip
+    """Write the product of A (rows, inner) and B (inner, columns), whose strides are given.
+
+    The inner index starts at the row with `a_from` and ends after it with `a_to`; likewise for the
+    column with `b_from` and `b_to`: what is left out is zero, as parts of triangular matrices are.
+    """
+    i = 0
+    while i < rows:
+        high = piece(rows - i)
+        first_i = i if a_from else 0
+        stop_i = min(i + high, inner) if a_to else inner
+        j = 0
+        while j < columns:
+            wide = piece(columns - j)
+            first = max(first_i, j if b_from else 0)
+            stop = min(stop_i, j + wide) if b_to else stop_i
+            sums_of_products(
+                buf, out + i * out_columns + j, out_columns, a + i * a_row + first * a_inner, a_row,
+                a_inner, b + j * b_column + first * b_inner, b_column, b_inner, high, wide,
+                max(stop - first, 0), False,
+            )  # fmt: skip
+            j += wide
+        i += high
+
+
+@kernel
+def lower_half(buf, out, a, a_row, a_inner, rows, inner, a_to, adding):  # type: ignore[no-untyped-def]
+    """Write the lower half of A A^T for A (rows, inner), or add it; `a_to` as in `multiply`.
+
+    Entries above the diagonal are undefined: `mirror` writes them.
+    """
+    i = 0
+    while i < rows:
+        high = piece(rows - i)
+        stop = min(i + high, inner) if a_to else inner
+        j = 0
+        while j <= i:
+            wide = piece(rows - j)
+            sums_of_products(
+                buf, out + i * rows + j, rows, a + i * a_row, a_row, a_inner,
+                a + j * a_row, a_row, a_inner, high, wide,
+                min(stop, j + wide) if a_to else stop, adding,
+            )  # fmt: skip
+            j += wide
+        i += high
+
+
+@kernel
+def mirror(buf, out, rows):  # type: ignore[no-untyped-def]
+    """Copy the lower half of a square matrix to the upper one."""
+    for i in range(rows):
+        for j in range(i):
+            for p in range(LANES):
+                buf[out + j * rows + i, p] = buf[out + i * rows + j, p]
