@@ -60,12 +60,13 @@ def run(
     ) -> None:
         paths = process(first, count)
         step = partial(advance, paths) if advance else paths.advance
-        march(request, step, lambda: keep(paths.covariances()), kept, tick)
+        march(request, step, lambda: keep(paths.covariances()), kept, tick, pace)
         stopping[:] = paths.stopping_times()
         if request.keep_state:
             states[first] = paths.factors()
 
     states: dict[int, Array] = {}
+    pace = Pace()
     kept, stopping = en.run_chunks(request, size, simulate, progress, sampler, shape)
     result = make_result(sampler, request, kept, stopping, parameters, names)
     if not request.keep_state:
@@ -74,23 +75,34 @@ def run(
     return result.assign(state=(("sample", "group", "token", "column"), state))
 
 
+class Pace:
+    """How many steps of a chunk fill a time slice, by the last call of any chunk."""
+
+    def __init__(self) -> None:
+        self.steps = 1
+
+    def measured(self, steps: int, seconds: float) -> None:
+        """Take note of a call."""
+        self.steps = max(1, int(_SLICE * steps / max(seconds, 1e-9)))
+
+
 def march(
     request: en.Ensemble,
     advance: Callable[[int, int], None],
     keep: Callable[[], Array],
     kept: Array,
     tick: Callable[[int], None],
+    pace: Pace,
 ) -> None:
     """Take all steps, and store in `kept` (time, count, ...) what is kept at the saved ones."""
-    step, length = request.begin, 1
+    step = request.begin
     for i, target in enumerate([*request.saved, request.steps]):
         while step < target:
-            end = min(step + length, target)
+            end = min(step + pace.steps, target)
             began = time.perf_counter()
             advance(step, end)
-            seconds = max(time.perf_counter() - began, 1e-9)
+            pace.measured(end - step, time.perf_counter() - began)
             tick(end - step)
-            length = max(1, int(_SLICE * (end - step) / seconds))
             step = end
         if i < len(request.saved):
             kept[i] = keep()

@@ -5,6 +5,7 @@ No sampler uses the dense diffusion: stepping with it costs O(m^6).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer, Limit, Parameters, blocks_of, check_limit
+from shaped_attention.blocks.overrides import Overrides, check_overrides
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import check_fraction, real_array
@@ -24,7 +26,13 @@ from shaped_attention.numerics.primitives import Numbers
 Covariance = TypeVar("Covariance", NDArray[np.float64], Tensor)
 
 
-def drift(layer: Layer, v: Covariance, *, at: float = 0.0) -> Covariance:
+def drift(
+    layer: Layer,
+    v: Covariance,
+    *,
+    at: float = 0.0,
+    parameters: Overrides | Sequence[Overrides] | None = None,
+) -> Covariance:
     """The drift b(V) (..., m, m) of the limit; blocks of a layer add.
 
     Parameters
@@ -36,6 +44,9 @@ def drift(layer: Layer, v: Covariance, *, at: float = 0.0) -> Covariance:
         is of the same kind, and differentiable in a tensor of regular matrices.
     at
         Relative depth t / T in [0, 1], at which schedules are evaluated.
+    parameters
+        Tensors () in place of parameters, by name, as in `pathwise`: with torch tensors `v` the
+        result is differentiable in them.
 
     Raises
     ------
@@ -53,7 +64,7 @@ def drift(layer: Layer, v: Covariance, *, at: float = 0.0) -> Covariance:
     tensor = _as_tensor(layer, v)
     F = semidefinite_cholesky(tensor)
     total = torch.zeros_like(tensor)
-    parts = limits_at(layer, at)
+    parts = limits_at(layer, at, parameters)
     for limit, p, share in parts:
         factor_drift = limit.factor_drift(p, F)
         if factor_drift is not None:
@@ -67,7 +78,13 @@ def drift(layer: Layer, v: Covariance, *, at: float = 0.0) -> Covariance:
     return _as_given(total, v)
 
 
-def diffusion(layer: Layer, v: Covariance, *, at: float = 0.0) -> Covariance:
+def diffusion(
+    layer: Layer,
+    v: Covariance,
+    *,
+    at: float = 0.0,
+    parameters: Overrides | Sequence[Overrides] | None = None,
+) -> Covariance:
     """The diffusion matrix Sigma(V) (..., d, d), d = m (m + 1) / 2, of the half-vectorised V.
 
     The lower triangle is taken row by row; ``Sigma dt = Cov[d vech V]``. Arguments and errors are
@@ -81,7 +98,7 @@ def diffusion(layer: Layer, v: Covariance, *, at: float = 0.0) -> Covariance:
     """
     tensor = _as_tensor(layer, v)
     F = semidefinite_cholesky(tensor)
-    parts = limits_at(layer, at)
+    parts = limits_at(layer, at, parameters)
     total = sum(share * limit.linear_rate(p) for limit, p, share in parts) * linear_diffusion(
         tensor
     )
@@ -94,14 +111,17 @@ def diffusion(layer: Layer, v: Covariance, *, at: float = 0.0) -> Covariance:
     return _as_given(total[..., i, j, :, :][..., i, j], v)
 
 
-def limits_at(layer: Layer, at: float) -> list[tuple[Limit, Parameters, float]]:
+def limits_at(
+    layer: Layer, at: float, parameters: Overrides | Sequence[Overrides] | None = None
+) -> list[tuple[Limit, Parameters, float]]:
     """Return the limits of all blocks, their parameters at a relative depth, and their weights."""
     check_fraction("at", at)
     pattern = pattern_of(layer)
+    all_blocks = [block for blocks in pattern for block in blocks]
+    given = check_overrides(all_blocks, parameters)
     return [
-        (block.limit, at_depth(block, at), 1.0 / len(pattern))
-        for blocks in pattern
-        for block in blocks
+        (block.limit, at_depth(block, at, own), 1.0 / len(pattern))
+        for block, own in zip(all_blocks, given, strict=True)
     ]
 
 

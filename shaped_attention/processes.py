@@ -37,7 +37,7 @@ _SMALLEST_ENTRIES = 2**11
 """Below, the interpreter time of a chunk outweighs what a second thread computes (measured)."""
 
 
-FEWEST_LARGE_TOKENS = 64
+FEWEST_LARGE_TOKENS = 96
 """Tokens from which on library routines for one sample are faster than tiles (measured)."""
 
 _PREFERRED_ENTRIES = 2**15
@@ -132,12 +132,15 @@ class TileProcess:
     # Its arrays are used again: fresh ones would cost more than what is written to them.
 
     @cached_property
-    def _increments(self) -> Array:
-        return np.empty((len(self.state), self.task.compiled.normals + 1, LANES))
+    def _increments(self) -> tuple[Array, Tensor]:
+        array = np.empty((len(self.state), self.task.compiled.normals + 1, LANES))
+        return array, torch.from_numpy(array).flatten(1)
 
     @cached_property
-    def _reported(self) -> Array:
-        return np.empty((2, *self.state.shape))
+    def _reported(self) -> tuple[Array, Tensor, Tensor]:
+        array = np.empty((2, *self.state.shape))
+        drift, noise = torch.from_numpy(array).flatten(2)
+        return array, drift, noise
 
     def flat_state(self) -> Tensor:
         """Return the state as torchsde's (tiles, entries)."""
@@ -155,15 +158,18 @@ class TileProcess:
     def increments(self, step: int) -> Tensor:
         """Return the Brownian increments of a step (tiles, entries), until the next call."""
         x = self.task.compiled
-        tiles.draw(x.code, x.table, x.keys, x.ranges, self.first, step, self._increments)
-        return torch.from_numpy(self._increments).flatten(1)
+        array, flat = self._increments
+        tiles.draw(x.code, x.table, x.keys, x.ranges, self.first, step, array)
+        return flat
 
     def drift_and_noise(self, y: Tensor, increments: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """Return drift times step, and noise, until the next call; both zero for stopped paths."""
         self.set_state(y)
-        given = increments.numpy().reshape(len(self.state), -1, LANES)
-        self._run(step, step + 1, tiles.REPORT, given, self._reported)
-        drift, noise = torch.from_numpy(self._reported).flatten(2)
+        given, flat = self._increments
+        if increments is not flat:
+            given = increments.numpy().reshape(given.shape)
+        reported, drift, noise = self._reported
+        self._run(step, step + 1, tiles.REPORT, given, reported)
         return drift, noise
 
     def finish(self, time: float) -> None:

@@ -227,11 +227,11 @@ def test_a_path_that_would_overflow_stops_where_it_is(method):
 def test_the_number_of_tokens_alone_decides(tokens, taken):
     for samples, chunk, dtype in ((1, None, "float64"), (200, 1, "float64"), (1, 1, "float32")):
         request = make_ensemble(
-            LAYERS["attention"], equicorrelated(tokens, 0.2), width=80, steps=1, dt=0.1,
+            LAYERS["attention"], equicorrelated(tokens, 0.2), width=100, steps=1, dt=0.1,
             samples=samples, seed=0, times=None, save_every=None, radius=None, device="cpu",
             dtype=dtype, chunk=chunk, memory=2**30,
         )  # fmt: skip
-        process = process_of(request, task_of(request, "chain", 80), 0, 1)
+        process = process_of(request, task_of(request, "chain", 100), 0, 1)
         assert type(process) is (taken if dtype == "float64" else TorchProcess)
 
 

@@ -108,6 +108,21 @@ def test_blocks_inside_blocks_and_patterns() -> None:
     assert abs(float(gamma.grad)) > 0.0
 
 
+def test_drift_and_diffusion_in_parameters() -> None:
+    """At tau_0 = 2 the drift has the factor tau_0^-2, and the diffusion a part with tau_0^-2."""
+    tau0 = _tensor(2.0)
+    layer = [sa.ShapedAttention(0.5, 2.0), sa.ShapedMLP(0.3)]
+    v, given = torch.tensor(V0), [{"tau0": tau0}, {}]
+    mlp = sa.drift(layer[1], v)
+    drift = sa.drift(layer, v, parameters=given)
+    (by_tau,) = torch.autograd.grad(drift.sum(), tau0)
+    torch.testing.assert_close(by_tau, -(drift.detach() - mlp).sum())
+    h = 1e-5
+    (by_tau,) = torch.autograd.grad(sa.diffusion(layer, v, parameters=given).sum(), tau0)
+    ends = [sa.diffusion([sa.ShapedAttention(0.5, x), layer[1]], v).sum() for x in (2 - h, 2 + h)]
+    torch.testing.assert_close(by_tau, (ends[1] - ends[0]) / (2 * h), rtol=1e-7, atol=0.0)
+
+
 def test_stopped_paths_stop_their_derivatives() -> None:
     gamma = _tensor(0.9)
     layer = sa.ShapedAttention(0.9, 0.1)

@@ -33,25 +33,19 @@ def combine(buf, out, out_columns, a, b, rows, columns, b_rows, b_columns, s, t)
 
 
 @kernel
-def times(buf, out, a, b, rows, columns, b_rows, b_columns):  # type: ignore[no-untyped-def]
-    """Write A B entry by entry, where B may be a single row, column or entry."""
+def times(buf, out, a, b, rows, columns, b_rows, b_columns, dividing):  # type: ignore[no-untyped-def]
+    """Write A B entry by entry, or A / B, where B may be a single row, column or entry."""
     for i in range(rows):
         for j in range(columns):
             x = a + i * columns + j
             y = b + (i * b_columns if b_rows > 1 else 0) + (j if b_columns > 1 else 0)
-            for p in range(LANES):
-                buf[out + i * columns + j, p] = buf[x, p] * buf[y, p]
-
-
-@kernel
-def over(buf, out, a, b, rows, columns, b_rows, b_columns):  # type: ignore[no-untyped-def]
-    """Write A / B entry by entry, where B may be a single row, column or entry."""
-    for i in range(rows):
-        for j in range(columns):
-            x = a + i * columns + j
-            y = b + (i * b_columns if b_rows > 1 else 0) + (j if b_columns > 1 else 0)
-            for p in range(LANES):
-                buf[out + i * columns + j, p] = buf[x, p] / buf[y, p]
+            z = out + i * columns + j
+            if dividing:
+                for p in range(LANES):
+                    buf[z, p] = buf[x, p] / buf[y, p]
+            else:
+                for p in range(LANES):
+                    buf[z, p] = buf[x, p] * buf[y, p]
 
 
 @kernel
@@ -82,26 +76,56 @@ def transpose(buf, out, a, rows, columns):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def row_sums(buf, out, a, rows, columns, step, following, square):  # type: ignore[no-untyped-def]
-    """Sum `columns` entries, `following` apart, from row a + i step on; or their squares."""
+def row_sums(buf, out, a, rows, columns, step, following):  # type: ignore[no-untyped-def]
+    """Sum `columns` entries, `following` rows apart, from row a + i step on."""
     for i in range(rows):
+        y = out + i
         for p in range(LANES):
-            buf[out + i, p] = 0.0
-        for j in range(columns):
+            buf[y, p] = 0.0
+        j = 0
+        while j + 3 < columns:
             x = a + i * step + j * following
-            if square:
-                for p in range(LANES):
-                    buf[out + i, p] += buf[x, p] * buf[x, p]
-            else:
-                for p in range(LANES):
-                    buf[out + i, p] += buf[x, p]
+            for p in range(LANES):
+                total = buf[y, p] + buf[x, p]
+                total += buf[x + following, p]
+                total += buf[x + 2 * following, p]
+                buf[y, p] = total + buf[x + 3 * following, p]
+            j += 4
+        while j < columns:
+            x = a + i * step + j * following
+            for p in range(LANES):
+                buf[y, p] += buf[x, p]
+            j += 1
+
+
+@kernel
+def row_squares(buf, out, a, rows, columns):  # type: ignore[no-untyped-def]
+    """Sum the squares of each row."""
+    for i in range(rows):
+        y = out + i
+        for p in range(LANES):
+            buf[y, p] = 0.0
+        j = 0
+        while j + 3 < columns:
+            x = a + i * columns + j
+            for p in range(LANES):
+                total = buf[y, p] + buf[x, p] * buf[x, p]
+                total += buf[x + 1, p] * buf[x + 1, p]
+                total += buf[x + 2, p] * buf[x + 2, p]
+                buf[y, p] = total + buf[x + 3, p] * buf[x + 3, p]
+            j += 4
+        while j < columns:
+            x = a + i * columns + j
+            for p in range(LANES):
+                buf[y, p] += buf[x, p] * buf[x, p]
+            j += 1
 
 
 @kernel
 def unit_rows(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
     """Divide each row of A by its length; a row of zeros stays."""
     for i in range(rows):
-        row_sums(buf, work, a + i * columns, 1, columns, columns, 1, True)
+        row_squares(buf, work, a + i * columns, 1, columns)
         for p in range(LANES):
             square = buf[work, p]
             buf[work, p] = 1.0 / math.sqrt(square) if square > 0.0 else 1.0
@@ -166,10 +190,9 @@ def lower(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
     level has a zero column. `work` has one row of scratch and one for each row of A.
     """
     original = work + 1
-    for i in range(rows):
-        row_sums(buf, original + i, a + i * columns, 1, columns, columns, 1, True)
+    row_squares(buf, original, a, rows, columns)
     for j in range(rows):
-        row_sums(buf, work, a + j * columns, 1, columns, columns, 1, True)
+        row_squares(buf, work, a + j * columns, 1, columns)
         for p in range(LANES):
             square = buf[work, p]
             # A difference: what is not finite is no zero pivot.

@@ -80,9 +80,9 @@ def simple(line, numbers, buf):  # type: ignore[no-untyped-def]
             buf, out, out_columns, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS], s, t
         )
     elif op == _TIMES:
-        al.times(buf, out, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS])
+        al.times(buf, out, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS], False)
     elif op == _OVER:
-        al.over(buf, out, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS])
+        al.times(buf, out, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS], True)
     elif op in (_SCALE, _CONCATENATE):
         al.place(buf, out, out_columns, a, inner, rows, columns, s)
     elif op == _COLUMNS:
@@ -94,11 +94,11 @@ def simple(line, numbers, buf):  # type: ignore[no-untyped-def]
     elif op == _TRANSPOSE:
         al.transpose(buf, out, a, rows, columns)
     elif op == _ROW_SUMS:
-        al.row_sums(buf, out, a, rows, inner, inner, 1, False)
+        al.row_sums(buf, out, a, rows, inner, inner, 1)
     elif op == _ROW_SQUARES:
-        al.row_sums(buf, out, a, rows, inner, inner, 1, True)
+        al.row_squares(buf, out, a, rows, inner)
     elif op == _COLUMN_SUMS:
-        al.row_sums(buf, out, a, columns, line[_COUNT], 1, columns, False)
+        al.row_sums(buf, out, a, columns, line[_COUNT], 1, columns)
     elif op == _DIAGONAL:
         al.place(buf, out, 1, a, inner + 1, rows, 1, 1.0)
     elif op == _UNIT_ROWS:
@@ -197,9 +197,9 @@ def _stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, t
     for p in range(LANES):
         buf[trace, p] = 0.0
     for g in range(parts.shape[0]):
-        for i in range(parts[g, 0], parts[g, 0] + tokens * parts[g, 1]):
-            for p in range(LANES):
-                buf[trace, p] += buf[i, p] * buf[i, p]
+        al.row_squares(buf, entry, parts[g, 0], 1, tokens * parts[g, 1])
+        for p in range(LANES):
+            buf[trace, p] += buf[entry, p]
     near = 0
     for p in range(LANES):
         near += 1 if weight * buf[trace, p] >= radius else 0
@@ -227,11 +227,10 @@ def _stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, t
 
 
 @kernel
-def _stop_overflowing(buf, outputs, work, alive, stopped_at, time):  # type: ignore[no-untyped-def]
-    """Stop the lanes whose next factor would overflow, where they are; report whether all move."""
+def _stop_overflowing(buf, drift, noise, size, work, alive, stopped_at, time):  # type: ignore[no-untyped-def]
+    """Stop the lanes whose next factor would overflow, where they are; return whether all move."""
     for p in range(LANES):
         buf[work, p] = 0.0
-    drift, noise, size = outputs[0, 0], outputs[1, 0], outputs[0, 1]
     for i in range(size):
         for p in range(LANES):
             buf[work, p] += abs(buf[i, p] + buf[drift + i, p] + buf[noise + i, p])
@@ -242,6 +241,18 @@ def _stop_overflowing(buf, outputs, work, alive, stopped_at, time):  # type: ign
             stopped_at[p] = time
         moving += 1 if alive[p] > 0.5 else 0
     return moving == LANES
+
+
+@kernel
+def _report(buf, start, size, alive, all_move, out):  # type: ignore[no-untyped-def]
+    """Copy rows to `out` (size, LANES), with zeros for the lanes that have stopped."""
+    for i in range(size):
+        for p in range(LANES):
+            out[i, p] = buf[start + i, p]
+    if not all_move:
+        for i in range(size):
+            for p in range(LANES):
+                out[i, p] = out[i, p] if alive[p] > 0.5 else 0.0
 
 
 @kernel
@@ -305,28 +316,20 @@ def advance(  # type: ignore[no-untyped-def]
                 code, ranges[which, 0], ranges[which, 1], numbers, keys, buf,
                 first + tile * LANES, step, given[tile], mode == REPORT,
             )  # fmt: skip
+            drift, noise = outputs[which, 0, 0], outputs[which, outputs.shape[1] - 1, 0]
             all_move = mode != REPLACE and _stop_overflowing(
-                buf, outputs[which], work, alive[tile], stopped_at[tile], step * dt
+                buf, drift, noise, size, work, alive[tile], stopped_at[tile], step * dt
             )
+            if mode == REPORT:
+                _report(buf, drift, size, alive[tile], all_move, reported[0, tile])
+                _report(buf, noise, size, alive[tile], all_move, reported[1, tile])
+                continue
             living = 0.0
             for p in range(LANES):
                 living += alive[tile, p]
-            if mode == REPORT:
-                for k in range(2):
-                    row = outputs[which, k, 0]
-                    for i in range(size):
-                        for p in range(LANES):
-                            reported[k, tile, i, p] = buf[row + i, p]
-                    if not all_move:
-                        for i in range(size):
-                            for p in range(LANES):
-                                entry = reported[k, tile, i, p]
-                                reported[k, tile, i, p] = entry if alive[tile, p] > 0.5 else 0.0
-                continue
             if living > 0.0:
                 target = 0
                 if mode == ADD:
-                    drift, noise = outputs[which, 0, 0], outputs[which, 1, 0]
                     for i in range(size):
                         for p in range(LANES):
                             new = (buf[i, p] + buf[drift + i, p]) + buf[noise + i, p]

@@ -209,8 +209,8 @@ PROGRAMS = [
     Mutant(
         "trace-normals-in-the-slot-of-the-head",
         _TRACED_NUMBERS,
-        "(self._scale,), (2 * head,)",
-        "(self._scale,), (head,)",
+        "(scale,), (2 * head,)",
+        "(scale,), (head,)",
         _LARGE_HEADS,
     ),
     Mutant(

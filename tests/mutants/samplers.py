@@ -65,8 +65,8 @@ SAMPLERS = [
     Mutant(
         "saved-times-overshot",
         _DRIVER,
-        "end = min(step + length, target)",
-        "end = step + length",
+        "end = min(step + pace.steps, target)",
+        "end = step + pace.steps",
         _SAVE_TIMES_TESTS,
         blind=True,
     ),
@@ -97,8 +97,8 @@ SAMPLERS = [
     Mutant(
         "torch-same-numbers-in-every-step",
         _PROCESSES,
-        "self.task.keys, self.samples, step, place, self.dtype, scale",
-        "self.task.keys, self.samples, 0, place, self.dtype, scale",
+        "self.task.keys, self.samples, step, place, self.dtype, increments",
+        "self.task.keys, self.samples, 0, place, self.dtype, increments",
         _BY_HAND,
         blind=True,
     ),
@@ -293,8 +293,8 @@ SAMPLERS = [
     Mutant(
         "continuation-from-the-first-step",
         _DRIVER,
-        "step, length = request.begin, 1",
-        "step, length = 0, 1",
+        "step = request.begin",
+        "step = 0",
         _CONTINUED,
     ),
     Mutant(
