@@ -101,7 +101,7 @@ class Level:
             if len(paths) == 2 and step % 2:
                 advance(1, step // 2, half + increment)
             else:
-                half = increment
+                half = increment.clone()  # The next call overwrites it.
         for path, state in zip(paths, states, strict=True):
             path.set_state(state)
             path.finish(self.base.steps * self.base.dt)

@@ -85,7 +85,7 @@ PROGRAMS = [
         _PRODUCTS,
         "fixed(0), fixed(LANES), fixed(_VECTOR)",
         "fixed(0), fixed(LANES - _VECTOR), fixed(_VECTOR)",
-        _ATTENTION_CHAIN,
+        ("test_products.py::test_products",),
     ),
     Mutant(
         "tiles-gram-of-columns-as-of-rows",
@@ -106,7 +106,28 @@ PROGRAMS = [
         _GRAPH,
         "id(x) if isinstance(x, Scalar) else x for x in scalars",
         "0 if isinstance(x, Scalar) else x for x in scalars",
-        ("test_compiled.py::test_sde[both-5]",),
+        ("test_tracing.py::test_equal_operations_are_done_once",),
+    ),
+    Mutant(
+        "trace-factorises-in-place-of-a-copy",
+        _PROGRAM,
+        'return self.uses[id(node)] > 1 or node.kind in ("input", "constant")',
+        'return self.uses[id(node)] > 9 or node.kind in ("input", "constant")',
+        ("test_tracing.py::test_traced_and_torch_agree",),
+    ),
+    Mutant(
+        "trace-column-times-row-transposed",
+        _GRAPH,
+        "flat = flat @ flat.graph.constant(np.ones((1, shape[1])))",
+        "flat = (flat @ flat.graph.constant(np.ones((1, shape[1])))).mT",
+        ("test_tracing.py::test_traced_and_torch_agree",),
+    ),
+    Mutant(
+        "levels-coarse-increment-is-twice-the-second",
+        "shaped_attention/levels.py",
+        "half = increment.clone()",
+        "half = increment",
+        ("test_multilevel.py",),
     ),
     Mutant(
         "tiles-gram-not-added-up",
