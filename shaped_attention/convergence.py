@@ -24,9 +24,9 @@ from torch import Tensor
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_limit
-from shaped_attention.blocks.branch import total_factor
 from shaped_attention.blocks.coupling import RecordedNumbers, branch_noise, least_width
 from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.checks import check_count
 from shaped_attention.covariance import check_covariance
 from shaped_attention.named_numbers import Keys
@@ -158,9 +158,8 @@ class Coupled:
         self._numbers = torch.arange(first, first + count)
         m = request.tokens
         self.chain = self.limit = torch.tensor(request.start_factors(first, count, 1, m)[:, 0])
-        self._parts = list(
-            torch.tensor(request.start_factors(0, count, request.groups, m)).unbind(1)
-        )
+        factors = torch.tensor(request.start_factors(first, count, request.groups, m))
+        self._state = State(factors.unbind(1))
         self.alive = torch.ones(count, dtype=torch.bool)
 
     def step(self, step: int) -> None:
@@ -169,12 +168,12 @@ class Coupled:
         dof = width // groups - request.tokens
         blocks = request.pattern[step % len(request.pattern)]
         parameters = [at_depth(block, step / request.steps) for block in blocks]
-        parts = self._parts
-        common = torch.zeros_like(parts[0])
+        state = self._state
+        common = torch.zeros_like(self.limit)
         increments: dict[tuple[int, ...], Tensor] = {}
         for i, (block, p) in enumerate(zip(blocks, parameters, strict=True)):
             numbers = RecordedNumbers(self._keys, self._numbers, step, (i,))
-            parts = block.step(p, parts, numbers, width)
+            state = block.step(p, state, numbers, width)
             handed = numbers.handed
             skip = block.skip_weight(p)
             noise = sum(
@@ -196,11 +195,12 @@ class Coupled:
             [blocks], [parameters], self.limit, lambda place: Prepared(increments.get(place)),
             1.0 / width,
         )  # fmt: skip
-        limit, chain = lower_factor(self.limit + drift + noise), total_factor(parts)
+        limit, chain = lower_factor(self.limit + drift + noise), total_factor(state)
         for factors in (chain, limit):
             self.alive = self.alive & (norms(factors[:, None]) < request.radius)
         keep = self.alive[:, None, None]
-        self._parts = [torch.where(keep, a, b) for a, b in zip(parts, self._parts, strict=True)]
+        pairs = zip(state.factors, self._state.factors, strict=True)
+        self._state = State(tuple(torch.where(keep, new, old) for new, old in pairs))
         self.chain = torch.where(keep, chain, self.chain)
         self.limit = torch.where(keep, limit, self.limit)
 

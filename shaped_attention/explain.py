@@ -160,7 +160,7 @@ def _traced(trace: Callable[[], list[Program]], tokens: int) -> str:
         return "torch, since shaped_attention.eager() asks for it"
     try:
         trace()
-    except ValueError as error:
+    except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
         return f"torch on other devices or in float32; it fails for float64 on the CPU: {error}"
     return f"{executor(tokens)} for float64 on the CPU, torch otherwise"
 

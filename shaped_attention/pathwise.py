@@ -18,6 +18,7 @@ from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_chain, check_limit
 from shaped_attention.blocks.overrides import Overrides, check_overrides
 from shaped_attention.blocks.pattern import pattern_of
+from shaped_attention.blocks.state import State, covariance
 from shaped_attention.checks import check_count
 from shaped_attention.processes import TorchProcess
 from shaped_attention.sde import count_steps
@@ -95,7 +96,8 @@ def pathwise(
     if v0.requires_grad:
         process.state = _differentiable_start(v0, task.columns).expand_as(process.state)
     process.advance(0, steps)
-    return (process.state @ process.state.mT).mean(1)
+    v: Tensor = covariance(State(process.state.unbind(1)))
+    return v
 
 
 def _grid(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention import ensemble as en
+from shaped_attention.blocks.state import State, covariance
 from shaped_attention.large import BlasProcess
 from shaped_attention.named_numbers import TorchNumbers
 from shaped_attention.numerics import tiles
@@ -215,11 +216,11 @@ class TorchProcess:
         for step in range(begin, end):
             if task.width is not None:
                 layer = step % len(task.pattern)
-                factors = chain_step(
-                    task.pattern[layer], task.parameters(step, layer), list(self.state.unbind(1)),
+                new = chain_step(
+                    task.pattern[layer], task.parameters(step, layer), State(self.state.unbind(1)),
                     self._numbers(step, None), task.width,
                 )  # fmt: skip
-                self._move(torch.stack(factors, dim=1), step)
+                self._move(torch.stack(new.factors, dim=1), step)
             else:
                 y = self.state.flatten(1)
                 drift, noise = self.drift_and_noise(y, None, step)
@@ -345,8 +346,7 @@ class _Given(Numbers):
 
 def norms(state: Float[Tensor, "B g m c"]) -> Float[Tensor, " B"]:
     """Return the Frobenius norms of V, in double precision: |V|^2 leaves single's range."""
-    total = state.double()
-    v = (total @ total.mT).mean(1)
+    v: Tensor = covariance(State(state.double().unbind(1)))
     return torch.linalg.matrix_norm(v)
 
 

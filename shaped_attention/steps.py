@@ -26,6 +26,7 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import traced
+from shaped_attention.blocks.state import State
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import Numbers, cholesky, sqrt, symmetric_noise
 from shaped_attention.numerics.program import Program, assemble
@@ -43,14 +44,14 @@ NumbersAt = Callable[[tuple[int, ...]], Numbers]
 def chain_step(
     blocks: Sequence[Block],
     parameters: Sequence[Any],
-    factors: list[M],
+    state: State,
     numbers_at: NumbersAt,
     width: int,
-) -> list[M]:
-    """Take the factors of V_l, one for each group of columns, to those of V_{l+1}."""
+) -> State:
+    """Take the state of layer l to that of layer l + 1."""
     for i, (block, p) in enumerate(zip(blocks, parameters, strict=True)):
-        factors = block.step(p, factors, numbers_at((i,)), width)
-    return factors
+        state = block.step(p, state, numbers_at((i,)), width)
+    return state
 
 
 def limit_step(
@@ -106,7 +107,7 @@ def _explained(blocks: Sequence[Block]) -> Iterator[None]:
     """Raise ValueError for a description that uses something else than the primitives."""
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError) as error:
+    except (AttributeError, TypeError) as error:
         names = ", ".join(dict.fromkeys(type(block).__name__ for block in blocks))
         raise ValueError(
             f"layer contains {names}, whose description cannot be traced into a program "
@@ -127,7 +128,8 @@ def traced_chain(blocks: Sequence[Block], tokens: int, width: int, groups: int) 
         numbers_at = _traced_numbers(graph, None)
         parameters = [traced(block) for block in blocks]
         with _explained(blocks):
-            outputs = chain_step(blocks, parameters, inputs, numbers_at, width)
+            state = State(tuple(inputs))
+            outputs = list(chain_step(blocks, parameters, state, numbers_at, width).factors)
         if not lower or all(output.node.lower for output in outputs):
             break
     return assemble(graph, inputs, outputs)

@@ -15,6 +15,7 @@ from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.overrides import Overrides, at_layer
 from shaped_attention.blocks.parameters import Parameters, at_depth
+from shaped_attention.blocks.state import State, covariance
 from shaped_attention.named_numbers import Keys
 from shaped_attention.numerics import tiles
 from shaped_attention.numerics.blas import Plan
@@ -171,5 +172,5 @@ def task_of(request: en.Ensemble, stream: str, width: int | None) -> Task:
 
 def covariances(factors: Float[Array, "B g m c"]) -> Float[Array, "B m m"]:
     """Return V = (1/g) sum of F_g F_g^T, exactly symmetric."""
-    v = (factors @ np.swapaxes(factors, -1, -2)).mean(axis=1)
+    v: Array = covariance(State(tuple(factors.swapaxes(0, 1))))
     return 0.5 * (v + np.swapaxes(v, -1, -2))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from docs import _layers
 
 SAMPLERS = ("ensemble", "steps", "task", "processes", "large", "driver", "chain", "network", "sde")
-KNOWN = ("base", "overrides", "parameters", "pattern")
+KNOWN = ("base", "overrides", "parameters", "pattern", "state")
 
 
 def test_table_is_true():

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import shaped_attention as sa
+from shaped_attention.blocks.state import State
 
 V0 = np.eye(3)
 LAYER = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.5)]
@@ -380,8 +381,9 @@ class Failing(sa.ShapedAttention):
     def forward(self, p, tokens, project):
         return self._fail(super().forward(p, tokens, project))
 
-    def step(self, p, factors, numbers, width):
-        return [self._fail(factor) for factor in super().step(p, factors, numbers, width)]
+    def step(self, p, state, numbers, width):
+        new = super().step(p, state, numbers, width)
+        return State(tuple(self._fail(factor) for factor in new.factors))
 
     @property
     def limit(self):

@@ -14,6 +14,7 @@ from shaped_attention import (
     simulate_chain,
     simulate_network,
 )
+from shaped_attention.blocks.state import State
 from shaped_attention.numerics.primitives import concatenate, lower, softmax, sqrt
 from tests.laws import same_law
 
@@ -107,15 +108,15 @@ def test_members_and_edges_of_the_family(name, network):
 class WrongDegreesOfFreedom(ShapedAttention):
     """n instead of n - m degrees of freedom for the part of the values orthogonal to X."""
 
-    def step(self, p, factors, numbers, width):
-        (factor,) = factors
+    def step(self, p, state, numbers, width):
+        (factor,) = state.factors
         m = factor.shape[-1]
         root = self.root(p, factor, numbers, width)
         gaussian = numbers.normal("branch", m, m)
         rest = numbers.wishart("branch, orthogonal", m, width)
         scale = p.gamma / math.sqrt(width)
         along = sqrt(1 - p.gamma**2) * factor + scale * (root @ gaussian)
-        return [lower(concatenate([along, scale * (root @ rest)]))]
+        return State((lower(concatenate([along, scale * (root @ rest)])),))
 
 
 class OneSharedHead(ShapedAttention):

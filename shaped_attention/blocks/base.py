@@ -49,8 +49,9 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.blocks.branch import residual_step, total_factor
+from shaped_attention.blocks.branch import residual_step
 from shaped_attention.blocks.parameters import Parameters, Schedule, largest
+from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.primitives import Numbers, sqrt
 
@@ -144,13 +145,10 @@ class Block(ABC):
         """Apply the block to tokens with real weight matrices."""
         return self.skip_weight(p) * tokens + p.gamma * self.branch(p, tokens, project)
 
-    def step(self, p: Any, factors: list[M], numbers: Numbers, width: int) -> list[M]:
-        """Take the factors of V_l to those of V_{l+1}, in law exactly as a block of that width.
-
-        One factor, or one for each of g groups of columns (`branch.residual_step`).
-        """
-        root = self.root(p, total_factor(factors), numbers, width)
-        return residual_step(factors, root, self.skip_weight(p), p.gamma, width, numbers)
+    def step(self, p: Any, state: State, numbers: Numbers, width: int) -> State:
+        """Take the state of layer l to that of layer l + 1, in law exactly as at that width."""
+        root = self.root(p, total_factor(state), numbers, width)
+        return residual_step(state, root, self.skip_weight(p), p.gamma, width, numbers)
 
     def check(self, tokens: int, width: int | None) -> None:  # noqa: B027 (most need no check)
         """Raise ValueError if the block cannot act on that many tokens at that width."""

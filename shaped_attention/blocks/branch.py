@@ -6,25 +6,11 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
+from shaped_attention.blocks.state import State
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.primitives import (
-    Numbers,
-    columns,
-    compress,
-    concatenate,
-    lower,
-    unit_rows,
-)
+from shaped_attention.numerics.primitives import Numbers, columns, concatenate, lower, unit_rows
 
 M = TypeVar("M", Tensor, Matrix)
-
-
-def total_factor(factors: list[M]) -> M:
-    """Return a factor of V = (1/g) sum of V_h, from factors of the Grams V_h of g groups."""
-    if len(factors) == 1:
-        return factors[0]
-    weight = 1.0 / len(factors) ** 0.5
-    return compress(concatenate([weight * factor for factor in factors]))
 
 
 def gaussian_step(
@@ -52,28 +38,31 @@ def gaussian_step(
 
 
 def residual_step(
-    factors: list[M], root: M | list[M], skip: Any, gamma: Any, width: int, numbers: Numbers
-) -> list[M]:
-    """Take the factors of g groups of n / g columns through ``lambda X + gamma Z``.
+    state: State, root: M | list[M], skip: Any, gamma: Any, width: int, numbers: Numbers
+) -> State:
+    """Take the state of g groups of n / g columns through ``lambda X + gamma Z``.
 
     The groups' branches are independent given the past, and their skip connection is their own:
     V_g' is the Gram of lambda X_g + gamma Z_g, where the columns of Z_g have the covariance of
     `root`, or that of its group's entry.
     """
-    groups = len(factors)
+    groups = len(state.factors)
     heads = root if isinstance(root, list) else [root]
     share = groups // len(heads)
-    return [
-        gaussian_step(factors[g], heads[g // share], skip, gamma, width // groups, numbers, g)
-        for g in range(groups)
-    ]
+    return State(
+        tuple(
+            gaussian_step(factor, heads[g // share], skip, gamma, width // groups, numbers, g)
+            for g, factor in enumerate(state.factors)
+        )
+    )
 
 
-def unit_groups(factors: list[M]) -> list[M]:
+def unit_groups(state: State) -> State:
     """Divide the rows of all groups by the lengths that they have together."""
+    factors = state.factors
     if len(factors) == 1:
-        return [unit_rows(factors[0])]
+        return State((unit_rows(factors[0]),))
     unit = unit_rows(concatenate(factors))
     root = len(factors) ** 0.5
     size = factors[0].shape[-1]
-    return [root * columns(unit, g * size, (g + 1) * size) for g in range(len(factors))]
+    return State(tuple(root * columns(unit, g * size, (g + 1) * size) for g in range(len(factors))))

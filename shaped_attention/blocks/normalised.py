@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from shaped_attention.blocks.base import Block, Project
-from shaped_attention.blocks.branch import residual_step, total_factor, unit_groups
+from shaped_attention.blocks.branch import residual_step, unit_groups
+from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.primitives import Numbers, unit_rows
 
@@ -110,11 +111,11 @@ class Normalised(Block):
         seen = unit_rows(factor) if self.place == "before" else factor
         return self.inner.root(p.inner, seen, numbers, width)
 
-    def step(self, p: Any, factors: list[M], numbers: Numbers, width: int) -> list[M]:
+    def step(self, p: Any, state: State, numbers: Numbers, width: int) -> State:
         """Take the block's step; all groups are divided by the lengths that they have together."""
         weight = self.inner.skip_weight(p.inner)
-        root = self.root(p, total_factor(factors), numbers, width)
-        new = residual_step(factors, root, weight, p.inner.gamma, width, numbers)
+        root = self.root(p, total_factor(state), numbers, width)
+        new = residual_step(state, root, weight, p.inner.gamma, width, numbers)
         if self.place == "before":
             return new
         return unit_groups(new)

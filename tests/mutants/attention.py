@@ -238,7 +238,7 @@ ATTENTION = [
     ),
     Mutant(
         "heads-total-not-mean",
-        _BRANCH,
+        "shaped_attention/blocks/state.py",
         "weight = 1.0 / len(factors) ** 0.5",
         "weight = 1.0 / len(factors)",
         _LAW_OF_TWO_HEADS,

@@ -206,8 +206,8 @@ BLOCKS = [
     Mutant(
         "branch-heads-share-a-root",
         _BRANCH,
-        "factors[g], heads[g // share]",
-        "factors[g], heads[0]",
+        "factor, heads[g // share]",
+        "factor, heads[0]",
         ("test_chain_law.py::test_members_and_edges_of_the_family[heads of width m]",),
     ),
     Mutant(
