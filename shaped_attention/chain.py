@@ -32,12 +32,13 @@ from shaped_attention.blocks.base import Layer, check_chain
 from shaped_attention.checks import check_count
 from shaped_attention.driver import run
 from shaped_attention.processes import path_chunk, process_of
+from shaped_attention.starts import Resumed
 from shaped_attention.task import task_of
 
 
 def simulate_chain(
     layer: Layer,
-    v0: ArrayLike | xr.Dataset,
+    v0: ArrayLike | Resumed,
     *,
     width: int,
     depth: int,

@@ -13,7 +13,9 @@ from shaped_attention.chain import simulate_chain
 from shaped_attention.network import simulate_network
 from shaped_attention.results import FORMAT, layer_of, specification
 from shaped_attention.sde import integrate_sde
+from shaped_attention.starts import Resumed
 
+_OPTIONS = ("times", "save_every", "progress", "chunk", "memory", "keep", "keep_state")
 _LENGTH = {"chain": "depth", "network": "depth", "sde": "horizon"}
 _SAMPLERS: dict[str, Callable[..., xr.Dataset]] = {
     "chain": simulate_chain,
@@ -51,7 +53,7 @@ def continue_run(
     ------
     ValueError
         If the result has no state or another format, the layer has schedules (which depend on the
-        total depth), or an argument is outside its range.
+        total depth), or an argument is outside its range or not one of these.
 
     Examples
     --------
@@ -62,6 +64,11 @@ def continue_run(
     >>> bool((continue_run(half, depth=10).V[-1] == whole.V[-1]).all())
     True
     """
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            raise ValueError(
+                f"{name}={value!r}: it is that of the run; {', '.join(_OPTIONS)} can be changed"
+            )
     stored = specification(result)
     sampler = stored.pop("sampler")
     if sampler not in _SAMPLERS or result.attrs["format"] != FORMAT:
@@ -82,4 +89,4 @@ def continue_run(
     for name in ("layer", "v0", "times"):
         stored.pop(name)
     arguments = {**stored, **options, length: depth if length == "depth" else horizon}
-    return _SAMPLERS[sampler](layer, result, **arguments)
+    return _SAMPLERS[sampler](layer, Resumed.of(result), **arguments)

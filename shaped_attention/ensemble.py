@@ -133,7 +133,7 @@ def common_groups(blocks: Sequence[Block]) -> int:
 
 def make_ensemble(
     layer: Layer,
-    v0: ArrayLike | xr.Dataset,
+    v0: ArrayLike | Resumed,
     *,
     width: int | None,
     steps: int,
@@ -159,10 +159,18 @@ def make_ensemble(
     """
     pattern = pattern_of(layer)
     check_count("samples", samples)
-    resumed = None
     if isinstance(v0, xr.Dataset):
-        resumed = Resumed.of(v0, steps)
-        v0 = resumed.v0
+        raise ValueError(
+            "v0 is a result; continue_run goes on from its end, and its V.values[-1] are "
+            "covariances to start from"
+        )
+    resumed = None
+    if isinstance(v0, Resumed):
+        resumed, v0 = v0, v0.v0
+        if steps <= resumed.steps:
+            raise ValueError(
+                f"result has taken {resumed.steps} steps; more than that are needed, not {steps}"
+            )
     matrix = check_starts(v0, samples)
     if width is not None:
         check_width("width", width)

@@ -110,7 +110,7 @@ def _faces(name: str, pattern: Sequence[Sequence[Block]], tokens: int, width: in
     no_chain = _first(blocks, chain_reason) or network
     no_limit = _first(blocks, limit_reason) or _size_reason(blocks, tokens, None)
     chain = _none(no_chain) or _traced(
-        lambda: [traced_chain(layer, tokens, width, common_groups(blocks)) for layer in pattern],
+        lambda: traced_chain(pattern, tokens, width, common_groups(blocks)),
         tokens,
     )
     limit = _none(no_limit) or _traced(lambda: [traced_limit(pattern, tokens, _STEP)], tokens)
@@ -173,10 +173,9 @@ def _listings(
     groups = common_groups([block for layer in pattern for block in layer])
     compiled = executor(tokens)
     if faces.chain.startswith(compiled):
-        for k, layer in enumerate(pattern):
+        for k, program in enumerate(traced_chain(pattern, tokens, width, groups)):
             which = f", layer {k} of the pattern" if len(pattern) > 1 else ""
-            lines = listing(traced_chain(layer, tokens, width, groups), ["new factor"] * groups)
-            found[f"chain{which}: a step"] = lines
+            found[f"chain{which}: a step"] = listing(program, ["new factor"] * groups)
     if faces.limit.startswith(compiled):
         name = f"limit: a step of length {_STEP}"
         found[name] = listing(traced_limit(pattern, tokens, _STEP), ["drift * step", "noise"])

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer, Limit, Parameters, blocks_of, check_limit
-from shaped_attention.blocks.overrides import Overrides, check_overrides
+from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import check_fraction, real_array
 from shaped_attention.covariance import SYMMETRY_TOLERANCE
 from shaped_attention.numerics.factor import semidefinite_cholesky
@@ -73,8 +72,9 @@ def drift(
         if noise is not None:
             total = total + share * (noise @ noise.mT).sum(0)
         growth = limit.growth(p, tensor)
+        total = total - share * limit.decay(p) * tensor
         if growth is not None:
-            total = total + share * (growth - limit.decay(p) * tensor)
+            total = total + share * growth
     return _as_given(total, v)
 
 
@@ -116,12 +116,12 @@ def limits_at(
 ) -> list[tuple[Limit, Parameters, float]]:
     """Return the limits of all blocks, their parameters at a relative depth, and their weights."""
     check_fraction("at", at)
-    pattern = pattern_of(layer)
-    all_blocks = [block for blocks in pattern for block in blocks]
-    given = check_overrides(all_blocks, parameters)
+    pattern, given = overridden(layer, parameters)
+    check_limit(pattern)
     return [
-        (block.limit, at_depth(block, at, own), 1.0 / len(pattern))
-        for block, own in zip(all_blocks, given, strict=True)
+        (block.limit, at_depth(block, at, own), 1.0 / len(given))
+        for blocks, tensors in zip(pattern.layers, given, strict=True)
+        for block, own in zip(blocks, tensors, strict=True)
     ]
 
 

@@ -36,6 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_limit
+from shaped_attention.blocks.pattern import specification_of
 from shaped_attention.checks import check_count, check_positive, real_array
 from shaped_attention.levels import Function, Level
 from shaped_attention.numerics.jit import LANES
@@ -128,6 +129,8 @@ def expectation(
     name = (
         observable if isinstance(observable, str) else getattr(observable, "__name__", "observable")
     )
+    if base.v0.ndim != 2:
+        raise ValueError(f"v0 has shape {base.v0.shape}; a matrix (m, m) is needed")
     f = _function(observable, name, base.v0)
     levels = [Level(base, number, f) for number in range(3)]
     with ThreadPoolExecutor(en.thread_count(base.device)) as pool:
@@ -148,7 +151,7 @@ def expectation(
     if levels[-1].stopped:
         _log.warning("expectation: paths reached the radius; the bias may be underestimated")
     request = {
-        "layer": [block.specification() for block in base.blocks], "v0": base.v0.tolist(),
+        "layer": specification_of(base.pattern), "v0": base.v0.tolist(),
         "observable": name, "horizon": horizon, "tolerance": tolerance,
         "seed": base.seed, "radius": base.radius, "first_step": base.dt, "max_levels": max_levels,
         "budget": budget, "device": str(base.device),

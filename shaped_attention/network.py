@@ -73,7 +73,7 @@ class WeightProduct:
 
 def simulate_network(
     layer: Layer,
-    v0: ArrayLike | xr.Dataset,
+    v0: ArrayLike | Resumed,
     *,
     width: int,
     depth: int,

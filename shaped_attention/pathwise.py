@@ -16,8 +16,7 @@ from torch import Tensor
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_chain, check_limit
-from shaped_attention.blocks.overrides import Overrides, check_overrides
-from shaped_attention.blocks.pattern import pattern_of
+from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.state import State, covariance
 from shaped_attention.checks import check_count
 from shaped_attention.processes import TorchProcess
@@ -68,6 +67,8 @@ def pathwise(
     ------
     ValueError
         If neither or both of chain and limit are asked for, or an argument is outside its range.
+    FloatingPointError
+        If a covariance is not finite.
 
     Examples
     --------
@@ -83,52 +84,50 @@ def pathwise(
         raise ValueError(f"v0 has the type {type(v0).__name__}; a tensor (m, m) is needed")
     if v0.ndim != 2:
         raise ValueError(f"v0 has shape {tuple(v0.shape)}; a matrix (m, m) is needed")
-    steps, dt = _grid(layer, width, depth, horizon, step)
+    if v0.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"v0 has the type {v0.dtype}; torch.float64 or torch.float32 is needed")
+    steps, dt = _grid(width, depth, horizon, step)
+    layer, tensors = overridden(layer, parameters, steps)
+    if width is not None:
+        check_chain(layer)
+    else:
+        check_limit(layer)
     request = en.make_ensemble(
         layer, v0.detach(), width=width, steps=steps, dt=dt, samples=samples, seed=seed, times=None,
         save_every=None, radius=radius, device=v0.device, dtype=v0.dtype, chunk=None,
         memory=en.MEMORY_BUDGET,
     )  # fmt: skip
     task = task_of(request, "chain" if width is not None else "sde", width)
-    task = replace(task, given=_by_layer(layer, parameters, steps))
+    task = replace(task, given=tensors)
     start = request.start_factors(0, request.samples, task.groups, task.columns)
     process = TorchProcess(task, 0, start, request.device, request.dtype)
     if v0.requires_grad:
         process.state = _differentiable_start(v0, task.columns).expand_as(process.state)
     process.advance(0, steps)
     v: Tensor = covariance(State(process.state.unbind(1)))
+    if not torch.isfinite(v.detach()).all():
+        raise FloatingPointError(
+            "pathwise produced covariances that are not finite; a smaller radius or step, or less "
+            "extreme parameters of the blocks, keep them from overflowing"
+        )
     return v
 
 
 def _grid(
-    layer: Layer, width: int | None, depth: int | None, horizon: float | None, step: float | None
+    width: int | None, depth: int | None, horizon: float | None, step: float | None
 ) -> tuple[int, float]:
     """Return the number of steps and their length."""
     if width is not None and depth is not None and horizon is None and step is None:
-        check_chain(layer)
         check_count("width", width)
         check_count("depth", depth)
         return depth, 1.0 / width
     if horizon is not None and step is not None and width is None and depth is None:
-        check_limit(layer)
         steps = count_steps(horizon, step)
         return steps, float(horizon) / steps
     raise ValueError(
         f"width={width!r}, depth={depth!r}, horizon={horizon!r}, step={step!r}: the first two, or "
         "the last two, are needed"
     )
-
-
-def _by_layer(
-    layer: Layer, parameters: Overrides | Sequence[Overrides] | None, steps: int
-) -> list[list[Overrides]]:
-    pattern = pattern_of(layer)
-    given = check_overrides([block for blocks in pattern for block in blocks], parameters, steps)
-    result, first = [], 0
-    for blocks in pattern:
-        result.append(given[first : first + len(blocks)])
-        first += len(blocks)
-    return result
 
 
 def _differentiable_start(v0: Tensor, columns: int) -> Tensor:

@@ -25,6 +25,7 @@ from shaped_attention.checks import check_positive
 from shaped_attention.driver import run
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.processes import Process, large, path_chunk, process_of
+from shaped_attention.starts import Resumed
 from shaped_attention.task import task_of
 
 METHODS = ("torchsde", "direct")
@@ -40,7 +41,7 @@ _SMALLEST_ENTRIES = 2**14
 
 def integrate_sde(
     layer: Layer,
-    v0: ArrayLike | xr.Dataset,
+    v0: ArrayLike | Resumed,
     *,
     horizon: float,
     step: float = 0.01,

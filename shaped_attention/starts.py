@@ -39,25 +39,22 @@ class Resumed:
     stopping_time: NDArray[np.float64]
 
     @classmethod
-    def of(cls, result: xr.Dataset, steps: int) -> Resumed:
+    def of(cls, result: xr.Dataset) -> Resumed:
         """Read the end of a result.
 
         Raises
         ------
         ValueError
-            If it has no state, or has gone as far already.
+            If it has no state.
         """
         if "state" not in result:
-            raise ValueError("v0: a result that was made with keep_state=True is needed")
-        specification = json.loads(result.attrs["specification"])
-        taken = int(result.attrs["steps"])
-        if steps <= taken:
             raise ValueError(
-                f"v0 is a result of {taken} steps; more than that are needed, not {steps}"
+                "result has no state; one that was made with keep_state=True is needed"
             )
+        specification = json.loads(result.attrs["specification"])
         return cls(
             np.array(specification["v0"]),
-            taken,
+            int(result.attrs["steps"]),
             result["state"].to_numpy(),
             result["stopping_time"].to_numpy(),
         )

@@ -89,13 +89,15 @@ def limit_step(
 
 
 def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: float) -> M:
-    """Apply the part of the drift that raises the rank of V; `factor` itself without one."""
+    """Apply growth and decay of V; return `factor` itself if there is neither."""
     v = factor @ factor.mT
     parts = [limit.growth(p, v) for limit, p in pairs]
     parts = [part for part in parts if part is not None]
+    decays = [limit.decay(p) for limit, p in pairs]
+    decay = sum(decays)
     if not parts:
-        return factor
-    decay = sum(limit.decay(p) for limit, p in pairs)
+        constant = all(isinstance(rate, float | int) for rate in decays)
+        return factor if constant and decay == 0.0 else exponential(-0.5 * step * decay) * factor
     new = exponential(-step * decay) * v
     for part in parts:
         new = new + mean_decay(decay, step) * part
@@ -116,23 +118,34 @@ def _explained(blocks: Sequence[Block]) -> Iterator[None]:
         ) from error
 
 
-def traced_chain(blocks: Sequence[Block], tokens: int, width: int, groups: int) -> Program:
-    """Trace the step of the chain for the Grams of `groups` groups of columns.
+def traced_chain(
+    pattern: Sequence[Sequence[Block]], tokens: int, width: int, groups: int
+) -> list[Program]:
+    """Trace the step of each layer of a pattern, for the Grams of `groups` groups of columns.
 
-    Factors are lower triangular if the step leaves them so: their zeros are then skipped.
+    Factors are lower triangular if all layers leave them so: their zeros are then skipped.
     """
     columns = min(tokens, width // groups)
     for lower in (columns == tokens, False):
-        graph = Graph()
-        inputs = [graph.node("input", (), (tokens, columns), lower=lower) for _ in range(groups)]
-        numbers_at = _traced_numbers(graph, None)
-        parameters = [traced(block) for block in blocks]
-        with _explained(blocks):
-            state = State(tuple(inputs))
-            outputs = list(chain_step(blocks, parameters, state, numbers_at, width).factors)
-        if not lower or all(output.node.lower for output in outputs):
+        traces = [
+            _traced_layer(blocks, tokens, columns, width, groups, lower) for blocks in pattern
+        ]
+        if all(x.node.lower for _, _, outputs in traces for x in outputs):
             break
-    return assemble(graph, inputs, outputs)
+    return [assemble(*trace) for trace in traces]
+
+
+def _traced_layer(
+    blocks: Sequence[Block], tokens: int, columns: int, width: int, groups: int, lower: bool
+) -> tuple[Graph, list[Matrix], list[Matrix]]:
+    """Return the trace of a layer's step, its inputs and its outputs."""
+    graph = Graph()
+    inputs = [graph.node("input", (), (tokens, columns), lower=lower) for _ in range(groups)]
+    parameters = [traced(block) for block in blocks]
+    with _explained(blocks):
+        numbers_at = _traced_numbers(graph, None)
+        state = chain_step(blocks, parameters, State(tuple(inputs)), numbers_at, width)
+    return graph, inputs, list(state.factors)
 
 
 def _traced_numbers(graph: Graph, increments: float | None) -> NumbersAt:

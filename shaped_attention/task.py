@@ -79,9 +79,7 @@ class Task:
         """The step as programs, one for each layer of the pattern."""
         if self.width is None:
             return [traced_limit(self.pattern, self.tokens, self.dt)]
-        return [
-            traced_chain(blocks, self.tokens, self.width, self.groups) for blocks in self.pattern
-        ]
+        return traced_chain(self.pattern, self.tokens, self.width, self.groups)
 
     @property
     def depths(self) -> Array:

@@ -58,10 +58,10 @@ def test_every_chunk_goes_on_from_its_own_state(sampler):
 
 
 def test_what_cannot_be_continued():
-    with pytest.raises(ValueError, match=r"^v0: a result that was made with keep_state=True"):
+    with pytest.raises(ValueError, match=r"^result has no state; one that was made with keep_state=True"):
         sa.continue_run(chain(LAYERS["attention"]), depth=20)
     kept = chain(LAYERS["attention"], keep_state=True)
-    with pytest.raises(ValueError, match=r"^v0 is a result of 10 steps; more than that are needed"):
+    with pytest.raises(ValueError, match=r"^result has taken 10 steps; more than that are needed"):
         sa.continue_run(kept, depth=10)
     with pytest.raises(ValueError, match=r"^result comes from 'chain': depth alone is needed$"):
         sa.continue_run(kept, horizon=2.0)
@@ -207,3 +207,26 @@ def test_a_limit_may_refuse_a_number_of_tokens(inside):
     for call in (sde, lambda block: sa.drift(block, V0), lambda block: sa.diffusion(block, V0)):
         with pytest.raises(ValueError, match=r"^v0 has 3 tokens; 2 are needed$"):
             call(layer)
+
+
+@pytest.mark.parametrize("name", ["seed", "width", "samples", "dtype", "radius", "foo"])
+def test_what_a_continued_run_has_from_its_beginning(name):
+    """Nothing but what is kept, shown and stored may change: the bits are those of one run."""
+    half = sa.simulate_chain(sa.ShapedAttention(0.4), np.eye(2), width=20, depth=5, samples=3,
+                             keep_state=True)  # fmt: skip
+    with pytest.raises(ValueError, match=f"^{name}=7: it is that of the run; times, save_every"):
+        sa.continue_run(half, depth=10, **{name: 7})
+
+
+def test_results_are_no_starts():
+    """Of samplers, which would take them for the beginning of another run."""
+    half = sa.simulate_chain(sa.ShapedAttention(0.4), np.eye(2), width=20, depth=5, samples=3,
+                             keep_state=True)  # fmt: skip
+    with pytest.raises(ValueError, match=r"^v0 is a result; continue_run goes on from its end"):
+        sa.simulate_chain(sa.ShapedAttention(0.4), half, width=20, depth=9, samples=3)
+    with pytest.raises(ValueError, match=r"^v0 is a result; continue_run goes on from its end"):
+        sa.expectation(sa.ShapedAttention(0.4), half, "log det V", horizon=1.0, tolerance=0.1)
+    with pytest.raises(ValueError, match=r"^v0 has shape \(1, 2, 2\); a matrix \(m, m\)"):
+        sa.expectation(
+            sa.ShapedAttention(0.4), np.eye(2)[None], "log det V", horizon=1.0, tolerance=0.1
+        )

@@ -82,7 +82,7 @@ def test_a_description_that_cannot_be_traced_is_found():
 def test_programs_have_a_line_for_each_instruction():
     """As many as the compiled code has, but for parts that are put together without being moved."""
     lines = sa.explain(BOTH, tokens=3, width=32, program=True).programs["chain: a step"]
-    program = traced_chain(BOTH, 3, 32, 1)
+    (program,) = traced_chain([BOTH], 3, 32, 1)
     kept = [n for n in program.nodes if n.kind not in ("input", "constant", "concatenate")]
     codes = [line[pr.OP] for line in program.code]
     count = sum(code != pr.CODE["concatenate"] for code in codes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -124,15 +125,44 @@ def test_drift_and_diffusion_in_parameters() -> None:
 
 
 def test_stopped_paths_stop_their_derivatives() -> None:
-    gamma = _tensor(0.9)
-    layer = sa.ShapedAttention(0.9, 0.1)
+    """Central differences over which no path changes the step at which it stops."""
+    gamma, h = _tensor(0.9), 1e-7
     run = {**LIMIT, "radius": 2.5}
+    results = [
+        sa.integrate_sde(sa.ShapedAttention(x, 0.1), V0, **run) for x in (0.9, 0.9 - h, 0.9 + h)
+    ]
+    times = [result["stopping_time"].to_numpy() for result in results]
+    assert 0 < int(np.isfinite(times[0]).sum()) < 64
+    np.testing.assert_array_equal(times[1], times[0])
+    np.testing.assert_array_equal(times[2], times[0])
+    layer = sa.ShapedAttention(0.9, 0.1)
     v = sa.pathwise(layer, torch.tensor(V0), parameters={"gamma": gamma}, **run)
-    (v.sum()).backward()
-    stopped = np.isfinite(sa.integrate_sde(layer, V0, **run)["stopping_time"])
-    assert 0 < int(stopped.sum()) < 64
-    assert gamma.grad is not None
-    assert torch.isfinite(gamma.grad)
+    ends = [result["V"][-1].to_numpy() for result in results]
+    np.testing.assert_allclose(v.detach().numpy(), ends[0], rtol=1e-9)
+    (by_gamma,) = torch.autograd.grad(v.sum(), gamma)
+    np.testing.assert_allclose(float(by_gamma), (ends[2] - ends[1]).sum() / (2 * h), rtol=1e-5)
+
+
+PARAMETERS: dict[str, tuple[Any, dict[str, float]]] = {
+    "tau0 as a whole number": (sa.ShapedAttention(0.6, tau0=2), {"tau0": 0.7}),
+    "gamma as a whole number": (sa.ShapedMLP(1), {"gamma": 0.5}),
+    "an activation that was linear": (sa.ShapedMLP(0.5, -1.0, -1.0), {"c_plus": 0.0}),
+    "a branch that was not there": (sa.ShapedMLP(0.0), {"gamma": 0.5}),
+    "one that becomes linear": (sa.ShapedMLP(0.5), {"c_minus": 0.0}),
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_given_value_is_that_of_the_field(name: str) -> None:
+    """In chain, limit and drift, also where the block decides by its fields what it is."""
+    layer, values = PARAMETERS[name]
+    given = {key: torch.tensor(value, dtype=torch.float64) for key, value in values.items()}
+    changed = replace(layer, **values)
+    for run in (CHAIN, LIMIT):
+        v = sa.pathwise(layer, torch.tensor(V0), parameters=given, **run)
+        np.testing.assert_allclose(v.numpy(), _sampled(changed, V0, run), rtol=1e-11, atol=1e-12)
+    found = sa.drift(layer, torch.tensor(V0), parameters=given)
+    torch.testing.assert_close(found, torch.tensor(sa.drift(changed, V0)), rtol=1e-14, atol=1e-15)
 
 
 EYE = torch.eye(2, dtype=torch.float64)
@@ -152,6 +182,44 @@ BAD: dict[str, Any] = {
     ),
     r"parameters has 'gamma' of shape \(2,\)": lambda: sa.pathwise(
         BLOCK, EYE, parameters={"gamma": torch.tensor([0.5, 0.5])}, **CHAIN
+    ),
+    "parameters=5: a dictionary, or a list": lambda: sa.pathwise(BLOCK, EYE, parameters=5, **CHAIN),
+    r"parameters=\[None\]: a dictionary": lambda: sa.pathwise(
+        BLOCK, EYE, parameters=[None], **CHAIN
+    ),
+    "parameters has 'gamma'='x'; a tensor": lambda: sa.pathwise(
+        BLOCK, EYE, parameters={"gamma": "x"}, **CHAIN
+    ),
+    "parameters=0.3: a dictionary": lambda: sa.pathwise(
+        sa.Normalised(BLOCK), EYE, parameters={"inner": 0.3}, **CHAIN
+    ),
+    "parameters has 'gamma', which is no parameter of Parallel; 'blocks' can be given": (
+        lambda: sa.pathwise(
+            sa.Parallel(BLOCK, BLOCK), EYE, parameters={"gamma": torch.tensor(0.1)}, **CHAIN
+        )
+    ),
+    "parameters has 'query_bias', which is no parameter of ShapedAttention; 'gamma', 'tau0' can": (
+        lambda: sa.drift(BLOCK, EYE, parameters={"query_bias": torch.tensor(0.1)})
+    ),
+    "blocks have gamma.2 that add up to 1.62": lambda: sa.pathwise(
+        sa.Parallel(BLOCK, BLOCK),
+        EYE,
+        **CHAIN,
+        parameters={"blocks": [{"gamma": torch.tensor(0.9)}, {"gamma": torch.tensor(0.9)}]},
+    ),
+    r"c_plus=-4.89.*, c_minus=.*: at width 24 both slopes": lambda: sa.pathwise(
+        sa.ShapedMLP(0.5),
+        EYE,
+        **CHAIN,
+        parameters={
+            x: torch.tensor(-(24**0.5), dtype=torch.float64) for x in ("c_plus", "c_minus")
+        },
+    ),
+    "layer contains .* its skip weight is not sqrt": lambda: sa.pathwise(
+        sa.ShapedAttention(0.6, skip=0.8), EYE, parameters={"gamma": torch.tensor(0.3)}, **LIMIT
+    ),
+    "v0 has the type torch.float16; torch.float64 or": lambda: sa.pathwise(
+        BLOCK, EYE.half(), **CHAIN
     ),
     "gamma=1.5": lambda: sa.pathwise(BLOCK, EYE, parameters={"gamma": torch.tensor(1.5)}, **CHAIN),
 }

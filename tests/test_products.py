@@ -19,8 +19,8 @@ def _tile(*matrices: np.ndarray) -> tuple[np.ndarray, list[int]]:
     return np.concatenate([np.full((room, LANES), np.nan), *flat]), offsets
 
 
-def _normals(*shape: int) -> np.ndarray:
-    return np.random.default_rng(sum(shape)).normal(size=(*shape, LANES))
+def _normals(rows: int, columns: int, number: int = 0) -> np.ndarray:
+    return np.random.default_rng([rows, columns, number]).normal(size=(rows, columns, LANES))
 
 
 def _lower(matrix: np.ndarray) -> np.ndarray:
@@ -36,7 +36,7 @@ def _in_order(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("rows", "inner", "columns"), SIZES)
 def test_products(rows: int, inner: int, columns: int, triangles: tuple[bool, bool]) -> None:
     """A B, A B^T and A^T B in all 64 lanes; entries around the output stay."""
-    a, b = _normals(rows, inner), _normals(inner, columns)
+    a, b = _normals(rows, inner), _normals(inner, columns, 1)
     a, b = (_lower(x) if low else x for x, low in zip((a, b), triangles, strict=True))
     expected = _in_order(a, b)
     a_lower, b_lower = triangles
@@ -59,13 +59,13 @@ def test_products(rows: int, inner: int, columns: int, triangles: tuple[bool, bo
 @pytest.mark.parametrize(("rows", "inner", "columns"), SIZES)
 def test_transposed_triangles(rows: int, inner: int, columns: int) -> None:
     """A^T B and A B^T of triangles start and stop where their zeros do."""
-    a, b = _lower(_normals(inner, rows)), _lower(_normals(inner, columns))
+    a, b = _lower(_normals(inner, rows)), _lower(_normals(inner, columns, 1))
     buf, (x, y) = _tile(a, b)
     multiply(buf, 0, columns, x, 1, rows, y, 1, columns, rows, inner, columns,
              True, False, True, False)  # fmt: skip
     found = buf[: rows * columns].reshape(rows, columns, LANES)
     np.testing.assert_allclose(found, _in_order(a.swapaxes(0, 1), b), atol=1e-14)
-    a, b = _lower(_normals(rows, inner)), _lower(_normals(columns, inner))
+    a, b = _lower(_normals(rows, inner)), _lower(_normals(columns, inner, 1))
     buf, (x, y) = _tile(a, b)
     multiply(buf, 0, columns, x, inner, 1, y, inner, 1, rows, inner, columns,
              False, True, False, True)  # fmt: skip

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import shaped_attention as sa
+from shaped_attention.blocks.state import State
 from shaped_attention.numerics.graph import Graph, Matrix
-from shaped_attention.numerics.primitives import column_sums, lower, row_squares
+from shaped_attention.numerics.primitives import column_sums, constant, lower, row_squares
 from shaped_attention.numerics.scalars import Scalar
 
 V0 = sa.equicorrelated(3, 0.2)
@@ -65,6 +66,11 @@ def _entries(factor: Any) -> Any:
     return factor if factor > 0 else -factor
 
 
+def _numbers(factor: Any) -> Any:
+    """Numbers on either side of a matrix, and a number by a matrix."""
+    return factor * (1.0 + factor) + 1.0 / (2.0 + factor * factor)
+
+
 def _broadcast(factor: Any) -> Any:
     """A column with a row, in sums, products and quotients."""
     column, row = row_squares(factor), column_sums(factor)
@@ -79,7 +85,7 @@ def _twice(factor: Any) -> Any:
 
 
 ROOTS = {"array": _array, "added": _added, "torch": _torch, "entries": _entries,
-         "broadcast": _broadcast, "twice": _twice}  # fmt: skip
+         "numbers": _numbers, "broadcast": _broadcast, "twice": _twice}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -88,7 +94,7 @@ ROOTS = {"array": _array, "added": _added, "torch": _torch, "entries": _entries,
         ("array", r"TypeError: .*ndarray.*"),
         ("added", r"TypeError: .*ndarray: .* primitives.constant\(array, like=matrix\)"),
         ("torch", "TypeError: .*must be Tensor, not Matrix"),
-        ("entries", "TypeError: .*'>'.*"),
+        ("entries", "TypeError: a description may branch on sizes, never on entries of a matrix"),
     ],
 )
 def test_what_cannot_be_traced(kind: str, reason: str) -> None:
@@ -97,12 +103,101 @@ def test_what_cannot_be_traced(kind: str, reason: str) -> None:
         sa.simulate_chain(Described(0.5, kind), V0, **RUN)
 
 
-@pytest.mark.parametrize("kind", ["broadcast", "twice"])
+@pytest.mark.parametrize("kind", ["numbers", "broadcast", "twice"])
 def test_traced_and_torch_agree(kind: str) -> None:
     traced = sa.simulate_chain(Described(0.5, kind), V0, **RUN)
     with sa.eager():
         eager = sa.simulate_chain(Described(0.5, kind), V0, **RUN)
     np.testing.assert_allclose(traced["V"], eager["V"], rtol=1e-12)
+
+
+@dataclass(frozen=True)
+class Compared(Described):
+    """Its description depends on a parameter's value."""
+
+    def root(self, p: Any, factor: Any, numbers: Any, width: int) -> Any:
+        return factor if p.gamma == 0.5 else 2.0 * factor
+
+
+@dataclass(frozen=True)
+class WithParameter(Described):
+    """A parameter to the left of a matrix, in each operation."""
+
+    def root(self, p: Any, factor: Any, numbers: Any, width: int) -> Any:
+        return factor * (p.gamma + factor) - (p.gamma - factor) * (
+            p.gamma / (2.0 + factor * factor)
+        )
+
+
+def test_parameters_in_descriptions() -> None:
+    """A trace serves all values of a parameter, so none can be asked for."""
+    message = "a description may branch on sizes and on the fields of its block, never on a"
+    with pytest.raises(ValueError, match=message):
+        sa.simulate_chain(Compared(0.5, ""), V0, **RUN)
+    traced = sa.simulate_chain(WithParameter(0.5, ""), V0, **RUN)
+    with sa.eager():
+        eager = sa.simulate_chain(WithParameter(0.5, ""), V0, **RUN)
+    np.testing.assert_allclose(traced["V"], eager["V"], rtol=1e-12)
+
+
+@dataclass(frozen=True)
+class Turned(Described):
+    """A step that is no residual step: V stays, but F = F Q is not triangular."""
+
+    def step(self, p: Any, state: State, numbers: Any, width: int) -> State:
+        turn = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+        return State(tuple(f @ constant(turn, like=f) for f in state.factors))
+
+
+@dataclass(frozen=True)
+class Swapped(Described):
+    """Two groups of columns that change places."""
+
+    groups = 2
+
+    def step(self, p: Any, state: State, numbers: Any, width: int) -> State:
+        return State(state.factors[::-1])
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        sa.Pattern([sa.ShapedAttention(0.5), Turned(0.5, "")]),
+        [sa.ShapedAttention(0.5, heads=2), Swapped(0.5, "")],
+        Swapped(0.5, ""),
+    ],
+    ids=["a layer whose factor is not triangular", "after heads", "swapped groups"],
+)
+def test_steps_that_are_no_residual_steps(layer: Any) -> None:
+    traced = sa.simulate_chain(layer, V0, **{**RUN, "depth": 4})
+    with sa.eager():
+        eager = sa.simulate_chain(layer, V0, **{**RUN, "depth": 4})
+    np.testing.assert_allclose(traced["V"], eager["V"], rtol=1e-11)
+
+
+class DecayingLimit(sa.Limit):
+    """Nothing but a decay."""
+
+    def linear_rate(self, p: Any) -> Any:
+        return 0.0 * p.gamma
+
+    def decay(self, p: Any) -> Any:
+        return 2.0 * p.gamma
+
+
+@dataclass(frozen=True)
+class Decaying(Described):
+    limit = DecayingLimit()
+
+
+def test_decay_without_growth() -> None:
+    """dV = -V dt, without noise: V = exp(-t) V_0 at every step."""
+    layer = Decaying(0.5, "")
+    run = {"horizon": 1.0, "step": 0.25, "samples": 2, "progress": False}
+    for method in ("torchsde", "direct"):
+        v = sa.integrate_sde(layer, V0, method=method, **run)["V"].to_numpy()
+        np.testing.assert_allclose(v[-1], np.exp(-1.0) * np.stack([V0, V0]), rtol=1e-12)
+    np.testing.assert_allclose(sa.drift(layer, V0), -V0, rtol=1e-13)
 
 
 class WishartLimit(sa.Limit):

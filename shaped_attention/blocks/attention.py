@@ -140,6 +140,8 @@ class ShapedAttention(Block):
     scaled_temperature: bool = True
     skip: Parameter | None = None
 
+    fixed = ("query_bias", "key_bias")
+
     def __post_init__(self) -> None:
         plain_fields(self)
         check_parameter("gamma", self.gamma, check_fraction)

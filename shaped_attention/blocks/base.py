@@ -106,13 +106,15 @@ class Block(ABC):
 
     Subclasses are frozen dataclasses whose fields are plain data: a result stores them and can be
     run again from what it stores. lambda is the field `skip` if there is one that is not None, and
-    sqrt(1 - gamma^2) otherwise.
+    sqrt(1 - gamma^2) otherwise. `fixed` names fields with numbers that its descriptions do not take
+    from `p`, so that they neither change with depth nor have derivatives.
     """
 
     gamma: Any
     limit: Any = "its limit is not given"
     coupling: Any = "it does not say what its random numbers are in the limit (coupling)"
     no_chain: Any = ""
+    fixed: Any = ()
 
     @abstractmethod
     def branch(

@@ -1,7 +1,8 @@
 """Values of parameters that are given as tensors, in place of those of a block's fields.
 
 Descriptions receive their parameters as arguments, so a tensor with a gradient can take the place
-of a number: of a whole run, or one for each layer.
+of a number: of a whole run, or one for each layer. What a block decides by its fields, as whether
+its activation is linear, is decided by the values of the tensors.
 """
 
 from __future__ import annotations
@@ -13,71 +14,110 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.base import Block, Layer
 from shaped_attention.blocks.parameters import Schedule
+from shaped_attention.blocks.pattern import Pattern, pattern_of
 
 Overrides = Mapping[str, Any]
 """By the name of a field: a tensor (), or (layers,) with one value for each layer; for a field that
-is a block, or a tuple of blocks, their `Overrides`."""
+is a block its `Overrides`, for one that is a tuple of blocks a list of them."""
 
 
-def check_overrides(
-    blocks: Sequence[Block],
-    parameters: Overrides | Sequence[Overrides] | None,
-    layers: int | None = None,
-) -> list[Overrides]:
-    """Return the overrides of each block, from those of a single block or a list.
+def overridden(
+    layer: Layer, parameters: Any, layers: int | None = None
+) -> tuple[Pattern, list[list[Overrides]]]:
+    """Return a layer with the values of tensors, and the tensors of each block.
 
-    With `layers` None there is no sequence of layers, and a tensor has a single value.
+    `parameters` are those of a single block, or a list with those of each block, or None. With
+    `layers` None there is no sequence of layers, and a tensor has a single value.
 
     Raises
     ------
     ValueError
-        If the list has a wrong length, a name is not that of a parameter, or a value has a wrong
-        shape or is out of range.
+        If `parameters` is not one dictionary for each block, a name is not that of a parameter, or
+        a value has a wrong shape or is out of range.
     """
+    pattern = pattern_of(layer)
+    blocks = [block for layer_blocks in pattern for block in layer_blocks]
+    given = _for_each(blocks, parameters)
+    new = [_replaced(block, own, layers) for block, own in zip(blocks, given, strict=True)]
+    result: list[list[Block]] = []
+    tensors: list[list[Overrides]] = []
+    first = 0
+    for layer_blocks in pattern:
+        stop = first + len(layer_blocks)
+        result.append(new[first:stop])
+        tensors.append(given[first:stop])
+        first = stop
+    return Pattern(result), tensors
+
+
+def _for_each(blocks: Sequence[Block], parameters: Any) -> list[Overrides]:
     if parameters is None:
         return [{} for _ in blocks]
-    given = [parameters] if isinstance(parameters, Mapping) else list(parameters)
+    given = [parameters] if isinstance(parameters, Mapping) else parameters
+    if not isinstance(given, list | tuple) or not all(isinstance(x, Mapping) for x in given):
+        raise ValueError(
+            f"parameters={parameters!r}: a dictionary, or a list with one for each block, is needed"
+        )
     if len(given) != len(blocks):
         raise ValueError(
             f"parameters has {len(given)} entries for {len(blocks)} blocks; one for each is needed"
         )
-    return [_checked(block, own, layers) for block, own in zip(blocks, given, strict=True)]
+    return list(given)
 
 
-def _checked(block: Block, given: Overrides, layers: int | None) -> Overrides:
-    result: dict[str, Any] = {}
-    names = [x.name for x in fields(block)]  # type: ignore[arg-type]
+def _replaced(block: Block, given: Overrides, layers: int | None) -> Block:
+    """Return a block with the values of tensors; its own checks say what is wrong with them."""
+    kinds = {x.name: (x.type, getattr(block, x.name)) for x in fields(block)}  # type: ignore[arg-type]
+    changes: dict[str, Any] = {}
     for name, value in given.items():
-        field = getattr(block, name) if name in names else None
-        if isinstance(field, Block):
-            result[name] = _checked(field, value, layers)
-        elif isinstance(field, tuple) and field and all(isinstance(x, Block) for x in field):
-            result[name] = check_overrides(field, value, layers)
-        elif isinstance(field, float | Schedule):
-            result[name] = _tensor(block, name, value, layers)
+        kind, field = kinds.get(name, (None, None))
+        if _is_number(kind, field) and name not in block.fixed:
+            changes[name] = _value(name, value, layers)
+        elif isinstance(field, Block):
+            (own,) = _for_each([field], value)
+            changes[name] = _replaced(field, own, layers)
+        elif _are_blocks(field):
+            pairs = zip(field, _for_each(field, value), strict=True)
+            changes[name] = tuple(_replaced(inner, own, layers) for inner, own in pairs)
         else:
-            free = [x for x in names if isinstance(getattr(block, x), float | Schedule | Block)]
+            free = [
+                name
+                for name, (kind, field) in kinds.items()
+                if isinstance(field, Block) or _are_blocks(field) or _is_number(kind, field)
+            ]
             raise ValueError(
                 f"parameters has {name!r}, which is no parameter of {type(block).__name__}; "
-                f"{', '.join(map(repr, free))} can be given"
+                f"{', '.join(repr(x) for x in free if x not in block.fixed)} can be given"
             )
-    return result
+    return replace(block, **changes) if changes else block  # type: ignore[type-var]
 
 
-def _tensor(block: Block, name: str, value: Any, layers: int | None) -> Tensor:
-    tensor = torch.as_tensor(value)
+def _is_number(kind: Any, field: Any) -> bool:
+    """Whether a field is a number that may change with depth, also if it is written as 1."""
+    whole = type(field) is int and str(kind).startswith(("Parameter", "float"))
+    return whole or isinstance(field, float | Schedule)
+
+
+def _are_blocks(field: Any) -> bool:
+    return isinstance(field, tuple) and bool(field) and all(isinstance(x, Block) for x in field)
+
+
+def _value(name: str, value: Any, layers: int | None) -> float | Schedule:
+    """Return a tensor's value, or the schedule that has its values in each layer."""
     shapes = [()] if layers is None else [(), (layers,)]
-    if tuple(tensor.shape) not in shapes or not tensor.is_floating_point():
+    needed = f"a tensor of floats of shape {' or '.join(map(str, shapes))} is needed"
+    if not isinstance(value, Tensor):
+        raise ValueError(f"parameters has {name!r}={value!r}; {needed}")
+    if tuple(value.shape) not in shapes or not value.is_floating_point():
         raise ValueError(
-            f"parameters has {name!r} of shape {tuple(tensor.shape)} and type {tensor.dtype}; "
-            f"floats of shape {' or '.join(map(str, shapes))} are needed"
+            f"parameters has {name!r} of shape {tuple(value.shape)}, type {value.dtype}; {needed}"
         )
-    for extreme in (tensor.detach().min(), tensor.detach().max()):
-        # The block's own check says what is wrong.
-        replace(block, **{name: float(extreme)})  # type: ignore[type-var]
-    return tensor
+    values = value.detach().to(torch.float64).reshape(-1).tolist()
+    if len(set(values)) == 1:
+        return float(values[0])
+    return Schedule([*((i / len(values), x) for i, x in enumerate(values)), (1.0, values[-1])])
 
 
 def at_layer(given: Any, layer: int) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from shaped_attention.numerics.scalars import Scalar
 
@@ -72,11 +73,11 @@ class Schedule:
         return float(result) if np.ndim(depth) == 0 else result
 
 
-Parameter: TypeAlias = float | Schedule
+Parameter: TypeAlias = float | int | Schedule
 """The type of a block's field that may change with depth."""
 
 
-def extremes(parameter: Parameter) -> tuple[float, ...]:
+def extremes(parameter: Parameter) -> tuple[float | int, ...]:
     """Return the values that a check has to look at: all knots of a schedule."""
     return parameter.values if isinstance(parameter, Schedule) else (parameter,)
 
@@ -121,8 +122,8 @@ def resolved(block: Any, depth: float) -> Any:
 class Parameters:
     """The parameters of a block: attributes by the names of its fields.
 
-    A field that is a float or a `Schedule` is looked up in `given` (by name) and otherwise passed
-    through `lookup`; one that is a block, or a tuple of blocks, gives their `Parameters`.
+    A field has the value of the tensor that is `given` under its name. Otherwise a float or a
+    `Schedule` is passed through `lookup`, and a block, or a tuple of blocks, gives `Parameters`.
     """
 
     def __init__(
@@ -134,14 +135,17 @@ class Parameters:
         self._block, self._lookup, self._given = block, lookup, given or {}
 
     def __getattr__(self, name: str) -> Any:
+        given = self._given.get(name)
+        if isinstance(given, Tensor):
+            return given
         field = getattr(self._block, name)
         if isinstance(field, float | Schedule):
-            return self._given[name] if name in self._given else self._lookup(field)
+            return self._lookup(field)
         if hasattr(field, "root"):
-            return Parameters(field, self._lookup, self._given.get(name))
+            return Parameters(field, self._lookup, given)
         if isinstance(field, tuple) and field and all(hasattr(x, "root") for x in field):
-            given = self._given.get(name) or [None] * len(field)
-            return [Parameters(x, self._lookup, own) for x, own in zip(field, given, strict=True)]
+            pairs = zip(field, given or [None] * len(field), strict=True)
+            return [Parameters(x, self._lookup, own) for x, own in pairs]
         return field
 
 

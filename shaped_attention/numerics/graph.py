@@ -221,8 +221,18 @@ class Matrix:
         flat = self.value()
         return self.graph.node(kind, (flat.node,), flat.shape, scalars)
 
+    def __rtruediv__(self, other: Number) -> Matrix:
+        numerator = self.graph.constant(np.ones(self.shape))
+        return other * (numerator / self)
+
     def __bool__(self) -> bool:
         raise TypeError("a description may branch on sizes, never on entries of a matrix")
+
+    def _compared(self, other: object) -> bool:
+        return bool(self)
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compared
+    __hash__ = object.__hash__
 
 
 def _matrix(other: Any) -> Matrix:

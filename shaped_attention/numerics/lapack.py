@@ -94,6 +94,9 @@ def lower_factor(root: Array, out: Array) -> None:
     """
     rows, columns = root.shape
     work = root.copy()
+    if columns < rows:
+        gram_schmidt(work, out)
+        return
     panel = min(_PANEL, rows, columns)
     reflectors, scratch = np.empty((rows, panel)), np.empty(rows * panel)
     info = ctypes.c_int(0)

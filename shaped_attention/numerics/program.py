@@ -110,9 +110,17 @@ def assemble(graph: Graph, inputs: Sequence[Matrix], outputs: Sequence[Matrix]) 
     `inputs` are nodes of kind "input"; they and the constants keep their rows throughout, since a
     program runs for many steps.
     """
-    results = [matrix.value() for matrix in outputs]
+    results = [_copied(matrix.value()) for matrix in outputs]
     nodes = needed([x.node for x in results] + [x.node for x in inputs], graph.nodes)
     return _Assembler(nodes, [x.node for x in inputs], [x.node for x in results]).program()
+
+
+def _copied(output: Matrix) -> Matrix:
+    """Return an output that is an input as a copy: inputs are overwritten one after the other."""
+    node = output.node
+    if node.kind != "input":
+        return output
+    return output.graph.node("scale", (node,), node.shape, (1.0,), lower=node.lower)
 
 
 class _Assembler:

@@ -43,8 +43,6 @@ class Scalar:
         return _combined(np.subtract, other, self)
 
     def __mul__(self, other: Number) -> Scalar:
-        if not isinstance(other, float | int | Scalar):
-            return NotImplemented
         return _combined(np.multiply, self, other)
 
     def __rmul__(self, other: Number) -> Scalar:
@@ -56,8 +54,8 @@ class Scalar:
     def __rtruediv__(self, other: Number) -> Scalar:
         return _combined(np.divide, other, self)
 
-    def __pow__(self, exponent: Number) -> Scalar:
-        return _combined(np.power, self, exponent)
+    def __pow__(self, other: Number) -> Scalar:
+        return _combined(np.power, self, other)
 
     def __neg__(self) -> Scalar:
         return _combined(np.multiply, self, -1.0)
@@ -68,7 +66,11 @@ class Scalar:
             "parameter: its value changes from layer to layer"
         )
 
-    __lt__ = __le__ = __gt__ = __ge__ = lambda self, other: bool(self)
+    def _compared(self, other: object) -> bool:
+        return bool(self)
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compared
+    __hash__ = object.__hash__
 
 
 Number: TypeAlias = float | int | Scalar
@@ -76,6 +78,8 @@ AnyNumber: TypeAlias = float | int | Scalar | Tensor
 
 
 def _combined(function: Callable[[Any, Any], Any], a: Number, b: Number) -> Scalar:
+    if not all(isinstance(x, float | int | Scalar) for x in (a, b)):
+        return NotImplemented
     return Scalar(lambda depths: function(value(a, depths), value(b, depths)))
 
 
