@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
-from torch import Tensor
-
-from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.primitives import (
+    M,
     Numbers,
     columns,
     compress,
@@ -15,8 +13,6 @@ from shaped_attention.numerics.primitives import (
     lower,
     unit_rows,
 )
-
-M = TypeVar("M", Tensor, Matrix)
 
 
 def total_factor(factors: list[M]) -> M:
@@ -40,8 +36,7 @@ def gaussian_step(
 
     with B B^T ~ Wishart_r(n - c, I), exactly, and no n-dimensional object.
     """
-    if root.shape[-1] > root.shape[-2]:
-        root = lower(root)
+    root = compress(root)
     own, inner = factor.shape[-1], root.shape[-1]
     scale = gamma / width**0.5
     along = skip * factor + scale * (root @ numbers.normal("branch", inner, own, group))

@@ -15,16 +15,13 @@ suffice: such networks have no chain here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor
 
 from shaped_attention.blocks.base import Block, Project
 from shaped_attention.blocks.branch import residual_step, total_factor, unit_groups
-from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.primitives import Numbers, unit_rows
-
-M = TypeVar("M", Tensor, Matrix)
+from shaped_attention.numerics.primitives import M, Numbers, unit_rows
 
 PLACES = ("before", "after")
 NORMS = ("rms", "layer")

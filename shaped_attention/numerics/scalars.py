@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,8 +44,6 @@ class Scalar:
         return _combined(np.subtract, other, self)
 
     def __mul__(self, other: Number) -> Scalar:
-        if not isinstance(other, float | int | Scalar):
-            return NotImplemented
         return _combined(np.multiply, self, other)
 
     def __rmul__(self, other: Number) -> Scalar:
@@ -76,6 +75,9 @@ AnyNumber: TypeAlias = float | int | Scalar | Tensor
 
 
 def _combined(function: Callable[[Any, Any], Any], a: Number, b: Number) -> Scalar:
+    """Return a formula; what is no number, such as a matrix of a trace, has the word."""
+    if not all(isinstance(x, Real | Scalar) for x in (a, b)):
+        return NotImplemented
     return Scalar(lambda depths: function(value(a, depths), value(b, depths)))
 
 
