@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.draws import Draws, stream_key
+from shaped_attention.numerics.carrier import Carrier
 from shaped_attention.numerics.primitives import Numbers
 
 _COLUMNS = 256
@@ -120,6 +121,8 @@ class TorchNumbers(Numbers):
         """Return Gram matrices of `count` activated columns (see `Numbers`)."""
         if self.increments is not None:
             return super().activated_gram(name, factor, count, activation)
+        if isinstance(factor, Carrier):
+            factor.rule(self.activated_gram)  # It raises: there is none.
         m, inner = factor.shape[-2:]
         total = factor.new_zeros(*factor.shape[:-2], m, m)
         for gaussian in self.hidden_columns(name, inner, count):

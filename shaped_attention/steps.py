@@ -20,20 +20,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
-
-from torch import Tensor
+from typing import Any
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.blocks.state import State
 from shaped_attention.numerics.graph import Graph, Matrix
-from shaped_attention.numerics.primitives import Numbers, cholesky, sqrt, symmetric_noise
+from shaped_attention.numerics.primitives import M, Numbers, cholesky, sqrt, symmetric_noise
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.scalars import exponential, mean_decay
 from shaped_attention.numerics.traced_numbers import TracedNumbers
-
-M = TypeVar("M", Tensor, Matrix)
 
 COMMON: tuple[int, ...] = ()
 """The place of the noise that all blocks have in common; block i has the place (i,)."""

@@ -58,7 +58,9 @@ def test_every_chunk_goes_on_from_its_own_state(sampler):
 
 
 def test_what_cannot_be_continued():
-    with pytest.raises(ValueError, match=r"^result has no state; one that was made with keep_state=True"):
+    with pytest.raises(
+        ValueError, match=r"^result has no state; one that was made with keep_state=True"
+    ):
         sa.continue_run(chain(LAYERS["attention"]), depth=20)
     kept = chain(LAYERS["attention"], keep_state=True)
     with pytest.raises(ValueError, match=r"^result has taken 10 steps; more than that are needed"):

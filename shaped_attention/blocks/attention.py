@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -47,10 +47,7 @@ from shaped_attention.checks import (
     check_skip,
     check_width,
 )
-from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.primitives import Numbers, concatenate, constant, softmax
-
-M = TypeVar("M", Tensor, Matrix)
+from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax
 
 _LARGEST_TAU0 = 1e100
 

@@ -17,15 +17,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from shaped_attention.blocks.base import Limit
 from shaped_attention.blocks.mask import Mask, uniform_weights
-from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.primitives import (
+    M,
     Numbers,
     column_sums,
     concatenate,
@@ -34,8 +33,6 @@ from shaped_attention.numerics.primitives import (
     row_squares,
     row_sums,
 )
-
-M = TypeVar("M", Tensor, Matrix)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -52,10 +52,7 @@ from torch import Tensor
 from shaped_attention.blocks.branch import residual_step
 from shaped_attention.blocks.parameters import Parameters, Schedule, largest
 from shaped_attention.blocks.state import State, total_factor
-from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.primitives import Numbers, sqrt
-
-M = TypeVar("M", Tensor, Matrix)
+from shaped_attention.numerics.primitives import M, Numbers, sqrt
 
 Project = Callable[[Tensor, int], Tensor]
 """``project(x, columns)`` is x @ W with a fresh matrix W of independent N(0, 1) weights."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
-from torch import Tensor
+from typing import Any
 
 from shaped_attention.blocks.state import State
-from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.primitives import Numbers, columns, concatenate, lower, unit_rows
-
-M = TypeVar("M", Tensor, Matrix)
+from shaped_attention.numerics.primitives import (
+    M,
+    Numbers,
+    columns,
+    compress,
+    concatenate,
+    lower,
+    unit_rows,
+)
 
 
 def gaussian_step(
@@ -26,8 +29,7 @@ def gaussian_step(
 
     with B B^T ~ Wishart_r(n - c, I), exactly, and no n-dimensional object.
     """
-    if root.shape[-1] > root.shape[-2]:
-        root = lower(root)
+    root = compress(root)
     own, inner = factor.shape[-1], root.shape[-1]
     scale = gamma / width**0.5
     along = skip * factor + scale * (root @ numbers.normal("branch", inner, own, group))

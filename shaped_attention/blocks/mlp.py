@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor
 
@@ -23,10 +23,7 @@ from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
 from shaped_attention.blocks.parameters import Parameter, check_parameter, extremes, value_at
 from shaped_attention.checks import check_finite, check_fraction, check_skip
 from shaped_attention.numerics.factor import semidefinite_cholesky
-from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.primitives import Numbers, arc_cosine_kernel, cholesky, leaky
-
-M = TypeVar("M", Tensor, Matrix)
+from shaped_attention.numerics.primitives import M, Numbers, arc_cosine_kernel, cholesky, leaky
 
 _LARGEST_C = 1e12
 _SMALLEST_SLOPE = 1e-12

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.numerics.carrier import Carrier
 from shaped_attention.numerics.scalars import Number, Scalar, product
 
 Shape = tuple[int, int]
@@ -149,6 +150,8 @@ class Matrix:
         )
 
     def __matmul__(self, other: Matrix) -> Matrix:
+        if isinstance(other, Carrier):
+            return NotImplemented
         other = _matrix(other)
         (rows, inner), (other_inner, columns) = self.shape, other.shape
         if inner != other_inner:
@@ -171,6 +174,8 @@ class Matrix:
         return Matrix(self.graph, result.node, coefficient)
 
     def __add__(self, other: Matrix | Number) -> Matrix:
+        if isinstance(other, Carrier):
+            return NotImplemented
         if isinstance(other, float | int | Scalar):
             flat = self.plain()
             return self.graph.node("shift", (flat.node,), flat.shape, (flat.coefficient, other))
@@ -197,6 +202,8 @@ class Matrix:
         return (-1.0) * self + other
 
     def __mul__(self, other: Matrix | Number) -> Matrix:
+        if isinstance(other, Carrier):
+            return NotImplemented
         if isinstance(other, float | int | Scalar):
             return Matrix(self.graph, self.node, product(self.coefficient, other), self.transposed)
         a, b = _larger_first(self, _matrix(other))
@@ -207,6 +214,8 @@ class Matrix:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Matrix | Number) -> Matrix:
+        if isinstance(other, Carrier):
+            return NotImplemented
         if isinstance(other, float | int | Scalar):
             return self * (1.0 / other)
         b = _matrix(other).plain()

@@ -4,7 +4,8 @@ A description runs on torch tensors (B, m, c), which is its eager mode, or on `g
 records it. Both know ``A @ B``, ``A.mT``, ``A + B``, ``A - B``, ``A * B`` (entry by entry, or by a
 number), ``A / B`` and ``A.shape[-2:]``; rows (1, c), columns (m, 1) and single entries (1, 1) are
 broadcast. The functions here are the rest. Those that factorise treat a pivot below 64 eps of its
-row as zero, so singular matrices pass and equal tokens stay equal.
+row as zero, so singular matrices pass and equal tokens stay equal. On a `tangents.Dual`, a matrix
+with its derivatives in some directions, each of them follows its tangent rule.
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shaped_attention.numerics.carrier import Carrier
 from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.scalars import AnyNumber, Scalar, is_one, square_root
 
-M = TypeVar("M", Tensor, Matrix)
+M = TypeVar("M", Tensor, Matrix, Carrier)
+"""The operands of a description: it takes and returns one kind."""
 
 
 def constant(array: NDArray[np.float64], like: M) -> M:
     """Return a matrix of given entries (r, c), of the kind, dtype and device of `like`."""
+    if isinstance(like, Carrier):
+        return like.rule(constant)(array, like)
     if isinstance(like, Matrix):
         return like.graph.constant(array)
     return torch.as_tensor(array, dtype=like.dtype, device=like.device)
@@ -34,7 +39,9 @@ def constant(array: NDArray[np.float64], like: M) -> M:
 
 def concatenate(parts: Sequence[M]) -> M:
     """Put matrices with equally many rows next to each other."""
-    first = parts[0]
+    first = next((part for part in parts if isinstance(part, Carrier)), parts[0])
+    if isinstance(first, Carrier):
+        return first.rule(concatenate)(parts)
     if len(parts) == 1:
         return first
     if isinstance(first, Matrix):
@@ -53,6 +60,8 @@ def concatenate(parts: Sequence[M]) -> M:
 
 def columns(matrix: M, start: int, stop: int) -> M:
     """Return the columns start, ..., stop - 1."""
+    if isinstance(matrix, Carrier):
+        return matrix.rule(columns)(matrix, start, stop)
     if isinstance(matrix, Matrix):
         flat = matrix.plain()
         result = flat.graph.node(
@@ -64,6 +73,8 @@ def columns(matrix: M, start: int, stop: int) -> M:
 
 def lower(root: M) -> M:
     """Return the lower triangular L (m, m) with diagonal >= 0 and L L^T = root root^T."""
+    if isinstance(root, Carrier):
+        return root.rule(lower)(root)
     if isinstance(root, Matrix):
         flat = root.value()
         rows = flat.shape[0]
@@ -73,11 +84,15 @@ def lower(root: M) -> M:
 
 def compress(root: M) -> M:
     """Return a root with at most as many columns as rows and the same L L^T."""
+    if isinstance(root, Carrier):
+        return root.rule(compress)(root)
     return lower(root) if root.shape[-1] > root.shape[-2] else root
 
 
 def cholesky(gram: M) -> M:
     """Return the lower triangular L with L L^T = `gram`, positive semidefinite."""
+    if isinstance(gram, Carrier):
+        return gram.rule(cholesky)(gram)
     if isinstance(gram, Matrix):
         flat = gram.value()
         return flat.graph.node("cholesky", (flat.node,), flat.shape, lower=True)
@@ -86,6 +101,8 @@ def cholesky(gram: M) -> M:
 
 def softmax(logits: M, seen: NDArray[np.bool_]) -> M:
     """Apply softmax to each row, over the entries that `seen` (m, m) allows; 0 elsewhere."""
+    if isinstance(logits, Carrier):
+        return logits.rule(softmax)(logits, seen)
     if isinstance(logits, Matrix):
         flat = logits.plain()
         allowed = flat.graph.constant(np.asarray(seen, dtype=np.float64))
@@ -98,6 +115,8 @@ def softmax(logits: M, seen: NDArray[np.bool_]) -> M:
 
 def diagonal(matrix: M) -> M:
     """Return the diagonal of a square matrix as a column (m, 1)."""
+    if isinstance(matrix, Carrier):
+        return matrix.rule(diagonal)(matrix)
     if isinstance(matrix, Matrix):
         result = matrix.graph.node("diagonal", (matrix.node,), (matrix.shape[0], 1))
         return Matrix(matrix.graph, result.node, matrix.coefficient)
@@ -106,6 +125,8 @@ def diagonal(matrix: M) -> M:
 
 def row_sums(matrix: M) -> M:
     """Sum each row: a column (m, 1)."""
+    if isinstance(matrix, Carrier):
+        return matrix.rule(row_sums)(matrix)
     if isinstance(matrix, Matrix):
         flat = matrix.plain()
         result = flat.graph.node("row_sums", (flat.node,), (flat.shape[0], 1))
@@ -115,6 +136,8 @@ def row_sums(matrix: M) -> M:
 
 def column_sums(matrix: M) -> M:
     """Sum each column: a row (1, c)."""
+    if isinstance(matrix, Carrier):
+        return matrix.rule(column_sums)(matrix)
     if isinstance(matrix, Matrix):
         flat = matrix.plain()
         result = flat.graph.node("column_sums", (flat.node,), (1, flat.shape[1]))
@@ -124,6 +147,8 @@ def column_sums(matrix: M) -> M:
 
 def row_squares(matrix: M) -> M:
     """Sum the squares of each row: the squared lengths, a column (m, 1)."""
+    if isinstance(matrix, Carrier):
+        return matrix.rule(row_squares)(matrix)
     if isinstance(matrix, Matrix):
         flat = matrix.plain()
         result = flat.graph.node("row_squares", (flat.node,), (flat.shape[0], 1))
@@ -133,6 +158,8 @@ def row_squares(matrix: M) -> M:
 
 def unit_rows(matrix: M) -> M:
     """Divide each row by its length; a row of zeros stays."""
+    if isinstance(matrix, Carrier):
+        return matrix.rule(unit_rows)(matrix)
     if isinstance(matrix, Matrix):
         flat = matrix.plain()
         return flat.graph.node("unit_rows", (flat.node,), flat.shape, lower=flat.node.lower)
@@ -146,6 +173,8 @@ def symmetric_noise(numbers: M, size: int) -> M:
     The diagonal is multiplied by sqrt 2: of independent normals it makes the noise with variance 1
     off the diagonal and 2 on it. `numbers` has the shape (1, size (size + 1) / 2).
     """
+    if isinstance(numbers, Carrier):
+        return numbers.rule(symmetric_noise)(numbers, size)
     if isinstance(numbers, Matrix):
         flat = numbers.plain()
         result = flat.graph.node("symmetric", (flat.node,), (size, size))
@@ -167,6 +196,8 @@ def sqrt(x: float) -> float: ...
 def sqrt(x: Scalar) -> Scalar: ...
 def sqrt(x: Any) -> Any:
     """Return the square root of a number, a parameter, or every entry of a matrix."""
+    if isinstance(x, Carrier):
+        return x.rule(sqrt)(x)
     if isinstance(x, Matrix):
         return x.elementwise("sqrt")
     return square_root(x)
@@ -174,16 +205,22 @@ def sqrt(x: Any) -> Any:
 
 def exp(x: M) -> M:
     """Return the exponential of every entry."""
+    if isinstance(x, Carrier):
+        return x.rule(exp)(x)
     return x.elementwise("exp") if isinstance(x, Matrix) else x.exp()
 
 
 def tanh(x: M) -> M:
     """Return the hyperbolic tangent of every entry."""
+    if isinstance(x, Carrier):
+        return x.rule(tanh)(x)
     return x.elementwise("tanh") if isinstance(x, Matrix) else x.tanh()
 
 
 def normal_cdf(x: M) -> M:
     """Return the standard normal distribution function of every entry."""
+    if isinstance(x, Carrier):
+        return x.rule(normal_cdf)(x)
     if isinstance(x, Matrix):
         return x.elementwise("normal_cdf")
     return 0.5 * torch.erfc(x * (-(0.5**0.5)))
@@ -191,11 +228,15 @@ def normal_cdf(x: M) -> M:
 
 def sigmoid(x: M) -> M:
     """Return 1 / (1 + exp(-x)) of every entry."""
+    if isinstance(x, Carrier):
+        return x.rule(sigmoid)(x)
     return x.elementwise("sigmoid") if isinstance(x, Matrix) else torch.sigmoid(x)
 
 
 def leaky(x: M, plus: AnyNumber, minus: AnyNumber) -> M:
     """Return plus x for x > 0 and minus x otherwise, entry by entry."""
+    if isinstance(x, Carrier):
+        return x.rule(leaky)(x, plus, minus)
     if isinstance(x, Matrix):
         return x.elementwise("leaky", (plus, minus))  # type: ignore[arg-type]
     return plus * x.clamp(min=0.0) + minus * x.clamp(max=0.0)  # type: ignore[operator]
@@ -207,6 +248,8 @@ def arc_cosine_kernel(v: M) -> M:
     The kernel of Cho and Saul (2009): positive semidefinite, with the diagonal pi V_aa. Rounding
     may leave rho outside [-1, 1]; it is brought back.
     """
+    if isinstance(v, Carrier):
+        return v.rule(arc_cosine_kernel)(v)
     if isinstance(v, Matrix):
         flat = v.value()
         return flat.graph.node("arc_cosine", (flat.node,), flat.shape)
@@ -260,6 +303,7 @@ class Numbers:
 
 
 __all__ = [
+    "M",
     "Numbers",
     "arc_cosine_kernel",
     "cholesky",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -78,7 +79,8 @@ AnyNumber: TypeAlias = float | int | Scalar | Tensor
 
 
 def _combined(function: Callable[[Any, Any], Any], a: Number, b: Number) -> Scalar:
-    if not all(isinstance(x, float | int | Scalar) for x in (a, b)):
+    """Return a formula; what is no number, such as a matrix of a trace, has its own operation."""
+    if not all(isinstance(x, Real | Scalar) for x in (a, b)):
         return NotImplemented
     return Scalar(lambda depths: function(value(a, depths), value(b, depths)))
 

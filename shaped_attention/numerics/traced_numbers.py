@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from shaped_attention.numerics.carrier import Carrier
 from shaped_attention.numerics.graph import OPERATIONS, Graph, Matrix, Node, needed
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.numerics.scalars import Number
@@ -70,6 +71,8 @@ class TracedNumbers(Numbers):
         """Return the Gram matrix of `count` activated columns (see `Numbers`)."""
         if self._increments is not None:
             return super().activated_gram(name, factor, count, activation)
+        if isinstance(factor, Carrier):
+            factor.rule(self.activated_gram)  # It raises: there is none.
         address = self._address(name, 0)
         flat = factor.value()
         inside = Graph()

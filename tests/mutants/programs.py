@@ -12,6 +12,7 @@ _LARGE = "shaped_attention/large.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _PRODUCTS = "shaped_attention/numerics/products.py"
 _PROGRAM = "shaped_attention/numerics/program.py"
+_TANGENTS = "shaped_attention/numerics/tangents.py"
 _TRACED_NUMBERS = "shaped_attention/numerics/traced_numbers.py"
 _TILES = "shaped_attention/numerics/tiles.py"
 
@@ -310,5 +311,33 @@ PROGRAMS = [
         "self.first + k, step, self._memory)",
         "self.first, step, self._memory)",
         _LARGE_STOPPING,
+    ),
+    Mutant(
+        "tangents-quotient-rule-sign",
+        _TANGENTS,
+        "lambda e: (-1.0) * (q * e)",
+        "lambda e: q * e",
+        ("test_tangents.py::test_arithmetic",),
+    ),
+    Mutant(
+        "tangents-softmax-rows-not-centred",
+        _TANGENTS,
+        "p * (d - pr.row_sums(p * d))",
+        "p * (d - pr.row_sums(d))",
+        ("test_tangents.py::test_primitives",),
+    ),
+    Mutant(
+        "tangents-kernel-angle-of-its-absolute-value",
+        _TANGENTS,
+        "_sign(ratio) * (0.5 * math.pi - 2.0 * half)",
+        "(0.5 * math.pi - 2.0 * half)",
+        ("test_tangents.py::test_primitives",),
+    ),
+    Mutant(
+        "tangents-of-a-root-compressed-apart",
+        _TANGENTS,
+        "parts = split(pr.lower(stacked([root.value, *moving])), 1 + len(moving))",
+        "parts = [pr.lower(part) for part in (root.value, *moving)]",
+        ("test_tangents.py::test_compressing_keeps_the_joint_gram",),
     ),
 ]
