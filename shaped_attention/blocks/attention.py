@@ -200,11 +200,11 @@ class ShapedAttention(Block):
 
     def weights(self, tokens: int) -> Float[Tensor, "m m"]:
         """Return the centre w: 1 / m_a where token a sees token b, 0 elsewhere."""
-        return uniform_weights(self.mask, tokens)
+        return torch.tensor(uniform_weights(self.mask, tokens))
 
     def mix(self, logits: M) -> M:
         """Return ``softmax(logits) - w``: A without its identity."""
-        w = self.weights(logits.shape[-1]).numpy()
+        w = uniform_weights(self.mask, logits.shape[-1])
         seen = softmax(logits, w > 0.0)
         return seen - constant(w, like=logits) if self.centring else seen
 

@@ -58,7 +58,7 @@ class AttentionLimit(Limit):
         return self.mask is None and self.query_bias == 0.0
 
     def _centre(self, like: M) -> M:
-        return constant(uniform_weights(self.mask, like.shape[-2]).numpy(), like=like)
+        return constant(uniform_weights(self.mask, like.shape[-2]), like=like)
 
     def _left(self, p: Any) -> Any:
         """The part of the drift T o V that the noise of the factor does not bring."""

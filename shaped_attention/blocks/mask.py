@@ -6,8 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 Mask = str | tuple[tuple[bool, ...], ...] | None
 
@@ -40,15 +39,15 @@ def checked_mask(mask: Any) -> Mask:
 
 
 @lru_cache(maxsize=64)
-def uniform_weights(mask: Mask, tokens: int) -> Tensor:
+def uniform_weights(mask: Mask, tokens: int) -> NDArray[np.float64]:
     """w (m, m): 1 / m_a where token a sees token b, 0 elsewhere.
 
-    Made once for a mask, since the chain asks in every layer.
+    Made once for a mask, since the chain asks in every layer; it cannot be written to.
     """
     if mask is None:
-        return torch.full((tokens, tokens), 1.0 / tokens, dtype=torch.float64)
-    if isinstance(mask, str):
-        seen = torch.ones(tokens, tokens, dtype=torch.float64).tril()
+        weights = np.full((tokens, tokens), 1.0 / tokens)
     else:
-        seen = torch.tensor(mask, dtype=torch.float64)
-    return seen / seen.sum(-1, keepdim=True)
+        seen = np.tri(tokens) if isinstance(mask, str) else np.array(mask, dtype=np.float64)
+        weights = seen / seen.sum(-1, keepdims=True)
+    weights.flags.writeable = False
+    return weights

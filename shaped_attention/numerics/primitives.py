@@ -34,7 +34,7 @@ def constant(array: NDArray[np.float64], like: M) -> M:
         return like.rule(constant)(array, like)
     if isinstance(like, Matrix):
         return like.graph.constant(array)
-    return torch.as_tensor(array, dtype=like.dtype, device=like.device)
+    return torch.tensor(array, dtype=like.dtype, device=like.device)
 
 
 def concatenate(parts: Sequence[M]) -> M:
