@@ -204,7 +204,7 @@ def make_ensemble(
         saved=saved_steps(steps, dt, times, save_every, resumed.steps if resumed else 0),
         samples=int(samples),
         seed=int(seed),
-        radius=check_radius(radius, matrix),
+        radius=check_radius(radius, matrix, check_dtype(dtype) == torch.float32),
         device=check_device(device),
         dtype=check_dtype(dtype),
         chunk=chunk,

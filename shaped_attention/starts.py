@@ -18,6 +18,9 @@ DEFAULT_RADIUS = 1e4
 LARGEST_RADIUS = 1e30
 """One step from within this radius stays finite in double precision."""
 
+LARGEST_SINGLE_RADIUS = 1e16
+"""The same in single precision, where also the squares of V's entries are formed."""
+
 
 @dataclass(frozen=True)
 class Resumed:
@@ -92,23 +95,23 @@ def check_rank(v0: NDArray[np.float64], columns: int, width: int) -> None:
         )
 
 
-def check_radius(radius: float | None, v0: NDArray[np.float64]) -> float:
+def check_radius(radius: float | None, v0: NDArray[np.float64], single: bool = False) -> float:
     """The stopping radius; by default `DEFAULT_RADIUS` times the Frobenius norm of `v0`.
 
-    It is never above `LARGEST_RADIUS`, so `v0` must be within it.
+    It is never above `LARGEST_RADIUS`, or `LARGEST_SINGLE_RADIUS` in single precision, so `v0` must
+    be within it.
     """
+    largest = LARGEST_SINGLE_RADIUS if single else LARGEST_RADIUS
     with np.errstate(over="ignore"):
         norm = float(np.linalg.norm(v0, axis=(-2, -1)).max())
-    if norm >= LARGEST_RADIUS:
-        raise ValueError(
-            f"v0 has the Frobenius norm {norm:.6g}; one below {LARGEST_RADIUS:g} is needed"
-        )
+    if norm >= largest:
+        raise ValueError(f"v0 has the Frobenius norm {norm:.6g}; one below {largest:g} is needed")
     if radius is None:
-        return min(DEFAULT_RADIUS * (norm if norm > 0.0 else 1.0), LARGEST_RADIUS)
+        return min(DEFAULT_RADIUS * (norm if norm > 0.0 else 1.0), largest)
     check_positive("radius", radius)
-    if not norm < radius <= LARGEST_RADIUS:
+    if not norm < radius <= largest:
         raise ValueError(
             f"radius={radius!r}: it must be larger than |v0| = {norm:.6g} (Frobenius norm) "
-            f"and at most {LARGEST_RADIUS:g}"
+            f"and at most {largest:g}"
         )
     return float(radius)

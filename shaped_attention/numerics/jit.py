@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numba import njit
 
 _log = logging.getLogger(__name__)
@@ -73,6 +74,9 @@ def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., An
 
 kernel = _compiler(nogil=True, error_model="numpy", fastmath=_FASTMATH)
 """Compile a function on tiles; it releases the interpreter lock, so chunks run on threads."""
+
+compiled_once = np.int64
+"""Turn a literal argument into a number: numba compiles a function again for each literal."""
 
 scalar = _compiler(inline="always", error_model="numpy", fastmath=_FASTMATH)
 """Compile a function of numbers that is inlined into the loop over lanes that calls it."""

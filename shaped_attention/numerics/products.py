@@ -155,7 +155,7 @@ def multiply(  # type: ignore[no-untyped-def]
             sums_of_products(
                 buf, out + i * out_columns + j, out_columns, a + i * a_row + first * a_inner, a_row,
                 a_inner, b + j * b_column + first * b_inner, b_column, b_inner, high, wide,
-                max(stop - first, 0), False,
+                max(stop - first, 0), rows < 0,
             )  # fmt: skip
             j += wide
         i += high

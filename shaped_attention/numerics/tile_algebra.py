@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.jit import LANES, compiled_once, kernel
 from shaped_attention.numerics.products import multiply
 from shaped_attention.numerics.vectormath import arccos, exp, normal_cdf, prefer_wide_vectors
 
@@ -125,7 +125,7 @@ def row_squares(buf, out, a, rows, columns):  # type: ignore[no-untyped-def]
 def unit_rows(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
     """Divide each row of A by its length; a row of zeros stays."""
     for i in range(rows):
-        row_squares(buf, work, a + i * columns, 1, columns)
+        row_squares(buf, work, a + i * columns, compiled_once(1), columns)
         for p in range(LANES):
             square = buf[work, p]
             buf[work, p] = 1.0 / math.sqrt(square) if square > 0.0 else 1.0
@@ -189,10 +189,10 @@ def lower(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
     forming A A^T would square away. A row whose part orthogonal to those before it is at rounding
     level has a zero column. `work` has one row of scratch and one for each row of A.
     """
-    original = work + 1
+    original, one, no = work + 1, compiled_once(1), rows < 0
     row_squares(buf, original, a, rows, columns)
     for j in range(rows):
-        row_squares(buf, work, a + j * columns, 1, columns)
+        row_squares(buf, work, a + j * columns, one, columns)
         for p in range(LANES):
             square = buf[work, p]
             # A difference: what is not finite is no zero pivot.
@@ -206,10 +206,9 @@ def lower(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
         for i in range(j):
             for p in range(LANES):
                 buf[out + i * rows + j, p] = 0.0
-        below = rows - j - 1
         multiply(
-            buf, out + (j + 1) * rows + j, rows, a + (j + 1) * columns, columns, 1,
-            a + j * columns, 1, 1, below, columns, 1, False, False, False, False,
+            buf, out + (j + 1) * rows + j, rows, a + (j + 1) * columns, columns, one,
+            a + j * columns, one, one, rows - j - 1, columns, one, no, no, no, no,
         )  # fmt: skip
         for i in range(j + 1, rows):
             y = out + i * rows + j

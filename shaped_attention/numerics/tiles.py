@@ -14,7 +14,7 @@ import numpy as np
 from shaped_attention.numerics import program as pr
 from shaped_attention.numerics import tile_algebra as al
 from shaped_attention.numerics.graph import OPERATIONS
-from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.jit import LANES, compiled_once, kernel, scalar
 from shaped_attention.numerics.products import lower_half, mirror, multiply
 from shaped_attention.numerics.threefry import fill_normals
 from shaped_attention.numerics.wishart import fill_bartlett
@@ -54,26 +54,20 @@ def simple(line, numbers, buf):  # type: ignore[no-untyped-def]
     s, t = numbers[line[_S]], numbers[line[_S2]]
     a_lower, b_lower = line[_A_LOWER] > 0, line[_B_LOWER] > 0
     out_columns = line[_OUT_COLUMNS]
-    if op == _MULTIPLY_NN:
+    if op in (_MULTIPLY_NN, _MULTIPLY_NT, _MULTIPLY_TN):
+        turned_a, turned_b = op == _MULTIPLY_TN, op == _MULTIPLY_NT
         multiply(
-            buf, out, out_columns, a, inner, 1, b, 1, columns, rows, inner, columns,
-            False, a_lower, b_lower, False,
+            buf, out, out_columns, a, 1 if turned_a else inner, rows if turned_a else 1,
+            b, inner if turned_b else 1, 1 if turned_b else columns, rows, inner, columns,
+            a_lower and turned_a, a_lower and not turned_a,
+            b_lower and not turned_b, b_lower and turned_b,
         )  # fmt: skip
-    elif op == _MULTIPLY_NT:
-        multiply(
-            buf, out, out_columns, a, inner, 1, b, inner, 1, rows, inner, columns,
-            False, a_lower, False, b_lower,
+    elif op in (_GRAM, _COGRAM):
+        turned_a = op == _COGRAM
+        lower_half(
+            buf, out, a, 1 if turned_a else inner, rows if turned_a else 1, rows, inner,
+            a_lower and not turned_a, rows < 0,
         )  # fmt: skip
-    elif op == _MULTIPLY_TN:
-        multiply(
-            buf, out, out_columns, a, 1, rows, b, 1, columns, rows, inner, columns,
-            a_lower, False, b_lower, False,
-        )  # fmt: skip
-    elif op == _GRAM:
-        lower_half(buf, out, a, inner, 1, rows, inner, a_lower, False)
-        mirror(buf, out, rows)
-    elif op == _COGRAM:
-        lower_half(buf, out, a, 1, rows, rows, inner, False, False)
         mirror(buf, out, rows)
     elif op == _COMBINE:
         al.combine(
@@ -117,7 +111,7 @@ def simple(line, numbers, buf):  # type: ignore[no-untyped-def]
         al.elementwise(buf, out, a, rows * columns, op - _SQRT, s, t)
 
 
-@kernel
+@scalar
 def _activated_gram(code, at, numbers, key, buf, sample, step):  # type: ignore[no-untyped-def]
     """Sum s(h) s(h)^T over columns h = F g; the instructions that follow are those of s."""
     line = code[at]
@@ -125,6 +119,8 @@ def _activated_gram(code, at, numbers, key, buf, sample, step):  # type: ignore[
     normals = line[_WORK]
     hidden = normals + inner * _HIDDEN + 1
     result, count = line[_B], line[_COUNT]
+    one, width = compiled_once(1), compiled_once(_HIDDEN)
+    yes, no = rows > 0, rows < 0
     for i in range(rows * rows):
         for p in range(LANES):
             buf[out + i, p] = 0.0
@@ -135,16 +131,16 @@ def _activated_gram(code, at, numbers, key, buf, sample, step):  # type: ignore[
             line[_SLOT], start * inner // 2,
         )  # fmt: skip
         multiply(
-            buf, hidden, _HIDDEN, factor, inner, 1, normals, inner, 1, rows, inner, here,
-            False, line[_A_LOWER] > 0, False, False,
+            buf, hidden, width, factor, inner, one, normals, inner, one, rows, inner, here,
+            no, line[_A_LOWER] > 0, no, no,
         )  # fmt: skip
         for k in range(line[_FIRST], line[_LAST]):
             simple(code[k], numbers, buf)
-        lower_half(buf, out, result, _HIDDEN, 1, rows, here, False, True)
+        lower_half(buf, out, result, width, one, rows, here, no, yes)
     mirror(buf, out, rows)
 
 
-@kernel
+@scalar
 def run(code, start, stop, numbers, keys, buf, sample, step, given, taking):  # type: ignore[no-untyped-def]
     """Run the instructions start, ..., stop - 1 for one tile in one step.
 
@@ -164,7 +160,7 @@ def run(code, start, stop, numbers, keys, buf, sample, step, given, taking):  # 
             else:
                 fill_normals(
                     buf[out : out + size + 1], size, numbers[line[_S]], keys[line[_KEY]], sample,
-                    step, line[_SLOT], 0,
+                    step, line[_SLOT], compiled_once(0),
                 )  # fmt: skip
         elif op == _WISHART:
             if line[_WORK] > 0:
@@ -177,7 +173,7 @@ def run(code, start, stop, numbers, keys, buf, sample, step, given, taking):  # 
                 out = line[_OUT]
                 fill_normals(
                     buf[out : out + size + 1], size, 1.0, keys[line[_KEY]], sample, step,
-                    line[_SLOT], 0,
+                    line[_SLOT], compiled_once(0),
                 )  # fmt: skip
         elif op == _ACTIVATED_GRAM:
             _activated_gram(code, k, numbers, keys[line[_KEY]], buf, sample, step)
@@ -197,7 +193,7 @@ def _stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, t
     for p in range(LANES):
         buf[trace, p] = 0.0
     for g in range(parts.shape[0]):
-        al.row_squares(buf, entry, parts[g, 0], 1, tokens * parts[g, 1])
+        al.row_squares(buf, entry, parts[g, 0], compiled_once(1), tokens * parts[g, 1])
         for p in range(LANES):
             buf[trace, p] += buf[entry, p]
     near = 0
@@ -367,7 +363,7 @@ def draw(code, table, keys, ranges, first, step, out):  # type: ignore[no-untype
                 # An odd number writes a row more, which the next ones overwrite.
                 fill_normals(
                     out[tile, start : start + size + 1], size, numbers[line[_S]],
-                    keys[line[_KEY]], sample, step, line[_SLOT], 0,
+                    keys[line[_KEY]], sample, step, line[_SLOT], compiled_once(0),
                 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.jit import LANES, compiled_once, kernel
 from shaped_attention.numerics.threefry import fill_chi, fill_normals
 
 
@@ -24,7 +24,7 @@ def fill_bartlett(buf, out, rows, dof, work, key, first, step, slot):  # type: i
     the chi variables.
     """
     below = rows * (rows - 1) // 2
-    fill_normals(buf[work : work + below + 1], below, 1.0, key, first, step, slot, 0)
+    fill_normals(buf[work : work + below + 1], below, 1.0, key, first, step, slot, compiled_once(0))
     chi = work + below + 1
     degrees = np.empty(rows)
     for i in range(rows):
