@@ -108,6 +108,9 @@ def march(
             kept[i] = keep()
 
 
+_KEPT = "'V', 'observables' or 'module:function'"
+
+
 def function_named(name: str) -> Callable[[Array], Array]:
     """Return a function of V (samples, m, m) named as "module:function".
 
@@ -116,13 +119,13 @@ def function_named(name: str) -> Callable[[Array], Array]:
     ValueError
         If the module or the function cannot be found.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"keep={name!r}: {_KEPT} is needed")
     module, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"keep={name!r}: 'V', 'observables' or 'module:function' is needed ({error})"
-        ) from None
+        raise ValueError(f"keep={name!r}: {_KEPT} is needed ({error})") from None
     if not callable(function):
         raise ValueError(f"keep={name!r}: {attribute} of {module} is not a function")
     return function
