@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shaped_attention.numerics.scalars import Scalar
 
@@ -79,11 +78,6 @@ Parameter: TypeAlias = float | Schedule
 def extremes(parameter: Parameter) -> tuple[float, ...]:
     """Return the values that a check has to look at: all knots of a schedule."""
     return parameter.values if isinstance(parameter, Schedule) else (parameter,)
-
-
-def largest(parameter: Parameter) -> float:
-    """Return the largest absolute value that a parameter takes."""
-    return max(abs(x) for x in extremes(parameter))
 
 
 def value_at(parameter: Parameter, depth: Any) -> Any:
@@ -157,11 +151,6 @@ def traced(block: Any) -> Parameters:
 def at_depth(block: Any, depth: float, given: Mapping[str, Any] | None = None) -> Parameters:
     """Return the parameters as numbers at a relative depth, or what is `given` instead."""
     return Parameters(block, lambda parameter: value_at(parameter, depth), given)
-
-
-def relative_depths(steps: int) -> NDArray[np.float64]:
-    """Return l / L for the layers l = 0, ..., L - 1."""
-    return np.arange(steps, dtype=np.float64) / steps
 
 
 def check_parameter(name: str, parameter: Any, check: Callable[[str, float], None]) -> None:

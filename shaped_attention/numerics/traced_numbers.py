@@ -80,7 +80,6 @@ class TracedNumbers(Numbers):
         node = self._graph.node(
             "activated_gram", (flat.node,), (rows, rows), (), (0, count), address=address
         )
-        node.node.data = None
         self._graph_of(node.node, inside, result.node)
         return node
 
