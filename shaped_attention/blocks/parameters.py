@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -87,14 +87,21 @@ def value_at(parameter: Parameter, depth: Any) -> Any:
     return parameter if np.ndim(depth) == 0 else np.full(np.shape(depth), float(parameter))
 
 
+def _is_block(value: Any) -> bool:
+    """Whether a field is a block; `base`, which defines them, imports this module."""
+    return hasattr(value, "root")
+
+
+def _are_blocks(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) > 0 and all(_is_block(x) for x in value)
+
+
 def scheduled(block: Any) -> bool:
     """Return whether a parameter of a block, or of a block inside it, changes with depth."""
     values = [getattr(block, entry.name) for entry in fields(block)]
     values += [x for value in values if isinstance(value, tuple) for x in value]
     return any(
-        isinstance(value, Schedule)
-        or (is_dataclass(value) and hasattr(value, "root") and scheduled(value))
-        for value in values
+        isinstance(value, Schedule) or (_is_block(value) and scheduled(value)) for value in values
     )
 
 
@@ -105,9 +112,9 @@ def resolved(block: Any, depth: float) -> Any:
         field = getattr(block, entry.name)
         if isinstance(field, Schedule):
             changes[entry.name] = field.at(depth)
-        elif is_dataclass(field) and hasattr(field, "root"):
+        elif _is_block(field):
             changes[entry.name] = resolved(field, depth)
-        elif isinstance(field, tuple) and field and all(hasattr(x, "root") for x in field):
+        elif _are_blocks(field):
             changes[entry.name] = tuple(resolved(x, depth) for x in field)
     return replace(block, **changes) if changes else block
 
@@ -131,9 +138,9 @@ class Parameters:
         field = getattr(self._block, name)
         if isinstance(field, float | Schedule):
             return self._given[name] if name in self._given else self._lookup(field)
-        if hasattr(field, "root"):
+        if _is_block(field):
             return Parameters(field, self._lookup, self._given.get(name))
-        if isinstance(field, tuple) and field and all(hasattr(x, "root") for x in field):
+        if _are_blocks(field):
             given = self._given.get(name) or [None] * len(field)
             return [Parameters(x, self._lookup, own) for x, own in zip(field, given, strict=True)]
         return field

@@ -28,6 +28,12 @@ OPERATIONS = (
 )  # fmt: skip
 """Kinds of nodes."""
 
+ENTRYWISE = frozenset({
+    "combine", "times", "over", "scale", "shift",
+    "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "leaky",
+})  # fmt: skip
+"""Those that act on every entry by itself, which is what an activation is made of."""
+
 
 @dataclass(eq=False)
 class Node:
@@ -36,7 +42,7 @@ class Node:
     Attributes
     ----------
     kind
-        Name of the operation (see `program.OPERATIONS`).
+        Name of the operation (see `OPERATIONS`).
     inputs
         Nodes whose values it takes.
     shape
@@ -49,6 +55,8 @@ class Node:
         The entries of a constant.
     address
         Of random numbers: what their key is derived from.
+    inside
+        Of an activated Gram matrix: the trace of its activation, and the result there.
     """
 
     kind: str
@@ -59,6 +67,7 @@ class Node:
     lower: bool = False
     data: NDArray[np.float64] | None = None
     address: Hashable = None
+    inside: tuple[Graph, Node] | None = None
 
 
 @dataclass
@@ -79,11 +88,13 @@ class Graph:
         lower: bool = False,
         data: NDArray[np.float64] | None = None,
         address: Hashable = None,
+        inside: tuple[Graph, Node] | None = None,
     ) -> Matrix:
         """Return the value of an operation, appended unless the trace has it already."""
         new = Node(
-            kind, tuple(inputs), shape, tuple(scalars), tuple(integers), lower, data, address
-        )
+            kind, tuple(inputs), shape, tuple(scalars), tuple(integers), lower, data, address,
+            inside,
+        )  # fmt: skip
         # An operation without inputs is a matrix of its own: an input, a constant, random numbers.
         if inputs and address is None:
             numbers = tuple(id(x) if isinstance(x, Scalar) else x for x in scalars)
