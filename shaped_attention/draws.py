@@ -43,7 +43,7 @@ STREAMS = {
 
 
 class SpherePart(IntEnum):
-    """Parts of the stream "sphere", beside `uniform_start`, which is the stream. Append only."""
+    """Parts of the stream "sphere", alongside `uniform_start`, the stream itself. Append only."""
 
     NOISY_CHAIN = 1
     NOISY_NETWORK = 2

@@ -10,15 +10,17 @@ import importlib
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from torch import Tensor
 
 from shaped_attention import ensemble as en
 from shaped_attention.observables import observables
 from shaped_attention.results import make_result
+from shaped_attention.task import Task
 
 Array = NDArray[np.float64]
 
@@ -26,6 +28,7 @@ _SLICE = 0.05
 """Seconds after which a compiled call returns."""
 
 
+@runtime_checkable
 class Process(Protocol):
     """Some paths, at a step."""
 
@@ -42,14 +45,50 @@ class Process(Protocol):
         """Return when each path stopped (count,); infinite where it moves."""
 
 
+@runtime_checkable
+class LimitProcess(Process, Protocol):
+    """Some paths that show drift and noise of a step, for whoever integrates the limit.
+
+    A flat state and flat increments are (rows, entries); a row is a path or a tile of paths.
+    """
+
+    @property
+    def task(self) -> Task:
+        """What the paths do."""
+
+    def stop(self, stopping_times: Array) -> None:
+        """Let paths that stopped before stay where they are."""
+
+    def flat_state(self) -> Tensor:
+        """Return the state, flat."""
+
+    def set_state(self, y: Tensor) -> None:
+        """Take a flat state."""
+
+    def brownian_shape(self) -> tuple[int, int]:
+        """Return the shape of the increments of a step."""
+
+    def increments(self, step: int) -> Tensor:
+        """Return the Brownian increments of a step, until the next call."""
+
+    def drift_and_noise(self, y: Tensor, increments: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """Return drift times step, and noise, until the next call; both zero for stopped paths."""
+
+    def finish(self, time: float) -> None:
+        """Stop the paths that are outside the radius at this time."""
+
+
+P = TypeVar("P", bound=Process)
+
+
 def run(
     request: en.Ensemble,
-    process: Callable[[int, int], Any],
+    process: Callable[[int, int], P],
     size: int,
     progress: bool | None,
     sampler: str,
     parameters: dict[str, Any],
-    advance: Callable[[Any, int, int], None] | None = None,
+    advance: Callable[[P, int, int], None] | None = None,
 ) -> xr.Dataset:
     """Run ``process(first, count)`` for all samples, `size` at a time, and return their result."""
     keep, names = keeper(request.keep, request.tokens)
@@ -108,6 +147,9 @@ def march(
             kept[i] = keep()
 
 
+_KEPT = "'V', 'observables' or 'module:function'"
+
+
 def function_named(name: str) -> Callable[[Array], Array]:
     """Return a function of V (samples, m, m) named as "module:function".
 
@@ -116,13 +158,13 @@ def function_named(name: str) -> Callable[[Array], Array]:
     ValueError
         If the module or the function cannot be found.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"keep={name!r}: {_KEPT} is needed")
     module, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"keep={name!r}: 'V', 'observables' or 'module:function' is needed ({error})"
-        ) from None
+        raise ValueError(f"keep={name!r}: {_KEPT} is needed ({error})") from None
     if not callable(function):
         raise ValueError(f"keep={name!r}: {attribute} of {module} is not a function")
     return function

@@ -351,9 +351,8 @@ def run_chunks(
     cancelled = threading.Event()
     lock = threading.Lock()
     show = progress if progress is not None else sys.stderr.isatty()
-    with tqdm(
-        total=samples * ensemble.steps, desc=label, disable=not show, unit="step", unit_scale=True
-    ) as bar:
+    total = samples * (ensemble.steps - ensemble.begin)
+    with tqdm(total=total, desc=label, disable=not show, unit="step", unit_scale=True) as bar:
 
         def one(start: int) -> None:
             count = min(size, samples - start)

@@ -188,8 +188,8 @@ def listing(program: Program, results: Sequence[str]) -> tuple[str, ...]:
     lines: list[str] = []
     for node in program.nodes:
         lines.append(f"  {_instruction(node, names)}")
-        if "inside" in node.__dict__:
-            inside, result = node.__dict__["inside"]
+        if node.inside is not None:
+            inside, result = node.inside
             inner = needed([result], inside.nodes)
             own = {id(x): "h" if x.kind == "input" else f"h{k}" for k, x in enumerate(inner)}
             lines += [f"      {_instruction(x, own)}" for x in inner if x.kind != "input"]

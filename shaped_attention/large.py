@@ -108,9 +108,8 @@ class BlasProcess:
         """Take a state of torchsde's shape."""
         self.state = np.ascontiguousarray(y.numpy().reshape(self.state.shape))
 
-    @property
     def brownian_shape(self) -> tuple[int, int]:
-        """The shape of the increments of a step."""
+        """Return the shape of the increments of a step."""
         return self.count, self.task.plans[0].normals
 
     def increments(self, step: int) -> Tensor:

@@ -1,8 +1,8 @@
 """A chunk of paths that moves step by step: the chain or the limit, compiled or in torch.
 
-Both executors take the same `Task` and give the same paths to rounding, from the same numbers. A
-process knows its state, how to advance it, and which paths have stopped; it knows neither save
-times nor files.
+All three executors (tiles, library routines, torch) take the same `Task` and give the same paths to
+rounding, from the same numbers. A process knows its state, how to advance it, and which paths have
+stopped; it knows neither save times nor files.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.state import State, covariance
+from shaped_attention.driver import LimitProcess
 from shaped_attention.large import BlasProcess
 from shaped_attention.named_numbers import TorchNumbers
 from shaped_attention.numerics import tiles
@@ -49,14 +50,14 @@ def path_chunk(request: en.Ensemble) -> int:
     """Return how many paths of a request move together."""
     m = request.tokens
     per_sample = 8.0 * 40 * m * m * request.groups + 16 * m * 64
-    if large(request):
+    if by_library(request):
         return en.chunk_size(request, per_sample, max(1, _PREFERRED_ENTRIES // m**2), 1)
     smallest = _SMALLEST_ENTRIES // m**2
     return en.chunk_size(request, per_sample, _PREFERRED_CHUNK, LANES, smallest)
 
 
-def large(request: en.Ensemble) -> bool:
-    """Whether the compiled executor takes the samples of a request one by one."""
+def by_library(request: en.Ensemble) -> bool:
+    """Whether library routines take the samples of a request, one by one."""
     return request.compiled_device and request.tokens >= FEWEST_LARGE_TOKENS
 
 
@@ -67,11 +68,11 @@ def executor(tokens: int) -> str:
     return "compiled code on tiles"
 
 
-def process_of(request: en.Ensemble, task: Task, first: int, count: int) -> Any:
+def process_of(request: en.Ensemble, task: Task, first: int, count: int) -> LimitProcess:
     """Return some paths of a request at their start, with the executor that it asks for."""
     start = request.start_factors(first, count, task.groups, task.columns)
-    process: Any
-    if large(request):
+    process: LimitProcess
+    if by_library(request):
         process = BlasProcess(task, first, start)
     elif request.compiled_device:
         process = TileProcess(task, first, start)
@@ -151,9 +152,8 @@ class TileProcess:
         """Take a state of torchsde's shape."""
         self.state = np.ascontiguousarray(y.numpy().reshape(self.state.shape))
 
-    @property
     def brownian_shape(self) -> tuple[int, int]:
-        """The shape of the increments of a step."""
+        """Return the shape of the increments of a step."""
         return len(self.state), (self.task.compiled.normals + 1) * LANES
 
     def increments(self, step: int) -> Tensor:
@@ -263,9 +263,12 @@ class TorchProcess:
         self.state = y.reshape(self.state.shape)
 
     @cached_property
+    def _entries(self) -> int:
+        return self.increments(0).shape[1]
+
     def brownian_shape(self) -> tuple[int, int]:
-        """The shape of the increments of a step."""
-        return self.count, self.increments(0).shape[1]
+        """Return the shape of the increments of a step."""
+        return self.count, self._entries
 
     def increments(self, step: int) -> Tensor:
         """Return the Brownian increments of a step (count, entries)."""
@@ -348,6 +351,3 @@ def norms(state: Float[Tensor, "B g m c"]) -> Float[Tensor, " B"]:
     """Return the Frobenius norms of V, in double precision: |V|^2 leaves single's range."""
     v: Tensor = covariance(State(state.double().unbind(1)))
     return torch.linalg.matrix_norm(v)
-
-
-Process = TileProcess | BlasProcess | TorchProcess

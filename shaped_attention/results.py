@@ -183,7 +183,7 @@ def _field(value: Any) -> Any:
 def save(result: xr.Dataset, path: str | Path) -> Path:
     """Write a Dataset to a netCDF file (``.nc``) or a Zarr store (``.zarr``).
 
-    It is written beside its place and moved there at the end, so no half-written file is left;
+    It is written next to its place and moved there at the end, so no half-written file is left;
     an existing one is replaced.
 
     Raises

@@ -22,9 +22,9 @@ from torch import Tensor
 from shaped_attention import ensemble as en
 from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.checks import check_positive
-from shaped_attention.driver import run
+from shaped_attention.driver import LimitProcess, run
 from shaped_attention.numerics.jit import LANES
-from shaped_attention.processes import Process, large, path_chunk, process_of
+from shaped_attention.processes import by_library, path_chunk, process_of
 from shaped_attention.starts import Resumed
 from shaped_attention.task import task_of
 
@@ -124,7 +124,7 @@ def integrate_sde(
 def _torchsde_chunk(request: en.Ensemble) -> int:
     m = request.tokens
     per_sample = request.dtype.itemsize * m * m * (14.0 + len(request.saved))
-    smallest, multiple = _SMALLEST_ENTRIES // m**2, 1 if large(request) else LANES
+    smallest, multiple = _SMALLEST_ENTRIES // m**2, 1 if by_library(request) else LANES
     preferred = max(1, _PREFERRED_ENTRIES // m**2)
     return en.chunk_size(request, per_sample, preferred, multiple, smallest)
 
@@ -184,10 +184,10 @@ class _System:
     sde_type = "ito"
     levy_area_approximation = "none"
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: LimitProcess) -> None:
         self._process = process
         self.start = process.flat_state()
-        self.shape = process.brownian_shape
+        self.shape = process.brownian_shape()
 
     def f_and_g_prod(self, t: Tensor, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return drift times the step, and noise, for Brownian increments v."""
@@ -198,7 +198,7 @@ class _System:
         return self._process.increments(round(float(start)))
 
 
-def _sdeint(process: Process, begin: int, end: int) -> None:
+def _sdeint(process: LimitProcess, begin: int, end: int) -> None:
     """Take the steps begin, ..., end - 1 by torchsde's Euler scheme."""
     system = _System(process)
     with torch.no_grad():

@@ -18,8 +18,8 @@ DEFAULT_RADIUS = 1e4
 LARGEST_RADIUS = 1e30
 """One step from within this radius stays finite in double precision."""
 
-LARGEST_SINGLE_RADIUS = 1e16
-"""The same in single precision, where also the squares of V's entries are formed."""
+LARGEST_SINGLE_NORM = 1e16
+"""Paths that start farther out could overflow in their first step in single precision."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,10 @@ def check_rank(v0: NDArray[np.float64], columns: int, width: int) -> None:
 def check_radius(radius: float | None, v0: NDArray[np.float64], single: bool = False) -> float:
     """The stopping radius; by default `DEFAULT_RADIUS` times the Frobenius norm of `v0`.
 
-    It is never above `LARGEST_RADIUS`, or `LARGEST_SINGLE_RADIUS` in single precision, so `v0` must
-    be within it.
+    It is never above `LARGEST_RADIUS`, so `v0` must be within it; in single precision within
+    `LARGEST_SINGLE_NORM`.
     """
-    largest = LARGEST_SINGLE_RADIUS if single else LARGEST_RADIUS
+    largest = LARGEST_SINGLE_NORM if single else LARGEST_RADIUS
     with np.errstate(over="ignore"):
         norm = float(np.linalg.norm(v0, axis=(-2, -1)).max())
     if norm >= largest:
@@ -109,9 +109,9 @@ def check_radius(radius: float | None, v0: NDArray[np.float64], single: bool = F
     if radius is None:
         return min(DEFAULT_RADIUS * (norm if norm > 0.0 else 1.0), largest)
     check_positive("radius", radius)
-    if not norm < radius <= largest:
+    if not norm < radius <= LARGEST_RADIUS:
         raise ValueError(
             f"radius={radius!r}: it must be larger than |v0| = {norm:.6g} (Frobenius norm) "
-            f"and at most {largest:g}"
+            f"and at most {LARGEST_RADIUS:g}"
         )
     return float(radius)

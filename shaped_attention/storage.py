@@ -1,7 +1,7 @@
 """Files and folders that are written whole or not at all.
 
-Everything the package writes goes through `written`: it is made beside its place and moved there at
-the end, so that an interrupted run leaves what was there before.
+Everything the package writes goes through `written`: it is made next to its place and moved there
+at the end, so that an interrupted run leaves what was there before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 @contextmanager
 def written(path: str | Path) -> Iterator[Path]:
-    """A draft beside `path` to write a file or a folder to; moved to `path` if the block succeeds.
+    """A draft next to `path` to write a file or a folder to; moved to `path` if the block succeeds.
 
     Parent folders are made, and what stands at `path` is replaced; a folder replaces only a folder.
 

@@ -15,7 +15,7 @@ density bounded from below on an interval, sqrt(log(log n) / n) for Gaussian law
 the support has a gap with mass on either side [1]_.
 
 In d dimensions two samples of equal size k have the best of the k! pairings [2]_, and their
-distance is of order k^(-1/d) even for equal laws: it must be read beside its permutation level.
+distance is of order k^(-1/d) even for equal laws: it must be read alongside its permutation level.
 
 References
 ----------

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
-import sys
 import threading
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -233,117 +227,6 @@ def test_more_tokens_than_features_are_warned_of():
 def test_unknown_keywords_are_refused():
     with pytest.raises(TypeError, match="widht"):
         chain(widht=3)
-
-
-WRONG_TYPES = """
-import dataclasses, json, warnings, numpy as np, torch, shaped_attention as sa
-half = torch.tensor(0.5, requires_grad=True)
-warnings.simplefilter("error")
-@dataclasses.dataclass(frozen=True)
-class Labelled(sa.ShapedAttention):
-    label: object = None
-v0, block = np.eye(2), sa.ShapedAttention(0.5)
-run = dict(width=8, depth=2, samples=4)
-calls = {
-    "gamma='a'": lambda: sa.ShapedAttention("a"),
-    "gamma=tensor(0.5000, requires_grad=True)": lambda: sa.ShapedAttention(half),
-    "tau0=tensor(0.5000, requires_grad=True)": lambda: sa.ShapedAttention(0.5, half),
-    "query_bias=tensor(0.5000)": lambda: sa.ShapedAttention(0.5, query_bias=half.detach()),
-    "c_plus=tensor(0.5000, requires_grad=True)": lambda: sa.ShapedMLP(0.5, half),
-    "gamma=True": lambda: sa.ShapedMLP(True),
-    "tau0=None": lambda: sa.ShapedAttention(0.5, None),
-    "heads=1.5": lambda: sa.ShapedAttention(0.5, heads=1.5),
-    "identity=1": lambda: sa.ShapedAttention(0.5, identity=1),
-    "output_projection=1": lambda: sa.ShapedAttention(0.5, output_projection=1),
-    "width=8.5": lambda: sa.simulate_chain(block, v0, **run | {"width": 8.5}),
-    "depth='2'": lambda: sa.simulate_network(block, v0, **run | {"depth": "2"}),
-    "samples=4.0": lambda: sa.simulate_chain(block, v0, **run | {"samples": 4.0}),
-    "seed=1.5": lambda: sa.simulate_chain(block, v0, seed=1.5, **run),
-    "seed=True": lambda: sa.simulate_chain(block, v0, seed=True, **run),
-    "step='x'": lambda: sa.integrate_sde(block, v0, horizon=1.0, step="x", samples=4),
-    "device=7.5": lambda: sa.simulate_chain(block, v0, device=7.5, **run),
-    "dtype=3": lambda: sa.simulate_chain(block, v0, dtype=3, **run),
-    "layer='attention'": lambda: sa.simulate_chain("attention", v0, **run),
-    "layer[1]=3": lambda: sa.simulate_chain([block, 3], v0, **run),
-    "tokens=2.0": lambda: sa.equicorrelated(2.0, 0.1),
-    "rho='a'": lambda: sa.equicorrelated(3, "a"),
-    "scale=None": lambda: sa.equicorrelated(3, 0.1, None),
-    "gamma=(0.5+0j)": lambda: sa.ShapedAttention(np.complex128(0.5)),
-    "tau0=1e-200": lambda: sa.ShapedAttention(0.5, 1e-200),
-    "key_size=9223372036854775808": lambda: sa.ShapedAttention(0.5, key_size=2**63),
-    "mask=[[True], [True, True]]": lambda: sa.ShapedAttention(0.5, mask=[[True], [True, True]]),
-    "mask has shape (0, 0)": lambda: sa.ShapedAttention(0.5, mask=np.ones((0, 0), bool)),
-    "c_plus=-1e+200": lambda: sa.ShapedMLP(0.5, -1e200),
-    "v0 has entries of type <U1": lambda: sa.simulate_chain(block, [["1"]], **run),
-    "v0 has entries of type object": lambda: sa.simulate_network(block, [[{}]], **run),
-    "v0 is no array": lambda: sa.integrate_sde(block, [[1], [1, 2]], horizon=1.0, samples=4),
-    "v0 has the Frobenius norm inf": lambda: sa.simulate_chain(block, 1e308 * v0, **run),
-    "width=9223372036854775808": lambda: sa.simulate_chain(block, v0, **run | {"width": 2**63}),
-    "depth=4294967296": lambda: sa.simulate_chain(block, v0, **run | {"depth": 2**32}),
-    "horizon / step = 1e+300": lambda: sa.integrate_sde(block, v0, horizon=1e298, samples=4),
-    "chunk=1.5": lambda: sa.simulate_chain(block, v0, chunk=1.5, **run),
-    "memory=None": lambda: sa.simulate_chain(block, v0, memory=None, **run),
-    "radius='a'": lambda: sa.simulate_chain(block, v0, radius="a", **run),
-    "dtype=<class 'int'>": lambda: sa.simulate_chain(block, v0, dtype=int, **run),
-    "times has entries of type <U1": lambda: sa.simulate_chain(block, v0, times=["0"], **run),
-    "times has complex entries": lambda: sa.simulate_chain(block, v0, times=[0j], **run),
-    "times has shape ()": lambda: sa.simulate_chain(block, v0, times=0.0, **run),
-    "times is no array": lambda: sa.simulate_chain(block, v0, times=[0.0, [0.1]], **run),
-    "layer[0]=[": lambda: sa.simulate_chain([[block]], v0, **run),
-    "layer contains Labelled": lambda: sa.simulate_chain(Labelled(0.5, label=print), v0, **run),
-    "tokens is no array": lambda: sa.covariance_of([[1.0], [1.0, 2.0]]),
-    "v has complex entries": lambda: sa.drift(block, 1j * v0),
-    "v has entries of type torch.int64": lambda: sa.diffusion(block, torch.eye(2, dtype=int)),
-    "v has the diagonal entry -1": lambda: sa.drift(sa.ShapedMLP(0.5), -v0),
-    "v has shape (2, 3)": lambda: sa.half_vectorise(np.ones((2, 3))),
-    "v has shape (2,)": lambda: sa.correlations([1.0, 2.0]),
-}
-answers = {}
-for name, call in calls.items():
-    try:
-        call()
-        answers[name] = "accepted"
-    except ValueError as error:
-        answers[name] = str(error)
-    except Exception as error:
-        answers[name] = repr(error)
-print(json.dumps(answers))
-"""
-
-
-NUMPY_SCALARS = """
-heads = sa.ShapedAttention(np.float32(0.3), output_projection=np.True_, key_size=np.int16(4))
-runs = [
-    sa.simulate_chain(heads, v0, width=np.int64(8), depth=np.int32(2), samples=np.int64(3)),
-    sa.simulate_network(
-        sa.ShapedMLP(np.float32(0.3), np.float32(0.1), 1), v0, width=8, depth=2, samples=3,
-        seed=np.uint8(3), radius=np.float32(100.0),
-    ),
-    sa.integrate_sde(heads, v0, horizon=1, step=np.float64(0.5), samples=3, times=np.arange(2)),
-]
-print(json.dumps([bool(sa.rerun(run).identical(run)) for run in runs]))
-"""
-
-
-@pytest.fixture(scope="module")
-def answers():
-    """What a process of its own says: here the run-time type checks would answer first."""
-    out = subprocess.run(
-        [sys.executable, "-c", WRONG_TYPES + NUMPY_SCALARS],
-        env=os.environ | {"NUMBA_CACHE_DIR": numba.config.CACHE_DIR},
-        capture_output=True,
-        check=True,
-    )
-    return [json.loads(line) for line in out.stdout.splitlines()]
-
-
-def test_wrong_types_are_refused_by_our_own_checks(answers):
-    for name, answer in answers[0].items():
-        assert re.match(re.escape(name) + ".*(needed|supported|use )", answer), (name, answer)
-
-
-def test_numpy_scalars_are_welcome_and_run_again_to_the_same_bits(answers):
-    assert answers[1] == [True, True, True]
 
 
 @SAMPLERS

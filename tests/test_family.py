@@ -43,3 +43,10 @@ def test_heads_that_do_not_fit(layer, width, message):
     for sampler in (sa.simulate_network, sa.simulate_chain):
         with pytest.raises(ValueError, match=message):
             sampler(layer, np.eye(2), width=width, depth=2, samples=2)
+
+
+def test_branches_in_parallel_are_arguments_or_a_list():
+    blocks = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.4)]
+    as_arguments = sa.Parallel(*blocks)
+    for same in (sa.Parallel(blocks), sa.Parallel(tuple(blocks)), sa.Parallel(blocks=blocks)):
+        assert same == as_arguments

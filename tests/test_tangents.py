@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 
 import shaped_attention as sa
 from shaped_attention.blocks.branch import gaussian_step
-from shaped_attention.blocks.parameters import at_depth, relative_depths, traced
+from shaped_attention.blocks.parameters import at_depth, traced
 from shaped_attention.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.blas import Plan
@@ -268,7 +268,7 @@ def test_the_root_of_attention_traced(name: str) -> None:
     )
     roots = root if isinstance(root, list) else [root]
     outputs = [matrix.value() for dual in roots for matrix in (dual.value, *dual.tangents)]
-    plan = Plan.of(assemble(graph, inputs, outputs), keys().key, relative_depths(STEP + 1))
+    plan = Plan.of(assemble(graph, inputs, outputs), keys().key, np.arange(STEP + 1) / (STEP + 1))
     expected = [x for dual in root_of(block, factor) for x in (dual.value, *dual.tangents)]
     for sample in range(SAMPLES):
         given = [x[sample].numpy() for x in (factor.value, *factor.tangents)]

@@ -102,7 +102,7 @@ class ShapedAttention(Block):
         Temperature, positive, or a `Schedule`: the logits are divided by tau0 sqrt(n n_k).
     heads
         Number H of heads; the width is divisible by it and, without an output projection, at least
-        H times the number of tokens.
+        H times the rank of the starting covariance.
     mask
         None (every token sees all), "causal" (token a sees 0..a), or a boolean (m, m) array,
         `mask[a, b]` true where a sees b, with no empty row. A row is centred on what it sees.

@@ -50,7 +50,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.blocks.branch import residual_step
-from shaped_attention.blocks.parameters import Parameters, Schedule, largest
+from shaped_attention.blocks.parameters import Parameters, Schedule
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.numerics.primitives import M, Numbers, sqrt
 
@@ -256,4 +256,4 @@ def check_storable(block: Block) -> None:
         ) from None
 
 
-__all__ = ["Block", "Layer", "Limit", "Numbers", "Parameters", "Project", "largest"]
+__all__ = ["Block", "Layer", "Limit", "Numbers", "Parameters", "Project"]

@@ -73,8 +73,8 @@ class Parallel(Block):
     Parameters
     ----------
     branches, blocks
-        Two blocks or more, as arguments or as a list, without a `skip` of their own and not
-        normalised.
+        Two blocks or more, without a `skip` of their own and not normalised: as arguments, or as
+        a list, which may have the name `blocks`.
     skip
         Weight of the skip connection; None for sqrt(1 - sum of gamma^2).
 
@@ -99,6 +99,10 @@ class Parallel(Block):
     coupling = "branches in parallel are not coupled"
 
     def __init__(self, *branches: Any, blocks: Sequence[Any] = (), skip: Any = None) -> None:
+        if len(branches) == 1 and isinstance(branches[0], list | tuple):
+            branches = tuple(branches[0])
+        if not isinstance(blocks, list | tuple):
+            raise ValueError(f"blocks={blocks!r}: a list of two blocks or more is needed")
         object.__setattr__(self, "blocks", (*branches, *blocks))
         object.__setattr__(self, "skip", skip)
         if len(self.blocks) < 2:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.numerics.scalars import Scalar
@@ -82,11 +81,6 @@ def extremes(parameter: Parameter) -> tuple[float | int, ...]:
     return parameter.values if isinstance(parameter, Schedule) else (parameter,)
 
 
-def largest(parameter: Parameter) -> float:
-    """Return the largest absolute value that a parameter takes."""
-    return max(abs(x) for x in extremes(parameter))
-
-
 def value_at(parameter: Parameter, depth: Any) -> Any:
     """Return the value of a parameter at relative depths."""
     if isinstance(parameter, Schedule):
@@ -94,14 +88,21 @@ def value_at(parameter: Parameter, depth: Any) -> Any:
     return parameter if np.ndim(depth) == 0 else np.full(np.shape(depth), float(parameter))
 
 
+def _is_block(value: Any) -> bool:
+    """Whether a field is a block; `base`, which defines them, imports this module."""
+    return hasattr(value, "root")
+
+
+def _are_blocks(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) > 0 and all(_is_block(x) for x in value)
+
+
 def scheduled(block: Any) -> bool:
     """Return whether a parameter of a block, or of a block inside it, changes with depth."""
     values = [getattr(block, entry.name) for entry in fields(block)]
     values += [x for value in values if isinstance(value, tuple) for x in value]
     return any(
-        isinstance(value, Schedule)
-        or (is_dataclass(value) and hasattr(value, "root") and scheduled(value))
-        for value in values
+        isinstance(value, Schedule) or (_is_block(value) and scheduled(value)) for value in values
     )
 
 
@@ -112,9 +113,9 @@ def resolved(block: Any, depth: float) -> Any:
         field = getattr(block, entry.name)
         if isinstance(field, Schedule):
             changes[entry.name] = field.at(depth)
-        elif is_dataclass(field) and hasattr(field, "root"):
+        elif _is_block(field):
             changes[entry.name] = resolved(field, depth)
-        elif isinstance(field, tuple) and field and all(hasattr(x, "root") for x in field):
+        elif _are_blocks(field):
             changes[entry.name] = tuple(resolved(x, depth) for x in field)
     return replace(block, **changes) if changes else block
 
@@ -141,9 +142,9 @@ class Parameters:
         field = getattr(self._block, name)
         if isinstance(field, float | Schedule):
             return self._lookup(field)
-        if hasattr(field, "root"):
+        if _is_block(field):
             return Parameters(field, self._lookup, given)
-        if isinstance(field, tuple) and field and all(hasattr(x, "root") for x in field):
+        if _are_blocks(field):
             pairs = zip(field, given or [None] * len(field), strict=True)
             return [Parameters(x, self._lookup, own) for x, own in pairs]
         return field
@@ -161,11 +162,6 @@ def traced(block: Any) -> Parameters:
 def at_depth(block: Any, depth: float, given: Mapping[str, Any] | None = None) -> Parameters:
     """Return the parameters as numbers at a relative depth, or what is `given` instead."""
     return Parameters(block, lambda parameter: value_at(parameter, depth), given)
-
-
-def relative_depths(steps: int) -> NDArray[np.float64]:
-    """Return l / L for the layers l = 0, ..., L - 1."""
-    return np.arange(steps, dtype=np.float64) / steps
 
 
 def check_parameter(name: str, parameter: Any, check: Callable[[str, float], None]) -> None:

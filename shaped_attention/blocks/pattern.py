@@ -1,4 +1,4 @@
-"""Layers that are not all the same: a repeating pattern, and branches that act in parallel."""
+"""Layers that are not all the same: a repeating pattern of layers."""
 
 from __future__ import annotations
 

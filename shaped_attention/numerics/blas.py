@@ -55,8 +55,8 @@ class Plan:
             table = table[:1] if (table == table[0]).all() else table
             address = None if node.address is None else key(node.address)
             inside = None
-            if node.kind == "activated_gram":
-                graph, result = node.__dict__["inside"]
+            if node.inside is not None:
+                graph, result = node.inside
                 inside = Plan(needed([result], graph.nodes), [result], key, depths)
             self.operations.append(
                 Operation(node, inputs, k, tuple(ends), table, address, self.normals, inside)

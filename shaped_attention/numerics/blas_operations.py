@@ -198,11 +198,6 @@ def _softmax(op: Operation, place: Place, out: Array, logits: Array, seen: Array
     out *= 1.0 / out.sum(axis=1, keepdims=True)
 
 
-def _exp(op: Operation, place: Place, out: Array, a: Array) -> None:
-    np.minimum(a, 700.0, out=out)
-    np.exp(out, out=out)
-
-
 def _leaky(op: Operation, place: Place, out: Array, a: Array) -> None:
     entries.leaky(a.reshape(-1), *op.numbers(place.step), out.reshape(-1))
 
@@ -241,7 +236,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "cholesky": _written(lapack.cholesky),
     "arc_cosine": _written(entries.arc_cosine),
     "sqrt": _written(np.sqrt),
-    "exp": _exp,
+    "exp": _written(np.exp),
     "tanh": _written(np.tanh),
     "normal_cdf": _written(ndtr),
     "sigmoid": _written(expit),

@@ -29,6 +29,12 @@ OPERATIONS = (
 )  # fmt: skip
 """Kinds of nodes."""
 
+ENTRYWISE = frozenset({
+    "combine", "times", "over", "scale", "shift",
+    "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "leaky",
+})  # fmt: skip
+"""Those that act on every entry by itself, which is what an activation is made of."""
+
 
 @dataclass(eq=False)
 class Node:
@@ -37,7 +43,7 @@ class Node:
     Attributes
     ----------
     kind
-        Name of the operation (see `program.OPERATIONS`).
+        Name of the operation (see `OPERATIONS`).
     inputs
         Nodes whose values it takes.
     shape
@@ -50,6 +56,8 @@ class Node:
         The entries of a constant.
     address
         Of random numbers: what their key is derived from.
+    inside
+        Of an activated Gram matrix: the trace of its activation, and the result there.
     """
 
     kind: str
@@ -60,6 +68,7 @@ class Node:
     lower: bool = False
     data: NDArray[np.float64] | None = None
     address: Hashable = None
+    inside: tuple[Graph, Node] | None = None
 
 
 @dataclass
@@ -80,11 +89,13 @@ class Graph:
         lower: bool = False,
         data: NDArray[np.float64] | None = None,
         address: Hashable = None,
+        inside: tuple[Graph, Node] | None = None,
     ) -> Matrix:
         """Return the value of an operation, appended unless the trace has it already."""
         new = Node(
-            kind, tuple(inputs), shape, tuple(scalars), tuple(integers), lower, data, address
-        )
+            kind, tuple(inputs), shape, tuple(scalars), tuple(integers), lower, data, address,
+            inside,
+        )  # fmt: skip
         # An operation without inputs is a matrix of its own: an input, a constant, random numbers.
         if inputs and address is None:
             numbers = tuple(id(x) if isinstance(x, Scalar) else x for x in scalars)

@@ -284,10 +284,10 @@ class Numbers:
         raise RuntimeError("Numbers is a base class")
 
     def wishart(self, name: str, rows: int, dof: int, head: int = 0) -> Any:
-        """Return B (rows, min(rows, dof)) with B B^T ~ Wishart_rows(dof, I).
+        """Return B with B B^T ~ Wishart_rows(dof, I).
 
-        It is Bartlett's lower triangular factor, or the Gaussian matrix itself (rows, dof) if
-        dof < rows + 2.
+        It is Bartlett's lower triangular factor (rows, rows) if dof >= rows + 2, and the Gaussian
+        matrix itself (rows, dof) otherwise.
         """
         raise ValueError(_INCREMENTS_ALONE)
 

@@ -302,7 +302,8 @@ class _Assembler:
     ) -> tuple[int, int] | None:
         """The loop over columns, followed by the instructions of the activation, which it calls."""
         assert work is not None
-        inside, result = node.__dict__["inside"]
+        assert node.inside is not None
+        inside, result = node.inside
         count = node.integers[1]
         rows = node.shape[0]
         # Rows of scratch: normals, then the activation's values.
@@ -356,8 +357,8 @@ def _scratch(node: Node) -> int:
         return 1 + rows
     if node.kind == "wishart":
         return rows * (rows - 1) // 2 + 1 + rows + 1 if node.lower else 0
-    if node.kind == "activated_gram":
-        _, blocks = _places(*node.__dict__["inside"])
+    if node.inside is not None:
+        _, blocks = _places(*node.inside)
         hidden = node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
         return hidden + blocks * rows * HIDDEN_COLUMNS
     return 0

@@ -14,7 +14,14 @@ import numpy as np
 
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel
 from shaped_attention.numerics.products import multiply
-from shaped_attention.numerics.vectormath import arccos, exp, normal_cdf, prefer_wide_vectors
+from shaped_attention.numerics.vectormath import (
+    arccos,
+    exp,
+    normal_cdf,
+    prefer_wide_vectors,
+    tanh,
+    whole_exp,
+)
 
 PIVOT_EPSILONS = 64.0
 """A pivot below this many rounding units of its row counts as zero, in every executor."""
@@ -277,13 +284,10 @@ def elementwise(buf, out, a, count, function, s, t):  # type: ignore[no-untyped-
                 buf[y, p] = math.sqrt(buf[x, p])
         elif function == EXP:
             for p in range(LANES):
-                buf[y, p] = exp(min(buf[x, p], 700.0))
+                buf[y, p] = whole_exp(buf[x, p])
         elif function == TANH:
             for p in range(LANES):
-                # Odd, and without cancellation of the large exponentials.
-                e = exp(-2.0 * abs(buf[x, p]))
-                size = (1.0 - e) / (1.0 + e)
-                buf[y, p] = size if buf[x, p] >= 0.0 else -size
+                buf[y, p] = tanh(buf[x, p])
         elif function == NORMAL_CDF:
             for p in range(LANES):
                 buf[y, p] = normal_cdf(buf[x, p])

@@ -6,11 +6,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from shaped_attention.numerics.carrier import Carrier
-from shaped_attention.numerics.graph import OPERATIONS, Graph, Matrix, Node, needed
+from shaped_attention.numerics.graph import ENTRYWISE, Graph, Matrix, Node, needed
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.numerics.scalars import Number
-
-_ENTRYWISE = {"combine", "times", "over", "scale", "shift", *OPERATIONS[OPERATIONS.index("sqrt") :]}
 
 
 class TracedNumbers(Numbers):
@@ -80,22 +78,17 @@ class TracedNumbers(Numbers):
         hidden = inside.node("input", (), (rows, 1))
         result = activation(hidden).value()
         _check_activation(inside, hidden.node, result.node)
-        node = self._graph.node(
-            "activated_gram", (flat.node,), (rows, rows), (), (0, count), address=address
-        )
-        node.node.data = None
-        self._graph_of(node.node, inside, result.node)
-        return node
-
-    def _graph_of(self, node: Node, inside: Graph, result: Node) -> None:
-        node.__dict__["inside"] = (inside, result)
+        return self._graph.node(
+            "activated_gram", (flat.node,), (rows, rows), (), (0, count),
+            address=address, inside=(inside, result.node),
+        )  # fmt: skip
 
 
 def _check_activation(inside: Graph, hidden: Node, result: Node) -> None:
     """Raise ValueError unless an activation maps each entry by itself."""
     nodes = needed([result], inside.nodes)
     for node in nodes:
-        if node is not hidden and node.kind not in _ENTRYWISE:
+        if node is not hidden and node.kind not in ENTRYWISE:
             raise ValueError(
                 f"an activation uses {node.kind}: functions of single entries alone are possible"
             )

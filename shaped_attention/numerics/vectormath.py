@@ -60,6 +60,11 @@ _EXP_REST = _scaled_fit(
     lambda r: np.asarray(np.polyval(_EXP_TERMS, r), dtype=np.float64), -_EXP_STOP, _EXP_STOP, 9
 )
 _EXP = (1.0, 1.0, *(c / _EXP_STOP**k for k, c in enumerate(_EXP_REST)))
+# tanh(x) = x - x^3 g(x^2) for |x| <= 0.3: the polynomial is a small correction of x.
+_TANH_STOP = 0.3
+_TANH = (1.0 / 3.0, -2.0 / 15.0, 17.0 / 315.0, -62.0 / 2835.0, 1382.0 / 155925.0,
+         -21844.0 / 6081075.0, 929569.0 / 638512875.0, -6404582.0 / 10854718875.0,
+         443861162.0 / 1856156927625.0, -18888466084.0 / 194896477400625.0)  # fmt: skip
 
 _ONE = np.uint64(0x3FF0000000000000)
 _SQRT_HALF = np.uint64(0x3FE6A09E667F3BCD)
@@ -136,6 +141,33 @@ def exp(x):  # type: ignore[no-untyped-def]
     k = np.floor(x * (1.0 / _LN2) + 0.5)
     r = (x - k * _LN2_HIGH) - k * _LN2_LOW
     return horner(_EXP, r) * bits_to_float(np.uint64(np.int64(k) + 1023) << np.uint64(52))
+
+
+@scalar
+def whole_exp(x):  # type: ignore[no-untyped-def]
+    """Exponential of any double: infinite from 709.79 on, 0 below -745.14, NaN of NaN.
+
+    Two powers of 2 are multiplied on, as 2^1024 is no double and neither is 2^-1075.
+    """
+    x = -746.0 if x < -746.0 else x
+    x = 710.0 if x > 710.0 else x
+    k = np.floor(x * (1.0 / _LN2) + 0.5)
+    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+    both = np.uint64(np.int64(k) + 2046)
+    half = both >> np.uint64(1)
+    first = bits_to_float(half << np.uint64(52))
+    return horner(_EXP, r) * first * bits_to_float((both - half) << np.uint64(52))
+
+
+@scalar
+def tanh(x):  # type: ignore[no-untyped-def]
+    """Hyperbolic tangent, accurate relative to its value near 0 too."""
+    a = abs(x)
+    e = exp(-2.0 * a)
+    square = x * x
+    near = a - a * (square * horner(_TANH, square))
+    size = near if a < _TANH_STOP else (1.0 - e) / (1.0 + e)
+    return size if x >= 0.0 else -size
 
 
 @scalar

@@ -9,12 +9,6 @@ from shaped_attention.numerics.threefry import fill_chi, fill_normals
 
 
 @kernel
-def factor_columns(m, dof):  # type: ignore[no-untyped-def]
-    """Columns of the factor that `fill_wishart` writes: m, or dof when dof < m + 2."""
-    return m if dof >= m + 2 else dof
-
-
-@kernel
 def fill_bartlett(buf, out, rows, dof, work, key, first, step, slot):  # type: ignore[no-untyped-def]
     """Write Bartlett's lower triangular factor of a Wishart_rows(dof, I) matrix at row `out`.
 

@@ -1,4 +1,4 @@
-"""Files that a dying process leaves whole: written beside their place, synced, and moved there."""
+"""Files that a dying process leaves whole: written next to their place, synced, and moved there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def write_durably(target: Path, data: bytes) -> None:
-    """Write beside the place, to the disk, and move there."""
+    """Write next to the place, to the disk, and move there."""
     draft = target.with_name(f".{target.name}.draft")
     with draft.open("wb") as file:
         file.write(data)

@@ -14,6 +14,7 @@ _PRODUCTS = "shaped_attention/numerics/products.py"
 _PROGRAM = "shaped_attention/numerics/program.py"
 _TANGENTS = "shaped_attention/numerics/tangents.py"
 _TRACED_NUMBERS = "shaped_attention/numerics/traced_numbers.py"
+_VECTORMATH = "shaped_attention/numerics/vectormath.py"
 _TILES = "shaped_attention/numerics/tiles.py"
 
 _ATTENTION_CHAIN = ("test_compiled.py::test_chain[attention-40]",)
@@ -91,8 +92,8 @@ PROGRAMS = [
     Mutant(
         "tiles-gram-of-columns-as-of-rows",
         _TILES,
-        "lower_half(buf, out, a, 1, rows, rows, inner, False, False)",
-        "lower_half(buf, out, a, inner, 1, rows, inner, False, False)",
+        "turned_a = op == _COGRAM",
+        "turned_a = op == _GRAM",
         _ATTENTION_LIMIT,
     ),
     Mutant(
@@ -157,6 +158,20 @@ PROGRAMS = [
         "r * (math.pi - arccos(r))",
         "r * arccos(r)",
         _MLP_LIMIT,
+    ),
+    Mutant(
+        "tiles-exponential-of-large-arguments-clamped",
+        _VECTORMATH,
+        "x = 710.0 if x > 710.0 else x",
+        "x = 700.0 if x > 700.0 else x",
+        ("test_elementwise.py::test_values_are_those_of_torch",),
+    ),
+    Mutant(
+        "tiles-tanh-cancels-near-zero",
+        _VECTORMATH,
+        "size = near if a < _TANH_STOP else",
+        "size = near if a < 0.0 else",
+        ("test_elementwise.py::test_descriptions_that_use_them",),
     ),
     Mutant(
         "tiles-slopes-swapped",

@@ -186,14 +186,14 @@ SPHERE = [
         _SPHERE_NOISE,
         "found.std(1, ddof=1) / network_samples**0.5",
         "found.std(1, ddof=1)",
-        ("test_sphere_bridge.py::test_the_standard_error_of_networks_is_that_of_their_mean",),
+        ("test_sphere_noise.py::test_the_standard_error_of_networks_is_that_of_their_mean",),
     ),
     Mutant(
         "noise-shaped-clock-gamma",
         _SPHERE_NOISE,
         'return gamma**2 * result["time"]',
         'return gamma * result["time"]',
-        ("test_sphere_bridge.py::test_the_clock_of_the_shaped_chain_is_the_variance_of_its_noise",),
+        ("test_sphere_noise.py::test_the_clock_of_the_shaped_chain_is_the_variance_of_its_noise",),
     ),
     Mutant(
         "ensembles-chunks-share-matrices",

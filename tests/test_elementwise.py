@@ -1,0 +1,113 @@
+"""Functions of single entries give torch's values to rounding, on tiles and by library routines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import shaped_attention as sa
+from shaped_attention import processes
+from shaped_attention.blocks.state import State
+from shaped_attention.numerics import primitives, tile_algebra
+from shaped_attention.numerics.blas import Plan
+from shaped_attention.numerics.blas_operations import Memory
+from shaped_attention.numerics.graph import Graph
+from shaped_attention.numerics.program import assemble
+
+Array = NDArray[np.float64]
+ROWS = 3000
+
+
+def on_tiles(name: str, x: Array) -> Array:
+    buf = np.zeros((2 * ROWS, 64))
+    buf[:ROWS] = x.reshape(ROWS, 64)
+    kind = {"exp": tile_algebra.EXP, "tanh": tile_algebra.TANH}[name]
+    tile_algebra.elementwise(buf, ROWS, 0, ROWS, kind, 0.0, 0.0)
+    return buf[ROWS:].reshape(-1)
+
+
+def by_library(name: str, x: Array) -> Array:
+    graph = Graph()
+    entry = graph.node("input", (), (ROWS, 64))
+    program = assemble(graph, [entry], [getattr(primitives, name)(entry)])
+    plan = Plan.of(program, lambda address: address, np.zeros(1))
+    with np.errstate(all="ignore"):
+        (result,) = plan.run([x.reshape(ROWS, 64)], 0, 0, Memory())
+    return result.reshape(-1)
+
+
+EXECUTORS = pytest.mark.parametrize("executor", [on_tiles, by_library])
+RANGES = {"exp": [(-708.0, 709.78), (-1.0, 1.0)], "tanh": [(-0.6, 0.6), (0.0, 1e-9), (-25.0, 25.0)]}
+
+
+@EXECUTORS
+@pytest.mark.parametrize("name", RANGES)
+def test_values_are_those_of_torch(name: str, executor: Callable[[str, Array], Array]) -> None:
+    """In the relative sense, also where a difference of exponentials would cancel."""
+    for start, stop in RANGES[name]:
+        x = np.random.default_rng(0).uniform(start, stop, ROWS * 64)
+        expected = getattr(torch, name)(torch.from_numpy(x)).numpy()
+        np.testing.assert_allclose(executor(name, x), expected, rtol=1e-15, atol=0.0)
+
+
+@EXECUTORS
+@pytest.mark.parametrize("name", RANGES)
+def test_no_argument_is_clamped(name: str, executor: Callable[[str, Array], Array]) -> None:
+    """At both ends of the doubles; the smallest are whole multiples of 2^-1074."""
+    ends = [-np.inf, -1e300, -745.2, -740.0, -720.0, 0.0, 709.78, 709.79, 720.0, 1e300, np.inf]
+    x = np.resize([*ends, np.nan], ROWS * 64)
+    expected = getattr(torch, name)(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(executor(name, x), expected, rtol=1e-15, atol=5e-324)
+
+
+@dataclass(frozen=True)
+class Curved(sa.Block):
+    """A chain whose next factor is a function of every entry of the last."""
+
+    gamma: float
+    kind: str
+
+    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
+        raise NotImplementedError
+
+    def root(self, p: Any, factor: Any, numbers: Any, width: int) -> Any:
+        raise NotImplementedError
+
+    def step(self, p: Any, state: State, numbers: Any, width: int) -> State:
+        return State(tuple(CURVES[self.kind](factor) for factor in state.factors))
+
+
+def _near_overflow(factor: Any) -> Any:
+    """Entries up to 1e8."""
+    return 1e-300 * primitives.exp(709.0 * factor)
+
+
+def _near_zero(factor: Any) -> Any:
+    return 1e9 * primitives.tanh(1e-9 * factor)
+
+
+CURVES = {"overflow": _near_overflow, "zero": _near_zero}
+
+
+@pytest.mark.parametrize("large", [2, 96])
+@pytest.mark.parametrize("kind", CURVES)
+def test_descriptions_that_use_them(kind: str, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries of the factor of V are those of torch, not only those of V."""
+    monkeypatch.setattr(processes, "FEWEST_LARGE_TOKENS", large)
+
+    def factors() -> Array:
+        run = sa.simulate_chain(
+            Curved(0.5, kind), sa.equicorrelated(3, 0.2), width=8, depth=1, samples=3,
+            radius=1e30, keep_state=True, progress=False,
+        )  # fmt: skip
+        return run["state"].to_numpy()
+
+    ours = factors()
+    with sa.eager():
+        np.testing.assert_allclose(ours, factors(), rtol=1e-15, atol=0.0)
