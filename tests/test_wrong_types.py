@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import numba
+import numpy as np
 import pytest
 
 WRONG_TYPES = """
