@@ -34,6 +34,8 @@ lint: .venv/installed
 
 benchmark: .venv/installed
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.regression
+	$(BIN)/python -m benchmarks.examples
 	$(BIN)/python -m benchmarks.large
 	$(BIN)/python -m benchmarks.derivation
 	$(BIN)/python -m benchmarks.sphere

@@ -256,10 +256,11 @@ def _verdict(table: xr.Dataset) -> str:
         head = f"Resolved: {at}, {where} differ in {among}."
         tail = "sees the difference too" if seen else "does not see the difference"
     else:
-        found = "A small difference, in the joint law only" if seen else "Not resolved"
+        found = "Different, in the joint law" if seen else "Not resolved"
         head = f"{found}: {at}, none of {count} observables by itself tells {where} apart."
         tail = (
-            "tells them apart, so they differ by less than these bands can show"
+            "tells them apart; by how much an observable differs is open up to "
+            f"{min(1.0, ks + margin):.3f} in the KS distance"
             if seen
             else "does not tell them apart either; a smaller difference is not excluded"
         )

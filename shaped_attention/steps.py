@@ -109,8 +109,9 @@ def _explained(blocks: Sequence[Block]) -> Iterator[None]:
         names = ", ".join(dict.fromkeys(type(block).__name__ for block in blocks))
         raise ValueError(
             f"layer contains {names}, whose description cannot be traced into a program "
-            f"({type(error).__name__}: {error}); it may use what shaped_attention.numerics."
-            "primitives lists, and `with sa.eager():` runs it as it is, in torch"
+            f"({type(error).__name__}: {error}); it may use arithmetic on matrices and what "
+            "shaped_attention.numerics.primitives lists, and `with sa.eager():` steps through it "
+            "in torch"
         ) from error
 
 

@@ -12,6 +12,8 @@ import numba
 import numpy as np
 import pytest
 
+import shaped_attention as sa
+
 WRONG_TYPES = """
 import dataclasses, json, warnings, numpy as np, torch, shaped_attention as sa
 half = torch.tensor(0.5, requires_grad=True)

@@ -184,6 +184,9 @@ class Matrix:
             )
         return Matrix(self.graph, result.node, coefficient)
 
+    def __rmatmul__(self, other: Any) -> Matrix:
+        return _matrix(other) @ self
+
     def __add__(self, other: Matrix | Number) -> Matrix:
         if isinstance(other, Carrier):
             return NotImplemented
