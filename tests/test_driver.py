@@ -20,6 +20,6 @@ def test_the_bar_of_a_run_that_goes_on_ends_at_100_percent(
     simulate = {"network": sa.simulate_network, "chain": sa.simulate_chain}[sampler]
     run = {"width": 8, "samples": 7}
     first = simulate(LAYER, V0, depth=4, keep_state=True, progress=False, **run)
-    simulate(LAYER, first, depth=10, progress=True, **run)
+    sa.continue_run(first, depth=10, progress=True)
     last = re.findall(r"(\d+)%\|.*?(\S+)/(\S+) \[", capsys.readouterr().err)[-1]
     assert last == ("100", "42.0", "42.0")
