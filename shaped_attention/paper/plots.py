@@ -29,7 +29,7 @@ def layer_curves(data: xr.Dataset, title: str) -> Figure:
             axis.plot(layers, middle, line, color=color, label=str(model))
         label = "median" if name == "covariance" else "mean"
         told = data[name].attrs.get("long_name", name)
-        axis.set(xlabel="layer", ylabel=f"{told} of pairs: {label}, 5–95 %")
+        axis.set(xlabel="layer", ylabel=f"{told} of pairs\n{label}, 5–95 %")
         if name == "covariance":
             # Without the identity V decays like lambda^(2 l); that need not be followed down.
             axis.set(yscale="log", ylim=(1e-6, None))
