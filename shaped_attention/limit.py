@@ -194,6 +194,7 @@ def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
     smallest = float(variances.min()) if variances.numel() else 0.0
     if smallest < 0.0:
         raise ValueError(f"v has the diagonal entry {smallest:.6g}; variances >= 0 are needed")
+    _check_semidefinite(tensor.detach())
     for block in blocks_of(layer):
         block.check(tensor.shape[-1], None)
         block.limit.check(tensor.shape[-1])
@@ -210,6 +211,19 @@ def _check_symmetric(v: Float[Tensor, "*B m m"]) -> None:
         raise ValueError(
             f"v is asymmetric: entries differ from their mirror image by up to "
             f"{float(asymmetry.max()):.3g}; symmetric matrices are needed"
+        )
+
+
+def _check_semidefinite(v: Float[Tensor, "*B m m"]) -> None:
+    """Raise ValueError if a matrix is indefinite beyond rounding, that of `check_covariance`."""
+    if v.numel() == 0:
+        return
+    values = torch.linalg.eigvalsh(v)
+    tolerance = max(SYMMETRY_TOLERANCE, 64.0 * v.shape[-1] * torch.finfo(v.dtype).eps)
+    if bool((values[..., 0] < -tolerance * v.abs().amax((-2, -1))).any()):
+        raise ValueError(
+            f"v is indefinite: its smallest eigenvalue is {float(values.min()):.3g}; positive "
+            "semidefinite matrices are needed"
         )
 
 

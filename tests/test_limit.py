@@ -315,3 +315,13 @@ def test_the_gradient_of_the_mlp_at_equal_tokens():
         out = drift(MLP, torch.eye(2, dtype=torch.float64) + r * off)[0, 1]
         (found,) = torch.autograd.grad(out, r)
         assert float(found) == pytest.approx(kappa * slope, abs=1e-12)
+
+
+def test_indefinite_matrices_are_refused() -> None:
+    """Their factor would be that of another matrix; rounding of singular ones passes."""
+    message = "^v is indefinite: its smallest eigenvalue is -1; positive semidefinite matrices"
+    for function in (drift, diffusion):
+        with pytest.raises(ValueError, match=message):
+            function(ShapedAttention(gamma=0.5), np.array([[1.0, 2.0], [2.0, 1.0]]))
+    rounded = np.array([[1.0, 1.0 + 1e-12], [1.0 + 1e-12, 1.0]])
+    assert np.isfinite(drift(ShapedAttention(gamma=0.5), rounded)).all()
