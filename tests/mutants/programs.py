@@ -125,13 +125,6 @@ PROGRAMS = [
         ("test_tracing.py::test_traced_and_torch_agree",),
     ),
     Mutant(
-        "levels-coarse-increment-is-twice-the-second",
-        "shaped_attention/levels.py",
-        "half = increment.clone()",
-        "half = increment",
-        ("test_multilevel.py",),
-    ),
-    Mutant(
         "tiles-gram-not-added-up",
         _PRODUCTS,
         "builder.select(adding, before, zero)",
