@@ -122,7 +122,7 @@ class TorchNumbers(Numbers):
         if self.increments is not None:
             return super().activated_gram(name, factor, count, activation)
         if isinstance(factor, Carrier):
-            factor.rule(self.activated_gram)  # It raises: there is none.
+            factor.rule(self.activated_gram)  # Raises: no tangent rule exists.
         m, inner = factor.shape[-2:]
         total = factor.new_zeros(*factor.shape[:-2], m, m)
         for gaussian in self.hidden_columns(name, inner, count):

@@ -221,7 +221,7 @@ def test_what_a_continued_run_has_from_its_beginning(name):
 
 
 def test_results_are_no_starts():
-    """Of samplers, which would take them for the beginning of another run."""
+    """Samplers refuse a result as v0, which they would take for the start of a new run."""
     half = sa.simulate_chain(sa.ShapedAttention(0.4), np.eye(2), width=20, depth=5, samples=3,
                              keep_state=True)  # fmt: skip
     with pytest.raises(ValueError, match=r"^v0 is a result; continue_run goes on from its end"):

@@ -236,7 +236,7 @@ def test_errors_and_gain_are_those_of_the_pairs():
 
 
 def test_the_extrapolated_value_is_the_constant_of_a_line_in_one_over_the_width():
-    """The a of a + c / n through the last two widths; without a doubling there is none."""
+    """Fit a + c / n to the last two widths and return a; the widths must double."""
     data = convergence(BLOCK, V0, (8, 16, 32), horizon=0.25, samples=50)
     last = data["chain"].values[1:].T
     known = [float(np.polyfit([1 / 16, 1 / 32], row, 1)[1]) for row in last]

@@ -74,10 +74,10 @@ class Curved(sa.Block):
     kind: str
 
     def branch(self, p: Any, tokens: Any, project: Any) -> Any:
-        raise NotImplementedError
+        return 0.0 * tokens
 
     def root(self, p: Any, factor: Any, numbers: Any, width: int) -> Any:
-        raise NotImplementedError
+        return factor
 
     def step(self, p: Any, state: State, numbers: Any, width: int) -> State:
         return State(tuple(CURVES[self.kind](factor) for factor in state.factors))

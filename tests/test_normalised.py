@@ -64,7 +64,7 @@ def test_other_chains_are_rejected(layer, wrong):
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.parametrize("norm", ["rms", "layer"])
 def test_norms_are_those_of_torch(norm, place):
-    """Of tokens whose means differ, with an identity in the place of the weights."""
+    """Tokens have different means, and the identity replaces the weights."""
     tokens = torch.arange(24.0, dtype=torch.float64).reshape(3, 8).square() + 1.0
     block = sa.Normalised(Linear(0.6), place, norm)
 

@@ -125,7 +125,7 @@ def test_products_of_matrices() -> None:
 
 
 def test_every_primitive_has_a_rule() -> None:
-    """Also the Gram matrix of activated columns: it says that it has none."""
+    """Every primitive has a rule; the Gram matrix of activated columns raises an error."""
     functions = {x for x in map(pr.__dict__.get, pr.__all__) if inspect.isfunction(x)}
     assert functions - {pr.is_one} == RULES.keys()
     factor = Dual(normals(2, *SQUARE), (None,))
@@ -259,7 +259,7 @@ def test_the_root_of_attention(name: str, columns: int) -> None:
 
 @pytest.mark.parametrize("name", ATTENTION)
 def test_the_root_of_attention_traced(name: str) -> None:
-    """The same description with its tangents as a program of library routines."""
+    """Run the same description, with its tangents, as a program on library routines."""
     block, factor = ATTENTION[name], dual_factor()
     graph = Graph()
     inputs = [graph.node("input", (), (3, 3)) for _ in range(3)]

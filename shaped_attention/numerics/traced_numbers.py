@@ -70,7 +70,7 @@ class TracedNumbers(Numbers):
         if self._increments is not None:
             return super().activated_gram(name, factor, count, activation)
         if isinstance(factor, Carrier):
-            factor.rule(self.activated_gram)  # It raises: there is none.
+            factor.rule(self.activated_gram)  # Raises: no tangent rule exists.
         address = self._address(name, 0)
         flat = factor.value()
         inside = Graph()
