@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 
 import shaped_attention as sa
-from shaped_attention import ensemble as en
-from shaped_attention.large import BlasProcess
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.lapack import one_thread
 from shaped_attention.numerics.threefry import fill_weights
-from shaped_attention.task import Task, task_of
+from shaped_attention.samplers.large_matrices import BlasProcess
+from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
+from shaped_attention.samplers.task import Task, task_of
 
 GAMMA, STEP = 0.35, 0.001
 LAYERS: dict[str, tuple[sa.Block, bool]] = {
@@ -88,10 +88,10 @@ class Measured:
 def process(layer: sa.Block, tokens: int, is_chain: bool) -> tuple[Task, BlasProcess]:
     """One sample at its start."""
     width = 2 * tokens if tokens > 512 else 1024
-    request = en.make_ensemble(
+    request = make_request(
         layer, sa.equicorrelated(tokens, 0.2), width=width if is_chain else None, steps=1000,
         dt=1.0 / width if is_chain else STEP, samples=1, seed=0, times=None, save_every=None,
-        radius=None, device="cpu", dtype="float64", chunk=1, memory=en.MEMORY_BUDGET,
+        radius=None, device="cpu", dtype="float64", chunk=1, memory=MEMORY_BUDGET,
     )  # fmt: skip
     task = task_of(request, "chain" if is_chain else "sde", width if is_chain else None)
     return task, BlasProcess(task, 0, request.start_factors(0, 1, 1, task.columns))

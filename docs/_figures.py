@@ -93,15 +93,8 @@ def architecture(package: str) -> Figure:
 
 
 def _short(layer: _layers.Layer) -> list[str]:
-    """Names of the modules without the package, those of a folder together."""
-    folders: dict[str, list[str]] = {}
-    for module in layer.modules:
-        name = module.removeprefix(f"{layer.package}.")
-        folder, _, last = name.rpartition(".")
-        folders.setdefault(folder, []).append(last)
-    return [
-        f"{folder}.{name}".removeprefix(".") for folder, names in folders.items() for name in names
-    ]
+    """Names of the modules without the package."""
+    return [module.removeprefix(f"{layer.package}.") for module in layer.modules]
 
 
 def write_all(folder: Path) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,8 +29,8 @@ class Layer:
 def read_layers(text: str) -> list[Layer]:
     """Layers of the tables below the headings that name a package, lowest layer first.
 
-    In the table the highest stands first. `numerics.jit` in the table of `shaped_attention` is the
-    module `shaped_attention.numerics.jit`; the package itself stands under its own name.
+    The highest layer is the first in the table. `commands` in the table of `shaped_attention` is
+    `shaped_attention.commands`, with all that is in the folder; the package has its own name.
     """
     layers: list[Layer] = []
     package = ""
@@ -50,8 +50,18 @@ def read_layers(text: str) -> list[Layer]:
 
 
 def table(page: Path = ROOT / "docs" / "architecture.md") -> list[Layer]:
-    """The layers that the architecture page states."""
-    return read_layers(page.read_text(encoding="utf-8"))
+    """The layers that the architecture page states, with the modules of their folders."""
+    known = source_modules()
+    return [
+        replace(layer, modules=tuple(found for name in layer.modules for found in _in(name, known)))
+        for layer in read_layers(page.read_text(encoding="utf-8"))
+    ]
+
+
+def _in(name: str, known: Iterable[str]) -> list[str]:
+    """A module, or a folder of modules and all that it holds, but not a whole package."""
+    below = [module for module in known if module.startswith(f"{name}.")]
+    return [name, *(below if name not in PACKAGES else ())]
 
 
 def source_modules(root: Path = ROOT) -> dict[str, Path]:
@@ -94,12 +104,18 @@ def imports_of(source: str, module: str, known: set[str], *, is_package: bool = 
     return found - {module}
 
 
+def _stub_or_source(path: Path) -> Path:
+    stub = path.with_suffix(".pyi")
+    return stub if stub.exists() else path
+
+
 def all_imports(root: Path = ROOT) -> dict[str, set[str]]:
     """For each module of the packages, those that it imports."""
     modules = source_modules(root)
     return {
         name: imports_of(
-            path.read_text(encoding="utf-8"),
+            # Public names that are imported on first use are stated in a stub.
+            _stub_or_source(path).read_text(encoding="utf-8"),
             name,
             set(modules),
             is_package=path.name == "__init__.py",

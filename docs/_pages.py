@@ -9,10 +9,10 @@ from shlex import join
 
 import click
 
-from shaped_attention.cli import main as package_command
 from shaped_attention.commands.gallery import GALLERY
-from shaped_attention.paper.figures import FIGURES as PAPER
-from shaped_attention.sphere.figures import FIGURES as SPHERE
+from shaped_attention.commands.main import main as package_command
+from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
+from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 from symbolic.claims.book import as_text, judge_all, summary
 from symbolic.commands import main as symbolic_command
 

@@ -13,13 +13,14 @@ from jaxtyping import install_import_hook
 # compiles). The hook must be there before the modules are first imported.
 _CHECKED = [
     "blocks",
-    "chain",
-    "covariance",
-    "draws",
-    "ensemble",
-    "limit",
-    "network",
-    "sde",
+    "numerics.covariance",
+    "numerics.draws",
+    "samplers.chain",
+    "samplers.chunks",
+    "samplers.network",
+    "samplers.request",
+    "samplers.sde",
+    "theory.drift_diffusion",
 ]
 install_import_hook([f"shaped_attention.{name}" for name in _CHECKED], "beartype.beartype")
 

@@ -7,7 +7,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from shaped_attention.observables import observables
+from shaped_attention.numerics.observables import observables
 
 
 def final(result: xr.Dataset) -> NDArray[np.float64]:

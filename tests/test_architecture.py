@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from docs import _layers
 
-SAMPLERS = ("ensemble", "steps", "task", "processes", "large", "driver", "chain", "network", "sde")
-KNOWN = ("base", "overrides", "parameters", "pattern", "state")
+KNOWN = ("base", "coupling", "overrides", "parameters", "pattern", "state")
 
 
 def test_table_is_true():
@@ -27,15 +26,18 @@ def test_faults_are_found():
     assert _layers.faults([*below, fewer, *above], imports) == [
         "shaped_attention.checks is in no layer"
     ]
-    twice = replace(low, modules=(*low.modules, "shaped_attention.chain"))
-    assert "shaped_attention.chain is listed twice" in _layers.faults(
+    twice = replace(low, modules=(*low.modules, "shaped_attention.samplers.chain"))
+    assert "shaped_attention.samplers.chain is listed twice" in _layers.faults(
         [*below, twice, *above], imports
     )
     no_such = replace(low, modules=(*low.modules, "shaped_attention.none"))
     wrong = "shaped_attention.none is listed, but there is no such module"
     assert _layers.faults([*below, no_such, *above], imports) == [wrong]
-    upwards = imports | {"shaped_attention.checks": {"shaped_attention.cli"}}
-    upward = "shaped_attention.checks (numbers) imports shaped_attention.cli (commands) above it"
+    upwards = imports | {"shaped_attention.checks": {"shaped_attention.commands.main"}}
+    upward = (
+        "shaped_attention.checks (arguments) imports shaped_attention.commands.main (commands) "
+        "above it"
+    )
     assert _layers.faults(layers, upwards) == [upward]
     across = imports | {"symbolic.checks": {"shaped_attention.checks"}}
     other = "symbolic.checks imports shaped_attention.checks of another package"
@@ -76,19 +78,19 @@ def test_no_cycle():
 def test_samplers_know_no_block():
     """They import what a block, a parameter and a pattern are, and none of the blocks."""
     imports = _layers.all_imports()
-    for sampler in SAMPLERS:
-        blocks = {
-            name
-            for name in imports[f"shaped_attention.{sampler}"]
-            if name.startswith("shaped_attention.blocks")
-        }
+    samplers = [name for name in imports if name.startswith("shaped_attention.samplers.")]
+    assert len(samplers) > 10
+    for sampler in samplers:
+        blocks = {name for name in imports[sampler] if name.startswith("shaped_attention.blocks")}
         assert blocks <= {f"shaped_attention.blocks.{name}" for name in KNOWN}
 
 
 def test_computing_loads_no_drawing():
     """The public names load neither matplotlib nor the symbolic engine."""
     code = (
-        "import sys, shaped_attention, shaped_attention.sphere;"
+        "import sys, shaped_attention as sa, shaped_attention.sphere as sphere;"
+        "[getattr(package, name) for package in (sa, sphere)"
+        " for name in package.__all__ if name != 'plots'];"
         "sys.exit(bool({'matplotlib', 'seaborn', 'symbolic', 'sympy'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

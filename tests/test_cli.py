@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from shaped_attention import load, rerun
-from shaped_attention.cli import main
+from shaped_attention.commands.main import main
 
 SMALL = ["--width", "20", "--depth", "10", "--step", "0.05", "--samples", "64",
          "--network-samples", "16"]  # fmt: skip

@@ -12,9 +12,9 @@ from scipy.optimize import linear_sum_assignment
 
 from shaped_attention import ShapedAttention, equicorrelated, integrate_sde, simulate_chain
 from shaped_attention.blocks.base import Layer
-from shaped_attention.compare import compare, format_comparison
-from shaped_attention.distances import ks_distance, ks_margin
-from shaped_attention.observables import observables, observables_of
+from shaped_attention.numerics.observables import observables, observables_of
+from shaped_attention.statistics.compare import compare, format_comparison
+from shaped_attention.statistics.distances import ks_distance, ks_margin
 
 
 def made(

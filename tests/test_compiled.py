@@ -18,11 +18,11 @@ from shaped_attention import (
     simulate_network,
 )
 from shaped_attention.blocks import Limit
-from shaped_attention.covariance import factor
-from shaped_attention.ensemble import Ensemble
 from shaped_attention.numerics import tile_algebra
+from shaped_attention.numerics.covariance import factor
 from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
 from shaped_attention.numerics.primitives import leaky
+from shaped_attention.samplers.request import Request
 from tests.laws import same_law
 from tests.user_block import Linear
 
@@ -73,7 +73,7 @@ def without_kernels(monkeypatch):
     def both(run):
         compiled = run()
         with monkeypatch.context() as patch:
-            patch.setattr(Ensemble, "compiled_device", property(lambda self: False))
+            patch.setattr(Request, "compiled_device", property(lambda self: False))
             return compiled, run()
 
     return both
@@ -195,7 +195,7 @@ def assert_same_paths(fast, slow):
 @pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection"])
 def test_equal_tokens_stay_equal_in_the_chain(name, width, compiled, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(Ensemble, "compiled_device", property(lambda self: False))
+        monkeypatch.setattr(Request, "compiled_device", property(lambda self: False))
     run = simulate_chain(LAYERS[name], EQUAL, width=width, depth=20, samples=50, seed=2)
     assert_first_two_equal(run.V.values[-1], 1e-12)
 
@@ -204,7 +204,7 @@ def test_equal_tokens_stay_equal_in_the_chain(name, width, compiled, monkeypatch
 @pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection", "key bias"])
 def test_equal_tokens_stay_equal_in_the_sde(name, compiled, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(Ensemble, "compiled_device", property(lambda self: False))
+        monkeypatch.setattr(Request, "compiled_device", property(lambda self: False))
     run = integrate_sde(LAYERS[name], EQUAL, horizon=1.0, step=0.002, samples=50, seed=2)
     assert_first_two_equal(run.V.values[-1], 1e-12)
 

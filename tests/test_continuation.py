@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shaped_attention as sa
-from shaped_attention.observables import observables
+from shaped_attention.numerics.observables import observables
 from tests.laws import ks_p_values
 
 V0 = sa.equicorrelated(3, 0.2, 1.3)

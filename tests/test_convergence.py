@@ -14,8 +14,8 @@ from shaped_attention import (
     simulate_chain,
     simulate_network,
 )
-from shaped_attention.observables import observables
-from shaped_attention.rates import fitted_rate
+from shaped_attention.numerics.observables import observables
+from shaped_attention.statistics.rates import fitted_rate
 from tests.laws import final
 
 LAYER = [ShapedAttention(0.6), ShapedMLP(0.4)]

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention import ensemble as en
 from shaped_attention.blocks.attention import ScoresCoupling
 from shaped_attention.blocks.coupling import RecordedNumbers, normal_of_chi
 from shaped_attention.blocks.mlp import HiddenCoupling
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.convergence import Coupled, _one_width, convergence
-from shaped_attention.draws import Draws, stream_key
-from shaped_attention.named_numbers import Keys
-from shaped_attention.seeds import derived_seed
+from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.numerics.named_numbers import Keys
+from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.samplers.request import make_request
+from shaped_attention.statistics.convergence import Coupled, _one_width, convergence
 from tests.laws import log_det, same_law
 from tests.user_block import Linear
 
@@ -36,7 +36,7 @@ FAMILY = {
 
 
 def pairs(layer, width, depth, count, seed=0):
-    request = en.make_ensemble(
+    request = make_request(
         layer, V0, width=width, steps=depth, dt=1.0 / width, samples=count, seed=seed, times=None,
         save_every=None, radius=1e30, device="cpu", dtype="float64", chunk=None, memory=10**9,
     )  # fmt: skip

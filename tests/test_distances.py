@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from shaped_attention.distances import (
+from shaped_attention.statistics.distances import (
     JOINT_POINTS,
     energy_distance,
     integral_distances,
@@ -171,7 +171,7 @@ def test_thinning_of_large_samples_does_not_move_the_quantiles(
 ) -> None:
     x, y = np.exp(2 * normal(3, 1, 9000)), np.exp(2 * normal(4, 1, 7000))
     thinned = np.stack(integral_distances(x, y))
-    monkeypatch.setattr("shaped_attention.distances._MIDDLE_POINTS", 20000)
+    monkeypatch.setattr("shaped_attention.statistics.distances._MIDDLE_POINTS", 20000)
     np.testing.assert_allclose(thinned, np.stack(integral_distances(x, y)), rtol=0.01)
 
 

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 
 import shaped_attention as sa
-from shaped_attention import processes
 from shaped_attention.blocks.state import State
 from shaped_attention.numerics import primitives, tile_algebra
 from shaped_attention.numerics.blas import Plan
 from shaped_attention.numerics.blas_operations import Memory
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.program import assemble
+from shaped_attention.samplers import processes
 
 Array = NDArray[np.float64]
 ROWS = 3000

@@ -10,7 +10,7 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.numerics import program as pr
-from shaped_attention.steps import traced_chain
+from shaped_attention.samplers.steps import traced_chain
 from tests.example_gelu import GeluMLP
 from tests.example_linear import Linear
 

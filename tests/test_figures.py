@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 import shaped_attention as sa
-from shaped_attention.cli import main
-from shaped_attention.paper import figures as paper_figures
-from shaped_attention.paper import original as paper
-from shaped_attention.recipes import make
+from shaped_attention.commands.main import main
+from shaped_attention.figures.paper import catalogue as paper_figures
+from shaped_attention.figures.paper import original as paper
+from shaped_attention.figures.recipes import make
 
 SMALL = {
     "1-left": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from shaped_attention import inputs
-from shaped_attention.inputs import example_tokens, read_covariance, read_tokens
+from shaped_attention.io import inputs
+from shaped_attention.io.inputs import example_tokens, read_covariance, read_tokens
 
 NUMBERS = np.array([[1.5, -2.0, 3.25], [0.0, 1e-3, 7.0]])
 Writer = Callable[[Path], object]

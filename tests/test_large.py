@@ -20,17 +20,17 @@ from shaped_attention import (
     processes,
     simulate_chain,
 )
-from shaped_attention.ensemble import Ensemble, make_ensemble
-from shaped_attention.large import BlasProcess
 from shaped_attention.numerics import lapack
 from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
-from shaped_attention.processes import (
+from shaped_attention.samplers.large_matrices import BlasProcess
+from shaped_attention.samplers.processes import (
     FEWEST_LARGE_TOKENS,
     TileProcess,
     TorchProcess,
     process_of,
 )
-from shaped_attention.task import task_of
+from shaped_attention.samplers.request import Request, make_request
+from shaped_attention.samplers.task import task_of
 
 LAYERS = {
     "attention": ShapedAttention(0.5, 0.7),
@@ -99,7 +99,7 @@ def executors(monkeypatch):
             compiled = run()
         assert steps
         with monkeypatch.context() as patch:
-            patch.setattr(Ensemble, "compiled_device", property(lambda self: False))
+            patch.setattr(Request, "compiled_device", property(lambda self: False))
             return compiled, run()
 
     return both
@@ -226,7 +226,7 @@ def test_a_path_that_would_overflow_stops_where_it_is(method):
 )
 def test_the_number_of_tokens_alone_decides(tokens, taken):
     for samples, chunk, dtype in ((1, None, "float64"), (200, 1, "float64"), (1, 1, "float32")):
-        request = make_ensemble(
+        request = make_request(
             LAYERS["attention"], equicorrelated(tokens, 0.2), width=100, steps=1, dt=0.1,
             samples=samples, seed=0, times=None, save_every=None, radius=None, device="cpu",
             dtype=dtype, chunk=chunk, memory=2**30,

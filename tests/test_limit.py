@@ -20,7 +20,7 @@ from shaped_attention import (
 from shaped_attention.blocks.mlp import _normalisation
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.factor import semidefinite_cholesky
-from shaped_attention.steps import flowed
+from shaped_attention.samplers.steps import flowed
 
 GAMMA, TAU = 0.6, 0.8
 ATTENTION = ShapedAttention(GAMMA, TAU)

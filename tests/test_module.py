@@ -8,7 +8,7 @@ import torch
 from scipy.stats import ks_2samp
 
 import shaped_attention as sa
-from shaped_attention.covariance import factor
+from shaped_attention.numerics.covariance import factor
 
 V0 = sa.equicorrelated(2, 0.2)
 LAYERS = {

@@ -19,10 +19,10 @@ from shaped_attention import (
     load,
     save,
 )
-from shaped_attention import ensemble as en
-from shaped_attention.levels import Level
-from shaped_attention.multilevel import _bias, expectation
-from shaped_attention.observables import observables
+from shaped_attention.numerics.observables import observables
+from shaped_attention.samplers.request import Request, make_request
+from shaped_attention.statistics.level_pairs import Level
+from shaped_attention.statistics.multilevel import _bias, expectation
 from tests.laws import final, log_det
 
 GAMMA, T = 0.5, 0.5
@@ -146,7 +146,7 @@ def test_the_variance_falls_like_the_step(layer):
 
     The last two layers have those. Independent paths would have slope 0.
     """
-    base = en.make_ensemble(
+    base = make_request(
         layer, equicorrelated(3, 0.2), width=None, steps=8, dt=1 / 16, samples=1, seed=0,
         times=None, save_every=None, radius=None, device="cpu", dtype="float64", chunk=None,
         memory=2**30,
@@ -178,7 +178,7 @@ def test_threads_and_kernels_do_not_change_it(monkeypatch, tmp_path):
         torch.set_num_threads(before)
     assert results[0].identical(results[1].assign_attrs(seconds=results[0].attrs["seconds"]))
     assert load(save(results[0], tmp_path / "expectation.nc")).identical(results[0])
-    monkeypatch.setattr(en.Ensemble, "compiled_device", False)
+    monkeypatch.setattr(Request, "compiled_device", False)
     readable = run()
     for name in ("value", "standard_error", "mean", "variance"):
         np.testing.assert_allclose(readable[name], results[0][name], rtol=1e-8)
@@ -222,7 +222,7 @@ def test_moments_of_a_level_are_those_of_all_its_samples(monkeypatch):
         seen.append(v[:, 0, 0].copy())
         return seen[-1]
 
-    base = en.make_ensemble(
+    base = make_request(
         ONE, np.eye(1), width=None, steps=4, dt=0.1, samples=1, seed=0, times=None,
         save_every=None, radius=None, device="cpu", dtype="float64", chunk=None, memory=2**30,
     )  # fmt: skip
@@ -239,7 +239,7 @@ def test_moments_of_a_level_are_those_of_all_its_samples(monkeypatch):
 
 def test_levels_have_numbers_of_their_own():
     """The variances of the levels are added, so no two may share a path."""
-    base = en.make_ensemble(
+    base = make_request(
         ONE, np.eye(1), width=None, steps=4, dt=0.1, samples=1, seed=0, times=None,
         save_every=None, radius=None, device="cpu", dtype="float64", chunk=None, memory=2**30,
     )  # fmt: skip

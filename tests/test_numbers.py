@@ -8,8 +8,8 @@ import torch
 from numba import njit
 from scipy import special, stats
 
-from shaped_attention.draws import STREAMS, Draws, stream_key, threefry
 from shaped_attention.numerics import vectormath
+from shaped_attention.numerics.draws import STREAMS, Draws, stream_key, threefry
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.threefry import fill_chi, fill_normals, fill_weights
 from shaped_attention.numerics.threefry import threefry as compiled_threefry
@@ -182,7 +182,7 @@ def test_chi_without_looking_is_chi(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "any", lambda self: torch.tensor(True))
     always = Draws(KEY, samples, STEP, SLOT, compiled=False).chi([5, 4, 3, 2])
     assert torch.equal(usual, always)
-    monkeypatch.setattr("shaped_attention.draws._CHI_ATTEMPTS", 1)
+    monkeypatch.setattr("shaped_attention.numerics.draws._CHI_ATTEMPTS", 1)
     once = Draws(KEY, samples, STEP, SLOT, compiled=False).chi([5, 4, 3, 2])
     assert not torch.equal(usual, once)
 

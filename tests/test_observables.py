@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.observables import observables, observables_of
+from shaped_attention.numerics.observables import observables, observables_of
 
 
 def wishart(samples: int, tokens: int, dof: int, seed: int = 0) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shaped_attention as sa
-from shaped_attention.rates import fitted_rate
+from shaped_attention.statistics.rates import fitted_rate
 
 
 def test_the_rate_of_a_power_law_is_found():

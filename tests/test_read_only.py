@@ -21,7 +21,7 @@ print(jit.__file__, buf[7, 0])
 """
 VERSION = """
 import sys
-from shaped_attention.cli import main
+from shaped_attention.commands.main import main
 sys.argv = ["shaped-attention", "--version"]
 main()
 """

@@ -10,7 +10,8 @@ import pytest
 import xarray as xr
 
 import shaped_attention as sa
-from shaped_attention import ShapedAttention, ShapedMLP, equicorrelated, results
+from shaped_attention import ShapedAttention, ShapedMLP, equicorrelated
+from shaped_attention.samplers import results
 from tests.user_block import Linear
 
 V0 = equicorrelated(3, 0.2, 1.3)

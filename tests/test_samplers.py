@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import shaped_attention.network as network_module
+import shaped_attention.samplers.network as network_module
 from shaped_attention import (
     ShapedAttention,
     ShapedMLP,

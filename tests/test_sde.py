@@ -20,13 +20,13 @@ from shaped_attention import (
     integrate_sde,
     simulate_chain,
 )
-from shaped_attention import ensemble as en
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.jit import LANES
-from shaped_attention.processes import _Given, process_of
-from shaped_attention.steps import flowed, limit_step
-from shaped_attention.task import task_of
+from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
+from shaped_attention.samplers.processes import _Given, process_of
+from shaped_attention.samplers.request import Request, make_request
+from shaped_attention.samplers.steps import flowed, limit_step
+from shaped_attention.samplers.task import task_of
 from tests.laws import final, same_law
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
@@ -75,7 +75,7 @@ def test_it_is_a_hand_written_euler_loop(compiled, monkeypatch):
     To 1e-10 at every step; at a tau_0 of 0.71 instead of 0.7 they are not.
     """
     if not compiled:
-        monkeypatch.setattr(en.Ensemble, "compiled_device", False)
+        monkeypatch.setattr(Request, "compiled_device", False)
     block, run = ShapedAttention(0.5, 0.7), {"horizon": 0.4, "samples": 8, "seed": 3}
     result = integrate_sde(block, V0, step=0.1, save_every=1, **run)
     known = np.array(list(euler_by_hand(block, V0, steps=4, **run)))
@@ -134,7 +134,7 @@ def mean_log_with_control(step: float, samples: int) -> tuple[float, float]:
     block, horizon = ShapedAttention(0.8), 0.8
     k = block.limit.linear_rate(block)
     result = integrate_sde(block, np.eye(1), horizon=horizon, step=step, samples=samples, seed=4)
-    request = en.make_ensemble(
+    request = make_request(
         block, np.eye(1), width=None, steps=round(horizon / step), dt=step, samples=samples, seed=4,
         times=None, save_every=None, radius=None, device="cpu", dtype="float64", chunk=None,
         memory=2**30,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import shaped_attention as sa
-from shaped_attention import rates, stopping
-from shaped_attention.paper import beyond, original
-from shaped_attention.seeds import derived_seed
-from shaped_attention.stopping import explosion_curves, stopping_map
+from shaped_attention.figures.paper import beyond, original
+from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.statistics import rates, stopping
+from shaped_attention.statistics.stopping import explosion_curves, stopping_map
 
 BLOCK, V0 = sa.ShapedAttention(0.5), sa.equicorrelated(2, 0.2)
 

@@ -17,7 +17,7 @@ from scipy.stats import kstest
 
 import shaped_attention as sa
 from shaped_attention import plots
-from shaped_attention.cli import main
+from shaped_attention.commands.main import main
 from shaped_attention.commands.sphere import sphere_command
 from shaped_attention.sphere import (
     SphereAttention,

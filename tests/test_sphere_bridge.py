@@ -12,8 +12,7 @@ from scipy.integrate import solve_ivp
 from scipy.stats import ks_2samp
 
 import shaped_attention as sa
-from shaped_attention.rates import fitted_rate
-from shaped_attention.results import specification
+from shaped_attention.samplers.results import specification
 from shaped_attention.sphere import (
     SphereAttention,
     equiangular_start,
@@ -21,13 +20,14 @@ from shaped_attention.sphere import (
     sphere_flow,
     uniform_start,
 )
-from shaped_attention.sphere.bridge import (
+from shaped_attention.sphere.layers import sphere_network
+from shaped_attention.sphere.noisy_layers import (
     common_noise_drift,
     noisy_chain,
     noisy_network,
     run_again,
 )
-from shaped_attention.sphere.layers import sphere_network
+from shaped_attention.statistics.rates import fitted_rate
 
 KINDS = {
     "SA": {},

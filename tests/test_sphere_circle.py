@@ -15,7 +15,6 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import wasserstein_distance
 
 from shaped_attention.sphere import SphereAttention, sphere_flow
-from shaped_attention.sphere.chaos import particle_angles
 from shaped_attention.sphere.circle import (
     angle_field,
     angles_of,
@@ -28,6 +27,7 @@ from shaped_attention.sphere.circle_distance import (
     circle_distance_to_density,
     circle_wasserstein2,
 )
+from shaped_attention.sphere.propagation_of_chaos import particle_angles
 
 KINDS = {
     "SA": {},

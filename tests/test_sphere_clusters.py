@@ -17,7 +17,7 @@ from shaped_attention.sphere.clusters import (
     order_parameter,
     spectral_gap,
 )
-from shaped_attention.sphere.curves import energy_curves, metastability
+from shaped_attention.sphere.figures.clusters_and_energy import energy_curves, metastability
 from shaped_attention.sphere.plots.clusters import energy_panels, metastability_strip
 from shaped_attention.sphere.theory import dirac_energy, polygon_energy, uniform_energy
 

@@ -9,7 +9,11 @@ import pytest
 import torch
 from scipy.stats import kstest, norm, semicircular
 
-from shaped_attention.sphere.ensembles import ENSEMBLES, ensemble_phase, random_attention
+from shaped_attention.sphere.figures.random_matrices import (
+    ENSEMBLES,
+    ensemble_phase,
+    random_attention,
+)
 from shaped_attention.sphere.plots.phase import ensemble_panels
 from shaped_attention.sphere.token_flow import random_tokens, token_flow
 

@@ -10,8 +10,7 @@ import torch
 import xarray as xr
 
 import shaped_attention as sa
-from shaped_attention.rates import fitted_rate
-from shaped_attention.results import specification
+from shaped_attention.samplers.results import specification
 from shaped_attention.sphere import (
     SphereAttention,
     given_start,
@@ -22,11 +21,12 @@ from shaped_attention.sphere import (
     sphere_flow,
     uniform_start,
 )
-from shaped_attention.sphere.ensembles import ensemble_phase
+from shaped_attention.sphere.figures.random_matrices import ensemble_phase
 from shaped_attention.sphere.layers import run_again, sphere_network
 from shaped_attention.sphere.token_attention import TokenAttention, relu_mlp
 from shaped_attention.sphere.token_flow import random_tokens, token_flow
-from shaped_attention.sphere.unit import unit_rows
+from shaped_attention.sphere.unit_vectors import unit_rows
+from shaped_attention.statistics.rates import fitted_rate
 from tests.sphere_tokens import (
     direct_tokens,
     heads_of,

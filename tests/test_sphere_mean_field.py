@@ -11,15 +11,8 @@ from scipy.integrate import simpson
 from scipy.special import iv
 from scipy.stats import kstest
 
-from shaped_attention.plots import save_figure
+from shaped_attention.figures.plots import save_figure
 from shaped_attention.sphere import SphereAttention
-from shaped_attention.sphere.chaos import (
-    drawn_angles,
-    figure_mean_field,
-    mean_field_distance,
-    particle_angles,
-    two_bumps,
-)
 from shaped_attention.sphere.circle import poisson_radius
 from shaped_attention.sphere.circle_distance import circle_distance_to_density
 from shaped_attention.sphere.mean_field import cell_averages, cell_centres, mean_field
@@ -27,6 +20,13 @@ from shaped_attention.sphere.plots.mean_field import (
     density_strips,
     distance_by_size,
     mean_field_figure,
+)
+from shaped_attention.sphere.propagation_of_chaos import (
+    drawn_angles,
+    figure_mean_field,
+    mean_field_distance,
+    particle_angles,
+    two_bumps,
 )
 
 TURN = 2.0 * math.pi

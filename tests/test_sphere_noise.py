@@ -9,8 +9,8 @@ from torch.nn.functional import pad
 
 import shaped_attention as sa
 from shaped_attention.sphere import SphereAttention, uniform_start
-from shaped_attention.sphere.bridge import noisy_network
-from shaped_attention.sphere.noise import clustering_with_noise
+from shaped_attention.sphere.figures.clustering_with_noise import clustering_with_noise
+from shaped_attention.sphere.noisy_layers import noisy_network
 from shaped_attention.sphere.plots.noise import noise_panels
 
 

@@ -13,7 +13,7 @@ from scipy.stats import kstest
 
 import shaped_attention as sa
 from shaped_attention.sphere import SphereAttention, given_start, sphere_flow
-from shaped_attention.sphere.ensembles import ensemble_phase, random_attention
+from shaped_attention.sphere.figures.random_matrices import ensemble_phase, random_attention
 from shaped_attention.sphere.layers import sphere_network
 from shaped_attention.sphere.token_attention import TokenAttention, relu_mlp
 from shaped_attention.sphere.token_flow import random_tokens, token_flow

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from shaped_attention.inputs import read_array, read_example
-from shaped_attention.recording import record_outputs
+from shaped_attention.io.inputs import read_array, read_example
+from shaped_attention.models.recording import record_outputs
 from shaped_attention.sphere.plots.trained import inner_product_histograms
 from shaped_attention.sphere.starts import uniform_start
 from shaped_attention.sphere.trained import (

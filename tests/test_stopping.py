@@ -8,8 +8,13 @@ import xarray as xr
 from scipy.stats import binom, norm
 
 import shaped_attention as sa
-from shaped_attention import stopping
-from shaped_attention.stopping import exit_times, explosion_curve, explosion_curves, stopping_map
+from shaped_attention.statistics import stopping
+from shaped_attention.statistics.stopping import (
+    exit_times,
+    explosion_curve,
+    explosion_curves,
+    stopping_map,
+)
 
 
 def one_token(samples=4000, save_every=1, radius=1e6):

@@ -7,7 +7,7 @@ import pytest
 from matplotlib import rcParams
 
 from shaped_attention import ShapedAttention, equicorrelated, integrate_sde, plots, simulate_chain
-from shaped_attention.study import common_times, most_correlated_pair
+from shaped_attention.figures.study import common_times, most_correlated_pair
 
 
 @pytest.mark.parametrize(

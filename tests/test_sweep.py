@@ -24,9 +24,9 @@ from shaped_attention.sweep import (
 )
 from shaped_attention.sweep import run as running
 from shaped_attention.sweep.histograms import histogram
-from shaped_attention.sweep.schedule import Schedule, half_width
 from shaped_attention.sweep.store import Store
-from shaped_attention.sweep.units import Unit, run_unit, unit_seed
+from shaped_attention.sweep.work_order import Schedule, half_width
+from shaped_attention.sweep.work_units import Unit, run_unit, unit_seed
 from tests.sweep_examples import FIXED, Clock, scores, small
 
 ALL = ("network", "chain", "sde")

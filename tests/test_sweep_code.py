@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 import shaped_attention as sa
-from shaped_attention.cli import main
-from shaped_attention.sweep import code, open_sweep, resume_sweep, run_sweep
+from shaped_attention.commands.main import main
+from shaped_attention.sweep import code_identity as code
+from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
 from shaped_attention.sweep import run as running
-from shaped_attention.sweep.code import Code, code_records, definitions_of
+from shaped_attention.sweep.code_identity import Code, code_records, definitions_of
 from shaped_attention.sweep.store import Store, StoreError
-from shaped_attention.sweep.units import Unit
+from shaped_attention.sweep.work_units import Unit
 from tests.sweep_examples import FIXED, Clock, small
 
 SOURCE = '''\

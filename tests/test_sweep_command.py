@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import shaped_attention as sa
-from shaped_attention.cli import main
+from shaped_attention.commands.main import main
 from shaped_attention.sweep.plots import heat_maps, small_multiples
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, binomtest, ks_2samp, norm
 
-from shaped_attention.distances import ks_margin
+from shaped_attention.statistics.distances import ks_margin
 from shaped_attention.sweep import (
     SweepFaultsError,
     Target,
@@ -24,9 +24,9 @@ from shaped_attention.sweep import (
 from shaped_attention.sweep import run as running
 from shaped_attention.sweep.histograms import EDGES, histogram, quantile
 from shaped_attention.sweep.reading import sweep_of
-from shaped_attention.sweep.schedule import frequency_bounds, half_width, merged
 from shaped_attention.sweep.store import Store
-from shaped_attention.sweep.units import Unit, run_unit
+from shaped_attention.sweep.work_order import frequency_bounds, half_width, merged
+from shaped_attention.sweep.work_units import Unit, run_unit
 from tests.sweep_examples import FIXED, Clock, small
 
 LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]

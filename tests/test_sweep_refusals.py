@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import shaped_attention as sa
-from shaped_attention.cli import main
+from shaped_attention.commands.main import main
 from shaped_attention.sweep import Processes, Sweep, open_sweep, plan_sweep, resume_sweep, run_sweep
 from shaped_attention.sweep.store import Store
 from tests.sweep_examples import FIXED, small
@@ -245,7 +245,7 @@ def _children(pid):
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
 def test_an_interrupt_while_workers_start(file, tmp_path):
     """Ctrl-C reaches the workers too, while they import: one sentence, status 3, and resumed."""
-    command = "from shaped_attention.cli import main; main()"
+    command = "from shaped_attention.commands.main import main; main()"
     arguments = ["sweep", "run", str(file), str(tmp_path / "s"), "--workers", "2"]
     with subprocess.Popen(
         [sys.executable, "-c", command, *arguments], stdout=subprocess.PIPE,

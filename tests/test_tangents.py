@@ -16,12 +16,12 @@ from torch.autograd import forward_ad
 import shaped_attention as sa
 from shaped_attention.blocks.branch import gaussian_step
 from shaped_attention.blocks.parameters import at_depth, traced
-from shaped_attention.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.blas import Plan
 from shaped_attention.numerics.blas_operations import Memory
 from shaped_attention.numerics.factor import lower_factor
 from shaped_attention.numerics.graph import Graph, Matrix
+from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.program import assemble
 from shaped_attention.numerics.scalars import Scalar
 from shaped_attention.numerics.tangents import RULES, Dual, split, stacked

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import linear_sum_assignment, linprog
 
-from shaped_attention.distances import wasserstein1
-from shaped_attention.transport import (
+from shaped_attention.statistics.distances import wasserstein1
+from shaped_attention.statistics.transport import (
     PAIRED_POINTS,
     joint_wasserstein2,
     wasserstein2,
@@ -190,7 +190,7 @@ def test_thinning_of_large_samples_does_not_move_the_quantiles(
 ) -> None:
     x, y = np.exp(normal(3, 1, 6000)), np.exp(normal(4, 1, 5000))
     thinned = wasserstein2_rows(x, y, 0.95, 99)
-    monkeypatch.setattr("shaped_attention.distances._MIDDLE_POINTS", 20000)
+    monkeypatch.setattr("shaped_attention.statistics.distances._MIDDLE_POINTS", 20000)
     np.testing.assert_allclose(thinned, wasserstein2_rows(x, y, 0.95, 99), rtol=0.01)
 
 

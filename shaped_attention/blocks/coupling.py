@@ -25,7 +25,7 @@ from jaxtyping import Float
 from scipy.stats import chi2, norm
 from torch import Tensor
 
-from shaped_attention.named_numbers import TorchNumbers
+from shaped_attention.numerics.named_numbers import TorchNumbers
 
 Handed = dict[tuple[str, int], Tensor]
 """Numbers that a block drew in a step, by name and head."""

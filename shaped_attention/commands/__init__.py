@@ -1,1 +1,1 @@
-"""The groups of commands, below `shaped_attention.cli`."""
+"""The groups of commands, below `shaped_attention.commands.main`."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from shaped_attention.commands.options import figures_option
-from shaped_attention.paper.figures import FIGURES as PAPER
-from shaped_attention.sphere.figures import FIGURES as SPHERE
+from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
+from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 
 STORE = "STORE"
 """Stands in a command for a folder that is thrown away."""

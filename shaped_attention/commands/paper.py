@@ -7,17 +7,17 @@ from pathlib import Path
 import click
 import xarray as xr
 
-from shaped_attention import plots
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.commands.options import figures_option, results_option
-from shaped_attention.covariance import equicorrelated
-from shaped_attention.paper import figures as paper_figures
-from shaped_attention.paper import original
-from shaped_attention.paper import plots as paper_plots
-from shaped_attention.recipes import make
-from shaped_attention.results import save
-from shaped_attention.stopping import explosion_curves, stopping_map
-from shaped_attention.storage import check_writable
+from shaped_attention.figures import plots
+from shaped_attention.figures.paper import catalogue as paper_figures
+from shaped_attention.figures.paper import original
+from shaped_attention.figures.paper import plots as paper_plots
+from shaped_attention.figures.recipes import make
+from shaped_attention.io.storage import check_writable
+from shaped_attention.numerics.covariance import equicorrelated
+from shaped_attention.samplers.results import save
+from shaped_attention.statistics.stopping import explosion_curves, stopping_map
 
 GAMMAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 TAU0S = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)

@@ -9,16 +9,16 @@ from typing import Any
 
 import click
 
-from shaped_attention import plots
 from shaped_attention.commands.options import figures_option, options_of, results_option
-from shaped_attention.recipes import make
-from shaped_attention.results import save
-from shaped_attention.sphere.figures import FIGURES
+from shaped_attention.figures import plots
+from shaped_attention.figures.recipes import make
+from shaped_attention.io.storage import check_writable
+from shaped_attention.samplers.results import save
+from shaped_attention.sphere.figures.catalogue import FIGURES
 from shaped_attention.sphere.trained import (
     example_hidden_states,
     read_hidden_states,
 )
-from shaped_attention.storage import check_writable
 
 
 @click.group(name="sphere")

@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from shaped_attention import plots
 from shaped_attention.commands.options import InputError, figures_option
-from shaped_attention.results import save
-from shaped_attention.storage import check_writable, reason, written
+from shaped_attention.figures import plots
+from shaped_attention.io.storage import check_writable, reason, written
+from shaped_attention.samplers.results import save
 from shaped_attention.sweep import plots as sweep_plots
-from shaped_attention.sweep.code import code_records
+from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.engines import Engine, InProcess, Processes, dask_engine
 from shaped_attention.sweep.plan import plan_sweep
 from shaped_attention.sweep.reading import open_sweep, sweep_distances, sweep_summary

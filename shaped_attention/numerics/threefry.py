@@ -10,8 +10,8 @@ second counter word     sample (32 bits), then step (32 bits)
 ======================  ======================================================
 
 so a path's numbers do not depend on which other paths are computed, in which order or where.
-One pair of words gives two normals by Box and Muller's formula. `shaped_attention.draws` holds
-the torch twin, which runs on any device.
+One pair of words gives two normals by Box and Muller's formula. The torch twin, which
+runs on any device, is `shaped_attention.numerics.draws`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention.checks import check_count, check_keywords, check_positive, real_array
-from shaped_attention.results import FORMAT, plain, versions
+from shaped_attention.samplers.results import FORMAT, plain, versions
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.integrate import Field, integrate_flow
 

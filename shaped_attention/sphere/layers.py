@@ -35,7 +35,7 @@ from shaped_attention.sphere.flow import (
     repeated,
 )
 from shaped_attention.sphere.token_attention import TokenAttention
-from shaped_attention.sphere.unit import unit_tokens
+from shaped_attention.sphere.unit_vectors import unit_tokens
 
 NORMALISATIONS = ("after", None, "before")
 

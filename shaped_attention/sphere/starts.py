@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shaped_attention.checks import check_count, check_finite, check_width, real_array
-from shaped_attention.draws import Draws, stream_key
-from shaped_attention.ensemble import check_device
-from shaped_attention.sphere.unit import unit_rows
+from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.samplers.devices import check_device
+from shaped_attention.sphere.unit_vectors import unit_rows
 
 _UNIT = 1e-6
 

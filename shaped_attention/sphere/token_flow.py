@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.checks import check_count
-from shaped_attention.draws import Draws, SpherePart, stream_key
-from shaped_attention.ensemble import check_device
+from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
+from shaped_attention.samplers.devices import check_device
 from shaped_attention.sphere.flow import (
     Observe,
     check_start,
@@ -27,7 +27,7 @@ from shaped_attention.sphere.flow import (
     observed,
 )
 from shaped_attention.sphere.token_attention import TokenAttention
-from shaped_attention.sphere.unit import unit_rows
+from shaped_attention.sphere.unit_vectors import unit_rows
 
 
 def random_tokens(

@@ -23,10 +23,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from shaped_attention.checks import check_count, check_fraction, real_array
-from shaped_attention.inputs import read_array, read_example
-from shaped_attention.recording import call_model, record_outputs, stack_outputs
+from shaped_attention.io.inputs import read_array, read_example
+from shaped_attention.models.recording import call_model, record_outputs, stack_outputs
 from shaped_attention.sphere.theory import check_delta
-from shaped_attention.sphere.unit import unit_rows
+from shaped_attention.sphere.unit_vectors import unit_rows
 
 _EXAMPLE = "minilm_hidden_states.npz"
 

@@ -5,27 +5,6 @@ sampler, each a pure function of the sweep and of integer keys. `run_sweep` hand
 and writes each into its place in a Zarr store; `open_sweep` reads the store.
 """
 
-from shaped_attention.sweep.engines import ExecutorEngine, InProcess, Processes, dask_engine
-from shaped_attention.sweep.faults import SweepFaultsError
-from shaped_attention.sweep.plan import plan_sweep
-from shaped_attention.sweep.reading import open_sweep, sweep_distances, sweep_summary
-from shaped_attention.sweep.run import resume_sweep, run_sweep
-from shaped_attention.sweep.specification import Sweep, Target
-from shaped_attention.sweep.toml import read_sweep
+import lazy_loader
 
-__all__ = [
-    "ExecutorEngine",
-    "InProcess",
-    "Processes",
-    "Sweep",
-    "SweepFaultsError",
-    "Target",
-    "dask_engine",
-    "open_sweep",
-    "plan_sweep",
-    "read_sweep",
-    "resume_sweep",
-    "run_sweep",
-    "sweep_distances",
-    "sweep_summary",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

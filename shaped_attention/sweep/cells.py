@@ -20,18 +20,18 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention import ensemble as en
 from shaped_attention.blocks import Pattern, Schedule
 from shaped_attention.blocks.base import Block, blocks_of, check_chain, check_limit
+from shaped_attention.blocks.catalogue import KINDS, named_layer, rescaled
 from shaped_attention.blocks.pattern import pattern_of, specification_of
-from shaped_attention.chain import simulate_chain
 from shaped_attention.checks import check_count, check_positive, check_width
-from shaped_attention.covariance import check_covariance, equicorrelated
-from shaped_attention.named import KINDS, named_layer, rescaled
-from shaped_attention.network import simulate_network
-from shaped_attention.results import plain
-from shaped_attention.sde import count_steps, integrate_sde
-from shaped_attention.sweep.sphere_cells import SPHERE, make_sphere_cell
+from shaped_attention.numerics.covariance import check_covariance, equicorrelated
+from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.network import simulate_network
+from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
+from shaped_attention.samplers.results import plain
+from shaped_attention.samplers.sde import count_steps, integrate_sde
+from shaped_attention.sphere.sweep_cells import SPHERE, make_sphere_cell
 
 LAYER = tuple(inspect.signature(named_layer).parameters)[1:]
 """Parameters of the named layers."""
@@ -137,10 +137,10 @@ class CellOfLayer:
             dt, width = 1.0 / self.width, self.width
             if sampler == "chain":
                 check_chain(self.layer)
-        en.make_ensemble(
+        make_request(
             self.layer, self.v0, width=width, steps=self.steps(sampler), dt=dt, samples=samples,
             seed=seed, times=None, save_every=None, radius=self.radius, device="cpu", dtype=dtype,
-            chunk=None, memory=en.MEMORY_BUDGET,
+            chunk=None, memory=MEMORY_BUDGET,
         )  # fmt: skip
 
     def identity(self, sampler: str) -> str:

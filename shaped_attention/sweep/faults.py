@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention import ensemble as en
+from shaped_attention.blocks.catalogue import KINDS, UNUSED, UNUSED_BY_LIMIT
 from shaped_attention.checks import check_count, check_positive
-from shaped_attention.named import KINDS, UNUSED, UNUSED_BY_LIMIT
-from shaped_attention.observables import observables
-from shaped_attention.seeds import canonical
+from shaped_attention.numerics.observables import observables
+from shaped_attention.numerics.seeds import canonical
+from shaped_attention.samplers.devices import check_dtype, named_device
 from shaped_attention.sweep.cells import SAMPLERS, Cell, known_parameters
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def faults_of(sweep: Sweep, written: bool) -> list[tuple[str, str]]:
     for name in ("samples", "block"):
         attempt(name, check_count, name, getattr(sweep, name))
     attempt("seed", check_count, "seed", sweep.seed, 0)
-    attempt("device", en.named_device, sweep.device)
-    attempt("dtype", en.check_dtype, sweep.dtype)
+    attempt("device", named_device, sweep.device)
+    attempt("dtype", check_dtype, sweep.dtype)
     if sweep.seconds is not None:
         attempt("seconds", check_positive, "seconds", sweep.seconds)
     if sweep.keep not in KEEP:

@@ -12,7 +12,7 @@ import numpy as np
 from shaped_attention.sweep.histograms import BINS
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.toml import as_sweep
-from shaped_attention.sweep.units import STOPPING_BINS, Unit, run_unit
+from shaped_attention.sweep.work_units import STOPPING_BINS, Unit, run_unit
 
 _PROBES = 3
 _PROBE_SAMPLES = 256

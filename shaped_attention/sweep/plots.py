@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from shaped_attention.plots import COLORS, LINES, styled
+from shaped_attention.figures.plots import COLORS, LINES, styled
 from shaped_attention.sweep.reading import sweep_of
 
 

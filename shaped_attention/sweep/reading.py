@@ -10,16 +10,16 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.distances import ks_margin
-from shaped_attention.fractions import fraction_bounds
-from shaped_attention.storage import reason
-from shaped_attention.sweep.code import code_records
+from shaped_attention.io.storage import reason
+from shaped_attention.statistics.distances import ks_margin
+from shaped_attention.statistics.proportions import fraction_bounds
+from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.faults import STOPPED
 from shaped_attention.sweep.histograms import quantile
-from shaped_attention.sweep.schedule import frequency_bounds, half_width, merged
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store, StoreError
-from shaped_attention.sweep.units import STOPPING_BINS
+from shaped_attention.sweep.work_order import frequency_bounds, half_width, merged
+from shaped_attention.sweep.work_units import STOPPING_BINS
 
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 

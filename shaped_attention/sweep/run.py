@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from shaped_attention.checks import check_count
-from shaped_attention.ensemble import check_device, named_device
-from shaped_attention.sweep.code import Code, differences, imported_code
+from shaped_attention.samplers.devices import check_device, named_device
+from shaped_attention.sweep.code_identity import Code, differences, imported_code
 from shaped_attention.sweep.engines import (
     NO_GUARD,
     Engine,
@@ -35,11 +35,11 @@ from shaped_attention.sweep.engines import (
     InProcess,
     Processes,
 )
-from shaped_attention.sweep.schedule import Schedule
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store, StoreError
 from shaped_attention.sweep.toml import as_sweep
-from shaped_attention.sweep.units import Unit, run_unit
+from shaped_attention.sweep.work_order import Schedule
+from shaped_attention.sweep.work_units import Unit, run_unit
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.results import plain
-from shaped_attention.seeds import canonical
+from shaped_attention.numerics.seeds import canonical
+from shaped_attention.samplers.results import plain
 from shaped_attention.sweep.cells import Cell, make_cell
 from shaped_attention.sweep.faults import (
     STOPPED,

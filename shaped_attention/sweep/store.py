@@ -29,14 +29,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.storage import reason
-from shaped_attention.sweep.code import Code, changes_since, code_of, note_code
+from shaped_attention.io.storage import reason
+from shaped_attention.sweep.code_identity import Code, changes_since, code_of, note_code
 from shaped_attention.sweep.durable import append_records, read_records, sync, write_durably
 from shaped_attention.sweep.faults import SweepFaultsError
-from shaped_attention.sweep.layouts import Layout, layouts
 from shaped_attention.sweep.lock import LockedError, held_lock, is_locked
 from shaped_attention.sweep.specification import FORMAT, Sweep
-from shaped_attention.sweep.units import Unit
+from shaped_attention.sweep.store_layout import Layout, layouts
+from shaped_attention.sweep.work_units import Unit
 
 _DRAFT = ".data.zarr.draft"
 

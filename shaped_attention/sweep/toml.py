@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from shaped_attention.checks import check_count, check_finite
-from shaped_attention.covariance import covariance_of
-from shaped_attention.inputs import read_covariance, read_tokens
-from shaped_attention.storage import reason
+from shaped_attention.io.inputs import read_covariance, read_tokens
+from shaped_attention.io.storage import reason
+from shaped_attention.numerics.covariance import covariance_of
 from shaped_attention.sweep.cells import LAYERS
 from shaped_attention.sweep.faults import MOST_CELLS, SweepFaultsError
 from shaped_attention.sweep.specification import Sweep

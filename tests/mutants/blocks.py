@@ -6,13 +6,13 @@ from tests.mutants.mutant import Mutant
 
 _BASE = "shaped_attention/blocks/base.py"
 _BRANCH = "shaped_attention/blocks/branch.py"
-_DRAWS = "shaped_attention/draws.py"
+_DRAWS = "shaped_attention/numerics/draws.py"
 _MLP = "shaped_attention/blocks/mlp.py"
-_NAMED_NUMBERS = "shaped_attention/named_numbers.py"
+_NAMED_NUMBERS = "shaped_attention/numerics/named_numbers.py"
 _NORMALISED = "shaped_attention/blocks/normalised.py"
 _PARALLEL = "shaped_attention/blocks/parallel.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
-_STEPS = "shaped_attention/steps.py"
+_STEPS = "shaped_attention/samplers/steps.py"
 
 _COUPLED_MLP_TESTS = ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[MLP]",)
 _FLOW_TESTS = ("test_limit.py::test_a_step_of_the_flow_keeps_v_positive_and_has_its_drift",)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_COMPARE = "shaped_attention/compare.py"
-_CONVERGENCE = "shaped_attention/convergence.py"
-_DISTANCES = "shaped_attention/distances.py"
-_FRACTIONS = "shaped_attention/fractions.py"
-_LEVELS = "shaped_attention/levels.py"
-_MULTILEVEL = "shaped_attention/multilevel.py"
-_OBSERVABLES = "shaped_attention/observables.py"
-_RATES = "shaped_attention/rates.py"
-_SCORES = "shaped_attention/scores.py"
-_STOPPING = "shaped_attention/stopping.py"
+_COMPARE = "shaped_attention/statistics/compare.py"
+_CONVERGENCE = "shaped_attention/statistics/convergence.py"
+_DISTANCES = "shaped_attention/statistics/distances.py"
+_FRACTIONS = "shaped_attention/statistics/proportions.py"
+_LEVELS = "shaped_attention/statistics/level_pairs.py"
+_MULTILEVEL = "shaped_attention/statistics/multilevel.py"
+_OBSERVABLES = "shaped_attention/numerics/observables.py"
+_RATES = "shaped_attention/statistics/rates.py"
+_SCORES = "shaped_attention/models/scores.py"
+_STOPPING = "shaped_attention/statistics/stopping.py"
 _SWEEP_HISTOGRAMS = "shaped_attention/sweep/histograms.py"
 _SWEEP_READING = "shaped_attention/sweep/reading.py"
-_SWEEP_SCHEDULE = "shaped_attention/sweep/schedule.py"
-_TRANSPORT = "shaped_attention/transport.py"
+_SWEEP_SCHEDULE = "shaped_attention/sweep/work_order.py"
+_TRANSPORT = "shaped_attention/statistics/transport.py"
 
 _MULTILEVEL_TESTS = ("test_multilevel.py",)
 _OBSERVABLES_TESTS = ("test_observables.py",)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_DRAWS = "shaped_attention/draws.py"
-_DRIVER = "shaped_attention/driver.py"
-_ENSEMBLE = "shaped_attention/ensemble.py"
-_NETWORK = "shaped_attention/network.py"
+_DRAWS = "shaped_attention/numerics/draws.py"
+_DRIVER = "shaped_attention/samplers/driver.py"
+_ENSEMBLE = "shaped_attention/samplers/request.py"
+_NETWORK = "shaped_attention/samplers/network.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
-_PROCESSES = "shaped_attention/processes.py"
-_RATES = "shaped_attention/rates.py"
-_SPHERE_CHAOS = "shaped_attention/sphere/chaos.py"
-_SPHERE_ENSEMBLES = "shaped_attention/sphere/ensembles.py"
-_STEPS = "shaped_attention/steps.py"
-_SWEEP_UNITS = "shaped_attention/sweep/units.py"
-_TASK = "shaped_attention/task.py"
+_PROCESSES = "shaped_attention/samplers/processes.py"
+_RATES = "shaped_attention/statistics/rates.py"
+_SPHERE_CHAOS = "shaped_attention/sphere/propagation_of_chaos.py"
+_SPHERE_ENSEMBLES = "shaped_attention/sphere/figures/random_matrices.py"
+_STEPS = "shaped_attention/samplers/steps.py"
+_SWEEP_UNITS = "shaped_attention/sweep/work_units.py"
+_TASK = "shaped_attention/samplers/task.py"
 _THREEFRY = "shaped_attention/numerics/threefry.py"
 _WISHART = "shaped_attention/numerics/wishart.py"
 
@@ -278,7 +278,7 @@ SAMPLERS = [
     ),
     Mutant(
         "pathwise-mean-over-heads-missing",
-        "shaped_attention/pathwise.py",
+        "shaped_attention/samplers/pathwise.py",
         "covariance(State(process.state.unbind(1)))",
         "covariance(State(process.state.unbind(1)[:1]))",
         ("test_pathwise.py::test_values_are_those_of_the_samplers",),

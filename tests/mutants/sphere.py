@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_SPHERE_BRIDGE = "shaped_attention/sphere/bridge.py"
+_SPHERE_BRIDGE = "shaped_attention/sphere/noisy_layers.py"
 _SPHERE_CIRCLE_DISTANCE = "shaped_attention/sphere/circle_distance.py"
 _SPHERE_CLUSTERS = "shaped_attention/sphere/clusters.py"
 _SPHERE_DYNAMICS = "shaped_attention/sphere/dynamics.py"
-_SPHERE_ENSEMBLES = "shaped_attention/sphere/ensembles.py"
+_SPHERE_ENSEMBLES = "shaped_attention/sphere/figures/random_matrices.py"
 _SPHERE_INTEGRATE = "shaped_attention/sphere/integrate.py"
 _SPHERE_LAYERS = "shaped_attention/sphere/layers.py"
 _SPHERE_MEAN_FIELD = "shaped_attention/sphere/mean_field.py"
-_SPHERE_NOISE = "shaped_attention/sphere/noise.py"
-_SPHERE_PHASE = "shaped_attention/sphere/phase.py"
+_SPHERE_NOISE = "shaped_attention/sphere/figures/clustering_with_noise.py"
+_SPHERE_PHASE = "shaped_attention/sphere/figures/phase_diagram.py"
 _SPHERE_THEORY = "shaped_attention/sphere/theory.py"
 _SPHERE_TOKEN_ATTENTION = "shaped_attention/sphere/token_attention.py"
 

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from shaped_attention.plots import COLORS, LINES, styled
+from shaped_attention.figures.plots import COLORS, LINES, styled
 
 _NAMES = {"SA": "SA", "USA": r"USA, time $\times\, e^{\beta}$", "repulsion": r"SA with $V = -I$"}
 

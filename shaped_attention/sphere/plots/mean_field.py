@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from shaped_attention.plots import COLORS, LINES, styled
+from shaped_attention.figures.plots import COLORS, LINES, styled
 
 _LOWEST, _HIGHEST = 1e-2, 10.0
 """Densities that have their own shade; those of clusters grow without bound."""

@@ -6,8 +6,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from shaped_attention.plots import COLORS, LINES, styled
-from shaped_attention.sphere.noise import MEASURES
+from shaped_attention.figures.plots import COLORS, LINES, styled
+from shaped_attention.sphere.figures.clustering_with_noise import MEASURES
 
 
 @styled

@@ -8,7 +8,7 @@ import seaborn as sns
 import xarray as xr
 from matplotlib.figure import Figure
 
-from shaped_attention.plots import styled
+from shaped_attention.figures.plots import styled
 
 _ENSEMBLES = {
     "ginibre": r"$Q, K, V$ Ginibre",

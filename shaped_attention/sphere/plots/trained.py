@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from scipy.stats import beta
 
-from shaped_attention.plots import COLORS, styled
+from shaped_attention.figures.plots import COLORS, styled
 
 _COLUMNS = 4
 _POINTS = 801

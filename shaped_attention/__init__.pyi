@@ -1,0 +1,119 @@
+from . import sphere, sweep
+from .blocks import (
+    Block,
+    Limit,
+    Normalised,
+    Parallel,
+    Pattern,
+    Schedule,
+    ShapedAttention,
+    ShapedMLP,
+)
+from .figures import plots
+from .io.inputs import example_tokens, read_covariance, read_tokens
+from .models.scores import (
+    initial_spectrum,
+    leading_directions,
+    score_form,
+    truncation_cost,
+)
+from .models.transformer import ShapedTransformer, record_covariances
+from .numerics.covariance import (
+    correlations,
+    covariance_of,
+    equicorrelated,
+    half_vectorise,
+)
+from .numerics.eager import eager
+from .numerics.observables import observables
+from .samplers.chain import simulate_chain
+from .samplers.continuation import continue_run
+from .samplers.explain import Explanation, explain
+from .samplers.network import simulate_network
+from .samplers.pathwise import pathwise
+from .samplers.rerun import rerun
+from .samplers.results import layer_of, load, save, specification
+from .samplers.sde import integrate_sde
+from .statistics.compare import compare, format_comparison
+from .statistics.convergence import convergence
+from .statistics.multilevel import expectation
+from .statistics.rates import distances_by_width
+from .statistics.stopping import (
+    exit_times,
+    explosion_curve,
+    explosion_curves,
+    stopping_map,
+)
+from .sweep import (
+    Sweep,
+    open_sweep,
+    plan_sweep,
+    read_sweep,
+    resume_sweep,
+    run_sweep,
+    sweep_distances,
+    sweep_summary,
+)
+from .theory.drift_diffusion import diffusion, drift
+from .version import __version__
+
+__all__ = [
+    "Block",
+    "Explanation",
+    "Limit",
+    "Normalised",
+    "Parallel",
+    "Pattern",
+    "Schedule",
+    "ShapedAttention",
+    "ShapedMLP",
+    "ShapedTransformer",
+    "Sweep",
+    "__version__",
+    "compare",
+    "continue_run",
+    "convergence",
+    "correlations",
+    "covariance_of",
+    "diffusion",
+    "distances_by_width",
+    "drift",
+    "eager",
+    "equicorrelated",
+    "example_tokens",
+    "exit_times",
+    "expectation",
+    "explain",
+    "explosion_curve",
+    "explosion_curves",
+    "format_comparison",
+    "half_vectorise",
+    "initial_spectrum",
+    "integrate_sde",
+    "layer_of",
+    "leading_directions",
+    "load",
+    "observables",
+    "open_sweep",
+    "pathwise",
+    "plan_sweep",
+    "plots",
+    "read_covariance",
+    "read_sweep",
+    "read_tokens",
+    "record_covariances",
+    "rerun",
+    "resume_sweep",
+    "run_sweep",
+    "save",
+    "score_form",
+    "simulate_chain",
+    "simulate_network",
+    "specification",
+    "sphere",
+    "stopping_map",
+    "sweep",
+    "sweep_distances",
+    "sweep_summary",
+    "truncation_cost",
+]

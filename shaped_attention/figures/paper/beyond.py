@@ -1,0 +1,177 @@
+"""Figures beyond the paper: the whole family, each with its distance to the SDE by width.
+
+As in `shaped_attention.figures.paper`, networks are simulated by the exact chain, tau_0 = 1 and
+rho_0 = 0.2 unless something else is said, and every function returns the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from shaped_attention.blocks import ShapedAttention, ShapedMLP
+from shaped_attention.blocks.base import Layer
+from shaped_attention.figures.paper.original import RHO_0, densities
+from shaped_attention.numerics.covariance import equicorrelated
+from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.sde import integrate_sde
+from shaped_attention.statistics.convergence import convergence
+from shaped_attention.statistics.rates import distances_by_width
+
+SHOWN = "log det V"
+"""The observable whose errors are drawn; the others are in the data."""
+
+
+def figure_transformer(tokens: int = 4, samples: int = 2**16, seed: int = 0) -> xr.Dataset:
+    """Attention, MLP and both in turn, gamma = 1/2, with the SDE of the whole transformer."""
+    attention, mlp = ShapedAttention(0.5), ShapedMLP(0.5)
+    models: dict[str, Layer] = {
+        "attention": attention,
+        "MLP": mlp,
+        "attention and MLP": [attention, mlp],
+    }
+    return _family(models, tokens, (10, 20, 40, 80), samples, seed)
+
+
+def figure_causal(tokens: int = 4, samples: int = 2**15, seed: int = 0) -> xr.Dataset:
+    """Causal against full attention, gamma = 1/sqrt 2 so that the mask is seen."""
+    gamma = 1 / math.sqrt(2)
+    models: dict[str, Layer] = {
+        "full": ShapedAttention(gamma),
+        "causal": ShapedAttention(gamma, mask="causal"),
+    }
+    return _family(models, tokens, (10, 20, 40, 80), samples, seed)
+
+
+def figure_heads(tokens: int = 2, samples: int = 2**14, seed: int = 0) -> xr.Dataset:
+    """1, 2 and 8 heads without an output projection, gamma = 1/sqrt 2, tau_0 = 1.
+
+    Heads average out the noise of the scores and leave the drift. Two tokens by default: a head
+    needs columns for all of them, and the smallest width is 8 heads of 6 columns.
+    """
+    models: dict[str, Layer] = {
+        f"H = {heads}": ShapedAttention(1 / math.sqrt(2), heads=heads) for heads in (1, 2, 8)
+    }
+    widths = tuple(8 * (2 * tokens + 2) * k for k in (1, 2, 4))
+    return _family(models, tokens, widths, samples, seed, pairs=2**14)
+
+
+def figure_tokens(
+    tokens: Sequence[int] = (2, 4, 8, 16),
+    width: int = 200,
+    depth: int = 100,
+    samples: int = 2**13,
+    seed: int = 0,
+) -> xr.Dataset:
+    """What the number of tokens m changes: rho_12 and V_12 for m = 2, 4, 8 and 16.
+
+    gamma = 0.6 and tau_0 = 0.5, so that the scores are seen. Returns as
+    `shaped_attention.figures.paper.figure_1_right`, the model being m.
+    """
+    block = ShapedAttention(0.6, 0.5)
+    parts = [
+        densities({f"m = {m}": block}, equicorrelated(m, RHO_0), width, depth, samples, seed)
+        for m in tokens
+    ]
+    return xr.concat(parts, "model", combine_attrs="drop_conflicts")
+
+
+def figure_keys(
+    tokens: int = 4, width: int = 200, depth: int = 100, samples: int = 2**13, seed: int = 0
+) -> xr.Dataset:
+    """What the key size n_k changes: nothing in the limit, and little at finite width.
+
+    As `figure_tokens`, for n_k = 1, 8 and n.
+    """
+    models: dict[str, Layer] = {
+        rf"$n_k$ = {keys}": ShapedAttention(0.6, 0.5, key_size=keys) for keys in (1, 8, width)
+    }
+    data = densities(models, equicorrelated(tokens, RHO_0), width, depth, samples, seed)
+    for name in ("rho", "covariance"):
+        # One and the same limit: its samples differ by chance alone.
+        data[name].loc[{"sampler": "SDE"}] = data[name].sel(sampler="SDE").values[:1]
+    return data.assign_coords(key_size=("model", [1, 8, width]))
+
+
+def figure_eigenvalues(
+    gammas: Sequence[float] = (0.02, 0.05, 0.2),
+    tokens: int = 4,
+    width: int = 200,
+    samples: int = 100,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Largest eigenvalue of V in time, at V_aa = 100 far from the limit at n = 200 (figures 4, 8).
+
+    The SDE's paths explode where the softmax of a network saturates; wider networks follow later.
+
+    n = d = 200, tau_0 = 1, tokens of norm 10 sqrt n (V_aa = 100), stopped at |V| = 10^5. Returns
+    `largest` (sampler, gamma, time, sample), 10^5 from where a path has stopped: the step over the
+    radius, which a path keeps, is no eigenvalue of the solution.
+    """
+    v0 = equicorrelated(tokens, RHO_0, 100.0)
+    runs: dict[str, list[np.ndarray]] = {"chain": [], "SDE": []}
+    times = np.zeros(0)
+    for gamma in gammas:
+        block = ShapedAttention(float(gamma))
+        own = derived_seed(seed, {"study": "eigenvalues", "gamma": float(gamma)})
+        chain = simulate_chain(
+            block, v0, width=width, depth=width, samples=samples, seed=own,
+            save_every=max(1, width // 100),
+            radius=1e5, progress=False,
+        )  # fmt: skip
+        limit = integrate_sde(
+            block, v0, horizon=1.0, step=0.1 / width, samples=samples, seed=own,
+            times=chain["time"].to_numpy().tolist(),
+            radius=1e5, progress=False,
+        )  # fmt: skip
+        for name, run in (("chain", chain), ("SDE", limit)):
+            largest = np.linalg.eigvalsh(run["V"].to_numpy())[..., -1]
+            stopped = run["stopping_time"].to_numpy() <= run["time"].to_numpy()[:, None] + 1e-9
+            runs[name].append(np.where(stopped, 1e5, largest))
+        times = chain["time"].to_numpy()
+    return xr.Dataset(
+        {"largest": (("sampler", "gamma", "time", "sample"), np.array(list(runs.values())))},
+        coords={"sampler": list(runs), "gamma": np.asarray(gammas, dtype=float), "time": times},
+        attrs={"tokens": tokens, "width": width},
+    )
+
+
+_ENDINGS = ("", "_error", "_rate", "_rate_error")
+
+
+def _family(
+    models: dict[str, Layer],
+    tokens: int,
+    widths: tuple[int, ...],
+    samples: int,
+    seed: int,
+    pairs: int = 2**12,
+) -> xr.Dataset:
+    """Samples of rho_12 and V_12 at the largest width, and distances to the SDE by width.
+
+    Adds to `densities` the variables of `distances_by_width`, and of `convergence` the weak and
+    strong errors with their fitted rates, all by model.
+    """
+    v0, horizon = equicorrelated(tokens, RHO_0), 0.5
+    width = widths[-1]
+    samples_of = densities(models, v0, width, round(width * horizon), min(samples, 2**14), seed)
+    laws, errors = [], []
+    for layer in models.values():
+        laws.append(
+            distances_by_width(layer, v0, widths, horizon=horizon, samples=samples, seed=seed)
+        )
+        coupled = convergence(
+            layer, v0, widths, horizon=horizon, samples=min(samples, pairs), seed=seed
+        )
+        kinds = [f"{kind}{end}" for kind in ("weak", "strong") for end in _ENDINGS]
+        errors.append(coupled[kinds])
+    model = xr.DataArray(list(models), dims="model", name="model")
+    distances = xr.concat(laws, model, combine_attrs="drop")
+    strong = xr.concat(errors, model, combine_attrs="drop")
+    return xr.merge([samples_of, distances, strong], combine_attrs="override").assign_attrs(
+        horizon=horizon, shown=SHOWN
+    )

@@ -1,0 +1,218 @@
+"""The figures of "The Shaped Transformer" (arXiv 2306.17759), simulated again.
+
+Networks are simulated by the exact chain (the law of networks with real weights). Parameters are
+those printed with the figures; the number of tokens m and the key size n_k are not printed: n_k is
+the width here and m is an argument. Every function runs the samplers and returns the data of its
+figure as a Dataset; `shaped_attention.figures.paper.plots` draws them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from shaped_attention.blocks import Normalised, ShapedAttention, ShapedMLP
+from shaped_attention.blocks.base import Layer
+from shaped_attention.numerics.covariance import correlations, equicorrelated
+from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.sde import integrate_sde
+from shaped_attention.statistics.stopping import stopping_map
+
+RHO_0 = 0.2
+"""The starting correlation of all figures."""
+
+
+def relu(gamma: float, width: int) -> ShapedMLP:
+    """The unshaped ReLU at that width: s_- = 1 + c_- / sqrt n = 0."""
+    return ShapedMLP(gamma, 0.0, -math.sqrt(width))
+
+
+def softmax_attention(gamma: float) -> ShapedAttention:
+    """Attention without identity and centring, at temperature sqrt(n_k)."""
+    return ShapedAttention(gamma, identity=False, centring=False, scaled_temperature=False)
+
+
+def figure_1_left(
+    tokens: int = 4, width: int = 200, depth: int = 150, samples: int = 2**12, seed: int = 0
+) -> xr.Dataset:
+    """Correlation of two tokens against the layer: shaped, unshaped, and unshaped Pre-LN.
+
+    gamma = 1/sqrt 8, tau_0 = 1, rho_0 = 0.2; attention and MLP blocks in turn. Returns
+    `correlation` (model, layer, level): mean over the pairs of tokens; quantiles over samples.
+    """
+    gamma = 1 / math.sqrt(8)
+    plain = [softmax_attention(gamma), relu(gamma, width)]
+    models: dict[str, Layer] = {
+        "shaped": [ShapedAttention(gamma), ShapedMLP(gamma)],
+        "unshaped": plain,
+        "unshaped, Pre-LN": [Normalised(block) for block in plain],
+    }
+    v0 = equicorrelated(tokens, RHO_0)
+    curves = {}
+    for name, layer in models.items():
+        own = derived_seed(seed, {"study": "curves", "model": name})
+        result = _chain(layer, v0, width, depth, samples, own, save_every=5)
+        curves[name] = _quantiles(_mean_off_diagonal(correlations(result["V"].values)))
+    data = _curves("correlation", curves, result["time"].values * width)
+    return data.assign_attrs(tokens=tokens, width=width, depth=depth)
+
+
+def figure_1_right(
+    tokens: int = 4, width: int = 200, depth: int = 150, samples: int = 2**12, seed: int = 0
+) -> xr.Dataset:
+    """Samples of rho_12 and V_12 at the last layer: chain and SDE (also figure 7).
+
+    gamma = 1/sqrt 8, tau_0 = 1, V_0,ab = 0.2, SDE step 0.01. Beside attention alone also the whole
+    transformer, whose SDE the paper states. Returns `rho`, `covariance` (model, sampler, sample).
+    """
+    gamma = 1 / math.sqrt(8)
+    models: dict[str, Layer] = {
+        "attention": ShapedAttention(gamma),
+        "attention and MLP": [ShapedAttention(gamma), ShapedMLP(gamma)],
+    }
+    v0 = equicorrelated(tokens, RHO_0)
+    return densities(models, v0, width, depth, samples, seed)
+
+
+def figure_2(
+    gammas: Sequence[float] | None = None,
+    tokens: int = 2,
+    width: int = 300,
+    depth: int = 100,
+    samples: int = 2**13,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Samples of rho_12 for several gamma, MLP alone, chain and SDE; c_+ = 0, c_- = -1.
+
+    gamma = 1 and 1/sqrt d are among the default values. Returns as `figure_1_right`, with gamma in
+    the place of the model; the 95th percentile of |rho| against gamma follows from it.
+    """
+    values = [1 / math.sqrt(depth), 0.25, 0.5, 0.75, 1.0] if gammas is None else gammas
+    models: dict[str, Layer] = {f"{gamma:.3g}": ShapedMLP(float(gamma)) for gamma in values}
+    v0 = equicorrelated(tokens, RHO_0)
+    data = densities(models, v0, width, depth, samples, seed)
+    return data.assign_coords(gamma=("model", np.asarray(values, dtype=float)))
+
+
+def figure_3(
+    tokens: int = 4, width: int = 300, depth: int = 150, samples: int = 2**13, seed: int = 0
+) -> xr.Dataset:
+    """Mean |rho| and median |V_ab| against the layer, for attention without one modification.
+
+    gamma = 1/sqrt 2, tau_0 = 1, rho_0 = 0.2. Returns `correlation` and `covariance` (model, layer,
+    level), means over the pairs of tokens; quantiles over samples.
+    """
+    gamma = 1 / math.sqrt(2)
+    models: dict[str, Layer] = {
+        "shaped": ShapedAttention(gamma),
+        "no identity": ShapedAttention(gamma, identity=False),
+        "no centring": ShapedAttention(gamma, centring=False),
+        "no temperature": ShapedAttention(gamma, scaled_temperature=False),
+    }
+    v0 = equicorrelated(tokens, RHO_0)
+    correlation, covariance = {}, {}
+    for name, layer in models.items():
+        own = derived_seed(seed, {"study": "curves", "model": name})
+        result = _chain(layer, v0, width, depth, samples, own, save_every=5)
+        v = result["V"].values
+        correlation[name] = _quantiles(_mean_off_diagonal(np.abs(correlations(v))))
+        covariance[name] = _quantiles(_mean_off_diagonal(np.abs(v)))
+    layers = result["time"].values * width
+    data = _curves("correlation", correlation, layers)
+    data = data.merge(_curves("covariance", covariance, layers))
+    for name in ("correlation", "covariance"):
+        data[name].attrs["long_name"] = f"size of the {name}"
+    return data.assign_attrs(tokens=tokens, width=width, depth=depth)
+
+
+def figure_4(
+    gammas: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+    tau0s: Sequence[float] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+    tokens: int = 4,
+    width: int = 200,
+    samples: int = 100,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Times at which an eigenvalue leaves [10^-4, 10^4], capped at 1, over gamma and tau_0.
+
+    n = d = 200, tokens of norm 10 sqrt n (V_aa = 100), correlation 0.2 (figures 4 and 8). Returns
+    what `shaped_attention.statistics.stopping.stopping_map` returns.
+    """
+    v0 = equicorrelated(tokens, RHO_0, 100.0)
+    return stopping_map(v0, gammas, tau0s, width=width, samples=samples, seed=seed)
+
+
+def _chain(
+    layer: Layer,
+    v0: np.ndarray,
+    width: int,
+    depth: int,
+    samples: int,
+    seed: int,
+    save_every: int | None = None,
+) -> xr.Dataset:
+    # Unshaped networks grow without bound; what matters here stays far below this radius.
+    return simulate_chain(
+        layer, v0, width=width, depth=depth, samples=samples, seed=seed, save_every=save_every,
+        radius=1e8, progress=False,
+    )  # fmt: skip
+
+
+def densities(
+    models: dict[str, Layer], v0: np.ndarray, width: int, depth: int, samples: int, seed: int
+) -> xr.Dataset:
+    """Samples of rho_12 and V_12 at the last layer of chains, and at T = L / n of their SDEs.
+
+    The seed of a model is derived from `seed` and its name. Returns `rho`, `covariance`
+    (model, sampler, sample).
+    """
+    horizon = depth / width
+    step = horizon / math.ceil(100 * horizon)
+    rho = np.empty((len(models), 2, samples))
+    covariance = np.empty_like(rho)
+    for k, (name, layer) in enumerate(models.items()):
+        own = derived_seed(seed, {"study": "densities", "model": name})
+        runs = (
+            _chain(layer, v0, width, depth, samples, own),
+            integrate_sde(
+                layer, v0, horizon=horizon, step=step,
+                samples=samples, seed=own, radius=1e8, progress=False,
+            ),
+        )  # fmt: skip
+        for j, run in enumerate(runs):
+            v = run["V"].values[-1]
+            if len(v0) < 2:
+                raise ValueError(f"tokens={len(v0)}: at least 2 are needed for a correlation")
+            rho[k, j] = correlations(v)[:, 0, 1]
+            covariance[k, j] = v[:, 0, 1]
+    axes = ("model", "sampler", "sample")
+    return xr.Dataset(
+        {"rho": (axes, rho), "covariance": (axes, covariance)},
+        coords={"model": list(models), "sampler": ["chain", "SDE"]},
+        attrs={"tokens": len(v0), "width": width, "depth": depth},
+    )
+
+
+def _mean_off_diagonal(matrices: np.ndarray) -> np.ndarray:
+    """(..., m, m) -> (...): the mean over the pairs of distinct tokens."""
+    m = matrices.shape[-1]
+    if m < 2:
+        raise ValueError(f"tokens={m}: at least 2 are needed for a correlation")
+    total = matrices.sum((-2, -1)) - np.trace(matrices, axis1=-2, axis2=-1)
+    return total / (m * (m - 1))
+
+
+def _quantiles(values: np.ndarray) -> np.ndarray:
+    """(time, sample) -> (time, 4): 5 %, median, 95 %, mean."""
+    return np.stack([*np.quantile(values, [0.05, 0.5, 0.95], axis=-1), values.mean(-1)], axis=-1)
+
+
+def _curves(name: str, curves: dict[str, np.ndarray], layers: np.ndarray) -> xr.Dataset:
+    return xr.Dataset(
+        {name: (("model", "layer", "level"), np.stack(list(curves.values())))},
+        coords={"model": list(curves), "layer": layers, "level": ["5 %", "median", "95 %", "mean"]},
+    )

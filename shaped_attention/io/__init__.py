@@ -1,0 +1,1 @@
+"""Files: token arrays and covariances in, and whatever is written, whole or not at all."""

@@ -1,0 +1,182 @@
+"""Starting data from files: token arrays, covariances, and the examples that are shipped.
+
+`file_formats` reads the four formats. Each defect of a file is one `ValueError` of one sentence
+that names the file, what was found and what is allowed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.typing import NDArray
+
+from shaped_attention.io.file_formats import READERS, SHAPES
+
+_EXAMPLE = "moby_dick_tokens.npz"
+_REAL_KINDS = "iuf"
+
+
+def read_tokens(
+    path: str | os.PathLike[str], key: str | None = None
+) -> Float64[np.ndarray, "m n0"]:
+    """Read a token array: one row per token, one column per feature.
+
+    Parameters
+    ----------
+    path
+        A ``.npy``, ``.npz``, ``.csv`` or ``.pt`` file. A ``.csv`` file holds comma separated
+        numbers; its first line is taken for a header if none of its fields is a number, so a
+        header of bare numbers would be read as a token. A ``.pt`` file holds a tensor, or a
+        dictionary with tensors, and is loaded with ``weights_only=True``.
+    key
+        Name of the array in a ``.npz`` file or of the tensor in a ``.pt`` dictionary. It may be
+        left out if the file holds one array only, or one two-dimensional numeric array only.
+
+    Returns
+    -------
+    ndarray (m, n0)
+        The numbers as float64, m >= 1 and n0 >= 1.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no file at `path`.
+    ValueError
+        `path` is a directory, may not be read, has another extension or is damaged; `key` is
+        missing, unknown or given for a file without names; the array is empty, not
+        two-dimensional or ragged; or an entry is not a finite real number.
+    """
+    return read_array(path, key)
+
+
+def read_covariance(
+    path: str | os.PathLike[str], key: str | None = None
+) -> Float64[np.ndarray, "m m"]:
+    """Read a square matrix of finite real numbers, meant as a token covariance V.
+
+    Symmetry and semidefiniteness are properties of covariances, not of files: they are checked
+    where the matrix is used.
+
+    Parameters
+    ----------
+    path, key
+        As for `read_tokens`.
+
+    Returns
+    -------
+    ndarray (m, m)
+        The numbers as float64, m >= 1.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no file at `path`.
+    ValueError
+        As for `read_tokens`, and if the matrix is not square.
+    """
+    matrix = read_array(path, key)
+    rows, columns = matrix.shape
+    if rows != columns:
+        raise ValueError(
+            f"{path}: a covariance must be a square matrix, but this one has {rows} rows and "
+            f"{columns} columns"
+        )
+    return matrix
+
+
+def example_tokens() -> tuple[list[str], Float64[np.ndarray, "8 384"]]:
+    """Eight tokens of the first sentences of Moby-Dick and their embeddings by a real model.
+
+    Returns
+    -------
+    tokens : list of 8 str
+        The word pieces ``call me is ##hma ##el . some years``.
+    embeddings : ndarray (8, 384)
+        Their rows in the word embedding table of all-MiniLM-L6-v2: float32 numbers, as float64.
+        ``shaped_attention/data/README.md`` gives the origin and the licence.
+    """
+    return read_example(_EXAMPLE, "embeddings")
+
+
+def read_example(filename: str, key: str) -> tuple[list[str], NDArray[np.float64]]:
+    """The words `tokens` and the array `key` of a shipped file, the numbers as float64."""
+    stored = resources.files("shaped_attention").joinpath("data", filename).read_bytes()
+    with np.load(io.BytesIO(stored), allow_pickle=False) as arrays:
+        return arrays["tokens"].tolist(), arrays[key].astype(np.float64)
+
+
+def read_array(
+    path: str | os.PathLike[str], key: str | None = None, dimensions: tuple[int, ...] = (2,)
+) -> NDArray[np.float64]:
+    """Read a non-empty array of finite real numbers with 2, or 3 or 4, dimensions, as float64.
+
+    Arguments and errors are those of `read_tokens`; more than 2 dimensions do not fit into a
+    ``.csv`` file.
+    """
+    file = Path(path)
+    readers = {
+        suffix: read for suffix, read in READERS.items() if dimensions == (2,) or suffix != ".csv"
+    }
+    *others, last = readers
+    formats = f"{', '.join(others)} or {last}"
+    try:
+        if not file.exists():
+            raise FileNotFoundError(f"{file}: there is no such file")
+        if not file.is_file():
+            kind = "a directory" if file.is_dir() else "not a regular file"
+            raise ValueError(f"{file}: this is {kind}, but a {formats} file is needed")
+        reader = readers.get(file.suffix.lower())
+        if reader is None:
+            found = f"the extension is {file.suffix}" if file.suffix else "there is no extension"
+            raise ValueError(f"{file}: {found}, but a {formats} file is needed")
+        with file.open("rb") as stream:
+            array, name = reader(stream, str(file), key, dimensions)
+    except PermissionError as error:
+        raise ValueError(
+            f"{file}: permission to read this file was denied; it must be readable"
+        ) from error
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(
+            f"{file}: reading failed with the system's error '{error.strerror or error}'; a "
+            f"readable {formats} file is needed"
+        ) from error
+    return _checked(array, name, dimensions)
+
+
+def _checked(array: NDArray[Any], name: str, dimensions: tuple[int, ...]) -> NDArray[np.float64]:
+    if array.dtype.kind not in _REAL_KINDS:
+        kind = "complex" if array.dtype.kind == "c" else f"of the non-numeric type {array.dtype}"
+        raise ValueError(f"{name}: entries must be real numbers, but they are {kind}")
+    if array.ndim not in dimensions:
+        raise ValueError(
+            f"{name}: the array must be {SHAPES[dimensions]}, but it is {array.ndim}-dimensional "
+            f"with shape {array.shape}"
+        )
+    if array.size == 0:
+        layer = "layer, one " if array.ndim > 2 else ""
+        raise ValueError(
+            f"{name}: the array is empty with shape {array.shape}; at least one {layer}row and one "
+            "column are needed"
+        )
+    # An extended-precision number may exceed float64; the test for infinity below reports it.
+    with np.errstate(over="ignore"):
+        numbers = np.array(array, dtype=np.float64, order="C")
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        first = tuple(np.argwhere(~finite)[0])
+        layer = f"layer {first[0] + 1}, " if array.ndim > 2 else ""
+        layer += f"sample {first[1] + 1}, " if array.ndim == 4 else ""
+        raise ValueError(
+            f"{name}: entries must be finite, but {np.count_nonzero(~finite)} of {numbers.size} "
+            f"are not, the first being {numbers[first]} in {layer}row {first[-2] + 1}, "
+            f"column {first[-1] + 1}"
+        )
+    return numbers

@@ -1,0 +1,1 @@
+"""Models in torch: a shaped transformer to train, recorders of covariances, attention scores."""

@@ -1,0 +1,255 @@
+"""The shaped transformer as a torch module to train, and a recorder of token covariances.
+
+Weights are trained as N(0, 1) matrices with their factors 1 / sqrt n written out, so that a module
+at initialisation is one sample of `simulate_network` with `ShapedTransformer.layer`. Trainable too
+are gamma of every block (lambda = sqrt(1 - gamma^2) goes with it) and the coefficients of
+
+    A = gamma_1 I + softmax(Y / tau) - gamma_2 w,
+
+which are 1 at the shaped point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import xarray as xr
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from shaped_attention.blocks import Block, Pattern, Schedule, ShapedAttention, ShapedMLP
+from shaped_attention.blocks.base import Layer, blocks_of
+from shaped_attention.blocks.parameters import Parameter, at_depth, resolved
+from shaped_attention.blocks.pattern import pattern_of
+from shaped_attention.checks import check_count, check_width
+from shaped_attention.models.recording import record_outputs, stack_outputs
+
+
+class ShapedAttentionModule(nn.Module):
+    """One attention block: weights W_Q, W_K, W_V of each head, and W_O if the block has it."""
+
+    def __init__(self, block: ShapedAttention, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.block = block
+        self.keys = block.key_size or width // block.heads
+        size = block.heads * self.keys
+        self.query = _gaussian((width, size), generator)
+        self.key = _gaussian((width, size), generator)
+        self.value = _gaussian((width, width), generator)
+        self.output = _gaussian((width, width), generator) if block.output_projection else None
+        self.query_bias = _bias(size, block.query_bias, generator)
+        self.key_bias = _bias(size, block.key_bias, generator)
+        self.gamma = nn.Parameter(torch.tensor(_number(block.gamma)))
+        self.identity = nn.Parameter(torch.tensor(float(block.identity)))
+        self.centring = nn.Parameter(torch.tensor(float(block.centring)))
+
+    def forward(self, tokens: Float[Tensor, "*B m n"]) -> Float[Tensor, "*B m n"]:
+        """Apply the block."""
+        block, n = self.block, tokens.shape[-1]
+        root = math.sqrt(n)
+        scale = n if block.scaled_temperature else 1
+        tau = _number(block.tau0) * math.sqrt(self.keys * scale)
+        queries = _heads(tokens @ self.query / root + self.query_bias, block.heads)
+        keys = _heads(tokens @ self.key / root + self.key_bias, block.heads)
+        values = _heads(tokens @ self.value / root, block.heads)
+        logits = queries @ keys.mT / tau
+        w = block.weights(tokens.shape[-2]).to(logits)
+        seen = torch.softmax(logits.masked_fill(w == 0.0, -torch.inf), dim=-1)
+        mixed = self.identity * values + (seen - self.centring * w) @ values
+        branch = mixed.transpose(-3, -2).flatten(-2)
+        if self.output is not None:
+            branch = branch @ self.output / root
+        return _residual(block, tokens, branch, self.gamma)
+
+
+class ShapedMLPModule(nn.Module):
+    """One MLP block: weights W_pre and W_post, slopes s_pm = 1 + c_pm / sqrt n."""
+
+    def __init__(self, block: ShapedMLP, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.block = block
+        self.pre = _gaussian((width, width), generator)
+        self.post = _gaussian((width, width), generator)
+        self.gamma = nn.Parameter(torch.tensor(_number(block.gamma)))
+
+    def forward(self, tokens: Float[Tensor, "*B m n"]) -> Float[Tensor, "*B m n"]:
+        """Apply the block."""
+        weights = iter((self.pre, self.post))
+        p = at_depth(self.block, 0.0)
+        branch = self.block.branch(p, tokens, lambda x, _: x @ next(weights))
+        return _residual(self.block, tokens, branch, self.gamma)
+
+
+class ShapedTransformer(nn.Module):
+    """A shaped transformer to train.
+
+    Parameters
+    ----------
+    layer
+        `ShapedAttention` and `ShapedMLP` blocks of one layer, in the order in which they act.
+    width, depth
+        n and the number of layers L.
+    vocabulary
+        Size of an embedding with N(0, 1) rows, for inputs of token numbers (..., m); None for
+        inputs of tokens (..., m, n).
+    seed
+        Of the weights. torch's own generator is not used.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or a block is of another kind.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from shaped_attention import ShapedAttention, ShapedTransformer
+    >>> model = ShapedTransformer(ShapedAttention(0.4), width=16, depth=3, vocabulary=10)
+    >>> model(torch.tensor([[1, 2, 3]])).shape
+    torch.Size([1, 3, 16])
+    """
+
+    def __init__(
+        self,
+        layer: Layer | Pattern,
+        *,
+        width: int,
+        depth: int,
+        vocabulary: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        pattern = pattern_of(layer)
+        self.layer = layer if isinstance(layer, Pattern) else list(blocks_of(layer))
+        check_width("width", width)
+        check_count("depth", depth)
+        check_count("seed", seed, lowest=0)
+        generator = torch.Generator().manual_seed(seed)
+        self.width = width
+        self.embedding: nn.Parameter | None = None
+        if vocabulary is not None:
+            check_count("vocabulary", vocabulary)
+            self.embedding = _gaussian((vocabulary, width), generator)
+        for block in blocks_of(self.layer):
+            mask = getattr(block, "mask", None)
+            block.check(len(mask) if isinstance(mask, tuple) else 1, width)
+        self.blocks = nn.ModuleList(
+            _module(resolved(block, layer / depth), width, generator)
+            for layer in range(depth)
+            for block in pattern[layer % len(pattern)]
+        )
+
+    def forward(self, inputs: Tensor) -> Float[Tensor, "*B m n"]:
+        """The tokens after the last layer; inputs as `vocabulary` says.
+
+        Raises
+        ------
+        ValueError
+            If inputs are no tensor of the kind that is needed, or tokens have another width.
+        """
+        tokens = self._embedded(inputs)
+        if tokens.shape[-1] != self.width or tokens.ndim < 2:
+            raise ValueError(
+                f"inputs have shape {tuple(tokens.shape)}; tokens (..., m, {self.width}) are needed"
+            )
+        for block in blocks_of(self.layer):
+            block.check(tokens.shape[-2], self.width)
+        for module in self.blocks:
+            tokens = module(tokens)
+        return tokens
+
+    def _embedded(self, inputs: Tensor) -> Tensor:
+        if not isinstance(inputs, Tensor):
+            raise ValueError(f"inputs: a torch tensor is needed, not {type(inputs).__name__}")
+        if self.embedding is None:
+            dtype = next(self.parameters()).dtype
+            if inputs.dtype != dtype:
+                raise ValueError(
+                    f"inputs have type {inputs.dtype}; {dtype}, that of the weights, is needed"
+                )
+            return inputs
+        size = len(self.embedding)
+        known = not inputs.is_floating_point() and bool(((inputs >= 0) & (inputs < size)).all())
+        if not known:
+            raise ValueError(f"inputs: whole token numbers from 0 to {size - 1} are needed")
+        return self.embedding[inputs]
+
+
+def record_covariances(
+    model: nn.Module,
+    inputs: Any,
+    choose: Callable[[str, nn.Module], bool] | None = None,
+) -> xr.Dataset:
+    """V = X X^T / n of the token streams that modules of any torch model put out.
+
+    Parameters
+    ----------
+    model
+        Called once, with ``model(inputs)`` (``model(**inputs)`` for a dict), without gradients.
+    inputs
+        What it takes.
+    choose
+        Function of a module's name and the module: whether its output (..., m, n), or the first
+        element of a tuple, is recorded. By default the blocks of a `ShapedTransformer`.
+
+    Returns
+    -------
+    xarray.Dataset with `V` (module, sample, row, col), leading axes of the outputs flattened to
+    samples.
+
+    Raises
+    ------
+    ValueError
+        If no module is chosen, or their outputs are no token streams of one shape.
+    """
+    if choose is None:
+        choose = _is_shaped_block
+    outputs = record_outputs(model, inputs, choose)
+    grams = [x @ x.mT / x.shape[-1] for x in outputs.values()]
+    v = stack_outputs([gram.reshape(-1, *gram.shape[-2:]) for gram in grams])
+    return xr.Dataset(
+        {"V": (("module", "sample", "row", "col"), v.numpy())},
+        coords={"module": list(outputs)},
+    )
+
+
+def _is_shaped_block(_name: str, module: nn.Module) -> bool:
+    return isinstance(module, ShapedAttentionModule | ShapedMLPModule)
+
+
+def _module(block: Block, width: int, generator: torch.Generator) -> nn.Module:
+    if isinstance(block, ShapedAttention):
+        return ShapedAttentionModule(block, width, generator)
+    if isinstance(block, ShapedMLP):
+        return ShapedMLPModule(block, width, generator)
+    raise ValueError(f"layer contains {block!r}: ShapedAttention and ShapedMLP can be trained")
+
+
+def _number(parameter: Parameter) -> float:
+    """A parameter of a block whose schedules are resolved."""
+    if isinstance(parameter, Schedule):
+        raise ValueError(f"{parameter!r}: the value at one depth is needed")
+    return float(parameter)
+
+
+def _gaussian(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:
+    return nn.Parameter(torch.randn(shape, generator=generator))
+
+
+def _bias(size: int, variance: float, generator: torch.Generator) -> nn.Parameter:
+    return nn.Parameter(math.sqrt(variance) * torch.randn(size, generator=generator))
+
+
+def _heads(x: Float[Tensor, "*B m k"], heads: int) -> Float[Tensor, "*B h m c"]:
+    return x.unflatten(-1, (heads, -1)).transpose(-3, -2)
+
+
+def _residual(block: Block, tokens: Tensor, branch: Tensor, gamma: Tensor) -> Tensor:
+    skip = getattr(block, "skip", None)
+    if skip is not None:
+        return skip * tokens + gamma * branch
+    # Training may move gamma past 1; the skip connection is then gone.
+    return (1.0 - gamma**2).clamp(min=0.0).sqrt() * tokens + gamma * branch

@@ -1,0 +1,135 @@
+"""Random numbers by name: what a description draws, with torch.
+
+A number is addressed by (seed, stream, sample, step, place of the block, name, head). Seed, stream,
+place and name give a key of the counter-based generator, head, sample and step the counter. Nothing
+else enters, so a block's numbers depend neither on what else it draws nor on its parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shaped_attention.numerics.carrier import Carrier
+from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.numerics.primitives import Numbers
+
+_COLUMNS = 256
+"""Hidden units at once; even, and fixed so that chunks do not change a sum's order."""
+
+
+@dataclass
+class Keys:
+    """The keys of a run, by address; `integers` name the part of the stream."""
+
+    seed: int
+    stream: str
+    integers: tuple[int, ...] = ()
+    _known: dict[Hashable, NDArray[np.uint64]] = field(default_factory=dict, repr=False)
+
+    def key(self, address: Any) -> NDArray[np.uint64]:
+        """Return the key (2,) of an address (place, name)."""
+        known = self._known.get(address)
+        if known is None:
+            place, name = address
+            digest = hashlib.sha256(name.encode()).digest()
+            words = [int.from_bytes(digest[i : i + 4], "little") for i in (0, 4)]
+            known = stream_key(
+                self.seed, self.stream, *self.integers, 2**16 + len(place), *place, *words
+            )
+            self._known[address] = known
+        return known
+
+    def table(self, addresses: list[Any]) -> NDArray[np.uint64]:
+        """Return the keys (count, 2) of addresses."""
+        keys = [self.key(address) for address in addresses]
+        return np.stack(keys) if keys else np.zeros((1, 2), dtype=np.uint64)
+
+
+@dataclass
+class TorchNumbers(Numbers):
+    """The random numbers of one block in one step, for a set of samples, as torch tensors.
+
+    Parameters
+    ----------
+    keys
+        The keys of the run.
+    samples
+        Integer tensor (B,) of sample numbers in [0, 2^32).
+    step
+        Layer or step number in [0, 2^32).
+    place
+        Of the block in the layer.
+    dtype
+        Of the numbers returned. They are made in float64.
+    increments
+        Standard deviation of the Brownian increments of a limit, the root of the step; None for
+        the numbers of a chain.
+    compiled
+        Whether the compiled generator may make them where it can; the numbers agree to rounding.
+    """
+
+    keys: Keys
+    samples: Int[Tensor, " B"]
+    step: int
+    place: tuple[int, ...] = ()
+    dtype: torch.dtype = torch.float64
+    increments: float | None = None
+    compiled: bool = True
+    _taken: set[tuple[str, int]] = field(default_factory=set, repr=False)
+
+    def inside(self, index: int) -> TorchNumbers:
+        """Return the numbers of a block inside this one."""
+        return replace(self, place=(*self.place, index), _taken=set())
+
+    def _draws(self, name: str, head: int) -> Draws:
+        if (name, head) in self._taken:
+            raise ValueError(
+                f"the numbers {name!r} (head {head}) are drawn twice in one step of a block; "
+                "different names are needed"
+            )
+        self._taken.add((name, head))
+        key = self.keys.key((self.place, name))
+        return Draws(key, self.samples, self.step, 2 * head, self.dtype, self.compiled)
+
+    def normal(
+        self, name: str, rows: int, columns: int, head: int = 0
+    ) -> Float[Tensor, "B rows columns"]:
+        """Return independent standard normals (B, rows, columns), or increments."""
+        numbers = self._draws(name, head).normal(rows, columns)
+        return numbers if self.increments is None else self.increments * numbers
+
+    def wishart(
+        self, name: str, rows: int, dof: int, head: int = 0
+    ) -> Float[Tensor, "B rows columns"]:
+        """Return roots of Wishart matrices (see `Numbers`)."""
+        if self.increments is not None:
+            return super().wishart(name, rows, dof, head)
+        return self._draws(name, head).wishart_factor(rows, dof)
+
+    def activated_gram(
+        self, name: str, factor: Any, count: int, activation: Callable[[Any], Any]
+    ) -> Float[Tensor, "B m m"]:
+        """Return Gram matrices of `count` activated columns (see `Numbers`)."""
+        if self.increments is not None:
+            return super().activated_gram(name, factor, count, activation)
+        if isinstance(factor, Carrier):
+            factor.rule(self.activated_gram)  # Raises: no tangent rule exists.
+        m, inner = factor.shape[-2:]
+        total = factor.new_zeros(*factor.shape[:-2], m, m)
+        for gaussian in self.hidden_columns(name, inner, count):
+            hidden = activation(factor @ gaussian)
+            total = total + hidden @ hidden.mT
+        return total
+
+    def hidden_columns(self, name: str, rows: int, count: int) -> Iterator[Tensor]:
+        """Yield a Gaussian matrix (B, rows, count), a fixed number of columns at a time."""
+        yield from self._draws(name, 0).column_blocks(rows, count, _COLUMNS)

@@ -1,0 +1,233 @@
+r"""Scalar observables of a token covariance V, the numbers by which two laws are compared.
+
+For one sample V (m x m, positive semidefinite) with eigenvalues l_1 <= ... <= l_m:
+
+===========================  ====================================================================
+name                         value
+===========================  ====================================================================
+``log V[a,a]``               logarithm of the squared norm of token a
+``rho[a,b]``                 V_ab / sqrt(V_aa V_bb), a < b: the cosine between tokens a and b
+``log det V``                sum_i log max(l_i, f), with the floor f described below
+``log trace V``              logarithm of sum_a V_aa
+``log largest eigenvalue``   log l_m
+``effective rank``           exp(-sum_i p_i log p_i), p_i = l_i / sum_j l_j; in [1, m] [1]_
+``mean |rho|``               mean of abs(rho[a,b]) over *all* pairs a != b (m >= 2)
+===========================  ====================================================================
+
+Norms and the determinant enter through logarithms because the laws are close to lognormal, and a
+distance between heavy tails says little at any affordable number of samples.
+
+References
+----------
+.. [1] O. Roy, M. Vetterli. The effective rank: a measure of effective dimensionality. EUSIPCO 2007.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import entr
+
+from shaped_attention.numerics.covariance import correlations
+
+TIME_TOLERANCE = 1e-9
+MOST_TOKENS = 8
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def observables(
+    V: ArrayLike, tokens: Sequence[int] | None = None, *, precision: float | None = None
+) -> dict[str, NDArray[np.float64]]:
+    """Compute the scalar observables of every covariance in a sample.
+
+    Every value is finite, for singular V too (repeated tokens, rank below m, zero tokens): for
+    ``log det V`` eigenvalues are floored at f = ``precision * m * l_m``, the size of their rounding
+    error; logarithms of zero are taken at the smallest normal float64 (-708.4); ``rho`` with a
+    zero token is 0; the effective rank of V = 0 is 0.
+
+    Parameters
+    ----------
+    V
+        Covariances, shape (samples, m, m), finite, symmetric and positive semidefinite up to
+        rounding.
+    tokens
+        Tokens used for ``log V[a,a]`` and ``rho[a,b]``: distinct integers in [0, m). By default all
+        of them up to m = 8, and 8 evenly spaced ones (the first and the last included) beyond. The
+        other observables always use all of V.
+    precision
+        Relative rounding error of the entries of V. Default: the machine epsilon of its dtype.
+
+    Returns
+    -------
+    dict
+        Name to values of shape (samples,), float64, in the order of the table above.
+
+    Raises
+    ------
+    ValueError
+        If V has another shape, is not finite, symmetric and positive semidefinite, or if `tokens`
+        are not distinct integers in [0, m).
+    """
+    V = np.asarray(V)
+    if V.ndim != 3 or V.shape[1] != V.shape[2] or V.shape[1] == 0:
+        raise ValueError(f"V must have shape (samples, m, m) with m >= 1, got {V.shape}.")
+    if precision is None:
+        precision = float(np.finfo(V.dtype if V.dtype.kind == "f" else np.float64).eps)
+    V = V.astype(np.float64, copy=False)
+    m = V.shape[1]
+    chosen = _chosen_tokens(m, tokens)
+    eigenvalues = _eigenvalues(V, precision)
+
+    diagonal = np.maximum(np.diagonal(V, axis1=1, axis2=2), 0.0)
+    rho = correlations(V)
+    rho[:, np.arange(m), np.arange(m)] = 0.0
+    trace = diagonal.sum(axis=1)
+    largest = np.maximum(eigenvalues[:, -1], 0.0)
+    floor = np.maximum(precision * m * largest, _TINY)
+
+    result = {f"log V[{a},{a}]": _log(diagonal[:, a]) for a in chosen}
+    for i, a in enumerate(chosen):
+        result.update({f"rho[{a},{b}]": rho[:, a, b].copy() for b in chosen[i + 1 :]})
+    result["log det V"] = np.log(np.maximum(eigenvalues, floor[:, None])).sum(axis=1)
+    result["log trace V"] = _log(trace)
+    result["log largest eigenvalue"] = _log(largest)
+    result["effective rank"] = _effective_rank(eigenvalues)
+    if m >= 2:
+        # The diagonal of rho is zero here, so the full sum is the sum over ordered pairs.
+        result["mean |rho|"] = np.abs(rho).sum(axis=(1, 2)) / (m * (m - 1))
+    return result
+
+
+def observables_of(
+    result: xr.Dataset,
+    time: float,
+    tokens: Sequence[int] | None = None,
+    *,
+    cap: float | None = None,
+    precision: float | None = None,
+) -> dict[str, NDArray[np.float64]]:
+    """Compute the observables of a sampler's result at one saved time, and its stopping times.
+
+    Parameters
+    ----------
+    result
+        What a sampler returns: ``V (time, sample, row, col)`` and ``stopping_time (sample)``.
+    time
+        A saved time, matched to within 1e-9 (rounding only: laws are never interpolated).
+    tokens, precision
+        As in `observables`.
+    cap
+        The ``stopping time`` of a path is the smaller of its own and `cap`, so that paths never
+        stopped (+inf) stay comparable. Default: the last time of the result.
+
+    Returns
+    -------
+    dict
+        Name to values of shape (samples,), those of `observables` and ``stopping time`` last.
+
+    Raises
+    ------
+    ValueError
+        If `result` is not such a Dataset, the time was not saved, or a stopping time is NaN; and as
+        in `observables`.
+    """
+    check_result(result, "result")
+    index = time_index(result, time)
+    V = result["V"].isel(time=index).transpose("sample", "row", "col").to_numpy()
+    values = observables(V, tokens, precision=precision)
+    stopping = np.asarray(result["stopping_time"].to_numpy(), dtype=np.float64)
+    if np.isnan(stopping).any():
+        raise ValueError(
+            f"stopping_time must be a time or +inf for every path, got NaN for "
+            f"{int(np.isnan(stopping).sum())} of {stopping.size}."
+        )
+    last = float(result["time"].to_numpy()[-1]) if cap is None else cap
+    values["stopping time"] = np.minimum(stopping, last)
+    return values
+
+
+def check_result(result: object, name: str) -> None:
+    """Refuse, with a ValueError naming the argument `name`, what no sampler returned."""
+    if not isinstance(result, xr.Dataset):
+        raise ValueError(
+            f"{name} must be an xarray.Dataset returned by a sampler, got {type(result).__name__}."
+        )
+    missing = [key for key in ("V", "stopping_time", "time") if key not in result.variables]
+    if missing:
+        raise ValueError(
+            f"{name} must hold V (time, sample, row, col), stopping_time (sample) and the "
+            f"coordinate time; missing: {', '.join(missing)}."
+        )
+    if set(result["V"].dims) != {"time", "sample", "row", "col"}:
+        raise ValueError(
+            f"V of {name} must have the dimensions (time, sample, row, col), "
+            f"got {tuple(result['V'].dims)}."
+        )
+    if result["stopping_time"].dims != ("sample",):
+        raise ValueError(
+            f"stopping_time of {name} must have the dimension (sample), "
+            f"got {tuple(result['stopping_time'].dims)}."
+        )
+
+
+def time_index(result: xr.Dataset, time: float, name: str = "result") -> int:
+    """Index of a saved time, matched to within 1e-9; ValueError naming the saved ones if none."""
+    saved = np.asarray(result["time"].to_numpy(), dtype=np.float64)
+    if saved.size:
+        index = int(np.argmin(np.abs(saved - time)))
+        if abs(saved[index] - time) <= TIME_TOLERANCE:
+            return index
+    raise ValueError(f"time must be one of those saved in {name}, {listed(saved)}, got {time!r}.")
+
+
+def listed(times: NDArray[np.float64]) -> str:
+    """Write a list of times for a message, the middle left out when there are many."""
+    words = [f"{t:.10g}" for t in times]
+    if len(words) > 8:
+        words = [*words[:4], "...", *words[-3:]]
+    return "[" + ", ".join(words) + "]"
+
+
+def _chosen_tokens(m: int, tokens: Sequence[int] | None) -> list[int]:
+    if tokens is None:
+        return sorted({round(a) for a in np.linspace(0, m - 1, min(m, MOST_TOKENS))})
+    chosen = list(tokens)
+    integers = all(isinstance(a, (int, np.integer)) and 0 <= a < m for a in chosen)
+    if not chosen or not integers or len(set(chosen)) != len(chosen):
+        raise ValueError(f"tokens must be distinct integers in [0, {m}), got {tokens!r}.")
+    return sorted(int(a) for a in chosen)
+
+
+def _eigenvalues(V: NDArray[np.float64], precision: float) -> NDArray[np.float64]:
+    """Ascending eigenvalues (samples, m), of matrices that are covariances up to rounding."""
+    bad = int((~np.isfinite(V).all(axis=(1, 2))).sum())
+    if bad:
+        raise ValueError(f"V must be finite, got infinities or NaN in {bad} of {len(V)} samples.")
+    # Rounding errors add up along a path of many layers, hence the square root; a matrix beyond it
+    # is no covariance, and flooring its eigenvalues would hide that.
+    slack = np.sqrt(precision) * np.abs(V).max(axis=(1, 2), initial=0.0)
+    skew = np.abs(V - V.transpose(0, 2, 1)).max(axis=(1, 2), initial=0.0)
+    eigenvalues = np.linalg.eigvalsh(V).astype(np.float64, copy=False)
+    wrong = (skew > slack) | (eigenvalues[:, 0] < -slack)
+    if wrong.any():
+        raise ValueError(
+            f"V must be symmetric and positive semidefinite up to rounding, "
+            f"got {int(wrong.sum())} of {len(V)} samples that are not."
+        )
+    return eigenvalues
+
+
+def _effective_rank(eigenvalues: NDArray[np.float64]) -> NDArray[np.float64]:
+    positive = np.maximum(eigenvalues, 0.0)
+    total = positive.sum(axis=1)
+    share = np.divide(
+        positive, total[:, None], out=np.zeros_like(positive), where=total[:, None] > 0
+    )
+    return np.where(total > 0, np.exp(entr(share).sum(axis=1)), 0.0)
+
+
+def _log(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.log(np.maximum(values, _TINY))

@@ -1,0 +1,60 @@
+"""Derived seeds: one for each cell, width or replica below a single seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from shaped_attention.checks import check_count
+from shaped_attention.numerics.draws import STREAMS
+
+
+def derived_seed(seed: int, values: Mapping[str, Any], *integers: int) -> int:
+    """Return the seed of the part of a study that has these values.
+
+    It is keyed: the seed, a hash of the values, and further integers >= 0 (such as the number of a
+    block of samples) enter a `SeedSequence`. So a part has the same seed in whatever company, and
+    parts with different values, or below different seeds, share no numbers. Samplers have streams
+    of their own, so the chain and the SDE of a part may take one seed.
+
+    Parameters
+    ----------
+    seed
+        Whole number >= 0, of the whole study.
+    values
+        What sets the part apart, as plain data by name; 1 and 1.0 are the same.
+
+    Returns
+    -------
+    A whole number below 2^63.
+
+    Raises
+    ------
+    ValueError
+        If the seed is outside its range.
+    """
+    check_count("seed", seed, lowest=0)
+    words = np.frombuffer(hashlib.sha256(canonical(values).encode()).digest(), dtype="<u4")
+    key = (STREAMS["derived"], *(int(word) for word in words[:4]), *integers)
+    state = np.random.SeedSequence(int(seed), spawn_key=key).generate_state(1, np.uint64)
+    return int(state[0] >> np.uint64(1))
+
+
+def canonical(values: Any) -> str:
+    """Return the text of plain data, the same for 1 and 1.0."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: one(entry) for name, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return [one(entry) for entry in value]
+        if isinstance(value, np.generic):
+            return one(value.item())
+        whole = isinstance(value, float) and abs(value) < 2**53 and value == int(value)
+        return int(value) if whole else value
+
+    return json.dumps(one(values), sort_keys=True, default=str)

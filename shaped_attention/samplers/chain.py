@@ -1,0 +1,121 @@
+"""The exact covariance chain: V_l -> V_{l+1} in law as a network of width n, without the width.
+
+Write V = F F^T with F (m, m) and X = sqrt(n) F Q, where Q (m, n) has orthonormal rows (this needs
+n >= m). For a weight matrix W (n, p) of independent N(0, 1) entries, Q W is an (m, p) matrix of
+independent N(0, 1) entries too, so
+
+- queries and keys: ``X W_Q / sqrt n = F G_Q`` with G_Q (m, n_k) Gaussian, and
+  ``G_Q G_K^T = B K^T`` in law with B B^T ~ Wishart_m(n_k) and K (m, m) Gaussian, independent:
+  rotate G_Q = B U with orthonormal rows U; then K = G_K U^T;
+- a branch ``Z = M W`` (M any matrix that depends on the past) added to the skip connection:
+  the part of W's rows along Q is Gaussian (m, m), the rest is seen only through its Gram, a
+  Wishart matrix with n - m degrees of freedom (`shaped_attention.blocks.branch`);
+- hidden units of a network layer: n independent columns N(0, V);
+- several heads without an output projection: the columns fall into groups, and the state is the
+  groups' Grams (`shaped_attention.blocks.attention`).
+
+By induction the law of V_{l+1} given the past depends on V_l alone. Wishart matrices come from
+Bartlett's factor, so the cost of attention does not depend on n or n_k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from shaped_attention.blocks.base import Layer, check_chain
+from shaped_attention.checks import check_count
+from shaped_attention.samplers.driver import run
+from shaped_attention.samplers.processes import path_chunk, process_of
+from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
+from shaped_attention.samplers.starts import Resumed
+from shaped_attention.samplers.task import task_of
+
+
+def simulate_chain(
+    layer: Layer,
+    v0: ArrayLike | Resumed,
+    *,
+    width: int,
+    depth: int,
+    samples: int,
+    seed: int = 0,
+    times: Sequence[float] | None = None,
+    save_every: int | None = None,
+    radius: float | None = None,
+    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = "float64",
+    chunk: int | None = None,
+    memory: int = MEMORY_BUDGET,
+    progress: bool | None = None,
+    keep: str = "V",
+    keep_state: bool = False,
+) -> xr.Dataset:
+    """Sample the covariances of finite networks exactly, at a cost independent of the width.
+
+    The law is that of `simulate_network` with the same arguments. On the CPU in float64 compiled
+    code runs, elsewhere torch; both see the same random numbers and agree to rounding.
+
+    Parameters
+    ----------
+    layer
+        A block, the list of blocks of a layer in the order in which they act, or a `Pattern`.
+    v0
+        Starting covariance (m, m), positive semidefinite, singular or not; or one for each sample
+        (samples, m, m).
+    width, depth
+        Width n and number of layers L >= 1; layer l is at time l / n. A width below m needs a
+        `v0` of rank at most n.
+    samples
+        Number of independent networks.
+    seed
+        Whole number >= 0; with the other arguments above and `radius` it determines the result.
+    times
+        Times to store, multiples of 1 / n in [0, L / n]; by default the first and the last.
+    save_every
+        Store every so many layers, and the last, instead.
+    radius
+        Paths stop at the first layer where the Frobenius norm of V reaches the radius, and keep
+        that value; by default 10^4 times the norm of `v0`.
+    device, dtype
+        'cpu' or 'cuda', 'float64' or 'float32'.
+    chunk, memory
+        Samples simulated together (by default chosen to fit `memory` bytes). They do not change
+        the result.
+    progress
+        Whether to show a bar; by default if the standard error stream is a terminal.
+    keep
+        What to store at each time: "V"; "observables", all of `observables` as `kept` (time,
+        sample, observable); or "module:function", a function of V (samples, m, m) that gives
+        (samples,) numbers.
+    keep_state
+        Whether to store the state at the end, `state` (sample, group, token, column), from which
+        `continue_run` goes on.
+
+    Returns
+    -------
+    xarray.Dataset with `V` (time, sample, row, col), or `kept`, `stopping_time` (sample), which is
+    infinite for paths that did not stop, and everything needed to run it again in `attrs`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range; the sentence names it.
+    """
+    check_chain(layer)
+    check_count("width", width)
+    check_count("depth", depth)
+    request = make_request(
+        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
+        times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
+        chunk=chunk, memory=memory, keep=keep, keep_state=keep_state,
+    )  # fmt: skip
+    task = task_of(request, "chain", width)
+    return run(
+        request, partial(process_of, request, task), path_chunk(request), progress, "chain",
+        {"width": width, "depth": depth},
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""Chunks of samples on threads: how large they are, and how they run and are stopped together.
+
+Samples are numbered and a sample's random numbers depend on its number alone, so neither the chunks
+nor the threads change a result.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from shaped_attention.samplers.request import Request
+
+_log = logging.getLogger(__name__)
+
+
+def chunk_size(
+    request: Request, bytes_per_sample: float, preferred: int, multiple: int, smallest: int = 1
+) -> int:
+    """Samples in a chunk: the caller's, or `preferred` made smaller to fit memory and threads.
+
+    Threads share no chunks below `smallest`, where handing over would cost more than it gains.
+    """
+    if request.chunk is not None:
+        size = request.chunk
+    else:
+        threads = thread_count(request.device)
+        fitting = int(request.memory / threads / max(bytes_per_sample, 1.0))
+        shared = max(smallest, -(-request.samples // threads))
+        size = max(1, min(preferred, fitting, shared))
+    return -(-size // multiple) * multiple
+
+
+def thread_count(device: torch.device) -> int:
+    """Chunks in flight: torch's number of threads on the CPU, one on an accelerator."""
+    return max(1, min(torch.get_num_threads(), os.cpu_count() or 1)) if device.type == "cpu" else 1
+
+
+ChunkFunction = Callable[
+    [int, int, NDArray[np.float64], NDArray[np.float64], Callable[[int], None]], None
+]
+"""``simulate(first, count, kept, stopping_time, tick)`` fills what is kept (times, count, ...) and
+stopping_time (count,) for the samples first, ..., first + count - 1, and ticks steps."""
+
+
+def run_chunks(
+    request: Request,
+    size: int,
+    simulate: ChunkFunction,
+    progress: bool | None,
+    label: str,
+    shape: tuple[int, ...],
+) -> tuple[Float[NDArray[np.float64], "time sample ..."], Float[NDArray[np.float64], " sample"]]:
+    """Run `simulate` for all chunks, on threads, and return what is kept and stopping times.
+
+    `shape` is that of what is kept of one sample at one time. With `progress` None a bar is shown
+    if the standard error stream is a terminal. An interrupt or an error in one chunk stops the
+    others at their next step.
+    """
+    samples = request.samples
+    # Samples are contiguous in memory for each time, so chunks write without false sharing.
+    v = np.empty((len(request.saved), samples, *shape))
+    stopping = np.full(samples, np.inf)
+    starts = range(0, samples, size)
+    cancelled = threading.Event()
+    lock = threading.Lock()
+    show = progress if progress is not None else sys.stderr.isatty()
+    total = samples * (request.steps - request.begin)
+    with tqdm(total=total, desc=label, disable=not show, unit="step", unit_scale=True) as bar:
+
+        def one(start: int) -> None:
+            count = min(size, samples - start)
+
+            def tick(steps: int) -> None:
+                if cancelled.is_set():
+                    raise _CancelledError
+                if show:
+                    with lock:
+                        bar.update(count * steps)
+
+            try:
+                simulate(
+                    start, count, v[:, start : start + count], stopping[start : start + count], tick
+                )
+            except BaseException:
+                cancelled.set()
+                raise
+
+        with ThreadPoolExecutor(thread_count(request.device)) as pool:
+            futures = [pool.submit(one, start) for start in starts]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                cancelled.set()
+                for future in futures:
+                    future.cancel()
+                raise
+    stopped = int(np.isfinite(stopping).sum())
+    _log.info("%s: %d samples, %d chunks, %d stopped", label, samples, len(starts), stopped)
+    return v, stopping
+
+
+class _CancelledError(Exception):
+    """Raised inside a chunk when another one failed or the user interrupted."""

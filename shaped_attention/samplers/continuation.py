@@ -1,0 +1,92 @@
+"""Going on with a run to a later time, with the bits that the longer run would have had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import xarray as xr
+
+from shaped_attention.blocks.base import blocks_of
+from shaped_attention.blocks.parameters import scheduled
+from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.network import simulate_network
+from shaped_attention.samplers.results import FORMAT, layer_of, specification
+from shaped_attention.samplers.sde import integrate_sde
+from shaped_attention.samplers.starts import Resumed
+
+_OPTIONS = ("times", "save_every", "progress", "chunk", "memory", "keep", "keep_state")
+_LENGTH = {"chain": "depth", "network": "depth", "sde": "horizon"}
+_SAMPLERS: dict[str, Callable[..., xr.Dataset]] = {
+    "chain": simulate_chain,
+    "network": simulate_network,
+    "sde": integrate_sde,
+}
+
+
+def continue_run(
+    result: xr.Dataset,
+    *,
+    depth: int | None = None,
+    horizon: float | None = None,
+    **options: Any,
+) -> xr.Dataset:
+    """Go on with a run to a later time.
+
+    A path's random numbers depend on its step alone, so the result is the end of the longer run, to
+    the last bit.
+
+    Parameters
+    ----------
+    result
+        Of a sampler called with ``keep_state=True``.
+    depth, horizon
+        The new total: `depth` for networks and chains, `horizon` for the limit.
+    options
+        The sampler's `times`, `save_every`, `progress`, `chunk`, `memory`, `keep`, `keep_state`.
+
+    Returns
+    -------
+    xarray.Dataset as from the sampler, with times from the end of `result` on.
+
+    Raises
+    ------
+    ValueError
+        If the result has no state or another format, the layer has schedules (which depend on the
+        total depth), or an argument is outside its range or not one of these.
+
+    Examples
+    --------
+    >>> from shaped_attention import ShapedAttention, equicorrelated, simulate_chain
+    >>> block, v0 = ShapedAttention(gamma=0.4), equicorrelated(tokens=2, rho=0.2)
+    >>> half = simulate_chain(block, v0, width=20, depth=5, samples=3, keep_state=True)
+    >>> whole = simulate_chain(block, v0, width=20, depth=10, samples=3)
+    >>> bool((continue_run(half, depth=10).V[-1] == whole.V[-1]).all())
+    True
+    """
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            raise ValueError(
+                f"{name}={value!r}: it is that of the run; {', '.join(_OPTIONS)} can be changed"
+            )
+    stored = specification(result)
+    sampler = stored.pop("sampler")
+    if sampler not in _SAMPLERS or result.attrs["format"] != FORMAT:
+        raise ValueError(
+            f"result comes from {sampler!r} in format {result.attrs['format']}; a chain, network "
+            f"or sde of format {FORMAT} is needed"
+        )
+    length, given = _LENGTH[sampler], {"depth": depth, "horizon": horizon}
+    if given.pop(length) is None or any(value is not None for value in given.values()):
+        raise ValueError(f"result comes from {sampler!r}: {length} alone is needed")
+    layer = layer_of(result)
+    for block in blocks_of(layer):
+        if scheduled(block):
+            raise ValueError(
+                f"layer contains {block!r}, whose schedule depends on the total depth; a layer "
+                "without schedules is needed"
+            )
+    for name in ("layer", "v0", "times"):
+        stored.pop(name)
+    arguments = {**stored, **options, length: depth if length == "depth" else horizon}
+    return _SAMPLERS[sampler](layer, Resumed.of(result), **arguments)

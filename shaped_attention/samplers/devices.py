@@ -1,0 +1,39 @@
+"""Where a run computes and in which precision: devices and dtypes that are supported."""
+
+from __future__ import annotations
+
+import torch
+
+_DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    """The torch device, if torch knows it and it is there."""
+    resolved = named_device(device)
+    if resolved.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (resolved.index or 0) >= count:
+            raise ValueError(f"device={device!r}: torch finds {count} CUDA devices here; use 'cpu'")
+    return resolved
+
+
+def named_device(device: str | torch.device) -> torch.device:
+    """The torch device of a supported type, whether it is there or not."""
+    try:
+        resolved = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f"device={device!r}: unknown; 'cpu', 'cuda' or 'cuda:INDEX' is needed"
+        ) from None
+    if resolved.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={device!r}: only 'cpu' and 'cuda' are supported")
+    return resolved
+
+
+def check_dtype(dtype: str | torch.dtype) -> torch.dtype:
+    """torch.float64 or torch.float32."""
+    resolved = _DTYPES.get(dtype) if isinstance(dtype, str) else dtype
+    if resolved not in _DTYPES.values():
+        raise ValueError(f"dtype={dtype!r}: 'float64' or 'float32' is needed")
+    assert resolved is not None  # for the type checker: membership was just shown
+    return resolved

@@ -1,0 +1,197 @@
+"""The loop that all samplers share: advance a chunk of paths, keep what was asked for, tick.
+
+Compiled calls return at save times and at least every 50 ms, so that a run can be interrupted and
+shows its progress. What is kept of V is a function of it, computed while the run goes on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shaped_attention.numerics.observables import observables
+from shaped_attention.samplers.chunks import run_chunks
+from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.results import make_result
+from shaped_attention.samplers.task import Task
+
+Array = NDArray[np.float64]
+
+_SLICE = 0.05
+"""Seconds after which a compiled call returns."""
+
+
+@runtime_checkable
+class Process(Protocol):
+    """Some paths, at a step."""
+
+    def advance(self, begin: int, end: int) -> None:
+        """Take the steps begin, ..., end - 1."""
+
+    def covariances(self) -> Array:
+        """Return V (count, m, m)."""
+
+    def factors(self) -> Array:
+        """Return the state (count, groups, m, c), V = (1/g) sum of F_g F_g^T."""
+
+    def stopping_times(self) -> Array:
+        """Return when each path stopped (count,); infinite where it moves."""
+
+
+@runtime_checkable
+class LimitProcess(Process, Protocol):
+    """Some paths that show drift and noise of a step, for whoever integrates the limit.
+
+    A flat state and flat increments are (rows, entries); a row is a path or a tile of paths.
+    """
+
+    @property
+    def task(self) -> Task:
+        """What the paths do."""
+
+    def stop(self, stopping_times: Array) -> None:
+        """Let paths that stopped before stay where they are."""
+
+    def flat_state(self) -> Tensor:
+        """Return the state, flat."""
+
+    def set_state(self, y: Tensor) -> None:
+        """Take a flat state."""
+
+    def brownian_shape(self) -> tuple[int, int]:
+        """Return the shape of the increments of a step."""
+
+    def increments(self, step: int) -> Tensor:
+        """Return the Brownian increments of a step, until the next call."""
+
+    def drift_and_noise(self, y: Tensor, increments: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """Return drift times step, and noise, until the next call; both zero for stopped paths."""
+
+    def finish(self, time: float) -> None:
+        """Stop the paths that are outside the radius at this time."""
+
+
+P = TypeVar("P", bound=Process)
+
+
+def run(
+    request: Request,
+    process: Callable[[int, int], P],
+    size: int,
+    progress: bool | None,
+    sampler: str,
+    parameters: dict[str, Any],
+    advance: Callable[[P, int, int], None] | None = None,
+) -> xr.Dataset:
+    """Run ``process(first, count)`` for all samples, `size` at a time, and return their result."""
+    keep, names = keeper(request.keep, request.tokens)
+    shape = (len(names),) if names else (request.tokens, request.tokens)
+
+    def simulate(
+        first: int, count: int, kept: Array, stopping: Array, tick: Callable[[int], None]
+    ) -> None:
+        paths = process(first, count)
+        step = partial(advance, paths) if advance else paths.advance
+        march(request, step, lambda: keep(paths.covariances()), kept, tick, pace)
+        stopping[:] = paths.stopping_times()
+        if request.keep_state:
+            states[first] = paths.factors()
+
+    states: dict[int, Array] = {}
+    pace = Pace()
+    kept, stopping = run_chunks(request, size, simulate, progress, sampler, shape)
+    result = make_result(sampler, request, kept, stopping, parameters, names)
+    if not request.keep_state:
+        return result
+    state = np.concatenate([states[first] for first in sorted(states)])
+    return result.assign(state=(("sample", "group", "token", "column"), state))
+
+
+class Pace:
+    """How many steps of a chunk fill a time slice, by the last call of any chunk."""
+
+    def __init__(self) -> None:
+        self.steps = 1
+
+    def measured(self, steps: int, seconds: float) -> None:
+        """Take note of a call."""
+        self.steps = max(1, int(_SLICE * steps / max(seconds, 1e-9)))
+
+
+def march(
+    request: Request,
+    advance: Callable[[int, int], None],
+    keep: Callable[[], Array],
+    kept: Array,
+    tick: Callable[[int], None],
+    pace: Pace,
+) -> None:
+    """Take all steps, and store in `kept` (time, count, ...) what is kept at the saved ones."""
+    step = request.begin
+    for i, target in enumerate([*request.saved, request.steps]):
+        while step < target:
+            end = min(step + pace.steps, target)
+            began = time.perf_counter()
+            advance(step, end)
+            pace.measured(end - step, time.perf_counter() - began)
+            tick(end - step)
+            step = end
+        if i < len(request.saved):
+            kept[i] = keep()
+
+
+_KEPT = "'V', 'observables' or 'module:function'"
+
+
+def function_named(name: str) -> Callable[[Array], Array]:
+    """Return a function of V (samples, m, m) named as "module:function".
+
+    Raises
+    ------
+    ValueError
+        If the module or the function cannot be found.
+    """
+    if not isinstance(name, str):
+        raise ValueError(f"keep={name!r}: {_KEPT} is needed")
+    module, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"keep={name!r}: {_KEPT} is needed ({error})") from None
+    if not callable(function):
+        raise ValueError(f"keep={name!r}: {attribute} of {module} is not a function")
+    return function
+
+
+def keeper(keep: str, tokens: int) -> tuple[Callable[[Array], Array], list[str]]:
+    """Return the function of V (samples, m, m) that is stored, and the names of its numbers."""
+    if keep == "V":
+        return lambda v: v, []
+    if keep == "observables":
+        names = list(observables(np.eye(tokens)[None]))
+
+        def all_observables(v: Array) -> Array:
+            values = observables(v)
+            return np.stack([values[name] for name in names], axis=-1)
+
+        return all_observables, names
+    function = function_named(keep)
+
+    def checked(v: Array) -> Array:
+        values = np.asarray(function(v), dtype=np.float64)
+        if values.shape != (len(v),):
+            raise ValueError(
+                f"keep={keep!r}: V of shape {v.shape} gave numbers of shape {values.shape}; "
+                f"({len(v)},), one for each sample, is needed"
+            )
+        return values[:, None]
+
+    return checked, [keep]

@@ -1,0 +1,230 @@
+"""What runs each face of a layer, and why not something else; and the programs that are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shaped_attention.blocks.base import Block, Layer, blocks_of, chain_reason, limit_reason
+from shaped_attention.blocks.coupling import least_width
+from shaped_attention.blocks.pattern import pattern_of
+from shaped_attention.checks import check_count, check_width
+from shaped_attention.numerics.eager import is_eager
+from shaped_attention.numerics.graph import Node, needed
+from shaped_attention.numerics.program import Program
+from shaped_attention.numerics.scalars import Number, value
+from shaped_attention.samplers.processes import executor
+from shaped_attention.samplers.request import common_groups
+from shaped_attention.samplers.steps import traced_chain, traced_limit
+
+_NETWORK = "torch, with real weight matrices"
+_STEP = 0.01
+
+
+@dataclass(frozen=True)
+class Faces:
+    """What runs the faces of a block, or of a whole layer."""
+
+    name: str
+    network: str
+    chain: str
+    limit: str
+    coupling: str
+
+    def __str__(self) -> str:
+        faces = [(name, getattr(self, name)) for name in ("network", "chain", "limit", "coupling")]
+        return "\n".join([self.name, *(f"  {name:<9} {text}" for name, text in faces)])
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `explain` found; its text is that of all its parts.
+
+    Attributes
+    ----------
+    blocks, layer
+        The faces of each block, and of the layer as a whole.
+    programs
+        Lines of each program, by the name of its face; empty unless asked for.
+    """
+
+    blocks: tuple[Faces, ...]
+    layer: Faces
+    programs: dict[str, tuple[str, ...]]
+
+    def __str__(self) -> str:
+        parts = [str(faces) for faces in (*self.blocks, self.layer)]
+        parts += ["\n".join([name, *lines]) for name, lines in self.programs.items()]
+        return "\n\n".join(parts)
+
+
+def explain(layer: Layer, tokens: int = 4, width: int = 256, program: bool = False) -> Explanation:
+    """Say what runs each face of a layer, and why not something else.
+
+    Parameters
+    ----------
+    layer
+        A block, the list of blocks of a layer, or a `Pattern`.
+    tokens, width
+        The size for which it is said.
+    program
+        Whether to list the programs too, into which the descriptions of chain and limit are traced
+        for compiled code: one line for each instruction, with the shape of its value. Scalars that
+        change with depth are written as first..last value.
+
+    Returns
+    -------
+    Explanation, whose text can be printed.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range; the sentence names it.
+
+    Examples
+    --------
+    >>> from shaped_attention import ShapedAttention, explain
+    >>> print(explain(ShapedAttention(0.5, centring=False)).layer)
+    the layer, with 4 tokens at width 256
+      network   torch, with real weight matrices
+      chain     compiled code on tiles for float64 on the CPU, torch otherwise
+      limit     none: without centring a layer changes V by order 1, not 1/n (centring=False)
+      coupling  none: there is no limit
+    """
+    check_count("tokens", tokens)
+    check_width("width", width)
+    pattern = pattern_of(layer)
+    blocks = blocks_of(layer)
+    faces = [_faces(repr(block), ((block,),), tokens, width) for block in blocks]
+    whole = _faces(f"the layer, with {tokens} tokens at width {width}", pattern, tokens, width)
+    programs = _listings(pattern, tokens, width, whole) if program else {}
+    return Explanation(tuple(faces), whole, programs)
+
+
+def _faces(name: str, pattern: Sequence[Sequence[Block]], tokens: int, width: int) -> Faces:
+    blocks = [block for layer in pattern for block in layer]
+    network = _size_reason(blocks, tokens, width)
+    no_chain = _first(blocks, chain_reason) or network
+    no_limit = _first(blocks, limit_reason) or _size_reason(blocks, tokens, None)
+    chain = _none(no_chain) or _traced(
+        lambda: traced_chain(pattern, tokens, width, common_groups(blocks)),
+        tokens,
+    )
+    limit = _none(no_limit) or _traced(lambda: [traced_limit(pattern, tokens, _STEP)], tokens)
+    if no_chain or no_limit:
+        coupling = f"none: there is no {'chain' if no_chain else 'limit'}"
+    else:
+        reason = _first(blocks, lambda block: _coupling_reason(block, tokens, width))
+        least = least_width(tokens, common_groups(blocks))
+        if not reason and width < least:
+            reason = f"a width of at least {least} is needed"
+        coupling = _none(reason) or "chain and limit can be driven by the same numbers"
+    return Faces(name, _none(network) or _NETWORK, chain, limit, coupling)
+
+
+def _first(blocks: Sequence[Block], reason: Callable[[Block], str]) -> str:
+    """Return the reason of the first block that has one."""
+    return next((text for text in map(reason, blocks) if text), "")
+
+
+def _none(reason: str) -> str:
+    return f"none: {reason}" if reason else ""
+
+
+def _size_reason(blocks: Sequence[Block], tokens: int, width: int | None) -> str:
+    """Return why there is nothing at that size."""
+    try:
+        for block in blocks:
+            block.check(tokens, width)
+            if width is None and not isinstance(block.limit, str):
+                block.limit.check(tokens)
+    except ValueError as error:
+        return str(error)
+    groups = common_groups(blocks)
+    if width is not None and width % groups:
+        return f"width={width}: a multiple of {groups} (the heads of all blocks) is needed"
+    return ""
+
+
+def _coupling_reason(block: Block, tokens: int, width: int) -> str:
+    coupling = block.coupling
+    reason = coupling if isinstance(coupling, str) else coupling.reason_against(tokens, width)
+    return str(reason)
+
+
+def _traced(trace: Callable[[], list[Program]], tokens: int) -> str:
+    if is_eager():
+        return "torch, since shaped_attention.eager() asks for it"
+    try:
+        trace()
+    except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
+        return f"torch on other devices or in float32; it fails for float64 on the CPU: {error}"
+    return f"{executor(tokens)} for float64 on the CPU, torch otherwise"
+
+
+def _listings(
+    pattern: Sequence[Sequence[Block]], tokens: int, width: int, faces: Faces
+) -> dict[str, tuple[str, ...]]:
+    """Return the programs of the faces that compiled code runs."""
+    found: dict[str, tuple[str, ...]] = {}
+    groups = common_groups([block for layer in pattern for block in layer])
+    compiled = executor(tokens)
+    if faces.chain.startswith(compiled):
+        for k, program in enumerate(traced_chain(pattern, tokens, width, groups)):
+            which = f", layer {k} of the pattern" if len(pattern) > 1 else ""
+            found[f"chain{which}: a step"] = listing(program, ["new factor"] * groups)
+    if faces.limit.startswith(compiled):
+        name = f"limit: a step of length {_STEP}"
+        found[name] = listing(traced_limit(pattern, tokens, _STEP), ["drift * step", "noise"])
+    return found
+
+
+def listing(program: Program, results: Sequence[str]) -> tuple[str, ...]:
+    """Return the instructions of a program as text, and which values are its results."""
+    names = {id(node): f"r{k}" for k, node in enumerate(program.nodes)}
+    lines: list[str] = []
+    for node in program.nodes:
+        lines.append(f"  {_instruction(node, names)}")
+        if node.inside is not None:
+            inside, result = node.inside
+            inner = needed([result], inside.nodes)
+            own = {id(x): "h" if x.kind == "input" else f"h{k}" for k, x in enumerate(inner)}
+            lines += [f"      {_instruction(x, own)}" for x in inner if x.kind != "input"]
+    for name, node in zip(results, program.results, strict=True):
+        lines.append(f"  {name}: {names[id(node)]}")
+    return tuple(lines)
+
+
+def _instruction(node: Node, names: dict[int, str]) -> str:
+    """``r3 = multiply_nt(r1, r2)  (4, 4)``, with the scalars and random numbers it uses."""
+    operands = [names[id(x)] for x in node.inputs]
+    operands += [_number(scalar) for scalar in node.scalars]
+    if node.address is not None:
+        operands += _random(node)
+    elif node.integers:
+        operands += [str(x) for x in node.integers]
+    shape = f"({node.shape[0]}, {node.shape[1]})"
+    triangular = "  lower triangular" if node.lower else ""
+    left = f"{names[id(node)]} = {node.kind}({', '.join(operands)})"
+    return f"{left:<78} {shape}{triangular}"
+
+
+def _random(node: Node) -> list[str]:
+    """Return the address of random numbers in words: name, head, block and degrees of freedom."""
+    address: Any = node.address
+    place, name = address
+    words = [repr(name), f"head {node.integers[0] // 2}"]
+    words.append(f"block {'.'.join(map(str, place))}" if place else "all blocks")
+    if len(node.integers) > 1:
+        word = "columns" if node.kind == "activated_gram" else "degrees of freedom"
+        words.append(f"{node.integers[1]} {word}")
+    return words
+
+
+def _number(number: Number) -> str:
+    ends = np.broadcast_to(value(number, np.array([0.0, 1.0])), 2)
+    first, last = (f"{x:.6g}" for x in ends)
+    return first if first == last else f"{first}..{last}"

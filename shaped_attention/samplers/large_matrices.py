@@ -1,0 +1,136 @@
+"""Paths with large matrices, moved one after the other by library routines on one thread each."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shaped_attention.numerics.blas_operations import Memory
+from shaped_attention.numerics.lapack import one_thread
+from shaped_attention.numerics.tiles import LARGEST_FACTOR
+from shaped_attention.samplers.task import Task, covariances
+
+Array = NDArray[np.float64]
+
+
+class BlasProcess:
+    """Paths that are moved one by one on the CPU in double precision."""
+
+    def __init__(self, task: Task, first: int, start: Array) -> None:
+        """Start paths number first, ... at `start` (count, groups, m, c)."""
+        self.task, self.first, self.count = task, first, len(start)
+        self.state = np.array(start, dtype=np.float64, order="C")
+        self.stopped_at = np.full(self.count, np.inf)
+        self._memory = Memory()
+
+    def advance(self, begin: int, end: int) -> None:
+        """Take the steps begin, ..., end - 1."""
+        with one_thread(), np.errstate(all="ignore"):
+            for k in range(self.count):
+                for step in range(begin, end):
+                    if np.isfinite(self.stopped_at[k]):
+                        break
+                    self._step(k, step)
+
+    def _step(self, k: int, step: int) -> None:
+        """Take a step of one moving path."""
+        task = self.task
+        plan = task.plans[step % len(task.plans)]
+        results = plan.run(self.state[k], self.first + k, step, self._memory)
+        if task.width is None:
+            if self._moves(k, results, step):
+                self.state[k, 0] += results[0]
+                self.state[k, 0] += results[1]
+        else:
+            self.state[k] = results
+        plan.give_back(results, self._memory)
+        if np.isinf(self.stopped_at[k]):
+            self._stop_outside(k, (step + 1) * task.dt)
+
+    def _moves(self, k: int, increments: list[Array], step: int) -> bool:
+        """Return whether the next factor is finite; stop the path where it is if not."""
+        drift, noise = increments
+        moved = self._memory.take((drift.shape[0], drift.shape[1]))
+        np.add(self.state[k, 0], drift, out=moved)
+        moved += noise
+        finite = bool(np.abs(moved, out=moved).sum() < LARGEST_FACTOR)
+        self._memory.give_back(moved)
+        if not finite:
+            self.stopped_at[k] = step * self.task.dt
+        return finite
+
+    def _moving(self) -> list[int]:
+        """Return the numbers of the paths that have not stopped."""
+        numbers: list[int] = np.flatnonzero(np.isinf(self.stopped_at)).tolist()
+        return numbers
+
+    def _stop_outside(self, k: int, time: float) -> None:
+        """Stop a moving path with |V| >= radius; |V| <= tr V, so often the trace suffices."""
+        factors, weight = self.state[k], 1.0 / self.task.groups
+        if weight * float(np.vdot(factors, factors)) < self.task.radius:
+            return
+        total = sum(factor @ factor.T for factor in factors)
+        if weight * float(np.linalg.norm(total)) >= self.task.radius:
+            self.stopped_at[k] = time
+
+    def finish(self, time: float) -> None:
+        """Stop the paths that are outside the radius at this time."""
+        with one_thread(), np.errstate(all="ignore"):
+            for k in self._moving():
+                self._stop_outside(k, time)
+
+    def covariances(self) -> Array:
+        """Return V (count, m, m)."""
+        with one_thread():
+            return covariances(self.state)
+
+    def factors(self) -> Array:
+        """Return the state (count, groups, m, c)."""
+        return self.state
+
+    def stop(self, stopping_times: Array) -> None:
+        """Let paths that stopped before stay where they are."""
+        self.stopped_at[:] = stopping_times
+
+    def stopping_times(self) -> Array:
+        """Return when each path stopped (count,)."""
+        return self.stopped_at
+
+    # What torchsde needs of the limit.
+
+    def flat_state(self) -> Tensor:
+        """Return the state as torchsde's (count, entries)."""
+        return torch.from_numpy(self.state).flatten(1)
+
+    def set_state(self, y: Tensor) -> None:
+        """Take a state of torchsde's shape."""
+        self.state = np.ascontiguousarray(y.numpy().reshape(self.state.shape))
+
+    def brownian_shape(self) -> tuple[int, int]:
+        """Return the shape of the increments of a step."""
+        return self.count, self.task.plans[0].normals
+
+    def increments(self, step: int) -> Tensor:
+        """Return the Brownian increments of a step (count, entries)."""
+        (plan,) = self.task.plans
+        out = np.empty((self.count, plan.normals))
+        for k in range(self.count):
+            plan.draw(self.first + k, step, out[k])
+        return torch.from_numpy(out)
+
+    def drift_and_noise(self, y: Tensor, increments: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """Return drift times step, and noise; both zero for stopped paths."""
+        self.set_state(y)
+        self.finish(step * self.task.dt)
+        (plan,), given = self.task.plans, increments.numpy()
+        reported = np.zeros((2, self.count, self.state[0].size))
+        with one_thread(), np.errstate(all="ignore"):
+            for k in self._moving():
+                results = plan.run(self.state[k], 0, step, self._memory, given[k])
+                if self._moves(k, results, step):
+                    reported[0, k], reported[1, k] = (x.reshape(-1) for x in results)
+                plan.give_back(results, self._memory)
+        drift, noise = torch.from_numpy(reported)
+        return drift, noise

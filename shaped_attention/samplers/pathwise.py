@@ -1,0 +1,140 @@
+"""Derivatives of paths: the chain and the limit as differentiable functions of parameters and V_0.
+
+A sampler's seed fixes its random numbers whatever the parameters are, so a path is a function of
+the parameters, and its derivative is that of the same path: with common random numbers the
+difference quotients of `simulate_chain` and `integrate_sde` approach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from shaped_attention.blocks.base import Layer, check_chain, check_limit
+from shaped_attention.blocks.overrides import Overrides, overridden
+from shaped_attention.blocks.state import State, covariance
+from shaped_attention.checks import check_count
+from shaped_attention.samplers.processes import TorchProcess
+from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
+from shaped_attention.samplers.sde import count_steps
+from shaped_attention.samplers.task import task_of
+
+
+def pathwise(
+    layer: Layer,
+    v0: Float[Tensor, "m m"],
+    *,
+    samples: int,
+    width: int | None = None,
+    depth: int | None = None,
+    horizon: float | None = None,
+    step: float | None = None,
+    parameters: Overrides | Sequence[Overrides] | None = None,
+    radius: float | None = None,
+    seed: int = 0,
+) -> Float[Tensor, "sample m m"]:
+    """Return covariances at the end of the chain or of the limit, differentiable by torch.
+
+    They are those of `simulate_chain` (with `width` and `depth`) or of `integrate_sde` (with
+    `horizon` and `step`) at the same seed, to rounding. Automatic differentiation keeps every step
+    of every sample in memory.
+
+    Parameters
+    ----------
+    layer
+        As the samplers take it.
+    v0
+        Starting covariance (m, m), a tensor on the CPU or on an accelerator, in double or single
+        precision; positive definite if it requires gradients.
+    samples, width, depth, horizon, step, radius, seed
+        As the samplers take them.
+    parameters
+        For a layer of one block a dictionary, otherwise a list of dictionaries, one for each block
+        of the layer (or of all layers of a pattern): tensors in place of parameters, by name. A
+        tensor has one value, or one for each layer or step. The parameters of a block inside a
+        block are a dictionary under the name of its field.
+
+    Returns
+    -------
+    Tensor (samples, m, m) of the device and precision of `v0`. A path that reaches the radius stops
+    there, and so do its derivatives.
+
+    Raises
+    ------
+    ValueError
+        If neither or both of chain and limit are asked for, or an argument is outside its range.
+    FloatingPointError
+        If a covariance is not finite.
+
+    Examples
+    --------
+    >>> from shaped_attention import ShapedAttention
+    >>> gamma = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    >>> v = pathwise(ShapedAttention(gamma=0.5), torch.eye(2, dtype=torch.float64), width=64,
+    ...              depth=16, samples=256, parameters={"gamma": gamma})
+    >>> v[:, 0, 1].square().mean().backward()
+    >>> bool(gamma.grad > 0)
+    True
+    """
+    if not isinstance(v0, Tensor):
+        raise ValueError(f"v0 has the type {type(v0).__name__}; a tensor (m, m) is needed")
+    if v0.ndim != 2:
+        raise ValueError(f"v0 has shape {tuple(v0.shape)}; a matrix (m, m) is needed")
+    if v0.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"v0 has the type {v0.dtype}; torch.float64 or torch.float32 is needed")
+    steps, dt = _grid(width, depth, horizon, step)
+    layer, tensors = overridden(layer, parameters, steps)
+    if width is not None:
+        check_chain(layer)
+    else:
+        check_limit(layer)
+    request = make_request(
+        layer, v0.detach(), width=width, steps=steps, dt=dt, samples=samples, seed=seed, times=None,
+        save_every=None, radius=radius, device=v0.device, dtype=v0.dtype, chunk=None,
+        memory=MEMORY_BUDGET,
+    )  # fmt: skip
+    task = task_of(request, "chain" if width is not None else "sde", width)
+    task = replace(task, given=tensors)
+    start = request.start_factors(0, request.samples, task.groups, task.columns)
+    process = TorchProcess(task, 0, start, request.device, request.dtype)
+    if v0.requires_grad:
+        process.state = _differentiable_start(v0, task.columns).expand_as(process.state)
+    process.advance(0, steps)
+    v: Tensor = covariance(State(process.state.unbind(1)))
+    if not torch.isfinite(v.detach()).all():
+        raise FloatingPointError(
+            "pathwise produced covariances that are not finite; a smaller radius or step, or less "
+            "extreme parameters of the blocks, keep them from overflowing"
+        )
+    return v
+
+
+def _grid(
+    width: int | None, depth: int | None, horizon: float | None, step: float | None
+) -> tuple[int, float]:
+    """Return the number of steps and their length."""
+    if width is not None and depth is not None and horizon is None and step is None:
+        check_count("width", width)
+        check_count("depth", depth)
+        return depth, 1.0 / width
+    if horizon is not None and step is not None and width is None and depth is None:
+        steps = count_steps(horizon, step)
+        return steps, float(horizon) / steps
+    raise ValueError(
+        f"width={width!r}, depth={depth!r}, horizon={horizon!r}, step={step!r}: the first two, or "
+        "the last two, are needed"
+    )
+
+
+def _differentiable_start(v0: Tensor, columns: int) -> Tensor:
+    factor, failed = torch.linalg.cholesky_ex(v0)
+    if failed or columns < len(v0):
+        raise ValueError(
+            "v0 requires gradients, which a singular matrix does not have; "
+            + ("v0.detach() is needed" if failed else f"a width of {len(v0)} or more is needed")
+        )
+    return factor

@@ -1,0 +1,253 @@
+"""What the three samplers share: checked arguments, in one object, and the times that are saved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from shaped_attention.blocks.base import Block, Layer, check_storable
+from shaped_attention.blocks.pattern import pattern_of
+from shaped_attention.checks import check_count, check_width, real_array
+from shaped_attention.numerics.covariance import start_factor
+from shaped_attention.numerics.eager import is_eager
+from shaped_attention.samplers.devices import check_device, check_dtype
+from shaped_attention.samplers.starts import Resumed, check_radius, check_rank, check_starts
+
+MEMORY_BUDGET = 2 * 1024**3
+"""Bytes that the working arrays of a run may take by default (the result comes on top)."""
+
+_COUNTER_LIMIT = 2**32
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checked request: so many samples of a layer's covariance process on a grid of steps.
+
+    Attributes
+    ----------
+    pattern, v0
+        The blocks of each layer (layer l has those of number l modulo the length), and the
+        starting covariance (m, m), or one for each sample (samples, m, m).
+    steps, dt
+        The grid of times: 0, dt, ..., steps * dt.
+    saved
+        Indices of the grid points that are stored, increasing.
+    samples, seed, radius, device, dtype, chunk, memory
+        As in the samplers' docstrings; `chunk` is None until a sampler chooses it.
+    keep
+        What is stored of V: "V", "observables" or "module:function".
+    keep_state
+        Whether the state at the end is stored too.
+    resumed
+        The state of an earlier run, if this one goes on from it.
+    eager
+        Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
+    """
+
+    pattern: tuple[tuple[Block, ...], ...]
+    v0: NDArray[np.float64]
+    steps: int
+    dt: float
+    saved: tuple[int, ...]
+    samples: int
+    seed: int
+    radius: float
+    device: torch.device
+    dtype: torch.dtype
+    chunk: int | None
+    memory: int
+    keep: str = "V"
+    keep_state: bool = False
+    resumed: Resumed | None = None
+    eager: bool = False
+
+    @property
+    def begin(self) -> int:
+        """The step from which the run goes on; 0 for a new one."""
+        return self.resumed.steps if self.resumed else 0
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All blocks, one layer of the pattern after the other."""
+        return tuple(block for layer in self.pattern for block in layer)
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens m."""
+        return self.v0.shape[-1]
+
+    def start_factors(
+        self, first: int, count: int, groups: int, columns: int
+    ) -> NDArray[np.float64]:
+        """Factors (count, groups, m, c) of the starting covariances of some samples."""
+        if self.resumed:
+            return self.resumed.state[first : first + count]
+        if self.v0.ndim == 2:
+            factors = start_factor(self.v0, columns)[None]
+        else:
+            factors = np.stack([start_factor(v, columns) for v in self.v0[first : first + count]])
+        return np.broadcast_to(factors[:, None], (count, groups, self.tokens, columns))
+
+    @property
+    def groups(self) -> int:
+        """Groups of columns whose Grams the blocks' law needs: 1, or the heads (see `Block`)."""
+        return common_groups(self.blocks)
+
+    @property
+    def times(self) -> NDArray[np.float64]:
+        """The stored times."""
+        return np.array(self.saved, dtype=np.float64) * self.dt
+
+    @property
+    def compiled_device(self) -> bool:
+        """Whether device and precision are those of compiled code, and nobody asked for torch."""
+        return self.device.type == "cpu" and self.dtype == torch.float64 and not self.eager
+
+
+def common_groups(blocks: Sequence[Block]) -> int:
+    """Return into how many groups of columns all blocks fall."""
+    return math.lcm(*(block.groups for block in blocks))
+
+
+def make_request(
+    layer: Layer,
+    v0: ArrayLike | Resumed,
+    *,
+    width: int | None,
+    steps: int,
+    dt: float,
+    samples: int,
+    seed: int,
+    times: Sequence[float] | NDArray[np.float64] | None,
+    save_every: int | None,
+    radius: float | None,
+    device: str | torch.device,
+    dtype: str | torch.dtype,
+    chunk: int | None,
+    memory: int,
+    keep: str = "V",
+    keep_state: bool = False,
+) -> Request:
+    """Check the arguments that the samplers share and resolve their defaults.
+
+    Raises
+    ------
+    ValueError
+        With one sentence that names the argument, its value and what is allowed.
+    """
+    pattern = pattern_of(layer)
+    check_count("samples", samples)
+    if isinstance(v0, xr.Dataset):
+        raise ValueError(
+            "v0 is a result; continue_run goes on from its end, and its V.values[-1] are "
+            "covariances to start from"
+        )
+    resumed = None
+    if isinstance(v0, Resumed):
+        resumed, v0 = v0, v0.v0
+        if steps <= resumed.steps:
+            raise ValueError(
+                f"result has taken {resumed.steps} steps; more than that are needed, not {steps}"
+            )
+    matrix = check_starts(v0, samples)
+    if width is not None:
+        check_width("width", width)
+    if samples >= _COUNTER_LIMIT:
+        raise ValueError(f"samples={samples!r}: fewer than 2^32 are needed")
+    if steps >= _COUNTER_LIMIT:
+        asked = f"horizon / step = {steps:.6g}" if width is None else f"depth={steps!r}"
+        raise ValueError(f"{asked}: fewer than 2^32 steps are needed")
+    check_count("seed", seed, lowest=0)
+    if chunk is not None:
+        check_count("chunk", chunk)
+    check_count("memory", memory)
+    blocks = [block for blocks in pattern for block in blocks]
+    for block in blocks:
+        check_storable(block)
+        block.check(matrix.shape[-1], width)
+        if width is None:
+            block.limit.check(matrix.shape[-1])
+    groups = common_groups(blocks)
+    if width is not None:
+        if width % groups:
+            raise ValueError(
+                f"width={width!r}: a multiple of {groups} (the heads of all blocks) is needed"
+            )
+        check_rank(matrix, width // groups, width)
+    return Request(
+        pattern=pattern,
+        v0=matrix,
+        steps=steps,
+        dt=dt,
+        saved=saved_steps(steps, dt, times, save_every, resumed.steps if resumed else 0),
+        samples=int(samples),
+        seed=int(seed),
+        radius=check_radius(radius, matrix, check_dtype(dtype) == torch.float32),
+        device=check_device(device),
+        dtype=check_dtype(dtype),
+        chunk=chunk,
+        memory=int(memory),
+        keep=keep,
+        keep_state=keep_state,
+        resumed=resumed,
+        # Asked here and not where chunks run, which is on other threads.
+        eager=is_eager(),
+    )
+
+
+def saved_steps(
+    steps: int,
+    dt: float,
+    times: Sequence[float] | NDArray[np.float64] | None,
+    save_every: int | None,
+    begin: int = 0,
+) -> tuple[int, ...]:
+    """Grid indices to store: `times`, or every `save_every` steps and the last, or the two ends.
+
+    A run that goes on from the step `begin` stores nothing before it.
+
+    Raises
+    ------
+    ValueError
+        If both are given, or a time is off the grid, outside it, or not after the one before.
+    """
+    if times is not None and save_every is not None:
+        raise ValueError(f"times and save_every={save_every!r} exclude each other; give one")
+    if save_every is not None:
+        check_count("save_every", save_every)
+        regular = range(-(-begin // save_every) * save_every, steps + 1, save_every)
+        return tuple(sorted({*regular, steps}))
+    if times is None:
+        return (begin, steps)
+    wanted = real_array(times, "times")
+    if wanted.ndim != 1 or wanted.size == 0:
+        raise ValueError(f"times has shape {wanted.shape}; a non-empty list of numbers is needed")
+    if not np.isfinite(wanted).all():
+        raise ValueError("times has NaN or infinite entries; finite numbers are needed")
+    with np.errstate(over="ignore"):
+        index = np.rint(wanted / dt)
+    for t, i in zip(wanted, index, strict=True):
+        if not begin - 0.5 < i < steps + 0.5:
+            raise ValueError(
+                f"times contains {t:.12g}: it must lie in [{begin * dt:.12g}, {steps * dt:.12g}]"
+            )
+        if abs(t - i * dt) > 1e-6 * dt:
+            raise ValueError(
+                f"times contains {t:.12g}, which is off the grid of multiples of {dt:.12g}; "
+                f"the nearest grid time is {i * dt:.12g}"
+            )
+    saved = tuple(int(i) for i in index)
+    for a, b in pairwise(saved):
+        if b <= a:
+            raise ValueError(
+                f"times contains {b * dt:.12g} after {a * dt:.12g}: "
+                "strictly increasing times are needed"
+            )
+    return saved

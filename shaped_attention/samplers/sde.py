@@ -1,0 +1,215 @@
+"""The limiting SDE, integrated by torchsde.
+
+torchsde's Euler scheme moves a factor of the covariance; `shaped_attention.samplers.steps` has the
+step. Time is counted in steps, which makes torchsde's clock exact (dt = 1), and its Brownian motion
+is replaced by increments keyed by (seed, sample, step): see `shaped_attention.numerics.draws`.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+import torch
+import torchsde
+import xarray as xr
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from shaped_attention.blocks.base import Layer, check_limit
+from shaped_attention.checks import check_positive
+from shaped_attention.numerics.jit import LANES
+from shaped_attention.samplers.chunks import chunk_size
+from shaped_attention.samplers.driver import LimitProcess, run
+from shaped_attention.samplers.processes import by_library, path_chunk, process_of
+from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
+from shaped_attention.samplers.starts import Resumed
+from shaped_attention.samplers.task import task_of
+
+METHODS = ("torchsde", "direct")
+"""How the limit is integrated."""
+
+_PREFERRED_ENTRIES = 2**17
+"""Entries of the factors in a chunk: enough to hide torchsde's cost per step, and in the cache."""
+
+
+_SMALLEST_ENTRIES = 2**14
+"""Below, torchsde's interpreter time outweighs what a second thread computes (measured)."""
+
+
+def integrate_sde(
+    layer: Layer,
+    v0: ArrayLike | Resumed,
+    *,
+    horizon: float,
+    step: float = 0.01,
+    samples: int,
+    seed: int = 0,
+    times: Sequence[float] | None = None,
+    save_every: int | None = None,
+    radius: float | None = None,
+    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = "float64",
+    chunk: int | None = None,
+    memory: int = MEMORY_BUDGET,
+    progress: bool | None = None,
+    keep: str = "V",
+    keep_state: bool = False,
+    method: str = "torchsde",
+) -> xr.Dataset:
+    """Sample the limit of the covariances, dV = b(V) dt + Sigma(V)^{1/2} dB, by Euler's scheme.
+
+    Parameters
+    ----------
+    layer, v0, samples, seed, radius, device, dtype, chunk, memory, progress, keep, keep_state
+        As in `shaped_attention.simulate_chain`. Solutions can explode in finite time: a path stops
+        at the first grid time with |V| >= radius. The fixed step decides how many do, and makes
+        paths explode that cannot: compare with a quarter of the step.
+    horizon
+        Last time T > 0; a network of width n and depth L corresponds to T = L / n.
+    step
+        Step of the scheme, positive; the horizon must be a multiple of it.
+    times
+        Times to store, multiples of the step in [0, T]; by default the first and the last.
+    save_every
+        Store every so many steps, and the last, instead.
+    method
+        "torchsde", which integrates with torchsde's Euler scheme, or "direct", the same step
+        without it: the same bits, faster.
+
+    Returns
+    -------
+    xarray.Dataset as from `shaped_attention.simulate_chain`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range; the sentence names it.
+
+    Warns
+    -----
+    UserWarning
+        If one step covers the whole horizon.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method={method!r}: one of {', '.join(map(repr, METHODS))} is needed")
+    steps = count_steps(horizon, step)
+    horizon, step = float(horizon), float(step)
+    check_limit(layer)
+    if steps == 1:
+        warnings.warn(
+            f"step={step!r}: one Euler step covers the whole horizon, so that the step decides "
+            "the law at its end; smaller steps approach the limit",
+            UserWarning,
+            stacklevel=2,
+        )
+    request = make_request(
+        layer, v0, width=None, steps=steps, dt=horizon / steps, samples=samples, seed=seed,
+        times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
+        chunk=chunk, memory=memory, keep=keep, keep_state=keep_state,
+    )  # fmt: skip
+    task = task_of(request, "sde", None)
+    size = _torchsde_chunk(request) if method == "torchsde" else path_chunk(request)
+    start = partial(process_of, request, task)
+    parameters = {"horizon": horizon, "step": step, "method": method}
+    if method == "direct":
+        return run(request, start, size, progress, "sde", parameters)
+    accelerators = [request.device] if request.device.type == "cuda" else []
+    with _generator_put_back(accelerators):
+        return run(request, start, size, progress, "sde", parameters, _sdeint)
+
+
+def _torchsde_chunk(request: Request) -> int:
+    m = request.tokens
+    per_sample = request.dtype.itemsize * m * m * (14.0 + len(request.saved))
+    smallest, multiple = _SMALLEST_ENTRIES // m**2, 1 if by_library(request) else LANES
+    preferred = max(1, _PREFERRED_ENTRIES // m**2)
+    return chunk_size(request, per_sample, preferred, multiple, smallest)
+
+
+_probing = threading.Lock()
+_probes = 0
+_before: ExitStack | None = None
+
+
+@contextmanager
+def _generator_put_back(accelerators: list[torch.device]) -> Iterator[None]:
+    """Put torch's global generator back, from which torchsde probes the system.
+
+    Calls may overlap on threads: the first one in saves the state, the last one out restores it.
+    """
+    global _probes, _before
+    with _probing:
+        if _probes == 0:
+            _before = ExitStack()
+            _before.enter_context(torch.random.fork_rng(devices=accelerators))
+        _probes += 1
+    try:
+        yield
+    finally:
+        with _probing:
+            _probes -= 1
+            if _probes == 0 and _before is not None:
+                _before.close()
+                _before = None
+
+
+def count_steps(horizon: float, step: float) -> int:
+    """``horizon / step`` as a whole number.
+
+    Raises
+    ------
+    ValueError
+        If one is not positive, or the horizon is not a multiple of the step.
+    """
+    check_positive("horizon", horizon)
+    check_positive("step", step)
+    ratio = min(float(horizon) / float(step), 1e300)
+    steps = round(ratio)
+    if steps < 1 or abs(ratio - steps) > 1e-6:
+        nearest = horizon / max(1, steps)
+        raise ValueError(
+            f"step={step!r}: horizon={horizon!r} is not a multiple of it; "
+            f"the nearest step that divides it is {nearest:.12g}"
+        )
+    return steps
+
+
+class _System:
+    """The limit as torchsde sees it: time is counted in steps, and the Brownian motion is ours."""
+
+    noise_type = "general"
+    sde_type = "ito"
+    levy_area_approximation = "none"
+
+    def __init__(self, process: LimitProcess) -> None:
+        self._process = process
+        self.start = process.flat_state()
+        self.shape = process.brownian_shape()
+
+    def f_and_g_prod(self, t: Tensor, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return drift times the step, and noise, for Brownian increments v."""
+        return self._process.drift_and_noise(y, v, round(float(t)))
+
+    def __call__(self, start: Tensor, end: Tensor) -> Tensor:
+        """Return the Brownian increments of one whole step."""
+        return self._process.increments(round(float(start)))
+
+
+def _sdeint(process: LimitProcess, begin: int, end: int) -> None:
+    """Take the steps begin, ..., end - 1 by torchsde's Euler scheme."""
+    system = _System(process)
+    with torch.no_grad():
+        states = torchsde.sdeint(
+            system,
+            system.start,
+            torch.tensor([begin, end], dtype=torch.float64),
+            bm=system,
+            method="euler",
+            dt=1.0,
+        )
+    process.set_state(states[-1])
+    process.finish(end * process.task.dt)

@@ -1,0 +1,117 @@
+"""What a run starts from: covariances, one for each sample if asked for, or the end of a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from shaped_attention.checks import check_positive, real_array
+from shaped_attention.numerics.covariance import check_covariance
+
+DEFAULT_RADIUS = 1e4
+"""Default stopping radius, in units of the norm of the starting covariance."""
+
+LARGEST_RADIUS = 1e30
+"""One step from within this radius stays finite in double precision."""
+
+LARGEST_SINGLE_NORM = 1e16
+"""Paths that start farther out could overflow in their first step in single precision."""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The end of an earlier run, from which another goes on.
+
+    Attributes
+    ----------
+    v0
+        The starting covariances of the earlier run.
+    steps
+        The steps that it took.
+    state, stopping_time
+        Its state (samples, groups, m, c) and stopping times (samples,).
+    """
+
+    v0: NDArray[np.float64]
+    steps: int
+    state: NDArray[np.float64]
+    stopping_time: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, result: xr.Dataset) -> Resumed:
+        """Read the end of a result.
+
+        Raises
+        ------
+        ValueError
+            If it has no state.
+        """
+        if "state" not in result:
+            raise ValueError(
+                "result has no state; one that was made with keep_state=True is needed"
+            )
+        specification = json.loads(result.attrs["specification"])
+        return cls(
+            np.array(specification["v0"]),
+            int(result.attrs["steps"]),
+            result["state"].to_numpy(),
+            result["stopping_time"].to_numpy(),
+        )
+
+
+def check_starts(v0: ArrayLike, samples: int) -> NDArray[np.float64]:
+    """Return a starting covariance (m, m), or one for each sample (samples, m, m), if it is valid.
+
+    Raises
+    ------
+    ValueError
+        As `check_covariance`, or if the number of matrices is not that of samples.
+    """
+    array = real_array(v0, "v0")
+    if array.ndim != 3:
+        return check_covariance(array, "v0")
+    if len(array) != samples:
+        raise ValueError(
+            f"v0 has shape {array.shape}; a matrix (m, m), or one for each of samples={samples}, "
+            "is needed"
+        )
+    return np.stack([check_covariance(v, f"v0[{i}]") for i, v in enumerate(array)])
+
+
+def check_rank(v0: NDArray[np.float64], columns: int, width: int) -> None:
+    """Raise ValueError if tokens with that many columns cannot have the covariance."""
+    if columns >= v0.shape[-1]:
+        return
+    values = np.linalg.eigvalsh(v0).reshape(-1, v0.shape[-1])
+    ranks = (values > v0.shape[-1] * 2.0**-52 * values[:, -1:]).sum(axis=1)
+    if ranks.max() > columns:
+        raise ValueError(
+            f"width={width!r}: a width of at least {ranks.max() * width // columns} is needed for "
+            f"a v0 of rank {ranks.max()}"
+        )
+
+
+def check_radius(radius: float | None, v0: NDArray[np.float64], single: bool = False) -> float:
+    """The stopping radius; by default `DEFAULT_RADIUS` times the Frobenius norm of `v0`.
+
+    It is never above `LARGEST_RADIUS`, so `v0` must be within it; in single precision within
+    `LARGEST_SINGLE_NORM`.
+    """
+    largest = LARGEST_SINGLE_NORM if single else LARGEST_RADIUS
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(v0, axis=(-2, -1)).max())
+    if norm >= largest:
+        raise ValueError(f"v0 has the Frobenius norm {norm:.6g}; one below {largest:g} is needed")
+    if radius is None:
+        return min(DEFAULT_RADIUS * (norm if norm > 0.0 else 1.0), largest)
+    check_positive("radius", radius)
+    if not norm < radius <= LARGEST_RADIUS:
+        raise ValueError(
+            f"radius={radius!r}: it must be larger than |v0| = {norm:.6g} (Frobenius norm) "
+            f"and at most {LARGEST_RADIUS:g}"
+        )
+    return float(radius)

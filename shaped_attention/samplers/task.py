@@ -1,0 +1,174 @@
+"""What the paths of a run do: the step as programs, for either compiled executor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.overrides import Overrides, at_layer
+from shaped_attention.blocks.parameters import Parameters, at_depth
+from shaped_attention.blocks.state import State, covariance
+from shaped_attention.numerics import tiles
+from shaped_attention.numerics.blas import Plan
+from shaped_attention.numerics.named_numbers import Keys
+from shaped_attention.numerics.program import Program
+from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.steps import traced_chain, traced_limit
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the paths of a run do.
+
+    Attributes
+    ----------
+    pattern
+        The blocks of each layer; layer l has those of number l modulo the length.
+    tokens, width
+        Number of tokens m, and the width n of the chain; None for the limit.
+    groups
+        Groups of columns whose Grams are the state.
+    steps, dt
+        The grid of times 0, dt, ..., steps dt of the whole run; it sets the relative depth.
+    radius
+        Paths stop where |V| (Frobenius norm) reaches it.
+    keys
+        Of the random numbers.
+    given
+        Tensors in place of parameters, by layer of the pattern and block (`overrides`); only torch
+        runs such a task.
+    """
+
+    pattern: tuple[tuple[Block, ...], ...]
+    tokens: int
+    width: int | None
+    groups: int
+    steps: int
+    dt: float
+    radius: float
+    keys: Keys
+    given: Sequence[Sequence[Overrides]] = ()
+
+    def parameters(self, step: int, layer: int) -> list[Parameters]:
+        """Return the parameters of the blocks of a layer of the pattern, as torch takes them."""
+        blocks = self.pattern[layer]
+        given = at_layer(self.given[layer], step) if self.given else [{}] * len(blocks)
+        return [
+            at_depth(block, step / self.steps, own)
+            for block, own in zip(blocks, given, strict=True)
+        ]
+
+    @property
+    def columns(self) -> int:
+        """Columns of a factor: of a group's Gram in the chain, m in the limit."""
+        if self.width is None:
+            return self.tokens
+        return min(self.tokens, self.width // self.groups)
+
+    @cached_property
+    def programs(self) -> list[Program]:
+        """The step as programs, one for each layer of the pattern."""
+        if self.width is None:
+            return [traced_limit(self.pattern, self.tokens, self.dt)]
+        return traced_chain(self.pattern, self.tokens, self.width, self.groups)
+
+    @property
+    def depths(self) -> Array:
+        """Relative depths l / L of the steps."""
+        return np.arange(self.steps, dtype=np.float64) / self.steps
+
+    @cached_property
+    def compiled(self) -> _Packed:
+        """The programs as the compiled executor on tiles takes them."""
+        return _Packed.of(self.programs, self)
+
+    @cached_property
+    def plans(self) -> list[Plan]:
+        """The programs as the executor on large matrices takes them."""
+        return [Plan.of(program, self.keys.key, self.depths) for program in self.programs]
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """Programs of a pattern as arrays, with their scalars for every step."""
+
+    code: NDArray[np.int64]
+    ranges: NDArray[np.int64]
+    table: Array
+    keys: NDArray[np.uint64]
+    constant_rows: NDArray[np.int64]
+    constants: Array
+    outputs: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    rows: int
+    normals: int
+
+    @classmethod
+    def of(cls, programs: Sequence[Program], task: Task) -> _Packed:
+        addresses: list[Any] = []
+        codes: list[NDArray[np.int64]] = []
+        tables: list[Array] = []
+        ranges, outputs = [], []
+        rows: list[int] = []
+        values: list[float] = []
+        for program in programs:
+            scalars = sum(table.shape[1] for table in tables)
+            code = program.code.copy()
+            code[:, tiles.SCALARS] += scalars
+            code[:, tiles.JUMPS] += sum(len(x) for x in codes)
+            first = len(addresses)
+            addresses += program.addresses
+            code[:, tiles.KEYS] += first
+            start, constant = sum(len(x) for x in codes), len(rows)
+            for offset, entries in program.constants:
+                rows += range(offset, offset + entries.size)
+                values += entries.ravel().tolist()
+            codes.append(code)
+            ranges.append((start, start + len(code), constant, len(rows)))
+            tables.append(program.table(task.depths))
+            outputs.append([(offset, r * c) for offset, (r, c) in program.outputs])
+        table = np.concatenate(tables, axis=1)
+        if len(table) > 1 and (table == table[0]).all():
+            table = table[:1]
+        parts = [(offset, c, m) for offset, (m, c) in programs[0].inputs]
+        return cls(
+            np.concatenate(codes),
+            np.array(ranges, dtype=np.int64),
+            np.ascontiguousarray(table),
+            task.keys.table(addresses),
+            np.array(rows, dtype=np.int64),
+            np.array(values, dtype=np.float64),
+            np.array(outputs, dtype=np.int64),
+            np.array(parts, dtype=np.int64),
+            max(program.rows for program in programs),
+            max(program.normals for program in programs),
+        )
+
+
+def task_of(request: Request, stream: str, width: int | None) -> Task:
+    """Return what the paths of a request do."""
+    return Task(
+        pattern=request.pattern,
+        tokens=request.tokens,
+        width=width,
+        groups=request.groups if width is not None else 1,
+        steps=request.steps,
+        dt=request.dt,
+        radius=request.radius,
+        keys=Keys(request.seed, stream),
+    )
+
+
+def covariances(factors: Float[Array, "B g m c"]) -> Float[Array, "B m m"]:
+    """Return V = (1/g) sum of F_g F_g^T, exactly symmetric."""
+    v: Array = covariance(State(tuple(factors.swapaxes(0, 1))))
+    return 0.5 * (v + np.swapaxes(v, -1, -2))

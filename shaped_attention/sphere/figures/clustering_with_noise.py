@@ -1,0 +1,202 @@
+"""Clustering with and without the noise of random value matrices, in one figure.
+
+The attracting network with noise of strength sigma (`shaped_attention.sphere.noisy_layers`) is
+drawn alongside the layer-normalised shaped chain, X' = N(lambda X + gamma A X W_V / sqrt n), whose
+value matrices have mean 0 instead of I. Its time is gamma^2 l / n, the variance of its noise, where
+that of the noisy network is sigma^2 t / d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shaped_attention.blocks.attention import ShapedAttention
+from shaped_attention.blocks.normalised import Normalised
+from shaped_attention.checks import check_count, check_positive
+from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.sphere.clusters import close_pairs
+from shaped_attention.sphere.dynamics import SphereAttention
+from shaped_attention.sphere.flow import Observe, sphere_flow
+from shaped_attention.sphere.noisy_layers import noisy_chain, noisy_network
+from shaped_attention.sphere.starts import uniform_start
+from shaped_attention.sphere.theory import check_delta
+
+MEASURES = ("mean cosine", "close pairs")
+_BAND = (0.1, 0.9)
+_SHAPED_TIMES = 60
+
+
+def clustering_with_noise(
+    dimensions: Sequence[int] = (2, 512),
+    sigmas: Sequence[float] = (0.0, 0.5, 1.0, 2.0),
+    *,
+    tokens: int = 16,
+    beta: float = 1.0,
+    horizon: float = 6.0,
+    step: float = 0.04,
+    delta: float = 0.01,
+    samples: int = 256,
+    network_samples: int = 32,
+    shaped_width: int = 64,
+    shaped_samples: int = 64,
+    gamma: float = 0.5**0.5,
+    tau0: float = 1.0,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Mean cosine and share of close pairs over time, with noise of several strengths.
+
+    Parameters
+    ----------
+    dimensions
+        d of the panels.
+    sigmas
+        Strengths of the noise.
+    tokens
+        N >= 2.
+    beta
+        Inverse temperature of softmax attention (SA, V = I).
+    horizon
+        Last time, rounded to a multiple of the step.
+    step
+        h, between layers.
+    delta
+        A pair is close if its cosine is at least 1 - delta; strictly between 0 and 1.
+    samples
+        Uniform starts followed by `noisy_chain`.
+    network_samples
+        The first of them, which start explicit networks too.
+    shaped_width
+        Width n >= N of the shaped chain.
+    shaped_samples
+        Its number of samples. All have the same start, one of the uniform starts in R^n.
+    gamma
+        Of the shaped chain; it ends at the time gamma^2 l / n = horizon.
+    tau0
+        Of the shaped chain.
+    seed
+        Of starts and noise; all sigma share them.
+
+    Returns
+    -------
+    xarray.Dataset with the mean over samples and the 10 and 90 % quantiles over samples of the
+    measures of a sample (measure: its mean cosine over pairs and its share of close pairs):
+
+    - `mean`, `low`, `high` (measure, dimension, sigma, time), of `noisy_chain`;
+    - `flow` (measure, dimension, time): the mean of `sphere_flow` on the same starts;
+    - `network`, `network_error` (measure, dimension, sigma, mark): mean and standard error of
+      `noisy_network` at the times `mark_time` (mark);
+    - `shaped_mean`, `shaped_low`, `shaped_high` (measure, shaped_time), of the shaped chain.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    check_count("tokens", tokens, lowest=2)
+    check_count("network_samples", network_samples, lowest=2)
+    for name, value in (("horizon", horizon), ("step", step), ("gamma", gamma)):
+        check_positive(name, value)
+    check_delta(delta)
+    if network_samples > samples:
+        raise ValueError(
+            f"network_samples={network_samples!r}: at most samples={samples!r} is needed"
+        )
+    layers = round(horizon / step)
+    if layers < 1:
+        raise ValueError(f"step={step!r}: at most the horizon {horizon!r} is needed")
+    attention = SphereAttention(beta)
+    mark_every = -(-layers // 4)
+
+    def measured(gram: Float[Tensor, "B N N"]) -> Float[Tensor, "B 2"]:
+        rows, columns = torch.triu_indices(tokens, tokens, 1, device=gram.device)
+        return torch.stack([gram[:, rows, columns].mean(-1), close_pairs(gram, delta)], dim=-1)
+
+    chains, flows, networks, errors = [], [], [], []
+    for d in dimensions:
+        start = uniform_start(tokens, d, samples, seed)
+        in_space = torch.nn.functional.pad(start[:network_samples], (0, d - start.shape[-1]))
+        for sigma in sigmas:
+            chain = noisy_chain(
+                attention, start, d, sigma, step, layers,
+                seed=seed, save_every=1, observe=measured,
+            )  # fmt: skip
+            chains.append(_bands(chain["observed"].values))
+            network = noisy_network(
+                attention, in_space, sigma, step, layers,
+                seed=seed, save_every=mark_every, observe=measured,
+            )  # fmt: skip
+            found = network["observed"].values
+            networks.append(found.mean(1))
+            errors.append(found.std(1, ddof=1) / network_samples**0.5)
+        flow = sphere_flow(attention, start, chain["time"].values.tolist(), observe=measured)
+        flows.append(flow["observed"].values.mean(1))
+    shaped_time, shaped = _shaped_chain(
+        gamma, tau0, uniform_start(tokens, shaped_width, 1, seed)[0], shaped_width,
+        horizon, shaped_samples, seed, measured,
+    )  # fmt: skip
+    grid = (len(dimensions), len(sigmas))
+    bands = _by_curve(chains, grid)
+    coordinates = ("measure", "dimension", "sigma")
+    return xr.Dataset(
+        {
+            "mean": ((*coordinates, "time"), bands[..., 0]),
+            "low": ((*coordinates, "time"), bands[..., 1]),
+            "high": ((*coordinates, "time"), bands[..., 2]),
+            "flow": (("measure", "dimension", "time"), np.moveaxis(np.array(flows), -1, 0)),
+            "network": ((*coordinates, "mark"), _by_curve(networks, grid)),
+            "network_error": ((*coordinates, "mark"), _by_curve(errors, grid)),
+            "mark_time": ("mark", network["time"].values),
+            "shaped_mean": (("shaped_time", "measure"), shaped[..., 0]),
+            "shaped_low": (("shaped_time", "measure"), shaped[..., 1]),
+            "shaped_high": (("shaped_time", "measure"), shaped[..., 2]),
+        },
+        coords={
+            "measure": list(MEASURES), "dimension": list(dimensions), "sigma": list(sigmas),
+            "time": chain["time"].values, "shaped_time": shaped_time,
+        },
+        attrs={
+            "tokens": tokens, "beta": beta, "step": step, "delta": delta, "samples": samples,
+            "network_samples": network_samples, "shaped_width": shaped_width,
+            "shaped_samples": shaped_samples, "gamma": gamma, "tau0": tau0, "seed": seed,
+        },
+    )  # fmt: skip
+
+
+def _shaped_chain(
+    gamma: float,
+    tau0: float,
+    start: Float[Tensor, "N r"],
+    width: int,
+    horizon: float,
+    samples: int,
+    seed: int,
+    measured: Observe,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Times gamma^2 l / n (time) of the shaped chain, and bands (time, measure, 3)."""
+    layer = Normalised(ShapedAttention(gamma, tau0), place="after")
+    depth = max(1, round(horizon * width / gamma**2))
+    result = simulate_chain(
+        layer, (start @ start.mT).numpy(), width=width, depth=depth, samples=samples, seed=seed,
+        save_every=max(1, depth // _SHAPED_TIMES), progress=False,
+    )  # fmt: skip
+    found = np.stack([measured(torch.from_numpy(v)).numpy() for v in result["V"].values])
+    return gamma**2 * result["time"].values, _bands(found)
+
+
+def _bands(found: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean and quantiles (time, measure, 3) over the samples of (time, sample, measure)."""
+    low, high = np.quantile(found, _BAND, axis=1)
+    return np.stack([found.mean(1), low, high], axis=-1)
+
+
+def _by_curve(found: list[NDArray[np.float64]], grid: tuple[int, int]) -> NDArray[np.float64]:
+    """Arrays (time, measure, ...) of the curves as (measure, dimension, sigma, time, ...)."""
+    stacked = np.stack(found)
+    return np.moveaxis(stacked.reshape(*grid, *stacked.shape[1:]), 3, 0)

@@ -1,0 +1,99 @@
+"""Phase diagrams of clustering: P(<x_1, x_2> >= 1 - delta) over time and beta."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+from tqdm import tqdm
+
+from shaped_attention.checks import check_count
+from shaped_attention.samplers.devices import named_device
+from shaped_attention.sphere.clusters import close_pairs
+from shaped_attention.sphere.dynamics import SphereAttention
+from shaped_attention.sphere.flow import checked_times, sphere_flow
+from shaped_attention.sphere.starts import uniform_start
+from shaped_attention.sphere.theory import meeting_time
+
+DIMENSIONS = (2, 8, 32, 128, 512, 1024)
+BETAS = tuple(float(beta) for beta in np.linspace(0.0, 9.0, 19))
+
+
+def phase_diagram(
+    dimensions: Sequence[int] = DIMENSIONS,
+    betas: Sequence[float] = BETAS,
+    times: ArrayLike | None = None,
+    *,
+    tokens: int = 32,
+    delta: float = 1e-3,
+    samples: int = 2**10,
+    seed: int = 0,
+    tolerance: float = 1e-4,
+    normalised: bool = True,
+    device: str = "cpu",
+    progress: bool = False,
+) -> xr.Dataset:
+    """The probability that two tokens are close, from uniform starts in several dimensions.
+
+    Parameters
+    ----------
+    dimensions
+        d of the panels.
+    betas
+        Inverse temperatures of the rows.
+    times
+        Increasing; by default 61 from 0 to 30.
+    tokens
+        N >= 2.
+    delta
+        How close is close, in (0, 1).
+    samples
+        Realisations of each dimension, the same for all beta.
+    seed
+        Whole number >= 0; it determines them.
+    tolerance
+        Of the flow.
+    normalised
+        SA or USA.
+    device
+        Where the flow runs.
+    progress
+        Whether to show a bar that counts the dimensions.
+
+    Returns
+    -------
+    xarray.Dataset with `probability` (dimension, beta, time), the mean over realisations and over
+    the pairs of tokens (which are exchangeable), and `curve` (beta), the time at which equiangular
+    tokens from 0 are that close: the limit of high dimension.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    check_count("tokens", tokens, lowest=2)
+    at = checked_times(np.linspace(0.0, 30.0, 61) if times is None else times)
+    if len(dimensions) == 0 or len(betas) == 0:
+        raise ValueError("dimensions and betas: at least one of each is needed")
+    place = named_device(device)
+    curve = [meeting_time(delta, tokens, beta, 0.0, normalised) for beta in betas]
+    close = partial(close_pairs, delta=delta)
+    found = np.empty((len(dimensions), len(betas), len(at)))
+    for i, dimension in enumerate(tqdm(dimensions, "dimensions", disable=not progress)):
+        start = uniform_start(tokens, dimension, samples, seed).to(place)
+        flow = sphere_flow(
+            SphereAttention(0.0, normalised), start, at.tolist(),
+            betas=[float(beta) for beta in betas], observe=close, tolerance=tolerance,
+        )  # fmt: skip
+        found[i] = flow["observed"].mean("sample")
+    return xr.Dataset(
+        {"probability": (("dimension", "beta", "time"), found), "curve": ("beta", curve)},
+        coords={"dimension": list(dimensions), "beta": list(betas), "time": at},
+        attrs={
+            "tokens": tokens, "delta": delta, "samples": samples, "seed": seed,
+            "tolerance": tolerance, "attention": "SA" if normalised else "USA",
+        },
+    )  # fmt: skip

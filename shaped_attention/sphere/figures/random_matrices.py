@@ -1,0 +1,198 @@
+"""Phase diagrams of clustering for random query, key and value matrices.
+
+The four ensembles of Geshkovski, Letrouit, Polyanskiy and Rigollet (arXiv 2312.10794): with
+independent matrices, and with V = Q^T K, which is a gradient flow where Q^T K is symmetric.
+
+Entries have the variance 1/d (the diagonal of a Wigner matrix 2/d): the norm of a Ginibre or Wigner
+matrix is 2 and a random vector keeps its length on average, whatever the dimension. This sets the
+scale of beta: the variance s^2 / d of Q and K (`scale`) is the same as beta multiplied by s^2 and,
+where V = Q^T K, a time that passes s^2 times as fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from shaped_attention.checks import check_count, check_positive
+from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
+from shaped_attention.sphere.clusters import close_pairs
+from shaped_attention.sphere.figures.phase_diagram import BETAS
+from shaped_attention.sphere.flow import checked_times
+from shaped_attention.sphere.theory import check_delta
+from shaped_attention.sphere.token_attention import TokenAttention
+from shaped_attention.sphere.token_flow import random_tokens, token_flow
+
+ENSEMBLES = ("ginibre", "wigner-psd", "ginibre-gradient", "wigner-gradient")
+
+_CHUNK = 64
+"""Samples whose matrices are in memory together."""
+
+
+def random_attention(
+    ensemble: str,
+    dimension: int,
+    beta: float,
+    samples: int = 1,
+    seed: int = 0,
+    *,
+    first: int = 0,
+    normalised: bool = True,
+    scale: float = 1.0,
+) -> TokenAttention:
+    """One head with random matrices, others for each sample.
+
+    Parameters
+    ----------
+    ensemble
+        - "ginibre": Q, K and V independent with independent normal entries of variance 1/d;
+        - "wigner-psd": Q^T K = W from the GOE, W = (G + G^T) / sqrt(2) with G Ginibre (entries of
+          variance 1/d, 2/d on the diagonal, eigenvalues in [-2, 2] for large d); V = |W'|, the
+          matrix absolute value of an independent one: symmetric, positive semidefinite;
+        - "ginibre-gradient": Q and K Ginibre, V = Q^T K (not symmetric: no gradient flow);
+        - "wigner-gradient": Q^T K = W and V = W: a gradient flow.
+
+        Where only Q^T K is given, K is W and Q the identity.
+    dimension, samples
+        d, and the number of samples.
+    beta, normalised
+        As for `TokenAttention`.
+    seed, first
+        The seed, and the number of the first sample: those from 0 in parts are the whole.
+    scale
+        s, positive; multiplies Q and K, so that Ginibre ones have entries of variance s^2 / d and
+        Q^T K = s^2 W for Wigner ones. V changes only where it is Q^T K.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    if ensemble not in ENSEMBLES:
+        raise ValueError(f"ensemble={ensemble!r}: one of {', '.join(ENSEMBLES)} is needed")
+    check_count("dimension", dimension)
+    check_count("samples", samples)
+    check_count("seed", seed, lowest=0)
+    check_count("first", first, lowest=0)
+    check_positive("scale", scale)
+    key_of_stream = stream_key(seed, "sphere", SpherePart.MATRICES)
+    draws = Draws(key_of_stream, torch.arange(first, first + samples, device="cpu"), 0)
+    query: Tensor | None = None
+    if ensemble.startswith("wigner"):
+        key = scale * scale * _wigner(draws, dimension)
+        value = _absolute(_wigner(draws, dimension)) if ensemble == "wigner-psd" else key
+    else:
+        query = scale * _ginibre(draws, dimension)
+        key = scale * _ginibre(draws, dimension)
+        value = _ginibre(draws, dimension) if ensemble == "ginibre" else query.mT @ key
+    return TokenAttention(
+        beta,
+        None if query is None else query[:, None],
+        key[:, None],
+        value[:, None],
+        normalised,
+    )
+
+
+def ensemble_phase(
+    ensembles: Sequence[str] = ENSEMBLES,
+    betas: Sequence[float] = BETAS,
+    times: ArrayLike | None = None,
+    *,
+    tokens: int = 32,
+    dimension: int = 128,
+    delta: float = 1e-3,
+    samples: int = 64,
+    seed: int = 0,
+    tolerance: float = 1e-3,
+    normalised: bool = True,
+    scale: float = 1.0,
+) -> xr.Dataset:
+    """The probability that two tokens are close, from uniform starts, for random matrices.
+
+    Parameters
+    ----------
+    ensembles
+        Names of the panels, of `ENSEMBLES`.
+    betas
+        Inverse temperatures of the rows.
+    times
+        Increasing; by default 61 from 0 to 30.
+    tokens
+        N >= 2.
+    dimension
+        d, the size of the matrices.
+    delta
+        How close, in (0, 1).
+    samples
+        Realisations: the same matrices and starts for all beta.
+    seed
+        Whole number >= 0; it determines them.
+    tolerance
+        Of the flow.
+    normalised
+        SA or USA.
+    scale
+        As for `random_attention`.
+
+    Returns
+    -------
+    xarray.Dataset with `probability` (ensemble, beta, time), the mean over realisations and pairs
+    of tokens of 1{<x_i, x_j> >= 1 - delta}.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    check_count("tokens", tokens, lowest=2)
+    at = checked_times(np.linspace(0.0, 30.0, 61) if times is None else times)
+    if len(ensembles) == 0 or len(betas) == 0:
+        raise ValueError("ensembles and betas: at least one of each is needed")
+    check_delta(delta)
+    close = partial(close_pairs, delta=delta)
+    starts = random_tokens(tokens, dimension, samples, seed)
+    found = np.zeros((len(ensembles), len(betas), len(at)))
+    for i, ensemble in enumerate(ensembles):
+        for first in range(0, samples, _CHUNK):
+            start = starts[first : first + _CHUNK]
+            drawn = random_attention(
+                ensemble, dimension, 0.0, len(start), seed,
+                first=first, normalised=normalised, scale=scale,
+            )  # fmt: skip
+            for j, beta in enumerate(betas):
+                attention = replace(drawn, beta=float(beta))
+                flow = token_flow(attention, start, at.tolist(), observe=close, tolerance=tolerance)
+                found[i, j] += flow["observed"].sum("sample").values
+    return xr.Dataset(
+        {"probability": (("ensemble", "beta", "time"), found / samples)},
+        coords={"ensemble": list(ensembles), "beta": list(betas), "time": at},
+        attrs={
+            "tokens": tokens, "dimension": dimension, "delta": delta, "samples": samples,
+            "seed": seed, "tolerance": tolerance, "attention": "SA" if normalised else "USA",
+            "scale": scale,
+        },
+    )  # fmt: skip
+
+
+def _ginibre(draws: Draws, dimension: int) -> Float[Tensor, "B d d"]:
+    return draws.normal(dimension, dimension) / dimension**0.5
+
+
+def _wigner(draws: Draws, dimension: int) -> Float[Tensor, "B d d"]:
+    square = _ginibre(draws, dimension)
+    return (square + square.mT) / 2.0**0.5
+
+
+def _absolute(symmetric: Float[Tensor, "B d d"]) -> Float[Tensor, "B d d"]:
+    """(W^2)^{1/2}."""
+    values, vectors = torch.linalg.eigh(symmetric)
+    return (vectors * values.abs()[:, None, :]) @ vectors.mT

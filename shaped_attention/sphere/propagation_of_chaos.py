@@ -1,0 +1,230 @@
+"""Propagation of chaos on the circle: N tokens against the mean field, by W2.
+
+Tokens that start independently from a density mu_0 stay near independent ones of the law mu_t of
+the mean field as N grows. The empirical measure of N independent points of a density on the circle
+that is bounded below has E W2 of order N^(-1/2) from it (Bobkov and Ledoux, Memoirs of the AMS
+1259, 2019, for the line), and the flow, which is Lipschitz in the measure, keeps the order over
+bounded times (Geshkovski et al., arXiv 2312.10794, section 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from shaped_attention.checks import check_count
+from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
+from shaped_attention.sphere.circle import angles_of, tokens_of
+from shaped_attention.sphere.circle_distance import circle_distance_to_density
+from shaped_attention.sphere.dynamics import SphereAttention
+from shaped_attention.sphere.flow import checked_times, follow
+from shaped_attention.sphere.mean_field import Density, cell_averages, mean_field
+from shaped_attention.statistics.rates import fitted_rate
+
+SIZES = (16, 32, 64, 128, 256, 512, 1024)
+
+
+def two_bumps(angles: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A smooth density without symmetry: (1 + 0.5 cos a + 0.6 cos(2 a - 1)) / (2 pi)."""
+    return (1.0 + 0.5 * np.cos(angles) + 0.6 * np.cos(2.0 * angles - 1.0)) / (2.0 * math.pi)
+
+
+def drawn_angles(
+    density: ArrayLike, tokens: int, samples: int = 1, seed: int = 0
+) -> NDArray[np.float64]:
+    """Independent angles (samples, N) of a density that is constant in cells, by its quantiles.
+
+    Parameters
+    ----------
+    density
+        Averages (cells,) over equal cells of [-pi, pi).
+    tokens, samples, seed
+        N, how many sets of them, and the seed; other N have independent angles.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    averages = cell_averages(density, 0)
+    check_count("tokens", tokens)
+    check_count("samples", samples)
+    check_count("seed", seed, lowest=0)
+    draws = Draws(
+        stream_key(seed, "sphere", SpherePart.PARTICLES, tokens),
+        torch.arange(samples, device="cpu"),
+        0,
+    )
+    uniform = ndtr(draws.normal(1, tokens)[:, 0].numpy())
+    below = np.concatenate([[0.0], np.cumsum(averages)])
+    edges = np.linspace(-math.pi, math.pi, len(below))
+    return np.interp(uniform, below / below[-1], edges)
+
+
+def particle_angles(
+    attention: SphereAttention,
+    start: NDArray[np.float64],
+    times: ArrayLike,
+    tolerance: float = 1e-5,
+) -> NDArray[np.float64]:
+    """Angles (time, sample, N) in (-pi, pi] of tokens on the circle from angles (samples, N).
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    wanted = checked_times(times)
+    if start.ndim != 2 or start.size == 0 or not np.isfinite(start).all():
+        raise ValueError(f"start has shape {start.shape}; finite angles (samples, N) are needed")
+    first = tokens_of(torch.from_numpy(start))
+    return follow(attention.field, first, wanted.tolist(), angles_of, tolerance, autonomous=True)
+
+
+def mean_field_distance(
+    beta: float,
+    density: Density = two_bumps,
+    sizes: Sequence[int] = SIZES,
+    time: float = 1.0,
+    *,
+    samples: int = 64,
+    seed: int = 0,
+    normalised: bool = True,
+    cells: int = 512,
+    tolerance: float = 1e-5,
+) -> xr.Dataset:
+    """W2 between N tokens and the mean field at a time, by N, with the rate at which it falls.
+
+    Parameters
+    ----------
+    beta, normalised
+        Of the attention.
+    density, cells
+        The start, as for `mean_field`.
+    sizes
+        Numbers of tokens N, at least two, increasing.
+    time
+        At which they are compared; before the collapse into one point.
+    samples, seed
+        Sets of tokens for each size, at least two, and the seed.
+    tolerance
+        Of the flow.
+
+    Returns
+    -------
+    xarray.Dataset with `distance` and `standard` (size), the mean of W2 and its standard error, and
+    `rate`, `rate_error` of a fit a N^-r.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    check_count("samples", samples, lowest=2)
+    for size in sizes:
+        check_count("sizes", size)
+    if len(sizes) < 2 or list(sizes) != sorted(set(sizes)):
+        raise ValueError(f"sizes={list(sizes)}: at least two, increasing, are needed")
+    attention = SphereAttention(beta, normalised)
+    start = cell_averages(density, cells)
+    law = mean_field(beta, start, [time], normalised=normalised)["density"].values[0]
+    found = np.empty((len(sizes), samples))
+    for row, size in zip(found, sizes, strict=True):
+        angles = drawn_angles(start, size, samples, seed)
+        row[:] = circle_distance_to_density(
+            particle_angles(attention, angles, [time], tolerance)[0], law
+        )
+    distance, standard = found.mean(1), found.std(1, ddof=1) / math.sqrt(samples)
+    rate, error = fitted_rate(np.array(sizes, dtype=float), distance, standard)
+    return xr.Dataset(
+        {
+            "distance": ("size", distance),
+            "standard": ("size", standard),
+            "rate": rate,
+            "rate_error": error,
+        },
+        coords={"size": list(sizes)},
+        attrs={
+            "beta": float(beta),
+            "attention": "SA" if normalised else "USA",
+            "time": float(time),
+            "samples": samples,
+            "seed": seed,
+        },
+    )
+
+
+def figure_mean_field(
+    betas: Sequence[float] = (2.0, 20.0),
+    times: ArrayLike | None = None,
+    *,
+    sizes: Sequence[int] = SIZES,
+    particles: int = 24,
+    samples: int = 32,
+    time: float = 1.0,
+    seed: int = 0,
+    cells: int = 512,
+    normalised: bool = True,
+) -> xr.Dataset:
+    """The mean field on the circle, paths of tokens over it, and their distance by N.
+
+    Parameters
+    ----------
+    betas
+        Inverse temperatures of the panels.
+    times
+        Increasing times of the densities; by default 101 from 0 to 6.
+    particles
+        Tokens whose paths are drawn over a density.
+    sizes
+        Numbers N of tokens whose distance to the density is measured.
+    samples
+        Starts for each N.
+    time
+        When it is measured.
+    seed
+        Whole number >= 0; it determines the starts.
+    cells
+        Of the density, at least 8.
+    normalised
+        SA or USA.
+
+    Returns
+    -------
+    xarray.Dataset with `density`, `energy`, `dissipation`, `order` (beta, time, ...), `path` (beta,
+    time, particle), the angles of tokens, and `distance`, `standard` (beta, size), `rate`,
+    `rate_error` (beta).
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    at = np.linspace(0.0, 6.0, 101) if times is None else checked_times(times)
+    if len(betas) == 0:
+        raise ValueError("betas: at least one number is needed")
+    start = cell_averages(two_bumps, cells)
+    angles = drawn_angles(start, particles, 1, seed)
+    parts = []
+    for beta in betas:
+        law = mean_field(beta, start, at, normalised=normalised)
+        path = particle_angles(SphereAttention(beta, normalised), angles, at)[:, 0]
+        distances = mean_field_distance(
+            beta, start, sizes, time, samples=samples, seed=seed, normalised=normalised
+        )
+        parts.append(law.assign(path=(("time", "particle"), path)).merge(distances))
+    together = xr.concat(parts, dim="beta", combine_attrs="drop_conflicts")
+    return together.assign_coords(beta=[float(beta) for beta in betas]).assign_attrs(
+        {
+            "compared_at": float(time),
+            "samples": samples,
+            "seed": seed,
+            "attention": "SA" if normalised else "USA",
+        }
+    )

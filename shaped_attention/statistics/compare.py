@@ -1,0 +1,361 @@
+"""How far apart are two laws of V? Distances with confidence, and a verdict in words.
+
+Two results are compared as stopped laws: at a time t both hold V at the smaller of t and the time
+the path was stopped, and the observable ``stopping time`` is the smaller of the two. No path is
+left out. A finite network and its limit are different laws, so the question is not whether they are
+equal but how large the difference is, and whether this many samples could show it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from shaped_attention.numerics.observables import (
+    TIME_TOLERANCE,
+    check_result,
+    listed,
+    observables_of,
+    time_index,
+)
+from shaped_attention.statistics.cautions import caution_text, common_ground
+from shaped_attention.statistics.distances import (
+    integral_distances,
+    joint_test,
+    ks_distance,
+    ks_margin,
+)
+from shaped_attention.statistics.transport import joint_wasserstein2, wasserstein2_rows
+
+FEWEST_SAMPLES, _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 8, 99, 50
+# Rounding of V reaches an observable magnified by a few operations.
+_ROUNDING = 64
+_ROWS_PER_GROUP, _NAMED, _WIDTH = 8, 4, 110
+_PAIRINGS = 99
+
+
+def compare(
+    first: xr.Dataset,
+    second: xr.Dataset,
+    *,
+    time: float | None = None,
+    observables: str | Sequence[str] | None = None,
+    confidence: float = 0.95,
+    permutations: int = 999,
+    bootstrap: int = 200,
+    seed: int = 0,
+    transport: bool = False,
+) -> xr.Dataset:
+    """Compare the laws of two results at one time, observable by observable and jointly.
+
+    Distances are taken after rounding the observables to 64 times the machine epsilon of the
+    coarser result, so that rounding, which differs between samplers, is not taken for a difference
+    of laws. All statements take the two results to be independent. Results of one sampler with one
+    seed share random numbers: the KS bands stay valid, but not sharp, the other intervals and the
+    joint p-value do not, and the verdict says so. Give them different seeds. The verdict also says
+    if the results start from different covariances, have different layers, or stop at different
+    radii: their laws then differ for that reason alone.
+
+    Parameters
+    ----------
+    first, second
+        Results of any two samplers, with the same number of tokens and at least 8 samples each.
+    time
+        A time saved in both, to within 1e-9. Default: the last one they have in common, if it is
+        not just 0.
+    observables
+        Names (see `shaped_attention.observables`), with ``rho[a,b]`` and ``log V[a,a]`` of any
+        token, and ``stopping time``. Default: all, with at most 8 tokens.
+    confidence
+        Probability, in (0, 1), of each band and interval, and of the verdict as a whole.
+    permutations
+        Relabellings in the joint test, at least 99.
+    bootstrap
+        Resamples for each interval and null level, at least 50 and confidence / (1 - confidence).
+    seed
+        Non-negative integer; the table depends on it and on the two results alone.
+    transport
+        Whether to add Wasserstein-2 distances, of the observables and of V itself (seconds more).
+
+    Returns
+    -------
+    xr.Dataset
+        Along ``observable``: ``ks``, ``wasserstein`` and ``energy``, each with ``_low`` and
+        ``_high``; ``wasserstein_null`` and ``energy_null``, the levels (at `confidence`) below
+        which equal laws stay; ``p_value`` of the KS test, not corrected for multiplicity; the
+        median, 5 % and 95 % quantiles of both; and ``resolved``, true where the DKW-Massart lower
+        bound of the KS distance, at Bonferroni-corrected confidence, is positive. Scalars:
+        ``joint_energy`` and ``joint_p_value`` of `joint_test` over all these observables, and
+        ``stopped_first`` and ``stopped_second``, the fractions stopped by then. Attributes: the
+        settings, sizes, ``smallest_resolvable_ks`` and ``verdict``; 1 or 0 as ``independent``,
+        ``same_start``, ``same_layer`` and ``same_radius`` (1 where nothing is known).
+
+        With `transport` also ``wasserstein2``, ``_low``, ``_high`` and ``_null`` of it, and the
+        scalars ``joint_wasserstein2``, ``_p_value`` and ``_null`` of it, from `joint_wasserstein2`
+        with 99 permutations: of all of V (whatever the `observables`) in the Frobenius norm, by the
+        first 400 samples of each. It says how far V itself moves, heavy tails included; the joint
+        test of the observables, mostly logarithms, has more power with many tokens, and the verdict
+        stays with it.
+
+    Raises
+    ------
+    ValueError
+        If an argument is none of the above, or the results have no time in common.
+    """
+    check_result(first, "first")
+    check_result(second, "second")
+    sizes = (first.sizes["sample"], second.sizes["sample"])
+    tokens = (first.sizes["row"], second.sizes["row"])
+    if tokens[0] != tokens[1]:
+        got = f"{tokens[0]} and {tokens[1]}"
+        raise ValueError(f"first and second must have equally many tokens, got {got}.")
+    for name, size in zip(("first", "second"), sizes, strict=True):
+        if size < FEWEST_SAMPLES:
+            raise ValueError(f"{name} must have at least {FEWEST_SAMPLES} samples, got {size}.")
+    _check_settings(confidence, permutations, bootstrap)
+    time = _common_time(first, second, time)
+
+    precision = max(_epsilon(first), _epsilon(second))
+    chosen = None if observables is None else range(tokens[0])
+    x, y = (
+        observables_of(result, time, chosen, cap=time, precision=precision)
+        for result in (first, second)
+    )
+    names = _chosen_names(observables, list(x))
+    resolution = _ROUNDING * precision
+    exact = [np.stack([values[name] for name in names]) for values in (x, y)]
+    x_rows, y_rows = (np.round(rows / resolution) * resolution for rows in exact)
+
+    pairs = zip(x_rows, y_rows, strict=True)
+    ks = np.array([ks_distance(a, b, confidence) for a, b in pairs])
+    wasserstein, energy = integral_distances(x_rows, y_rows, confidence, bootstrap, seed)
+    joint = joint_test(x_rows.T, y_rows.T, permutations, seed)
+    simultaneous = 1 - (1 - confidence) / len(names)
+    margin = ks_margin(*sizes, simultaneous)
+    columns = dict(zip(("ks", "ks_low", "ks_high", "p_value"), ks.T, strict=True))
+    distances = {"wasserstein": wasserstein, "energy": energy}
+    if transport:
+        distances["wasserstein2"] = wasserstein2_rows(x_rows, y_rows, confidence, bootstrap, seed)
+    for name, rows in distances.items():
+        columns.update(
+            zip((name, f"{name}_low", f"{name}_high", f"{name}_null"), rows, strict=True)
+        )
+    for name, rows in zip(("first", "second"), exact, strict=True):
+        quantiles = np.quantile(rows, [0.5, 0.05, 0.95], axis=1)
+        keys = (f"median_{name}", f"q05_{name}", f"q95_{name}")
+        columns.update(zip(keys, quantiles, strict=True))
+    table = xr.Dataset(
+        {name: ("observable", values) for name, values in columns.items()},
+        coords={"observable": names},
+    )
+    table["resolved"] = table["ks"] > margin
+    table["joint_energy"] = joint.distance
+    table["joint_p_value"] = joint.p_value
+    if transport:
+        v, w = (_half_vectorised(result, time) for result in (first, second))
+        whole = joint_wasserstein2(v, w, _PAIRINGS, seed, precision=resolution)
+        table["joint_wasserstein2"] = whole.distance
+        table["joint_wasserstein2_p_value"] = whole.p_value
+        table["joint_wasserstein2_null"] = whole.null
+    for name, result in (("first", first), ("second", second)):
+        table[f"stopped_{name}"] = float((result["stopping_time"] <= time + TIME_TOLERANCE).mean())
+    table.attrs = {
+        "time": time,
+        "samples_first": sizes[0],
+        "samples_second": sizes[1],
+        "tokens": tokens[0],
+        "confidence": confidence,
+        "permutations": permutations,
+        "bootstrap": bootstrap,
+        "seed": seed,
+        "smallest_resolvable_ks": margin,
+        **common_ground(first, second),
+    }
+    table.attrs["verdict"] = _verdict(table)
+    return table
+
+
+def format_comparison(table: xr.Dataset) -> str:
+    """Lay out what `compare` returned for a terminal, at most 110 columns wide.
+
+    Of more than 8 diagonal entries or correlations, the 8 with the largest KS distance are shown
+    and the others summed up in a line. A star marks what is resolved. ValueError if `table` is not
+    a result of `compare`.
+    """
+    if not isinstance(table, xr.Dataset) or "verdict" not in table.attrs:
+        raise ValueError(f"table must be what compare returned, got a {type(table).__name__}.")
+    about = table.attrs
+    lines = [
+        f"t = {about['time']:.6g}; tokens: {about['tokens']}; samples: {about['samples_first']}, "
+        f"{about['samples_second']}; each interval at confidence {about['confidence']:.4g}",
+        "",
+        _line("", "first", "second", "Kolmogorov-Smirnov", "Wasserstein-1", "energy"),
+        _line("observable", *["median [5 %, 95 %]"] * 2, *["[low, high]"] * 2, ""),
+    ]
+    names = [str(name) for name in table["observable"].to_numpy()]
+    groups: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        groups.setdefault(name.split("[")[0] if "[" in name else "others", []).append(i)
+    for group, members in groups.items():
+        lines.append("-" * _WIDTH)
+        ranked = sorted(members, key=lambda i: -float(table["ks"][i]))
+        shown = members if group == "others" else sorted(ranked[:_ROWS_PER_GROUP])
+        lines += [_row(names[i], table.isel(observable=i)) for i in shown]
+        rest = table.isel(observable=[i for i in members if i not in shown])
+        if rest.sizes["observable"]:
+            lines.append(
+                f"and {rest.sizes['observable']} more {group}: KS at most "
+                f"{float(rest['ks'].max()):.3f}, {int(rest['resolved'].sum())} of them resolved"
+            )
+    lines += [
+        "-" * _WIDTH,
+        f"joint energy test: distance {float(table['joint_energy']):.3g}, "
+        f"p = {float(table['joint_p_value']):.3g}",
+        *_transport_lines(table),
+        f"stopped by then: {float(table['stopped_first']):.2%} of the first, "
+        f"{float(table['stopped_second']):.2%} of the second",
+        *textwrap.wrap(str(about["verdict"]), _WIDTH),
+    ]
+    return "\n".join(lines)
+
+
+def _transport_lines(table: xr.Dataset) -> list[str]:
+    if "joint_wasserstein2" not in table:
+        return []
+    distance, p, null = (
+        float(table[f"joint_wasserstein2{end}"]) for end in ("", "_p_value", "_null")
+    )
+    return [
+        f"joint Wasserstein-2 distance of V (Frobenius norm): {distance:.3g}, p = {p:.3g}; "
+        f"equal laws stay under {null:.3g}"
+    ]
+
+
+def _verdict(table: xr.Dataset) -> str:
+    about = table.attrs
+    n, m, margin = (about[k] for k in ("samples_first", "samples_second", "smallest_resolvable_ks"))
+    confidence, count = about["confidence"], table.sizes["observable"]
+    order = np.argsort(-table["ks"].to_numpy(), kind="stable")
+    names, ks = table["observable"].to_numpy()[order], float(table["ks"].max())
+    resolved = int(table["resolved"].sum())
+    reach = f"none below {margin:.3f} could have been" if margin < 1 else "none at all can be"
+    largest = (
+        f"The largest KS distance is {ks:.3f} ({names[0]}), simultaneous band "
+        f"[{max(0.0, ks - margin):.3f}, {min(1.0, ks + margin):.3f}]; "
+        f"{reach} resolved by so many samples."
+    )
+    p = float(table["joint_p_value"])
+    seen = p <= 1 - confidence
+    where = f"the two laws at t = {about['time']:.6g}"
+    at = f"with {n} and {m} samples, at simultaneous confidence {confidence:.4g}"
+    if resolved:
+        listing = ", ".join(names[: min(resolved, _NAMED)])
+        more = f" and {resolved - _NAMED} more" if resolved > _NAMED else ""
+        among = f"{resolved} of {count} observables ({listing}{more})"
+        head = f"Resolved: {at}, {where} differ in {among}."
+        tail = "sees the difference too" if seen else "does not see the difference"
+    else:
+        found = "Different, in the joint law" if seen else "Not resolved"
+        head = f"{found}: {at}, none of {count} observables by itself tells {where} apart."
+        tail = (
+            "tells them apart; by how much an observable differs is open up to "
+            f"{min(1.0, ks + margin):.3f} in the KS distance"
+            if seen
+            else "does not tell them apart either; a smaller difference is not excluded"
+        )
+    return f"{head} {largest} The joint test {tail} (p = {p:.2g}).{caution_text(about)}"
+
+
+def _common_time(first: xr.Dataset, second: xr.Dataset, time: float | None) -> float:
+    saved, other = (
+        np.asarray(result["time"].to_numpy(), dtype=np.float64) for result in (first, second)
+    )
+    if time is not None:
+        time_index(second, time, "second")
+        return float(saved[time_index(first, time, "first")])
+    common = [t for t in saved if (np.abs(other - t) <= TIME_TOLERANCE).any()]
+    if not common:
+        got = f"{listed(saved)} and {listed(other)}"
+        raise ValueError(f"first and second must have a saved time in common, got {got}.")
+    if max(common) <= 0.0 < min(saved.max(), other.max()):
+        raise ValueError(
+            "first and second have only t = 0 in common, where nothing has happened yet; save a "
+            "later time in both (times= or save_every= of the samplers), or pass time=0."
+        )
+    return float(max(common))
+
+
+def _chosen_names(requested: str | Sequence[str] | None, available: list[str]) -> list[str]:
+    if requested is None:
+        return available
+    names = list(dict.fromkeys([requested] if isinstance(requested, str) else requested))
+    unknown = [name for name in names if name not in available]
+    if unknown or not names:
+        got = ", ".join(map(repr, unknown)) or "none"
+        raise ValueError(f"observables must be some of {', '.join(available)}, got {got}.")
+    return names
+
+
+def _check_settings(confidence: float, permutations: int, bootstrap: int) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
+    if permutations < _FEWEST_PERMUTATIONS:
+        fewest = _FEWEST_PERMUTATIONS
+        raise ValueError(f"permutations must be at least {fewest}, got {permutations!r}.")
+    fewest = max(_FEWEST_BOOTSTRAPS, math.ceil(confidence / (1 - confidence) - 1e-9))
+    if bootstrap < fewest:
+        at = f"{fewest} at confidence {confidence}"
+        raise ValueError(f"bootstrap must be at least {at}, got {bootstrap!r}.")
+
+
+def _half_vectorised(result: xr.Dataset, time: float) -> NDArray[np.float64]:
+    """Upper triangles of V (samples, m (m+1)/2), scaled so that lengths are Frobenius norms."""
+    V = result["V"].isel(time=time_index(result, time)).transpose("sample", "row", "col")
+    a, b = np.triu_indices(V.sizes["row"])
+    entries = V.to_numpy().astype(np.float64)[:, a, b]
+    return entries * np.where(a == b, 1.0, math.sqrt(2.0))
+
+
+def _epsilon(result: xr.Dataset) -> float:
+    """Machine epsilon of what V was computed in, which may be coarser than what stores it."""
+    computed = json.loads(result.attrs.get("specification", "{}")).get("dtype", "float64")
+    dtypes = [np.dtype(computed), result["V"].dtype]
+    return max(float(np.finfo(d if d.kind == "f" else np.float64).eps) for d in dtypes)
+
+
+def _line(*cells: str) -> str:
+    name, first, second, ks, wasserstein, energy, *mark = cells
+    line = f"{name:16} {first:^20}  {second:^20}  {ks:^19}  {wasserstein:^19} {energy:^6}"
+    return " ".join([line, *mark]).rstrip()
+
+
+def _row(name: str, row: xr.Dataset) -> str:
+    value = {str(key): float(row[key]) for key in row.data_vars}
+    laws = [
+        f"{_fit(value[f'median_{law}'], 6)} "
+        f"[{_fit(value[f'q05_{law}'], 5)},{_fit(value[f'q95_{law}'], 5)}]"
+        for law in ("first", "second")
+    ]
+    distances = [
+        f"{_fit(value[key], 5)} [{_fit(value[f'{key}_low'], 5)},{_fit(value[f'{key}_high'], 5)}]"
+        for key in ("ks", "wasserstein")
+    ]
+    mark = "*" if value["resolved"] else ""
+    name = name.replace("eigenvalue", "eig.")
+    return _line(name, *laws, *distances, _fit(value["energy"], 5), mark)
+
+
+def _fit(value: float, width: int) -> str:
+    """Write a number in at most `width` characters, with up to three decimals."""
+    if 0 < abs(value) < 5e-4 and len(f"{value:.0e}") <= width:
+        return f"{value:>{width}.0e}"
+    for decimals in (3, 2, 1, 0):
+        if len(f"{value:.{decimals}f}") <= width:
+            return f"{value:>{width}.{decimals}f}"
+    return f"{value:>{width}.0e}"

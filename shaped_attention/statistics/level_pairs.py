@@ -1,0 +1,112 @@
+"""One level of multilevel Monte Carlo: pairs of Euler paths, moments of their difference.
+
+The two paths have the steps h and 2 h and the same Brownian motion: a coarse increment is the sum
+of two fine ones. `shaped_attention.statistics.multilevel` adds the levels up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shaped_attention.numerics.jit import LANES
+from shaped_attention.numerics.named_numbers import Keys
+from shaped_attention.samplers.processes import process_of
+from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.task import task_of
+
+Function = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""An observable: V (samples, m, m) -> (samples,)."""
+
+_BLOCK, _BLOCK_ENTRIES = 4096, 2**16
+"""Paths, and entries of their factors, in a block: it bounds memory, and is in the cache."""
+
+
+@dataclass
+class Level:
+    """A level: grids, random numbers, and moments of its samples.
+
+    `mean` and `squares`, the sum of squared deviations from it, are (2,): of the difference and of
+    the finer value.
+    """
+
+    base: Request
+    number: int
+    f: Function
+    count: int = 0
+    stopped: int = 0
+    mean: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
+    squares: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
+
+    def __post_init__(self) -> None:
+        self.grids = [
+            replace(self.base, steps=self.base.steps * 2**i, dt=self.base.dt / 2**i)
+            for i in (self.number, self.number - 1)
+            if i >= 0
+        ]
+        keys = Keys(self.base.seed, "multilevel", (self.number,))
+        self.tasks = [replace(task_of(grid, "multilevel", None), keys=keys) for grid in self.grids]
+        self.cost = sum(grid.steps for grid in self.grids)
+
+    @property
+    def variance(self) -> NDArray[np.float64]:
+        """Of a difference and of a finer value."""
+        return self.squares / (self.count - 1)
+
+    @property
+    def error2(self) -> float:
+        """Variance of the mean difference."""
+        return float(self.variance[0]) / self.count
+
+    def grow(self, target: int, pool: ThreadPoolExecutor) -> None:
+        """Add samples until there are `target`.
+
+        Blocks are merged in their order (Chan, Golub and LeVeque, Am. Statistician 37, 1983).
+        """
+        size = max(LANES, min(_BLOCK, _BLOCK_ENTRIES // self.base.tokens**2 // LANES * LANES))
+        firsts = range(self.count, target, size)
+        counts = [min(size, target - first) for first in firsts]
+        for count, (mean, squares, stopped) in zip(
+            counts, pool.map(self._block, firsts, counts), strict=True
+        ):
+            total, apart = self.count + count, mean - self.mean
+            self.mean = self.mean + apart * (count / total)
+            self.squares = self.squares + squares + apart**2 * (self.count * count / total)
+            self.count, self.stopped = total, self.stopped + stopped
+
+    def _block(
+        self, first: int, count: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+        """Means, sums of squared deviations, and how many stopped, of some samples."""
+        paths = [
+            process_of(grid, task, first, count)
+            for grid, task in zip(self.grids, self.tasks, strict=True)
+        ]
+        states = [path.flat_state() for path in paths]
+
+        def advance(i: int, step: int, increment: Tensor) -> None:
+            drift, noise = paths[i].drift_and_noise(states[i], increment, step)
+            states[i] = states[i] + drift + noise
+
+        half = torch.zeros(())
+        for step in range(self.grids[0].steps):
+            increment = paths[0].increments(step)
+            advance(0, step, increment)
+            if len(paths) == 2 and step % 2:
+                advance(1, step // 2, half + increment)
+            else:
+                half = increment.clone()  # The next call overwrites it.
+        for path, state in zip(paths, states, strict=True):
+            path.set_state(state)
+            path.finish(self.base.steps * self.base.dt)
+        values = [self.f(path.covariances()) for path in paths]
+        stopped = np.any([np.isfinite(path.stopping_times()) for path in paths], axis=0)
+        pair = np.stack([values[0] - values[1] if len(values) == 2 else values[0], values[0]])
+        mean = pair.mean(axis=1)
+        return mean, ((pair - mean[:, None]) ** 2).sum(axis=1), int(stopped.sum())

@@ -1,0 +1,167 @@
+"""How errors fall with the width: fitted rates, and distances between chains and the SDE."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import curve_fit
+from scipy.stats import ks_2samp
+
+from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.pattern import pattern_of, specification_of
+from shaped_attention.checks import check_count, check_positive, check_width
+from shaped_attention.numerics.covariance import check_covariance
+from shaped_attention.numerics.observables import observables
+from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.sde import integrate_sde
+
+
+def fitted_rate(
+    widths: NDArray[np.float64], errors: NDArray[np.float64], standard: NDArray[np.float64]
+) -> tuple[float, float]:
+    """r and its standard error in ``error = a n^-r``, by weighted least squares on the errors.
+
+    All widths enter, resolved or not: a fit of logarithms to the resolved ones alone would see the
+    errors that chance made large. NaN unless two widths have errors above 4 standard errors.
+    """
+    resolved = (np.abs(errors) > 4.0 * standard) & (standard > 0.0)
+    if resolved.sum() < 2:
+        return math.nan, math.nan
+    scale = widths / widths[0]
+    try:
+        (_, rate), covariance = curve_fit(
+            lambda x, size, rate: size * x**-rate,
+            scale, errors, p0=(errors[resolved][0], 1.0), sigma=standard, absolute_sigma=True,
+        )  # fmt: skip
+    except RuntimeError:
+        return math.nan, math.nan
+    return float(rate), float(math.sqrt(covariance[1, 1]))
+
+
+def check_widths(widths: Sequence[int], horizon: float) -> list[int]:
+    """Depths ``width * horizon`` of networks that all end at the horizon.
+
+    Raises
+    ------
+    ValueError
+        Unless there are two widths or more, increasing, with whole depths: another depth would move
+        the end by an amount of the order of the errors in question.
+    """
+    check_positive("horizon", horizon)
+    if not isinstance(widths, Sequence | np.ndarray):
+        raise ValueError(f"widths={widths!r}: a list of at least two is needed")
+    for width in widths:
+        check_width("widths", width)
+    if len(widths) < 2 or list(widths) != sorted(set(widths)):
+        raise ValueError(f"widths={list(widths)}: at least two, increasing, are needed")
+    depths = [round(width * horizon) for width in widths]
+    for width, depth in zip(widths, depths, strict=True):
+        if abs(depth - width * horizon) > 1e-9 or depth < 1:
+            raise ValueError(
+                f"widths contain {width}: a whole number width * horizon is needed, not "
+                f"{width * horizon:g}"
+            )
+    return depths
+
+
+def subject(layer: Layer, v0: NDArray[np.float64]) -> dict[str, str]:
+    """Layer and start, as attributes of a result."""
+    return {
+        "layer": json.dumps(specification_of(pattern_of(layer))),
+        "v0": json.dumps(v0.tolist()),
+    }
+
+
+def distances_by_width(
+    layer: Layer,
+    v0: ArrayLike,
+    widths: Sequence[int],
+    *,
+    horizon: float = 0.5,
+    steps_per_layer: int = 10,
+    samples: int = 2**14,
+    seed: int = 0,
+    radius: float | None = None,
+) -> xr.Dataset:
+    """Kolmogorov-Smirnov distances of chains from the SDE at the horizon, by width, with the rate.
+
+    Parameters
+    ----------
+    layer, v0, radius
+        As for the samplers.
+    widths
+        Widths n, at least two, increasing; the depth n * horizon is a whole number.
+    horizon
+        T = L / n.
+    steps_per_layer
+        The SDE for the width n has the step 1 / (n steps_per_layer): its own bias, of the order of
+        the step, must be well below the distance, which is of order 1/n.
+    samples, seed
+        Of every chain and of an SDE for it, with a seed derived from `seed` and the width.
+
+    Returns
+    -------
+    xarray.Dataset with
+
+    - `distance` (width, observable): the Kolmogorov-Smirnov distance for each of the `observables`;
+    - `noise`: the standard deviation of a difference of two empirical distribution functions at a
+      median, sqrt(2/N) / 2. Of equal laws the distance is about 1.7 of it;
+    - `rate`, `rate_error` (observable): r of a fit a n^-r to the distances above 4 noise (nearer
+      to the noise a distance is biased upwards); NaN unless there are two.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    start = check_covariance(v0, "v0")
+    depths = check_widths(widths, horizon)
+    check_count("samples", samples, lowest=2)
+    check_count("steps_per_layer", steps_per_layer)
+    distances = []
+    for width, depth in zip(widths, depths, strict=True):
+        own = derived_seed(seed, {"study": "distances_by_width", "width": width})
+        common: dict[str, Any] = {
+            "samples": samples, "seed": own, "radius": radius, "progress": False,
+        }  # fmt: skip
+        limit = _last(
+            integrate_sde(
+                layer, start, horizon=horizon, step=horizon / (depth * steps_per_layer), **common
+            )
+        )
+        chain = _last(simulate_chain(layer, start, width=width, depth=depth, **common))
+        distances.append([ks_2samp(chain[name], limit[name]).statistic for name in limit])
+    values = np.array(distances)
+    noise = 0.5 * math.sqrt(2.0 / samples)
+    sizes = np.array(widths, dtype=float)
+    rates = []
+    for column in values.T:
+        clear = column > 4.0 * noise
+        rates.append(fitted_rate(sizes[clear], column[clear], np.full(clear.sum(), noise)))
+    return xr.Dataset(
+        {
+            "distance": (("width", "observable"), values),
+            "noise": noise,
+            "rate": ("observable", [rate for rate, _ in rates]),
+            "rate_error": ("observable", [error for _, error in rates]),
+        },
+        coords={"width": list(widths), "observable": list(limit)},
+        attrs={
+            **subject(layer, start),
+            "horizon": horizon,
+            "steps_per_layer": steps_per_layer,
+            "samples": samples,
+            "seed": seed,
+        },
+    )
+
+
+def _last(result: xr.Dataset) -> dict[str, NDArray[np.float64]]:
+    return observables(result["V"].isel(time=-1).to_numpy())

@@ -1,0 +1,252 @@
+"""When the eigenvalues of V leave a range, and how that depends on gamma and tau_0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from shaped_attention.blocks import ShapedAttention
+from shaped_attention.blocks.base import Layer
+from shaped_attention.checks import check_count, check_positive, real_array
+from shaped_attention.numerics.covariance import check_covariance
+from shaped_attention.numerics.observables import check_result
+from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.results import specification
+from shaped_attention.samplers.sde import integrate_sde
+from shaped_attention.statistics.proportions import fraction_bounds
+
+SMALLEST, LARGEST = 1e-4, 1e4
+"""The range of eigenvalues of Noci et al. (arXiv 2306.17759), figures 4 and 8."""
+
+
+def exit_times(
+    result: xr.Dataset, smallest: float = SMALLEST, largest: float = LARGEST
+) -> NDArray[np.float64]:
+    """The first stored time at which an eigenvalue of V is outside [smallest, largest].
+
+    Parameters
+    ----------
+    result
+        A result with every layer or step stored (``save_every=1``), and a radius above `largest`
+        times the root of the number of tokens: stopped paths keep their V, which is then outside.
+    smallest, largest
+        The range, 0 <= smallest < largest.
+
+    Returns
+    -------
+    Times (samples,); infinite for paths that stay inside.
+
+    Raises
+    ------
+    ValueError
+        If the result is none, its radius is too small, or the range is empty.
+    """
+    check_result(result, "result")
+    if not 0.0 <= smallest < largest < math.inf:
+        raise ValueError(
+            f"smallest={smallest!r}, largest={largest!r}: 0 <= smallest < largest is needed"
+        )
+    if "specification" in result.attrs:
+        stored = specification(result)
+        step = stored["step"] if stored["sampler"] == "sde" else 1.0 / stored["width"]
+        if np.diff(result["time"].to_numpy(), prepend=0.0).max() > 1.5 * step:
+            raise ValueError("result has only some of its times; save_every=1 is needed")
+    v = result["V"].transpose("time", "sample", "row", "col").to_numpy()
+    stopped = np.isfinite(result["stopping_time"].to_numpy())
+    eigenvalues = np.linalg.eigvalsh(v)
+    outside = (eigenvalues[..., 0] < smallest) | (eigenvalues[..., -1] > largest)
+    if (stopped & ~outside[-1]).any():
+        raise ValueError(
+            f"largest={largest!r}: paths of the result stopped inside the range; a larger radius "
+            "is needed"
+        )
+    first = np.argmax(outside, axis=0)
+    times = result["time"].to_numpy().astype(np.float64)[first]
+    return np.where(outside.any(axis=0), times, np.inf)
+
+
+def explosion_curve(
+    result: xr.Dataset, times: ArrayLike | None = None, level: float = 0.95
+) -> xr.Dataset:
+    """The probability that a path has reached the radius by each time, with bounds.
+
+    Parameters
+    ----------
+    result
+        A sampler's result; stopping times are known whatever is stored.
+    times
+        Times at which to count, by default the stored ones.
+    level
+        Of the bounds of Clopper and Pearson (Biometrika 26, 1934), which hold at each time alone.
+
+    Returns
+    -------
+    xarray.Dataset with `probability`, `lower` and `upper` (time).
+
+    Raises
+    ------
+    ValueError
+        If the result is none, or `times` or `level` is outside its range.
+    """
+    check_result(result, "result")
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level={level!r}: a number strictly between 0 and 1 is needed")
+    times = result["time"].to_numpy() if times is None else real_array(times, "times")
+    if times.ndim != 1 or not np.isfinite(times).all():
+        raise ValueError(
+            f"times has shape {times.shape} or entries that are not finite; a list of "
+            "finite numbers is needed"
+        )
+    stopped = result["stopping_time"].to_numpy()
+    count = len(stopped)
+    exploded = (stopped[None, :] <= times[:, None] + 1e-9).sum(axis=1)
+    lower, upper = fraction_bounds(exploded, count, level)
+    return xr.Dataset(
+        {
+            "probability": ("time", exploded / count),
+            "lower": ("time", lower),
+            "upper": ("time", upper),
+        },
+        coords={"time": times},
+        attrs={"level": level, "samples": count},
+    )
+
+
+def explosion_curves(
+    layer: Layer,
+    v0: ArrayLike,
+    widths: Sequence[int],
+    *,
+    horizon: float = 0.75,
+    step: float = 0.0025,
+    samples: int = 4096,
+    seed: int = 0,
+    radius: float | None = None,
+    points: int = 50,
+) -> dict[str, xr.Dataset]:
+    """`explosion_curve` of chains at several widths and of the SDE, the SDE last.
+
+    The theorem is local: the chain's curve tends to that of the SDE at any one radius, while at one
+    width the chain leaves it at large radii, because the softmax saturates. The curve of the SDE is
+    that of the fixed step, which decides how many paths explode: with two tokens too many do.
+
+    Parameters
+    ----------
+    layer, v0, radius
+        As for the samplers.
+    widths
+        Widths of the chains; the depth is width * horizon, rounded up.
+    horizon, step, samples, seed
+        Of the samplers; the seed of each is derived from `seed`, and from its width for a chain.
+    points
+        Times at which the curves are given.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    check_count("points", points)
+    if len(set(widths)) < len(widths):
+        raise ValueError(f"widths={list(widths)}: different ones are needed")
+    check_positive("horizon", horizon)
+    common: dict[str, Any] = {"samples": samples, "radius": radius, "progress": False}
+    runs = {
+        f"n = {width}": simulate_chain(
+            layer, v0, width=width, depth=_depth(width, horizon),
+            seed=derived_seed(seed, {"study": "explosion_curves", "width": width}), **common,
+        )
+        for width in widths
+    }  # fmt: skip
+    runs["SDE"] = integrate_sde(
+        layer, v0, horizon=horizon, step=step,
+        seed=derived_seed(seed, {"study": "explosion_curves"}), **common,
+    )  # fmt: skip
+    times = np.linspace(0.0, horizon, points + 1)
+    return {name: explosion_curve(run, times) for name, run in runs.items()}
+
+
+def stopping_map(
+    v0: ArrayLike,
+    gammas: Sequence[float],
+    tau0s: Sequence[float],
+    *,
+    width: int = 200,
+    horizon: float = 1.0,
+    step: float = 0.005,
+    samples: int = 100,
+    seed: int = 0,
+    smallest: float = SMALLEST,
+    largest: float = LARGEST,
+) -> xr.Dataset:
+    """Exit times of attention over a grid of gamma and tau_0: chain and SDE side by side.
+
+    Parameters
+    ----------
+    v0
+        Starting covariance (m, m).
+    gammas, tau0s
+        The grid.
+    width, horizon, step, samples, seed
+        Width of the chain (its depth is width * horizon, rounded up), horizon and step of the SDE,
+        samples of each cell. Chain and SDE of a cell have a seed derived from `seed` and the
+        cell's gamma and tau_0, so that a cell is the same in every grid.
+    smallest, largest
+        The range of eigenvalues.
+
+    Returns
+    -------
+    xarray.Dataset with `exit_time` (sampler, gamma, tau0, sample), capped at the horizon.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    start = check_covariance(v0, "v0")
+    for name, values in (("gammas", gammas), ("tau0s", tau0s)):
+        if len(values) == 0:
+            raise ValueError(f"{name} is empty; at least one number is needed")
+    check_count("samples", samples)
+    check_positive("horizon", horizon)
+    depth = _depth(width, horizon)
+    radius = 10.0 * largest * math.sqrt(len(start))
+    times = np.empty((2, len(gammas), len(tau0s), samples))
+    for i, gamma in enumerate(gammas):
+        for j, tau0 in enumerate(tau0s):
+            block = ShapedAttention(float(gamma), float(tau0))
+            cell = {"study": "stopping_map", "gamma": float(gamma), "tau0": float(tau0)}
+            own = derived_seed(seed, cell)
+            chain = simulate_chain(
+                block, start, width=width, depth=depth, samples=samples, seed=own,
+                save_every=1, radius=radius, progress=False,
+            )  # fmt: skip
+            limit = integrate_sde(
+                block, start, horizon=horizon, step=step, samples=samples, seed=own,
+                save_every=1, radius=radius, progress=False,
+            )  # fmt: skip
+            for k, result in enumerate((chain, limit)):
+                times[k, i, j] = np.minimum(exit_times(result, smallest, largest), horizon)
+    return xr.Dataset(
+        {"exit_time": (("sampler", "gamma", "tau0", "sample"), times)},
+        coords={
+            "sampler": ["chain", "SDE"],
+            "gamma": np.asarray(gammas, dtype=float),
+            "tau0": np.asarray(tau0s, dtype=float),
+        },
+        attrs={
+            "tokens": len(start), "width": width, "horizon": horizon, "step": step, "seed": seed,
+            "smallest": smallest, "largest": largest,
+        },
+    )  # fmt: skip
+
+
+def _depth(width: int, horizon: float) -> int:
+    """The first layer at or after the horizon."""
+    return max(1, math.ceil(width * horizon - 1e-9))

@@ -1,0 +1,160 @@
+"""Which units are to do next, and when a cell has enough.
+
+Without a target every cell gets all its blocks, block by block over the whole grid. With a target a
+cell has rounds: its first blocks, then twice as many, and so on; after each whole round its
+confidence interval decides. The decision sees whole rounds only, so it is the same whatever the
+order in which the units came back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
+
+from shaped_attention.statistics.proportions import fraction_bounds
+from shaped_attention.sweep.faults import STOPPED
+from shaped_attention.sweep.specification import Sweep, Target
+from shaped_attention.sweep.work_units import Unit
+
+Key = tuple[int, int]
+"""Cell and sampler."""
+
+Floats = NDArray[np.float64]
+
+Moments = Callable[[Unit], Floats]
+
+
+class Schedule:
+    """The units of a sweep that are still to do.
+
+    Parameters
+    ----------
+    sweep
+        The sweep.
+    done
+        Finished units.
+    moments
+        Function that gives the moments of a finished unit.
+    """
+
+    def __init__(self, sweep: Sweep, done: Iterable[Unit], moments: Moments) -> None:
+        self._sweep, self._moments = sweep, moments
+        cells = math.prod(sweep.shape)
+        self.keys = [(c, s) for c in range(cells) for s in range(len(sweep.samplers))]
+        self._done: dict[Key, set[int]] = {key: set() for key in self.keys}
+        for unit in done:
+            self._done[(unit.cell, unit.sampler)].add(unit.block)
+        self._given_up: Counter[Key] = Counter()
+        first = sweep.blocks if sweep.target is None else min(sweep.target.first, sweep.blocks)
+        self._wanted = dict.fromkeys(self.keys, first)
+        self.reasons: dict[Key, str] = {}
+        self._given: set[Unit] = set()
+        for key in self.keys:
+            self._look(key)
+
+    def next_units(self) -> Iterator[Unit]:
+        """Units not handed out before, those of early blocks first, for all rounds as now known."""
+        for block in range(self._sweep.blocks):
+            for key in self.keys:
+                unit = Unit(block, *key)
+                fresh = block not in self._done[key] and unit not in self._given
+                if fresh and block < self._wanted[key]:
+                    self._given.add(unit)
+                    yield unit
+
+    def finish(self, unit: Unit) -> None:
+        """Note a finished unit."""
+        key = (unit.cell, unit.sampler)
+        self._done[key].add(unit.block)
+        self._look(key)
+
+    def fail(self, unit: Unit) -> None:
+        """Note a unit that is given up; its cell gets no further rounds."""
+        key = (unit.cell, unit.sampler)
+        self._given_up[key] += 1
+        self.reasons[key] = "failed"
+
+    @property
+    def total(self) -> int:
+        """Units wanted, as now known."""
+        return sum(self._wanted.values())
+
+    @property
+    def left(self) -> int:
+        """Units wanted that are neither finished nor given up."""
+        return sum(
+            max(0, wanted - len(self._done[key]) - self._given_up[key])
+            for key, wanted in self._wanted.items()
+        )
+
+    def _look(self, key: Key) -> None:
+        """Close a cell, or widen its round, while whole rounds are done."""
+        sweep = self._sweep
+        while key not in self.reasons:
+            wanted = self._wanted[key]
+            if len(self._done[key]) < wanted or not self._done[key].issuperset(range(wanted)):
+                return
+            if sweep.target is not None and self._reached(key, wanted, sweep.target):
+                self.reasons[key] = "target"
+            elif wanted == sweep.blocks:
+                self.reasons[key] = "samples"
+            else:
+                self._wanted[key] = min(2 * wanted, sweep.blocks)
+
+    def _reached(self, key: Key, blocks: int, target: Target) -> bool:
+        units = [Unit(block, *key) for block in range(blocks)]
+        column = self._sweep.observed.index(target.observable)
+        counts = np.array([self._sweep.block_samples(unit.block) for unit in units])
+        parts = np.array([self._moments(unit)[-1, column] for unit in units])
+        mean, variance = merged(counts, parts[:, 0], parts[:, 1])
+        frequency = target.observable == STOPPED
+        half = half_width(counts.sum(), mean, variance, target.level, frequency)
+        return bool(half <= target.half_width)
+
+
+def merged(counts: ArrayLike, sums: ArrayLike, squares: ArrayLike) -> tuple[Floats, Floats]:
+    """Mean and variance (with N - 1) from those of blocks, along the first axis, in its order.
+
+    `squares` are squared deviations from a block's own mean (Chan, Golub and LeVeque, Am.
+    Statistician 37, 1983); blocks with a count of 0 do not matter. NaN where there are too few.
+    """
+    n, s, q = (np.asarray(x, dtype=np.float64) for x in (counts, sums, squares))
+    n = n.reshape(n.shape + (1,) * (s.ndim - n.ndim)) if n.ndim < s.ndim else n
+    s, q = np.where(n > 0, s, 0.0), np.where(n > 0, q, 0.0)
+    total = n.sum(0)
+    mean = s.sum(0) / np.where(total > 0, total, np.nan)
+    between = (n * (s / np.where(n > 0, n, 1.0) - mean) ** 2).sum(0)
+    return mean, (q.sum(0) + between) / np.where(total > 1, total - 1, np.nan)
+
+
+def half_width(
+    samples: ArrayLike, mean: ArrayLike, variance: ArrayLike, level: float, frequency: ArrayLike
+) -> Floats:
+    """Half the confidence interval of means.
+
+    It is normal, and infinite for fewer than two samples. Where the mean is a `frequency` it is the
+    longer side of the exact interval (`fraction_bounds`), so that mean +- half covers at least as
+    often as it should.
+    """
+    n, m, v = (np.asarray(x, dtype=np.float64) for x in (samples, mean, variance))
+    half = norm.isf((1.0 - level) / 2.0) * np.sqrt(v / np.maximum(n, 2.0))
+    half = np.where(n < 2.0, np.inf, half)
+    low, high = frequency_bounds(n, m, level, frequency)
+    return np.where(frequency, np.fmax(high - m, m - low), half)
+
+
+def frequency_bounds(
+    samples: ArrayLike, mean: ArrayLike, level: float, frequency: ArrayLike = True
+) -> tuple[Floats, Floats]:
+    """The exact interval of means that are a `frequency`; NaN for others."""
+    n, m, counted = np.broadcast_arrays(np.asarray(samples, float), mean, np.asarray(frequency))
+    low, high = np.full(m.shape, np.nan), np.full(m.shape, np.nan)
+    # Nothing is known of a mean without samples, which is NaN.
+    successes = np.rint(np.where(n > 0.0, m * n, 0.0))
+    low[counted], high[counted] = fraction_bounds(successes[counted], n[counted], level)
+    return low, high

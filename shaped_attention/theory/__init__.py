@@ -1,0 +1,1 @@
+"""What is known without sampling: the drift and the diffusion of the limit."""
