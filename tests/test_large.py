@@ -17,11 +17,11 @@ from shaped_attention import (
     ShapedMLP,
     equicorrelated,
     integrate_sde,
-    processes,
     simulate_chain,
 )
 from shaped_attention.numerics import lapack
 from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
+from shaped_attention.samplers import processes
 from shaped_attention.samplers.large_matrices import BlasProcess
 from shaped_attention.samplers.processes import (
     FEWEST_LARGE_TOKENS,

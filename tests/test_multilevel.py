@@ -15,12 +15,12 @@ from shaped_attention import (
     ShapedMLP,
     equicorrelated,
     integrate_sde,
-    levels,
     load,
     save,
 )
 from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.request import Request, make_request
+from shaped_attention.statistics import level_pairs
 from shaped_attention.statistics.level_pairs import Level
 from shaped_attention.statistics.multilevel import _bias, expectation
 from tests.laws import final, log_det
@@ -215,7 +215,7 @@ def test_moments_of_a_level_are_those_of_all_its_samples(monkeypatch):
 
     Squares around the blocks' own means are fewer by more than 0.1 %.
     """
-    monkeypatch.setattr(levels, "_BLOCK", 64)
+    monkeypatch.setattr(level_pairs, "_BLOCK", 64)
     seen = []
 
     def kept(v):

@@ -12,11 +12,11 @@ from shaped_attention import (
     ShapedMLP,
     equicorrelated,
     integrate_sde,
-    named_numbers,
-    processes,
     simulate_chain,
     simulate_network,
 )
+from shaped_attention.numerics import named_numbers
+from shaped_attention.samplers import processes
 from tests.laws import final, same_law
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
