@@ -31,7 +31,6 @@ from shaped_attention.sphere import (
     uniform_start,
 )
 from shaped_attention.sphere.integrate import integrate_flow
-from shaped_attention.sphere.theory import two_token_cosine
 
 KINDS = {
     "SA": {},
@@ -130,7 +129,7 @@ def test_meeting_times_are_those_of_the_curve():
         slope = float(equiangular_field(g, 32, beta, normalised))
         assert abs(g - 0.999) < 1e-9 * max(1.0, slope) + 1e-11
     times = np.linspace(0.0, 3.0, 5)
-    known = two_token_cosine(times, 0.0, 0.3)
+    known = np.tanh(times + math.atanh(0.3))
     np.testing.assert_allclose(equiangular_cosine(times, 2, 0.0, 0.3), known, atol=1e-11)
     assert meeting_time(0.5, 2, 0.0) == pytest.approx(math.atanh(0.5), abs=1e-12)
 
@@ -343,7 +342,7 @@ def test_the_curve_of_a_phase_diagram_is_that_of_its_attention():
         (lambda: meeting_time(1.0, 4, 1.0), "delta=1.0: a number strictly between 0 and 1"),
         (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start=0.95: a cosine above"),
         (lambda: equiangular_cosine([1.0, 0.0], 4, 1.0), "times: an increasing list"),
-        (lambda: two_token_cosine([0.0], 301.0, 0.0), "beta=301.0: at most 300 in size"),
+        (lambda: equiangular_cosine([0.0], 2, 301.0), "beta=301.0: at most 300 in size"),
         (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), []), "times: a list"),
         (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1, 1]), "increasing"),
         (lambda: sphere_flow(4.0, uniform_start(2, 2), [1.0]), "attention=4.0: a SphereAttention"),

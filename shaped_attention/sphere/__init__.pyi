@@ -25,7 +25,6 @@ from .theory import (
     equiangular_field,
     final_rate,
     meeting_time,
-    two_token_cosine,
 )
 from .token_attention import TokenAttention, relu_mlp
 from .token_flow import random_tokens, token_flow
@@ -74,6 +73,5 @@ __all__ = [
     "sphere_network",
     "token_flow",
     "tokens_of",
-    "two_token_cosine",
     "uniform_start",
 ]

@@ -7,12 +7,10 @@ After Geshkovski, Letrouit, Polyanskiy and Rigollet (arXiv 2312.10794), and Cohn
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import quad
-from scipy.optimize import brentq
 from scipy.special import hyp0f1
 
 from shaped_attention.checks import check_count, check_finite, check_width, real_array
@@ -151,60 +149,6 @@ def meeting_time(
         slowness, -math.log1p(-start), -math.log(delta), epsabs=1e-12, epsrel=1e-11, limit=500
     )
     return float(value)
-
-
-def two_token_cosine(
-    times: ArrayLike, beta: float, start: float, normalised: bool = True
-) -> NDArray[np.float64]:
-    """The cosine g of two tokens at `times`, from `start`, by inverted quadrature; to 1e-10.
-
-    With g = tanh s the equations g' = 2 (1 - g^2) / (e^{beta (1 - g)} + 1) of SA and
-    g' = e^{beta g} (1 - g^2) of USA read ds/dt = 1 / q(s), hence
-
-        t = int_{artanh g_0}^{artanh g} q(s) ds,
-        SA: q(s) = (e^{beta (1 - tanh s)} + 1) / 2;    USA: q(s) = e^{-beta tanh s},
-
-    and for beta = 0 both are g = tanh(t + artanh g_0).
-
-    Raises
-    ------
-    ValueError
-        If a time is negative or not finite, beta is above 300 in size, or the start is not strictly
-        between -1 and 1.
-    """
-    _check_beta(beta, _LARGEST_BETA)
-    if not -1.0 < start < 1.0:
-        raise ValueError(f"start={start!r}: a cosine strictly between -1 and 1 is needed")
-    t = real_array(times, "times")
-    if not np.isfinite(t).all() or (t < 0.0).any():
-        raise ValueError("times: finite numbers >= 0 are needed")
-    first = math.atanh(start)
-    if beta == 0.0:
-        return np.tanh(t + first)
-
-    def slowness(moved: float) -> float:
-        g = math.tanh(first + moved)
-        return 0.5 * (math.exp(beta * (1.0 - g)) + 1.0) if normalised else math.exp(-beta * g)
-
-    def time_until(moved: float) -> float:
-        # The exponential changes around g = 0.
-        cuts = [cut - first for cut in (-1.0, 0.0, 1.0) if 0.0 < cut - first < moved]
-        return sum(
-            quad(slowness, a, b, epsabs=1e-13, epsrel=1e-11, limit=200)[0]
-            for a, b in pairwise([0.0, *cuts, moved])
-        )
-
-    # From its start, not from 0: where s hardly moves an interval of s would be lost in rounding.
-    farthest = _ALL_ONE - first
-    last = time_until(farthest)
-
-    def cosine_at(time: float) -> float:
-        if time >= last:
-            return 1.0
-        found = brentq(lambda s: time_until(s) - time, 0.0, farthest, xtol=1e-13, rtol=1e-14)
-        return math.tanh(first + found)
-
-    return np.array([cosine_at(float(time)) for time in t.ravel()]).reshape(t.shape)
 
 
 def many_token_cosine(times: ArrayLike, start: float) -> NDArray[np.float64]:
