@@ -34,7 +34,8 @@ from .samplers.pathwise import pathwise
 from .samplers.rerun import rerun
 from .samplers.results import layer_of, load, save, specification
 from .samplers.sde import integrate_sde
-from .statistics.compare import compare, format_comparison
+from .statistics.compare import compare
+from .statistics.comparison_text import format_comparison
 from .statistics.convergence import convergence
 from .statistics.multilevel import expectation
 from .statistics.rates import distances_by_width

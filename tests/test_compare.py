@@ -13,7 +13,8 @@ from scipy.optimize import linear_sum_assignment
 from shaped_attention import ShapedAttention, equicorrelated, integrate_sde, simulate_chain
 from shaped_attention.blocks.base import Layer
 from shaped_attention.numerics.observables import observables, observables_of
-from shaped_attention.statistics.compare import compare, format_comparison
+from shaped_attention.statistics.compare import compare
+from shaped_attention.statistics.comparison_text import format_comparison
 from shaped_attention.statistics.distances import ks_distance, ks_margin
 
 

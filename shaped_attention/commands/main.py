@@ -23,7 +23,7 @@ from shaped_attention.figures import study
 from shaped_attention.io.inputs import example_tokens, read_covariance, read_tokens
 from shaped_attention.io.storage import check_writable
 from shaped_attention.numerics.covariance import check_covariance, covariance_of, equicorrelated
-from shaped_attention.statistics.compare import format_comparison
+from shaped_attention.statistics.comparison_text import format_comparison
 from shaped_attention.version import __version__
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.state import State, covariance
-from shaped_attention.numerics import tiles
+from shaped_attention.numerics import tile_interpreter, tiles
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.primitives import Numbers
@@ -161,7 +161,7 @@ class TileProcess:
         """Return the Brownian increments of a step (tiles, entries), until the next call."""
         x = self.task.compiled
         array, flat = self._increments
-        tiles.draw(x.code, x.table, x.keys, x.ranges, self.first, step, array)
+        tile_interpreter.draw(x.code, x.table, x.keys, x.ranges, self.first, step, array)
         return flat
 
     def drift_and_noise(self, y: Tensor, increments: Tensor, step: int) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.overrides import Overrides, at_layer
 from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.blocks.state import State, covariance
-from shaped_attention.numerics import tiles
+from shaped_attention.numerics import tile_interpreter
 from shaped_attention.numerics.blas import Plan
 from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.numerics.program import Program
@@ -123,11 +123,11 @@ class _Packed:
         for program in programs:
             scalars = sum(table.shape[1] for table in tables)
             code = program.code.copy()
-            code[:, tiles.SCALARS] += scalars
-            code[:, tiles.JUMPS] += sum(len(x) for x in codes)
+            code[:, tile_interpreter.SCALARS] += scalars
+            code[:, tile_interpreter.JUMPS] += sum(len(x) for x in codes)
             first = len(addresses)
             addresses += program.addresses
-            code[:, tiles.KEYS] += first
+            code[:, tile_interpreter.KEYS] += first
             start, constant = sum(len(x) for x in codes), len(rows)
             for offset, entries in program.constants:
                 rows += range(offset, offset + entries.size)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,7 +23,8 @@ from shaped_attention.numerics.observables import (
     observables_of,
     time_index,
 )
-from shaped_attention.statistics.cautions import caution_text, common_ground
+from shaped_attention.statistics.cautions import common_ground
+from shaped_attention.statistics.comparison_text import verdict
 from shaped_attention.statistics.distances import (
     integral_distances,
     joint_test,
@@ -36,7 +36,6 @@ from shaped_attention.statistics.transport import joint_wasserstein2, wasserstei
 FEWEST_SAMPLES, _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 8, 99, 50
 # Rounding of V reaches an observable magnified by a few operations.
 _ROUNDING = 64
-_ROWS_PER_GROUP, _NAMED, _WIDTH = 8, 4, 110
 _PAIRINGS = 99
 
 
@@ -177,99 +176,8 @@ def compare(
         "smallest_resolvable_ks": margin,
         **common_ground(first, second),
     }
-    table.attrs["verdict"] = _verdict(table)
+    table.attrs["verdict"] = verdict(table)
     return table
-
-
-def format_comparison(table: xr.Dataset) -> str:
-    """Lay out what `compare` returned for a terminal, at most 110 columns wide.
-
-    Of more than 8 diagonal entries or correlations, the 8 with the largest KS distance are shown
-    and the others summed up in a line. A star marks what is resolved. ValueError if `table` is not
-    a result of `compare`.
-    """
-    if not isinstance(table, xr.Dataset) or "verdict" not in table.attrs:
-        raise ValueError(f"table must be what compare returned, got a {type(table).__name__}.")
-    about = table.attrs
-    lines = [
-        f"t = {about['time']:.6g}; tokens: {about['tokens']}; samples: {about['samples_first']}, "
-        f"{about['samples_second']}; each interval at confidence {about['confidence']:.4g}",
-        "",
-        _line("", "first", "second", "Kolmogorov-Smirnov", "Wasserstein-1", "energy"),
-        _line("observable", *["median [5 %, 95 %]"] * 2, *["[low, high]"] * 2, ""),
-    ]
-    names = [str(name) for name in table["observable"].to_numpy()]
-    groups: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        groups.setdefault(name.split("[")[0] if "[" in name else "others", []).append(i)
-    for group, members in groups.items():
-        lines.append("-" * _WIDTH)
-        ranked = sorted(members, key=lambda i: -float(table["ks"][i]))
-        shown = members if group == "others" else sorted(ranked[:_ROWS_PER_GROUP])
-        lines += [_row(names[i], table.isel(observable=i)) for i in shown]
-        rest = table.isel(observable=[i for i in members if i not in shown])
-        if rest.sizes["observable"]:
-            lines.append(
-                f"and {rest.sizes['observable']} more {group}: KS at most "
-                f"{float(rest['ks'].max()):.3f}, {int(rest['resolved'].sum())} of them resolved"
-            )
-    lines += [
-        "-" * _WIDTH,
-        f"joint energy test: distance {float(table['joint_energy']):.3g}, "
-        f"p = {float(table['joint_p_value']):.3g}",
-        *_transport_lines(table),
-        f"stopped by then: {float(table['stopped_first']):.2%} of the first, "
-        f"{float(table['stopped_second']):.2%} of the second",
-        *textwrap.wrap(str(about["verdict"]), _WIDTH),
-    ]
-    return "\n".join(lines)
-
-
-def _transport_lines(table: xr.Dataset) -> list[str]:
-    if "joint_wasserstein2" not in table:
-        return []
-    distance, p, null = (
-        float(table[f"joint_wasserstein2{end}"]) for end in ("", "_p_value", "_null")
-    )
-    return [
-        f"joint Wasserstein-2 distance of V (Frobenius norm): {distance:.3g}, p = {p:.3g}; "
-        f"equal laws stay under {null:.3g}"
-    ]
-
-
-def _verdict(table: xr.Dataset) -> str:
-    about = table.attrs
-    n, m, margin = (about[k] for k in ("samples_first", "samples_second", "smallest_resolvable_ks"))
-    confidence, count = about["confidence"], table.sizes["observable"]
-    order = np.argsort(-table["ks"].to_numpy(), kind="stable")
-    names, ks = table["observable"].to_numpy()[order], float(table["ks"].max())
-    resolved = int(table["resolved"].sum())
-    reach = f"none below {margin:.3f} could have been" if margin < 1 else "none at all can be"
-    largest = (
-        f"The largest KS distance is {ks:.3f} ({names[0]}), simultaneous band "
-        f"[{max(0.0, ks - margin):.3f}, {min(1.0, ks + margin):.3f}]; "
-        f"{reach} resolved by so many samples."
-    )
-    p = float(table["joint_p_value"])
-    seen = p <= 1 - confidence
-    where = f"the two laws at t = {about['time']:.6g}"
-    at = f"with {n} and {m} samples, at simultaneous confidence {confidence:.4g}"
-    if resolved:
-        listing = ", ".join(names[: min(resolved, _NAMED)])
-        more = f" and {resolved - _NAMED} more" if resolved > _NAMED else ""
-        among = f"{resolved} of {count} observables ({listing}{more})"
-        head = f"Resolved: {at}, {where} differ in {among}."
-        tail = "sees the difference too" if seen else "does not see the difference"
-    else:
-        found = "Different, in the joint law" if seen else "Not resolved"
-        head = f"{found}: {at}, none of {count} observables by itself tells {where} apart."
-        tail = (
-            "tells them apart; by how much an observable differs is open up to "
-            f"{min(1.0, ks + margin):.3f} in the KS distance"
-            if seen
-            else "does not tell them apart either; a smaller difference is not excluded"
-        )
-    return f"{head} {largest} The joint test {tail} (p = {p:.2g}).{caution_text(about)}"
 
 
 def _common_time(first: xr.Dataset, second: xr.Dataset, time: float | None) -> float:
@@ -327,35 +235,3 @@ def _epsilon(result: xr.Dataset) -> float:
     computed = json.loads(result.attrs.get("specification", "{}")).get("dtype", "float64")
     dtypes = [np.dtype(computed), result["V"].dtype]
     return max(float(np.finfo(d if d.kind == "f" else np.float64).eps) for d in dtypes)
-
-
-def _line(*cells: str) -> str:
-    name, first, second, ks, wasserstein, energy, *mark = cells
-    line = f"{name:16} {first:^20}  {second:^20}  {ks:^19}  {wasserstein:^19} {energy:^6}"
-    return " ".join([line, *mark]).rstrip()
-
-
-def _row(name: str, row: xr.Dataset) -> str:
-    value = {str(key): float(row[key]) for key in row.data_vars}
-    laws = [
-        f"{_fit(value[f'median_{law}'], 6)} "
-        f"[{_fit(value[f'q05_{law}'], 5)},{_fit(value[f'q95_{law}'], 5)}]"
-        for law in ("first", "second")
-    ]
-    distances = [
-        f"{_fit(value[key], 5)} [{_fit(value[f'{key}_low'], 5)},{_fit(value[f'{key}_high'], 5)}]"
-        for key in ("ks", "wasserstein")
-    ]
-    mark = "*" if value["resolved"] else ""
-    name = name.replace("eigenvalue", "eig.")
-    return _line(name, *laws, *distances, _fit(value["energy"], 5), mark)
-
-
-def _fit(value: float, width: int) -> str:
-    """Write a number in at most `width` characters, with up to three decimals."""
-    if 0 < abs(value) < 5e-4 and len(f"{value:.0e}") <= width:
-        return f"{value:>{width}.0e}"
-    for decimals in (3, 2, 1, 0):
-        if len(f"{value:.{decimals}f}") <= width:
-            return f"{value:>{width}.{decimals}f}"
-    return f"{value:>{width}.0e}"

@@ -16,6 +16,7 @@ _TANGENTS = "shaped_attention/numerics/tangents.py"
 _TRACED_NUMBERS = "shaped_attention/numerics/traced_numbers.py"
 _VECTORMATH = "shaped_attention/numerics/vectormath.py"
 _TILES = "shaped_attention/numerics/tiles.py"
+_INTERPRETER = "shaped_attention/numerics/tile_interpreter.py"
 
 _ATTENTION_CHAIN = ("test_compiled.py::test_chain[attention-40]",)
 _MLP_CHAIN = ("test_compiled.py::test_chain[mlp-40]",)
@@ -35,14 +36,14 @@ _LARGE_STOPPING = ("test_large.py::test_stopping",)
 PROGRAMS = [
     Mutant(
         "tiles-wishart-one-degree-less",
-        _TILES,
+        _INTERPRETER,
         "buf, line[_OUT], line[_ROWS], line[_COUNT], line[_WORK]",
         "buf, line[_OUT], line[_ROWS], line[_COUNT] - 1, line[_WORK]",
         _ATTENTION_CHAIN,
     ),
     Mutant(
         "tiles-hidden-columns-reused",
-        _TILES,
+        _INTERPRETER,
         "line[_SLOT], start * inner // 2,",
         "line[_SLOT], 0,",
         _MLP_CHAIN,
@@ -91,14 +92,14 @@ PROGRAMS = [
     ),
     Mutant(
         "tiles-gram-of-columns-as-of-rows",
-        _TILES,
+        _INTERPRETER,
         "turned_a = op == _COGRAM",
         "turned_a = op == _GRAM",
         _ATTENTION_LIMIT,
     ),
     Mutant(
         "tiles-increments-of-the-first-tile",
-        _TILES,
+        _INTERPRETER,
         "sample = first + tile * LANES",
         "sample = first",
         ("test_sde.py",),
