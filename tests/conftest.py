@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -32,3 +33,10 @@ def global_generators_untouched() -> Iterator[None]:
     yield
     assert np.random.get_state()[1].tobytes() == before[0]  # noqa: NPY002
     assert torch.equal(torch.get_rng_state(), before[1])
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread_for_each_worker() -> None:
+    """Where tests run in several processes, threads of theirs would only wait for each other."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        torch.set_num_threads(1)

@@ -56,11 +56,10 @@ def direct_gram(x, attention, time, method="DOP853"):
         y = y / np.linalg.norm(y, axis=1, keepdims=True)
         moved = np.zeros_like(y)
         for i in range(n):
-            seen = range(i + 1) if attention.causal else range(n)
-            weights = np.array([math.exp(attention.beta * (y[i] @ y[j])) for j in seen])
+            seen = y[: i + 1] if attention.causal else y
+            weights = np.exp(attention.beta * (seen @ y[i]))
             weights /= weights.sum() if attention.normalised else len(weights)
-            sum_ = sum(w * y[j] for w, j in zip(weights, seen, strict=True))
-            sum_ = -sum_ if attention.repulsion else sum_
+            sum_ = -weights @ seen if attention.repulsion else weights @ seen
             moved[i] = sum_ - (sum_ @ y[i]) * y[i]
         return moved.ravel()
 

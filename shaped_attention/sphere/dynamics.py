@@ -72,8 +72,8 @@ class SphereAttention:
         logits = (self.beta if beta is None else beta) * gram
         if self.causal:
             # Token i counts what it sees: i + 1 with numbers from 0.
-            hidden = torch.ones(gram.shape[-2:], device=gram.device).triu(1) > 0.0
-            logits = logits.masked_fill(hidden, -torch.inf)
+            token = torch.arange(gram.shape[-1], device=gram.device)
+            logits = logits.masked_fill(token > token[:, None], -torch.inf)
         if self.normalised:
             return torch.softmax(logits, dim=-1)
         count = gram.shape[-1]
