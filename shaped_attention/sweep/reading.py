@@ -14,7 +14,7 @@ from shaped_attention.io.storage import reason
 from shaped_attention.statistics.distances import ks_margin
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.sweep.code_identity import code_records
-from shaped_attention.sweep.faults import STOPPED
+from shaped_attention.sweep.grid import STOPPED
 from shaped_attention.sweep.histograms import quantile
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store, StoreError
