@@ -14,7 +14,7 @@ from shaped_attention.blocks.catalogue import KINDS, UNUSED, UNUSED_BY_LIMIT
 from shaped_attention.checks import check_count, check_positive
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.samplers.devices import check_dtype, named_device
-from shaped_attention.sweep.cells import SAMPLERS, Cell, known_parameters
+from shaped_attention.sweep.cells import Cell, kind_of
 from shaped_attention.sweep.grid import STOPPED, Grid, common_observables
 
 KEEP = ("observables", "V", "reductions")
@@ -113,11 +113,6 @@ def faults_of(sweep: Grid, written: bool) -> list[tuple[str, str]]:
         attempt("seconds", check_positive, "seconds", sweep.seconds)
     if sweep.keep not in KEEP:
         found.append(("keep", f"keep={sweep.keep!r}: one of {', '.join(KEEP)} is needed"))
-    unknown = [name for name in sweep.samplers if name not in SAMPLERS]
-    if unknown or not sweep.samplers or len(set(sweep.samplers)) < len(sweep.samplers):
-        found.append(
-            ("samplers", f"samplers={list(sweep.samplers)}: some of {', '.join(SAMPLERS)}, once")
-        )
     numbers = all(isinstance(x, int | float) for x in sweep.fractions)
     if not (
         numbers
@@ -143,9 +138,15 @@ def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
     known: set[str] = set()
     for layer in sweep.layers:
         try:
-            known |= set(known_parameters(layer))
+            kind = kind_of(layer)
+            known |= {"layer", *kind.parameters(layer)}
         except ValueError as error:
             found.append(("layer", str(error)))
+            continue
+        once = 0 < len(sweep.samplers) == len(set(sweep.samplers))
+        if not once or not set(sweep.samplers) <= set(kind.samplers):
+            place = f"samplers={list(sweep.samplers)}: some of {', '.join(kind.samplers)}, once"
+            found.append(("samplers", f"{place}, with layer={layer!r}"))
     found += [
         (name, f"{name}: no parameter; one of {', '.join(sorted(known))} is needed")
         for name in (*sweep.fixed, *sweep.axes)
