@@ -20,20 +20,20 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from shaped_attention.io.storage import reason
 from shaped_attention.sweep.code_identity import Code, changes_since, code_of, note_code
 from shaped_attention.sweep.durable import append_records, read_records, sync, write_durably
 from shaped_attention.sweep.faults import SweepFaultsError
-from shaped_attention.sweep.lock import LockedError, held_lock, is_locked
 from shaped_attention.sweep.specification import FORMAT, Sweep
 from shaped_attention.sweep.store_layout import Layout, layouts
 from shaped_attention.sweep.work_units import Unit
@@ -45,6 +45,9 @@ _BEGUN = (_DRAFT, ".sweep.json.draft", "code.jsonl", "ledger.jsonl", "lock")
 
 _UNREADABLE = (OSError, AttributeError, KeyError, TypeError, ValueError)
 """What reading a file raises that is no specification of a sweep."""
+
+_PATIENCE = 0.2
+"""Seconds to wait for a lock, which a look whether it is held (`running`) holds for a moment."""
 
 _COMPRESSOR = {"id": "zstd", "level": 1}
 
@@ -156,20 +159,26 @@ class Store:
         StoreError
             If another run holds it, or it cannot be made.
         """
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(held_lock(self.path / "lock"))
-            except LockedError:
-                message = f"{self.path}: another run is writing to this store"
-                raise StoreError(message) from None
-            except OSError as error:
-                raise StoreError(f"{self.path}: cannot be written ({reason(error)})") from None
+        try:
+            held = FileLock(self.path / "lock").acquire(timeout=_PATIENCE)
+        except Timeout:
+            message = f"{self.path}: another run is writing to this store"
+            raise StoreError(message) from None
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot be written ({reason(error)})") from None
+        with held:
             yield
 
     @property
     def running(self) -> bool:
         """Whether a run holds the lock now."""
-        return is_locked(self.path / "lock")
+        try:
+            with FileLock(self.path / "lock", timeout=0):
+                return False
+        except Timeout:
+            return True
+        except OSError:
+            return False
 
     def settle_code(self, accept: bool) -> Code:
         """The code of a run that begins, noted if it differs from that of the units in the store.
