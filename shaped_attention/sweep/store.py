@@ -9,9 +9,9 @@
     FOLDER/run.json        target and time limit of the last run, and why each cell stopped
     FOLDER/lock            held while a run writes
 
-A unit owns one chunk of every array. Chunks are written beside their place, brought to the disk and
-moved there, and only then does the ledger get its line: what the ledger has is whole, whatever
-moment a process dies at, and a unit that is written twice is written with the same bytes.
+A unit owns one chunk of every array. Zarr writes it through `_DurableFiles`, next to its place, to
+the disk, and moves it there; only then does the ledger get its line: what the ledger has is whole,
+whatever moment a process dies at, and a unit that is written twice leaves the same bytes.
 """
 
 from __future__ import annotations
@@ -22,20 +22,24 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
+import zarr
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
+from zarr.core.buffer import Buffer
+from zarr.storage import LocalStore
 
 from shaped_attention.io.storage import reason
 from shaped_attention.sweep.code_identity import Code, changes_since, code_of, note_code
 from shaped_attention.sweep.durable import append_records, read_records, sync, write_durably
 from shaped_attention.sweep.faults import SweepFaultsError
 from shaped_attention.sweep.specification import FORMAT, Sweep
-from shaped_attention.sweep.store_layout import Layout, layouts
+from shaped_attention.sweep.store_layout import layouts
 from shaped_attention.sweep.work_units import Unit
 
 _DRAFT = ".data.zarr.draft"
@@ -49,7 +53,7 @@ _UNREADABLE = (OSError, AttributeError, KeyError, TypeError, ValueError)
 _PATIENCE = 0.2
 """Seconds to wait for a lock, which a look whether it is held (`running`) holds for a moment."""
 
-_COMPRESSOR = {"id": "zstd", "level": 1}
+_COMPRESSOR: dict[str, Any] = {"id": "zstd", "level": 1}
 
 
 class StoreError(RuntimeError):
@@ -93,7 +97,7 @@ class Store:
         if sweep is not None:
             self.sweep = sweep
         self._layouts = layouts(self.sweep)
-        self._codec = _codec()
+        self._files = _DurableFiles(self.path / "data.zarr")
 
     def _read(self) -> Sweep:
         text = (self.path / "sweep.json").read_text(encoding="utf-8")
@@ -117,8 +121,6 @@ class Store:
                 self._make(sweep)
 
     def _make(self, sweep: Sweep) -> None:
-        import zarr
-
         data = self.path / "data.zarr"
         if data.exists():
             # Of a making that died after the arrays, empty; anything else is not ours to replace.
@@ -137,7 +139,7 @@ class Store:
                 chunks=(*(1 for _ in lead), *layout.chunk),
                 dtype=layout.dtype,
                 fill_value=layout.fill,
-                compressors=_codec(),
+                compressors=_COMPRESSOR,
                 attributes={"_ARRAY_DIMENSIONS": [*lead, *layout.dims]},
             )
         (self.path / "code.jsonl").unlink(missing_ok=True)
@@ -229,16 +231,13 @@ class Store:
         """
         lines = []
         try:
-            folders = set()
             for unit, arrays, seconds in results:
-                for name, layout in self._layouts.items():
-                    target = self._chunk(unit, name, layout)
-                    write_durably(target, self._encoded(arrays[name], layout))
-                    folders.add(target.parent)
+                for name, array in self._arrays.items():
+                    array[self._region(unit, name)] = arrays[name]
                 unit_record = [unit.block, unit.cell, unit.sampler]
                 lines.append({"unit": unit_record, "seconds": round(seconds, 6)})
-            for folder in folders:
-                sync(folder)
+            for name in self._arrays:
+                sync(self._files.root / name)
             append_records(self.path / "ledger.jsonl", lines)
         except OSError as error:
             raise UnwritableError(_unwritable(self.path, error)) from error
@@ -276,22 +275,32 @@ class Store:
 
     def moments(self, unit: Unit) -> NDArray[np.float64]:
         """Moments (time, observable, 2) of a finished unit."""
-        layout = self._layouts["moments"]
-        data = self._codec.decode(self._chunk(unit, "moments", layout).read_bytes())
-        return np.frombuffer(data, dtype=layout.dtype).reshape(layout.chunk)[0]
+        return np.asarray(self._arrays["moments"][self._region(unit, "moments")])
 
-    def _chunk(self, unit: Unit, name: str, layout: Layout) -> Path:
-        own = [unit.block if dim in ("block", "sample") else 0 for dim in layout.dims]
-        key = ".".join(map(str, (unit.sampler, *self.sweep.index(unit.cell), *own)))
-        return self.path / "data.zarr" / name / key
+    @cached_property
+    def _arrays(self) -> dict[str, zarr.Array[Any]]:
+        config: Any = {"write_empty_chunks": True}
+        return {
+            name: zarr.open_array(self._files, path=name, mode="r+", zarr_format=2, config=config)
+            for name in self._layouts
+        }
 
-    def _encoded(self, array: NDArray[Any], layout: Layout) -> bytes:
-        """A whole chunk: Zarr's are of one size, and the last one is filled up."""
-        fill = 0 if layout.fill is None else layout.fill
-        data = np.full(layout.chunk, fill, dtype=layout.dtype)
-        block = array if "block" not in layout.dims else array[None]
-        data[tuple(slice(size) for size in block.shape)] = block
-        return bytes(self._codec.encode(np.ascontiguousarray(data)))
+    def _region(self, unit: Unit, name: str) -> tuple[int | slice, ...]:
+        """Where the unit is in an array."""
+        first = unit.block * self.sweep.block
+        samples = slice(first, first + self.sweep.block_samples(unit.block))
+        own: dict[str, int | slice] = {"block": unit.block, "sample": samples}
+        dims = self._layouts[name].dims
+        lead = (unit.sampler, *self.sweep.index(unit.cell))
+        return (*lead, *(own.get(dim, slice(None)) for dim in dims))
+
+
+class _DurableFiles(LocalStore):
+    """Zarr's files, of which a process that dies leaves none in part."""
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write a file to the disk."""
+        write_durably(self.root / key, value.to_bytes())
 
 
 def _sentence(error: Exception) -> str:
@@ -331,9 +340,3 @@ def _labels(values: Sequence[Any]) -> list[Any]:
     """Values of an axis as coordinates: text where they are not all numbers."""
     numbers = all(isinstance(value, int | float) for value in values)
     return list(values) if numbers else [str(value) for value in values]
-
-
-def _codec() -> Any:
-    import numcodecs
-
-    return numcodecs.get_codec(_COMPRESSOR)
