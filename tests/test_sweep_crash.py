@@ -16,8 +16,8 @@ import pytest
 import torch
 import xarray as xr
 
+from shaped_attention.io.records import read_records
 from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
-from shaped_attention.sweep.durable import read_records
 from shaped_attention.sweep.store import Store, StoreError
 from tests import sweep_layers as layers
 

@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 from zarr.core.buffer import Buffer
 from zarr.storage import LocalStore
 
-from shaped_attention.io.storage import reason
+from shaped_attention.io.records import append_records, read_records
+from shaped_attention.io.storage import reason, sync, write_durably
 from shaped_attention.sweep.code_identity import Code, changes_since, code_of, note_code
-from shaped_attention.sweep.durable import append_records, read_records, sync, write_durably
 from shaped_attention.sweep.faults import SweepFaultsError
 from shaped_attention.sweep.specification import FORMAT, Sweep
 from shaped_attention.sweep.store_layout import layouts
