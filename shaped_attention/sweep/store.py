@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
 import zarr
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ from shaped_attention.io.storage import reason, sync, write_durably
 from shaped_attention.sweep.code_identity import Code, changes_since, code_of, note_code
 from shaped_attention.sweep.faults import SweepFaultsError
 from shaped_attention.sweep.specification import FORMAT, Sweep
-from shaped_attention.sweep.store_layout import layouts
+from shaped_attention.sweep.store_layout import coordinates, layouts
 from shaped_attention.sweep.work_units import Unit
 
 _DRAFT = ".data.zarr.draft"
@@ -130,7 +129,7 @@ class Store:
                 raise StoreError(f"{self.path}: the folder is not empty, and no store of a sweep")
         lead = ("sampler", *sweep.axes)
         draft = self.path / _DRAFT
-        _coordinates(sweep).to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
+        coordinates(sweep).to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
         group = zarr.open_group(draft, mode="r+", zarr_format=2)
         for name, layout in layouts(sweep).items():
             group.create_array(
@@ -317,26 +316,3 @@ def _unwritable(path: Path, error: OSError) -> str:
         f"{path}: cannot be written ({reason(error)}); the units in the ledger are intact, and the "
         "run can be resumed"
     )
-
-
-def _coordinates(sweep: Sweep) -> xr.Dataset:
-    """Coordinates and attributes of the store, so that xarray alone can read it."""
-    horizons = {sweep.cell(index).horizon for index in np.ndindex(sweep.shape)}
-    scale = horizons.pop() if len(horizons) == 1 else 1.0
-    names = list(sweep.observed)
-    return xr.Dataset(
-        coords={
-            "sampler": list(sweep.samplers),
-            "time": [scale * fraction for fraction in sweep.fractions],
-            "observable": names,
-            "kept": names[:-1],
-            **{name: _labels(values) for name, values in sweep.axes.items()},
-        },
-        attrs={"sweep": sweep.to_json(), "block_samples": sweep.block},
-    )
-
-
-def _labels(values: Sequence[Any]) -> list[Any]:
-    """Values of an axis as coordinates: text where they are not all numbers."""
-    numbers = all(isinstance(value, int | float) for value in values)
-    return list(values) if numbers else [str(value) for value in values]
