@@ -1,7 +1,6 @@
 """The layers of the package: the table of `architecture.md`, and the imports in the source.
 
-A module may import from its own layer and from those below it. An import under `TYPE_CHECKING`
-does not count, for it does not happen.
+A module may import from its own layer and from those below it.
 """
 
 from __future__ import annotations
@@ -75,15 +74,8 @@ def source_modules(root: Path = ROOT) -> dict[str, Path]:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The import statements that are executed, in functions too."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child
-        elif isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
-            for other in child.orelse:
-                yield from _statements(ast.Module([other], []))
-        else:
-            yield from _statements(child)
+    """The import statements, in functions and under `TYPE_CHECKING` too."""
+    return (child for child in ast.walk(node) if isinstance(child, ast.Import | ast.ImportFrom))
 
 
 def imports_of(source: str, module: str, known: set[str], *, is_package: bool = False) -> set[str]:

@@ -17,6 +17,7 @@ from shaped_attention.sweep import (
     Sweep,
     Target,
     cells,
+    layer_cells,
     open_sweep,
     resume_sweep,
     run_sweep,
@@ -158,7 +159,7 @@ def test_the_last_block_is_what_is_left(tmp_path):
 @pytest.mark.parametrize("kind", [MemoryError, torch.OutOfMemoryError])
 def test_a_unit_that_does_not_fit_is_run_in_chunks(kind, monkeypatch):
     """With the same numbers; an error if not even one sample fits."""
-    reference, simulate, tried = run_unit(small(), Unit(0, 0, 0)), cells.simulate_chain, []
+    reference, simulate, tried = run_unit(small(), Unit(0, 0, 0)), layer_cells.simulate_chain, []
 
     def limited(most):
         def run(*arguments, chunk, **options):
@@ -170,10 +171,10 @@ def test_a_unit_that_does_not_fit_is_run_in_chunks(kind, monkeypatch):
         return run
 
     for most in (4, 3, 1):
-        monkeypatch.setattr(cells, "simulate_chain", limited(most))
+        monkeypatch.setattr(layer_cells, "simulate_chain", limited(most))
         assert same(run_unit(small(), Unit(0, 0, 0)), reference)
     assert tried == [None, 4, None, 4, 2, None, 4, 2, 1]
-    monkeypatch.setattr(cells, "simulate_chain", limited(0))
+    monkeypatch.setattr(layer_cells, "simulate_chain", limited(0))
     with pytest.raises(MemoryError, match="chain: one sample does not fit into memory"):
         run_unit(small(), Unit(0, 0, 0))
 
@@ -337,7 +338,7 @@ def test_a_sweep_of_flows_on_the_sphere(tmp_path):
 @pytest.mark.parametrize(
     ("fixed", "options", "message"),
     [
-        ({"beta": 1.0}, {"samplers": ("chain",)}, "the layer 'sphere' has the sampler 'sphere'"),
+        ({"beta": 1.0}, {"samplers": ("chain",)}, "some of sphere, once, with layer='sphere'"),
         ({}, {}, "beta: a value is needed"),
         ({"beta": math.nan}, {}, "beta=nan: a finite number"),
         ({"beta": 1.0, "gamma": 0.5}, {}, "gamma: no parameter"),
@@ -349,6 +350,20 @@ def test_faults_of_a_sweep_of_flows(fixed, options, message):
     known = {"layer": "sphere", "tokens": 4, "dimension": 3, "horizon": 2.0}
     with pytest.raises(ValueError, match=message):
         Sweep(known | fixed, **({"samplers": ("sphere",)} | options))
+
+
+def test_a_kind_of_cell_is_an_entry_of_the_table(tmp_path, monkeypatch):
+    """With samplers and parameters of its own; units, faults and the store follow from it."""
+    monkeypatch.setitem(cells.CELLS, "constant", "tests.sweep_examples:Constant")
+    options = {"samplers": ("constant",), "samples": 20, "block": 8}
+    sweep = Sweep({"layer": "constant"}, {"height": [1.0, 3.0]}, **options)
+    run_sweep(sweep, tmp_path / "s", progress=False)
+    mean = sweep_summary(open_sweep(tmp_path / "s"))["mean"].sel(observable="log trace V")
+    np.testing.assert_allclose(mean.squeeze(), np.log([1.0, 3.0]), atol=1e-14)
+    with pytest.raises(ValueError, match=r"height=-1.0: a number >= 0 .*\(first at height=-1.0"):
+        Sweep({"layer": "constant"}, {"height": [1.0, -1.0]}, **options)
+    with pytest.raises(ValueError, match=r"'sde'\]: some of constant, once, with layer='constant'"):
+        Sweep({"layer": "constant", "height": 1.0})
 
 
 def scheduled(low, high):

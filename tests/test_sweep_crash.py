@@ -16,8 +16,8 @@ import pytest
 import torch
 import xarray as xr
 
+from shaped_attention.io.records import read_records
 from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
-from shaped_attention.sweep.durable import read_records
 from shaped_attention.sweep.store import Store, StoreError
 from tests import sweep_layers as layers
 
@@ -32,14 +32,18 @@ def whole(sweep, path):
     return layers.contents(path)
 
 
+def chunks(store, units):
+    """The files of these units: one of every array."""
+    for unit in units:
+        for name, layout in store._layouts.items():
+            own = [unit.block if dim in ("block", "sample") else 0 for dim in layout.dims]
+            key = (unit.sampler, *store.sweep.index(unit.cell), *own)
+            yield store.path / "data.zarr" / name / ".".join(map(str, key))
+
+
 def marks(path, units):
     """What changes if a chunk of these units is written again."""
-    store = Store(path)
-    files = [
-        store._chunk(unit, name, layout)
-        for unit in units
-        for name, layout in store._layouts.items()
-    ]
+    files = chunks(Store(path), units)
     return {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in files}
 
 
@@ -173,10 +177,8 @@ def test_torn_draft_of_a_chunk(tmp_path):
     sweep = layers.small(**SMALL)
     expected = whole(sweep, tmp_path / "whole")
     store = Store(tmp_path / "torn", sweep)
-    for unit in Store(tmp_path / "whole").finished():
-        for name, layout in store._layouts.items():
-            target = store._chunk(unit, name, layout)
-            target.with_name(f".{target.name}.draft").write_bytes(b"garbage")
+    for target in chunks(store, Store(tmp_path / "whole").finished()):
+        target.with_name(f".{target.name}.draft").write_bytes(b"garbage")
     assert whole(sweep, store.path) == expected
 
 

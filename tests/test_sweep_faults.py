@@ -68,7 +68,7 @@ CASES = {
     "dtype": ({"dtype": "float16"}, "dtype='float16': 'float64' or 'float32'"),
     "seconds": ({"seconds": 0}, "seconds=0: a positive finite number"),
     "keep": ({"keep": "all"}, "keep='all': one of observables, V, reductions"),
-    "sampler": ({"samplers": ("ode",)}, r"samplers=\['ode'\]: some of network, chain, sde"),
+    "sampler": ({"samplers": ("ode",)}, r"samplers=\['ode'\]: some of network, chain, sde, once"),
     "twice a sampler": ({"samplers": ("sde", "sde")}, "samplers=.*: some of"),
     "samplers no list": ({"samplers": 5}, "samplers=.*5"),
     "fractions": ({"fractions": (0.5, 0.2)}, "fractions=.*: increasing numbers in"),
@@ -80,7 +80,7 @@ CASES = {
     "layer": (fixed(layer="rnn"), "layer='rnn': one of attention, mlp, both, sphere, or 'mod"),
     "no module": (fixed(layer="nowhere:f"), "layer='nowhere:f': .*No module named"),
     "no function": (fixed(layer="math:f"), "layer='math:f': .*no attribute"),
-    "relative": (fixed(layer=".a:f"), r"layer='\.a:f': one of"),
+    "relative": (fixed(layer=".a:f"), r"layer='\.a:f': a 'module:function' that can be"),
     "no signature": (fixed(layer="builtins:dict", gamma=None), "layer='builtins:dict'"),
     "both": ({"fixed": FIXED | {"gamma": 0.3}}, "gamma: both fixed and an axis"),
     "empty axis": ({"axes": {"gamma": []}}, r"gamma=\[\]: different values, at least one"),
@@ -315,6 +315,30 @@ def test_faults_of_a_file(case, tmp_path):
     found = faults_of(text, tmp_path)
     assert re.search(sentence, found[0]), found
     assert len(found) == 1 or case in ("dotted", "fixed"), found
+
+
+LINES = {
+    "text of many lines": (GAMMA + 'mask = """\ngama = 1\n[axes]\n"""\ngama = 2\n', 12, "gama"),
+    "list of many lines": ("fractions = [\n  0.5,  # samples = 3\n  1.0]\nsamples = 0\n" + GAMMA,
+                           4, "samples=0"),
+    "its beginning": ("samples = 9\nfractions = [\n  0.5,\n  0.5,\n]\n" + GAMMA, 2, "fractions="),
+    "comment": (GAMMA + "# [axes]\n# gama = 1\ngama = 2  # gama = 3\n", 10, "gama"),
+    "key with a space": (GAMMA + '"a b" = 1\n', 8, "a b: no parameter"),
+    "key with an escape": (GAMMA + '"g\\u0061ma" = 1\n', 8, "gama: no parameter"),
+    "dotted key": ("samples = 9\nfixed . \"gama\" = 1\n" + GAMMA[8:].replace("\n", "\nfixed.", 5)
+                   .replace("tokens", "fixed.tokens"), 2, "gama: no parameter"),
+    "header": (GAMMA + "[ 'axes' ]\nrho = []\n", 9, r"rho=\[\]"),
+    "inline table": ("samples = 9\naxes = { rho = [] }\n" + GAMMA, 2, r"rho=\[\]"),
+    "CRLF": (("samples = 9\nseed = -1\n" + GAMMA).replace("\n", "\r\n"), 2, "seed=-1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_lines_of_faults(case, tmp_path):
+    """Whatever way of TOML an entry is written in, its first line is named."""
+    text, line, sentence = LINES[case]
+    (found,) = faults_of(text, tmp_path)
+    assert re.match(f"line {line}: {sentence}", found), found
 
 
 def test_a_missing_file(tmp_path):

@@ -16,7 +16,6 @@ import pytest
 import xarray as xr
 
 from shaped_attention.sweep import Processes, Sweep, open_sweep, resume_sweep, run_sweep
-from shaped_attention.sweep.lock import is_locked
 from shaped_attention.sweep.store import Store, StoreError
 from tests.sweep_examples import small
 
@@ -175,9 +174,8 @@ def test_the_lock_ends_with_a_killed_run_that_has_forked(tmp_path):
     """kill -9 of the holder while a child that it forked lives on."""
     code = (
         "import os, sys, time\n"
-        "from pathlib import Path\n"
-        "from shaped_attention.sweep.lock import held_lock\n"
-        "with held_lock(Path(sys.argv[1])):\n"
+        "from shaped_attention.sweep.store import Store\n"
+        "with Store(sys.argv[1]).locked():\n"
         "    child = os.fork()\n"
         "    if child == 0:\n"
         "        os.close(1)\n"
@@ -187,13 +185,13 @@ def test_the_lock_ends_with_a_killed_run_that_has_forked(tmp_path):
         "    print(child, flush=True)\n"
         "    time.sleep(30)\n"
     )
-    lock = tmp_path / "lock"
-    command = [sys.executable, "-c", code, str(lock)]
+    store = Store(tmp_path / "s", small())
+    command = [sys.executable, "-c", code, str(store.path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
         child = int(run.stdout.readline())
-        assert is_locked(lock)
+        assert store.running
         run.kill()
     try:
-        assert not is_locked(lock)
+        assert not store.running
     finally:
         os.kill(child, signal.SIGKILL)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.blocks import Block, Schedule, ShapedAttention, ShapedMLP
+from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
+from shaped_attention.blocks.parameters import Parameter
 
 KINDS = ("attention", "mlp", "both")
 """Layers with a name; 'both' is attention, then MLP."""
@@ -35,17 +36,17 @@ UNUSED_BY_LIMIT = ("key_size", "key_bias")
 def named_layer(
     kind: str,
     *,
-    gamma: float | Schedule,
-    tau0: float | Schedule = 1.0,
+    gamma: Parameter,
+    tau0: Parameter = 1.0,
     heads: int = 1,
     mask: Any = None,
     output_projection: bool = False,
     key_size: int | None = None,
     query_bias: float = 0.0,
     key_bias: float = 0.0,
-    mlp_gamma: float | Schedule | None = None,
-    c_plus: float | Schedule = 0.0,
-    c_minus: float | Schedule = -1.0,
+    mlp_gamma: Parameter | None = None,
+    c_plus: Parameter = 0.0,
+    c_minus: Parameter = -1.0,
 ) -> list[Block]:
     """The blocks of a layer of a kind in `KINDS`; `mlp_gamma` is `gamma` by default.
 

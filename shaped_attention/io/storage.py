@@ -1,7 +1,9 @@
 """Files and folders that are written whole or not at all.
 
-Everything the package writes goes through `written`: it is made next to its place and moved there
-at the end, so that an interrupted run leaves what was there before.
+What the package writes is made next to its place, brought to the disk and moved there at the end,
+so that an interrupted run leaves what was there before: `written` takes what a library writes to a
+path, and its errors are for users; `write_durably` takes bytes, and its draft has a fixed name, so
+that a process that is killed leaves nothing that the next does not write again.
 """
 
 from __future__ import annotations
@@ -37,9 +39,25 @@ def written(path: str | Path) -> Iterator[Path]:
             if draft.is_dir():
                 _put_folder(draft, target, aside=Path(f"{folder}-old"))
             else:
-                draft.replace(target)
+                _put_file(draft, target)
     except (OSError, TypeError, ValueError) as error:
         raise ValueError(f"path={str(path)!r}: cannot be written ({reason(error)})") from error
+
+
+def write_durably(target: Path, data: bytes) -> None:
+    """Write a file in a folder that is there."""
+    draft = target.with_name(f".{target.name}.draft")
+    draft.write_bytes(data)
+    _put_file(draft, target)
+
+
+def sync(path: Path) -> None:
+    """Bring a file or a folder's entries to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def check_writable(folder: str | Path, name: str) -> None:
@@ -61,6 +79,11 @@ def reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _put_file(draft: Path, target: Path) -> None:
+    sync(draft)
+    draft.replace(target)
 
 
 def _put_folder(draft: Path, target: Path, aside: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import xarray as xr
 
@@ -16,8 +16,8 @@ from shaped_attention.sphere.starts import uniform_start
 
 _FIELD = ("beta", "normalised", "repulsion", "causal")
 
-SPHERE = (*_FIELD, "tokens", "dimension", "horizon", "tolerance")
-"""Parameters of the layer 'sphere'; beta, tokens, dimension and horizon have no default."""
+_NEEDED = ("beta", "tokens", "dimension", "horizon")
+"""What has no default."""
 
 _TOLERANCE = 1e-5
 _STEPS_PER_TIME = 3
@@ -39,11 +39,33 @@ class SphereCell:
         The last time, and the flow's tolerance.
     """
 
+    samplers = ("sphere",)
+
     attention: SphereAttention
     tokens: int
     dimension: int
     horizon: float
     tolerance: float
+
+    @classmethod
+    def parameters(cls, layer: str) -> tuple[str, ...]:
+        """Names that a sweep of flows may fix or vary."""
+        return (*_FIELD, "tokens", "dimension", "horizon", "tolerance")
+
+    @classmethod
+    def make(cls, values: Mapping[str, Any], samplers: tuple[str, ...]) -> Self:
+        """The cell of these parameters; ValueError if one is missing or outside its range."""
+        for name in _NEEDED:
+            if name not in values:
+                raise ValueError(f"{name}: a value is needed, fixed or as an axis")
+        tokens, dimension, horizon = (values[name] for name in _NEEDED[1:])
+        tolerance = values.get("tolerance", _TOLERANCE)
+        check_count("tokens", tokens)
+        check_width("dimension", dimension)
+        check_positive("horizon", horizon)
+        check_positive("tolerance", tolerance)
+        attention = SphereAttention(**{name: values[name] for name in _FIELD if name in values})
+        return cls(attention, tokens, dimension, float(horizon), tolerance)
 
     def steps(self, sampler: str) -> int:
         """A number for plans; the flow's own steps follow from its tolerance."""
@@ -71,25 +93,3 @@ class SphereCell:
             self.attention, start.to(settings["device"]), self.times(sampler, fractions),
             tolerance=self.tolerance, chunk=settings["chunk"],
         )  # fmt: skip
-
-
-def make_sphere_cell(values: Mapping[str, Any]) -> SphereCell:
-    """The cell of these parameters.
-
-    Raises
-    ------
-    ValueError
-        If one is missing or outside its range.
-    """
-    for name in ("beta", "tokens", "dimension", "horizon"):
-        if name not in values:
-            raise ValueError(f"{name}: a value is needed, fixed or as an axis")
-    check_count("tokens", values["tokens"])
-    check_width("dimension", values["dimension"])
-    check_positive("horizon", values["horizon"])
-    tolerance = values.get("tolerance", _TOLERANCE)
-    check_positive("tolerance", tolerance)
-    attention = SphereAttention(**{name: values[name] for name in _FIELD if name in values})
-    return SphereCell(
-        attention, values["tokens"], values["dimension"], float(values["horizon"]), tolerance
-    )

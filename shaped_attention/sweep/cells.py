@@ -1,59 +1,43 @@
 """A cell of a sweep: parameters by name, and the sampler's arguments that they stand for.
 
-`CellOfLayer` is a layer of blocks for the chain, the network and the SDE; `SphereCell` (in
-`sphere_cells.py`) a flow on the sphere. The rest of the sweep knows only `Cell`.
+The rest of the sweep knows only `Cell`, whose kinds are in one table.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import inspect
-import json
-import os
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, Self
 
-import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from shaped_attention.blocks import Pattern, Schedule
-from shaped_attention.blocks.base import Block, blocks_of, check_chain, check_limit
-from shaped_attention.blocks.catalogue import KINDS, named_layer, rescaled
-from shaped_attention.blocks.pattern import pattern_of, specification_of
-from shaped_attention.checks import check_count, check_positive, check_width
-from shaped_attention.numerics.covariance import check_covariance, equicorrelated
-from shaped_attention.samplers.chain import simulate_chain
-from shaped_attention.samplers.network import simulate_network
-from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
-from shaped_attention.samplers.results import plain
-from shaped_attention.samplers.sde import count_steps, integrate_sde
-from shaped_attention.sphere.sweep_cells import SPHERE, make_sphere_cell
+from shaped_attention.blocks.catalogue import KINDS
 
-LAYER = tuple(inspect.signature(named_layer).parameters)[1:]
-"""Parameters of the named layers."""
+_BLOCKS = "shaped_attention.sweep.layer_cells:CellOfLayer"
 
-START = ("tokens", "rho", "scale", "covariance")
-"""Parameters of the start: `tokens` equicorrelated ones, or a matrix."""
+CELLS = {
+    **dict.fromkeys(KINDS, _BLOCKS),
+    "sphere": "shaped_attention.sphere.sweep_cells:SphereCell",
+}
+"""Classes of cells by the name of the layer, loaded on use; 'module:function' is one of blocks."""
 
-GRID = ("width", "depth", "horizon", "step", "radius")
-"""Parameters of the samplers."""
-
-SAMPLERS = ("network", "chain", "sde", "sphere")
-"""The last is for the layer 'sphere' alone, and that for it."""
-
-_MOST_TOKENS = 4096
-_KINDS = ", ".join((*KINDS, "sphere"))
-LAYERS = f"one of {_KINDS}, or 'module:function'"
+LAYERS = f"one of {', '.join(CELLS)}, or 'module:function'"
 
 DEFAULTS: dict[str, Any] = {"layer": "attention", "rho": 0.2, "step": 0.01}
 
 
 class Cell(Protocol):
     """What the rest of the sweep needs of a point of the grid."""
+
+    samplers: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def parameters(cls, layer: str) -> tuple[str, ...]:
+        """Names that a sweep with that layer may fix or vary, besides `layer`."""
+
+    @classmethod
+    def make(cls, values: Mapping[str, Any], samplers: tuple[str, ...]) -> Self:
+        """The cell of these parameters; ValueError if one is missing or outside its range."""
 
     @property
     def tokens(self) -> int:
@@ -79,215 +63,22 @@ class Cell(Protocol):
         """Run the sampler; `settings` are samples, seed, device, dtype and chunk."""
 
 
-@dataclass(frozen=True)
-class CellOfLayer:
-    """What the samplers of a layer need for a point of the grid.
-
-    Attributes
-    ----------
-    layer, v0
-        Blocks, or a pattern of layers, and starting covariance.
-    width, depth
-        n and L; None if only the SDE is asked for.
-    horizon, step
-        T = L / n, and the SDE's step.
-    radius
-        As in the samplers.
-    """
-
-    layer: tuple[Block, ...] | Pattern
-    v0: NDArray[np.float64]
-    width: int | None
-    depth: int | None
-    horizon: float
-    step: float
-    radius: float | None
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens."""
-        return len(self.v0)
-
-    def steps(self, sampler: str) -> int:
-        """Steps of the SDE, or layers."""
-        if sampler == "sde":
-            return count_steps(self.horizon, self.step)
-        assert self.depth is not None  # `make_cell` refuses it otherwise
-        return self.depth
-
-    def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
-        """Times at these fractions of the horizon; ValueError if they are off the grid."""
-        steps = self.steps(sampler)
-        for fraction in fractions:
-            if abs(fraction * steps - round(fraction * steps)) > 1e-6:
-                raise ValueError(
-                    f"fractions: {fraction:g} of the {steps} steps of the {sampler} is no whole "
-                    "number of steps"
-                )
-        dt = self.horizon / steps
-        return [round(fraction * steps) * dt for fraction in fractions]
-
-    def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
-        """Raise the ValueError that the sampler would, without simulating anything."""
-        if sampler == "sde":
-            check_limit(self.layer)
-            dt, width = self.step, None
-        else:
-            assert self.width is not None  # `make_cell` refuses it otherwise
-            dt, width = 1.0 / self.width, self.width
-            if sampler == "chain":
-                check_chain(self.layer)
-        make_request(
-            self.layer, self.v0, width=width, steps=self.steps(sampler), dt=dt, samples=samples,
-            seed=seed, times=None, save_every=None, radius=self.radius, device="cpu", dtype=dtype,
-            chunk=None, memory=MEMORY_BUDGET,
-        )  # fmt: skip
-
-    def identity(self, sampler: str) -> str:
-        """Digest of all that the sampler is given."""
-        grid = (self.horizon, self.step) if sampler == "sde" else (self.width, self.depth)
-        layer = specification_of(pattern_of(self.layer))
-        text = json.dumps([layer, grid, self.radius, self.v0.shape], default=plain)
-        return hashlib.sha256(text.encode() + self.v0.tobytes()).hexdigest()
-
-    def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
-        """Run the sampler."""
-        common: dict[str, Any] = {
-            "times": self.times(sampler, fractions), "radius": self.radius, "progress": False,
-            **settings,
-        }  # fmt: skip
-        if sampler == "sde":
-            return integrate_sde(
-                self.layer, self.v0, horizon=self.horizon, step=self.step, **common
-            )
-        assert self.width is not None
-        assert self.depth is not None
-        simulate = simulate_chain if sampler == "chain" else simulate_network
-        return simulate(self.layer, self.v0, width=self.width, depth=self.depth, **common)
-
-
-def layer_function(name: str) -> Callable[..., Any]:
-    """The function behind a layer 'module:function', which takes parameters by their names.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
-    module, _, attribute = name.partition(":")
-    # As `python -m` does, and unlike installed commands: modules in the working directory.
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        function = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # importing runs any code
-        raise ValueError(
-            f"layer={name!r}: {LAYERS} of a function that can be imported, is needed ({error})"
-        ) from None
-    if not callable(function):
-        raise ValueError(f"layer={name!r}: a function is needed")
-    return function
-
-
-def known_parameters(layer: Any) -> tuple[str, ...]:
-    """Names that a sweep with that layer may fix or vary.
+def kind_of(layer: Any) -> type[Cell]:
+    """The class of the cells with that layer.
 
     Raises
     ------
     ValueError
         If the layer is unknown.
     """
-    if layer == "sphere":
-        return ("layer", *SPHERE)
-    if layer in KINDS:
-        own = LAYER
-    elif isinstance(layer, str) and ":" in layer:
-        function = layer_function(layer)
-        try:
-            own = tuple(inspect.signature(function).parameters)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"layer={layer!r}: a function whose parameters Python can tell is needed"
-            ) from None
-    else:
+    if not isinstance(layer, str) or (layer not in CELLS and ":" not in layer):
         raise ValueError(f"layer={layer!r}: {LAYERS}")
-    return ("layer", *own, *START, *GRID)
+    module, _, name = CELLS.get(layer, _BLOCKS).partition(":")
+    found: type[Cell] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def make_cell(values: Mapping[str, Any], samplers: tuple[str, ...]) -> Cell:
-    """The cell of these parameters.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is missing, superfluous or outside its range.
-    """
+    """The cell of these parameters; ValueError if one is missing or outside its range."""
     given = DEFAULTS | dict(values)
-    kind = given["layer"]
-    if (kind == "sphere") != (set(samplers) == {"sphere"}):
-        raise ValueError(
-            f"samplers={list(samplers)}: the layer 'sphere' has the sampler 'sphere' alone, and "
-            "others have not"
-        )
-    if kind == "sphere":
-        return make_sphere_cell(values)
-    if given.get("mask") == "none":
-        given["mask"] = None
-    own = {name: given[name] for name in known_parameters(kind) if name in given}
-    arguments = {name: _schedule(own[name]) for name in own if name not in ("layer", *START, *GRID)}
-    layer: tuple[Block, ...] | Pattern
-    if kind in KINDS:
-        if "gamma" not in arguments and not (kind == "mlp" and "mlp_gamma" in arguments):
-            raise ValueError("gamma: a value is needed, fixed or as an axis")
-        layer = blocks_of(named_layer(kind, **{"gamma": 0.0, **arguments}))
-    else:
-        made = layer_function(kind)(**arguments)
-        layer = made if isinstance(made, Pattern) else blocks_of(made)
-    width, depth, horizon = _grid(given, samplers)
-    return CellOfLayer(
-        layer, _start(given), width, depth, horizon, given["step"], given.get("radius")
-    )
-
-
-def _schedule(value: Any) -> Any:
-    """A table with the knots of a schedule, as TOML has it, as a `Schedule`."""
-    if isinstance(value, Mapping) and set(value) == {"schedule"}:
-        return Schedule(value["schedule"])
-    return value
-
-
-def _grid(
-    given: Mapping[str, Any], samplers: tuple[str, ...]
-) -> tuple[int | None, int | None, float]:
-    width, depth, horizon = (given.get(name) for name in ("width", "depth", "horizon"))
-    if (depth is None) == (horizon is None):
-        raise ValueError("depth, horizon: one of the two is needed")
-    if width is None:
-        if horizon is None or set(samplers) != {"sde"}:
-            raise ValueError("width: a value is needed (only an SDE with a horizon has none)")
-        check_positive("horizon", horizon)
-        return None, None, float(horizon)
-    check_width("width", width)
-    if depth is None:
-        check_positive("horizon", horizon)  # type: ignore[arg-type]
-        layers = width * float(horizon)  # type: ignore[arg-type]
-        depth = round(layers)
-        if abs(depth - layers) > 1e-9 * layers or depth < 1:
-            raise ValueError(
-                f"horizon={horizon!r}: a whole number of layers width * horizon is needed, not "
-                f"{layers:g}"
-            )
-    check_count("depth", depth)
-    return int(width), int(depth), depth / width
-
-
-def _start(given: Mapping[str, Any]) -> NDArray[np.float64]:
-    if ("tokens" in given) == ("covariance" in given):
-        raise ValueError("tokens, covariance: one of the two is needed")
-    scale = given.get("scale", "raw")
-    if "covariance" in given:
-        return rescaled(check_covariance(given["covariance"], "covariance"), scale)
-    check_count("tokens", given["tokens"])
-    if given["tokens"] > _MOST_TOKENS:
-        raise ValueError(f"tokens={given['tokens']!r}: at most {_MOST_TOKENS} are needed")
-    return rescaled(equicorrelated(given["tokens"], given["rho"]), scale)
+    return kind_of(given["layer"]).make(given, samplers)

@@ -22,10 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shaped_attention.blocks.catalogue import KINDS
+from shaped_attention.io.records import append_records, read_records
 from shaped_attention.samplers.results import versions
-from shaped_attention.sweep.cells import layer_function
-from shaped_attention.sweep.durable import append_records, read_records
+from shaped_attention.sweep.layer_cells import layer_function
 from shaped_attention.sweep.specification import Sweep
 
 _RECORDS = "code.jsonl"
@@ -123,7 +122,7 @@ def definitions_of(name: str, function: Callable[..., Any]) -> dict[str, str]:
 
 
 def _functions(sweep: Sweep) -> list[str]:
-    return [layer for layer in sweep.layers if layer not in (*KINDS, "sphere")]
+    return [layer for layer in sweep.layers if ":" in layer]
 
 
 def _code(parts: Any) -> Code:

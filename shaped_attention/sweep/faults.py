@@ -5,26 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.catalogue import KINDS, UNUSED, UNUSED_BY_LIMIT
 from shaped_attention.checks import check_count, check_positive
-from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.samplers.devices import check_dtype, named_device
-from shaped_attention.sweep.cells import SAMPLERS, Cell, known_parameters
-
-if TYPE_CHECKING:
-    from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.cells import Cell, kind_of
+from shaped_attention.sweep.grid import STOPPED, Grid, common_observables
 
 KEEP = ("observables", "V", "reductions")
 """What is stored of every sample: its observables, its V, or moments and histograms of blocks."""
-
-STOPPED = "stopped"
-"""The observable that is 1 for paths that reached the radius by the horizon, and 0 for others."""
 
 MOST_CELLS = 100_000
 
@@ -54,7 +48,7 @@ class SweepFaultsError(ValueError):
         super().__init__(f"{place}: {len(self.faults)} fault(s)\n{lines}")
 
 
-def type_faults(sweep: Sweep) -> list[tuple[str, str]]:
+def type_faults(sweep: Grid) -> list[tuple[str, str]]:
     """Entries of another type than is needed, before anything is done with them."""
     found = []
 
@@ -97,13 +91,7 @@ def type_faults(sweep: Sweep) -> list[tuple[str, str]]:
     return found
 
 
-def common_observables(tokens: set[int]) -> list[str]:
-    """The observables that covariances of all these numbers of tokens have."""
-    named = [list(observables(np.eye(m)[None])) for m in sorted(tokens)]
-    return [name for name in named[0] if all(name in other for other in named)]
-
-
-def faults_of(sweep: Sweep, written: bool) -> list[tuple[str, str]]:
+def faults_of(sweep: Grid, written: bool) -> list[tuple[str, str]]:
     """All that is wrong, as pairs of the entry at fault and a sentence.
 
     Of a sweep that is `written`, in a store, what says nothing is not.
@@ -125,11 +113,6 @@ def faults_of(sweep: Sweep, written: bool) -> list[tuple[str, str]]:
         attempt("seconds", check_positive, "seconds", sweep.seconds)
     if sweep.keep not in KEEP:
         found.append(("keep", f"keep={sweep.keep!r}: one of {', '.join(KEEP)} is needed"))
-    unknown = [name for name in sweep.samplers if name not in SAMPLERS]
-    if unknown or not sweep.samplers or len(set(sweep.samplers)) < len(sweep.samplers):
-        found.append(
-            ("samplers", f"samplers={list(sweep.samplers)}: some of {', '.join(SAMPLERS)}, once")
-        )
     numbers = all(isinstance(x, int | float) for x in sweep.fractions)
     if not (
         numbers
@@ -150,14 +133,20 @@ def faults_of(sweep: Sweep, written: bool) -> list[tuple[str, str]]:
     return found
 
 
-def _axis_faults(sweep: Sweep) -> list[tuple[str, str]]:
+def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
     found = []
     known: set[str] = set()
     for layer in sweep.layers:
         try:
-            known |= set(known_parameters(layer))
+            kind = kind_of(layer)
+            known |= {"layer", *kind.parameters(layer)}
         except ValueError as error:
             found.append(("layer", str(error)))
+            continue
+        once = 0 < len(sweep.samplers) == len(set(sweep.samplers))
+        if not once or not set(sweep.samplers) <= set(kind.samplers):
+            place = f"samplers={list(sweep.samplers)}: some of {', '.join(kind.samplers)}, once"
+            found.append(("samplers", f"{place}, with layer={layer!r}"))
     found += [
         (name, f"{name}: no parameter; one of {', '.join(sorted(known))} is needed")
         for name in (*sweep.fixed, *sweep.axes)
@@ -176,7 +165,7 @@ def _axis_faults(sweep: Sweep) -> list[tuple[str, str]]:
     return found
 
 
-def _size_faults(sweep: Sweep) -> list[tuple[str, str]]:
+def _size_faults(sweep: Grid) -> list[tuple[str, str]]:
     found = []
     if sweep.block > sweep.samples:
         found.append(
@@ -196,7 +185,7 @@ def _size_faults(sweep: Sweep) -> list[tuple[str, str]]:
     return found
 
 
-def _idle_parameters(sweep: Sweep) -> list[tuple[str, str]]:
+def _idle_parameters(sweep: Grid) -> list[tuple[str, str]]:
     """Parameters that say nothing about the layers or the start."""
     given = {*sweep.fixed, *sweep.axes}
     layers = sweep.layers
@@ -217,7 +206,7 @@ def _idle_parameters(sweep: Sweep) -> list[tuple[str, str]]:
     ]
 
 
-def _cell_faults(sweep: Sweep, written: bool) -> list[tuple[str, str]]:
+def _cell_faults(sweep: Grid, written: bool) -> list[tuple[str, str]]:
     """The first cell of each different fault; if there are none, the axes without effect."""
     found: dict[str, str] = {}
     numbers: dict[str, int] = {}
@@ -247,7 +236,7 @@ def _cell_faults(sweep: Sweep, written: bool) -> list[tuple[str, str]]:
     ]
 
 
-def _idle_axes(sweep: Sweep, cells: NDArray[np.int64]) -> list[tuple[str, str]]:
+def _idle_axes(sweep: Grid, cells: NDArray[np.int64]) -> list[tuple[str, str]]:
     """Axes along which all cells are the same."""
     return [
         (
@@ -260,7 +249,7 @@ def _idle_axes(sweep: Sweep, cells: NDArray[np.int64]) -> list[tuple[str, str]]:
     ]
 
 
-def _name_faults(sweep: Sweep) -> list[tuple[str, str]]:
+def _name_faults(sweep: Grid) -> list[tuple[str, str]]:
     common = common_observables(sweep.tokens)
     found = [
         ("observables", f"observables: {name!r} is not one that all cells have: {common}")
@@ -285,7 +274,7 @@ def _name_faults(sweep: Sweep) -> list[tuple[str, str]]:
     return found
 
 
-def check_cell(sweep: Sweep, cell: Cell) -> None:
+def check_cell(sweep: Grid, cell: Cell) -> None:
     """Raise the ValueError that a sampler would, without simulating anything."""
     for sampler in sweep.samplers:
         cell.times(sampler, sweep.fractions)

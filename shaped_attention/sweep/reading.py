@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from scipy.stats import ks_2samp
 
 from shaped_attention.io.storage import reason
 from shaped_attention.statistics.distances import ks_margin
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.sweep.code_identity import code_records
-from shaped_attention.sweep.faults import STOPPED
+from shaped_attention.sweep.grid import STOPPED
 from shaped_attention.sweep.histograms import quantile
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store, StoreError
@@ -191,9 +191,11 @@ def sweep_distances(
     if "values" in data:
         values = _seen_values(data)
         parts = [values.sel(sampler=name).drop_vars("sampler") for name in (first, second)]
-        distance = xr.apply_ufunc(
-            _ks, *parts, input_core_dims=[["sample"], ["sample"]], vectorize=True
-        )
+        test = xr.apply_ufunc(
+            ks_2samp, *parts, input_core_dims=[["sample"], ["sample"]], output_core_dims=[[], []],
+            kwargs={"axis": -1, "nan_policy": "omit", "method": "asymp"},
+        )  # fmt: skip
+        distance = test[0]
     else:
         whole = data["histogram"].where(data["drawn"] > 0, 0).sum("block").cumsum("bin")
         a, b = (
@@ -215,14 +217,6 @@ def _seen_values(data: xr.Dataset) -> xr.DataArray:
     number = np.arange(data.sizes["sample"]) // data.attrs["block_samples"]
     seen = (data["drawn"] > 0).isel(block=xr.DataArray(number, dims="sample"))
     return data["values"].where(seen)
-
-
-def _ks(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    x, y = np.sort(x[~np.isnan(x)]), np.sort(y[~np.isnan(y)])
-    points = np.concatenate([x, y])
-    a = np.searchsorted(x, points, side="right") / len(x)
-    b = np.searchsorted(y, points, side="right") / len(y)
-    return float(np.abs(a - b).max())
 
 
 def sweep_of(data: xr.Dataset) -> Sweep:

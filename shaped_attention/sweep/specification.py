@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, InitVar, asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, InitVar, asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -13,14 +13,8 @@ import numpy as np
 
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.samplers.results import plain
-from shaped_attention.sweep.cells import Cell, make_cell
-from shaped_attention.sweep.faults import (
-    STOPPED,
-    SweepFaultsError,
-    common_observables,
-    faults_of,
-    type_faults,
-)
+from shaped_attention.sweep.faults import SweepFaultsError, faults_of, type_faults
+from shaped_attention.sweep.grid import Grid, Target
 
 FORMAT = 1
 """Number of the layout of stores; raised when an old one could be misread."""
@@ -29,29 +23,7 @@ _BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class Target:
-    """Go on until a mean is known: half its confidence interval is at most `half_width`.
-
-    Attributes
-    ----------
-    observable
-        A name among the sweep's, or 'stopped'; at the last stored time.
-    half_width
-        Positive, in units of the observable.
-    level
-        Confidence of the normal interval of the mean.
-    first
-        Blocks before the first look; then their number doubles from look to look.
-    """
-
-    observable: str
-    half_width: float
-    level: float = 0.95
-    first: int = 4
-
-
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(Grid):
     """A grid of cells, each with samples from some samplers.
 
     Parameters
@@ -91,19 +63,6 @@ class Sweep:
         If anything is at fault, with all faults.
     """
 
-    fixed: Mapping[str, Any]
-    axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    samplers: tuple[str, ...] = ("chain", "sde")
-    samples: int = 4096
-    block: int = None  # type: ignore[assignment]  # set by __post_init__
-    seed: int = 0
-    keep: str = "observables"
-    names: tuple[str, ...] = ()
-    fractions: tuple[float, ...] = (1.0,)
-    device: str = "cpu"
-    dtype: str = "float64"
-    target: Target | None = None
-    seconds: float | None = None
     _: KW_ONLY
     written: InitVar[bool] = False
 
@@ -127,44 +86,6 @@ class Sweep:
         if faults:
             raise SweepFaultsError(faults)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Numbers of values along the axes."""
-        return tuple(len(values) for values in self.axes.values())
-
-    @property
-    def blocks(self) -> int:
-        """Work units of a cell and sampler, if all samples are drawn."""
-        return -(-self.samples // self.block)
-
-    def index(self, cell: int) -> tuple[int, ...]:
-        """The indices along the axes of a cell by its number, in C order."""
-        return tuple(int(i) for i in np.unravel_index(cell, self.shape)) if self.shape else ()
-
-    def values(self, index: Sequence[int]) -> dict[str, Any]:
-        """The parameters of the cell with these indices along the axes."""
-        chosen = zip(self.axes.items(), index, strict=True)
-        return {**self.fixed, **{name: axis[i] for (name, axis), i in chosen}}
-
-    def cell(self, index: Sequence[int]) -> Cell:
-        """The cell with these indices along the axes."""
-        return make_cell(self.values(index), self.samplers)
-
-    @cached_property
-    def tokens(self) -> set[int]:
-        """The numbers of tokens of the cells."""
-        return {self.cell(index).tokens for index in np.ndindex(self.shape)}
-
-    @cached_property
-    def observed(self) -> tuple[str, ...]:
-        """The observables that are kept, and `STOPPED` last."""
-        common = common_observables(self.tokens)
-        return (*(self.names or common), STOPPED)
-
-    def block_samples(self, block: int) -> int:
-        """Samples of a work unit: those of the last one are what is left."""
-        return min(self.block, self.samples - block * self.block)
-
     def to_json(self) -> str:
         """Canonical text: equal for equal sweeps, the order of the axes included."""
         return json.dumps({"format": FORMAT} | self._entries(), sort_keys=True, default=plain)
@@ -172,11 +93,6 @@ class Sweep:
     def _entries(self) -> dict[str, Any]:
         # The order of the axes is that of the store's dimensions; sorting would lose it.
         return asdict(self) | {"axes": [[name, axis] for name, axis in self.axes.items()]}
-
-    @property
-    def layers(self) -> list[Any]:
-        """The values of the parameter `layer`."""
-        return list(self.axes.get("layer", [self.fixed.get("layer", "attention")]))
 
     def differing(self, other: Sweep) -> list[str]:
         """The entries in which two sweeps differ, but for those that may."""

@@ -9,9 +9,9 @@
     FOLDER/run.json        target and time limit of the last run, and why each cell stopped
     FOLDER/lock            held while a run writes
 
-A unit owns one chunk of every array. Chunks are written beside their place, brought to the disk and
-moved there, and only then does the ledger get its line: what the ledger has is whole, whatever
-moment a process dies at, and a unit that is written twice is written with the same bytes.
+A unit owns one chunk of every array. Zarr writes it through `_DurableFiles`, next to its place, to
+the disk, and moves it there; only then does the ledger get its line: what the ledger has is whole,
+whatever moment a process dies at, and a unit that is written twice leaves the same bytes.
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
+import zarr
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
+from zarr.core.buffer import Buffer
+from zarr.storage import LocalStore
 
-from shaped_attention.io.storage import reason
+from shaped_attention.io.records import append_records, read_records
+from shaped_attention.io.storage import reason, sync, write_durably
 from shaped_attention.sweep.code_identity import Code, changes_since, code_of, note_code
-from shaped_attention.sweep.durable import append_records, read_records, sync, write_durably
 from shaped_attention.sweep.faults import SweepFaultsError
-from shaped_attention.sweep.lock import LockedError, held_lock, is_locked
 from shaped_attention.sweep.specification import FORMAT, Sweep
-from shaped_attention.sweep.store_layout import Layout, layouts
+from shaped_attention.sweep.store_layout import coordinates, layouts
 from shaped_attention.sweep.work_units import Unit
 
 _DRAFT = ".data.zarr.draft"
@@ -46,7 +49,10 @@ _BEGUN = (_DRAFT, ".sweep.json.draft", "code.jsonl", "ledger.jsonl", "lock")
 _UNREADABLE = (OSError, AttributeError, KeyError, TypeError, ValueError)
 """What reading a file raises that is no specification of a sweep."""
 
-_COMPRESSOR = {"id": "zstd", "level": 1}
+_PATIENCE = 0.2
+"""Seconds to wait for a lock, which a look whether it is held (`running`) holds for a moment."""
+
+_COMPRESSOR: dict[str, Any] = {"id": "zstd", "level": 1}
 
 
 class StoreError(RuntimeError):
@@ -90,7 +96,7 @@ class Store:
         if sweep is not None:
             self.sweep = sweep
         self._layouts = layouts(self.sweep)
-        self._codec = _codec()
+        self._files = _DurableFiles(self.path / "data.zarr")
 
     def _read(self) -> Sweep:
         text = (self.path / "sweep.json").read_text(encoding="utf-8")
@@ -114,8 +120,6 @@ class Store:
                 self._make(sweep)
 
     def _make(self, sweep: Sweep) -> None:
-        import zarr
-
         data = self.path / "data.zarr"
         if data.exists():
             # Of a making that died after the arrays, empty; anything else is not ours to replace.
@@ -125,7 +129,7 @@ class Store:
                 raise StoreError(f"{self.path}: the folder is not empty, and no store of a sweep")
         lead = ("sampler", *sweep.axes)
         draft = self.path / _DRAFT
-        _coordinates(sweep).to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
+        coordinates(sweep).to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
         group = zarr.open_group(draft, mode="r+", zarr_format=2)
         for name, layout in layouts(sweep).items():
             group.create_array(
@@ -134,7 +138,7 @@ class Store:
                 chunks=(*(1 for _ in lead), *layout.chunk),
                 dtype=layout.dtype,
                 fill_value=layout.fill,
-                compressors=_codec(),
+                compressors=_COMPRESSOR,
                 attributes={"_ARRAY_DIMENSIONS": [*lead, *layout.dims]},
             )
         (self.path / "code.jsonl").unlink(missing_ok=True)
@@ -156,20 +160,26 @@ class Store:
         StoreError
             If another run holds it, or it cannot be made.
         """
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(held_lock(self.path / "lock"))
-            except LockedError:
-                message = f"{self.path}: another run is writing to this store"
-                raise StoreError(message) from None
-            except OSError as error:
-                raise StoreError(f"{self.path}: cannot be written ({reason(error)})") from None
+        try:
+            held = FileLock(self.path / "lock").acquire(timeout=_PATIENCE)
+        except Timeout:
+            message = f"{self.path}: another run is writing to this store"
+            raise StoreError(message) from None
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot be written ({reason(error)})") from None
+        with held:
             yield
 
     @property
     def running(self) -> bool:
         """Whether a run holds the lock now."""
-        return is_locked(self.path / "lock")
+        try:
+            with FileLock(self.path / "lock", timeout=0):
+                return False
+        except Timeout:
+            return True
+        except OSError:
+            return False
 
     def settle_code(self, accept: bool) -> Code:
         """The code of a run that begins, noted if it differs from that of the units in the store.
@@ -220,16 +230,13 @@ class Store:
         """
         lines = []
         try:
-            folders = set()
             for unit, arrays, seconds in results:
-                for name, layout in self._layouts.items():
-                    target = self._chunk(unit, name, layout)
-                    write_durably(target, self._encoded(arrays[name], layout))
-                    folders.add(target.parent)
+                for name, array in self._arrays.items():
+                    array[self._region(unit, name)] = arrays[name]
                 unit_record = [unit.block, unit.cell, unit.sampler]
                 lines.append({"unit": unit_record, "seconds": round(seconds, 6)})
-            for folder in folders:
-                sync(folder)
+            for name in self._arrays:
+                sync(self._files.root / name)
             append_records(self.path / "ledger.jsonl", lines)
         except OSError as error:
             raise UnwritableError(_unwritable(self.path, error)) from error
@@ -267,22 +274,32 @@ class Store:
 
     def moments(self, unit: Unit) -> NDArray[np.float64]:
         """Moments (time, observable, 2) of a finished unit."""
-        layout = self._layouts["moments"]
-        data = self._codec.decode(self._chunk(unit, "moments", layout).read_bytes())
-        return np.frombuffer(data, dtype=layout.dtype).reshape(layout.chunk)[0]
+        return np.asarray(self._arrays["moments"][self._region(unit, "moments")])
 
-    def _chunk(self, unit: Unit, name: str, layout: Layout) -> Path:
-        own = [unit.block if dim in ("block", "sample") else 0 for dim in layout.dims]
-        key = ".".join(map(str, (unit.sampler, *self.sweep.index(unit.cell), *own)))
-        return self.path / "data.zarr" / name / key
+    @cached_property
+    def _arrays(self) -> dict[str, zarr.Array[Any]]:
+        config: Any = {"write_empty_chunks": True}
+        return {
+            name: zarr.open_array(self._files, path=name, mode="r+", zarr_format=2, config=config)
+            for name in self._layouts
+        }
 
-    def _encoded(self, array: NDArray[Any], layout: Layout) -> bytes:
-        """A whole chunk: Zarr's are of one size, and the last one is filled up."""
-        fill = 0 if layout.fill is None else layout.fill
-        data = np.full(layout.chunk, fill, dtype=layout.dtype)
-        block = array if "block" not in layout.dims else array[None]
-        data[tuple(slice(size) for size in block.shape)] = block
-        return bytes(self._codec.encode(np.ascontiguousarray(data)))
+    def _region(self, unit: Unit, name: str) -> tuple[int | slice, ...]:
+        """Where the unit is in an array."""
+        first = unit.block * self.sweep.block
+        samples = slice(first, first + self.sweep.block_samples(unit.block))
+        own: dict[str, int | slice] = {"block": unit.block, "sample": samples}
+        dims = self._layouts[name].dims
+        lead = (unit.sampler, *self.sweep.index(unit.cell))
+        return (*lead, *(own.get(dim, slice(None)) for dim in dims))
+
+
+class _DurableFiles(LocalStore):
+    """Zarr's files, of which a process that dies leaves none in part."""
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write a file to the disk."""
+        write_durably(self.root / key, value.to_bytes())
 
 
 def _sentence(error: Exception) -> str:
@@ -299,32 +316,3 @@ def _unwritable(path: Path, error: OSError) -> str:
         f"{path}: cannot be written ({reason(error)}); the units in the ledger are intact, and the "
         "run can be resumed"
     )
-
-
-def _coordinates(sweep: Sweep) -> xr.Dataset:
-    """Coordinates and attributes of the store, so that xarray alone can read it."""
-    horizons = {sweep.cell(index).horizon for index in np.ndindex(sweep.shape)}
-    scale = horizons.pop() if len(horizons) == 1 else 1.0
-    names = list(sweep.observed)
-    return xr.Dataset(
-        coords={
-            "sampler": list(sweep.samplers),
-            "time": [scale * fraction for fraction in sweep.fractions],
-            "observable": names,
-            "kept": names[:-1],
-            **{name: _labels(values) for name, values in sweep.axes.items()},
-        },
-        attrs={"sweep": sweep.to_json(), "block_samples": sweep.block},
-    )
-
-
-def _labels(values: Sequence[Any]) -> list[Any]:
-    """Values of an axis as coordinates: text where they are not all numbers."""
-    numbers = all(isinstance(value, int | float) for value in values)
-    return list(values) if numbers else [str(value) for value in values]
-
-
-def _codec() -> Any:
-    import numcodecs
-
-    return numcodecs.get_codec(_COMPRESSOR)

@@ -1,8 +1,13 @@
-"""The arrays of a sweep's store: dimensions, sizes and chunks."""
+"""The arrays of a sweep's store: dimensions, sizes and chunks, and the coordinates."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from shaped_attention.sweep.histograms import BINS
 from shaped_attention.sweep.specification import Sweep
@@ -54,3 +59,26 @@ def layouts(sweep: Sweep) -> dict[str, Layout]:
             (times, sweep.samples, m, m), (times, block, m, m), "<f8", nan,
         )  # fmt: skip
     return own
+
+
+def coordinates(sweep: Sweep) -> xr.Dataset:
+    """Coordinates and attributes of the store, so that xarray alone can read it."""
+    horizons = {sweep.cell(index).horizon for index in np.ndindex(sweep.shape)}
+    scale = horizons.pop() if len(horizons) == 1 else 1.0
+    names = list(sweep.observed)
+    return xr.Dataset(
+        coords={
+            "sampler": list(sweep.samplers),
+            "time": [scale * fraction for fraction in sweep.fractions],
+            "observable": names,
+            "kept": names[:-1],
+            **{name: _labels(values) for name, values in sweep.axes.items()},
+        },
+        attrs={"sweep": sweep.to_json(), "block_samples": sweep.block},
+    )
+
+
+def _labels(values: Sequence[Any]) -> list[Any]:
+    """Values of an axis as coordinates: text where they are not all numbers."""
+    numbers = all(isinstance(value, int | float) for value in values)
+    return list(values) if numbers else [str(value) for value in values]

@@ -1,4 +1,4 @@
-"""Sweeps from TOML files; faults are told with the lines they stand on.
+"""Sweeps from TOML files; each fault has its line.
 
 samplers = ["chain", "sde"]
 samples = 4096
@@ -15,9 +15,8 @@ heads = [1, 2]
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,6 @@ def read_sweep(path: str | Path) -> Sweep:
         entries = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SweepFaultsError([("", f"{source}: {reason(error)}")], str(source)) from None
-    lines = _lines(text)
     faults: list[tuple[str, str]] = []
     for name in entries:
         if name not in (*_SETTINGS, "fixed", "axes"):
@@ -101,6 +99,7 @@ def read_sweep(path: str | Path) -> Sweep:
     if "layer" not in {*fixed, *axes}:
         faults.append(("layer", f"layer: a value is needed, fixed or as an axis; {LAYERS}"))
     if faults:
+        lines = _lines(text)
         raise SweepFaultsError(
             [(name, _with_line(sentence, _line(lines, name, axes))) for name, sentence in faults],
             str(source),
@@ -176,29 +175,39 @@ def _read_start(fixed: dict[str, Any], folder: Path, faults: list[tuple[str, str
         fixed["covariance"] = v0.tolist()
 
 
-def _lines(text: str) -> dict[tuple[str, str], int]:
-    """The line of each entry and header, by table ('' for none) and name."""
-    lines: dict[tuple[str, str], int] = {}
-    table = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        header = re.match(r"\s*\[\s*([\w.-]+)\s*\]", line)
-        entry = re.match(r"""\s*["']?([\w.-]+)["']?\s*=""", line)
-        if header:
-            table = header.group(1)
-        elif not entry:
+def _lines(text: str) -> dict[tuple[str, ...], int]:
+    """The first line of each entry and table, by its keys from the outermost on.
+
+    A statement of TOML is over with the first line at which the parser accepts it.
+    """
+    lines: dict[tuple[str, ...], int] = {}
+    header, statement, first = "", "", 1
+    for number, line in enumerate(text.split("\n"), start=1):
+        statement += f"{line}\n"
+        heads = statement.lstrip().startswith("[")
+        try:
+            entries = tomllib.loads(statement if heads else header + statement)
+        except tomllib.TOMLDecodeError:
             continue
-        path = table if header else ".".join(filter(None, (table, entry.group(1))))  # type: ignore[union-attr]
-        outer, _, name = path.rpartition(".")
-        # Of `target.level` and the like the first part is what a fault names.
-        for key in ((outer, name), ("", path.split(".")[0])):
-            lines.setdefault(key, number)
+        for path in _paths(entries):
+            lines.setdefault(path, first)
+        header = statement if heads else header
+        statement, first = "", number + 1
     return lines
 
 
-def _line(lines: dict[tuple[str, str], int], name: str, axes: dict[str, Any]) -> int | None:
-    """Where an entry stands: among the axes first if it is one."""
-    tables = ("axes", "fixed", "") if name in axes else ("fixed", "", "axes")
-    return next((lines[table, name] for table in tables if (table, name) in lines), None)
+def _paths(value: Any) -> Iterator[tuple[str, ...]]:
+    """The keys of all entries of nested tables, outer ones first."""
+    for name, entry in value.items() if isinstance(value, dict) else ():
+        yield (name,)
+        yield from ((name, *path) for path in _paths(entry))
+
+
+def _line(lines: dict[tuple[str, ...], int], name: str, axes: dict[str, Any]) -> int | None:
+    """Where an entry is: among the axes first if it is one."""
+    places = ("axes", name), ("fixed", name), (name,)
+    order = places if name in axes else (places[1], places[2], places[0])
+    return next((lines[place] for place in order if place in lines), None)
 
 
 def _with_line(sentence: str, line: int | None) -> str:

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from shaped_attention.statistics.proportions import fraction_bounds
-from shaped_attention.sweep.faults import STOPPED
-from shaped_attention.sweep.specification import Sweep, Target
+from shaped_attention.sweep.grid import STOPPED, Target
+from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.work_units import Unit
 
 Key = tuple[int, int]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.sweep.cells import DEFAULTS, Cell
-from shaped_attention.sweep.histograms import BINS, histogram
+from shaped_attention.sweep.histograms import histogram
 from shaped_attention.sweep.specification import Sweep
 
 _log = logging.getLogger(__name__)
@@ -104,7 +104,6 @@ def _kept(sweep: Sweep, cell: Cell, result: xr.Dataset) -> dict[str, NDArray[Any
     }
     if sweep.keep == "reductions":
         kept["histogram"] = histogram(values[..., :-1])
-        assert kept["histogram"].shape[-1] == BINS
     else:
         kept["stopping_time"] = stopping
     if sweep.keep == "observables":

@@ -1,4 +1,4 @@
-"""Files that a dying process leaves whole: written next to their place, synced, and moved there."""
+"""Files of records, one a line with a checksum, of which a dying process tears the last at most."""
 
 from __future__ import annotations
 
@@ -7,16 +7,6 @@ import os
 import zlib
 from pathlib import Path
 from typing import Any
-
-
-def write_durably(target: Path, data: bytes) -> None:
-    """Write next to the place, to the disk, and move there."""
-    draft = target.with_name(f".{target.name}.draft")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(target)
 
 
 def append_records(path: Path, records: list[dict[str, Any]]) -> None:
@@ -44,12 +34,3 @@ def read_records(path: Path) -> list[dict[str, Any]]:
             if body and checksum == b"%08x" % zlib.crc32(body):
                 found.append(json.loads(body))
     return found
-
-
-def sync(path: Path) -> None:
-    """Bring a file or a folder's entries to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
