@@ -24,6 +24,7 @@ from shaped_attention.numerics.observables import (
     observables_of,
     time_index,
 )
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.statistics.cautions import caution_text, common_ground
 from shaped_attention.statistics.distances import (
     integral_distances,
@@ -40,6 +41,7 @@ _ROWS_PER_GROUP, _NAMED, _WIDTH = 8, 4, 110
 _PAIRINGS = 99
 
 
+@recorded()
 def compare(
     first: xr.Dataset,
     second: xr.Dataset,
@@ -171,9 +173,6 @@ def compare(
         "samples_second": sizes[1],
         "tokens": tokens[0],
         "confidence": confidence,
-        "permutations": permutations,
-        "bootstrap": bootstrap,
-        "seed": seed,
         "smallest_resolvable_ks": margin,
         **common_ground(first, second),
     }
