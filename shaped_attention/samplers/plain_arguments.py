@@ -13,19 +13,23 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Block, check_storable
 from shaped_attention.blocks.parameters import Schedule
 from shaped_attention.blocks.pattern import Pattern, specification_of
+
+ADDED = "arguments."
+"""What the names of variables begin with that hold arguments."""
 
 _INLINE = 1024
 """Entries of the largest array that is listed; a larger one is a variable of the result."""
@@ -34,9 +38,6 @@ _LARGEST = 2**24
 """Entries of the largest array that is recorded."""
 
 _storable: set[type] = set()
-
-Arrays = Mapping[str, NDArray[Any]]
-"""Arrays by the names of variables."""
 
 T = TypeVar("T")
 
@@ -68,25 +69,25 @@ def name_of(thing: Any) -> str:
     raise UnrecordedError(f"{name} is no name in the module {module}")
 
 
-def encoded(value: Any, path: str, known: Arrays, added: dict[str, NDArray[Any]]) -> Any:
+def encoded(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variable]) -> Any:
     """Return an argument as plain data, or the reason under the key `unrecorded`.
 
     Parameters
     ----------
     value, path
         The argument and its name; fields of arguments have names with dots.
-    known
-        Variables of the result: an array that is there is named, not stored again.
+    result
+        What the call returned: an array that is one of its variables is named, not stored again.
     added
         Takes the large arrays that are not there.
     """
     try:
-        return _plain(value, path, known, added)
+        return _plain(value, path, result, added)
     except ValueError as error:
         return {"unrecorded": str(error)}
 
 
-def _plain(value: Any, path: str, known: Arrays, added: dict[str, NDArray[Any]]) -> Any:
+def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variable]) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -94,7 +95,7 @@ def _plain(value: Any, path: str, known: Arrays, added: dict[str, NDArray[Any]])
     if isinstance(value, torch.device | torch.dtype):
         return str(value).removeprefix("torch.")
     if isinstance(value, list | tuple | range):
-        return [encoded(x, f"{path}.{i}", known, added) for i, x in enumerate(value)]
+        return [encoded(x, f"{path}.{i}", result, added) for i, x in enumerate(value)]
     if isinstance(value, Block):
         check_storable(value)
         return value.specification()
@@ -103,10 +104,10 @@ def _plain(value: Any, path: str, known: Arrays, added: dict[str, NDArray[Any]])
     if isinstance(value, Schedule):
         return {"schedule": [list(knot) for knot in value.knots]}
     if isinstance(value, np.ndarray | Tensor):
-        return _array(value, path, known, added)
+        return _array(value, path, result, added)
     if type(value) in _storable:
         own = [entry.name for entry in fields(value) if entry.init]
-        parts = {x: encoded(getattr(value, x), f"{path}.{x}", known, added) for x in own}
+        parts = {x: encoded(getattr(value, x), f"{path}.{x}", result, added) for x in own}
         return {"class": name_of(type(value)), **parts}
     if not inspect.isfunction(value):
         raise UnrecordedError(f"a {type(value).__name__} is no plain data")
@@ -116,7 +117,7 @@ def _plain(value: Any, path: str, known: Arrays, added: dict[str, NDArray[Any]])
 
 
 def _array(
-    value: NDArray[Any] | Tensor, path: str, known: Arrays, added: dict[str, NDArray[Any]]
+    value: NDArray[Any] | Tensor, path: str, result: xr.Dataset, added: dict[str, xr.Variable]
 ) -> dict[str, Any]:
     tensor = isinstance(value, Tensor)
     if tensor and value.dtype == torch.bfloat16:
@@ -125,18 +126,19 @@ def _array(
     if array.dtype.kind not in "biuf":
         raise UnrecordedError(f"{path} has entries of type {array.dtype}")
     entry = {"tensor" if tensor else "array": array.dtype.name}
-    there = known.get(path)
+    there = result.variables.get(path)
     if there is not None and there.dtype == array.dtype and np.array_equal(there, array):
         return entry | {"variable": path}
     if array.size <= _INLINE:
         return entry | {"values": array.tolist()}
     if array.size > _LARGEST:
         raise UnrecordedError(f"{path} has more than {_LARGEST} entries")
-    added[f"arguments.{path}"] = array.copy()
-    return entry | {"variable": f"arguments.{path}"}
+    name = f"{ADDED}{path}"
+    added[name] = xr.Variable([f"{name}.{i}" for i in range(array.ndim)], array.copy())
+    return entry | {"variable": name}
 
 
-def decoded(value: Any, known: Arrays) -> Any:
+def decoded(value: Any, result: xr.Dataset) -> Any:
     """Return the argument that plain data express, with arrays from the variables of a result.
 
     Raises
@@ -147,20 +149,20 @@ def decoded(value: Any, known: Arrays) -> Any:
         If they name what cannot be imported, or is of another kind than they say.
     """
     if isinstance(value, list):
-        return [decoded(x, known) for x in value]
+        return [decoded(x, result) for x in value]
     if not isinstance(value, dict):
         return value
     if "unrecorded" in value:
         raise UnrecordedError(value["unrecorded"])
     if "pattern" in value:
-        return Pattern([decoded(blocks, known) for blocks in value["pattern"]])
+        return Pattern([decoded(blocks, result) for blocks in value["pattern"]])
     if "schedule" in value:
         return Schedule(value["schedule"])
     if "function" in value:
         return imported("function", value["function"], _is_safe_function, "it is no function")
     if "array" in value or "tensor" in value:
         dtype = value.get("array", value.get("tensor"))
-        found = known[value["variable"]] if "variable" in value else value["values"]
+        found = result.variables[value["variable"]] if "variable" in value else value["values"]
         array = np.array(found, dtype=dtype)
         return torch.from_numpy(array) if "tensor" in value else array
     own = dict(value)
@@ -170,7 +172,7 @@ def decoded(value: Any, known: Arrays) -> Any:
     else:
         name = own.pop("class")
         kind = imported("class", name, lambda x: _is_subclass(x, *_storable), "it is not storable")
-    return kind(**{field: decoded(x, known) for field, x in own.items()})
+    return kind(**{field: decoded(x, result) for field, x in own.items()})
 
 
 def imported(kind: str, name: str, allowed: Callable[[Any], bool], otherwise: str) -> Any:

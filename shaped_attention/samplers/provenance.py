@@ -18,9 +18,7 @@ import inspect
 import json
 import platform
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
 from typing import Any, ParamSpec
 
 import numba
@@ -31,6 +29,7 @@ import torchsde
 import xarray as xr
 
 from shaped_attention.samplers.plain_arguments import (
+    ADDED,
     UnrecordedError,
     decoded,
     encoded,
@@ -46,7 +45,6 @@ READABLE = (1, 2, FORMAT)
 """Formats that this version reads. Those of samplers in format 1 have other random numbers."""
 
 _NOT_RECORDED = ("progress", "chunk", "memory")
-_ADDED = "arguments."
 _PACKAGE = __name__.partition(".")[0]
 
 P = ParamSpec("P")
@@ -55,13 +53,8 @@ Upgrade = Callable[[xr.Dataset, dict[str, Any]], dict[str, Any]]
 """Plain arguments of this format, from a result of format 1 or 2 and its specification."""
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    sampler: str
-    upgrade: Upgrade | None
-
-
-_functions: dict[Result, _Recorded] = {}
+_functions: dict[Result, tuple[str, Upgrade | None]] = {}
+"""Functions that record their calls, each with its name as a sampler, and what reads old ones."""
 
 
 def recorded(
@@ -102,7 +95,7 @@ def recorded(
             bound.apply_defaults()
             return _with_record(result, call, sampler, bound.arguments)
 
-        _functions[call] = _Recorded(sampler, upgrade)
+        _functions[call] = (sampler, upgrade)
         return call
 
     return decorate
@@ -119,30 +112,22 @@ def _with_record(
     if sampler and "specification" in result.attrs:
         return result.assign_attrs(attrs)
     # Of results that the function made on its way.
-    result = result.drop_vars([x for x in result.variables if str(x).startswith(_ADDED)])
-    known = {str(x): variable.to_numpy() for x, variable in result.variables.items()}
-    added: dict[str, np.ndarray] = {}
+    result = result.drop_vars([x for x in result.variables if str(x).startswith(ADDED)])
+    added: dict[str, xr.Variable] = {}
     stored = {
-        name: encoded(value, name, known, added)
+        name: encoded(value, name, result, added)
         for name, value in arguments.items()
         if name not in _NOT_RECORDED
     }
-    plain = {} if sampler else {n: _attribute(x) for n, x in stored.items() if _is_attribute(x)}
     own = {"sampler": sampler} if sampler else {}
-    attrs = plain | result.attrs | own | attrs | {"specification": json.dumps(own | stored)}
-    variables = {
-        name: ([f"{name}.{axis}" for axis in range(array.ndim)], array)
-        for name, array in added.items()
-    }
-    return result.assign(variables).assign_attrs(attrs)
+    shown = {} if sampler else {x: y for x, y in stored.items() if isinstance(y, int | float | str)}
+    attrs |= own | {"specification": json.dumps(own | stored)}
+    attrs = {name: attribute(value) for name, value in shown.items()} | result.attrs | attrs
+    return result.assign(added).assign_attrs(attrs)
 
 
-def _is_attribute(value: Any) -> bool:
-    return isinstance(value, bool | int | float | str)
-
-
-def _attribute(value: float | str) -> float | str:
-    """As netCDF can hold it: it has no booleans, and no larger integers."""
+def attribute(value: float | str) -> float | str:
+    """Return an attribute that netCDF can hold: it has no booleans, and no larger integers."""
     if isinstance(value, int):
         return int(value) if abs(value) < 2**63 else str(value)
     return value
@@ -214,7 +199,6 @@ def call_of(result: xr.Dataset, given: Collection[str] = ()) -> tuple[Result, di
             "function", stored.get("function", ""), _is_recorded, "it does not record its calls"
         )
         arguments.pop("sampler", None)
-    known = {str(name): variable.to_numpy() for name, variable in result.variables.items()}
     parameters = inspect.signature(function).parameters
     for name in arguments.keys() - parameters.keys():
         raise ValueError(f"result has the argument {name}, which {function.__name__} has not")
@@ -225,7 +209,7 @@ def call_of(result: xr.Dataset, given: Collection[str] = ()) -> tuple[Result, di
         if name not in arguments:
             raise ValueError(f"result has no argument {name}, which {function.__name__} needs")
         try:
-            found[name] = decoded(arguments[name], known)
+            found[name] = decoded(arguments[name], result)
         except UnrecordedError as error:
             raise ValueError(
                 f"result lacks its argument {name} ({error}); {name}= is needed"
@@ -250,14 +234,12 @@ def _upgraded(
             "be compared, but not run again"
         )
     package = import_module(_PACKAGE)
-    for name in package.__all__:
-        # All public modules are loaded by this, and so is what they record.
-        part = getattr(package, name)
-        for inner in getattr(part, "__all__", ()) if isinstance(part, ModuleType) else ():
-            getattr(part, inner)
-    for function, about in _functions.items():
-        if about.sampler == sampler and sampler:
+    for part in [getattr(package, name) for name in package.__all__]:
+        # Loads what is public in the parts of the package, and so the functions that they record.
+        _ = [getattr(part, name) for name in getattr(part, "__all__", ())]
+    for function, (name, upgrade) in _functions.items():
+        if name and name == sampler:
             own = inspect.signature(function).parameters
-            found = about.upgrade(result, stored) if about.upgrade else stored
+            found = upgrade(result, stored) if upgrade else stored
             return function, {name: value for name, value in found.items() if name in own}
     raise ValueError(f"result comes from {sampler!r}, which this version does not know")

@@ -15,7 +15,7 @@ from shaped_attention.blocks.base import Block, blocks_of
 from shaped_attention.blocks.pattern import Pattern, specification_of
 from shaped_attention.io.storage import reason, written
 from shaped_attention.samplers.plain_arguments import decoded
-from shaped_attention.samplers.provenance import specification
+from shaped_attention.samplers.provenance import attribute, specification
 from shaped_attention.samplers.request import Request
 
 __all__ = ["layer_of", "load", "make_result", "plain", "save", "specification"]
@@ -78,8 +78,7 @@ def make_result(
         coords=coords,
         attrs={
             "sampler": sampler,
-            # netCDF has no larger integers
-            "seed": request.seed if request.seed < 2**63 else str(request.seed),
+            "seed": attribute(request.seed),
             "radius": request.radius,
             "horizon": request.steps * request.dt,
             "steps": request.steps,
@@ -107,7 +106,7 @@ def layer_of(result: xr.Dataset) -> list[Block] | Pattern:
     if "layer" not in stored:
         made_by = stored.get("sampler", result.attrs.get("function"))
         raise ValueError(f"result comes from {made_by!r}, which has no layer of blocks")
-    layer = decoded(stored["layer"], {})
+    layer = decoded(stored["layer"], result)
     return layer if isinstance(layer, Pattern) else list(blocks_of(layer))
 
 
