@@ -62,6 +62,12 @@ def mine(count, omega=None):
     return xr.Dataset({"x": ("i", np.arange(count) / 7.0)}, attrs={"own": 1})
 
 
+@recorded()
+def thrice(number):
+    """In the precision of the number."""
+    return xr.Dataset({"x": number * 3.0})
+
+
 def sweep_data(folder):
     fixed = {"layer": "attention", "tokens": 2, "rho": 0.2, "width": 8, "depth": 2, "step": 0.125}
     sa.run_sweep(sa.Sweep(fixed=fixed, axes={"gamma": [0.2]}, samples=64), folder, progress=False)
@@ -244,6 +250,14 @@ def test_numbers_among_the_arguments_are_attributes():
     assert not {"progress", "times", "betas"} & data.attrs.keys()
     assert mine(3).attrs["own"] == 1
     assert sa.specification(mine(3)) == {"count": 3, "omega": None}
+
+
+def test_a_call_computes_with_the_numbers_that_are_recorded():
+    """In single precision, which NumPy's number alone would bring, 3 times 0.1 differs."""
+    found = thrice(np.float32(0.1))
+    assert float(found["x"]) == 3.0 * float(np.float32(0.1))
+    assert float(found["x"]) != float(np.float32(0.1) * np.float32(3.0))
+    assert sa.rerun(found).identical(found)
 
 
 def test_large_arrays_are_variables_and_those_of_inner_calls_are_not_kept():
