@@ -12,7 +12,6 @@ from scipy.integrate import solve_ivp
 from scipy.stats import ks_2samp
 
 import shaped_attention as sa
-from shaped_attention.samplers.results import specification
 from shaped_attention.sphere import (
     SphereAttention,
     equiangular_start,
@@ -25,7 +24,6 @@ from shaped_attention.sphere.noisy_layers import (
     common_noise_drift,
     noisy_chain,
     noisy_network,
-    run_again,
 )
 from shaped_attention.statistics.rates import fitted_rate
 
@@ -190,15 +188,13 @@ def test_results_tell_how_to_run_them_again(kind, tmp_path):
     ):
         result = run()
         loaded = sa.load(sa.save(result, tmp_path / "result.nc"))
-        stored = specification(loaded)
-        stored.pop("sampler")
-        xr.testing.assert_identical(run_again(loaded, stored, {}), result)
-        other = run_again(loaded, stored, {"seed": 4})
+        xr.testing.assert_identical(sa.rerun(loaded), result)
+        other = sa.rerun(loaded, seed=4)
         assert np.abs(other["V"].values[-1] - result["V"].values[-1]).max() > 1e-2
-        assert run_again(loaded, stored, {"layers": 2}).sizes["time"] == 2
+        assert sa.rerun(loaded, layers=2).sizes["time"] == 2
         seen = run(observe=lambda gram: gram[:, 0, 1])
-        with pytest.raises(ValueError, match=r"^result holds what observe= made"):
-            run_again(seen, stored, {})
+        with pytest.raises(ValueError, match=r"^result lacks its argument observe \(test"):
+            sa.rerun(seen)
 
 
 def largest_score(attention, dimension, sigma, expected, samples=20000):

@@ -10,7 +10,6 @@ import torch
 import xarray as xr
 
 import shaped_attention as sa
-from shaped_attention.samplers.results import specification
 from shaped_attention.sphere import (
     SphereAttention,
     given_start,
@@ -22,7 +21,7 @@ from shaped_attention.sphere import (
     uniform_start,
 )
 from shaped_attention.sphere.figures.random_matrices import ensemble_phase
-from shaped_attention.sphere.layers import run_again, sphere_network
+from shaped_attention.sphere.layers import sphere_network
 from shaped_attention.sphere.token_attention import TokenAttention, relu_mlp
 from shaped_attention.sphere.token_flow import random_tokens, token_flow
 from shaped_attention.sphere.unit_vectors import unit_rows
@@ -167,28 +166,19 @@ def test_chunks_of_samples_take_their_own_matrices(monkeypatch):
 def test_results_tell_how_to_run_them_again(tmp_path):
     """The same bits from a file; another step gives others.
 
-    Observed results are refused, and matrices that are not stored unless they are given.
+    What a lambda made is refused; matrices are stored.
     """
     x = random_tokens(4, 3, 2)
     plain = SphereAttention(2.0, causal=True)
     network = sphere_network(plain, x, 0.5, 5, normalise="before", save_every=2)
     loaded = sa.load(sa.save(network, tmp_path / "network.nc"))
-
-    def again(result, **changes):
-        stored = specification(result)
-        stored.pop("sampler")
-        return run_again(result, stored, changes)
-
-    xr.testing.assert_identical(again(loaded), network)
-    assert np.abs(again(loaded, step=0.6)["V"].values - network["V"].values).max() > 1e-2
+    xr.testing.assert_identical(sa.rerun(loaded), network)
+    assert np.abs(sa.rerun(loaded, step=0.6)["V"].values - network["V"].values).max() > 1e-2
     observed = sphere_network(plain, x, 0.5, 5, observe=lambda gram: gram[:, 0, 1])
-    with pytest.raises(ValueError, match=r"^result holds what observe= made"):
-        again(observed)
-    general = TokenAttention(2.0, matrices(3, 3))
-    first = sphere_network(general, x, 0.5, 5)
-    with pytest.raises(ValueError, match="comes from a TokenAttention"):
-        again(first)
-    xr.testing.assert_identical(again(first, attention=general), first)
+    with pytest.raises(ValueError, match=r"^result lacks its argument observe \(test"):
+        sa.rerun(observed)
+    first = sphere_network(TokenAttention(2.0, matrices(3, 3)), x, 0.5, 5)
+    xr.testing.assert_identical(sa.rerun(first), first)
 
 
 def test_unit_rows_do_not_overflow_or_vanish():

@@ -322,16 +322,15 @@ def _bytes(gib: float) -> int:
 @main.command()
 @click.argument("path", type=click.Path(path_type=Path))
 def show(path: Path) -> None:
-    """Print what a saved result (.nc or .zarr) holds and the specification that made it."""
-    from shaped_attention.samplers.results import load, specification
+    """Print what a saved result (.nc or .zarr) holds and the call that made it."""
+    from shaped_attention.samplers.provenance import record
+    from shaped_attention.samplers.results import load
 
     try:
         result = load(path)
-        stored = specification(result) if "specification" in result.attrs else None
+        stored = record(result) if "specification" in result.attrs else None
     except (ValueError, FileNotFoundError) as error:
         raise InputError(str(error)) from error
     click.echo(result)
     if stored is not None:
         click.echo(json.dumps(stored, indent=1))
-    elif "arguments" in result.attrs:
-        click.echo(result.attrs["arguments"])

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import getdoc
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-
-from shaped_attention.version import __version__
 
 FEWEST = 10
 """Samples below which nothing is drawn."""
@@ -38,7 +34,7 @@ class Recipe:
 
 
 def make(recipes: Mapping[str, Recipe], name: str, **options: Any) -> tuple[Figure, xr.Dataset]:
-    """Simulate and draw a figure; `options` go to the function of its data, and to its attributes.
+    """Simulate and draw a figure; `options` go to the function of its data.
 
     Raises
     ------
@@ -50,12 +46,5 @@ def make(recipes: Mapping[str, Recipe], name: str, **options: Any) -> tuple[Figu
     if options.get("samples", FEWEST) < FEWEST:
         raise ValueError(f"samples={options['samples']!r}: at least {FEWEST} are needed to draw")
     recipe = recipes[name]
-    data = recipe.simulate(**options).assign_attrs(
-        figure=name, arguments=json.dumps(options, default=_shape), version=__version__
-    )
+    data = recipe.simulate(**options).assign_attrs(figure=name)
     return recipe.draw(data, recipe.title % data.attrs), data
-
-
-def _shape(array: Any) -> str:
-    """What is kept of an array among the options."""
-    return f"array of shape {np.shape(array)}"

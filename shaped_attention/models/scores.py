@@ -16,6 +16,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import check_count, real_array
+from shaped_attention.samplers.provenance import recorded
 
 Matrix = NDArray[np.float64]
 
@@ -62,6 +63,7 @@ def scores(omega: ArrayLike, tokens: ArrayLike) -> Matrix:
     return extended @ form @ extended.swapaxes(-1, -2)
 
 
+@recorded()
 def leading_directions(omega: ArrayLike, rank: int) -> xr.Dataset:
     """The `rank` largest singular values and their directions.
 
@@ -89,6 +91,7 @@ def leading_directions(omega: ArrayLike, rank: int) -> xr.Dataset:
     )
 
 
+@recorded()
 def truncation_cost(omega: ArrayLike, tokens: ArrayLike, ranks: Sequence[int]) -> xr.Dataset:
     """What keeping the leading terms of Omega costs in the scores of given tokens.
 

@@ -2,6 +2,6 @@
 
 `network`, `chain` and `sde` are the three; `pathwise` differentiates their paths. Each checks its
 arguments (`request`), composes the step of a layer (`steps`, `task`), gives it to an executor
-(`processes`, `large_matrices`) and loops (`driver`, `chunks`). `results` are Datasets that carry
-their specification; `rerun` and `continuation` start from one.
+(`processes`, `large_matrices`) and loops (`driver`, `chunks`). `results` are Datasets; `provenance`
+records the call that made one, by `plain_arguments`; `rerun` and `continuation` start from it.
 """

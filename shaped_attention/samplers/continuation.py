@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
 from typing import Any
 
 import xarray as xr
 
 from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.parameters import scheduled
-from shaped_attention.samplers.chain import simulate_chain
-from shaped_attention.samplers.network import simulate_network
-from shaped_attention.samplers.results import FORMAT, layer_of, specification
-from shaped_attention.samplers.sde import integrate_sde
+from shaped_attention.samplers.provenance import call_of
 from shaped_attention.samplers.starts import Resumed
 
 _OPTIONS = ("times", "save_every", "progress", "chunk", "memory", "keep", "keep_state")
-_LENGTH = {"chain": "depth", "network": "depth", "sde": "horizon"}
-_SAMPLERS: dict[str, Callable[..., xr.Dataset]] = {
-    "chain": simulate_chain,
-    "network": simulate_network,
-    "sde": integrate_sde,
-}
 
 
 def continue_run(
@@ -69,24 +60,20 @@ def continue_run(
             raise ValueError(
                 f"{name}={value!r}: it is that of the run; {', '.join(_OPTIONS)} can be changed"
             )
-    stored = specification(result)
-    sampler = stored.pop("sampler")
-    if sampler not in _SAMPLERS or result.attrs["format"] != FORMAT:
-        raise ValueError(
-            f"result comes from {sampler!r} in format {result.attrs['format']}; a chain, network "
-            f"or sde of format {FORMAT} is needed"
-        )
-    length, given = _LENGTH[sampler], {"depth": depth, "horizon": horizon}
-    if given.pop(length) is None or any(value is not None for value in given.values()):
+    function, arguments = call_of(result)
+    sampler = result.attrs.get("sampler", function.__name__)
+    if "keep_state" not in inspect.signature(function).parameters:
+        raise ValueError(f"result comes from {sampler!r}; a chain, network or sde is needed")
+    length = "depth" if "depth" in arguments else "horizon"
+    given = {"depth": depth, "horizon": horizon}
+    total = given.pop(length)
+    if total is None or any(value is not None for value in given.values()):
         raise ValueError(f"result comes from {sampler!r}: {length} alone is needed")
-    layer = layer_of(result)
-    for block in blocks_of(layer):
+    for block in blocks_of(arguments["layer"]):
         if scheduled(block):
             raise ValueError(
                 f"layer contains {block!r}, whose schedule depends on the total depth; a layer "
                 "without schedules is needed"
             )
-    for name in ("layer", "v0", "times"):
-        stored.pop(name)
-    arguments = {**stored, **options, length: depth if length == "depth" else horizon}
-    return _SAMPLERS[sampler](layer, Resumed.of(result), **arguments)
+    arguments |= {"v0": Resumed.of(result), "times": None, "keep_state": False, length: total}
+    return function(**(arguments | options))

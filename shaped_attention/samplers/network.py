@@ -22,6 +22,7 @@ from shaped_attention.numerics.threefry import fill_weights
 from shaped_attention.samplers.chunks import chunk_size
 from shaped_attention.samplers.driver import run
 from shaped_attention.samplers.processes import norms
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.starts import Resumed
 from shaped_attention.samplers.task import covariances
@@ -72,6 +73,7 @@ class WeightProduct:
         return torch.from_numpy(out).unflatten(1, (count, fan_in))
 
 
+@recorded(sampler="network")
 def simulate_network(
     layer: Layer,
     v0: ArrayLike | Resumed,

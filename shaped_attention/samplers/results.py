@@ -1,34 +1,24 @@
-"""Results: an xarray Dataset that carries its specification, saved, loaded and run again."""
+"""Results of samplers: xarray Datasets that carry their specification, saved and loaded."""
 
 from __future__ import annotations
 
-import importlib
 import json
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
-import scipy
-import torch
-import torchsde
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.parameters import Schedule
+from shaped_attention.blocks.base import Block, blocks_of
 from shaped_attention.blocks.pattern import Pattern, specification_of
 from shaped_attention.io.storage import reason, written
+from shaped_attention.samplers.plain_arguments import decoded
+from shaped_attention.samplers.provenance import attribute, specification
 from shaped_attention.samplers.request import Request
-from shaped_attention.version import __version__
 
-FORMAT = 2
-"""Number of the layout of `attrs`; raised when an old result could be misread."""
-
-READABLE = (1, 2)
-"""Formats that this version reads. Those below `FORMAT` have other random numbers."""
+__all__ = ["layer_of", "load", "make_result", "plain", "save", "specification"]
 
 
 def make_result(
@@ -65,6 +55,7 @@ def make_result(
         "device": str(request.device),
         "dtype": str(request.dtype).removeprefix("torch."),
         "keep": request.keep,
+        "keep_state": request.keep_state,
     }
     coords: dict[str, Any] = {
         "time": ("time", request.times, {"long_name": "time t (layer l / width n)"})
@@ -86,30 +77,14 @@ def make_result(
         },
         coords=coords,
         attrs={
-            "format": FORMAT,
             "sampler": sampler,
-            # netCDF has no larger integers
-            "seed": request.seed if request.seed < 2**63 else str(request.seed),
+            "seed": attribute(request.seed),
             "radius": request.radius,
             "horizon": request.steps * request.dt,
             "steps": request.steps,
             "specification": json.dumps(specification, default=plain),
-            "versions": json.dumps(versions()),
         },
     )
-
-
-def versions() -> dict[str, str]:
-    """Versions of what makes the numbers of a result."""
-    return {
-        "shaped_attention": __version__,
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "numba": numba.__version__,
-        "torchsde": torchsde.__version__,
-        "python": platform.python_version(),
-    }
 
 
 def plain(value: object) -> Any:
@@ -117,24 +92,6 @@ def plain(value: object) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r} is not plain data")
-
-
-def specification(result: xr.Dataset) -> dict[str, Any]:
-    """The full specification stored in a result, as plain data.
-
-    Raises
-    ------
-    ValueError
-        If `result` is not a result of this package.
-    """
-    if not isinstance(result, xr.Dataset) or "specification" not in result.attrs:
-        raise ValueError("result: a Dataset made by a sampler of shaped_attention is needed")
-    if result.attrs.get("format") not in READABLE:
-        raise ValueError(
-            f"result has format {result.attrs.get('format')}; this version reads "
-            f"{' and '.join(map(str, READABLE))}"
-        )
-    return json.loads(result.attrs["specification"])
 
 
 def layer_of(result: xr.Dataset) -> list[Block] | Pattern:
@@ -147,37 +104,10 @@ def layer_of(result: xr.Dataset) -> list[Block] | Pattern:
     """
     stored = specification(result)
     if "layer" not in stored:
-        raise ValueError(f"result comes from {stored['sampler']!r}, which has no layer of blocks")
-    layer = stored["layer"]
-    if isinstance(layer, dict):
-        return Pattern([[_block(entry) for entry in blocks] for blocks in layer["pattern"]])
-    return [_block(entry) for entry in layer]
-
-
-def _block(entry: dict[str, Any]) -> Block:
-    """A block from its specification; blocks among its fields likewise."""
-    values = dict(entry)
-    module, name = values.pop("module"), values.pop("block")
-    for field, value in values.items():
-        values[field] = _field(value)
-    try:
-        kind = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"result has a block {name} of the module {module}, which cannot be imported ({error})"
-        ) from error
-    # A file could name any callable.
-    if not (isinstance(kind, type) and issubclass(kind, Block)):
-        raise ValueError(f"result has a block {name} of the module {module}: it is no Block")
-    return kind(**values)
-
-
-def _field(value: Any) -> Any:
-    if isinstance(value, dict) and "block" in value:
-        return _block(value)
-    if isinstance(value, dict) and "schedule" in value:
-        return Schedule(value["schedule"])
-    return [_field(x) for x in value] if isinstance(value, list) else value
+        made_by = stored.get("sampler", result.attrs.get("function"))
+        raise ValueError(f"result comes from {made_by!r}, which has no layer of blocks")
+    layer = decoded(stored["layer"], result)
+    return layer if isinstance(layer, Pattern) else list(blocks_of(layer))
 
 
 def save(result: xr.Dataset, path: str | Path) -> Path:
@@ -229,7 +159,7 @@ def load(path: str | Path) -> xr.Dataset:
             f"path={str(path)!r}: not a netCDF file or Zarr store ({reason(error)})"
         ) from error
     # A Zarr store reads as NaN where one of its files is gone.
-    if "specification" in dataset.attrs:
+    if "sampler" in dataset.attrs:
         for name, variable in dataset.variables.items():
             if variable.dtype.kind == "f" and np.isnan(variable.to_numpy()).any():
                 raise ValueError(f"path={str(path)!r}: {name} has missing entries")

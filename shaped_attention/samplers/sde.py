@@ -25,6 +25,7 @@ from shaped_attention.numerics.jit import LANES
 from shaped_attention.samplers.chunks import chunk_size
 from shaped_attention.samplers.driver import LimitProcess, run
 from shaped_attention.samplers.processes import by_library, path_chunk, process_of
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.starts import Resumed
 from shaped_attention.samplers.task import task_of
@@ -40,6 +41,7 @@ _SMALLEST_ENTRIES = 2**14
 """Below, torchsde's interpreter time outweighs what a second thread computes (measured)."""
 
 
+@recorded(sampler="sde")
 def integrate_sde(
     layer: Layer,
     v0: ArrayLike | Resumed,
@@ -104,7 +106,7 @@ def integrate_sde(
             f"step={step!r}: one Euler step covers the whole horizon, so that the step decides "
             "the law at its end; smaller steps approach the limit",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,  # the caller of the recorded function
         )
     request = make_request(
         layer, v0, width=None, steps=steps, dt=horizon / steps, samples=samples, seed=seed,

@@ -20,11 +20,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.checks import check_finite
+from shaped_attention.samplers.plain_arguments import storable
 
 _LARGEST_BETA = 600.0
 """exp(beta) does not overflow up to here."""
 
 
+@storable
 @dataclass(frozen=True)
 class SphereAttention:
     """The field of one self-attention layer with Q = K = I and V = I or -I.

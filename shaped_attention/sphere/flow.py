@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shaped_attention.checks import check_count, check_keywords, check_positive, real_array
-from shaped_attention.samplers.results import FORMAT, plain, versions
+from shaped_attention.checks import check_count, check_positive, real_array
+from shaped_attention.samplers.plain_arguments import name_of
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.integrate import Field, integrate_flow
 
@@ -27,6 +27,20 @@ CHUNK_ENTRIES = 2**16
 _FINEST = 1e-12
 
 
+def from_format_2(result: xr.Dataset, stored: dict[str, Any]) -> dict[str, Any]:
+    """Arguments as they are recorded now, of a flow or network saved in format 1 or 2."""
+    if "query" in stored["attention"]:
+        attention = {"unrecorded": "a TokenAttention, whose matrices are not stored"}
+    else:
+        attention = {"class": name_of(SphereAttention), **stored["attention"]}
+    start: dict[str, Any] = {"unrecorded": "it is not stored"}
+    if "start" in result:
+        start = {"tensor": result["start"].dtype.name, "variable": "start"}
+    observe = {"unrecorded": "it is not stored"} if "observed" in result else None
+    return stored | {"attention": attention, "start": start, "observe": observe}
+
+
+@recorded("sphere", from_format_2)
 def sphere_flow(
     attention: SphereAttention,
     start: Float[Tensor, "samples N r"],
@@ -52,8 +66,7 @@ def sphere_flow(
         Follow the same starts for each of these beta, together, in the place of the attention's.
     observe
         Function of Gram matrices (B, N, N) that gives a tensor (B, ...), such as
-        ``lambda v: cluster_count(v, 1e-3)``; None keeps them, which `compare`, figures and `rerun`
-        need.
+        ``lambda v: cluster_count(v, 1e-3)``; None keeps them, which `compare` and figures need.
     tolerance
         Largest local error of a token in a step, at least 1e-12. Errors of V are of this order
         times the number of steps while tokens part, and less where they close.
@@ -65,8 +78,9 @@ def sphere_flow(
     xarray.Dataset
         A result as those of the samplers, with `V` (time, sample, row, col), symmetric, positive
         semidefinite and of unit diagonal to rounding, `stopping_time` (infinite: nothing explodes)
-        and the `start` (sample, row, feature); or `observed` (time, sample, ...). With `betas`,
-        `V` or `observed` has the dimension `beta` first; ``isel(beta=0)`` is a result.
+        and the `start` (sample, row, feature); or `observed` (time, sample, ...) and the `start`.
+        With `betas`, `V` or `observed` has the dimension `beta` first; ``isel(beta=0)`` is a
+        result.
 
     Raises
     ------
@@ -103,50 +117,7 @@ def sphere_flow(
     data = found.reshape(len(wanted), len(every), len(start), *found.shape[2:]).swapaxes(0, 1)
     variables = flow_variables(data, start, observe)
     variables = variables.isel(beta=0) if betas is None else variables.assign_coords(beta=betas)
-    parameters = {"attention": asdict(attention), "betas": betas, "tolerance": tolerance}
-    return variables.assign_coords(time=wanted).assign_attrs(
-        flow_attributes("sphere", parameters, wanted)
-    )
-
-
-def run_again(
-    result: xr.Dataset, specification: dict[str, Any], changes: dict[str, Any]
-) -> xr.Dataset:
-    """The flow of a result with Gram matrices again, from its start; see `rerun.rerun`."""
-    return repeated(sphere_flow, result, specification, changes)
-
-
-def repeated(
-    function: Callable[..., xr.Dataset],
-    result: xr.Dataset,
-    specification: dict[str, Any],
-    changes: dict[str, Any],
-) -> xr.Dataset:
-    """`function` of the attention, start and arguments in a result, with changes to them.
-
-    Raises
-    ------
-    ValueError
-        If the result holds what `observe` made of the Gram matrices, or its attention is one of
-        which the matrices are not stored and none is given.
-    """
-    check_keywords(function, changes)
-    if "observed" in result:
-        raise ValueError(
-            "result holds what observe= made of the Gram matrices, and that function is not stored"
-        )
-    arguments = {**specification, **changes}
-    attention = arguments["attention"]
-    if isinstance(attention, dict):
-        if "query" in attention:
-            raise ValueError(
-                "result comes from a TokenAttention, whose matrices are not stored; attention= is "
-                "needed"
-            )
-        arguments["attention"] = SphereAttention(**attention)
-    if arguments.get("start") is None:
-        arguments["start"] = torch.from_numpy(result["start"].values)
-    return function(**arguments)
+    return variables.assign_coords(time=wanted).assign_attrs(horizon=float(wanted[-1]))
 
 
 def follow(
@@ -231,9 +202,10 @@ def observed(tokens: Float[Tensor, "B N r"], observe: Observe | None) -> Tensor:
 
 def flow_variables(data: NDArray[np.float64], start: Tensor, observe: Observe | None) -> xr.Dataset:
     """What a flow keeps, from data (beta, time, sample, ...)."""
+    first = {"start": (("sample", "row", "feature"), start.cpu().numpy())}
     if observe is not None:
         rest = tuple(f"o{k}" for k in range(data.ndim - 3))
-        return xr.Dataset({"observed": (("beta", "time", "sample", *rest), data)})
+        return xr.Dataset({"observed": (("beta", "time", "sample", *rest), data), **first})
     return xr.Dataset(
         {
             "V": (
@@ -241,20 +213,6 @@ def flow_variables(data: NDArray[np.float64], start: Tensor, observe: Observe | 
                 {"long_name": "Gram matrix of the tokens"},
             ),
             "stopping_time": ("sample", np.full(len(start), np.inf)),
-            "start": (("sample", "row", "feature"), start.cpu().numpy()),
+            **first,
         }
     )  # fmt: skip
-
-
-def flow_attributes(
-    sampler: str, parameters: dict[str, Any], times: NDArray[np.float64]
-) -> dict[str, Any]:
-    """Attributes of a result: format, specification and versions, as those of the samplers."""
-    specification = {"sampler": sampler, **parameters, "times": times.tolist()}
-    return {
-        "format": FORMAT,
-        "sampler": sampler,
-        "horizon": float(times[-1]),
-        "specification": json.dumps(specification, default=plain),
-        "versions": json.dumps(versions()),
-    }

@@ -14,8 +14,6 @@ of order h. With h = 1 the first is the network of arXiv 2312.10794, section 2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,15 +22,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.checks import check_count, check_positive
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import (
     CHUNK_ENTRIES,
     Observe,
     check_start,
-    flow_attributes,
     flow_variables,
+    from_format_2,
     observed,
-    repeated,
 )
 from shaped_attention.sphere.token_attention import TokenAttention
 from shaped_attention.sphere.unit_vectors import unit_tokens
@@ -43,6 +41,7 @@ Advance = Callable[[Tensor, int, int], Tensor]
 """The next tokens of a chunk, from these, the number of the layer and of the first sample."""
 
 
+@recorded("sphere network", from_format_2)
 def sphere_network(
     attention: SphereAttention | TokenAttention,
     start: Float[Tensor, "samples N r"],
@@ -77,8 +76,7 @@ def sphere_network(
     -------
     xarray.Dataset
         As from `sphere_flow`, at times layer * step, with the layer as a second coordinate. `V` has
-        unit diagonal for "after" only. With `SphereAttention` the specification tells all but the
-        start, which is kept beside `V`; of `TokenAttention` it has shapes and flags.
+        unit diagonal for "after" only.
 
     Raises
     ------
@@ -94,34 +92,20 @@ def sphere_network(
         raise ValueError(f"normalise={normalise!r}: 'after', None or 'before' is needed")
     if isinstance(attention, TokenAttention):
         attention.check_start(start)
-        described = attention.flags()
-    else:
-        described = asdict(attention)
 
     def advance(tokens: Tensor, layer: int, first: int) -> Tensor:
         read = unit_tokens(tokens, layer) if normalise == "before" else tokens
         moved = tokens + step * unprojected(attention, read, layer * step, first)
         return unit_tokens(moved, layer + 1) if normalise == "after" else moved
 
-    parameters = {
-        "attention": described, "step": step, "layers": layers, "normalise": normalise,
-        "save_every": save_every,
-    }  # fmt: skip
-    return run_layers("sphere network", start, parameters, advance, observe)
-
-
-def run_again(
-    result: xr.Dataset, specification: dict[str, Any], changes: dict[str, Any]
-) -> xr.Dataset:
-    """The network of a result with Gram matrices again, from its start; see `rerun.rerun`."""
-    stored = {name: value for name, value in specification.items() if name != "times"}
-    return repeated(sphere_network, result, stored, changes)
+    return run_layers(start, step, layers, save_every, advance, observe)
 
 
 def run_layers(
-    sampler: str,
     start: Float[Tensor, "samples N r"],
-    parameters: dict[str, Any],
+    step: float,
+    layers: int,
+    save_every: int,
     advance: Advance,
     observe: Observe | None,
 ) -> xr.Dataset:
@@ -129,12 +113,10 @@ def run_layers(
 
     Parameters
     ----------
-    sampler
-        Its name in the result.
     start
         Unit tokens (samples, N, r).
-    parameters
-        The specification, with the entries `step`, `layers` and `save_every`.
+    step, layers, save_every
+        As in `sphere_network`.
     advance
         One layer, for a chunk of samples.
     observe
@@ -149,7 +131,6 @@ def run_layers(
     FloatingPointError
         If the norm of a token overflows.
     """
-    step, layers, save_every = (parameters[name] for name in ("step", "layers", "save_every"))
     stored = np.append(np.arange(0, layers, save_every), layers)
     times = stored * step
     size = max(1, CHUNK_ENTRIES // start[0].numel())
@@ -166,9 +147,8 @@ def run_layers(
         parts.append(torch.stack(found))
     data = torch.cat(parts, dim=1).cpu().numpy()
     variables = flow_variables(data[None], start, observe).isel(beta=0)
-    return variables.assign_coords(time=times, layer=("time", stored)).assign_attrs(
-        flow_attributes(sampler, parameters, times)
-    )
+    variables = variables.assign_coords(time=times, layer=("time", stored))
+    return variables.assign_attrs(horizon=float(times[-1]))
 
 
 def unprojected(

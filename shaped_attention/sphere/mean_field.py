@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import circulant
 
 from shaped_attention.checks import check_count, real_array
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import checked_times
 
@@ -40,6 +41,7 @@ _MASS_ERROR = 1e-6
 _MOST_STEPS = 10_000_000
 
 
+@recorded()
 def mean_field(
     beta: float,
     density: Density,
@@ -103,11 +105,7 @@ def mean_field(
             "order": ("time", transport.orders(found)),
         },
         coords={"time": wanted, "angle": cell_centres(len(now))},
-        attrs={
-            "beta": float(beta),
-            "attention": "SA" if normalised else "USA",
-            "repulsion": int(repulsion),
-        },
+        attrs={"attention": "SA" if normalised else "USA"},
     )
 
 

@@ -27,8 +27,6 @@ a pull by the noise alone: tokens with like weights receive like noise.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from typing import Any
 
 import torch
 import xarray as xr
@@ -38,17 +36,17 @@ from torch import Tensor
 from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
 from shaped_attention.samplers.network import WeightProduct
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.dynamics import SphereAttention
-from shaped_attention.sphere.flow import Observe, check_start, repeated
+from shaped_attention.sphere.flow import Observe, check_start, from_format_2
 from shaped_attention.sphere.layers import check_layers, run_layers, unprojected
 from shaped_attention.sphere.unit_vectors import unit_rows, unit_tokens
-
-_CHAIN = "noisy chain"
 
 _LARGEST_SCALE = 1e12
 """Of sigma and the step: with weights of at most exp(600) nothing overflows."""
 
 
+@recorded("noisy network", from_format_2)
 def noisy_network(
     attention: SphereAttention,
     start: Float[Tensor, "samples N d"],
@@ -108,13 +106,10 @@ def noisy_network(
             moved = moved + scale * project(mixed, dimension)
         return unit_tokens(moved, layer + 1)
 
-    parameters = {
-        "attention": asdict(attention), "sigma": sigma, "step": step, "layers": layers,
-        "seed": seed, "save_every": save_every,
-    }  # fmt: skip
-    return run_layers("noisy network", start, parameters, advance, observe)
+    return run_layers(start, step, layers, save_every, advance, observe)
 
 
+@recorded("noisy chain", from_format_2)
 def noisy_chain(
     attention: SphereAttention,
     start: Float[Tensor, "samples N r"],
@@ -189,20 +184,7 @@ def noisy_chain(
         unit = unit_tokens(moved, layer + 1)
         return unit_rows(_reduced(unit)) if unit.shape[-1] > count else unit
 
-    parameters = {
-        "attention": asdict(attention), "dimension": dimension, "sigma": sigma, "step": step,
-        "layers": layers, "seed": seed, "save_every": save_every,
-    }  # fmt: skip
-    return run_layers(_CHAIN, start, parameters, advance, observe)
-
-
-def run_again(
-    result: xr.Dataset, specification: dict[str, Any], changes: dict[str, Any]
-) -> xr.Dataset:
-    """The chain or network of a result with Gram matrices again; see `rerun.rerun`."""
-    stored = {name: value for name, value in specification.items() if name != "times"}
-    function = noisy_chain if result.attrs["sampler"] == _CHAIN else noisy_network
-    return repeated(function, result, stored, changes)
+    return run_layers(start, step, layers, save_every, advance, observe)
 
 
 def common_noise_drift(

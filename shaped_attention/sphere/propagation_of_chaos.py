@@ -20,6 +20,7 @@ from scipy.special import ndtr
 
 from shaped_attention.checks import check_count
 from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.circle import angles_of, tokens_of
 from shaped_attention.sphere.circle_distance import circle_distance_to_density
 from shaped_attention.sphere.dynamics import SphereAttention
@@ -87,6 +88,7 @@ def particle_angles(
     return follow(attention.field, first, wanted.tolist(), angles_of, tolerance, autonomous=True)
 
 
+@recorded()
 def mean_field_distance(
     beta: float,
     density: Density = two_bumps,
@@ -150,16 +152,11 @@ def mean_field_distance(
             "rate_error": error,
         },
         coords={"size": list(sizes)},
-        attrs={
-            "beta": float(beta),
-            "attention": "SA" if normalised else "USA",
-            "time": float(time),
-            "samples": samples,
-            "seed": seed,
-        },
+        attrs={"attention": "SA" if normalised else "USA"},
     )
 
 
+@recorded()
 def figure_mean_field(
     betas: Sequence[float] = (2.0, 20.0),
     times: ArrayLike | None = None,
@@ -220,11 +217,4 @@ def figure_mean_field(
         )
         parts.append(law.assign(path=(("time", "particle"), path)).merge(distances))
     together = xr.concat(parts, dim="beta", combine_attrs="drop_conflicts")
-    return together.assign_coords(beta=[float(beta) for beta in betas]).assign_attrs(
-        {
-            "compared_at": float(time),
-            "samples": samples,
-            "seed": seed,
-            "attention": "SA" if normalised else "USA",
-        }
-    )
+    return together.assign_coords(beta=[float(beta) for beta in betas])

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from shaped_attention.checks import real_array
+from shaped_attention.samplers.plain_arguments import storable
 from shaped_attention.sphere.dynamics import SphereAttention
 
 Matrices = Tensor | Callable[[Tensor], Tensor] | None
@@ -26,6 +27,7 @@ Perceptron = Callable[[Tensor], Tensor]
 """A map of tokens (..., N, d) to (..., N, d), token by token."""
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class TokenAttention:
     """The field of one self-attention layer on tokens in R^d.
@@ -178,17 +180,6 @@ class TokenAttention:
         """Whether no matrix is a function of time."""
         return not any(callable(matrix) for matrix in self._matrices().values())
 
-    def flags(self) -> dict[str, object]:
-        """Numbers, flags and the shapes of the matrices, as plain data; not the matrices."""
-        shapes = {name: _described(matrix) for name, matrix in self._matrices().items()}
-        return {
-            "beta": self.beta,
-            "normalised": self.normalised,
-            "causal": self.causal,
-            **shapes,
-            "mlp": self.mlp is not None,
-        }
-
     def _matrices(self) -> dict[str, Matrices]:
         return {"query": self.query, "key": self.key, "value": self.value}
 
@@ -236,11 +227,19 @@ def relu_mlp(
             f"{tuple(shift.shape)}; (h, d), (d, h), (h,) are needed"
         )
 
-    def mlp(tokens: Tensor) -> Tensor:
-        hidden = torch.relu(tokens @ first.to(tokens).mT + shift.to(tokens))
-        return hidden @ last.to(tokens).mT
+    return _ReLU(first, last, shift)
 
-    return mlp
+
+@storable
+@dataclass(frozen=True, eq=False)
+class _ReLU:
+    inner: Tensor
+    outer: Tensor
+    bias: Tensor
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        hidden = torch.relu(tokens @ self.inner.to(tokens).mT + self.bias.to(tokens))
+        return hidden @ self.outer.to(tokens).mT
 
 
 def _constant(name: str, matrix: Tensor) -> Tensor:
@@ -291,9 +290,3 @@ def _of_samples(matrix: Tensor, which: Tensor | None) -> Tensor:
         # A view, where indexing copies.
         return matrix[int(which[0]) : int(which[-1]) + 1]
     return matrix[which]
-
-
-def _described(matrix: Matrices) -> list[int] | str:
-    if matrix is None:
-        return "identity"
-    return list(matrix.shape) if isinstance(matrix, Tensor) else "function of time"

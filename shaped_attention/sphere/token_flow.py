@@ -17,13 +17,14 @@ from torch import Tensor
 from shaped_attention.checks import check_count
 from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
 from shaped_attention.samplers.devices import check_device
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.flow import (
     Observe,
     check_start,
     checked_times,
-    flow_attributes,
     flow_variables,
     follow,
+    from_format_2,
     observed,
 )
 from shaped_attention.sphere.token_attention import TokenAttention
@@ -57,6 +58,7 @@ def random_tokens(
     return unit_rows(draws.normal(tokens, dimension))
 
 
+@recorded("sphere tokens", from_format_2)
 def token_flow(
     attention: TokenAttention,
     start: Float[Tensor, "samples N d"],
@@ -91,8 +93,6 @@ def token_flow(
     xarray.Dataset
         As from `sphere_flow`: `V` (time, sample, row, col), `stopping_time` and `start`, or
         `observed` (time, sample, ...); and `tokens` (time, sample, row, feature) if they are kept.
-        The specification holds shapes and flags of the attention, no matrices or functions, so it
-        does not suffice to run the flow again.
 
     Raises
     ------
@@ -125,9 +125,4 @@ def token_flow(
     variables = flow_variables(data[None], start, observe).isel(beta=0)
     if keep_tokens:
         variables["tokens"] = (("time", "sample", "row", "feature"), kept)
-    parameters = {
-        "attention": attention.flags(), "tolerance": tolerance, "keep_tokens": keep_tokens,
-    }  # fmt: skip
-    return variables.assign_coords(time=wanted).assign_attrs(
-        flow_attributes("sphere tokens", parameters, wanted)
-    )
+    return variables.assign_coords(time=wanted).assign_attrs(horizon=float(wanted[-1]))

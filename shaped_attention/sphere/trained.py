@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from shaped_attention.checks import check_count, check_fraction, real_array
 from shaped_attention.io.inputs import read_array, read_example
 from shaped_attention.models.recording import call_model, record_outputs, stack_outputs
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.theory import check_delta
 from shaped_attention.sphere.unit_vectors import unit_rows
 
@@ -83,6 +84,7 @@ def record_hidden_states(
     return torch.stack(states).numpy()
 
 
+@recorded()
 def inner_products(
     hidden_states: ArrayLike,
     *,
@@ -144,7 +146,7 @@ def inner_products(
             "cosine": (edges[:-1] + edges[1:]) / 2.0,
             "level": [float(level) for level in quantiles],
         },
-        attrs={"tokens": tokens, "features": features, "samples": samples, "delta": delta},
+        attrs={"tokens": tokens, "features": features, "samples": samples},
     )
 
 

@@ -23,6 +23,7 @@ from shaped_attention.numerics.observables import (
     observables_of,
     time_index,
 )
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.statistics.cautions import common_ground
 from shaped_attention.statistics.comparison_text import verdict
 from shaped_attention.statistics.distances import (
@@ -39,6 +40,7 @@ _ROUNDING = 64
 _PAIRINGS = 99
 
 
+@recorded()
 def compare(
     first: xr.Dataset,
     second: xr.Dataset,
@@ -170,9 +172,6 @@ def compare(
         "samples_second": sizes[1],
         "tokens": tokens[0],
         "confidence": confidence,
-        "permutations": permutations,
-        "bootstrap": bootstrap,
-        "seed": seed,
         "smallest_resolvable_ks": margin,
         **common_ground(first, second),
     }

@@ -34,13 +34,15 @@ from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.samplers.processes import norms
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.steps import COMMON, limit_step
-from shaped_attention.statistics.rates import check_widths, fitted_rate, subject
+from shaped_attention.statistics.rates import check_widths, fitted_rate
 
 _CHUNK = 4096
 
 
+@recorded()
 def convergence(
     layer: Layer,
     v0: ArrayLike,
@@ -130,13 +132,7 @@ def convergence(
             "extrapolated": ("observable", extrapolated),
         },
         coords={"width": list(widths), "observable": names},
-        attrs={
-            **subject(layer, start),
-            "horizon": horizon,
-            "samples": samples,
-            "seed": seed,
-            "radius": radius,
-        },
+        attrs={"radius": radius},
     )
 
 

@@ -22,7 +22,6 @@ References
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import time
@@ -35,16 +34,14 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.base import Layer, check_limit
-from shaped_attention.blocks.pattern import specification_of
 from shaped_attention.checks import check_count, check_positive, real_array
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.chunks import thread_count
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
-from shaped_attention.samplers.results import plain
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.statistics.level_pairs import Function, Level
-from shaped_attention.version import __version__
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +55,7 @@ _MARGIN = 1.02
 """Samples beyond the optimum, so that better estimates of the variances rarely ask for more."""
 
 
+@recorded()
 def expectation(
     layer: Layer,
     v0: ArrayLike,
@@ -151,17 +149,8 @@ def expectation(
         _log.warning("expectation: levels or budget did not suffice for tolerance=%r", tolerance)
     if levels[-1].stopped:
         _log.warning("expectation: paths reached the radius; the bias may be underestimated")
-    request = {
-        "layer": specification_of(base.pattern), "v0": base.v0.tolist(),
-        "observable": name, "horizon": horizon, "tolerance": tolerance,
-        "seed": base.seed, "radius": base.radius, "first_step": base.dt, "max_levels": max_levels,
-        "budget": budget, "device": str(base.device),
-    }  # fmt: skip
     return _dataset(levels, tolerance).assign_attrs(
-        converged=int(converged),
-        estimate=json.dumps(request, default=plain),
-        version=__version__,
-        seconds=time.perf_counter() - began,
+        converged=int(converged), radius=base.radius, seconds=time.perf_counter() - began
     )
 
 

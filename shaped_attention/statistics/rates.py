@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +13,12 @@ from scipy.optimize import curve_fit
 from scipy.stats import ks_2samp
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.blocks.pattern import pattern_of, specification_of
 from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.sde import integrate_sde
 
 
@@ -71,14 +70,7 @@ def check_widths(widths: Sequence[int], horizon: float) -> list[int]:
     return depths
 
 
-def subject(layer: Layer, v0: NDArray[np.float64]) -> dict[str, str]:
-    """Layer and start, as attributes of a result."""
-    return {
-        "layer": json.dumps(specification_of(pattern_of(layer))),
-        "v0": json.dumps(v0.tolist()),
-    }
-
-
+@recorded()
 def distances_by_width(
     layer: Layer,
     v0: ArrayLike,
@@ -153,13 +145,6 @@ def distances_by_width(
             "rate_error": ("observable", [error for _, error in rates]),
         },
         coords={"width": list(widths), "observable": list(limit)},
-        attrs={
-            **subject(layer, start),
-            "horizon": horizon,
-            "steps_per_layer": steps_per_layer,
-            "samples": samples,
-            "seed": seed,
-        },
     )
 
 

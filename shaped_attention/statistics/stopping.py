@@ -17,6 +17,7 @@ from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import check_result
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.results import specification
 from shaped_attention.samplers.sde import integrate_sde
 from shaped_attention.statistics.proportions import fraction_bounds
@@ -71,6 +72,7 @@ def exit_times(
     return np.where(outside.any(axis=0), times, np.inf)
 
 
+@recorded()
 def explosion_curve(
     result: xr.Dataset, times: ArrayLike | None = None, level: float = 0.95
 ) -> xr.Dataset:
@@ -114,7 +116,7 @@ def explosion_curve(
             "upper": ("time", upper),
         },
         coords={"time": times},
-        attrs={"level": level, "samples": count},
+        attrs={"samples": count},
     )
 
 
@@ -172,6 +174,7 @@ def explosion_curves(
     return {name: explosion_curve(run, times) for name, run in runs.items()}
 
 
+@recorded()
 def stopping_map(
     v0: ArrayLike,
     gammas: Sequence[float],
@@ -240,11 +243,8 @@ def stopping_map(
             "gamma": np.asarray(gammas, dtype=float),
             "tau0": np.asarray(tau0s, dtype=float),
         },
-        attrs={
-            "tokens": len(start), "width": width, "horizon": horizon, "step": step, "seed": seed,
-            "smallest": smallest, "largest": largest,
-        },
-    )  # fmt: skip
+        attrs={"tokens": len(start)},
+    )
 
 
 def _depth(width: int, horizon: float) -> int:

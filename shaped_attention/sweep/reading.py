@@ -11,6 +11,7 @@ import xarray as xr
 from scipy.stats import ks_2samp
 
 from shaped_attention.io.storage import reason
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.statistics.distances import ks_margin
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.sweep.code_identity import code_records
@@ -84,6 +85,7 @@ def _drawn(store: Store) -> xr.DataArray:
     return xr.DataArray(drawn, dims=("sampler", *sweep.axes, "block"))
 
 
+@recorded()
 def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     """Means with confidence intervals, standard deviations and quantiles of every cell.
 
@@ -157,9 +159,10 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
         ]
         levels = xr.DataArray(list(_LEVELS), dims="level", name="level")
         summary["quantile"] = xr.concat(parts, levels).transpose(..., "level")
-    return summary.assign_attrs(level=level)
+    return summary
 
 
+@recorded()
 def sweep_distances(
     data: xr.Dataset, first: str = "chain", second: str = "sde", level: float = 0.95
 ) -> xr.Dataset:
@@ -207,9 +210,7 @@ def sweep_distances(
         ks_margin, *(count.drop_vars("sampler") for count in counts),
         kwargs={"confidence": level}, vectorize=True,
     )  # fmt: skip
-    return xr.Dataset({"distance": distance, "margin": margin}).assign_attrs(
-        first=first, second=second, level=level
-    )
+    return xr.Dataset({"distance": distance, "margin": margin})
 
 
 def _seen_values(data: xr.Dataset) -> xr.DataArray:

@@ -10,6 +10,7 @@ _ENSEMBLE = "shaped_attention/samplers/request.py"
 _NETWORK = "shaped_attention/samplers/network.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _PROCESSES = "shaped_attention/samplers/processes.py"
+_PROVENANCE = "shaped_attention/samplers/provenance.py"
 _RATES = "shaped_attention/statistics/rates.py"
 _SPHERE_CHAOS = "shaped_attention/sphere/propagation_of_chaos.py"
 _SPHERE_ENSEMBLES = "shaped_attention/sphere/figures/random_matrices.py"
@@ -303,5 +304,33 @@ SAMPLERS = [
         "return self.resumed.state[first : first + count]",
         "return self.resumed.state[:count]",
         ("test_continuation.py::test_every_chunk_goes_on_from_its_own_state",),
+    ),
+    Mutant(
+        "record-without-defaults",
+        _PROVENANCE,
+        "bound.apply_defaults()",
+        "pass",
+        ("test_provenance.py::test_numbers_among_the_arguments_are_attributes",),
+    ),
+    Mutant(
+        "record-names-any-function",
+        _PROVENANCE,
+        "inspect.isfunction(found) and found in _functions",
+        "callable(found)",
+        ("test_provenance.py::test_records_that_were_tampered_with_are_refused",),
+    ),
+    Mutant(
+        "record-loses-the-type-of-numbers",
+        "shaped_attention/samplers/plain_arguments.py",
+        "np.array(found, dtype=dtype)",
+        "np.array(found, dtype=float)",
+        ("test_provenance.py::test_a_record_is_valid_and_its_call_gives_the_same_bits",),
+    ),
+    Mutant(
+        "record-of-numpy-numbers-the-call-did-not-have",
+        _PROVENANCE,
+        "value.item() if isinstance(value, np.generic) else value",
+        "value",
+        ("test_provenance.py::test_a_call_computes_with_the_numbers_that_are_recorded",),
     ),
 ]

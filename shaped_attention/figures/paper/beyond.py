@@ -18,6 +18,7 @@ from shaped_attention.figures.paper.original import RHO_0, densities
 from shaped_attention.numerics.covariance import equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.sde import integrate_sde
 from shaped_attention.statistics.convergence import convergence
 from shaped_attention.statistics.rates import distances_by_width
@@ -26,6 +27,7 @@ SHOWN = "log det V"
 """The observable whose errors are drawn; the others are in the data."""
 
 
+@recorded()
 def figure_transformer(tokens: int = 4, samples: int = 2**16, seed: int = 0) -> xr.Dataset:
     """Attention, MLP and both in turn, gamma = 1/2, with the SDE of the whole transformer."""
     attention, mlp = ShapedAttention(0.5), ShapedMLP(0.5)
@@ -37,6 +39,7 @@ def figure_transformer(tokens: int = 4, samples: int = 2**16, seed: int = 0) -> 
     return _family(models, tokens, (10, 20, 40, 80), samples, seed)
 
 
+@recorded()
 def figure_causal(tokens: int = 4, samples: int = 2**15, seed: int = 0) -> xr.Dataset:
     """Causal against full attention, gamma = 1/sqrt 2 so that the mask is seen."""
     gamma = 1 / math.sqrt(2)
@@ -47,6 +50,7 @@ def figure_causal(tokens: int = 4, samples: int = 2**15, seed: int = 0) -> xr.Da
     return _family(models, tokens, (10, 20, 40, 80), samples, seed)
 
 
+@recorded()
 def figure_heads(tokens: int = 2, samples: int = 2**14, seed: int = 0) -> xr.Dataset:
     """1, 2 and 8 heads without an output projection, gamma = 1/sqrt 2, tau_0 = 1.
 
@@ -60,6 +64,7 @@ def figure_heads(tokens: int = 2, samples: int = 2**14, seed: int = 0) -> xr.Dat
     return _family(models, tokens, widths, samples, seed, pairs=2**14)
 
 
+@recorded()
 def figure_tokens(
     tokens: Sequence[int] = (2, 4, 8, 16),
     width: int = 200,
@@ -80,6 +85,7 @@ def figure_tokens(
     return xr.concat(parts, "model", combine_attrs="drop_conflicts")
 
 
+@recorded()
 def figure_keys(
     tokens: int = 4, width: int = 200, depth: int = 100, samples: int = 2**13, seed: int = 0
 ) -> xr.Dataset:
@@ -97,6 +103,7 @@ def figure_keys(
     return data.assign_coords(key_size=("model", [1, 8, width]))
 
 
+@recorded()
 def figure_eigenvalues(
     gammas: Sequence[float] = (0.02, 0.05, 0.2),
     tokens: int = 4,
@@ -136,7 +143,6 @@ def figure_eigenvalues(
     return xr.Dataset(
         {"largest": (("sampler", "gamma", "time", "sample"), np.array(list(runs.values())))},
         coords={"sampler": list(runs), "gamma": np.asarray(gammas, dtype=float), "time": times},
-        attrs={"tokens": tokens, "width": width},
     )
 
 

@@ -19,6 +19,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.numerics.covariance import correlations, equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.sde import integrate_sde
 from shaped_attention.statistics.stopping import stopping_map
 
@@ -36,6 +37,7 @@ def softmax_attention(gamma: float) -> ShapedAttention:
     return ShapedAttention(gamma, identity=False, centring=False, scaled_temperature=False)
 
 
+@recorded()
 def figure_1_left(
     tokens: int = 4, width: int = 200, depth: int = 150, samples: int = 2**12, seed: int = 0
 ) -> xr.Dataset:
@@ -57,10 +59,10 @@ def figure_1_left(
         own = derived_seed(seed, {"study": "curves", "model": name})
         result = _chain(layer, v0, width, depth, samples, own, save_every=5)
         curves[name] = _quantiles(_mean_off_diagonal(correlations(result["V"].values)))
-    data = _curves("correlation", curves, result["time"].values * width)
-    return data.assign_attrs(tokens=tokens, width=width, depth=depth)
+    return _curves("correlation", curves, result["time"].values * width)
 
 
+@recorded()
 def figure_1_right(
     tokens: int = 4, width: int = 200, depth: int = 150, samples: int = 2**12, seed: int = 0
 ) -> xr.Dataset:
@@ -78,6 +80,7 @@ def figure_1_right(
     return densities(models, v0, width, depth, samples, seed)
 
 
+@recorded()
 def figure_2(
     gammas: Sequence[float] | None = None,
     tokens: int = 2,
@@ -98,6 +101,7 @@ def figure_2(
     return data.assign_coords(gamma=("model", np.asarray(values, dtype=float)))
 
 
+@recorded()
 def figure_3(
     tokens: int = 4, width: int = 300, depth: int = 150, samples: int = 2**13, seed: int = 0
 ) -> xr.Dataset:
@@ -126,9 +130,10 @@ def figure_3(
     data = data.merge(_curves("covariance", covariance, layers))
     for name in ("correlation", "covariance"):
         data[name].attrs["long_name"] = f"size of the {name}"
-    return data.assign_attrs(tokens=tokens, width=width, depth=depth)
+    return data
 
 
+@recorded()
 def figure_4(
     gammas: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     tau0s: Sequence[float] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
@@ -193,7 +198,6 @@ def densities(
     return xr.Dataset(
         {"rho": (axes, rho), "covariance": (axes, covariance)},
         coords={"model": list(models), "sampler": ["chain", "SDE"]},
-        attrs={"tokens": len(v0), "width": width, "depth": depth},
     )
 
 

@@ -21,6 +21,7 @@ from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.checks import check_count, check_positive
 from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import Observe, sphere_flow
@@ -33,6 +34,7 @@ _BAND = (0.1, 0.9)
 _SHAPED_TIMES = 60
 
 
+@recorded()
 def clustering_with_noise(
     dimensions: Sequence[int] = (2, 512),
     sigmas: Sequence[float] = (0.0, 0.5, 1.0, 2.0),
@@ -160,11 +162,6 @@ def clustering_with_noise(
         coords={
             "measure": list(MEASURES), "dimension": list(dimensions), "sigma": list(sigmas),
             "time": chain["time"].values, "shaped_time": shaped_time,
-        },
-        attrs={
-            "tokens": tokens, "beta": beta, "step": step, "delta": delta, "samples": samples,
-            "network_samples": network_samples, "shaped_width": shaped_width,
-            "shaped_samples": shaped_samples, "gamma": gamma, "tau0": tau0, "seed": seed,
         },
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from shaped_attention.checks import check_count
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.circle import angles_of
 from shaped_attention.sphere.clusters import cluster_count, order_parameter, spectral_gap
 from shaped_attention.sphere.dynamics import SphereAttention
@@ -28,6 +29,7 @@ KINDS = ("SA", "USA", "repulsion")
 """The flows of `energy_curves`; repulsion is SA with V = -I."""
 
 
+@recorded()
 def metastability(
     betas: Sequence[float] = (4.0, 9.0),
     times: ArrayLike | None = None,
@@ -101,16 +103,14 @@ def metastability(
     data = xr.Dataset(
         {name: (("beta", "time", "sample"), found[..., k]) for k, name in enumerate(names)},
         coords={"beta": list(betas), "time": at},
-        attrs={
-            "tokens": tokens, "dimension": dimension, "delta": delta, "samples": samples,
-            "seed": seed, "tolerance": tolerance, "attention": "SA" if normalised else "USA",
-        },
-    )  # fmt: skip
+        attrs={"attention": "SA" if normalised else "USA"},
+    )
     if dimension == 2:
         data["angle"] = (("beta", "time", "token"), found[:, :, 0, 3:])
     return data
 
 
+@recorded()
 def energy_curves(
     betas: Sequence[float] = (1.0, 4.0, 9.0),
     times: ArrayLike | None = None,
@@ -173,11 +173,7 @@ def energy_curves(
             "dirac": ("beta", [dirac_energy(beta) for beta in checked]),
         },
         coords={"kind": list(KINDS), "beta": checked, "time": at},
-        attrs={
-            "tokens": tokens, "dimension": dimension, "samples": samples, "seed": seed,
-            "tolerance": tolerance,
-        },
-    )  # fmt: skip
+    )
 
 
 def _checked_betas(betas: Sequence[float]) -> list[float]:

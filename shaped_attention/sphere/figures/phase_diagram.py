@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from shaped_attention.checks import check_count
 from shaped_attention.samplers.devices import named_device
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import checked_times, sphere_flow
@@ -22,6 +23,7 @@ DIMENSIONS = (2, 8, 32, 128, 512, 1024)
 BETAS = tuple(float(beta) for beta in np.linspace(0.0, 9.0, 19))
 
 
+@recorded()
 def phase_diagram(
     dimensions: Sequence[int] = DIMENSIONS,
     betas: Sequence[float] = BETAS,
@@ -92,8 +94,5 @@ def phase_diagram(
     return xr.Dataset(
         {"probability": (("dimension", "beta", "time"), found), "curve": ("beta", curve)},
         coords={"dimension": list(dimensions), "beta": list(betas), "time": at},
-        attrs={
-            "tokens": tokens, "delta": delta, "samples": samples, "seed": seed,
-            "tolerance": tolerance, "attention": "SA" if normalised else "USA",
-        },
-    )  # fmt: skip
+        attrs={"attention": "SA" if normalised else "USA"},
+    )

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from shaped_attention.checks import check_count, check_positive
 from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
+from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.figures.phase_diagram import BETAS
 from shaped_attention.sphere.flow import checked_times
@@ -102,6 +103,7 @@ def random_attention(
     )
 
 
+@recorded()
 def ensemble_phase(
     ensembles: Sequence[str] = ENSEMBLES,
     betas: Sequence[float] = BETAS,
@@ -175,12 +177,8 @@ def ensemble_phase(
     return xr.Dataset(
         {"probability": (("ensemble", "beta", "time"), found / samples)},
         coords={"ensemble": list(ensembles), "beta": list(betas), "time": at},
-        attrs={
-            "tokens": tokens, "dimension": dimension, "delta": delta, "samples": samples,
-            "seed": seed, "tolerance": tolerance, "attention": "SA" if normalised else "USA",
-            "scale": scale,
-        },
-    )  # fmt: skip
+        attrs={"attention": "SA" if normalised else "USA"},
+    )
 
 
 def _ginibre(draws: Draws, dimension: int) -> Float[Tensor, "B d d"]:

@@ -134,5 +134,5 @@ def _draw_distances(axis: Axes, data: xr.Dataset) -> None:
 
 
 def _when(data: xr.Dataset) -> str:
-    time = data.attrs.get("compared_at", data.attrs.get("time"))
+    time = data.attrs.get("time")
     return "" if time is None else f"at t = {float(time):g}"

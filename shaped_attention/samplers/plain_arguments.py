@@ -1,0 +1,206 @@
+"""Arguments of a call as plain data that JSON can hold, and back.
+
+Numbers, text, None and lists are themselves. Anything else is an object, known by one of its keys:
+
+    block, module    a block, with its fields; `pattern`: layers of blocks; `schedule`: its knots
+    class            "module:name" of a dataclass that is `storable`, with its fields
+    function         "module:name" of a function
+    array, tensor    the type of the entries, and `values` or the name of a `variable`
+    unrecorded       why the argument, or a field of it, is not recorded
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from importlib import import_module
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shaped_attention.blocks.base import Block, check_storable
+from shaped_attention.blocks.parameters import Schedule
+from shaped_attention.blocks.pattern import Pattern, specification_of
+
+ADDED = "arguments."
+"""What the names of variables begin with that hold arguments."""
+
+_INLINE = 1024
+"""Entries of the largest array that is listed; a larger one is a variable of the result."""
+
+_LARGEST = 2**24
+"""Entries of the largest array that is recorded."""
+
+_storable: set[type] = set()
+
+T = TypeVar("T")
+
+
+class UnrecordedError(ValueError):
+    """An argument that plain data cannot express; the text says why."""
+
+
+def storable(kind: type[T]) -> type[T]:
+    """Let records hold instances of a dataclass, by their fields."""
+    _storable.add(kind)
+    return kind
+
+
+def name_of(thing: Any) -> str:
+    """Return "module:name" of a function or class, of the outermost package that exports it.
+
+    Raises
+    ------
+    UnrecordedError
+        If it cannot be imported by that name.
+    """
+    module, name = thing.__module__, thing.__qualname__
+    parts = module.split(".")
+    for length in range(1, len(parts) + 1):
+        place = ".".join(parts[:length])
+        if getattr(sys.modules.get(place), name, None) is thing:
+            return f"{place}:{name}"
+    raise UnrecordedError(f"{name} is no name in the module {module}")
+
+
+def encoded(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variable]) -> Any:
+    """Return an argument as plain data, or the reason under the key `unrecorded`.
+
+    Parameters
+    ----------
+    value, path
+        The argument and its name; fields of arguments have names with dots.
+    result
+        What the call returned: an array that is one of its variables is named, not stored again.
+    added
+        Takes the large arrays that are not there.
+    """
+    try:
+        return _plain(value, path, result, added)
+    except ValueError as error:
+        return {"unrecorded": str(error)}
+
+
+def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variable]) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, torch.device | torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, list | tuple | range):
+        return [encoded(x, f"{path}.{i}", result, added) for i, x in enumerate(value)]
+    if isinstance(value, Block):
+        check_storable(value)
+        return value.specification()
+    if isinstance(value, Pattern):
+        return specification_of(value.layers)
+    if isinstance(value, Schedule):
+        return {"schedule": [list(knot) for knot in value.knots]}
+    if isinstance(value, np.ndarray | Tensor):
+        return _array(value, path, result, added)
+    if type(value) in _storable:
+        own = [entry.name for entry in fields(value) if entry.init]
+        parts = {x: encoded(getattr(value, x), f"{path}.{x}", result, added) for x in own}
+        return {"class": name_of(type(value)), **parts}
+    if not inspect.isfunction(value):
+        raise UnrecordedError(f"a {type(value).__name__} is no plain data")
+    if value.__module__ == "__main__":
+        raise UnrecordedError(f"{value.__qualname__} is in no module but __main__")
+    return {"function": name_of(value)}
+
+
+def _array(
+    value: NDArray[Any] | Tensor, path: str, result: xr.Dataset, added: dict[str, xr.Variable]
+) -> dict[str, Any]:
+    tensor = isinstance(value, Tensor)
+    if tensor and value.dtype == torch.bfloat16:
+        raise UnrecordedError(f"{path} has entries of type {value.dtype}")
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    if array.dtype.kind not in "biuf":
+        raise UnrecordedError(f"{path} has entries of type {array.dtype}")
+    entry = {"tensor" if tensor else "array": array.dtype.name}
+    there = result.variables.get(path)
+    if there is not None and there.dtype == array.dtype and np.array_equal(there, array):
+        return entry | {"variable": path}
+    if array.size <= _INLINE:
+        return entry | {"values": array.tolist()}
+    if array.size > _LARGEST:
+        raise UnrecordedError(f"{path} has more than {_LARGEST} entries")
+    name = f"{ADDED}{path}"
+    added[name] = xr.Variable([f"{name}.{i}" for i in range(array.ndim)], array.copy())
+    return entry | {"variable": name}
+
+
+def decoded(value: Any, result: xr.Dataset) -> Any:
+    """Return the argument that plain data express, with arrays from the variables of a result.
+
+    Raises
+    ------
+    UnrecordedError
+        If a part of it is not recorded.
+    ValueError
+        If they name what cannot be imported, or is of another kind than they say.
+    """
+    if isinstance(value, list):
+        return [decoded(x, result) for x in value]
+    if not isinstance(value, dict):
+        return value
+    if "unrecorded" in value:
+        raise UnrecordedError(value["unrecorded"])
+    if "pattern" in value:
+        return Pattern([decoded(blocks, result) for blocks in value["pattern"]])
+    if "schedule" in value:
+        return Schedule(value["schedule"])
+    if "function" in value:
+        return imported("function", value["function"], _is_safe_function, "it is no function")
+    if "array" in value or "tensor" in value:
+        dtype = value.get("array", value.get("tensor"))
+        found = result.variables[value["variable"]] if "variable" in value else value["values"]
+        array = np.array(found, dtype=dtype)
+        return torch.from_numpy(array) if "tensor" in value else array
+    own = dict(value)
+    if "block" in value:
+        name = f"{own.pop('module')}:{own.pop('block')}"
+        kind = imported("block", name, lambda x: _is_subclass(x, Block), "it is no Block")
+    else:
+        name = own.pop("class")
+        kind = imported("class", name, lambda x: _is_subclass(x, *_storable), "it is not storable")
+    return kind(**{field: decoded(x, result) for field, x in own.items()})
+
+
+def imported(kind: str, name: str, allowed: Callable[[Any], bool], otherwise: str) -> Any:
+    """Return what a result names as "module:name", if it is of the kind that is needed.
+
+    A file could name any callable, so that only what is `allowed` is returned.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be imported, or is not allowed.
+    """
+    module, _, attribute = str(name).partition(":")
+    about = f"result has a {kind} {attribute} of the module {module}"
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"{about}, which cannot be imported ({error})") from error
+    if not allowed(found):
+        raise ValueError(f"{about}: {otherwise}")
+    return found
+
+
+def _is_subclass(found: Any, *kinds: type) -> bool:
+    return isinstance(found, type) and issubclass(found, kinds)
+
+
+def _is_safe_function(found: Any) -> bool:
+    """Whether it is a function, and none of Python's library, which could write and delete."""
+    own = inspect.isfunction(found)
+    return own and found.__module__.partition(".")[0] not in sys.stdlib_module_names

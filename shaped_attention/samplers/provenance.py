@@ -1,0 +1,245 @@
+"""Provenance: every result says which call made it, and that call can be made again.
+
+The record of a result is four of its attributes, in JSON where they are not plain:
+
+    format           the number of this layout
+    function         "module:name" of the public function
+    specification    its arguments, all of them, with their defaults (`plain_arguments`)
+    versions         of the packages that made the numbers
+
+`data/provenance.schema.json` is its schema. Arguments that change no number (`progress`, `chunk`,
+`memory`) are not recorded. An argument that plain data cannot express is recorded as the reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import platform
+from collections.abc import Callable, Collection
+from importlib import import_module
+from typing import Any, ParamSpec
+
+import numba
+import numpy as np
+import scipy
+import torch
+import torchsde
+import xarray as xr
+
+from shaped_attention.samplers.plain_arguments import (
+    ADDED,
+    UnrecordedError,
+    decoded,
+    encoded,
+    imported,
+    name_of,
+)
+from shaped_attention.version import __version__
+
+FORMAT = 3
+"""Number of the layout of `attrs`; raised when an old result could be misread."""
+
+READABLE = (1, 2, FORMAT)
+"""Formats that this version reads. Those of samplers in format 1 have other random numbers."""
+
+_NOT_RECORDED = ("progress", "chunk", "memory")
+_PACKAGE = __name__.partition(".")[0]
+
+P = ParamSpec("P")
+Result = Callable[..., xr.Dataset]
+Upgrade = Callable[[xr.Dataset, dict[str, Any]], dict[str, Any]]
+"""Plain arguments of this format, from a result of format 1 or 2 and its specification."""
+
+
+_functions: dict[Result, tuple[str, Upgrade | None]] = {}
+"""Functions that record their calls, each with its name as a sampler, and what reads old ones."""
+
+
+def recorded(
+    sampler: str = "", upgrade: Upgrade | None = None
+) -> Callable[[Callable[P, xr.Dataset]], Callable[P, xr.Dataset]]:
+    """Decorate a public function so that its Datasets carry the record of their call.
+
+    Arguments that are numbers or text become attributes too, unless the function is a sampler.
+    NumPy scalars become Python's numbers before the call, so that the call from a record computes
+    with the same.
+
+    Parameters
+    ----------
+    sampler
+        Name of a sampler, which is the attribute `sampler` of its results. One that resolves its
+        arguments itself leaves them in the attribute `specification`.
+    upgrade
+        Reads the specification of a format that had no functions.
+
+    Examples
+    --------
+    >>> import xarray as xr
+    >>> from shaped_attention.statistics.stopping import stopping_map
+    >>> data = stopping_map([[1.0]], [0.5], [1.0], width=4, step=0.5, samples=2)
+    >>> data.attrs["function"]
+    'shaped_attention:stopping_map'
+    """
+
+    def decorate(function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
+            values: Any = [_number(value) for value in args]
+            named: Any = {name: _number(value) for name, value in kwargs.items()}
+            result = function(*values, **named)
+            bound = signature.bind(*values, **named)
+            bound.apply_defaults()
+            return _with_record(result, call, sampler, bound.arguments)
+
+        _functions[call] = (sampler, upgrade)
+        return call
+
+    return decorate
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _with_record(
+    result: xr.Dataset, function: Result, sampler: str, arguments: dict[str, Any]
+) -> xr.Dataset:
+    attrs = {"format": FORMAT, "function": name_of(function), "versions": json.dumps(versions())}
+    if sampler and "specification" in result.attrs:
+        return result.assign_attrs(attrs)
+    # Of results that the function made on its way.
+    result = result.drop_vars([x for x in result.variables if str(x).startswith(ADDED)])
+    added: dict[str, xr.Variable] = {}
+    stored = {
+        name: encoded(value, name, result, added)
+        for name, value in arguments.items()
+        if name not in _NOT_RECORDED
+    }
+    own = {"sampler": sampler} if sampler else {}
+    shown = {} if sampler else {x: y for x, y in stored.items() if isinstance(y, int | float | str)}
+    attrs |= own | {"specification": json.dumps(own | stored)}
+    attrs = {name: attribute(value) for name, value in shown.items()} | result.attrs | attrs
+    return result.assign(added).assign_attrs(attrs)
+
+
+def attribute(value: float | str) -> float | str:
+    """Return an attribute that netCDF can hold: it has no booleans, and no larger integers."""
+    if isinstance(value, int):
+        return int(value) if abs(value) < 2**63 else str(value)
+    return value
+
+
+def versions() -> dict[str, str]:
+    """Versions of what makes the numbers of a result."""
+    return {
+        "shaped_attention": __version__,
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "numba": numba.__version__,
+        "torchsde": torchsde.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def specification(result: xr.Dataset) -> dict[str, Any]:
+    """The arguments of the call that made a result, as plain data.
+
+    Raises
+    ------
+    ValueError
+        If `result` is not a result of this package.
+    """
+    return dict(record(result)["specification"])
+
+
+def record(result: xr.Dataset) -> dict[str, Any]:
+    """Return the record of a result, as it is stored: of format 1 and 2 without `function`.
+
+    Raises
+    ------
+    ValueError
+        If `result` is not a result of this package.
+    """
+    if not isinstance(result, xr.Dataset) or "specification" not in result.attrs:
+        raise ValueError("result: a Dataset made by a sampler of shaped_attention is needed")
+    if result.attrs.get("format") not in READABLE:
+        *others, last = map(str, READABLE)
+        raise ValueError(
+            f"result has format {result.attrs.get('format')}; this version reads "
+            f"{', '.join(others)} and {last}"
+        )
+    found: dict[str, Any] = {"format": int(result.attrs["format"])}
+    if "function" in result.attrs:
+        found["function"] = result.attrs["function"]
+    for name in ("specification", "versions"):
+        found[name] = json.loads(result.attrs[name])
+    return found
+
+
+def call_of(result: xr.Dataset, given: Collection[str] = ()) -> tuple[Result, dict[str, Any]]:
+    """Return the function that made a result, and its arguments but those that are `given`.
+
+    Raises
+    ------
+    ValueError
+        If the record is not valid, its function is none that records its calls, or an argument that
+        is not given is not recorded.
+    """
+    stored = record(result)
+    arguments = stored["specification"]
+    if stored["format"] < FORMAT:
+        function, arguments = _upgraded(result, stored["format"], arguments)
+    else:
+        function = imported(
+            "function", stored.get("function", ""), _is_recorded, "it does not record its calls"
+        )
+        arguments.pop("sampler", None)
+    parameters = inspect.signature(function).parameters
+    for name in arguments.keys() - parameters.keys():
+        raise ValueError(f"result has the argument {name}, which {function.__name__} has not")
+    found = {}
+    for name, parameter in parameters.items():
+        if name in given or (name not in arguments and parameter.default is not parameter.empty):
+            continue
+        if name not in arguments:
+            raise ValueError(f"result has no argument {name}, which {function.__name__} needs")
+        try:
+            found[name] = decoded(arguments[name], result)
+        except UnrecordedError as error:
+            raise ValueError(
+                f"result lacks its argument {name} ({error}); {name}= is needed"
+            ) from None
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"result has an argument {name} that is not valid: {error}") from error
+    return function, found
+
+
+def _is_recorded(found: Any) -> bool:
+    return inspect.isfunction(found) and found in _functions
+
+
+def _upgraded(
+    result: xr.Dataset, number: int, stored: dict[str, Any]
+) -> tuple[Result, dict[str, Any]]:
+    """Function and plain arguments of a result that names its sampler alone."""
+    sampler = stored.pop("sampler", None)
+    if number == 1 and "layer" in stored:
+        raise ValueError(
+            f"result has format {number}, whose random numbers this version does not draw; it can "
+            "be compared, but not run again"
+        )
+    package = import_module(_PACKAGE)
+    for part in [getattr(package, name) for name in package.__all__]:
+        # Loads what is public in the parts of the package, and so the functions that they record.
+        _ = [getattr(part, name) for name in getattr(part, "__all__", ())]
+    for function, (name, upgrade) in _functions.items():
+        if name and name == sampler:
+            own = inspect.signature(function).parameters
+            found = upgrade(result, stored) if upgrade else stored
+            return function, {name: value for name, value in found.items() if name in own}
+    raise ValueError(f"result comes from {sampler!r}, which this version does not know")

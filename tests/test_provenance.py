@@ -1,0 +1,420 @@
+"""Every result carries a valid record of the call that made it, which can be made again."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+import shaped_attention as sa
+from shaped_attention import sphere
+from shaped_attention.figures.paper import beyond, original
+from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
+from shaped_attention.samplers import provenance
+from shaped_attention.samplers.provenance import record, recorded
+from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
+from shaped_attention.sphere.propagation_of_chaos import figure_mean_field, two_bumps
+from tests.test_results import SUFFIXES, assert_same
+
+SCHEMA = json.loads(
+    (Path(sa.__file__).parent / "data" / "provenance.schema.json").read_text(encoding="utf-8")
+)
+OLD = json.loads((Path(__file__).parent / "data" / "format_2.json").read_text(encoding="utf-8"))
+
+V0 = sa.equicorrelated(2, 0.2)
+BLOCK = sa.ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
+LAYER = [sa.ShapedAttention(0.4, heads=2), sa.ShapedMLP(0.3)]
+TOKENS = sphere.random_tokens(3, 4, 2, seed=1)
+ATTENTION = sphere.SphereAttention(2.0, causal=True)
+SQUARES = torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+GENERAL = sphere.TokenAttention(
+    1.0, SQUARES, SQUARES[:1], None, mlp=sphere.relu_mlp(SQUARES[0, 0, :3], SQUARES[1, 0, :, :3])
+)
+OMEGA = np.random.default_rng(0).normal(size=(40, 40))
+STATES = np.random.default_rng(1).normal(size=(2, 3, 5)).astype(np.float32)
+
+run = partial(sa.simulate_chain, width=8, depth=2, samples=8)
+
+
+def first_cosine(gram):
+    return gram[:, 0, 1]
+
+
+def plain_function(count):
+    return xr.Dataset({"x": count})
+
+
+@recorded()
+def mine(count, omega=None):
+    """What a user decorates; it may hand on the result of another recorded function."""
+    if omega is not None:
+        return sa.leading_directions(omega, count)
+    return xr.Dataset({"x": ("i", np.arange(count) / 7.0)}, attrs={"own": 1})
+
+
+@recorded()
+def thrice(number):
+    """In the precision of the number."""
+    return xr.Dataset({"x": number * 3.0})
+
+
+def sweep_data(folder):
+    fixed = {"layer": "attention", "tokens": 2, "rho": 0.2, "width": 8, "depth": 2, "step": 0.125}
+    sa.run_sweep(sa.Sweep(fixed=fixed, axes={"gamma": [0.2]}, samples=64), folder, progress=False)
+    return sa.open_sweep(folder).load()
+
+
+@dataclass(frozen=True)
+class Call:
+    """A small call of a function, and a change of an argument that is seen in the result.
+
+    `given` are the arguments that are not recorded: a function of no arguments for each.
+    """
+
+    function: Callable[..., xr.Dataset]
+    arguments: dict[str, Any]
+    change: dict[str, Any]
+    given: dict[str, Any] = field(default_factory=dict)
+
+    def result(self):
+        return self.function(**self.arguments, **self.given)
+
+
+def call(function, change, /, **arguments):
+    return Call(function, arguments, change)
+
+
+_SIZE = {"width": 8, "depth": 2, "samples": 3, "seed": 2**70}
+_START = {"start": TOKENS, "seed": 3, "step": 0.1, "layers": 3, "sigma": 1.0}
+_CURVES = {"tokens": 2, "samples": 3, "times": [0.0, 0.5]}
+_FIGURE = {"tokens": 2, "width": 8, "depth": 5, "samples": 4}
+_SEED = {"seed": 5}
+_PHASE = {"betas": [1.0], "times": np.array([0.5]), "tokens": 3, "samples": 2}
+
+CALLS = [
+    call(sa.simulate_network, _SEED, layer=LAYER, v0=V0, **_SIZE),
+    call(sa.simulate_chain, {"radius": 1.5}, layer=BLOCK, v0=V0, keep_state=True, **_SIZE),
+    call(sa.simulate_chain, _SEED, layer=sa.Pattern([LAYER, BLOCK]), v0=V0, save_every=1, **_SIZE),
+    call(sa.integrate_sde, _SEED, layer=LAYER, v0=V0, horizon=0.25, step=0.125, samples=3,
+         method="direct", keep="observables"),
+    call(sa.convergence, _SEED, layer=LAYER[1], v0=V0, widths=(6, 8), horizon=0.5, samples=4),
+    call(sa.distances_by_width, _SEED, layer=BLOCK, v0=V0, widths=[4, 8], samples=8,
+         steps_per_layer=1),
+    call(sa.expectation, {"observable": "rho[0,1]"}, layer=sa.Pattern([LAYER, BLOCK]), v0=V0,
+         observable="log det V", horizon=0.25, tolerance=0.5),
+    call(sa.stopping_map, {"gammas": [0.7]}, v0=V0.tolist(), gammas=[0.5, 0.6], tau0s=(1.0,),
+         width=4, step=0.25, samples=2),
+    call(sa.leading_directions, {"rank": 1}, omega=OMEGA, rank=np.int64(2)),
+    call(sa.truncation_cost, {"ranks": [2]}, omega=OMEGA, tokens=OMEGA[:3, :39], ranks=range(1, 3)),
+    Call(sa.explosion_curve, {"times": [0.1, 0.2]}, {"level": 0.9},
+         {"result": run(BLOCK, V0, radius=1.5)}),
+    Call(sa.compare, {"permutations": 99, "bootstrap": 50}, {"confidence": 0.9},
+         {"first": run(BLOCK, V0), "second": run(BLOCK, V0, seed=1)}),
+    Call(sa.record_covariances, {"inputs": torch.ones(2, 3)}, {"inputs": torch.ones(4, 3)},
+         {"model": torch.nn.Linear(3, 3), "choose": lambda _name, _module: True}),
+    call(sphere.sphere_flow, {"tolerance": 0.1}, attention=ATTENTION, start=TOKENS, times=[0.5]),
+    call(sphere.sphere_flow, {"betas": None}, attention=ATTENTION, start=TOKENS, times=[0.5],
+         betas=np.array([0.5, 2.0]), observe=first_cosine),
+    call(sphere.token_flow, {"attention": sphere.TokenAttention(2.0)}, attention=GENERAL,
+         start=TOKENS.float(), times=(0.25, 0.5), keep_tokens=True),
+    call(sphere.sphere_network, {"step": 0.6}, attention=ATTENTION, start=TOKENS, step=0.5,
+         layers=3, normalise="before", save_every=2),
+    call(sphere.sphere_network, {"layers": 2}, attention=GENERAL, start=TOKENS, step=0.5, layers=3),
+    call(sphere.noisy_network, _SEED, attention=ATTENTION, **_START),
+    call(sphere.noisy_chain, _SEED, attention=ATTENTION, dimension=9, **_START),
+    call(sphere.mean_field, {"normalised": False}, beta=np.float32(1.3), times=[0.1],
+         density=two_bumps, cells=8),
+    call(sphere.mean_field_distance, _SEED, beta=2, sizes=[2, 3], time=0.1, samples=2, cells=8),
+    call(figure_mean_field, {"betas": [3.0]}, betas=(1.0, 2.0), times=[0.1], sizes=(2, 3),
+         particles=2, samples=2, time=0.1, cells=8),
+    call(sphere.phase_diagram, {"delta": 0.5}, dimensions=(2, 3), progress=False, **_PHASE),
+    call(sphere.ensemble_phase, {"delta": 0.5}, ensembles=["ginibre"], dimension=3, **_PHASE),
+    call(sphere.metastability, _SEED, betas=(4.0,), dimension=2, **_CURVES),
+    call(sphere.energy_curves, _SEED, betas=(1.0,), dimension=3, **_CURVES),
+    call(sphere.clustering_with_noise, _SEED, dimensions=(2,), sigmas=[1.0], tokens=2, horizon=0.2,
+         samples=3, network_samples=2, shaped_width=4, shaped_samples=2),
+    call(sphere.inner_products, {"bins": 5}, hidden_states=STATES, bins=4, quantiles=(0.5,)),
+    call(original.figure_1_left, _SEED, **_FIGURE),
+    call(original.figure_1_right, _SEED, **_FIGURE),
+    call(original.figure_2, {"gammas": [0.3]}, **_FIGURE),
+    call(original.figure_3, _SEED, **_FIGURE),
+    call(original.figure_4, {"gammas": [0.6]}, gammas=[0.5], tau0s=[1.0], tokens=2, width=4,
+         samples=2),
+    call(beyond.figure_transformer, _SEED, tokens=2, samples=4),
+    call(beyond.figure_causal, _SEED, tokens=2, samples=4),
+    call(beyond.figure_heads, _SEED, tokens=2, samples=4),
+    call(beyond.figure_tokens, _SEED, **_FIGURE | {"tokens": (2, 3)}),
+    call(beyond.figure_keys, _SEED, **_FIGURE | {"width": 10}),
+    call(beyond.figure_eigenvalues, _SEED, gammas=(0.05,), tokens=2, width=4, samples=2),
+    call(mine, {"count": 2}, count=3),
+]  # fmt: skip
+NAMES = [
+    f"{i}-{call.function.__name__}" if i in (2, 14, 17) else call.function.__name__
+    for i, call in enumerate(CALLS)
+]
+ALL = pytest.mark.parametrize("made", CALLS, ids=NAMES)
+
+READ_ONLY = {"load", "open_sweep", "read_sweep"}
+"""They return what others wrote."""
+
+HAND_ON = {"rerun", "continue_run"}
+"""They return what a recorded function returns."""
+
+OF_SWEEPS = {"sweep_summary", "sweep_distances"}
+"""Of the table of a store; see the test of it."""
+
+
+@pytest.fixture(autouse=True)
+def small_families(monkeypatch):
+    """The samples of three figures at a small width, without what takes minutes."""
+
+    def family(models, tokens, widths, samples, seed, pairs=0):
+        v0 = sa.equicorrelated(tokens, 0.2)
+        return original.densities(models, v0, 16, 8, samples, seed)
+
+    monkeypatch.setattr(beyond, "_family", family)
+
+
+def without_time(result):
+    """Without the seconds that a run took."""
+    return result.assign_attrs(seconds=0.0)
+
+
+def test_every_public_function_that_returns_a_dataset_is_in_the_table():
+    """And everything else in the package that records its calls, such as the figures' data."""
+    public = {
+        name
+        for module in (sa, sphere)
+        for name in module.__all__
+        if inspect.isfunction(getattr(module, name))
+        and inspect.signature(getattr(module, name)).return_annotation == "xr.Dataset"
+    }
+    assert {"simulate_chain", "compare", "sphere_flow", "open_sweep"} <= public
+    tried = {call.function for call in CALLS}
+    names = {function.__name__ for function in tried}
+    assert public <= names | READ_ONLY | HAND_ON | OF_SWEEPS
+    inside = {f for f in provenance._functions if f.__module__.startswith("shaped_attention")}
+    assert {function.__name__ for function in inside - tried} == OF_SWEEPS
+    assert {r.simulate for r in [*PAPER.values(), *SPHERE.values()]} <= tried
+
+
+@ALL
+def test_a_record_is_valid_and_its_call_gives_the_same_bits(made, tmp_path):
+    """Also from both kinds of files; a change takes effect, and an unknown one is refused."""
+    result = without_time(made.result())
+    jsonschema.validate(record(result), SCHEMA)
+    function = provenance.imported("function", result.attrs["function"], callable, "")
+    assert function is made.function
+    assert_same(without_time(sa.rerun(result, **made.given)), result)
+    for suffix in (".nc", ".zarr"):
+        loaded = sa.load(sa.save(result, tmp_path / f"result{suffix}"))
+        assert record(loaded) == record(result)
+        assert_same(without_time(sa.rerun(loaded, **made.given)), result)
+    changed = sa.rerun(result, **made.given | made.change)
+    jsonschema.validate(record(changed), SCHEMA)
+    assert not changed.drop_attrs().identical(result.drop_attrs())
+    with pytest.raises(ValueError, match=rf"^no_such=3: {made.function.__name__} has no such arg"):
+        sa.rerun(result, no_such=3, **made.given)
+    for name in made.given:
+        others = {other: value for other, value in made.given.items() if other != name}
+        with pytest.raises(ValueError, match=rf"^result lacks its argument {name} \(.*\); {name}="):
+            sa.rerun(result, **others)
+
+
+def test_summaries_of_a_sweep_name_the_store_as_what_they_lack(tmp_path):
+    data = sweep_data(tmp_path / "store")
+    for function in (sa.sweep_summary, sa.sweep_distances):
+        found = function(data, level=0.9)
+        jsonschema.validate(record(found), SCHEMA)
+        with pytest.raises(ValueError, match=r"^result lacks its argument data \(a Dataset is no"):
+            sa.rerun(found)
+        xr.testing.assert_identical(sa.rerun(found, data=data), found)
+        assert sa.rerun(found, data=data, level=0.8).attrs["level"] == 0.8
+
+
+def test_numbers_among_the_arguments_are_attributes():
+    data = sphere.phase_diagram((2,), progress=False, **_PHASE)
+    shown = {name: data.attrs[name] for name in ("tokens", "delta", "seed", "normalised")}
+    assert shown == {"tokens": 3, "delta": 1e-3, "seed": 0, "normalised": 1}
+    assert data.attrs["attention"] == "SA"
+    assert not {"progress", "times", "betas"} & data.attrs.keys()
+    assert mine(3).attrs["own"] == 1
+    assert sa.specification(mine(3)) == {"count": 3, "omega": None}
+
+
+def test_a_call_computes_with_the_numbers_that_are_recorded():
+    """In single precision, which NumPy's number alone would bring, 3 times 0.1 differs."""
+    found = thrice(np.float32(0.1))
+    assert float(found["x"]) == 3.0 * float(np.float32(0.1))
+    assert float(found["x"]) != float(np.float32(0.1) * np.float32(3.0))
+    assert sa.rerun(found).identical(found)
+
+
+def test_large_arrays_are_variables_and_those_of_inner_calls_are_not_kept():
+    found = sa.leading_directions(OMEGA, 1)
+    np.testing.assert_array_equal(found["arguments.omega"], OMEGA)
+    assert sa.specification(found)["omega"] == {"array": "float64", "variable": "arguments.omega"}
+    outer = mine(1, OMEGA * 2.0)
+    np.testing.assert_array_equal(outer["arguments.omega"], OMEGA * 2.0)
+    assert outer.attrs["function"] == "tests.test_provenance:mine"
+    assert sa.rerun(outer).identical(outer)
+    assert not [x for x in mine(1, OMEGA[:5, :5]).variables if str(x).startswith("arguments.")]
+    before = OMEGA.copy()
+    later = sa.leading_directions(before, 1)
+    before[:] = 0.0
+    np.testing.assert_array_equal(later["arguments.omega"], OMEGA)
+
+
+def in_main(gram):
+    return gram[:, 0, 0]
+
+
+in_main.__module__ = "__main__"
+
+
+@pytest.mark.parametrize(
+    ("observe", "reason"),
+    [
+        (lambda gram: gram[:, 0, 1], r"<lambda> is no name in the module tests.test_provenance"),
+        (partial(first_cosine), "a partial is no plain data"),
+        (in_main, "in_main is in no module but __main__"),
+        (ATTENTION.energy, "a method is no plain data"),
+    ],
+    ids=["lambda", "partial", "main", "method"],
+)
+@SUFFIXES
+def test_a_function_that_is_not_recorded_has_to_be_given(observe, reason, suffix, tmp_path):
+    flow = sphere.sphere_flow(ATTENTION, TOKENS, [0.5], observe=observe)
+    jsonschema.validate(record(flow), SCHEMA)
+    loaded = sa.load(sa.save(flow, tmp_path / f"flow{suffix}"))
+    message = rf"^result lacks its argument observe \({reason}.*\); observe= is needed$"
+    with pytest.raises(ValueError, match=message):
+        sa.rerun(loaded)
+    assert_same(sa.rerun(loaded, observe=observe), flow)
+    assert sa.rerun(loaded, observe=None)["V"].dims == ("time", "sample", "row", "col")
+
+
+def test_functions_inside_arguments_are_seen():
+    moving = sphere.TokenAttention(1.0, lambda time: torch.ones(len(time), 1, 4, 4) * time[0])
+    flow = sphere.token_flow(moving, TOKENS, [0.5])
+    with pytest.raises(ValueError, match=r"^result lacks its argument attention \(test.*is no"):
+        sa.rerun(flow)
+    assert sa.rerun(flow, attention=moving).identical(flow)
+    with pytest.raises(ValueError, match=r"^result lacks its argument density \(test.*is no"):
+        sa.rerun(sphere.mean_field(1.0, lambda a: two_bumps(a), [0.1], cells=8))
+
+
+def tampered(result, function=None, **arguments):
+    """A result whose record was changed; None takes an argument away."""
+    stored = json.loads(result.attrs["specification"]) | arguments
+    kept = {name: value for name, value in stored.items() if value != "gone"}
+    name = function or result.attrs["function"]
+    return result.assign_attrs(function=name, specification=json.dumps(kept))
+
+
+def test_records_that_were_tampered_with_are_refused(tmp_path):
+    """Each in one sentence, before anything that a file names is called."""
+    flow = sphere.sphere_flow(ATTENTION, TOKENS, [0.5])
+    assert sa.rerun(tampered(flow)).identical(flow)
+    path = str(tmp_path / "called")
+    for wrong, message in (
+        (tampered(flow, "os:mkdir", path=path), "mkdir of the module os: it does not record"),
+        (tampered(flow, "tests.test_provenance:plain_function"), "plain_function .* not record"),
+        (tampered(flow, "shaped_attention:save"), "save of the module .* it does not record"),
+        (tampered(flow, "no_such_module:f"), "cannot be imported .No module named"),
+        (tampered(flow, "shaped_attention:gone"), "cannot be imported"),
+        (tampered(flow, "nothing"), "cannot be imported"),
+        (tampered(flow, start="gone"), "no argument start, which sphere_flow needs"),
+        (tampered(flow, path=path), "the argument path, which sphere_flow has not"),
+        (tampered(flow, start={"tensor": "float64", "variable": "W"}), "argument start .* 'W'"),
+        (tampered(flow, start={"other": 1}), "argument start that is not valid"),
+        (tampered(flow, observe={"function": "shutil:rmtree"}), "function rmtree .* no function"),
+        (tampered(flow, observe={"function": "os:remove"}), "function remove .* it is no function"),
+        (
+            tampered(flow, attention={"class": "tests.test_provenance:Call", "beta": 1.0}),
+            "class Call of the module tests.test_provenance: it is not storable",
+        ),
+        (
+            tampered(flow, attention={"class": "shaped_attention.sphere:SphereAttention"}),
+            "argument attention that is not valid",
+        ),
+        (flow.assign_attrs(format=4), r"format 4; this version reads 1, 2 and 3$"),
+    ):
+        with pytest.raises(ValueError, match=rf"^result .*{message}") as caught:
+            sa.rerun(wrong)
+        assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_schema_refuses_what_is_no_record():
+    valid = record(sphere.token_flow(GENERAL, TOKENS, [0.5]))
+    jsonschema.validate(valid, SCHEMA)
+    for wrong in (
+        {"format": 2},
+        {"function": "simulate_chain"},
+        {"function": None},
+        {"versions": {"torch": 2}},
+        {"specification": {"start": {"tensor": "float64"}}},
+        {"specification": {"observe": {"lambda": "x"}}},
+        {"command": "rm"},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(valid | wrong, SCHEMA)
+    del valid["function"]
+    with pytest.raises(jsonschema.ValidationError, match="'function' is a required property"):
+        jsonschema.validate(valid, SCHEMA)
+
+
+def test_functions_inside_functions_are_not_registered():
+    """Their results carry no name that could be looked up, so they fail when they are called."""
+
+    @recorded()
+    def inner():
+        return xr.Dataset()
+
+    with pytest.raises(ValueError, match=r"inner is no name in the module"):
+        inner()
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_results_of_format_2_run_again(name):
+    """They were saved by version 0.2.0, and hold the numbers that the same calls give now."""
+    old = xr.Dataset.from_dict(OLD[name])
+    given = {}
+    if "tokens" in name:
+        given["attention"] = sphere.TokenAttention(1.0, torch.eye(3).double())
+    if name == "observed":
+        given |= {"start": sphere.uniform_start(3, 4, 2, seed=1), "observe": first_cosine}
+    for missing in given:
+        others = {other: value for other, value in given.items() if other != missing}
+        with pytest.raises(ValueError, match=rf"^result lacks its argument {missing} \("):
+            sa.rerun(old, **others)
+    new = sa.rerun(old, **given)
+    jsonschema.validate(record(new), SCHEMA)
+    assert new.attrs["format"] == 3
+    for variable in old.drop_vars("state", errors="ignore").data_vars:
+        np.testing.assert_allclose(new[variable], old[variable], rtol=1e-12, atol=1e-14)
+    if "seed" in old.attrs:
+        other = sa.rerun(old, seed=17)
+        assert not np.allclose(other[next(iter(other))], old[next(iter(old))])
+
+
+def test_a_run_of_format_2_goes_on():
+    old = xr.Dataset.from_dict(OLD["state"])
+    whole = sa.rerun(old, depth=4)
+    np.testing.assert_allclose(sa.continue_run(old, depth=4)["V"][-1], whole["V"][-1], rtol=1e-12)
+
+
+def test_results_without_a_sampler_have_no_end_to_go_on_from():
+    with pytest.raises(ValueError, match=r"^result comes from 'sphere'; a chain, network or"):
+        sa.continue_run(sphere.sphere_flow(ATTENTION, TOKENS, [0.5]), depth=3)
