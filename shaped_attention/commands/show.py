@@ -1,0 +1,28 @@
+"""The command that prints what a saved result holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from shaped_attention.commands.options import InputError
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+def show(path: Path) -> None:
+    """Print what a saved result (.nc or .zarr) holds and the specification that made it."""
+    from shaped_attention.samplers.results import load, specification
+
+    try:
+        result = load(path)
+        stored = specification(result) if "specification" in result.attrs else None
+    except (ValueError, FileNotFoundError) as error:
+        raise InputError(str(error)) from error
+    click.echo(result)
+    if stored is not None:
+        click.echo(json.dumps(stored, indent=1))
+    elif "arguments" in result.attrs:
+        click.echo(result.attrs["arguments"])
