@@ -6,14 +6,11 @@ import importlib
 import json
 import platform
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
-import scipy
-import torch
-import torchsde
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -103,11 +100,7 @@ def versions() -> dict[str, str]:
     """Versions of what makes the numbers of a result."""
     return {
         "shaped_attention": __version__,
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "numba": numba.__version__,
-        "torchsde": torchsde.__version__,
+        **{name: version(name) for name in ("torch", "numpy", "scipy", "numba", "torchsde")},
         "python": platform.python_version(),
     }
 
