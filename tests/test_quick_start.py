@@ -23,16 +23,15 @@ REPORT = "import sys; print('loaded:', *sys.modules, file=sys.stderr)"
 def loaded(code, limit):
     """Run Python code in a new process, and return the modules that it loaded.
 
-    The time is printed; the limit is far from it, as machines are busy at times.
+    The time is printed; the limit in seconds is far from it, as machines are busy at times, and the
+    first chain after a change of its code is compiled for half a minute.
     """
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", f"import atexit\n@atexit.register\ndef _():\n {REPORT}\n{code}"],
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, timeout=limit, check=True,
     )  # fmt: skip
-    seconds = time.perf_counter() - began
-    print(f"{code!r}: {seconds:.2f} s")
-    assert seconds < limit
+    print(f"{code!r}: {time.perf_counter() - began:.2f} s")
     return set(done.stderr.rsplit("loaded: ", maxsplit=1)[1].split())
 
 
@@ -95,7 +94,7 @@ def test_a_chain_loads_what_it_uses():
         "matplotlib", "seaborn", "sympy", "torchsde", "transformers", "zarr", "scipy.integrate",
         "scipy.optimize", "scipy.stats",
     }  # fmt: skip
-    modules = loaded(CHAIN, 90.0)
+    modules = loaded(CHAIN, 600.0)
     assert "numba" in modules
     assert modules & needless == set()
     assert not any(name.startswith("shaped_attention.statistics") for name in modules)
