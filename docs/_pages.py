@@ -31,7 +31,7 @@ def commands(
     yield context.command_path, command.get_help(context)
     if isinstance(command, click.Group):
         for below in command.list_commands(context):
-            child = command.get_command(context, below)
+            _, child, _ = command.resolve_command(context, [below])
             assert child is not None
             yield from commands(below, child, context)
 
@@ -46,11 +46,12 @@ def help_texts(program: str) -> str:
 
 def _first_sentence(words: tuple[str, ...]) -> str:
     """The first sentence of a command's help text."""
-    command: click.Command = package_command
+    command: click.Command | None = package_command
     for word in words:
         if not isinstance(command, click.Group):
             break
-        command = command.commands[word]
+        _, command, _ = command.resolve_command(click.Context(command), [word])
+    assert command is not None
     paragraph = " ".join((command.help or "").split("\n\n")[0].split())
     return paragraph.split(". ")[0].rstrip(".") + "."
 

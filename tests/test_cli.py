@@ -145,7 +145,7 @@ def test_show_refuses_what_is_no_result(run, tmp_path):
 
 def test_help_explains_every_option():
     result = CliRunner().invoke(main, ["compare", "--help"])
-    for option in main.commands["compare"].params:
+    for option in main.commands["compare"].load().params:
         assert option.opts[0] in result.output
         assert option.help
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.stats import chi2, norm
+from scipy.special import chdtrc, ndtri
 from torch import Tensor
 
 from shaped_attention.numerics.named_numbers import TorchNumbers
@@ -105,4 +105,4 @@ def normal_of_chi(chi: Float[Tensor, "B m"], dof: int) -> Float[Tensor, "B m"]:
     """sqrt 2 times the normal quantile of chi variables with dof, dof - 1, ... degrees."""
     degrees = dof - np.arange(chi.shape[-1])
     # The upper tail keeps digits where the probability is near 1.
-    return math.sqrt(2.0) * torch.from_numpy(norm.isf(chi2.sf(chi.numpy() ** 2, degrees)))
+    return -math.sqrt(2.0) * torch.from_numpy(ndtri(chdtrc(degrees, chi.numpy() ** 2)))

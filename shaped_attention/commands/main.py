@@ -1,33 +1,57 @@
-"""The command line: it reads arguments, calls the library and prints."""
+"""The command line: its commands by name, each imported when it is run."""
 
 from __future__ import annotations
 
-import json
 import warnings
-from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import click
-import numpy as np
-from click.core import ParameterSource
-from numpy.typing import NDArray
 
-from shaped_attention.blocks.catalogue import UNUSED, named_layer, rescaled
-from shaped_attention.commands.gallery import gallery_command
-from shaped_attention.commands.options import InputError, figures_option
-from shaped_attention.commands.paper import paper_command, stopping_command
-from shaped_attention.commands.sphere import sphere_command
-from shaped_attention.commands.sweep import sweep_command
-from shaped_attention.figures import study
-from shaped_attention.io.inputs import example_tokens, read_covariance, read_tokens
-from shaped_attention.io.storage import check_writable
-from shaped_attention.numerics.covariance import check_covariance, covariance_of, equicorrelated
-from shaped_attention.statistics.comparison_text import format_comparison
+from shaped_attention.commands.later import Later, LazyGroup
 from shaped_attention.version import __version__
 
+_COMMANDS = [
+    Later(
+        "compare",
+        "compare:compare",
+        "Compare finite shaped transformers with the SDE that they converge to.",
+    ),
+    Later(
+        "gallery",
+        "gallery:gallery_command",
+        "Make the figures of the gallery again: all, or those whose command has a NAME in it.",
+    ),
+    Later(
+        "paper",
+        "paper:paper_command",
+        "Simulate FIGURE of The Shaped Transformer (arXiv 2306.17759) again, or one beyond it.",
+    ),
+    Later(
+        "show",
+        "show:show",
+        "Print what a saved result (.nc or .zarr) holds and the call that made it.",
+    ),
+    Later(
+        "sphere",
+        "sphere:sphere_command",
+        "Self-attention on the sphere: clustering of tokens.",
+    ),
+    Later(
+        "stopping",
+        "stopping:stopping_command",
+        "When eigenvalues leave [10^-4, 10^4], and how probable an explosion is.",
+    ),
+    Later(
+        "sweep",
+        "sweep:sweep_command",
+        "Batch runs over grids of parameters, which lose nothing when they are stopped.",
+    ),
+]
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(
+    cls=LazyGroup, commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="shaped-attention")
 @click.pass_context
 def main(context: click.Context) -> None:
@@ -40,297 +64,3 @@ def main(context: click.Context) -> None:
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning as one line on the error stream, without the line of code that issued it."""
     click.echo(f"Warning: {' '.join(str(message).split())}", err=True)
-
-
-main.add_command(paper_command)
-main.add_command(stopping_command)
-main.add_command(sweep_command)
-main.add_command(sphere_command)
-main.add_command(gallery_command)
-
-
-@main.command()
-@click.option(
-    "--tokens",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Start from tokens X_0: a .npy, .npz, .csv or .pt file of shape (m, n_0). "
-    "V_0 = X_0 X_0^T / n_0. Without any start, 8 tokens of a real sentence.",
-)
-@click.option("--key", metavar="NAME", help="Name of the array in a .npz or .pt file.")
-@click.option(
-    "--covariance",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Start from an m x m covariance V_0 in a .npy, .npz, .csv or .pt file.",
-)
-@click.option(
-    "--tokens-count",
-    type=int,
-    metavar="M",
-    help="Start from M equicorrelated tokens of variance 1.",
-)
-@click.option(
-    "--rho",
-    type=float,
-    default=0.2,
-    show_default=True,
-    help="Their common correlation (with --tokens-count).",
-)
-@click.option(
-    "--scale",
-    default="1",
-    show_default=True,
-    metavar="NUMBER|raw",
-    help="Rescale V_0 to this mean diagonal, as an input normalisation would; 'raw' keeps it.",
-)
-@click.option(
-    "--layer",
-    "kind",
-    type=click.Choice(["attention", "mlp", "both"]),
-    default="both",
-    show_default=True,
-    help="Blocks of a layer; 'both' is attention, then MLP.",
-)
-@click.option(
-    "--gamma",
-    type=float,
-    default=0.35,
-    show_default=True,
-    help="Weight of the attention branch, in [0, 1]; the skip has sqrt(1 - gamma^2).",
-)
-@click.option(
-    "--tau0",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Temperature: logits are divided by tau0 sqrt(n n_k).",
-)
-@click.option("--heads", type=int, default=1, show_default=True, help="Number H of heads.")
-@click.option(
-    "--key-size", type=int, help="n_k, columns of a head's W_Q and W_K.  [default: width / heads]"
-)
-@click.option(
-    "--query-bias", type=float, default=0.0, show_default=True, help="Variance of the query biases."
-)
-@click.option(
-    "--key-bias", type=float, default=0.0, show_default=True, help="Variance of the key biases."
-)
-@click.option("--causal", is_flag=True, help="Causal mask: token a sees tokens 0, ..., a.")
-@click.option("--output-projection", is_flag=True, help="Multiply the values by a further W_O.")
-@click.option("--mlp-gamma", type=float, help="Weight of the MLP branch.  [default: --gamma]")
-@click.option(
-    "--c-plus",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="ReLU slope for positive inputs is 1 + c_plus / sqrt n.",
-)
-@click.option(
-    "--c-minus",
-    type=float,
-    default=-1.0,
-    show_default=True,
-    help="ReLU slope for negative inputs is 1 + c_minus / sqrt n.",
-)
-@click.option("--width", type=int, default=200, show_default=True, help="Width n of the networks.")
-@click.option(
-    "--depth",
-    type=int,
-    default=150,
-    show_default=True,
-    help="Number of layers L; the SDE runs on [0, L / n].",
-)
-@click.option(
-    "--step",
-    type=float,
-    default=0.01,
-    show_default=True,
-    help="Step of the SDE's Euler scheme; it must divide L / n.",
-)
-@click.option(
-    "--samples",
-    type=int,
-    default=4096,
-    show_default=True,
-    help="Samples of the exact chain and of the SDE.",
-)
-@click.option(
-    "--network-samples",
-    type=int,
-    default=512,
-    show_default=True,
-    help="Samples of networks with real weight matrices (about 1,000 times dearer).",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    help="With the other options it determines every number.",
-)
-@click.option(
-    "--radius",
-    type=float,
-    help="Paths stop where |V| (Frobenius) reaches it.  [default: 10^4 |V_0|]",
-)
-@click.option(
-    "--device",
-    default="cpu",
-    show_default=True,
-    help="'cpu', or 'cuda' or 'cuda:INDEX' (not yet tested on a GPU).",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float64", "float32"]),
-    default="float64",
-    show_default=True,
-    help="Precision.",
-)
-@click.option(
-    "--memory",
-    type=float,
-    default=2.0,
-    show_default=True,
-    metavar="GIB",
-    help="Memory for working arrays, in GiB.",
-)
-@figures_option
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Folder for network.nc, chain.nc, sde.nc and comparison.json.",
-)
-@click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show progress bars.  [default: if the error stream is a terminal]",
-)
-@click.pass_context
-def compare(context: click.Context, /, figures: Path, output: Path, **options: Any) -> None:
-    """Compare finite shaped transformers with the SDE that they converge to.
-
-    Samples the covariance V of m tokens through (1) networks with real weight matrices, (2) the
-    exact chain of their covariances and (3) the limiting SDE; prints the distances between their
-    laws at the end with confidence bounds, draws them and writes everything down.
-    """
-    try:
-        _refuse_unused(context, options)
-        _compare(figures, output, **options)
-    except (ValueError, FileNotFoundError, FloatingPointError) as error:
-        raise InputError(str(error)) from error
-
-
-def _compare(
-    figures: Path,
-    output: Path,
-    *,
-    tokens: Path | None,
-    key: str | None,
-    covariance: Path | None,
-    tokens_count: int | None,
-    rho: float,
-    scale: str,
-    memory: float,
-    **options: Any,
-) -> None:
-    v0, labels, origin = _start(tokens, key, covariance, tokens_count, rho)
-    raw = float(np.diag(v0).mean())
-    v0 = rescaled(v0, scale)
-    layer = named_layer(
-        options["kind"],
-        mask="causal" if options["causal"] else None,
-        **{name: options[name] for name in _LAYER_OPTIONS},
-    )
-    asked = {name: options[name] for name in _STUDY_OPTIONS} | {"memory": _bytes(memory)}
-    study.check_study(layer, v0, **asked)
-    check_writable(figures, "figures")
-    check_writable(output, "output")
-    width, depth = options["width"], options["depth"]
-    click.echo(f"V_0: {origin}; m = {len(v0)}, mean diagonal {raw:.4g}", nl=False)
-    click.echo("" if scale == "raw" else f", rescaled to {float(scale):g} (--scale)")
-    click.echo(f"layer: {', '.join(map(str, layer))}")
-    click.echo(f"width n = {width}, depth L = {depth}, t in [0, {depth / max(width, 1):g}]\n")
-    found = study.run_study(layer, v0, progress=options["progress"], **asked)
-    main_table, *others = study.PAIRS
-    click.echo(f"{main_table}\n{format_comparison(found.tables[main_table])}\n")
-    for name in others:
-        click.echo(f"{name}\n{fill(found.tables[name].attrs['verdict'], width=110)}\n")
-    title = f"{origin}, n = {width}, L = {depth}; the most correlated pair of tokens"
-    written = study.write_study(found, output)
-    written += study.draw_study(found, figures, labels, title)
-    click.echo("written: " + ", ".join(str(path) for path in written))
-
-
-_LAYER_OPTIONS = ("gamma", "tau0", "heads", "output_projection", "key_size", "query_bias",
-                  "key_bias", "mlp_gamma", "c_plus", "c_minus")  # fmt: skip
-
-_STUDY_OPTIONS = ("width", "depth", "step", "samples", "network_samples", "seed", "radius",
-                  "device", "dtype")  # fmt: skip
-
-
-def _refuse_unused(context: click.Context, options: dict[str, Any]) -> None:
-    """Raise ValueError if an option was given that would have no effect."""
-
-    def given(name: str) -> bool:
-        return context.get_parameter_source(name) is not ParameterSource.DEFAULT
-
-    if given("rho") and options["tokens_count"] is None:
-        raise ValueError("--rho needs --tokens-count")
-    for parameter in UNUSED[options["kind"]]:
-        name = "causal" if parameter == "mask" else parameter
-        # The weight of an MLP is --gamma unless --mlp-gamma is given.
-        if given(name) and not (name == "gamma" and options["mlp_gamma"] is None):
-            option = "--" + name.replace("_", "-")
-            raise ValueError(f"{option} has no effect with --layer {options['kind']}")
-
-
-def _start(
-    tokens: Path | None, key: str | None, covariance: Path | None, count: int | None, rho: float
-) -> tuple[NDArray[np.float64], list[str] | None, str]:
-    """The starting covariance, words for the tokens if there are any, and where it is from."""
-    given = [
-        name
-        for name, value in (
-            ("--tokens", tokens), ("--covariance", covariance), ("--tokens-count", count)
-        )
-        if value is not None
-    ]  # fmt: skip
-    if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} exclude each other; give one start")
-    if key is not None and tokens is None and covariance is None:
-        raise ValueError(f"--key {key} needs --tokens or --covariance")
-    if tokens is not None:
-        return covariance_of(read_tokens(tokens, key)), None, f"tokens of {tokens.name}"
-    if covariance is not None:
-        v0 = check_covariance(read_covariance(covariance, key), f"--covariance {covariance}")
-        return v0, None, f"covariance of {covariance.name}"
-    if count is not None:
-        return equicorrelated(count, rho), None, f"{count} tokens with correlation {rho:g}"
-    words, x = example_tokens()
-    return covariance_of(x), words, "8 tokens of Moby-Dick"
-
-
-def _bytes(gib: float) -> int:
-    if not (np.isfinite(gib) and gib > 0.0):
-        raise ValueError(f"memory={gib!r}: a positive number of GiB is needed")
-    return max(1, int(gib * 1024**3))
-
-
-@main.command()
-@click.argument("path", type=click.Path(path_type=Path))
-def show(path: Path) -> None:
-    """Print what a saved result (.nc or .zarr) holds and the call that made it."""
-    from shaped_attention.samplers.provenance import record
-    from shaped_attention.samplers.results import load
-
-    try:
-        result = load(path)
-        stored = record(result) if "specification" in result.attrs else None
-    except (ValueError, FileNotFoundError) as error:
-        raise InputError(str(error)) from error
-    click.echo(result)
-    if stored is not None:
-        click.echo(json.dumps(stored, indent=1))

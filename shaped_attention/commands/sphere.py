@@ -1,84 +1,51 @@
-"""The commands for self-attention on the sphere."""
+"""The group of commands for self-attention on the sphere."""
 
 from __future__ import annotations
 
-import sys
-from inspect import signature
-from pathlib import Path
-from typing import Any
-
 import click
 
-from shaped_attention.commands.options import figures_option, options_of, results_option
-from shaped_attention.figures import plots
-from shaped_attention.figures.recipes import make
-from shaped_attention.io.storage import check_writable
-from shaped_attention.samplers.results import save
-from shaped_attention.sphere.figures.catalogue import FIGURES
-from shaped_attention.sphere.trained import (
-    example_hidden_states,
-    read_hidden_states,
-)
+from shaped_attention.commands.later import Later, LazyGroup
+
+_COMMANDS = [
+    Later(
+        "energy",
+        "sphere_commands:energy",
+        "Energies in time under SA, USA and SA with V = -I, from the same uniform starts.",
+    ),
+    Later(
+        "ensembles",
+        "sphere_commands:ensembles",
+        "The probability that two tokens are close, from uniform starts, for random matrices.",
+    ),
+    Later(
+        "histograms",
+        "sphere_commands:histograms",
+        "Draw the inner products of tokens by layer, of the hidden states (layers, tokens, d) "
+        "in FILE.",
+    ),
+    Later(
+        "mean-field",
+        "sphere_commands:mean_field",
+        "The mean field on the circle, paths of tokens over it, and their distance by N.",
+    ),
+    Later(
+        "metastability",
+        "sphere_commands:metastability",
+        "Clusters in time from uniform starts, for each beta from the same ones.",
+    ),
+    Later(
+        "noise",
+        "sphere_commands:noise",
+        "Mean cosine and share of close pairs over time, with noise of several strengths.",
+    ),
+    Later(
+        "phase",
+        "sphere_commands:phase",
+        "The probability that two tokens are close, from uniform starts in several dimensions.",
+    ),
+]
 
 
-@click.group(name="sphere")
+@click.group(name="sphere", cls=LazyGroup, commands=_COMMANDS)
 def sphere_command() -> None:
     """Self-attention on the sphere: clustering of tokens."""
-
-
-def _figure_command(name: str) -> click.Command:
-    """A command for a figure, with an option for each argument of the function of its data."""
-
-    @figures_option
-    @results_option
-    def command(figures: Path, results: Path | None, **options: Any) -> None:
-        _draw(name, figures, results, **options)
-
-    recipe = FIGURES[name]
-    made = click.command(name=name, help=f"{recipe.about}\n\n{recipe.takes}")(command)
-    made.params = [*options_of(recipe.simulate), *made.params]
-    return made
-
-
-for _name in FIGURES:
-    if _name != "histograms":
-        sphere_command.add_command(_figure_command(_name))
-
-
-@sphere_command.command()
-@click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--key", help="Name of the array in FILE, if it has several.")
-@click.option("--delta", type=float, default=0.1, show_default=True, help="How close is close.")
-@figures_option
-@results_option
-def histograms(
-    file: Path | None, key: str | None, delta: float, figures: Path, results: Path | None
-) -> None:
-    """Draw the inner products of tokens by layer, of the hidden states (layers, tokens, d) in FILE.
-
-    FILE is .npy, .npz or .pt; without it, 70 tokens of Moby-Dick in all-MiniLM-L6-v2 are shown.
-    """
-    try:
-        states = example_hidden_states()[1] if file is None else read_hidden_states(file, key)
-    except (ValueError, FileNotFoundError) as error:
-        raise click.ClickException(str(error)) from None
-    _draw("histograms", figures, results, hidden_states=states, delta=delta)
-
-
-def _draw(name: str, figures: Path, results: Path | None, **options: Any) -> None:
-    """Make a figure, save it and perhaps its data, and name the files."""
-    try:
-        check_writable(figures, "figures")
-        if results is not None:
-            check_writable(results, "results")
-        if "progress" in signature(FIGURES[name].simulate).parameters:
-            options["progress"] = sys.stderr.isatty()
-        drawn, data = make(FIGURES, name, **options)
-        paths = plots.save_figure(drawn, figures / f"sphere-{name}")
-        if results is not None:
-            paths.append(save(data, results / f"sphere-{name}.nc"))
-    except (ValueError, FloatingPointError) as error:
-        raise click.ClickException(str(error)) from None
-    click.echo(data)
-    for path in paths:
-        click.echo(path)

@@ -19,13 +19,10 @@ import json
 import platform
 from collections.abc import Callable, Collection
 from importlib import import_module
+from importlib.metadata import version
 from typing import Any, ParamSpec
 
-import numba
 import numpy as np
-import scipy
-import torch
-import torchsde
 import xarray as xr
 
 from shaped_attention.samplers.plain_arguments import (
@@ -137,11 +134,7 @@ def versions() -> dict[str, str]:
     """Versions of what makes the numbers of a result."""
     return {
         "shaped_attention": __version__,
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "numba": numba.__version__,
-        "torchsde": torchsde.__version__,
+        **{name: version(name) for name in ("torch", "numpy", "scipy", "numba", "torchsde")},
         "python": platform.python_version(),
     }
 

@@ -159,8 +159,8 @@ ATTENTION = [
     Mutant(
         "coupling-diagonal-variance-one",
         _COUPLING,
-        "return math.sqrt(2.0) * torch.from_numpy",
-        "return torch.from_numpy",
+        "return -math.sqrt(2.0) * torch.from_numpy",
+        "return -torch.from_numpy",
         ("test_coupling.py::test_quantile_coupling_makes_normals",),
         blind=True,
     ),

@@ -1,0 +1,100 @@
+"""What starts quickly: help texts, the import, and a first chain load only what they use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import click
+import pytest
+
+from shaped_attention.commands.main import main
+
+HEAVY = {
+    "dask", "matplotlib", "numba", "pandas", "scipy", "seaborn", "sympy", "torch", "torchsde",
+    "transformers", "xarray", "zarr",
+}  # fmt: skip
+"""Libraries that take a tenth of a second or more to load."""
+
+REPORT = "import sys; print('loaded:', *sys.modules, file=sys.stderr)"
+
+
+def loaded(code, limit):
+    """Run Python code in a new process, and return the modules that it loaded.
+
+    The time is printed; the limit in seconds is far from it, as machines are busy at times, and the
+    first chain after a change of its code is compiled for half a minute.
+    """
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", f"import atexit\n@atexit.register\ndef _():\n {REPORT}\n{code}"],
+        capture_output=True, text=True, timeout=limit, check=True,
+    )  # fmt: skip
+    print(f"{code!r}: {time.perf_counter() - began:.2f} s")
+    return set(done.stderr.rsplit("loaded: ", maxsplit=1)[1].split())
+
+
+def shown(*arguments):
+    """Code that runs the command line with these arguments."""
+    return f"from shaped_attention.commands.main import main; main({[*arguments]!r})"
+
+
+def groups():
+    """The group of all commands, and those below it."""
+    found = {"": main}
+    for name, later in main.commands.items():
+        command = later.load()
+        if isinstance(command, click.Group):
+            found[name] = command
+    return found
+
+
+def test_importing_loads_nothing_heavy():
+    assert loaded("import shaped_attention", 3.0) & HEAVY == set()
+    assert loaded("import pandas", 60.0) >= {"pandas"}
+
+
+@pytest.mark.parametrize("arguments", [(), ("compare",), ("show",), ("stopping",), ("sphere",),
+                                       ("sweep",)])  # fmt: skip
+def test_help_loads_nothing_heavy(arguments):
+    assert loaded(shown(*arguments, "--help"), 3.0) & HEAVY == set()
+
+
+def test_version_loads_nothing_heavy():
+    assert loaded(shown("--version"), 3.0) & HEAVY == set()
+
+
+@pytest.mark.parametrize("group", groups())
+def test_lists_of_commands_say_what_the_commands_say(group):
+    """Names and first sentences of the tables, which cannot see what they name."""
+    for name, later in groups()[group].commands.items():
+        command = later.load()
+        assert command.name == name == later.name
+        assert later.get_short_help_str(10**6) == command.get_short_help_str(10**6)
+
+
+def test_package_runs_as_a_module():
+    command = [sys.executable, "-m", "shaped_attention", "--help"]
+    text = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert text.startswith("Usage: python -m shaped_attention [OPTIONS] COMMAND")
+    assert all(f"\n  {name} " in text for name in main.commands)
+
+
+CHAIN = (
+    "import shaped_attention as sa\n"
+    "sa.simulate_chain([sa.ShapedAttention(0.35, 1.0), sa.ShapedMLP(0.35)],"
+    " sa.equicorrelated(4, 0.2), width=64, depth=16, samples=128)"
+)
+
+
+def test_a_chain_loads_what_it_uses():
+    """What draws, reads files, integrates or measures distances is not loaded, numba is."""
+    needless = {
+        "matplotlib", "seaborn", "sympy", "torchsde", "transformers", "zarr", "scipy.integrate",
+        "scipy.optimize", "scipy.stats",
+    }  # fmt: skip
+    modules = loaded(CHAIN, 600.0)
+    assert "numba" in modules
+    assert modules & needless == set()
+    assert not any(name.startswith("shaped_attention.statistics") for name in modules)
