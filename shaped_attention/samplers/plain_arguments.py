@@ -19,14 +19,13 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 import xarray as xr
 from numpy.typing import NDArray
-from torch import Tensor
 
 from shaped_attention.blocks.base import Block, check_storable
 from shaped_attention.blocks.parameters import Schedule
 from shaped_attention.blocks.pattern import Pattern, specification_of
+from shaped_attention.lazy_torch import Tensor, torch
 
 ADDED = "arguments."
 """What the names of variables begin with that hold arguments."""
@@ -92,7 +91,8 @@ def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variab
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, torch.device | torch.dtype):
+    # By name, for torch is not loaded to look at a type.
+    if type(value).__module__ == "torch" and type(value).__name__ in ("device", "dtype"):
         return str(value).removeprefix("torch.")
     if isinstance(value, list | tuple | range):
         return [encoded(x, f"{path}.{i}", result, added) for i, x in enumerate(value)]

@@ -52,8 +52,8 @@ def make_result(
         "seed": request.seed,
         "times": [float(t) for t in request.times],
         "radius": request.radius,
-        "device": str(request.device),
-        "dtype": str(request.dtype).removeprefix("torch."),
+        "device": request.place,
+        "dtype": request.precision,
         "keep": request.keep,
         "keep_state": request.keep_state,
     }

@@ -132,7 +132,7 @@ def expectation(
         raise ValueError(f"v0 has shape {base.v0.shape}; a matrix (m, m) is needed")
     f = _function(observable, name, base.v0)
     levels = [Level(base, number, f) for number in range(3)]
-    with ThreadPoolExecutor(thread_count(base.device)) as pool:
+    with ThreadPoolExecutor(thread_count(base.place)) as pool:
         affordable = True
         while True:
             for level in levels:
