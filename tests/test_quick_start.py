@@ -10,6 +10,7 @@ import click
 import pytest
 
 from shaped_attention.commands.main import main
+from shaped_attention.sphere.figures.catalogue import FIGURES
 
 HEAVY = {
     "dask", "matplotlib", "numba", "pandas", "scipy", "seaborn", "sympy", "torch", "torchsde",
@@ -72,6 +73,10 @@ def test_lists_of_commands_say_what_the_commands_say(group):
         command = later.load()
         assert command.name == name == later.name
         assert later.get_short_help_str(10**6) == command.get_short_help_str(10**6)
+
+
+def test_every_figure_of_the_sphere_has_a_command():
+    assert set(main.commands["sphere"].load().commands) == set(FIGURES)
 
 
 def test_package_runs_as_a_module():
