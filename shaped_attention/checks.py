@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
+
+from shaped_attention.lazy_torch import Tensor
 
 LARGEST_WIDTH = 2**53
 """Whole numbers up to here are exact in double precision."""
@@ -77,7 +78,7 @@ def real_array(value: ArrayLike, name: str, trained: bool = False) -> NDArray[np
         If it does not hold real numbers, or is a tensor that requires gradients, which would be
         lost; entries may be infinite or NaN.
     """
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         if value.requires_grad and not trained:
             raise ValueError(
                 f"{name} requires gradients, which do not pass through here; {name}.detach() is "

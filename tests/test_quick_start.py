@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -94,12 +95,46 @@ CHAIN = (
 
 
 def test_a_chain_loads_what_it_uses():
-    """What draws, reads files, integrates or measures distances is not loaded, numba is."""
+    """What draws, reads files, integrates or measures distances is not loaded, nor is torch."""
     needless = {
-        "matplotlib", "seaborn", "sympy", "torchsde", "transformers", "zarr", "scipy.integrate",
-        "scipy.optimize", "scipy.stats",
+        "matplotlib", "seaborn", "sympy", "torch", "torchsde", "transformers", "zarr",
+        "scipy.integrate", "scipy.optimize", "scipy.stats",
     }  # fmt: skip
     modules = loaded(CHAIN, 600.0)
     assert "numba" in modules
     assert modules & needless == set()
     assert not any(name.startswith("shaped_attention.statistics") for name in modules)
+    # Negative control: another precision is torch's.
+    assert "torch" in loaded(f"{CHAIN[:-1]}, dtype='float32')", 600.0)
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "threads"),
+    [
+        ({"OMP_NUM_THREADS": "1"}, "", 1),
+        ({"OMP_NUM_THREADS": "1,4"}, "", 1),
+        ({"OMP_NUM_THREADS": "5000"}, "", os.cpu_count()),
+        ({"OMP_NUM_THREADS": "1"}, "import torch", 1),
+        ({}, "import torch; torch.set_num_threads(1)", 1),
+        ({"OMP_NUM_THREADS": "none"}, "", len(os.sched_getaffinity(0))),
+        ({}, "", len(os.sched_getaffinity(0))),
+    ],
+)
+def test_number_of_threads_is_the_one_asked_for(setting, code, threads):
+    """By OMP_NUM_THREADS, or of torch where it is loaded."""
+    kept = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    code = (
+        f"{code}\nfrom shaped_attention.samplers.chunks import thread_count as f\nprint(f('cpu'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=kept | setting,
+                          capture_output=True, text=True, timeout=60, check=True)  # fmt: skip
+    assert int(done.stdout) == threads
+
+
+def test_nothing_is_a_tensor_before_torch_is_loaded():
+    code = (
+        "import sys\nfrom shaped_attention.lazy_torch import Tensor, torch\n"
+        "assert not isinstance(1.0, Tensor) and 'torch' not in sys.modules\n"
+        "assert isinstance(torch.ones(1), Tensor) and not isinstance(1.0, Tensor)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], timeout=60, check=True)

@@ -30,9 +30,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from shaped_attention.blocks.attention_limit import AttentionLimit
 from shaped_attention.blocks.base import Block, Limit, Project, plain_fields
@@ -47,6 +45,7 @@ from shaped_attention.checks import (
     check_skip,
     check_width,
 )
+from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax
 
 _LARGEST_TAU0 = 1e100

@@ -47,11 +47,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from shaped_attention.blocks.branch import residual_step
 from shaped_attention.blocks.parameters import Parameters, Schedule
 from shaped_attention.blocks.state import State, total_factor
+from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, Numbers, sqrt
 
 Project = Callable[[Tensor, int], Tensor]

@@ -20,11 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from scipy.special import chdtrc, ndtri
-from torch import Tensor
 
+from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 
 Handed = dict[tuple[str, int], Tensor]

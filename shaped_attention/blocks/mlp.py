@@ -16,12 +16,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from shaped_attention.blocks.base import Block, Limit, Project, plain_fields
 from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
 from shaped_attention.blocks.parameters import Parameter, check_parameter, extremes, value_at
 from shaped_attention.checks import check_finite, check_fraction, check_skip
+from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.factor import semidefinite_cholesky
 from shaped_attention.numerics.primitives import M, Numbers, arc_cosine_kernel, cholesky, leaky
 

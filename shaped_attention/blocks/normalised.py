@@ -17,11 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from shaped_attention.blocks.base import Block, Project
 from shaped_attention.blocks.branch import residual_step, unit_groups
 from shaped_attention.blocks.state import State, total_factor
+from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, Numbers, unit_rows
 
 PLACES = ("before", "after")

@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from shaped_attention.blocks.base import Block, Layer
 from shaped_attention.blocks.parameters import Schedule
 from shaped_attention.blocks.pattern import Pattern, pattern_of
+from shaped_attention.lazy_torch import Tensor, torch
 
 Overrides = Mapping[str, Any]
 """By the name of a field: a tensor (), or (layers,) with one value for each layer; for a field that

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from shaped_attention.blocks.base import Block, Limit, Numbers, Project
 from shaped_attention.blocks.parameters import Schedule, at_depth
 from shaped_attention.checks import check_skip
+from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, concatenate, sqrt
 
 _ROUNDING = 1e-12

@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
-from torch import Tensor
 
+from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.scalars import Scalar
 
 

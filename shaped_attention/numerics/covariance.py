@@ -6,12 +6,11 @@ import math
 import warnings
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import check_count, check_finite, check_positive, real_array
-from shaped_attention.numerics.factor import lower_factor
-from shaped_attention.numerics.tile_algebra import PIVOT_EPSILONS
+from shaped_attention.numerics.factor import gram_schmidt
+from shaped_attention.numerics.tile_algebra import PIVOT
 
 Matrix = NDArray[np.float64]
 
@@ -159,9 +158,9 @@ def factor(v: ArrayLike) -> Matrix:
     values, vectors = np.linalg.eigh(correlations(distinct))
     level = len(values) * np.finfo(np.float64).eps * values[-1]
     root = deviation[:, None] * vectors * np.sqrt(np.where(values > level, values, 0.0))
-    whole = torch.from_numpy(root[same.reshape(-1)])[None]
-    squared_level = PIVOT_EPSILONS * np.finfo(np.float64).eps
-    return lower_factor(whole, math.sqrt(squared_level))[0].numpy()
+    lower = np.empty(given.shape)
+    gram_schmidt(root[same.reshape(-1)], lower, math.sqrt(PIVOT))
+    return lower[first[same.reshape(-1)]]
 
 
 def start_factor(v: Matrix, columns: int) -> Matrix:

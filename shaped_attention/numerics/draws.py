@@ -16,11 +16,10 @@ from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
-from torch import Tensor
 
+from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.threefry import (
     ATTEMPT_SHIFT,
@@ -158,7 +157,7 @@ class Draws:
     samples: Int[Tensor, " B"]
     step: int
     slot: int = 0
-    dtype: torch.dtype = torch.float64
+    dtype: torch.dtype = field(default_factory=lambda: torch.float64)
     compiled: bool = True
     _next: int = field(default=0, repr=False)
     _compiled_first: int = field(default=-1, repr=False)

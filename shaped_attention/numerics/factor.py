@@ -1,4 +1,4 @@
-"""Factorisations of batches of small matrices in torch, the twins of those of `tile_algebra`.
+"""Factorisations in torch and NumPy, the twins of those of `tile_algebra`.
 
 One rule for singular matrices everywhere: a pivot below 64 eps of its row is zero, and so is its
 column. Equal tokens then stay equal, and the executors take the same path.
@@ -6,24 +6,27 @@ column. Equal tokens then stay equal, and the executors take the same path.
 
 from __future__ import annotations
 
-import torch
+from typing import TypeAlias
+
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
+from numpy.typing import NDArray
 
-from shaped_attention.numerics.tile_algebra import PIVOT_EPSILONS
+from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.numerics.tile_algebra import PIVOT, PIVOT_EPSILONS
+
+Array: TypeAlias = NDArray[np.float64]
 
 
-def lower_factor(
-    root: Float[Tensor, "*B m c"], level: float | None = None
-) -> Float[Tensor, "*B m m"]:
+def lower_factor(root: Float[Tensor, "*B m c"]) -> Float[Tensor, "*B m m"]:
     """Return the lower triangular L, diagonal >= 0, with L L^T = root root^T.
 
     Modified Gram-Schmidt on the rows, for the whole batch at once: small singular values keep the
     relative accuracy that forming root root^T would square away. A row whose part orthogonal to
-    the rows before it is at most `level` (by default 64 eps) of its length has a zero column.
+    the rows before it is at most 64 eps of its length has a zero column.
     """
     m = root.shape[-2]
-    level = PIVOT_EPSILONS * torch.finfo(root.dtype).eps if level is None else level
+    level = PIVOT_EPSILONS * torch.finfo(root.dtype).eps
     original = torch.linalg.vector_norm(root, dim=-1)
     rest = root
     columns = []
@@ -39,6 +42,23 @@ def lower_factor(
         columns.append(torch.cat([head, diagonal, below], dim=-1))
         rest = rest[..., 1:, :] - below[..., None] * unit[..., None, :]
     return torch.stack(columns, dim=-1)
+
+
+def gram_schmidt(rest: Array, out: Array, level: float = PIVOT) -> None:
+    """Write the factor of `lower_factor` of one matrix, with another level; overwrite `rest`."""
+    out.fill(0.0)
+    original = np.linalg.norm(rest, axis=1)
+    update = np.empty_like(rest)
+    for j, unit in enumerate(rest):
+        length = float(np.linalg.norm(unit))
+        if length - level * original[j] <= 0.0:
+            continue
+        unit /= length
+        below = rest[j + 1 :]
+        np.matmul(below, unit, out=out[j + 1 :, j])
+        out[j, j] = length
+        np.multiply(out[j + 1 :, j, None], unit, out=update[j + 1 :])
+        below -= update[j + 1 :]
 
 
 def semidefinite_cholesky(v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:

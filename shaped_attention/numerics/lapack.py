@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from shaped_attention.numerics import entries
+from shaped_attention.numerics.factor import gram_schmidt
 from shaped_attention.numerics.tile_algebra import PIVOT
 
 Array = NDArray[np.float64]
@@ -118,23 +119,6 @@ def cholesky(gram: Array, out: Array) -> None:
     _POTRF(_UPPER, _integer(rows), _data(out), _integer(rows), ctypes.byref(info))
     if info.value != 0 or not _sound(out, np.diagonal(gram), 2):
         semidefinite_cholesky(gram, out)
-
-
-def gram_schmidt(rest: Array, out: Array) -> None:
-    """Write the factor of `factor.lower_factor`, and overwrite `rest`."""
-    out.fill(0.0)
-    original = np.linalg.norm(rest, axis=1)
-    update = np.empty_like(rest)
-    for j, unit in enumerate(rest):
-        length = float(np.linalg.norm(unit))
-        if length - PIVOT * original[j] <= 0.0:
-            continue
-        unit /= length
-        below = rest[j + 1 :]
-        np.matmul(below, unit, out=out[j + 1 :, j])
-        out[j, j] = length
-        np.multiply(out[j + 1 :, j, None], unit, out=update[j + 1 :])
-        below -= update[j + 1 :]
 
 
 def semidefinite_cholesky(gram: Array, out: Array) -> None:

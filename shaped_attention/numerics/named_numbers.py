@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
-from torch import Tensor
 
+from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.carrier import Carrier
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.numerics.primitives import Numbers
@@ -81,7 +80,7 @@ class TorchNumbers(Numbers):
     samples: Int[Tensor, " B"]
     step: int
     place: tuple[int, ...] = ()
-    dtype: torch.dtype = torch.float64
+    dtype: torch.dtype = field(default_factory=lambda: torch.float64)
     increments: float | None = None
     compiled: bool = True
     _taken: set[tuple[str, int]] = field(default_factory=set, repr=False)

@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.carrier import Carrier
 from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
 from shaped_attention.numerics.graph import Matrix

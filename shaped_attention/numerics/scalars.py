@@ -14,9 +14,9 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+from shaped_attention.lazy_torch import Tensor, torch
 
 Depths: TypeAlias = NDArray[np.float64]
 """Relative depths l / L of the layers of a run, at which scalars are evaluated."""

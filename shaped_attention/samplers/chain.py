@@ -23,12 +23,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-import torch
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from shaped_attention.blocks.base import Layer, check_chain
 from shaped_attention.checks import check_count
+from shaped_attention.lazy_torch import torch
 from shaped_attention.samplers.driver import run
 from shaped_attention.samplers.processes import path_chunk, process_of
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from shaped_attention.lazy_torch import torch
 from shaped_attention.samplers.request import Request
 
 _log = logging.getLogger(__name__)
@@ -34,16 +34,27 @@ def chunk_size(
     if request.chunk is not None:
         size = request.chunk
     else:
-        threads = thread_count(request.device)
+        threads = thread_count(request.place)
         fitting = int(request.memory / threads / max(bytes_per_sample, 1.0))
         shared = max(smallest, -(-request.samples // threads))
         size = max(1, min(preferred, fitting, shared))
     return -(-size // multiple) * multiple
 
 
-def thread_count(device: torch.device) -> int:
-    """Chunks in flight: torch's number of threads on the CPU, one on an accelerator."""
-    return max(1, min(torch.get_num_threads(), os.cpu_count() or 1)) if device.type == "cpu" else 1
+def thread_count(place: str) -> int:
+    """Chunks in flight: torch's number of threads on the CPU, one on an accelerator.
+
+    Where torch is not loaded, the number that it would have: OMP_NUM_THREADS, or all cores.
+    """
+    if place != "cpu":
+        return 1
+    cores = os.cpu_count() or 1
+    if "torch" in sys.modules:
+        return max(1, min(torch.get_num_threads(), cores))
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    if asked.isdecimal() and int(asked):
+        return min(int(asked), cores)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
 
 
 ChunkFunction = Callable[
@@ -96,7 +107,7 @@ def run_chunks(
                 cancelled.set()
                 raise
 
-        with ThreadPoolExecutor(thread_count(request.device)) as pool:
+        with ThreadPoolExecutor(thread_count(request.place)) as pool:
             futures = [pool.submit(one, start) for start in starts]
             try:
                 for future in futures:

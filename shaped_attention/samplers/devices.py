@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-import torch
+from shaped_attention.lazy_torch import torch
 
-_DTYPES = {"float64": torch.float64, "float32": torch.float32}
+_PRECISIONS = ("float64", "float32")
+
+
+def device_name(device: str | torch.device) -> str:
+    """Return the name of a device that is there, "cpu" without asking torch."""
+    return "cpu" if device == "cpu" else str(check_device(device))
+
+
+def precision_name(dtype: str | torch.dtype) -> str:
+    """Return "float64" or "float32", where a name is given without asking torch."""
+    if isinstance(dtype, str) and dtype in _PRECISIONS:
+        return dtype
+    return str(check_dtype(dtype)).removeprefix("torch.")
 
 
 def check_device(device: str | torch.device) -> torch.device:
@@ -32,8 +44,9 @@ def named_device(device: str | torch.device) -> torch.device:
 
 def check_dtype(dtype: str | torch.dtype) -> torch.dtype:
     """torch.float64 or torch.float32."""
-    resolved = _DTYPES.get(dtype) if isinstance(dtype, str) else dtype
-    if resolved not in _DTYPES.values():
+    known = {name: getattr(torch, name) for name in _PRECISIONS}
+    resolved: torch.dtype | None = known.get(dtype) if isinstance(dtype, str) else dtype
+    if resolved not in known.values():
         raise ValueError(f"dtype={dtype!r}: 'float64' or 'float32' is needed")
     assert resolved is not None  # for the type checker: membership was just shown
     return resolved

@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from torch import Tensor
 
+from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.chunks import run_chunks
 from shaped_attention.samplers.request import Request

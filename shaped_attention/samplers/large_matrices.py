@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.blas_operations import Memory
 from shaped_attention.numerics.lapack import one_thread
 from shaped_attention.numerics.tiles import LARGEST_FACTOR

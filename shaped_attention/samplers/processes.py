@@ -13,12 +13,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from shaped_attention.blocks.state import State, covariance
+from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics import tiles
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import TorchNumbers

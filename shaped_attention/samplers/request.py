@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import torch
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.base import Block, Layer, check_storable
 from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import check_count, check_width, real_array
+from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.covariance import start_factor
 from shaped_attention.numerics.eager import is_eager
-from shaped_attention.samplers.devices import check_device, check_dtype
+from shaped_attention.samplers.devices import check_dtype, device_name, precision_name
 from shaped_attention.samplers.starts import Resumed, check_radius, check_rank, check_starts
 
 MEMORY_BUDGET = 2 * 1024**3
@@ -39,8 +39,10 @@ class Request:
         The grid of times: 0, dt, ..., steps * dt.
     saved
         Indices of the grid points that are stored, increasing.
-    samples, seed, radius, device, dtype, chunk, memory
+    samples, seed, radius, chunk, memory
         As in the samplers' docstrings; `chunk` is None until a sampler chooses it.
+    place, precision
+        The names of device and dtype, from which torch makes `device` and `dtype`.
     keep
         What is stored of V: "V", "observables" or "module:function".
     keep_state
@@ -59,8 +61,8 @@ class Request:
     samples: int
     seed: int
     radius: float
-    device: torch.device
-    dtype: torch.dtype
+    place: str
+    precision: str
     chunk: int | None
     memory: int
     keep: str = "V"
@@ -108,7 +110,17 @@ class Request:
     @property
     def compiled_device(self) -> bool:
         """Whether device and precision are those of compiled code, and nobody asked for torch."""
-        return self.device.type == "cpu" and self.dtype == torch.float64 and not self.eager
+        return (self.place, self.precision) == ("cpu", "float64") and not self.eager
+
+    @property
+    def device(self) -> torch.device:
+        """Where torch computes."""
+        return torch.device(self.place)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """In which precision torch computes."""
+        return check_dtype(self.precision)
 
 
 def common_groups(blocks: Sequence[Block]) -> int:
@@ -189,9 +201,9 @@ def make_request(
         saved=saved_steps(steps, dt, times, save_every, resumed.steps if resumed else 0),
         samples=int(samples),
         seed=int(seed),
-        radius=check_radius(radius, matrix, check_dtype(dtype) == torch.float32),
-        device=check_device(device),
-        dtype=check_dtype(dtype),
+        radius=check_radius(radius, matrix, precision_name(dtype) == "float32"),
+        place=device_name(device),
+        precision=precision_name(dtype),
         chunk=chunk,
         memory=int(memory),
         keep=keep,

@@ -59,8 +59,8 @@ def make_result(
         "seed": request.seed,
         "times": [float(t) for t in request.times],
         "radius": request.radius,
-        "device": str(request.device),
-        "dtype": str(request.dtype).removeprefix("torch."),
+        "device": request.place,
+        "dtype": request.precision,
         "keep": request.keep,
     }
     coords: dict[str, Any] = {

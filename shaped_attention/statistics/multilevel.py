@@ -134,7 +134,7 @@ def expectation(
         raise ValueError(f"v0 has shape {base.v0.shape}; a matrix (m, m) is needed")
     f = _function(observable, name, base.v0)
     levels = [Level(base, number, f) for number in range(3)]
-    with ThreadPoolExecutor(thread_count(base.device)) as pool:
+    with ThreadPoolExecutor(thread_count(base.place)) as pool:
         affordable = True
         while True:
             for level in levels:
@@ -155,7 +155,7 @@ def expectation(
         "layer": specification_of(base.pattern), "v0": base.v0.tolist(),
         "observable": name, "horizon": horizon, "tolerance": tolerance,
         "seed": base.seed, "radius": base.radius, "first_step": base.dt, "max_levels": max_levels,
-        "budget": budget, "device": str(base.device),
+        "budget": budget, "device": base.place,
     }  # fmt: skip
     return _dataset(levels, tolerance).assign_attrs(
         converged=int(converged),
