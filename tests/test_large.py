@@ -25,12 +25,12 @@ from shaped_attention.samplers import processes
 from shaped_attention.samplers.large_matrices import BlasProcess
 from shaped_attention.samplers.processes import (
     FEWEST_LARGE_TOKENS,
-    TileProcess,
-    TorchProcess,
     process_of,
 )
 from shaped_attention.samplers.request import Request, make_request
 from shaped_attention.samplers.task import task_of
+from shaped_attention.samplers.tile_process import TileProcess
+from shaped_attention.samplers.torch_process import TorchProcess
 
 LAYERS = {
     "attention": ShapedAttention(0.5, 0.7),

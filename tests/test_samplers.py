@@ -16,7 +16,7 @@ from shaped_attention import (
     simulate_network,
 )
 from shaped_attention.numerics import named_numbers
-from shaped_attention.samplers import processes
+from shaped_attention.samplers.tile_process import TileProcess
 from tests.laws import final, same_law
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
@@ -196,6 +196,6 @@ def test_threads_report_the_first_error(monkeypatch):
     def fail(self, *arguments):
         raise ArithmeticError("broken block")
 
-    monkeypatch.setattr(processes.TileProcess, "advance", fail)
+    monkeypatch.setattr(TileProcess, "advance", fail)
     with pytest.raises(ArithmeticError, match="broken block"):
         chain(samples=5000)

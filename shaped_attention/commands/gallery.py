@@ -16,8 +16,6 @@ from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 STORE = "STORE"
 """Stands in a command for a folder that is thrown away."""
 
-_FEW = ("--samples", "16")
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -35,26 +33,23 @@ class Entry:
 
     figures: tuple[str, ...]
     commands: tuple[tuple[str, ...], ...]
-    small: tuple[str, ...] = _FEW
+    small: tuple[str, ...]
 
 
-_SMALL_SPHERE = {
-    "phase": ("--samples", "10", "--tokens", "4", "--dimensions", "2,9", "--betas", "1,4"),
-    "metastability": ("--samples", "10", "--tokens", "8"),
-    "ensembles": ("--samples", "10", "--dimension", "8", "--tokens", "6", "--betas", "1,4"),
-    "energy": ("--samples", "10", "--tokens", "8"),
-    "mean-field": ("--samples", "10", "--sizes", "8,16,32", "--cells", "64"),
-    "noise": ("--samples", "16", "--network-samples", "8", "--dimensions", "2,16"),
-    "histograms": (),
-}
+_RECIPES = {"paper": PAPER, "sphere": SPHERE}
+"""Figures by the group of commands that makes them."""
 
 GALLERY: dict[str, Entry] = {
+    **{
+        f"{group} {name}": Entry((f"{group}-{name}",), ((group, name),), recipe.small)
+        for group, recipes in _RECIPES.items()
+        for name, recipe in recipes.items()
+    },
     "compare": Entry(
         ("compare-trajectories", "compare-densities"),
         (("compare", "--output", STORE),),
         ("--width", "40", "--depth", "30", "--samples", "64", "--network-samples", "16"),
     ),
-    **{f"paper {name}": Entry((f"paper-{name}",), (("paper", name),), _FEW) for name in PAPER},
     "stopping": Entry(
         ("stopping-map", "stopping-explosion"),
         (("stopping",),),
@@ -65,10 +60,6 @@ GALLERY: dict[str, Entry] = {
         (("sweep", "run", "notebooks/sweep.toml", STORE), ("sweep", "draw", STORE)),
         (),
     ),
-    **{
-        f"sphere {name}": Entry((f"sphere-{name}",), (("sphere", name),), _SMALL_SPHERE[name])
-        for name in SPHERE
-    },
 }
 """The figures in `figures/` by their command."""
 

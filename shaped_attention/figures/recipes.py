@@ -26,6 +26,8 @@ class Recipe:
     title: str
     takes: str = ""
     """How long it takes."""
+    small: tuple[str, ...] = ("--samples", "16")
+    """Options of its command that make it small, for a test."""
 
     @property
     def about(self) -> str:

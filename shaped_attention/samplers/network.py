@@ -21,11 +21,11 @@ from shaped_attention.numerics.draws import SLOTS_PER_BLOCK, Draws, slot_number,
 from shaped_attention.numerics.threefry import fill_weights
 from shaped_attention.samplers.chunks import chunk_size
 from shaped_attention.samplers.driver import run
-from shaped_attention.samplers.processes import norms
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.starts import Resumed
 from shaped_attention.samplers.task import covariances
+from shaped_attention.samplers.torch_process import norms
 
 _PREFERRED_CHUNK = 16
 _BLOCK_BYTES = 2**17

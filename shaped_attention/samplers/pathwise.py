@@ -18,10 +18,10 @@ from shaped_attention.blocks.base import Layer, check_chain, check_limit
 from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.state import State, covariance
 from shaped_attention.checks import check_count
-from shaped_attention.samplers.processes import TorchProcess
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.samplers.task import task_of
+from shaped_attention.samplers.torch_process import TorchProcess
 
 
 def pathwise(

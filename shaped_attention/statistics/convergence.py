@@ -33,10 +33,10 @@ from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.numerics.seeds import derived_seed
-from shaped_attention.samplers.processes import norms
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.steps import COMMON, limit_step
+from shaped_attention.samplers.torch_process import norms
 from shaped_attention.statistics.rates import check_widths, fitted_rate
 
 _CHUNK = 4096

@@ -9,7 +9,8 @@ _DRIVER = "shaped_attention/samplers/driver.py"
 _ENSEMBLE = "shaped_attention/samplers/request.py"
 _NETWORK = "shaped_attention/samplers/network.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
-_PROCESSES = "shaped_attention/samplers/processes.py"
+_TILE_PROCESS = "shaped_attention/samplers/tile_process.py"
+_TORCH_PROCESS = "shaped_attention/samplers/torch_process.py"
 _PROVENANCE = "shaped_attention/samplers/provenance.py"
 _RATES = "shaped_attention/statistics/rates.py"
 _SPHERE_CHAOS = "shaped_attention/sphere/propagation_of_chaos.py"
@@ -73,7 +74,7 @@ SAMPLERS = [
     ),
     Mutant(
         "stop-one-layer-early",
-        _PROCESSES,
+        _TORCH_PROCESS,
         "self.finish((step + 1) * self.task.dt)",
         "self.finish(step * self.task.dt)",
         (_OF_CHAINS,),
@@ -81,7 +82,7 @@ SAMPLERS = [
     ),
     Mutant(
         "stop-torch-norm-without-mirror-entries",
-        _PROCESSES,
+        _TORCH_PROCESS,
         "return torch.linalg.matrix_norm(v)",
         "return torch.linalg.matrix_norm(v.tril())",
         (_OF_LIMITS,),
@@ -97,7 +98,7 @@ SAMPLERS = [
     ),
     Mutant(
         "torch-same-numbers-in-every-step",
-        _PROCESSES,
+        _TORCH_PROCESS,
         "self.task.keys, self.samples, step, place, self.dtype, increments",
         "self.task.keys, self.samples, 0, place, self.dtype, increments",
         _BY_HAND,
@@ -193,7 +194,7 @@ SAMPLERS = [
     ),
     Mutant(
         "sde-chunks-share-numbers",
-        _PROCESSES,
+        _TILE_PROCESS,
         "task.dt, self.first, begin, end,",
         "task.dt, 0, begin, end,",
         _CHUNKS,
@@ -230,21 +231,21 @@ SAMPLERS = [
     ),
     Mutant(
         "stop-torch-limit-one-step-early",
-        _PROCESSES,
+        _TORCH_PROCESS,
         "self.finish((step + 1) * task.dt)",
         "self.finish(step * task.dt)",
         ("test_large.py::test_stopping",),
     ),
     Mutant(
         "overflow-to-nan-not-seen",
-        _PROCESSES,
+        _TORCH_PROCESS,
         "moving & ~(size < self._largest)",
         "moving & (size >= self._largest)",
         _OVERFLOW,
     ),
     Mutant(
         "overflow-seen-too-late",
-        _PROCESSES,
+        _TORCH_PROCESS,
         "size = (F + drift + noise).double()",
         "size = F.double()",
         _OVERFLOW,
@@ -286,7 +287,7 @@ SAMPLERS = [
     ),
     Mutant(
         "continuation-forgets-who-stopped",
-        _PROCESSES,
+        _TILE_PROCESS,
         "self.alive[:] = np.isinf(self.stopped_at)",
         "self.alive[:] = 1.0",
         _CONTINUED,

@@ -1,0 +1,194 @@
+"""A chunk of paths as torch tensors, moved by the descriptions as they are: on any device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from shaped_attention.blocks.state import State, covariance
+from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.numerics import tiles
+from shaped_attention.numerics.named_numbers import TorchNumbers
+from shaped_attention.numerics.primitives import Numbers
+from shaped_attention.samplers.steps import chain_step, limit_step
+from shaped_attention.samplers.task import Task, covariances
+
+Array = NDArray[np.float64]
+
+
+class TorchProcess:
+    """Paths as torch tensors, on any device and in any precision: the descriptions as they are."""
+
+    def __init__(
+        self, task: Task, first: int, start: Array, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Start paths number first, ... at `start` (count, groups, m, c)."""
+        self.task, self.count = task, len(start)
+        self.device, self.dtype = device, dtype
+        self.samples = torch.arange(first, first + self.count, device=device)
+        self.state = torch.tensor(start, dtype=dtype, device=device)
+        self.stopped_at = torch.full((self.count,), torch.inf, dtype=torch.float64, device=device)
+        # The fourth root of the largest number: V, and products of two entries of V, stay finite.
+        self._largest = min(tiles.LARGEST_FACTOR, torch.finfo(dtype).max ** 0.25)
+
+    def _numbers(
+        self, step: int, increments: float | None
+    ) -> Callable[[tuple[int, ...]], TorchNumbers]:
+        places: dict[tuple[int, ...], TorchNumbers] = {}
+
+        def at(place: tuple[int, ...]) -> TorchNumbers:
+            if place not in places:
+                places[place] = TorchNumbers(
+                    self.task.keys, self.samples, step, place, self.dtype, increments
+                )
+            return places[place]
+
+        return at
+
+    def advance(self, begin: int, end: int) -> None:
+        """Take the steps begin, ..., end - 1."""
+        task = self.task
+        for step in range(begin, end):
+            if task.width is not None:
+                layer = step % len(task.pattern)
+                new = chain_step(
+                    task.pattern[layer], task.parameters(step, layer), State(self.state.unbind(1)),
+                    self._numbers(step, None), task.width,
+                )  # fmt: skip
+                self._move(torch.stack(new.factors, dim=1), step)
+            else:
+                y = self.state.flatten(1)
+                drift, noise = self.drift_and_noise(y, None, step)
+                self.state = ((y + drift) + noise).reshape(self.state.shape)
+                self.finish((step + 1) * task.dt)
+
+    def _move(self, new: Tensor, step: int) -> None:
+        moving = self.stopped_at.isinf()
+        self.state = torch.where(moving[:, None, None, None], new, self.state)
+        self.finish((step + 1) * self.task.dt)
+
+    def finish(self, time: float) -> None:
+        """Stop the paths that are outside the radius at this time."""
+        # No boolean index, for which the host would wait for the device.
+        outside = self.stopped_at.isinf() & (norms(self.state.detach()) >= self.task.radius)
+        self.stopped_at = torch.where(outside, time, self.stopped_at)
+
+    def covariances(self) -> Array:
+        """Return V (count, m, m)."""
+        return covariances(self.factors())
+
+    def factors(self) -> Array:
+        """Return the state (count, groups, m, c) in double precision."""
+        return self.state.double().cpu().numpy()
+
+    def stop(self, stopping_times: Array) -> None:
+        """Let paths that stopped before stay where they are."""
+        self.stopped_at = torch.as_tensor(stopping_times, device=self.device).clone()
+
+    def stopping_times(self) -> Array:
+        """Return when each path stopped (count,)."""
+        return self.stopped_at.cpu().numpy()
+
+    def flat_state(self) -> Tensor:
+        """Return the state as torchsde's (count, entries)."""
+        return self.state.flatten(1)
+
+    def set_state(self, y: Tensor) -> None:
+        """Take a state of torchsde's shape."""
+        self.state = y.reshape(self.state.shape)
+
+    @cached_property
+    def _entries(self) -> int:
+        return self.increments(0).shape[1]
+
+    def brownian_shape(self) -> tuple[int, int]:
+        """Return the shape of the increments of a step."""
+        return self.count, self._entries
+
+    def increments(self, step: int) -> Tensor:
+        """Return the Brownian increments of a step (count, entries)."""
+        recorded: list[Tensor] = []
+        at = self._numbers(step, math.sqrt(self.task.dt))
+
+        def recording(place: tuple[int, ...]) -> Any:
+            return _Recording(at(place), recorded)
+
+        self._limit_step(self.state[:, 0], recording, step)
+        return torch.cat([x.flatten(1) for x in recorded], dim=1)
+
+    def drift_and_noise(
+        self, y: Tensor, increments: Tensor | None, step: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return drift times step, and noise; both zero for stopped paths."""
+        task = self.task
+        self.set_state(y)
+        self.finish(step * task.dt)
+        if increments is None:
+            numbers: Any = self._numbers(step, math.sqrt(task.dt))
+        else:
+            given = _Given(increments)
+
+            def numbers(place: tuple[int, ...]) -> _Given:
+                return given
+
+        F = self.state[:, 0]
+        drift, noise = self._limit_step(F, numbers, step)
+        size = (F + drift + noise).double().abs().sum((-2, -1))
+        moving = self.stopped_at.isinf()
+        overflowing = moving & ~(size < self._largest)
+        self.stopped_at = torch.where(overflowing, step * task.dt, self.stopped_at)
+        moving = (moving & ~overflowing)[:, None]
+        zero = torch.zeros((), dtype=y.dtype, device=y.device)
+        return (
+            torch.where(moving, drift.flatten(1), zero),
+            torch.where(moving, noise.flatten(1), zero),
+        )
+
+    def _limit_step(self, F: Tensor, numbers_at: Any, step: int) -> tuple[Tensor, Tensor]:
+        task = self.task
+        parameters = [task.parameters(step, layer) for layer in range(len(task.pattern))]
+        return limit_step(task.pattern, parameters, F, numbers_at, task.dt)
+
+
+class _Recording(Numbers):
+    """Numbers that are kept as they are handed out."""
+
+    def __init__(self, numbers: TorchNumbers, recorded: list[Tensor]) -> None:
+        self._numbers, self._recorded = numbers, recorded
+
+    def inside(self, index: int) -> Numbers:
+        """Return the numbers of a block inside this one."""
+        return _Recording(self._numbers.inside(index), self._recorded)
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
+        """Return normals, and keep them."""
+        self._recorded.append(self._numbers.normal(name, rows, columns, head))
+        return self._recorded[-1]
+
+
+class _Given(Numbers):
+    """Numbers that were drawn before, in the order in which they are asked for."""
+
+    def __init__(self, increments: Tensor) -> None:
+        self._increments, self._next = increments, 0
+
+    def inside(self, index: int) -> Numbers:
+        """Return the numbers of a block inside this one."""
+        return self
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
+        """Return the next increments."""
+        start, self._next = self._next, self._next + rows * columns
+        return self._increments[:, start : self._next].unflatten(1, (rows, columns))
+
+
+def norms(state: Float[Tensor, "B g m c"]) -> Float[Tensor, " B"]:
+    """Return the Frobenius norms of V, in double precision: |V|^2 leaves single's range."""
+    v: Tensor = covariance(State(state.double().unbind(1)))
+    return torch.linalg.matrix_norm(v)
