@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,12 @@ def check_keywords(function: Callable[..., Any], given: dict[str, Any]) -> None:
                 f"{name}={value!r}: {function.__name__} has no such argument; one of "
                 f"{', '.join(known)} is needed"
             )
+
+
+def check_values(name: str, values: Sequence[object]) -> None:
+    """Raise ValueError unless there is a value, and each once."""
+    if len(values) == 0 or len(set(values)) < len(values):
+        raise ValueError(f"{name}={list(values)}: different values, at least one, are needed")
 
 
 def _is_number(value: object) -> bool:

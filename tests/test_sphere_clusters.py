@@ -278,7 +278,7 @@ def test_the_figures_show_the_data():
         (lambda: close_pairs(torch.ones(1, 1), 0.5), r"shape \(1, 1\); two tokens or more"),
         (lambda: order_parameter(torch.ones(2, 3)), r"gram has shape \(2, 3\); \(..., N, N\)"),
         (lambda: spectral_gap(torch.full((2, 2), math.nan)), "NaN or infinite"),
-        (lambda: metastability(()), "betas: at least one number"),
+        (lambda: metastability(()), r"betas=\[\]: different values, at least one"),
         (lambda: metastability((math.nan,)), "beta=nan: a finite number"),
         (lambda: metastability(delta=1.5), "delta=1.5: a number strictly"),
         (lambda: metastability(tokens=1), "tokens=1: a whole number >= 2"),

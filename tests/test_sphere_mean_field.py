@@ -249,7 +249,7 @@ def test_the_figure_shows_what_was_computed(tmp_path):
         (lambda: mean_field_distance(1.0, sizes=[8]), r"sizes=\[8\]: at least two"),
         (lambda: mean_field_distance(1.0, sizes=[8, 4]), r"sizes=\[8, 4\]: at least two"),
         (lambda: mean_field_distance(1.0, samples=1), "samples=1: a whole number >= 2"),
-        (lambda: figure_mean_field([]), "betas: at least one"),
+        (lambda: figure_mean_field([]), r"betas=\[\]: different values, at least one"),
     ],
 )
 def test_bad_input(call, message):

@@ -250,7 +250,7 @@ def test_matrices_of_any_precision_are_those_in_float64():
         (lambda: random_tokens(3, 0), "dimension=0: a whole number >= 1"),
         (lambda: random_attention("goe", 3, 1.0), "ensemble='goe': one of ginibre"),
         (lambda: ensemble_phase(delta=2.0), "delta=2.0: a number strictly between 0 and 1"),
-        (lambda: ensemble_phase([], [1.0]), "at least one of each"),
+        (lambda: ensemble_phase([], [1.0]), r"ensembles=\[\]: different values"),
         (lambda: sphere_network(SphereAttention(1.0), START, 0.0, 2), "step=0.0: a positive"),
         (lambda: sphere_network(SphereAttention(1.0), START, 1.0, 0), "layers=0: a whole"),
         (

@@ -18,8 +18,9 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from shaped_attention.checks import check_count
+from shaped_attention.checks import check_count, check_values
 from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
+from shaped_attention.samplers.grid import over_grid
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.circle import angles_of, tokens_of
 from shaped_attention.sphere.circle_distance import circle_distance_to_density
@@ -204,17 +205,16 @@ def figure_mean_field(
         If an argument is outside its range.
     """
     at = np.linspace(0.0, 6.0, 101) if times is None else checked_times(times)
-    if len(betas) == 0:
-        raise ValueError("betas: at least one number is needed")
+    check_values("betas", betas)
     start = cell_averages(two_bumps, cells)
     angles = drawn_angles(start, particles, 1, seed)
-    parts = []
-    for beta in betas:
+
+    def panel(beta: float) -> xr.Dataset:
         law = mean_field(beta, start, at, normalised=normalised)
         path = particle_angles(SphereAttention(beta, normalised), angles, at)[:, 0]
         distances = mean_field_distance(
             beta, start, sizes, time, samples=samples, seed=seed, normalised=normalised
         )
-        parts.append(law.assign(path=(("time", "particle"), path)).merge(distances))
-    together = xr.concat(parts, dim="beta", combine_attrs="drop_conflicts")
-    return together.assign_coords(beta=[float(beta) for beta in betas])
+        return law.assign(path=(("time", "particle"), path)).merge(distances)
+
+    return over_grid(panel, {"beta": [float(beta) for beta in betas]})

@@ -18,6 +18,7 @@ from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.grid import over_grid
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.sde import integrate_sde
 
@@ -117,34 +118,30 @@ def distances_by_width(
     depths = check_widths(widths, horizon)
     check_count("samples", samples, lowest=2)
     check_count("steps_per_layer", steps_per_layer)
-    distances = []
-    for width, depth in zip(widths, depths, strict=True):
+
+    def distances(width: int) -> xr.Dataset:
+        depth = depths[list(widths).index(width)]
         own = derived_seed(seed, {"study": "distances_by_width", "width": width})
         common: dict[str, Any] = {
             "samples": samples, "seed": own, "radius": radius, "progress": False,
         }  # fmt: skip
-        limit = _last(
-            integrate_sde(
-                layer, start, horizon=horizon, step=horizon / (depth * steps_per_layer), **common
-            )
-        )
+        step = horizon / (depth * steps_per_layer)
+        limit = _last(integrate_sde(layer, start, horizon=horizon, step=step, **common))
         chain = _last(simulate_chain(layer, start, width=width, depth=depth, **common))
-        distances.append([ks_2samp(chain[name], limit[name]).statistic for name in limit])
-    values = np.array(distances)
+        found = [ks_2samp(chain[name], limit[name]).statistic for name in limit]
+        return xr.Dataset({"distance": ("observable", found)}, coords={"observable": list(limit)})
+
+    by_width = over_grid(distances, {"width": widths})
     noise = 0.5 * math.sqrt(2.0 / samples)
     sizes = np.array(widths, dtype=float)
     rates = []
-    for column in values.T:
+    for column in by_width["distance"].to_numpy().T:
         clear = column > 4.0 * noise
         rates.append(fitted_rate(sizes[clear], column[clear], np.full(clear.sum(), noise)))
-    return xr.Dataset(
-        {
-            "distance": (("width", "observable"), values),
-            "noise": noise,
-            "rate": ("observable", [rate for rate, _ in rates]),
-            "rate_error": ("observable", [error for _, error in rates]),
-        },
-        coords={"width": list(widths), "observable": list(limit)},
+    return by_width.assign(
+        noise=noise,
+        rate=("observable", [rate for rate, _ in rates]),
+        rate_error=("observable", [error for _, error in rates]),
     )
 
 

@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.blocks.base import Layer
-from shaped_attention.checks import check_count, check_positive, real_array
+from shaped_attention.checks import check_count, check_positive, check_values, real_array
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import check_result
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.samplers.grid import over_grid
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.results import specification
 from shaped_attention.samplers.sde import integrate_sde
@@ -213,38 +214,30 @@ def stopping_map(
         If an argument is outside its range.
     """
     start = check_covariance(v0, "v0")
-    for name, values in (("gammas", gammas), ("tau0s", tau0s)):
-        if len(values) == 0:
-            raise ValueError(f"{name} is empty; at least one number is needed")
+    check_values("gammas", gammas)
+    check_values("tau0s", tau0s)
     check_count("samples", samples)
     check_positive("horizon", horizon)
     depth = _depth(width, horizon)
     radius = 10.0 * largest * math.sqrt(len(start))
-    times = np.empty((2, len(gammas), len(tau0s), samples))
-    for i, gamma in enumerate(gammas):
-        for j, tau0 in enumerate(tau0s):
-            block = ShapedAttention(float(gamma), float(tau0))
-            cell = {"study": "stopping_map", "gamma": float(gamma), "tau0": float(tau0)}
-            own = derived_seed(seed, cell)
-            chain = simulate_chain(
-                block, start, width=width, depth=depth, samples=samples, seed=own,
-                save_every=1, radius=radius, progress=False,
-            )  # fmt: skip
-            limit = integrate_sde(
-                block, start, horizon=horizon, step=step, samples=samples, seed=own,
-                save_every=1, radius=radius, progress=False,
-            )  # fmt: skip
-            for k, result in enumerate((chain, limit)):
-                times[k, i, j] = np.minimum(exit_times(result, smallest, largest), horizon)
-    return xr.Dataset(
-        {"exit_time": (("sampler", "gamma", "tau0", "sample"), times)},
-        coords={
-            "sampler": ["chain", "SDE"],
-            "gamma": np.asarray(gammas, dtype=float),
-            "tau0": np.asarray(tau0s, dtype=float),
-        },
-        attrs={"tokens": len(start)},
-    )
+
+    def cell(gamma: float, tau0: float) -> xr.Dataset:
+        own = derived_seed(seed, {"study": "stopping_map", "gamma": gamma, "tau0": tau0})
+        block = ShapedAttention(gamma, tau0)
+        common: dict[str, Any] = {
+            "samples": samples, "seed": own, "save_every": 1, "radius": radius, "progress": False,
+        }  # fmt: skip
+        chain = simulate_chain(block, start, width=width, depth=depth, **common)
+        limit = integrate_sde(block, start, horizon=horizon, step=step, **common)
+        times = [exit_times(result, smallest, largest) for result in (chain, limit)]
+        return xr.Dataset(
+            {"exit_time": (("sampler", "sample"), np.minimum(times, horizon))},
+            coords={"sampler": ["chain", "SDE"]},
+        )
+
+    axes = {"gamma": [float(x) for x in gammas], "tau0": [float(x) for x in tau0s]}
+    found = over_grid(cell, axes).transpose("sampler", "gamma", "tau0", "sample")
+    return found.assign_attrs(tokens=len(start))
 
 
 def _depth(width: int, horizon: float) -> int:

@@ -272,8 +272,8 @@ ESTIMATES = [
     Mutant(
         "stopping-map-one-seed",
         _STOPPING,
-        'cell = {"study": "stopping_map", "gamma": float(gamma), "tau0": float(tau0)}',
-        'cell = {"study": "stopping_map"}',
+        'derived_seed(seed, {"study": "stopping_map", "gamma": gamma, "tau0": tau0})',
+        'derived_seed(seed, {"study": "stopping_map"})',
         ("test_seeds.py::test_cells_of_a_map_share_no_numbers",),
     ),
     Mutant(

@@ -16,7 +16,8 @@ import torch
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from shaped_attention.checks import check_count
+from shaped_attention.checks import check_count, check_values
+from shaped_attention.samplers.grid import over_grid
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.circle import angles_of
 from shaped_attention.sphere.clusters import cluster_count, order_parameter, spectral_gap
@@ -157,26 +158,22 @@ def energy_curves(
     default = np.concatenate([[0.0], np.logspace(-2.0, 3.0, 80)])
     at = checked_times(default if times is None else times)
     start = uniform_start(tokens, dimension, samples, seed)
-    found = np.empty((len(KINDS), len(betas), len(at), samples))
-    for i, kind in enumerate(KINDS):
-        for j, beta in enumerate(checked):
-            attention = SphereAttention(beta, kind != "USA", kind == "repulsion")
-            own = at * math.exp(-beta) if kind == "USA" else at
-            flow = sphere_flow(
-                attention, start, own.tolist(), observe=attention.energy, tolerance=tolerance
-            )
-            found[i, j] = flow["observed"]
-    return xr.Dataset(
-        {
-            "energy": (("kind", "beta", "time", "sample"), found),
-            "uniform": ("beta", [uniform_energy(beta, dimension) for beta in checked]),
-            "dirac": ("beta", [dirac_energy(beta) for beta in checked]),
-        },
-        coords={"kind": list(KINDS), "beta": checked, "time": at},
+
+    def cell(kind: str, beta: float) -> xr.Dataset:
+        attention = SphereAttention(beta, kind != "USA", kind == "repulsion")
+        own = at * math.exp(-beta) if kind == "USA" else at
+        flow = sphere_flow(
+            attention, start, own.tolist(), observe=attention.energy, tolerance=tolerance
+        )
+        return xr.Dataset({"energy": (("time", "sample"), flow["observed"].to_numpy())})
+
+    found = over_grid(cell, {"kind": KINDS, "beta": checked}).assign_coords(time=at)
+    return found.assign(
+        uniform=("beta", [uniform_energy(beta, dimension) for beta in checked]),
+        dirac=("beta", [dirac_energy(beta) for beta in checked]),
     )
 
 
 def _checked_betas(betas: Sequence[float]) -> list[float]:
-    if len(betas) == 0:
-        raise ValueError("betas: at least one number is needed")
+    check_values("betas", betas)
     return [SphereAttention(beta).beta for beta in betas]

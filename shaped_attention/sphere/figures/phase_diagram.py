@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
-from tqdm import tqdm
 
-from shaped_attention.checks import check_count
+from shaped_attention.checks import check_count, check_values
 from shaped_attention.samplers.devices import named_device
+from shaped_attention.samplers.grid import over_grid
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.dynamics import SphereAttention
@@ -78,21 +78,24 @@ def phase_diagram(
     """
     check_count("tokens", tokens, lowest=2)
     at = checked_times(np.linspace(0.0, 30.0, 61) if times is None else times)
-    if len(dimensions) == 0 or len(betas) == 0:
-        raise ValueError("dimensions and betas: at least one of each is needed")
+    check_values("dimensions", dimensions)
+    check_values("betas", betas)
     place = named_device(device)
     curve = [meeting_time(delta, tokens, beta, 0.0, normalised) for beta in betas]
     close = partial(close_pairs, delta=delta)
-    found = np.empty((len(dimensions), len(betas), len(at)))
-    for i, dimension in enumerate(tqdm(dimensions, "dimensions", disable=not progress)):
+
+    def panel(dimension: int) -> xr.Dataset:
         start = uniform_start(tokens, dimension, samples, seed).to(place)
         flow = sphere_flow(
             SphereAttention(0.0, normalised), start, at.tolist(),
             betas=[float(beta) for beta in betas], observe=close, tolerance=tolerance,
         )  # fmt: skip
-        found[i] = flow["observed"].mean("sample")
-    return xr.Dataset(
-        {"probability": (("dimension", "beta", "time"), found), "curve": ("beta", curve)},
-        coords={"dimension": list(dimensions), "beta": list(betas), "time": at},
-        attrs={"attention": "SA" if normalised else "USA"},
+        probability = flow["observed"].mean("sample").to_numpy()
+        return xr.Dataset({"probability": (("beta", "time"), probability)})
+
+    found = over_grid(panel, {"dimension": dimensions}, progress=progress)
+    return (
+        found.assign(curve=("beta", curve))
+        .assign_coords(beta=list(betas), time=at)
+        .assign_attrs(attention="SA" if normalised else "USA")
     )

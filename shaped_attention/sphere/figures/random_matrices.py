@@ -22,7 +22,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shaped_attention.checks import check_count, check_positive
+from shaped_attention.checks import check_count, check_positive, check_values
 from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
@@ -157,8 +157,8 @@ def ensemble_phase(
     """
     check_count("tokens", tokens, lowest=2)
     at = checked_times(np.linspace(0.0, 30.0, 61) if times is None else times)
-    if len(ensembles) == 0 or len(betas) == 0:
-        raise ValueError("ensembles and betas: at least one of each is needed")
+    check_values("ensembles", ensembles)
+    check_values("betas", betas)
     check_delta(delta)
     close = partial(close_pairs, delta=delta)
     starts = random_tokens(tokens, dimension, samples, seed)

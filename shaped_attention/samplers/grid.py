@@ -1,0 +1,57 @@
+"""A function of parameters over a grid of their values, as one Dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import xarray as xr
+from tqdm import tqdm
+
+from shaped_attention.checks import check_values
+
+
+def over_grid(
+    cell: Callable[..., xr.Dataset],
+    axes: Mapping[str, Sequence[Any]],
+    *,
+    progress: bool = False,
+) -> xr.Dataset:
+    """Call `cell` for every point of a grid, and join what it returns along the axes.
+
+    Parameters
+    ----------
+    cell
+        A function of the axes' values by name; its Datasets have equal variables and coordinates.
+    axes
+        Values by name, in the order of the new dimensions, which come first.
+    progress
+        Whether to show a bar that counts the cells.
+
+    Returns
+    -------
+    xarray.Dataset with the axes as coordinates and the attributes that all cells share.
+
+    Raises
+    ------
+    ValueError
+        If an axis has no values or repeats one, and what `cell` raises.
+    """
+    for name, values in axes.items():
+        check_values(name, values)
+    found = iter(
+        [
+            cell(**dict(zip(axes, values, strict=True)))
+            for values in tqdm(list(product(*axes.values())), "cells", disable=not progress)
+        ]
+    )
+
+    def joined(names: list[str]) -> xr.Dataset:
+        if not names:
+            return next(found)
+        parts = [joined(names[1:]) for _ in axes[names[0]]]
+        whole = xr.concat(parts, names[0], combine_attrs="drop_conflicts")
+        return whole.assign_coords({names[0]: list(axes[names[0]])})
+
+    return joined(list(axes))
