@@ -21,6 +21,12 @@ def check_fraction(name: str, value: float) -> None:
         raise ValueError(f"{name}={value!r}: a number from 0 to 1 is needed")
 
 
+def check_inside(name: str, value: float) -> None:
+    """Raise ValueError unless value is a number strictly between 0 and 1."""
+    if not (_is_number(value) and 0.0 < value < 1.0):
+        raise ValueError(f"{name}={value!r}: a number strictly between 0 and 1 is needed")
+
+
 def check_skip(skip: Any) -> None:
     """Raise ValueError unless a skip weight is None, a finite number or a schedule of them."""
     for value in getattr(skip, "values", (skip,)):

@@ -96,3 +96,7 @@ class Clock:
         return self.now
 
     perf_counter = monotonic
+
+
+SIZE = {"samples": 300, "block": 128, "fractions": (0.5, 1.0), "fixed": FIXED | {"radius": 1.6}}
+"""Of sweeps whose samples are kept in the three ways."""

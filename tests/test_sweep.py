@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import shaped_attention as sa
-from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
 from shaped_attention.sweep import (
     Sweep,
     Target,
-    cells,
     layer_cells,
     open_sweep,
     resume_sweep,
     run_sweep,
-    sweep_summary,
 )
 from shaped_attention.sweep import run as running
 from shaped_attention.sweep.histograms import histogram
 from shaped_attention.sweep.store import Store
-from shaped_attention.sweep.work_order import Schedule, half_width
 from shaped_attention.sweep.work_units import Unit, run_unit, unit_seed
-from tests.sweep_examples import FIXED, Clock, scores, small
+from tests.sweep_examples import FIXED, Clock, small
 
 ALL = ("network", "chain", "sde")
 V0 = sa.equicorrelated(2, 0.2)
@@ -179,15 +172,6 @@ def test_a_unit_that_does_not_fit_is_run_in_chunks(kind, monkeypatch):
         run_unit(small(), Unit(0, 0, 0))
 
 
-def test_a_layer_of_ones_own():
-    fixed = FIXED | {"layer": "tests.sweep_examples:scores", "bias": 0.2}
-    sweep = small(fixed=fixed, axes={"strength": [0.3, 0.5]}, keep="V")
-    options = {"width": 20, "depth": 10, "samples": 8, "seed": unit_seed(sweep, Unit(1, 1, 0))}
-    direct = sa.simulate_chain(scores(0.5, 0.2), V0, **options)
-    found = run_unit(sweep, Unit(1, 1, 0))["V"]
-    np.testing.assert_array_equal(found[-1], direct["V"].values[-1])
-
-
 def test_a_sweep_survives_json():
     """Also the order of its axes, in which the store has its dimensions."""
     sweep = small(
@@ -251,145 +235,3 @@ def test_a_time_limit_stops_early_and_loses_nothing(tmp_path, monkeypatch):
     assert run_sweep(small(), tmp_path / "parts").reasons == {"samples": 4}
     whole, parts = stored(tmp_path / "whole"), stored(tmp_path / "parts")
     assert all(np.array_equal(whole[k], parts[k], equal_nan=True) for k in whole)
-
-
-def fed(means, order=None, seed=0, half=0.25, samples=64):
-    """Run a Schedule on made-up moments of N(mean, 1), blocks of 4, in some order; it, and x.
-
-    They are those of the last of two times; at the first all numbers are 0, and known exactly.
-    """
-    sweep = small(
-        fractions=(0.5, 1.0),
-        axes={"gamma": list(np.linspace(0.1, 0.3, len(means)))}, samplers=("sde",), block=4,
-        samples=samples, target=Target("rho[0,1]", half, first=2), names=("rho[0,1]",),
-    )  # fmt: skip
-    x = np.random.default_rng(seed).standard_normal((len(means), samples)) + np.c_[means]
-
-    def moments(unit):
-        own = x[unit.cell, 4 * unit.block : 4 * unit.block + 4]
-        last = [[own.sum(), ((own - own.mean()) ** 2).sum()], [0.0, 0.0]]
-        return np.array([np.zeros((2, 2)), last])
-
-    schedule, waiting, given = Schedule(sweep, [], moments), [], []
-    while waiting := waiting + list(schedule.next_units()):
-        given.append(waiting.pop(0 if order is None else order.integers(len(waiting))))
-        schedule.finish(given[-1])
-    assert schedule.left == 0
-    assert schedule.total == len(given) == len(set(given))
-    return schedule, x, [sum(unit.cell == c for unit in given) for c in range(len(means))]
-
-
-def interval(x, count):
-    return half_width(count, x[:count].mean(), x[:count].var(ddof=1), 0.95, False)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**32), st.floats(0.1, 1.0), st.integers(8, 130))
-def test_a_target_is_reached_in_rounds_whatever_the_order(seed, half, samples):
-    """2, 4, 8, ... blocks until the half width is small enough, and no earlier than that."""
-    schedule, x, blocks = fed([0.0, 1.0, -2.0], None, seed, half, samples)
-    shuffled = fed([0.0, 1.0, -2.0], np.random.default_rng(seed + 1), seed, half, samples)
-    assert (shuffled[0].reasons, shuffled[2]) == (schedule.reasons, blocks)
-    most = -(-samples // 4)
-    for cell, count in enumerate(blocks):
-        reached = interval(x[cell], min(4 * count, samples)) <= half
-        assert schedule.reasons[(cell, 0)] == ("target" if reached else "samples")
-        assert reached or count == most
-        looks = [n for n in (2, 4, 8, 16, 32) if n < count]
-        assert count in (2, 4, 8, 16, 32, most)
-        assert all(interval(x[cell], 4 * n) > half for n in looks)
-
-
-def test_intervals_of_a_target_cover_the_mean():
-    """In 200 seeds at a level of 0.95 - 4 se at least; half as wide ones do not."""
-    near = []
-    for seed in range(200):
-        _, x, (count,) = fed([0.3], None, seed, 0.2, 512)
-        half = interval(x[0], 4 * count)
-        near.append(abs(x[0, : 4 * count].mean() - 0.3) / half)
-    least = 0.95 - 4 * np.sqrt(0.95 * 0.05 / 200)
-    assert np.mean(np.array(near) <= 1.0) >= least
-    assert np.mean(np.array(near) <= 0.5) < least
-
-
-def test_a_sweep_of_flows_on_the_sphere(tmp_path):
-    """Its units are flows from uniform starts, and clusters form later in higher dimension."""
-    sweep = Sweep(
-        {"layer": "sphere", "tokens": 4, "horizon": 2.0, "beta": 1.0},
-        {"dimension": [2, 100]},
-        samplers=("sphere",),
-        samples=64,
-        block=32,
-        names=("rho[0,1]", "mean |rho|"),
-        fractions=(0.3, 1.0),
-    )
-    run_sweep(sweep, tmp_path / "grid")
-    data = open_sweep(tmp_path / "grid")
-    start = uniform_start(4, 100, 32, unit_seed(sweep, Unit(1, 1, 0)))
-    flow = sphere_flow(SphereAttention(1.0), start, [0.6, 2.0])
-    stored = (
-        data["values"].sel(dimension=100, kept="rho[0,1]").isel(sampler=0, sample=slice(32, 64))
-    )
-    np.testing.assert_allclose(stored, flow["V"][..., 0, 1], atol=1e-14)
-    mean = sweep_summary(data)["mean"].sel(observable="mean |rho|").isel(time=0).squeeze()
-    assert float(mean.sel(dimension=2)) > float(mean.sel(dimension=100)) + 0.2
-
-
-@pytest.mark.parametrize(
-    ("fixed", "options", "message"),
-    [
-        ({"beta": 1.0}, {"samplers": ("chain",)}, "some of sphere, once, with layer='sphere'"),
-        ({}, {}, "beta: a value is needed"),
-        ({"beta": math.nan}, {}, "beta=nan: a finite number"),
-        ({"beta": 1.0, "gamma": 0.5}, {}, "gamma: no parameter"),
-        ({"beta": 1.0}, {"dtype": "float32"}, "computed in 'float64'"),
-        ({"beta": 1.0, "dimension": 0}, {}, "dimension=0: a whole number"),
-    ],
-)
-def test_faults_of_a_sweep_of_flows(fixed, options, message):
-    known = {"layer": "sphere", "tokens": 4, "dimension": 3, "horizon": 2.0}
-    with pytest.raises(ValueError, match=message):
-        Sweep(known | fixed, **({"samplers": ("sphere",)} | options))
-
-
-def test_a_kind_of_cell_is_an_entry_of_the_table(tmp_path, monkeypatch):
-    """With samplers and parameters of its own; units, faults and the store follow from it."""
-    monkeypatch.setitem(cells.CELLS, "constant", "tests.sweep_examples:Constant")
-    options = {"samplers": ("constant",), "samples": 20, "block": 8}
-    sweep = Sweep({"layer": "constant"}, {"height": [1.0, 3.0]}, **options)
-    run_sweep(sweep, tmp_path / "s", progress=False)
-    mean = sweep_summary(open_sweep(tmp_path / "s"))["mean"].sel(observable="log trace V")
-    np.testing.assert_allclose(mean.squeeze(), np.log([1.0, 3.0]), atol=1e-14)
-    with pytest.raises(ValueError, match=r"height=-1.0: a number >= 0 .*\(first at height=-1.0"):
-        Sweep({"layer": "constant"}, {"height": [1.0, -1.0]}, **options)
-    with pytest.raises(ValueError, match=r"'sde'\]: some of constant, once, with layer='constant'"):
-        Sweep({"layer": "constant", "height": 1.0})
-
-
-def scheduled(low, high):
-    """A layer of a sweep whose parameters change with depth."""
-    return sa.Pattern(
-        [sa.ShapedAttention(sa.Schedule([(0.0, low), (1.0, high)])), sa.ShapedMLP(0.3)]
-    )
-
-
-def test_schedules_and_patterns_in_sweeps(tmp_path):
-    """Each cell has the samples of the sampler; {schedule = [...]} is a schedule."""
-    knots = [[0.0, 0.2], [1.0, 0.6]]
-    fixed = {"tokens": 2, "width": 20, "depth": 4, "step": 0.05}
-    for own, axes, layer in (
-        ({"layer": "attention", "gamma": {"schedule": knots}}, {"tau0": [0.5, 1.0]}, None),
-        ({"layer": "tests.test_sweep:scheduled", "low": 0.2}, {"high": [0.4, 0.6]}, scheduled),
-    ):
-        sweep = Sweep(fixed | own, axes, samples=20, block=20, keep="V", seed=3)
-        path = tmp_path / own["layer"].split(":")[-1]
-        run_sweep(sweep, path, progress=False)
-        (axis, (value, _)) = next(iter(axes.items()))
-        there = scheduled(0.2, value) if layer else sa.ShapedAttention(sa.Schedule(knots), value)
-        alone = sa.simulate_chain(
-            there, sa.equicorrelated(2, 0.2), width=20, depth=4, samples=20,
-            seed=unit_seed(sweep, Unit(0, 0, 0)),
-        )  # fmt: skip
-        stored = open_sweep(path)["V"].sel({axis: value, "sampler": "chain"})
-        np.testing.assert_array_equal(stored.isel(time=-1).squeeze(), alone.V[-1])
-        assert np.abs(alone.V[-1] - alone.V[0]).max() > 0.01

@@ -6,10 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
-from scipy.stats import binom, binomtest, ks_2samp, norm
+from scipy.stats import ks_2samp
 
 from shaped_attention.statistics.distances import ks_margin
 from shaped_attention.sweep import (
@@ -22,25 +19,11 @@ from shaped_attention.sweep import (
     sweep_summary,
 )
 from shaped_attention.sweep import run as running
-from shaped_attention.sweep.histograms import EDGES, histogram, quantile
+from shaped_attention.sweep.histograms import EDGES, histogram
 from shaped_attention.sweep.reading import sweep_of
 from shaped_attention.sweep.store import Store
-from shaped_attention.sweep.work_order import frequency_bounds, half_width, merged
 from shaped_attention.sweep.work_units import Unit, run_unit
-from tests.sweep_examples import FIXED, Clock, small
-
-LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
-SIZE = {"samples": 300, "block": 128, "fractions": (0.5, 1.0), "fixed": FIXED | {"radius": 1.6}}
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory):
-    """The same samples, kept in the three ways; their sweep."""
-    folder, found = tmp_path_factory.mktemp("sweeps"), {}
-    for keep in ("observables", "V", "reductions"):
-        run_sweep(small(**SIZE, keep=keep), folder / keep)
-        found[keep] = open_sweep(folder / keep)
-    return found
+from tests.sweep_examples import FIXED, SIZE, Clock, small
 
 
 def partial(path, monkeypatch, seconds, **changes):
@@ -88,80 +71,6 @@ def test_counts_are_whole_numbers(kept):
         assert np.issubdtype(data[name].dtype, np.integer), name
         last = data[name].sum({"stopping": "stopping_bin", "histogram": "bin"}[name])
         assert (last == data["drawn"]).all()
-
-
-@pytest.mark.parametrize("level", [0.95, 0.5])
-def test_summaries_are_those_of_the_values(kept, level):
-    summaries = {keep: sweep_summary(data, level) for keep, data in kept.items()}
-    data, found = kept["observables"], summaries["observables"]
-    x = data["values"].transpose("sampler", "gamma", "time", "kept", "sample").values
-    stops = data["stopping_time"].values
-    horizon = 0.5
-    for summary in summaries.values():
-        of = {n: summary[n].transpose("sampler", "gamma", "time", "observable").values
-              for n in ("mean", "half_width", "deviation")}  # fmt: skip
-        np.testing.assert_allclose(of["mean"][..., :-1], x.mean(-1), atol=1e-12)
-        np.testing.assert_allclose(
-            of["deviation"][..., :-1], x.std(-1, ddof=1), rtol=1e-9, atol=1e-14
-        )
-        z = norm.isf((1 - level) / 2)
-        np.testing.assert_allclose(
-            of["half_width"][..., :-1], z * x.std(-1, ddof=1) / np.sqrt(300), rtol=1e-9, atol=1e-14
-        )
-        stopped = np.isfinite(stops).mean(-1)
-        assert 0.0 < stopped.max() < 1.0
-        np.testing.assert_allclose(of["mean"][..., -1], np.stack([stopped] * 2, -1))
-        for i, fraction in enumerate(summary["fraction"].values):
-            curve = summary["stopped"].isel(fraction=i).transpose("sampler", "gamma").values
-            direct = (stops <= fraction * horizon + 1e-9).mean(-1)
-            np.testing.assert_allclose(curve, direct, atol=1e-12)
-        assert (summary["samples"] == 300).all()
-    exact = np.moveaxis(np.quantile(x, LEVELS, axis=-1), 0, -1)
-    order = ("sampler", "gamma", "time", "kept", "level")
-    np.testing.assert_allclose(found["quantile"].transpose(*order), exact)
-    near = summaries["reductions"]["quantile"].transpose(*order).values
-    low, high = (
-        np.moveaxis(np.quantile(x, np.array(LEVELS) + step / 300, axis=-1), 0, -1)
-        for step in (-1, 1)
-    )
-    assert (near >= low - 0.011 * np.abs(low) - 6e-4).all()
-    assert (near <= high + 0.011 * np.abs(high) + 6e-4).all()
-    assert "quantile" not in summaries["V"]
-    for wrong in (0.0, 1.0, 7.0):
-        with pytest.raises(ValueError, match=f"level={wrong}: a number strictly between"):
-            sweep_summary(data, wrong)
-
-
-VALUES = arrays(float, st.tuples(st.just(1), st.integers(1, 60), st.just(1)),
-                elements=st.floats(-2000, 2000))  # fmt: skip
-
-
-@settings(max_examples=60, deadline=None)
-@given(VALUES, st.integers(0, 60), st.floats(0.0, 1.0))
-def test_histograms_merge_and_their_quantiles_are_inside_a_bin(x, cut, level):
-    """Counts of blocks add to those of all; numpy's inverted quantile shares the bin."""
-    parts = [part for part in (x[:, :cut], x[:, cut:]) if part.shape[1]]
-    counts = histogram(x)
-    np.testing.assert_array_equal(sum(histogram(part).astype(int) for part in parts), counts)
-    assert counts.sum() == x.size
-    exact = np.quantile(x, level, method="inverted_cdf")
-    place = np.searchsorted(EDGES, exact, side="right")
-    padded = np.concatenate([EDGES[:1], EDGES, EDGES[-1:]])
-    found = quantile(counts[0, 0], level)
-    slack = 1e-9 * max(1.0, abs(exact))
-    whole = abs(level * x.size - round(level * x.size)) < 1e-6  # then rounding chooses the bin
-    assert whole or padded[place] - slack <= found <= padded[place + 1] + slack
-    assert np.isnan(quantile(np.zeros_like(counts[0, 0]), level))
-
-
-def test_a_quantile_is_linear_inside_its_bin():
-    """Counts of 10 and 30 in two bins: a tenth of all is 0.4 of the way through the first."""
-    counts = np.zeros(len(EDGES) + 1, dtype=int)
-    counts[1200], counts[1300] = 10, 30
-    for level, place, share in ((0.1, 1200, 0.4), (0.25, 1200, 1.0), (0.4, 1300, 0.2)):
-        low, high = EDGES[place - 1], EDGES[place]
-        assert quantile(counts, level) == pytest.approx(low + share * (high - low), rel=1e-12)
-    assert quantile(histogram(np.full((1, 4, 1), 0.3))[0, 0], 0.5) == pytest.approx(0.3, rel=0.02)
 
 
 def test_distances(kept):
@@ -296,70 +205,6 @@ def test_a_target_in_a_run(tmp_path):
     assert run_sweep(replace(sweep, target=None), tmp_path / "s").reasons == {"samples": 4}
     assert Store(tmp_path / "s").sweep.target is None
     assert (open_sweep(tmp_path / "s")["reason"] == "samples").all()
-
-
-@pytest.mark.parametrize(("stopped", "count"), [(0, 40_000), (1, 1), (3, 40), (40, 40)])
-def test_intervals_of_fractions_are_exact(stopped, count):
-    """Those of scipy, and the half width reaches the farther end: 9.2e-5 for 0 of 40,000."""
-    mean = stopped / count
-    exact = binomtest(stopped, count).proportion_ci(0.95, method="exact")
-    found = frequency_bounds(count, mean, 0.95)
-    np.testing.assert_allclose(found, (exact.low, exact.high), rtol=1e-9)
-    half = half_width(count, mean, mean * (1 - mean) * count / max(count - 1, 1), 0.95, True)
-    np.testing.assert_allclose(half, max(exact.high - mean, mean - exact.low), rtol=1e-9)
-    if count == 40_000:
-        assert float(half) == pytest.approx(9.2e-5, rel=0.01)
-
-
-def test_intervals_of_fractions_cover():
-    """At np = 3, summed over the binomial law: exact ones at 0.95 or more, normal ones at 0.8."""
-    n, p = 40_000, 3.0 / 40_000
-    k = np.arange(60)
-    weight, mean = binom.pmf(k, n, p), k / n
-    variance = mean * (1.0 - mean) * n / (n - 1)
-    low, high = frequency_bounds(n, mean, 0.95)
-    assert weight[(low <= p) & (p <= high)].sum() >= 0.95
-    for frequency, covers in ((True, True), (False, False)):
-        half = half_width(n, mean, variance, 0.95, frequency)
-        assert (weight[np.abs(mean - p) <= half].sum() >= 0.95) == covers
-    assert weight[np.abs(mean - p) <= half].sum() == pytest.approx(0.8, abs=0.03)
-
-
-def test_an_observable_that_is_always_one_is_known():
-    assert half_width(100, 1.0, 0.0, 0.95, False) == 0.0
-
-
-def test_bounds_of_a_summary(kept):
-    """Normal ones of means, exact ones of stopped paths at the end and by each time before."""
-    summary = sweep_summary(kept["observables"])
-    means = summary.isel(observable=slice(0, -1))
-    for name, sign in (("lower", -1), ("upper", 1)):
-        np.testing.assert_allclose(means[name], means["mean"] + sign * means["half_width"])
-    at = {"sampler": "chain", "gamma": 0.5, "time": 0.5, "observable": "stopped"}
-    for i in (30, 99):
-        cell = summary.sel(at).isel(fraction=i)
-        count = round(300 * float(cell["stopped"]))
-        exact = binomtest(count, 300).proportion_ci(0.95, method="exact")
-        np.testing.assert_allclose(
-            [cell["stopped_lower"], cell["stopped_upper"]], [exact.low, exact.high], rtol=1e-9
-        )
-    np.testing.assert_allclose([cell["lower"], cell["upper"]], [exact.low, exact.high], rtol=1e-9)
-    assert 0 < count < 300
-
-
-def test_one_sample_says_nothing_of_a_half_width():
-    assert half_width(1, 0.3, np.nan, 0.95, False) == np.inf
-
-
-def test_merged_moments_are_those_of_all():
-    """Blocks of 3, 0 and 5 numbers far from 0, where sums of squares would lose all digits."""
-    x = 1e8 + np.random.default_rng(0).standard_normal(8)
-    parts = [x[:3], x[3:3], x[3:]]
-    counts = [len(part) for part in parts]
-    sums = [part.sum() for part in parts]
-    squares = [((part - part.mean()) ** 2).sum() if len(part) else np.nan for part in parts]
-    mean, variance = merged(counts, sums, squares)
-    np.testing.assert_allclose([mean, variance], [x.mean(), x.var(ddof=1)], rtol=1e-7)
 
 
 def test_a_parameter_with_the_name_of_a_dimension_is_refused():

@@ -73,7 +73,7 @@ def observables(
     """
     V = np.asarray(V)
     if V.ndim != 3 or V.shape[1] != V.shape[2] or V.shape[1] == 0:
-        raise ValueError(f"V must have shape (samples, m, m) with m >= 1, got {V.shape}.")
+        raise ValueError(f"V has shape {V.shape}; (samples, m, m) with m >= 1 is needed")
     if precision is None:
         precision = float(np.finfo(V.dtype if V.dtype.kind == "f" else np.float64).eps)
     V = V.astype(np.float64, copy=False)
@@ -141,8 +141,8 @@ def observables_of(
     stopping = np.asarray(result["stopping_time"].to_numpy(), dtype=np.float64)
     if np.isnan(stopping).any():
         raise ValueError(
-            f"stopping_time must be a time or +inf for every path, got NaN for "
-            f"{int(np.isnan(stopping).sum())} of {stopping.size}."
+            f"stopping_time is NaN for {int(np.isnan(stopping).sum())} of {stopping.size} paths; a "
+            "time or +inf for each is needed"
         )
     last = float(result["time"].to_numpy()[-1]) if cap is None else cap
     values["stopping time"] = np.minimum(stopping, last)
@@ -153,23 +153,23 @@ def check_result(result: object, name: str) -> None:
     """Refuse, with a ValueError naming the argument `name`, what no sampler returned."""
     if not isinstance(result, xr.Dataset):
         raise ValueError(
-            f"{name} must be an xarray.Dataset returned by a sampler, got {type(result).__name__}."
+            f"{name} is a {type(result).__name__}; an xarray.Dataset of a sampler is needed"
         )
     missing = [key for key in ("V", "stopping_time", "time") if key not in result.variables]
     if missing:
         raise ValueError(
-            f"{name} must hold V (time, sample, row, col), stopping_time (sample) and the "
-            f"coordinate time; missing: {', '.join(missing)}."
+            f"{name} lacks {', '.join(missing)}; V (time, sample, row, col), stopping_time "
+            "(sample) and the coordinate time are needed"
         )
     if set(result["V"].dims) != {"time", "sample", "row", "col"}:
         raise ValueError(
-            f"V of {name} must have the dimensions (time, sample, row, col), "
-            f"got {tuple(result['V'].dims)}."
+            f"V of {name} has the dimensions {tuple(result['V'].dims)}; (time, sample, row, col) "
+            "are needed"
         )
     if result["stopping_time"].dims != ("sample",):
         raise ValueError(
-            f"stopping_time of {name} must have the dimension (sample), "
-            f"got {tuple(result['stopping_time'].dims)}."
+            f"stopping_time of {name} has the dimensions {tuple(result['stopping_time'].dims)}; "
+            "(sample) alone is needed"
         )
 
 
@@ -180,7 +180,7 @@ def time_index(result: xr.Dataset, time: float, name: str = "result") -> int:
         index = int(np.argmin(np.abs(saved - time)))
         if abs(saved[index] - time) <= TIME_TOLERANCE:
             return index
-    raise ValueError(f"time must be one of those saved in {name}, {listed(saved)}, got {time!r}.")
+    raise ValueError(f"time={time!r}: one of those saved in {name}, {listed(saved)}, is needed")
 
 
 def listed(times: NDArray[np.float64]) -> str:
@@ -197,7 +197,7 @@ def _chosen_tokens(m: int, tokens: Sequence[int] | None) -> list[int]:
     chosen = list(tokens)
     integers = all(isinstance(a, (int, np.integer)) and 0 <= a < m for a in chosen)
     if not chosen or not integers or len(set(chosen)) != len(chosen):
-        raise ValueError(f"tokens must be distinct integers in [0, {m}), got {tokens!r}.")
+        raise ValueError(f"tokens={tokens!r}: different whole numbers from 0 to {m - 1} are needed")
     return sorted(int(a) for a in chosen)
 
 
@@ -205,7 +205,9 @@ def _eigenvalues(V: NDArray[np.float64], precision: float) -> NDArray[np.float64
     """Ascending eigenvalues (samples, m), of matrices that are covariances up to rounding."""
     bad = int((~np.isfinite(V).all(axis=(1, 2))).sum())
     if bad:
-        raise ValueError(f"V must be finite, got infinities or NaN in {bad} of {len(V)} samples.")
+        raise ValueError(
+            f"V has infinities or NaN in {bad} of {len(V)} samples; finite ones are needed"
+        )
     # Rounding errors add up along a path of many layers, hence the square root; a matrix beyond it
     # is no covariance, and flooring its eigenvalues would hide that.
     slack = np.sqrt(precision) * np.abs(V).max(axis=(1, 2), initial=0.0)
@@ -214,8 +216,8 @@ def _eigenvalues(V: NDArray[np.float64], precision: float) -> NDArray[np.float64
     wrong = (skew > slack) | (eigenvalues[:, 0] < -slack)
     if wrong.any():
         raise ValueError(
-            f"V must be symmetric and positive semidefinite up to rounding, "
-            f"got {int(wrong.sum())} of {len(V)} samples that are not."
+            f"V is not symmetric and positive semidefinite up to rounding in {int(wrong.sum())} of "
+            f"{len(V)} samples; covariances are needed"
         )
     return eigenvalues
 

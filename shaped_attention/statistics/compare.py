@@ -16,6 +16,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from shaped_attention.checks import check_count, check_inside
 from shaped_attention.numerics.observables import (
     TIME_TOLERANCE,
     check_result,
@@ -115,10 +116,10 @@ def compare(
     tokens = (first.sizes["row"], second.sizes["row"])
     if tokens[0] != tokens[1]:
         got = f"{tokens[0]} and {tokens[1]}"
-        raise ValueError(f"first and second must have equally many tokens, got {got}.")
+        raise ValueError(f"first and second have {got} tokens; as many in both are needed")
     for name, size in zip(("first", "second"), sizes, strict=True):
         if size < FEWEST_SAMPLES:
-            raise ValueError(f"{name} must have at least {FEWEST_SAMPLES} samples, got {size}.")
+            raise ValueError(f"{name} has {size} samples; at least {FEWEST_SAMPLES} are needed")
     _check_settings(confidence, permutations, bootstrap)
     time = _common_time(first, second, time)
 
@@ -188,12 +189,14 @@ def _common_time(first: xr.Dataset, second: xr.Dataset, time: float | None) -> f
         return float(saved[time_index(first, time, "first")])
     common = [t for t in saved if (np.abs(other - t) <= TIME_TOLERANCE).any()]
     if not common:
-        got = f"{listed(saved)} and {listed(other)}"
-        raise ValueError(f"first and second must have a saved time in common, got {got}.")
+        raise ValueError(
+            f"first and second have the times {listed(saved)} and {listed(other)}; a common one is "
+            "needed"
+        )
     if max(common) <= 0.0 < min(saved.max(), other.max()):
         raise ValueError(
-            "first and second have only t = 0 in common, where nothing has happened yet; save a "
-            "later time in both (times= or save_every= of the samplers), or pass time=0."
+            "first and second have only t = 0 in common, where nothing has happened yet; a later "
+            "time in both (times= or save_every= of the samplers), or time=0, is needed"
         )
     return float(max(common))
 
@@ -204,21 +207,17 @@ def _chosen_names(requested: str | Sequence[str] | None, available: list[str]) -
     names = list(dict.fromkeys([requested] if isinstance(requested, str) else requested))
     unknown = [name for name in names if name not in available]
     if unknown or not names:
-        got = ", ".join(map(repr, unknown)) or "none"
-        raise ValueError(f"observables must be some of {', '.join(available)}, got {got}.")
+        raise ValueError(f"observables={unknown}: some of {', '.join(available)} are needed")
     return names
 
 
 def _check_settings(confidence: float, permutations: int, bootstrap: int) -> None:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
-    if permutations < _FEWEST_PERMUTATIONS:
-        fewest = _FEWEST_PERMUTATIONS
-        raise ValueError(f"permutations must be at least {fewest}, got {permutations!r}.")
+    check_inside("confidence", confidence)
+    check_count("permutations", permutations, _FEWEST_PERMUTATIONS)
     fewest = max(_FEWEST_BOOTSTRAPS, math.ceil(confidence / (1 - confidence) - 1e-9))
     if bootstrap < fewest:
         at = f"{fewest} at confidence {confidence}"
-        raise ValueError(f"bootstrap must be at least {at}, got {bootstrap!r}.")
+        raise ValueError(f"bootstrap={bootstrap!r}: at least {at} is needed")
 
 
 def _half_vectorised(result: xr.Dataset, time: float) -> NDArray[np.float64]:

@@ -56,7 +56,7 @@ def format_comparison(table: xr.Dataset) -> str:
     a result of `compare`.
     """
     if not isinstance(table, xr.Dataset) or "verdict" not in table.attrs:
-        raise ValueError(f"table must be what compare returned, got a {type(table).__name__}.")
+        raise ValueError(f"table is a {type(table).__name__}; what compare returned is needed")
     about = table.attrs
     lines = [
         f"t = {about['time']:.6g}; tokens: {about['tokens']}; samples: {about['samples_first']}, "

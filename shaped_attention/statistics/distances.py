@@ -43,6 +43,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.spatial.distance import cdist
 
+from shaped_attention.checks import check_count, check_inside
 from shaped_attention.numerics.draws import STREAMS
 
 JOINT_POINTS = 1500
@@ -89,7 +90,7 @@ def ks_margin(n: int, m: int, confidence: float = 0.95) -> float:
     each sample, valid for all sizes and laws (Massart 1990, above). Beyond 1 it says nothing.
     ValueError if confidence is outside (0, 1).
     """
-    _check_confidence(confidence)
+    check_inside("confidence", confidence)
     log = math.log(4.0 / (1.0 - confidence))
     return math.sqrt(log / (2 * n)) + math.sqrt(log / (2 * m))
 
@@ -267,42 +268,38 @@ def thinned_ranks(size: int) -> NDArray[np.intp]:
 
 def quantile_rank(name: str, count: int, confidence: float) -> int:
     """Index of the order statistic that is exceeded with probability at most 1 - confidence."""
-    _check_confidence(confidence)
+    check_inside("confidence", confidence)
     rank = math.ceil(confidence * (count + 1) - 1e-9)
     if rank > count:
         needed = math.ceil(confidence / (1 - confidence) - 1e-9)
-        raise ValueError(f"{name} must be at least {needed} at level {confidence}, got {count}.")
+        raise ValueError(f"{name}={count}: at least {needed} at confidence {confidence} is needed")
     return rank - 1
 
 
 def generator_of(seed: int, stream: int) -> np.random.Generator:
     """Numbers of one use of the stream "statistics"; ValueError unless seed is an integer >= 0."""
-    if not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ValueError(f"seed must be a non-negative integer, got {seed!r}.")
+    check_count("seed", seed, lowest=0)
     return np.random.default_rng(
         np.random.SeedSequence(int(seed), spawn_key=(STREAMS["statistics"], stream))
     )
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
 
 
 def check_pair(x: Array, y: Array, axis: int) -> None:
     """Refuse anything but two finite matrices of at least 2 samples, which lie along `axis`."""
     if x.ndim != 2 or y.ndim != 2 or x.shape[1 - axis] != y.shape[1 - axis]:
         shapes = ("(n, d) and (m, d)", "(K, n) and (K, m)")[axis]
-        raise ValueError(f"x and y must have shapes {shapes}, got {x.shape} and {y.shape}.")
+        raise ValueError(f"x and y have shapes {x.shape} and {y.shape}; {shapes} are needed")
     n, m, bad = x.shape[axis], y.shape[axis], np.sum(~np.isfinite(x)) + np.sum(~np.isfinite(y))
     if min(n, m) < 2 or bad:
-        got = f"{n} and {m} with {bad} infinities or NaN"
-        raise ValueError(f"x and y must hold at least 2 samples each, all finite, got {got}.")
+        raise ValueError(
+            f"x and y have {n} and {m} samples with {bad} infinities or NaN; at least 2 each, all "
+            "finite, are needed"
+        )
 
 
 def as_row(values: ArrayLike, name: str) -> Array:
     """One observable as a matrix (1, samples); ValueError for other shapes."""
     vector = np.asarray(values, dtype=np.float64)
     if vector.ndim != 1:
-        raise ValueError(f"{name} must have shape (samples,), got {vector.shape}.")
+        raise ValueError(f"{name} has shape {vector.shape}; (samples,) is needed")
     return vector[None, :]

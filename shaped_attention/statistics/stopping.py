@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.blocks.base import Layer
-from shaped_attention.checks import check_count, check_positive, check_values, real_array
+from shaped_attention.checks import (
+    check_count,
+    check_inside,
+    check_positive,
+    check_values,
+    real_array,
+)
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import check_result
 from shaped_attention.numerics.seeds import derived_seed
@@ -98,8 +104,7 @@ def explosion_curve(
         If the result is none, or `times` or `level` is outside its range.
     """
     check_result(result, "result")
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level={level!r}: a number strictly between 0 and 1 is needed")
+    check_inside("level", level)
     times = result["time"].to_numpy() if times is None else real_array(times, "times")
     if times.ndim != 1 or not np.isfinite(times).all():
         raise ValueError(

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import ks_2samp
 
+from shaped_attention.checks import check_inside
 from shaped_attention.io.storage import reason
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.statistics.distances import ks_margin
@@ -113,8 +114,7 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     ValueError
         If `level` is not between 0 and 1.
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level={level!r}: a number strictly between 0 and 1 is needed")
+    check_inside("level", level)
     done = data["drawn"] > 0
     samples = data["drawn"].sum("block")
     moments = data["moments"].transpose("block", "sampler", ..., "power")

@@ -192,7 +192,7 @@ ESTIMATES = [
         _SWEEP_SCHEDULE,
         "(q.sum(0) + between)",
         "q.sum(0)",
-        ("test_sweep_reading.py::test_merged_moments_are_those_of_all",),
+        ("test_sweep_summaries.py::test_merged_moments_are_those_of_all",),
         blind=True,
     ),
     Mutant(
@@ -200,7 +200,7 @@ ESTIMATES = [
         _SWEEP_SCHEDULE,
         "norm.isf((1.0 - level) / 2.0)",
         "norm.isf(1.0 - level)",
-        ("test_sweep_reading.py::test_summaries_are_those_of_the_values",),
+        ("test_sweep_summaries.py::test_summaries_are_those_of_the_values",),
         blind=True,
     ),
     Mutant(
@@ -208,7 +208,7 @@ ESTIMATES = [
         _SWEEP_HISTOGRAMS,
         "low + share * (high - low)",
         "low",
-        ("test_sweep_reading.py::test_a_quantile_is_linear_inside_its_bin",),
+        ("test_sweep_summaries.py::test_a_quantile_is_linear_inside_its_bin",),
         blind=True,
     ),
     Mutant(
@@ -216,7 +216,7 @@ ESTIMATES = [
         _SWEEP_HISTOGRAMS,
         "padded[bin_], padded[bin_ + 1]",
         "padded[bin_ + 1], padded[bin_ + 1]",
-        ("test_sweep_reading.py::test_a_quantile_is_linear_inside_its_bin",),
+        ("test_sweep_summaries.py::test_a_quantile_is_linear_inside_its_bin",),
         blind=True,
     ),
     Mutant(
@@ -224,7 +224,7 @@ ESTIMATES = [
         _SWEEP_SCHEDULE,
         "self._moments(unit)[-1, column]",
         "self._moments(unit)[0, column]",
-        ("test_sweep.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
+        ("test_sweep_targets.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
         blind=True,
     ),
     Mutant(
@@ -295,6 +295,6 @@ ESTIMATES = [
         _SWEEP_SCHEDULE,
         "bool(half <= target.half_width)",
         "bool(half <= 2.0 * target.half_width)",
-        ("test_sweep.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
+        ("test_sweep_targets.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
     ),
 ]

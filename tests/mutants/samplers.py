@@ -318,7 +318,7 @@ SAMPLERS = [
         _PROVENANCE,
         "inspect.isfunction(found) and found in _functions",
         "callable(found)",
-        ("test_provenance.py::test_records_that_were_tampered_with_are_refused",),
+        ("test_provenance_refusals.py::test_records_that_were_tampered_with_are_refused",),
     ),
     Mutant(
         "record-loses-the-type-of-numbers",

@@ -207,7 +207,7 @@ SPHERE = [
         _SPHERE_PHASE,
         "beta, 0.0, normalised) for beta",
         "beta, 0.0) for beta",
-        ("test_sphere.py::test_the_curve_of_a_phase_diagram_is_that_of_its_attention",),
+        ("test_sphere_phase.py::test_the_curve_of_a_phase_diagram_is_that_of_its_attention",),
     ),
     Mutant(
         "layers-repulsion-attracts",

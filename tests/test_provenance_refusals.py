@@ -1,0 +1,114 @@
+"""Records that are not valid or not complete are refused; those of earlier formats are read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+import shaped_attention as sa
+from shaped_attention import sphere
+from shaped_attention.samplers.provenance import record
+from tests.test_provenance import ATTENTION, GENERAL, SCHEMA, TOKENS, first_cosine
+
+OLD = json.loads((Path(__file__).parent / "data" / "format_2.json").read_text(encoding="utf-8"))
+
+
+def tampered(result, function=None, **arguments):
+    """A result whose record was changed; None takes an argument away."""
+    stored = json.loads(result.attrs["specification"]) | arguments
+    kept = {name: value for name, value in stored.items() if value != "gone"}
+    name = function or result.attrs["function"]
+    return result.assign_attrs(function=name, specification=json.dumps(kept))
+
+
+def test_records_that_were_tampered_with_are_refused(tmp_path):
+    """Each in one sentence, before anything that a file names is called."""
+    flow = sphere.sphere_flow(ATTENTION, TOKENS, [0.5])
+    assert sa.rerun(tampered(flow)).identical(flow)
+    path = str(tmp_path / "called")
+    for wrong, message in (
+        (tampered(flow, "os:mkdir", path=path), "mkdir of the module os: it does not record"),
+        (tampered(flow, "tests.test_provenance:plain_function"), "plain_function .* not record"),
+        (tampered(flow, "shaped_attention:save"), "save of the module .* it does not record"),
+        (tampered(flow, "no_such_module:f"), "cannot be imported .No module named"),
+        (tampered(flow, "shaped_attention:gone"), "cannot be imported"),
+        (tampered(flow, "nothing"), "cannot be imported"),
+        (tampered(flow, start="gone"), "no argument start, which sphere_flow needs"),
+        (tampered(flow, path=path), "the argument path, which sphere_flow has not"),
+        (tampered(flow, start={"tensor": "float64", "variable": "W"}), "argument start .* 'W'"),
+        (tampered(flow, start={"other": 1}), "argument start that is not valid"),
+        (tampered(flow, observe={"function": "shutil:rmtree"}), "function rmtree .* no function"),
+        (tampered(flow, observe={"function": "os:remove"}), "function remove .* it is no function"),
+        (
+            tampered(flow, attention={"class": "tests.test_provenance:Call", "beta": 1.0}),
+            "class Call of the module tests.test_provenance: it is not storable",
+        ),
+        (
+            tampered(flow, attention={"class": "shaped_attention.sphere:SphereAttention"}),
+            "argument attention that is not valid",
+        ),
+        (flow.assign_attrs(format=4), r"format 4; this version reads 1, 2 and 3$"),
+    ):
+        with pytest.raises(ValueError, match=rf"^result .*{message}") as caught:
+            sa.rerun(wrong)
+        assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_schema_refuses_what_is_no_record():
+    valid = record(sphere.token_flow(GENERAL, TOKENS, [0.5]))
+    jsonschema.validate(valid, SCHEMA)
+    for wrong in (
+        {"format": 2},
+        {"function": "simulate_chain"},
+        {"function": None},
+        {"versions": {"torch": 2}},
+        {"specification": {"start": {"tensor": "float64"}}},
+        {"specification": {"observe": {"lambda": "x"}}},
+        {"command": "rm"},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(valid | wrong, SCHEMA)
+    del valid["function"]
+    with pytest.raises(jsonschema.ValidationError, match="'function' is a required property"):
+        jsonschema.validate(valid, SCHEMA)
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_results_of_format_2_run_again(name):
+    """They were saved by version 0.2.0, and hold the numbers that the same calls give now."""
+    old = xr.Dataset.from_dict(OLD[name])
+    given = {}
+    if "tokens" in name:
+        given["attention"] = sphere.TokenAttention(1.0, torch.eye(3).double())
+    if name == "observed":
+        given |= {"start": sphere.uniform_start(3, 4, 2, seed=1), "observe": first_cosine}
+    for missing in given:
+        others = {other: value for other, value in given.items() if other != missing}
+        with pytest.raises(ValueError, match=rf"^result lacks its argument {missing} \("):
+            sa.rerun(old, **others)
+    new = sa.rerun(old, **given)
+    jsonschema.validate(record(new), SCHEMA)
+    assert new.attrs["format"] == 3
+    for variable in old.drop_vars("state", errors="ignore").data_vars:
+        np.testing.assert_allclose(new[variable], old[variable], rtol=1e-12, atol=1e-14)
+    if "seed" in old.attrs:
+        other = sa.rerun(old, seed=17)
+        assert not np.allclose(other[next(iter(other))], old[next(iter(old))])
+
+
+def test_a_run_of_format_2_goes_on():
+    old = xr.Dataset.from_dict(OLD["state"])
+    whole = sa.rerun(old, depth=4)
+    np.testing.assert_allclose(sa.continue_run(old, depth=4)["V"][-1], whole["V"][-1], rtol=1e-12)
+
+
+def test_results_without_a_sampler_have_no_end_to_go_on_from():
+    with pytest.raises(ValueError, match=r"^result comes from 'sphere'; a chain, network or"):
+        sa.continue_run(sphere.sphere_flow(ATTENTION, TOKENS, [0.5]), depth=3)

@@ -1,0 +1,117 @@
+"""Kinds of cells of a sweep: flows on the sphere, schedules and patterns, layers of users."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import shaped_attention as sa
+from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
+from shaped_attention.sweep import (
+    Sweep,
+    cells,
+    open_sweep,
+    run_sweep,
+    sweep_summary,
+)
+from shaped_attention.sweep.work_units import Unit, run_unit, unit_seed
+from tests.sweep_examples import FIXED, scores, small
+from tests.test_sweep import V0
+
+
+def test_a_layer_of_ones_own():
+    fixed = FIXED | {"layer": "tests.sweep_examples:scores", "bias": 0.2}
+    sweep = small(fixed=fixed, axes={"strength": [0.3, 0.5]}, keep="V")
+    options = {"width": 20, "depth": 10, "samples": 8, "seed": unit_seed(sweep, Unit(1, 1, 0))}
+    direct = sa.simulate_chain(scores(0.5, 0.2), V0, **options)
+    found = run_unit(sweep, Unit(1, 1, 0))["V"]
+    np.testing.assert_array_equal(found[-1], direct["V"].values[-1])
+
+
+def test_a_sweep_of_flows_on_the_sphere(tmp_path):
+    """Its units are flows from uniform starts, and clusters form later in higher dimension."""
+    sweep = Sweep(
+        {"layer": "sphere", "tokens": 4, "horizon": 2.0, "beta": 1.0},
+        {"dimension": [2, 100]},
+        samplers=("sphere",),
+        samples=64,
+        block=32,
+        names=("rho[0,1]", "mean |rho|"),
+        fractions=(0.3, 1.0),
+    )
+    run_sweep(sweep, tmp_path / "grid")
+    data = open_sweep(tmp_path / "grid")
+    start = uniform_start(4, 100, 32, unit_seed(sweep, Unit(1, 1, 0)))
+    flow = sphere_flow(SphereAttention(1.0), start, [0.6, 2.0])
+    stored = (
+        data["values"].sel(dimension=100, kept="rho[0,1]").isel(sampler=0, sample=slice(32, 64))
+    )
+    np.testing.assert_allclose(stored, flow["V"][..., 0, 1], atol=1e-14)
+    mean = sweep_summary(data)["mean"].sel(observable="mean |rho|").isel(time=0).squeeze()
+    assert float(mean.sel(dimension=2)) > float(mean.sel(dimension=100)) + 0.2
+
+
+@pytest.mark.parametrize(
+    ("fixed", "options", "message"),
+    [
+        ({"beta": 1.0}, {"samplers": ("chain",)}, "some of sphere, once, with layer='sphere'"),
+        ({}, {}, "beta: a value is needed"),
+        ({"beta": math.nan}, {}, "beta=nan: a finite number"),
+        ({"beta": 1.0, "gamma": 0.5}, {}, "gamma: no parameter"),
+        ({"beta": 1.0}, {"dtype": "float32"}, "computed in 'float64'"),
+        ({"beta": 1.0, "dimension": 0}, {}, "dimension=0: a whole number"),
+    ],
+)
+def test_faults_of_a_sweep_of_flows(fixed, options, message):
+    known = {"layer": "sphere", "tokens": 4, "dimension": 3, "horizon": 2.0}
+    with pytest.raises(ValueError, match=message):
+        Sweep(known | fixed, **({"samplers": ("sphere",)} | options))
+
+
+def test_a_kind_of_cell_is_an_entry_of_the_table(tmp_path, monkeypatch):
+    """With samplers and parameters of its own; units, faults and the store follow from it."""
+    monkeypatch.setitem(cells.CELLS, "constant", "tests.sweep_examples:Constant")
+    options = {"samplers": ("constant",), "samples": 20, "block": 8}
+    sweep = Sweep({"layer": "constant"}, {"height": [1.0, 3.0]}, **options)
+    run_sweep(sweep, tmp_path / "s", progress=False)
+    mean = sweep_summary(open_sweep(tmp_path / "s"))["mean"].sel(observable="log trace V")
+    np.testing.assert_allclose(mean.squeeze(), np.log([1.0, 3.0]), atol=1e-14)
+    with pytest.raises(ValueError, match=r"height=-1.0: a number >= 0 .*\(first at height=-1.0"):
+        Sweep({"layer": "constant"}, {"height": [1.0, -1.0]}, **options)
+    with pytest.raises(ValueError, match=r"'sde'\]: some of constant, once, with layer='constant'"):
+        Sweep({"layer": "constant", "height": 1.0})
+
+
+def scheduled(low, high):
+    """A layer of a sweep whose parameters change with depth."""
+    return sa.Pattern(
+        [sa.ShapedAttention(sa.Schedule([(0.0, low), (1.0, high)])), sa.ShapedMLP(0.3)]
+    )
+
+
+def test_schedules_and_patterns_in_sweeps(tmp_path):
+    """Each cell has the samples of the sampler; {schedule = [...]} is a schedule."""
+    knots = [[0.0, 0.2], [1.0, 0.6]]
+    fixed = {"tokens": 2, "width": 20, "depth": 4, "step": 0.05}
+    for own, axes, layer in (
+        ({"layer": "attention", "gamma": {"schedule": knots}}, {"tau0": [0.5, 1.0]}, None),
+        (
+            {"layer": "tests.test_sweep_cells:scheduled", "low": 0.2},
+            {"high": [0.4, 0.6]},
+            scheduled,
+        ),
+    ):
+        sweep = Sweep(fixed | own, axes, samples=20, block=20, keep="V", seed=3)
+        path = tmp_path / own["layer"].split(":")[-1]
+        run_sweep(sweep, path, progress=False)
+        (axis, (value, _)) = next(iter(axes.items()))
+        there = scheduled(0.2, value) if layer else sa.ShapedAttention(sa.Schedule(knots), value)
+        alone = sa.simulate_chain(
+            there, sa.equicorrelated(2, 0.2), width=20, depth=4, samples=20,
+            seed=unit_seed(sweep, Unit(0, 0, 0)),
+        )  # fmt: skip
+        stored = open_sweep(path)["V"].sel({axis: value, "sampler": "chain"})
+        np.testing.assert_array_equal(stored.isel(time=-1).squeeze(), alone.V[-1])
+        assert np.abs(alone.V[-1] - alone.V[0]).max() > 0.01

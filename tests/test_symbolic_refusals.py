@@ -1,0 +1,162 @@
+"""Recursions without a limit, and arguments that the engine refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sympy import Matrix, Rational, Symbol, expand
+
+import symbolic as sy
+from symbolic.algebra import Algebra
+from symbolic.claims.heads import ExplicitHeads
+from symbolic.names import GAMMA
+from tests.test_symbolic_limit import MASK, LinearAttention
+
+
+class Careless(sy.Block):
+    """Mistakes that a first block of one's own has."""
+
+    def __init__(self, mistake: str) -> None:
+        self.mistake = mistake
+
+    def recursion(self, algebra: Algebra, order: int = 1) -> Any:
+        series = sy.skip_only(algebra, algebra[1], order)
+        mistakes = {
+            "field": lambda: algebra.field(LinearAttention.scores),
+            "symbol": lambda: algebra[GAMMA],
+            "factor": lambda: series * GAMMA,
+            "none": lambda: None,
+            "matrix": lambda: sy.Recursion(series, algebra.v),
+            "sum": lambda: series + 1,  # type: ignore[operator]
+            "coefficient": lambda: sy.Series({0: algebra[0]}, order),
+        }
+        return mistakes[self.mistake]()
+
+
+class ShortSeries(LinearAttention):
+    """A block that forgets the order it is asked for."""
+
+    def recursion(self, algebra: Algebra, order: int = 1) -> sy.Recursion:
+        return super().recursion(algebra, 1)
+
+
+class RandomSkip(LinearAttention):
+    """Two heads and a skip that depends on their scores: not covered."""
+
+    def recursion(self, algebra: Algebra, order: int = 1) -> sy.Recursion:
+        whole = super().recursion(algebra, order)
+        return sy.Recursion(whole.branch, whole.skip, heads=2)
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        (sy.ShapedAttention(identity=False), r"order n\^0, entry \(1, 1\) is -V_11\*gamma"),
+        (sy.ShapedAttention(centred=False), r"mean of V' - V has a term of order n\^0"),
+        (sy.ShapedAttention(temperature_power=0), r"Y / tau = G / tau_0 are of order n\^0"),
+        (sy.ShapedAttention(temperature_power="1/4"), r"a term of order n\^\(-1/2\)"),
+        (sy.ShapedMLP(normalised=False), r"a term of order n\^\(-1/2\)"),
+        (LinearAttention(identity=False), r"order n\^0"),
+        (LinearAttention(unit_skip=True), r"order n\^0, entry \(1, 1\) is V_11\*gamma\*\*2"),
+    ],
+)
+def test_a_recursion_without_a_limit(block: sy.Block, message: str) -> None:
+    with pytest.raises(sy.NoLimitError, match=message):
+        sy.derive(block, 2)
+
+
+@pytest.mark.parametrize("power", ["2/3", "3/5"])
+def test_no_correction_between_the_orders(power: str) -> None:
+    """tau = tau_0 sqrt(n_k) n^(2/3): the mean goes on with n^(-4/3), not n^-2."""
+    block = sy.ShapedAttention(temperature_power=power)
+    with pytest.raises(sy.NoLimitError, match="no correction of order 1/n"):
+        sy.drift_correction(block, 2)
+
+
+def test_noise_that_is_too_large() -> None:
+    """A mean of order 1/n but a covariance of order n^(-1/2): no limit either."""
+
+    class Noisy(LinearAttention):
+        def recursion(self, algebra: Algebra, order: int = 1) -> sy.Recursion:
+            noise = algebra.field(self.scores)
+            noise = noise + noise.transpose()
+            gain = algebra[GAMMA] ** 2
+            branch = sy.Series({0: algebra.v, Rational(1, 4): noise}, order) * gain
+            return sy.Recursion(sy.skip_only(algebra, 1 - gain, order), branch)
+
+    with pytest.raises(sy.NoLimitError, match=r"covariance of V' has a term of order n\^\(-1/2\)"):
+        sy.derive(Noisy(), 2)
+
+
+def test_the_normalisation_is_not_needed_when_the_slopes_cancel() -> None:
+    """c_+ = -c_-: the mean of order 1/sqrt n of the unnormalised MLP is gamma^2 (c_+ + c_-) V."""
+    block = sy.ShapedMLP(c_plus=1, c_minus=-1, normalised=False)
+    v = sy.derive(block, 2).algebra.v_expressions
+    assert expand(sy.derive(block, 2).drift[0, 0] - GAMMA**2 * v[0, 0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sy.derive(sy.ShapedAttention(), 0), "tokens=0: an integer >= 1 is needed"),
+        (lambda: sy.derive(sy.ShapedAttention(), 2.0), "tokens=2.0: an integer >= 1"),  # type: ignore[arg-type]
+        (lambda: sy.derive([], 2), r"layer=\[\]: a symbolic block or a sequence"),
+        (lambda: sy.derive("attention", 2), "layer='attention': a symbolic block"),  # type: ignore[arg-type]
+        (lambda: sy.derive(5, 2), "layer=5: a symbolic block"),  # type: ignore[arg-type]
+        (lambda: sy.derive(sy.ShapedMLP, 2), "layer=.*: a symbolic block"),  # type: ignore[arg-type]
+        (lambda: sy.ShapedAttention(mask=5), "mask=5: None, 'causal' or rows of booleans"),  # type: ignore[arg-type]
+        (lambda: sy.derive(sy.ShapedAttention(gamma="V_11"), 2), "V_11, which names an entry of V"),
+        (lambda: sy.derive(sy.ShapedAttention(gamma="G_11"), 2), "G_11, which names an entry of V"),
+        (
+            lambda: sy.derive(sy.ShapedMLP(), 2).diffusion_entry((0, 5), (0, 0)),
+            r"pair=\(0, 5\): tokens in \[0, 2\) are needed",
+        ),
+        (
+            lambda: sy.derive(Careless("field"), 2),
+            "field 'G' is unknown; .* in its `fields`",
+        ),
+        (lambda: sy.derive(Careless("symbol"), 2), "declared in its `generators`"),
+        (lambda: sy.derive(Careless("factor"), 2), r"algebra\[...\] makes one"),
+        (lambda: sy.derive(Careless("none"), 2), "returned a NoneType; a Recursion is needed"),
+        (lambda: sy.derive(Careless("matrix"), 2), "branch is a DomainMatrix: a Series is needed"),
+        (lambda: sy.derive(Careless("sum"), 2), "cannot be added to a series"),
+        (lambda: sy.derive(Careless("coefficient"), 2), "the coefficient of the power 0 is a"),
+        (lambda: sy.prove(sy.ShapedAttention(), 6), "tokens=6: polynomials in V are derived and"),
+        (lambda: sy.check_at_points(sy.ShapedAttention(), 13), "tokens=13: at most 12"),
+        (lambda: sy.check_at_points(sy.ShapedAttention(), 2, points=0), "points=0: an integer"),
+        (lambda: sy.ShapedAttention(heads=0), "heads=0: an integer >= 1 is needed"),
+        (lambda: sy.ShapedAttention(gamma=0.5), "gamma=0.5: a symbol or an exact rational"),
+        (lambda: sy.ShapedAttention(tau0=0), "tau0=0: a symbol or an exact rational number > 0"),
+        (lambda: sy.ShapedAttention(mask="upper"), "mask='upper': None, 'causal' or"),
+        (
+            lambda: sy.derive(sy.ShapedAttention(mask=MASK), 2),
+            r"mask has shape \(3, 3\); \(2, 2\) is needed",
+        ),
+        (
+            lambda: sy.derive(sy.ShapedAttention(), 2, at=Matrix([[1, 2], [3, 1]])),
+            "a symmetric positive semidefinite 2 x 2 matrix of rational numbers is needed",
+        ),
+        (lambda: sy.drift_correction(sy.ShapedMLP(), 2), "order=2: the MLP is expanded to order 1"),
+        (
+            lambda: sy.ShapedAttention(gamma=2),
+            r"gamma=2: a symbol or a rational number in \[0, 1\]",
+        ),
+        (lambda: sy.ShapedAttention(tau0=-1), "tau0=-1: a symbol or an exact rational number > 0"),
+        (lambda: sy.ShapedAttention(query_bias=-5), "query_bias=-5: a symbol or an exact rational"),
+        (lambda: sy.ShapedAttention(key_size=0), "key_size=0: a symbol or an exact rational"),
+        (
+            lambda: sy.derive(sy.ShapedAttention(), 2, at=Matrix([[1, 2], [2, 1]])),
+            "positive semidefinite 2 x 2 matrix of rational numbers is needed",
+        ),
+        (lambda: sy.drift_correction([sy.ShapedMLP()], 2), "one symbolic block is needed"),  # type: ignore[arg-type]
+        (lambda: sy.drift_correction(ShortSeries(), 2), "its skip is cut after the power 1"),
+        (lambda: sy.derive(RandomSkip(), 2), "heads=2: the skip depends on a field"),
+        (lambda: ExplicitHeads(2, output_projection=True), "heads=2: with an output projection"),
+        (lambda: sy.Series({-1: Algebra(1).v}, 1), "power=-1: a power >= 0 of 1/n is needed"),
+        (lambda: Algebra(1)[Symbol("x")], "x is not a polynomial in the generators"),
+    ],
+)
+def test_bad_arguments(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
