@@ -26,7 +26,9 @@ import shaped_attention as sa
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("shaped_attention", "symbolic")
-LEFT_OUT = (".*", "__pycache__", "*.egg-info", "build", "dist", "results", "figures", "site")
+LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info")
+OF_THE_ROOT = {"build", "dist", "results", "figures", "site"}
+"""Folders that are left out there alone."""
 SMALL = ("--width", 40, "--depth", 30, "--samples", 64, "--network-samples", 16, "--no-progress")
 
 pytestmark = pytest.mark.validation
@@ -40,6 +42,12 @@ def call(*command: object, cwd: Path) -> str:
     return done.stdout
 
 
+def left_out(folder: str, names: list[str]) -> set[str]:
+    """Which of these names in a folder are not copied."""
+    own = OF_THE_ROOT.intersection(names) if Path(folder) == ROOT else set()
+    return own | LEFT_OUT(folder, names)
+
+
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """A folder that goes with its contents: two gigabytes of installed dependencies."""
@@ -51,7 +59,7 @@ def folder() -> Iterator[Path]:
 def wheel(folder: Path) -> Path:
     """The wheel, from a copy of the sources, so that no old build folder gets into it."""
     source = folder / "source"
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    shutil.copytree(ROOT, source, ignore=left_out)
     call(sys.executable, "-m", "build", "--outdir", folder / "dist", source, cwd=folder)
     (built,) = (folder / "dist").glob("*.whl")
     return built
@@ -86,6 +94,7 @@ def test_the_wheel_has_every_module_and_data_file_and_nothing_else(wheel):
     modules = {path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     data = {path for path in (ROOT / "shaped_attention" / "data").iterdir() if path.is_file()}
     typed = {ROOT / package / "py.typed" for package in PACKAGES}
+    typed |= set((ROOT / "shaped_attention").rglob("*.pyi"))
     wanted = {path.relative_to(ROOT).as_posix() for path in modules | data | typed}
     assert names - metadata == wanted
     assert {"shaped_attention/sphere/plots/__init__.py", "symbolic/claims/__init__.py"} <= names
