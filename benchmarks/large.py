@@ -20,7 +20,7 @@ import shaped_attention as sa
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.lapack import one_thread
 from shaped_attention.numerics.threefry import fill_weights
-from shaped_attention.samplers.large_matrices import BlasProcess
+from shaped_attention.samplers.blas_process import BlasProcess
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
 from shaped_attention.samplers.task import Task, task_of
 

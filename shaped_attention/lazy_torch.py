@@ -26,8 +26,12 @@ else:
         """The type of the stand-in for `torch.Tensor`: without torch nothing is a tensor."""
 
         def __instancecheck__(cls, value: object) -> bool:
-            loaded = sys.modules.get("torch")
-            return loaded is not None and isinstance(value, loaded.Tensor)
+            if "torch" not in sys.modules:
+                return False
+            # Waits for a thread that is importing it.
+            import torch
+
+            return isinstance(value, torch.Tensor)
 
     class Tensor(metaclass=_TensorType):
         """Stands for `torch.Tensor` in annotations and in `isinstance`."""

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 import shaped_attention as sa
 from shaped_attention.blocks.state import State
 from shaped_attention.numerics import primitives, tile_algebra
-from shaped_attention.numerics.blas import Plan
 from shaped_attention.numerics.blas_operations import Memory
+from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.program import assemble
-from shaped_attention.samplers import processes
+from shaped_attention.samplers import executors
 
 Array = NDArray[np.float64]
 ROWS = 3000
@@ -99,7 +99,7 @@ CURVES = {"overflow": _near_overflow, "zero": _near_zero}
 @pytest.mark.parametrize("kind", CURVES)
 def test_descriptions_that_use_them(kind: str, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries of the factor of V are those of torch, not only those of V."""
-    monkeypatch.setattr(processes, "FEWEST_LARGE_TOKENS", large)
+    monkeypatch.setattr(executors, "FEWEST_LARGE_TOKENS", large)
 
     def factors() -> Array:
         run = sa.simulate_chain(

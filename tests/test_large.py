@@ -21,9 +21,9 @@ from shaped_attention import (
 )
 from shaped_attention.numerics import lapack
 from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
-from shaped_attention.samplers import processes
-from shaped_attention.samplers.large_matrices import BlasProcess
-from shaped_attention.samplers.processes import (
+from shaped_attention.samplers import executors as choice
+from shaped_attention.samplers.blas_process import BlasProcess
+from shaped_attention.samplers.executors import (
     FEWEST_LARGE_TOKENS,
     process_of,
 )
@@ -79,7 +79,7 @@ STARTS = {
 def large_from_40_tokens(request, monkeypatch):
     """Let library routines take 40 tokens, whatever is fastest on one machine."""
     if "taken" not in request.fixturenames:
-        monkeypatch.setattr(processes, "FEWEST_LARGE_TOKENS", 40)
+        monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", 40)
 
 
 @pytest.fixture

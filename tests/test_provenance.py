@@ -303,6 +303,36 @@ def test_a_function_that_is_not_recorded_has_to_be_given(observe, reason, suffix
     assert sa.rerun(loaded, observe=None)["V"].dims == ("time", "sample", "row", "col")
 
 
+def test_a_result_that_was_cut_is_not_the_call_of_another():
+    """Its start is an argument of the call: of fewer samples it would be that of another call."""
+    flow = sphere.sphere_flow(ATTENTION, TOKENS, [0.5])
+    cut = flow.isel(sample=slice(0, 1))
+    message = r"^result lacks its argument start \(it had the shape \(2, 3, .*; start= is needed$"
+    with pytest.raises(ValueError, match=message):
+        sa.rerun(cut)
+    assert_same(sa.rerun(cut, start=TOKENS), flow)
+
+
+def test_a_function_without_a_name_of_its_own_keeps_what_it_computed():
+    """It is in the record by the name that it has, under which nothing can be imported."""
+
+    @recorded()
+    def inner(count):
+        return xr.Dataset({"x": ("i", np.arange(count))})
+
+    data = inner(3)
+    assert data.sizes["i"] == 3
+    with pytest.raises(ValueError, match=r"^result .*inner"):
+        sa.rerun(data)
+
+
+def test_only_runs_go_on():
+    chain = sa.simulate_chain(BLOCK, sa.equicorrelated(2, 0.1), width=8, depth=2, samples=8)
+    table = sa.compare(chain, chain)
+    with pytest.raises(ValueError, match=r"^result comes from 'compare'; a chain, network or sde"):
+        sa.continue_run(table, depth=3)
+
+
 def test_functions_inside_arguments_are_seen():
     moving = sphere.TokenAttention(1.0, lambda time: torch.ones(len(time), 1, 4, 4) * time[0])
     flow = sphere.token_flow(moving, TOKENS, [0.5])
@@ -311,14 +341,3 @@ def test_functions_inside_arguments_are_seen():
     assert sa.rerun(flow, attention=moving).identical(flow)
     with pytest.raises(ValueError, match=r"^result lacks its argument density \(test.*is no"):
         sa.rerun(sphere.mean_field(1.0, lambda a: two_bumps(a), [0.1], cells=8))
-
-
-def test_functions_inside_functions_are_not_registered():
-    """Their results carry no name that could be looked up, so they fail when they are called."""
-
-    @recorded()
-    def inner():
-        return xr.Dataset()
-
-    with pytest.raises(ValueError, match=r"inner is no name in the module"):
-        inner()

@@ -76,6 +76,36 @@ def test_lists_of_commands_say_what_the_commands_say(group):
         assert later.get_short_help_str(10**6) == command.get_short_help_str(10**6)
 
 
+def test_the_example_tokens_load_no_torch():
+    code = "import shaped_attention as sa; sa.covariance_of(sa.example_tokens()[1])"
+    assert "torch" not in loaded(code, 60.0)
+    assert "torch" in loaded(f"{code}; import torch", 60.0)
+
+
+TOGETHER = """
+from concurrent.futures import ThreadPoolExecutor
+import threading
+import shaped_attention as sa
+from shaped_attention.checks import real_array
+began = threading.Event()
+def first():
+    began.set()
+    import torch
+def check():
+    began.wait()
+    for _ in range(10_000):
+        real_array([1.0], "x")
+with ThreadPoolExecutor(2) as pool:
+    for future in [pool.submit(check), pool.submit(first)]:
+        future.result()
+"""
+
+
+def test_torch_may_be_loading_on_another_thread():
+    """A module that is half loaded has no `Tensor`: of no number is it then known what it is."""
+    assert "torch" in loaded(TOGETHER, 60.0)
+
+
 def test_every_figure_of_the_sphere_has_a_command():
     assert set(main.commands["sphere"].load().commands) == set(FIGURES)
 

@@ -23,7 +23,7 @@ from shaped_attention import (
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
-from shaped_attention.samplers.processes import process_of
+from shaped_attention.samplers.executors import process_of
 from shaped_attention.samplers.request import Request, make_request
 from shaped_attention.samplers.steps import flowed, limit_step
 from shaped_attention.samplers.task import task_of

@@ -1,1 +1,1 @@
-"""The groups of commands, below `shaped_attention.commands.main`."""
+"""The commands: a file for each, and `main`, which knows them by name."""

@@ -32,7 +32,7 @@ class Recipe:
     @property
     def about(self) -> str:
         """What it shows, in one sentence."""
-        return (getdoc(self.simulate) or "").splitlines()[0]
+        return (getdoc(self.simulate) or "").partition("\n")[0]
 
 
 def make(recipes: Mapping[str, Recipe], name: str, **options: Any) -> tuple[Figure, xr.Dataset]:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+
+from shaped_attention.lazy_torch import Tensor, torch
 
 SHAPES = {(2,): "two-dimensional", (3, 4): "three- or four-dimensional"}
 """Numbers of dimensions that are read, in words."""
@@ -76,7 +77,7 @@ def _read_pt(
         raise
     except Exception as error:
         raise _unreadable(name, ".pt") from error
-    if isinstance(loaded, torch.Tensor):
+    if isinstance(loaded, Tensor):
         _refuse_key(name, key, "this file holds one tensor without a name")
         return _array_of(loaded, name), name
     if not isinstance(loaded, Mapping):
@@ -84,9 +85,7 @@ def _read_pt(
             f"{name}: this file holds an object of type {type(loaded).__name__}, but a tensor or "
             "a dictionary of tensors is needed"
         )
-    tensors = {
-        str(label): value for label, value in loaded.items() if isinstance(value, torch.Tensor)
-    }
+    tensors = {str(label): value for label, value in loaded.items() if isinstance(value, Tensor)}
     fitting = [
         label
         for label, tensor in tensors.items()
@@ -188,7 +187,7 @@ def _choice(
     return candidates[0]
 
 
-def _array_of(tensor: torch.Tensor, name: str) -> NDArray[Any]:
+def _array_of(tensor: Tensor, name: str) -> NDArray[Any]:
     # NumPy lacks torch's short floating types, which float64 contains exactly.
     widened = tensor.detach().double() if tensor.is_floating_point() else tensor.detach()
     try:

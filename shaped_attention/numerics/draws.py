@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
@@ -39,16 +38,6 @@ STREAMS = {
     "sphere": 6,
 }
 """Named streams: their numbers are independent for the same seed. Append only."""
-
-
-class SpherePart(IntEnum):
-    """Parts of the stream "sphere", alongside `uniform_start`, the stream itself. Append only."""
-
-    NOISY_CHAIN = 1
-    NOISY_NETWORK = 2
-    TOKENS = 11
-    MATRICES = 12
-    PARTICLES = 21
 
 
 SLOTS_PER_BLOCK = 64

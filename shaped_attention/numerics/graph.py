@@ -1,7 +1,7 @@
 """Tracing: a description run once on `Matrix` objects leaves the graph of what it computes.
 
 The graph knows every size, so programs for fixed sizes follow from it: `program` turns it into
-instructions for compiled code on tiles, `blas` walks over it with library routines. A matrix
+instructions for compiled code on tiles, `blas_plan` walks over it with library routines. A matrix
 carries a scalar coefficient and a transposition that cost nothing until they are needed.
 """
 

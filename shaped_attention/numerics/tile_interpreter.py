@@ -14,14 +14,35 @@ from shaped_attention.numerics.products import lower_half, mirror, multiply
 from shaped_attention.numerics.threefry import fill_normals
 from shaped_attention.numerics.wishart import fill_bartlett
 
-(
-    _CONSTANT, _INPUT, _NORMAL, _WISHART, _ACTIVATED_GRAM,
-    _MULTIPLY_NN, _MULTIPLY_NT, _MULTIPLY_TN, _GRAM, _COGRAM,
-    _COMBINE, _TIMES, _OVER, _SCALE, _SHIFT, _TRANSPOSE, _RESHAPE, _COLUMNS, _CONCATENATE,
-    _ROW_SUMS, _COLUMN_SUMS, _ROW_SQUARES, _DIAGONAL, _UNIT_ROWS,
-    _SOFTMAX, _SYMMETRIC, _LOWER, _CHOLESKY, _ARC_COSINE, _SQRT,
-) = range(30)  # fmt: skip
-assert OPERATIONS.index("sqrt") == _SQRT
+_CODES = {name: code for code, name in enumerate(OPERATIONS)}
+_NORMAL = _CODES["normal"]
+_WISHART = _CODES["wishart"]
+_ACTIVATED_GRAM = _CODES["activated_gram"]
+_MULTIPLY_NN = _CODES["multiply_nn"]
+_MULTIPLY_NT = _CODES["multiply_nt"]
+_MULTIPLY_TN = _CODES["multiply_tn"]
+_GRAM = _CODES["gram"]
+_COGRAM = _CODES["cogram"]
+_COMBINE = _CODES["combine"]
+_TIMES = _CODES["times"]
+_OVER = _CODES["over"]
+_SCALE = _CODES["scale"]
+_SHIFT = _CODES["shift"]
+_TRANSPOSE = _CODES["transpose"]
+_RESHAPE = _CODES["reshape"]
+_COLUMNS = _CODES["columns"]
+_CONCATENATE = _CODES["concatenate"]
+_ROW_SUMS = _CODES["row_sums"]
+_COLUMN_SUMS = _CODES["column_sums"]
+_ROW_SQUARES = _CODES["row_squares"]
+_DIAGONAL = _CODES["diagonal"]
+_UNIT_ROWS = _CODES["unit_rows"]
+_SOFTMAX = _CODES["softmax"]
+_SYMMETRIC = _CODES["symmetric"]
+_LOWER = _CODES["lower"]
+_CHOLESKY = _CODES["cholesky"]
+_ARC_COSINE = _CODES["arc_cosine"]
+_SQRT = _CODES["sqrt"]
 
 _OP, _OUT, _OUT_COLUMNS, _A, _B = pr.OP, pr.OUT, pr.OUT_COLUMNS, pr.A, pr.B
 _ROWS, _INNER, _WIDE, _A_LOWER, _B_LOWER = pr.ROWS, pr.INNER, pr.COLUMNS, pr.A_LOWER, pr.B_LOWER

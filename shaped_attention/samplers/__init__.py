@@ -1,7 +1,8 @@
 """The samplers: networks with real weights, the exact chain, the SDE, and what they share.
 
 `network`, `chain` and `sde` are the three; `pathwise` differentiates their paths. Each checks its
-arguments (`request`), composes the step of a layer (`steps`, `task`), gives it to an executor
-(`processes`, `large_matrices`) and loops (`driver`, `chunks`). `results` are Datasets; `provenance`
-records the call that made one, by `plain_arguments`; `rerun` and `continuation` start from it.
+arguments (`request`), composes the step of a layer (`steps`, `task`), gives it to one of the
+`executors` (`tile_process`, `blas_process`, `torch_process`) and loops (`driver`, `chunks`).
+`results` are Datasets; `provenance` records the call that made one, by `plain_arguments`; `rerun`
+and `continuation` start from it.
 """

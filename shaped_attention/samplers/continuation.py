@@ -9,7 +9,7 @@ import xarray as xr
 
 from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.parameters import scheduled
-from shaped_attention.samplers.provenance import call_of
+from shaped_attention.samplers.provenance import call_of, function_of
 from shaped_attention.samplers.starts import Resumed
 
 _OPTIONS = ("times", "save_every", "progress", "chunk", "memory", "keep", "keep_state")
@@ -60,10 +60,11 @@ def continue_run(
             raise ValueError(
                 f"{name}={value!r}: it is that of the run; {', '.join(_OPTIONS)} can be changed"
             )
-    function, arguments = call_of(result)
+    function = function_of(result)
     sampler = result.attrs.get("sampler", function.__name__)
     if "keep_state" not in inspect.signature(function).parameters:
         raise ValueError(f"result comes from {sampler!r}; a chain, network or sde is needed")
+    _, arguments = call_of(result)
     length = "depth" if "depth" in arguments else "horizon"
     given = {"depth": depth, "horizon": horizon}
     total = given.pop(length)

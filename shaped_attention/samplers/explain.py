@@ -16,7 +16,7 @@ from shaped_attention.numerics.eager import is_eager
 from shaped_attention.numerics.graph import Node, needed
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Number, value
-from shaped_attention.samplers.processes import executor
+from shaped_attention.samplers.executors import executor
 from shaped_attention.samplers.request import common_groups
 from shaped_attention.samplers.steps import traced_chain, traced_limit
 

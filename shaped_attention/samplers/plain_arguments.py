@@ -128,14 +128,14 @@ def _array(
     entry = {"tensor" if tensor else "array": array.dtype.name}
     there = result.variables.get(path)
     if there is not None and there.dtype == array.dtype and np.array_equal(there, array):
-        return entry | {"variable": path}
+        return entry | {"variable": path, "shape": list(array.shape)}
     if array.size <= _INLINE:
         return entry | {"values": array.tolist()}
     if array.size > _LARGEST:
         raise UnrecordedError(f"{path} has more than {_LARGEST} entries")
     name = f"{ADDED}{path}"
     added[name] = xr.Variable([f"{name}.{i}" for i in range(array.ndim)], array.copy())
-    return entry | {"variable": name}
+    return entry | {"variable": name, "shape": list(array.shape)}
 
 
 def decoded(value: Any, result: xr.Dataset) -> Any:
@@ -164,6 +164,9 @@ def decoded(value: Any, result: xr.Dataset) -> Any:
         dtype = value.get("array", value.get("tensor"))
         found = result.variables[value["variable"]] if "variable" in value else value["values"]
         array = np.array(found, dtype=dtype)
+        # Of a variable of the result, which may have been cut since.
+        if list(array.shape) != value.get("shape", list(array.shape)):
+            raise UnrecordedError(f"it had the shape {tuple(value['shape'])}, not {array.shape}")
         return torch.from_numpy(array) if "tensor" in value else array
     own = dict(value)
     if "block" in value:

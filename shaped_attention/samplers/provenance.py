@@ -102,10 +102,18 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def _name_of(function: Result) -> str:
+    """Its name, or that by which it is called where none imports it: then `rerun` refuses it."""
+    try:
+        return name_of(function)
+    except UnrecordedError:
+        return f"{function.__module__}:{function.__qualname__}"
+
+
 def _with_record(
     result: xr.Dataset, function: Result, sampler: str, arguments: dict[str, Any]
 ) -> xr.Dataset:
-    attrs = {"format": FORMAT, "function": name_of(function), "versions": json.dumps(versions())}
+    attrs = {"format": FORMAT, "function": _name_of(function), "versions": json.dumps(versions())}
     if sampler and "specification" in result.attrs:
         return result.assign_attrs(attrs)
     # Of results that the function made on its way.
@@ -183,15 +191,7 @@ def call_of(result: xr.Dataset, given: Collection[str] = ()) -> tuple[Result, di
         If the record is not valid, its function is none that records its calls, or an argument that
         is not given is not recorded.
     """
-    stored = record(result)
-    arguments = stored["specification"]
-    if stored["format"] < FORMAT:
-        function, arguments = _upgraded(result, stored["format"], arguments)
-    else:
-        function = imported(
-            "function", stored.get("function", ""), _is_recorded, "it does not record its calls"
-        )
-        arguments.pop("sampler", None)
+    function, arguments = _plain_call(result)
     parameters = inspect.signature(function).parameters
     for name in arguments.keys() - parameters.keys():
         raise ValueError(f"result has the argument {name}, which {function.__name__} has not")
@@ -210,6 +210,22 @@ def call_of(result: xr.Dataset, given: Collection[str] = ()) -> tuple[Result, di
         except (KeyError, TypeError) as error:
             raise ValueError(f"result has an argument {name} that is not valid: {error}") from error
     return function, found
+
+
+def function_of(result: xr.Dataset) -> Result:
+    """Return the function that made a result; ValueError if its record names none."""
+    return _plain_call(result)[0]
+
+
+def _plain_call(result: xr.Dataset) -> tuple[Result, dict[str, Any]]:
+    """Function and plain arguments of a record of any format."""
+    stored = record(result)
+    arguments = stored["specification"]
+    if stored["format"] < FORMAT:
+        return _upgraded(result, stored["format"], arguments)
+    arguments.pop("sampler", None)
+    name = stored.get("function", "")
+    return imported("function", name, _is_recorded, "it does not record its calls"), arguments
 
 
 def _is_recorded(found: Any) -> bool:

@@ -16,7 +16,7 @@ from shaped_attention.blocks.overrides import Overrides, at_layer
 from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.blocks.state import State, covariance
 from shaped_attention.numerics import tile_interpreter
-from shaped_attention.numerics.blas import Plan
+from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.numerics.program import Program
 from shaped_attention.samplers.request import Request

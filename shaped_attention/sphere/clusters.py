@@ -19,8 +19,7 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from shaped_attention.checks import real_array
-from shaped_attention.sphere.theory import check_delta
+from shaped_attention.checks import check_inside, real_array
 
 
 def _also_of_arrays(measure: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -120,7 +119,7 @@ def spectral_gap(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
 
 
 def _close(gram: Tensor, delta: float) -> Bool[Tensor, "*B N N"]:
-    check_delta(delta)
+    check_inside("delta", delta)
     _check_gram(gram)
     return gram >= 1.0 - delta
 

@@ -19,14 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from shaped_attention.checks import check_count, check_values
-from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
-from shaped_attention.samplers.grid import over_grid
+from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.samplers.over_grid import over_grid
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.circle import angles_of, tokens_of
 from shaped_attention.sphere.circle_distance import circle_distance_to_density
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import checked_times, follow
 from shaped_attention.sphere.mean_field import Density, cell_averages, mean_field
+from shaped_attention.sphere.random_parts import SpherePart
 from shaped_attention.statistics.rates import fitted_rate
 
 SIZES = (16, 32, 64, 128, 256, 512, 1024)

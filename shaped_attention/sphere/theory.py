@@ -13,22 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import quad
 from scipy.special import hyp0f1
 
-from shaped_attention.checks import check_count, check_finite, check_width, real_array
+from shaped_attention.checks import check_count, check_finite, check_inside, check_width, real_array
 
 _LARGEST_BETA = 300.0
 """exp(2 beta) does not overflow up to here."""
 
-_ALL_ONE = 20.0
-"""tanh is 1 in double precision from here on."""
-
 _ALL_ONE_LOG, _CELLS, _NEWTON = 40.0, 2000, 12
 """Length of the interval of s on which g becomes 1, its cells, and steps of Newton's method."""
-
-
-def check_delta(delta: float) -> None:
-    """Raise ValueError unless `delta` is a number strictly between 0 and 1."""
-    if not (isinstance(delta, float) and 0.0 < delta < 1.0):
-        raise ValueError(f"delta={delta!r}: a number strictly between 0 and 1 is needed")
 
 
 def equiangular_field(
@@ -135,7 +126,7 @@ def meeting_time(
     ValueError
         If `delta` is not in (0, 1), beta is above 300 in size, or the start is not below 1 - delta.
     """
-    check_delta(delta)
+    check_inside("delta", delta)
     check_count("tokens", tokens, lowest=2)
     _check_beta(beta, _LARGEST_BETA)
     if not -1.0 / (tokens - 1) < start < 1.0 - delta:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.checks import check_count
-from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
+from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.samplers.devices import check_device
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.flow import (
@@ -27,6 +27,7 @@ from shaped_attention.sphere.flow import (
     from_format_2,
     observed,
 )
+from shaped_attention.sphere.random_parts import SpherePart
 from shaped_attention.sphere.token_attention import TokenAttention
 from shaped_attention.sphere.unit_vectors import unit_rows
 

@@ -22,11 +22,10 @@ from jaxtyping import Float64
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from shaped_attention.checks import check_count, check_fraction, real_array
+from shaped_attention.checks import check_count, check_fraction, check_inside, real_array
 from shaped_attention.io.inputs import read_array, read_example
 from shaped_attention.models.recording import call_model, record_outputs, stack_outputs
 from shaped_attention.samplers.provenance import recorded
-from shaped_attention.sphere.theory import check_delta
 from shaped_attention.sphere.unit_vectors import unit_rows
 
 _EXAMPLE = "minilm_hidden_states.npz"
@@ -121,7 +120,7 @@ def inner_products(
     check_count("bins", bins)
     for level in quantiles:
         check_fraction("quantiles", level)
-    check_delta(delta)
+    check_inside("delta", delta)
     states = _checked_states(hidden_states)
     layers, samples, tokens, features = states.shape
     above = np.triu_indices(tokens, 1)

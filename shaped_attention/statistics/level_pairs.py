@@ -17,7 +17,7 @@ from torch import Tensor
 
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import Keys
-from shaped_attention.samplers.processes import process_of
+from shaped_attention.samplers.executors import process_of
 from shaped_attention.samplers.request import Request
 from shaped_attention.samplers.task import task_of
 

@@ -23,7 +23,7 @@ from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import check_result
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.samplers.chain import simulate_chain
-from shaped_attention.samplers.grid import over_grid
+from shaped_attention.samplers.over_grid import over_grid
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.results import specification
 from shaped_attention.samplers.sde import integrate_sde

@@ -35,14 +35,14 @@ class Sweep(Grid):
     axes
         Values along each axis, by parameter, in the order of the store's dimensions.
     samplers
-        Some of 'network', 'chain' and 'sde'.
+        Some of 'network', 'chain' and 'sde'; for the layer 'sphere' it is 'sphere'.
     samples, block
         Samples of each cell and sampler (with a target, at most), and of a work unit, 1024 or all
         by default.
     seed
         Whole number >= 0.
     keep
-        One of `KEEP`.
+        What is kept of every sample: 'observables', 'V', or 'reductions' (moments and histograms).
     names
         Observables to keep; by default all that every cell has.
     fractions

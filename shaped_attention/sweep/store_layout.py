@@ -26,7 +26,7 @@ class Layout:
 
 
 def layouts(sweep: Sweep) -> dict[str, Layout]:
-    """The arrays of a store by name; `units.run_unit` says what they hold."""
+    """The arrays of a store by name; `work_units.run_unit` says what they hold."""
     times, names = len(sweep.fractions), len(sweep.observed)
     blocks, block = sweep.blocks, sweep.block
     own = {

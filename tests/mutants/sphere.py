@@ -149,7 +149,7 @@ SPHERE = [
         _SPHERE_BRIDGE,
         "draws.wishart_factor(columns, dimension - columns)",
         "draws.wishart_factor(columns, dimension)",
-        ("test_sphere_bridge.py::test_chain_and_network_have_the_same_law",),
+        ("test_sphere_noisy_layers.py::test_chain_and_network_have_the_same_law",),
         blind=True,
     ),
     Mutant(
@@ -157,7 +157,7 @@ SPHERE = [
         _SPHERE_BRIDGE,
         "(1.0 - (2.0 - v * v) / dimension)",
         "(1.0 - (1.0 - v * v) / dimension)",
-        ("test_sphere_bridge.py::test_the_drift_is_the_mean_of_one_small_step",),
+        ("test_sphere_noisy_layers.py::test_the_drift_is_the_mean_of_one_small_step",),
         blind=True,
     ),
     Mutant(

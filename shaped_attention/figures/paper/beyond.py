@@ -75,7 +75,7 @@ def figure_tokens(
     """What the number of tokens m changes: rho_12 and V_12 for m = 2, 4, 8 and 16.
 
     gamma = 0.6 and tau_0 = 0.5, so that the scores are seen. Returns as
-    `shaped_attention.figures.paper.figure_1_right`, the model being m.
+    `original.figure_1_right`, the model being m.
     """
     block = ShapedAttention(0.6, 0.5)
     parts = [

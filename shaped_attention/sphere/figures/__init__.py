@@ -1,1 +1,1 @@
-"""The figures of the sphere: a file for the data of each, and the catalogue of all by name."""
+"""The figures of the sphere: the data of most, and the catalogue of all by name."""

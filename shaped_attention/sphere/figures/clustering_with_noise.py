@@ -19,7 +19,7 @@ from torch import Tensor
 
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.normalised import Normalised
-from shaped_attention.checks import check_count, check_positive
+from shaped_attention.checks import check_count, check_inside, check_positive
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
@@ -27,7 +27,6 @@ from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import Observe, sphere_flow
 from shaped_attention.sphere.noisy_layers import noisy_chain, noisy_network
 from shaped_attention.sphere.starts import uniform_start
-from shaped_attention.sphere.theory import check_delta
 
 MEASURES = ("mean cosine", "close pairs")
 _BAND = (0.1, 0.9)
@@ -105,7 +104,7 @@ def clustering_with_noise(
     check_count("network_samples", network_samples, lowest=2)
     for name, value in (("horizon", horizon), ("step", step), ("gamma", gamma)):
         check_positive(name, value)
-    check_delta(delta)
+    check_inside("delta", delta)
     if network_samples > samples:
         raise ValueError(
             f"network_samples={network_samples!r}: at most samples={samples!r} is needed"

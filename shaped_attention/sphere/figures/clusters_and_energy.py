@@ -16,15 +16,15 @@ import torch
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from shaped_attention.checks import check_count, check_values
-from shaped_attention.samplers.grid import over_grid
+from shaped_attention.checks import check_count, check_inside, check_values
+from shaped_attention.samplers.over_grid import over_grid
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.circle import angles_of
 from shaped_attention.sphere.clusters import cluster_count, order_parameter, spectral_gap
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import checked_times, follow, sphere_flow
 from shaped_attention.sphere.starts import uniform_start
-from shaped_attention.sphere.theory import check_delta, dirac_energy, uniform_energy
+from shaped_attention.sphere.theory import dirac_energy, uniform_energy
 
 KINDS = ("SA", "USA", "repulsion")
 """The flows of `energy_curves`; repulsion is SA with V = -I."""
@@ -83,7 +83,7 @@ def metastability(
     default = np.concatenate([[0.0], np.logspace(-1.0, 4.0, 100)])
     at = checked_times(default if times is None else times)
     check_count("tokens", tokens, lowest=2)
-    check_delta(delta)
+    check_inside("delta", delta)
     start = uniform_start(tokens, dimension, samples, seed)
 
     def observe(x: torch.Tensor) -> torch.Tensor:

@@ -22,13 +22,13 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shaped_attention.checks import check_count, check_positive, check_values
-from shaped_attention.numerics.draws import Draws, SpherePart, stream_key
+from shaped_attention.checks import check_count, check_inside, check_positive, check_values
+from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.figures.phase_diagram import BETAS
 from shaped_attention.sphere.flow import checked_times
-from shaped_attention.sphere.theory import check_delta
+from shaped_attention.sphere.random_parts import SpherePart
 from shaped_attention.sphere.token_attention import TokenAttention
 from shaped_attention.sphere.token_flow import random_tokens, token_flow
 
@@ -159,7 +159,7 @@ def ensemble_phase(
     at = checked_times(np.linspace(0.0, 30.0, 61) if times is None else times)
     check_values("ensembles", ensembles)
     check_values("betas", betas)
-    check_delta(delta)
+    check_inside("delta", delta)
     close = partial(close_pairs, delta=delta)
     starts = random_tokens(tokens, dimension, samples, seed)
     found = np.zeros((len(ensembles), len(betas), len(at)))

@@ -1,4 +1,4 @@
-"""Clustering with and without the noise of random value matrices: `noise.clustering_with_noise`."""
+"""Clustering with and without noise: the data of `figures.clustering_with_noise`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from shaped_attention.figures.plots import COLORS, LINES, styled
-from shaped_attention.sphere.figures.clustering_with_noise import MEASURES
 
 
 @styled
@@ -28,8 +27,9 @@ def noise_panels(data: xr.Dataset, title: str) -> Figure:
     dimensions = data["dimension"].values
     columns = len(dimensions) + 1
     figure = Figure(figsize=(1.0 + 3.7 * columns, 6.4), layout="constrained")
-    axes = figure.subplots(len(MEASURES), columns, sharex="col", sharey="row", squeeze=False)
-    for row, measure in enumerate(MEASURES):
+    measures = data["measure"].to_numpy()
+    axes = figure.subplots(len(measures), columns, sharex="col", sharey="row", squeeze=False)
+    for row, measure in enumerate(measures):
         of_measure = data.sel(measure=measure)
         for column in range(len(dimensions)):
             _noise_curves(axes[row, column], of_measure.isel(dimension=column))

@@ -8,9 +8,9 @@ stopped; it knows neither save times nor files.
 from __future__ import annotations
 
 from shaped_attention.numerics.jit import LANES
+from shaped_attention.samplers.blas_process import BlasProcess
 from shaped_attention.samplers.chunks import chunk_size
 from shaped_attention.samplers.driver import LimitProcess
-from shaped_attention.samplers.large_matrices import BlasProcess
 from shaped_attention.samplers.request import Request
 from shaped_attention.samplers.task import Task
 from shaped_attention.samplers.tile_process import TileProcess
