@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 import shaped_attention
+import shaped_attention.figures.plots
 import shaped_attention.sphere
 import shaped_attention.sweep
 import symbolic
@@ -21,7 +22,13 @@ DOCS = ROOT / "docs"
 FIGURES = ROOT / "figures"
 DRAWN = {f"architecture-{package}" for package in ("shaped_attention", "symbolic")}
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_generated" not in path.parts)
-MODULES = (shaped_attention, shaped_attention.sphere, shaped_attention.sweep, symbolic)
+MODULES = (
+    shaped_attention,
+    shaped_attention.figures.plots,
+    shaped_attention.sphere,
+    shaped_attention.sweep,
+    symbolic,
+)
 
 _DIRECTIVE = re.compile(r"^\.\. (currentmodule|auto(?:class|function|data)):: ([\w.]+)", re.M)
 _IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)|^```\{(?:image|figure)\} (\S+)", re.M)

@@ -262,7 +262,8 @@ def test_a_call_computes_with_the_numbers_that_are_recorded():
 def test_large_arrays_are_variables_and_those_of_inner_calls_are_not_kept():
     found = sa.leading_directions(OMEGA, 1)
     np.testing.assert_array_equal(found["arguments.omega"], OMEGA)
-    assert sa.specification(found)["omega"] == {"array": "float64", "variable": "arguments.omega", "shape": [40, 40]}
+    entry = {"array": "float64", "variable": "arguments.omega", "shape": [40, 40]}
+    assert sa.specification(found)["omega"] == entry
     outer = mine(1, OMEGA * 2.0)
     np.testing.assert_array_equal(outer["arguments.omega"], OMEGA * 2.0)
     assert outer.attrs["function"] == "tests.test_provenance:mine"

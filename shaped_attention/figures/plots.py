@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from shaped_attention.io.storage import written
 from shaped_attention.numerics.observables import check_result, observables
 
+__all__ = ["densities", "save_figure", "trajectories"]
+
 P = ParamSpec("P")
 
 LINES = ("-", "--", ":", "-.")
