@@ -72,6 +72,8 @@ def check_keywords(function: Callable[..., Any], given: dict[str, Any]) -> None:
 
 def check_values(name: str, values: Sequence[object]) -> None:
     """Raise ValueError unless there is a value, and each once."""
+    if isinstance(values, str) or not hasattr(values, "__len__"):
+        raise ValueError(f"{name}={values!r}: a list of values is needed")
     if len(values) == 0 or len(set(values)) < len(values):
         raise ValueError(f"{name}={list(values)}: different values, at least one, are needed")
 

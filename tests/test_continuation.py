@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention.numerics.observables import observables
@@ -232,3 +233,20 @@ def test_results_are_no_starts():
         sa.expectation(
             sa.ShapedAttention(0.4), np.eye(2)[None], "log det V", horizon=1.0, tolerance=0.1
         )
+
+
+def test_samples_that_were_chosen_or_joined_do_not_go_on():
+    """They would get the numbers of other samples; the whole result goes on, through a file too."""
+    run = {"layer": sa.ShapedAttention(0.5), "v0": sa.equicorrelated(2, 0.1), "width": 16}
+    chain = sa.simulate_chain(**run, depth=3, samples=6, seed=1, keep_state=True)
+    other = sa.simulate_chain(**run, depth=3, samples=6, seed=2, keep_state=True)
+    for wrong in (
+        chain.isel(sample=[1, 0, 2, 3, 4, 5]),
+        chain.isel(sample=slice(0, 3)),
+        xr.concat([chain, other], "sample", combine_attrs="override"),
+        chain.mean("sample", keep_attrs=True),
+    ):
+        with pytest.raises(ValueError, match=r"^result has another state than its run ended with"):
+            sa.continue_run(wrong, depth=5)
+    turned = chain.transpose("column", "token", "group", ...)
+    assert sa.continue_run(turned, depth=5).equals(sa.continue_run(chain, depth=5))

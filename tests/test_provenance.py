@@ -24,6 +24,7 @@ from shaped_attention.samplers import provenance
 from shaped_attention.samplers.provenance import record, recorded
 from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 from shaped_attention.sphere.propagation_of_chaos import figure_mean_field, two_bumps
+from shaped_attention.statistics import stopping
 from tests.test_results import SUFFIXES, assert_same
 
 SCHEMA = json.loads(
@@ -111,6 +112,8 @@ CALLS = [
          steps_per_layer=1),
     call(sa.expectation, {"observable": "rho[0,1]"}, layer=sa.Pattern([LAYER, BLOCK]), v0=V0,
          observable="log det V", horizon=0.25, tolerance=0.5),
+    call(stopping.explosion_table, {"step": 0.0625}, layer=BLOCK, v0=V0.tolist(), widths=[8, 16],
+         horizon=0.25, step=0.125, samples=4, seed=1),
     call(sa.stopping_map, {"gammas": [0.7]}, v0=V0.tolist(), gammas=[0.5, 0.6], tau0s=(1.0,),
          width=4, step=0.25, samples=2),
     call(sa.leading_directions, {"rank": 1}, omega=OMEGA, rank=np.int64(2)),

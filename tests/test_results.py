@@ -241,7 +241,7 @@ def test_specifications_of_what_is_no_result(tmp_path):
     xr.Dataset({"temperature": ("x", [1.0, np.nan])}).to_netcdf(foreign, engine="h5netcdf")
     for other in (sa.load(foreign), {"specification": "{}"}):
         for function in (sa.specification, sa.layer_of, sa.rerun):
-            with pytest.raises(ValueError, match=r"^result: a Dataset made by a sampler of"):
+            with pytest.raises(ValueError, match=r"^result is a .* without the record of a call"):
                 function(other)
 
 

@@ -138,5 +138,30 @@ def test_bad_arguments():
         exit_times(sparse)
     with pytest.raises(ValueError, match="times has shape"):
         explosion_curve(sparse, times=[[0.1]])
-    with pytest.raises(ValueError, match=r"widths=\[50, 50\]: different ones"):
+    with pytest.raises(ValueError, match=r"widths=\[50, 50\]: different values"):
         explosion_curves(sa.ShapedAttention(0.6), np.eye(2), (50, 50))
+
+
+def test_curves_are_those_of_a_table_that_can_be_made_again():
+    layer, v0 = sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(2, 0.2)
+    options = {"horizon": 0.25, "step": 0.05, "samples": 8, "radius": 5.0, "points": 3}
+    table = stopping.explosion_table(layer, v0, [8, 16], **options)
+    assert table["curve"].values.tolist() == ["n = 8", "n = 16", "SDE"]
+    assert sa.rerun(table).identical(table)
+    for name, curve in stopping.explosion_curves(layer, v0, [8, 16], **options).items():
+        np.testing.assert_array_equal(curve["upper"], table["upper"].sel(curve=name))
+    with pytest.raises(ValueError, match=r"sample=8: explosion_table has no such argument"):
+        stopping.explosion_curves(layer, v0, [8], sample=8)
+
+
+def test_a_curve_needs_no_covariances():
+    run = {"width": 8, "depth": 4, "samples": 50, "radius": 3.0}
+    whole = sa.simulate_chain(sa.ShapedAttention(0.9), sa.equicorrelated(2, 0.2), **run)
+    less = sa.simulate_chain(
+        sa.ShapedAttention(0.9), sa.equicorrelated(2, 0.2), **run, keep="observables"
+    )
+    curve = sa.explosion_curve(whole)
+    assert 0.0 < float(curve["probability"][-1]) < 1.0
+    np.testing.assert_array_equal(sa.explosion_curve(less)["lower"], curve["lower"])
+    with pytest.raises(ValueError, match="result lacks"):
+        sa.explosion_curve(whole.drop_vars("stopping_time"))

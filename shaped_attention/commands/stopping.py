@@ -39,8 +39,6 @@ def stopping_command(
     with the fixed step 0.0025, which decides how many of its paths explode.
     About half a minute on 2 cores.
     """
-    import xarray as xr
-
     from shaped_attention.blocks import ShapedAttention
     from shaped_attention.figures import plots
     from shaped_attention.figures.paper import original
@@ -48,7 +46,7 @@ def stopping_command(
     from shaped_attention.io.storage import check_writable
     from shaped_attention.numerics.covariance import equicorrelated
     from shaped_attention.samplers.results import save
-    from shaped_attention.statistics.stopping import explosion_curves, stopping_map
+    from shaped_attention.statistics.stopping import explosion_table, stopping_map
 
     if map_samples < 1:
         raise click.ClickException(f"--map-samples {map_samples}: a number >= 1 is needed")
@@ -57,9 +55,10 @@ def stopping_command(
         if results is not None:
             check_writable(results, "results")
         v0 = equicorrelated(tokens, original.RHO_0)
-        curves = explosion_curves(
+        table = explosion_table(
             ShapedAttention(gamma, tau0), v0, WIDTHS, samples=samples, seed=seed
         )
+        curves = {name: table.sel(curve=name) for name in table["curve"].values.tolist()}
         title = rf"$|V|$ reaches $10^4\,|V_0|$: $\gamma={gamma:g}$, $\tau_0={tau0:g}$, m={tokens}"
         drawn = paper_plots.explosion_probabilities(curves, title)
         data = stopping_map(v0, GAMMAS, TAU0S, samples=map_samples, seed=seed)
@@ -68,8 +67,7 @@ def stopping_command(
         paths = plots.save_figure(drawn, figures / "stopping-explosion")
         paths += plots.save_figure(map_, figures / "stopping-map")
         if results is not None:
-            joined = xr.concat(curves.values(), xr.DataArray(list(curves), dims="curve"))
-            paths.append(save(joined, results / "stopping-explosion.nc"))
+            paths.append(save(table, results / "stopping-explosion.nc"))
             paths.append(save(data, results / "stopping-map.nc"))
     except ValueError as error:
         raise click.ClickException(str(error)) from None

@@ -28,6 +28,7 @@ __all__ = ["densities", "save_figure", "trajectories"]
 P = ParamSpec("P")
 
 LINES = ("-", "--", ":", "-.")
+_SUFFIXES = (".png", ".svg", ".pdf")
 COLORS = sns.color_palette("colorblind")
 
 
@@ -172,16 +173,23 @@ def densities(
 
 
 def save_figure(
-    figure: Figure, path: str | Path, formats: Iterable[str] = ("png", "svg")
+    figure: Figure, path: str | Path, formats: Iterable[str] | None = None
 ) -> list[Path]:
     """Write a figure to `path` with each of the suffixes, whole or not at all.
+
+    The suffixes are `formats`; else that of `path` if it is .png, .svg or .pdf; else .png and .svg.
 
     Raises
     ------
     ValueError
         If the folder cannot be written.
     """
-    targets = [Path(path).with_suffix(f".{suffix}") for suffix in formats]
+    target = Path(path)
+    if formats is None:
+        formats = (target.suffix[1:],) if target.suffix in _SUFFIXES else ("png", "svg")
+    if target.suffix in _SUFFIXES:
+        target = target.with_suffix("")
+    targets = [target.with_name(f"{target.name}.{suffix}") for suffix in formats]
     for target in targets:
         metadata = {"Date": None} if target.suffix == ".svg" else None
         with written(target) as draft, mpl.rc_context({"svg.hashsalt": "shaped_attention"}):

@@ -21,6 +21,7 @@ from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.chunks import run_chunks
 from shaped_attention.samplers.request import Request
 from shaped_attention.samplers.results import make_result
+from shaped_attention.samplers.starts import STATE, checksum
 from shaped_attention.samplers.task import Task
 
 Array = NDArray[np.float64]
@@ -112,7 +113,8 @@ def run(
     if not request.keep_state:
         return result
     state = np.concatenate([states[first] for first in sorted(states)])
-    return result.assign(state=(("sample", "group", "token", "column"), state))
+    result = result.assign(state=(STATE, state))
+    return result.assign_attrs(state_checksum=checksum(result))
 
 
 class Pace:

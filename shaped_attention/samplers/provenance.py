@@ -167,7 +167,10 @@ def record(result: xr.Dataset) -> dict[str, Any]:
         If `result` is not a result of this package.
     """
     if not isinstance(result, xr.Dataset) or "specification" not in result.attrs:
-        raise ValueError("result: a Dataset made by a sampler of shaped_attention is needed")
+        raise ValueError(
+            f"result is a {type(result).__name__} without the record of a call; a Dataset that "
+            "shaped_attention made is needed (load reads files)"
+        )
     if result.attrs.get("format") not in READABLE:
         *others, last = map(str, READABLE)
         raise ValueError(

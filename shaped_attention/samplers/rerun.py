@@ -7,7 +7,7 @@ from typing import Any
 import xarray as xr
 
 from shaped_attention.checks import check_keywords
-from shaped_attention.samplers.provenance import call_of
+from shaped_attention.samplers.provenance import call_of, function_of
 
 _GRID = {"save_every", "width", "depth", "horizon", "step"}
 
@@ -29,8 +29,8 @@ def rerun(result: xr.Dataset, /, **changes: Any) -> xr.Dataset:
         not recorded is not given, or a change is no argument of the function (parameters of a block
         change with a new `layer`) or is not allowed.
     """
+    check_keywords(function_of(result), changes)
     function, arguments = call_of(result, changes)
-    check_keywords(function, changes)
     # With another grid the stored times may be off it; the default takes their place.
     if changes.keys() & _GRID:
         arguments.pop("times", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,16 @@ LARGEST_RADIUS = 1e30
 
 LARGEST_SINGLE_NORM = 1e16
 """Paths that start farther out could overflow in their first step in single precision."""
+
+
+STATE = ("sample", "group", "token", "column")
+"""Dimensions of the state of a run in its result."""
+
+
+def checksum(result: xr.Dataset) -> int:
+    """Return a number that changes with the state and the stopping times of a result."""
+    state = result["state"].transpose(*STATE).to_numpy()
+    return zlib.crc32(result["stopping_time"].to_numpy().tobytes(), zlib.crc32(state.tobytes()))
 
 
 @dataclass(frozen=True)
@@ -54,11 +65,18 @@ class Resumed:
             raise ValueError(
                 "result has no state; one that was made with keep_state=True is needed"
             )
+        if not set(STATE) <= set(result["state"].dims) or checksum(result) != result.attrs.get(
+            "state_checksum", checksum(result)
+        ):
+            raise ValueError(
+                "result has another state than its run ended with, as if samples were selected, "
+                "joined or averaged; the whole result is needed"
+            )
         specification = json.loads(result.attrs["specification"])
         return cls(
             np.array(specification["v0"]),
             int(result.attrs["steps"]),
-            result["state"].to_numpy(),
+            result["state"].transpose(*STATE).to_numpy(),
             result["stopping_time"].to_numpy(),
         )
 

@@ -15,6 +15,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import (
     check_count,
     check_inside,
+    check_keywords,
     check_positive,
     check_values,
     real_array,
@@ -103,7 +104,8 @@ def explosion_curve(
     ValueError
         If the result is none, or `times` or `level` is outside its range.
     """
-    check_result(result, "result")
+    if not isinstance(result, xr.Dataset) or not {"stopping_time", "time"} <= set(result.variables):
+        check_result(result, "result")
     check_inside("level", level)
     times = result["time"].to_numpy() if times is None else real_array(times, "times")
     if times.ndim != 1 or not np.isfinite(times).all():
@@ -126,7 +128,8 @@ def explosion_curve(
     )
 
 
-def explosion_curves(
+@recorded()
+def explosion_table(
     layer: Layer,
     v0: ArrayLike,
     widths: Sequence[int],
@@ -137,8 +140,8 @@ def explosion_curves(
     seed: int = 0,
     radius: float | None = None,
     points: int = 50,
-) -> dict[str, xr.Dataset]:
-    """`explosion_curve` of chains at several widths and of the SDE, the SDE last.
+) -> xr.Dataset:
+    """`explosion_curve` of chains at several widths and of the SDE, the SDE last, as one Dataset.
 
     The theorem is local: the chain's curve tends to that of the SDE at any one radius, while at one
     width the chain leaves it at large radii, because the softmax saturates. The curve of the SDE is
@@ -155,14 +158,18 @@ def explosion_curves(
     points
         Times at which the curves are given.
 
+    Returns
+    -------
+    xarray.Dataset with `probability`, `lower` and `upper` (curve, time); a curve is "n = 50" or
+    "SDE".
+
     Raises
     ------
     ValueError
         If an argument is outside its range.
     """
     check_count("points", points)
-    if len(set(widths)) < len(widths):
-        raise ValueError(f"widths={list(widths)}: different ones are needed")
+    check_values("widths", widths)
     check_positive("horizon", horizon)
     common: dict[str, Any] = {"samples": samples, "radius": radius, "progress": False}
     runs = {
@@ -177,7 +184,22 @@ def explosion_curves(
         seed=derived_seed(seed, {"study": "explosion_curves"}), **common,
     )  # fmt: skip
     times = np.linspace(0.0, horizon, points + 1)
-    return {name: explosion_curve(run, times) for name, run in runs.items()}
+    return over_grid(lambda curve: explosion_curve(runs[curve], times), {"curve": list(runs)})
+
+
+def explosion_curves(
+    layer: Layer, v0: ArrayLike, widths: Sequence[int], **options: Any
+) -> dict[str, xr.Dataset]:
+    """The curves of `explosion_table` by name, each a Dataset (time); `options` are its arguments.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    check_keywords(explosion_table, options)
+    table = explosion_table(layer, v0, widths, **options)
+    return {name: table.sel(curve=name, drop=True) for name in table["curve"].values.tolist()}
 
 
 @recorded()

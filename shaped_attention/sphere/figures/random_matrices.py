@@ -77,8 +77,7 @@ def random_attention(
     ValueError
         If an argument is outside its range.
     """
-    if ensemble not in ENSEMBLES:
-        raise ValueError(f"ensemble={ensemble!r}: one of {', '.join(ENSEMBLES)} is needed")
+    _check_ensemble(ensemble)
     check_count("dimension", dimension)
     check_count("samples", samples)
     check_count("seed", seed, lowest=0)
@@ -159,6 +158,10 @@ def ensemble_phase(
     at = checked_times(np.linspace(0.0, 30.0, 61) if times is None else times)
     check_values("ensembles", ensembles)
     check_values("betas", betas)
+    for ensemble in ensembles:
+        _check_ensemble(ensemble)
+    for beta in betas:
+        TokenAttention(float(beta), normalised=normalised)
     check_inside("delta", delta)
     close = partial(close_pairs, delta=delta)
     starts = random_tokens(tokens, dimension, samples, seed)
@@ -179,6 +182,11 @@ def ensemble_phase(
         coords={"ensemble": list(ensembles), "beta": list(betas), "time": at},
         attrs={"attention": "SA" if normalised else "USA"},
     )
+
+
+def _check_ensemble(ensemble: str) -> None:
+    if ensemble not in ENSEMBLES:
+        raise ValueError(f"ensemble={ensemble!r}: one of {', '.join(ENSEMBLES)} is needed")
 
 
 def _ginibre(draws: Draws, dimension: int) -> Float[Tensor, "B d d"]:
