@@ -25,7 +25,7 @@ def grid(samples: int) -> Sweep:
         "gamma": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
         "tau0": [0.5, 0.66, 0.87, 1.15, 1.52, 2.0],
     }
-    return Sweep(fixed=FIXED, axes=axes, samples=samples, block=1024)
+    return Sweep(fixed=FIXED, axes=axes, samples=samples)
 
 
 def small_units(units: int, samples: int, keep: str = "observables") -> Sweep:
