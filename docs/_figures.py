@@ -93,8 +93,9 @@ def architecture(package: str) -> Figure:
 
 
 def _short(layer: _layers.Layer) -> list[str]:
-    """Names of the modules without the package."""
-    return [module.removeprefix(f"{layer.package}.") for module in layer.modules]
+    """Names of the modules without those of the package and of the folder."""
+    names = [module.removeprefix(f"{layer.package}.") for module in layer.modules]
+    return [name.split(".", 1)[-1] for name in names]
 
 
 def write_all(folder: Path) -> None:

@@ -26,13 +26,14 @@ from .numerics.covariance import (
 )
 from .numerics.eager import eager
 from .numerics.observables import observables
+from .results.files import layer_of, load, save
+from .results.provenance import specification
+from .results.rerun import rerun
 from .samplers.chain import simulate_chain
 from .samplers.continuation import continue_run
 from .samplers.explain import Explanation, explain
 from .samplers.network import simulate_network
 from .samplers.pathwise import pathwise
-from .samplers.rerun import rerun
-from .samplers.results import layer_of, load, save, specification
 from .samplers.sde import integrate_sde
 from .statistics.compare import compare
 from .statistics.comparison_text import format_comparison

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from shaped_attention.samplers.over_grid import over_grid
+from shaped_attention.results.over_grid import over_grid
 
 
 def powers(base, power):

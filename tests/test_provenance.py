@@ -20,8 +20,8 @@ import shaped_attention as sa
 from shaped_attention import sphere
 from shaped_attention.figures.paper import beyond, original
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
-from shaped_attention.samplers import provenance
-from shaped_attention.samplers.provenance import record, recorded
+from shaped_attention.results import provenance
+from shaped_attention.results.provenance import record, recorded
 from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 from shaped_attention.sphere.propagation_of_chaos import figure_mean_field, two_bumps
 from shaped_attention.statistics import stopping

@@ -13,7 +13,7 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention import sphere
-from shaped_attention.samplers.provenance import record
+from shaped_attention.results.provenance import record
 from tests.test_provenance import ATTENTION, GENERAL, SCHEMA, TOKENS, first_cosine
 
 OLD = json.loads((Path(__file__).parent / "data" / "format_2.json").read_text(encoding="utf-8"))

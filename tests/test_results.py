@@ -11,7 +11,7 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention import ShapedAttention, ShapedMLP, equicorrelated
-from shaped_attention.samplers import provenance
+from shaped_attention.results import provenance
 from tests.user_block import Linear
 
 V0 = equicorrelated(3, 0.2, 1.3)

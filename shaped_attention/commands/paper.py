@@ -11,7 +11,7 @@ from shaped_attention.figures import plots
 from shaped_attention.figures.paper import catalogue as paper_figures
 from shaped_attention.figures.recipes import make
 from shaped_attention.io.storage import check_writable
-from shaped_attention.samplers.results import save
+from shaped_attention.results.files import save
 
 _LISTED = "\n".join(f"  {name:12} {figure.about}" for name, figure in paper_figures.FIGURES.items())
 

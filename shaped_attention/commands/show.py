@@ -14,8 +14,8 @@ from shaped_attention.commands.options import InputError
 @click.argument("path", type=click.Path(path_type=Path))
 def show(path: Path) -> None:
     """Print what a saved result (.nc or .zarr) holds and the call that made it."""
-    from shaped_attention.samplers.provenance import record
-    from shaped_attention.samplers.results import load
+    from shaped_attention.results.files import load
+    from shaped_attention.results.provenance import record
 
     try:
         result = load(path)

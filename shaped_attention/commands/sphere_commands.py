@@ -13,7 +13,7 @@ from shaped_attention.commands.options import figures_option, options_of, result
 from shaped_attention.figures import plots
 from shaped_attention.figures.recipes import make
 from shaped_attention.io.storage import check_writable
-from shaped_attention.samplers.results import save
+from shaped_attention.results.files import save
 from shaped_attention.sphere.figures.catalogue import FIGURES
 from shaped_attention.sphere.trained import (
     example_hidden_states,

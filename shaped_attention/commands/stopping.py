@@ -45,7 +45,7 @@ def stopping_command(
     from shaped_attention.figures.paper import plots as paper_plots
     from shaped_attention.io.storage import check_writable
     from shaped_attention.numerics.covariance import equicorrelated
-    from shaped_attention.samplers.results import save
+    from shaped_attention.results.files import save
     from shaped_attention.statistics.stopping import explosion_table, stopping_map
 
     if map_samples < 1:

@@ -16,7 +16,7 @@ import click
 from shaped_attention.commands.options import InputError, figures_option
 from shaped_attention.figures import plots
 from shaped_attention.io.storage import check_writable, reason, written
-from shaped_attention.samplers.results import save
+from shaped_attention.results.files import save
 from shaped_attention.sweep import plots as sweep_plots
 from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.engines import Engine, InProcess, Processes, dask_engine

@@ -18,10 +18,11 @@ from shaped_attention.checks import check_count
 from shaped_attention.figures import plots
 from shaped_attention.io.storage import written
 from shaped_attention.numerics.covariance import correlations
+from shaped_attention.results.files import save
+from shaped_attention.results.plain_arguments import plain
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
-from shaped_attention.samplers.results import plain, save
 from shaped_attention.samplers.sde import count_steps, integrate_sde
 from shaped_attention.statistics.compare import FEWEST_SAMPLES, compare
 

@@ -16,7 +16,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import check_count, real_array
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.provenance import recorded
 
 Matrix = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from shaped_attention.blocks.parameters import Parameter, at_depth, resolved
 from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import check_count, check_width
 from shaped_attention.models.recording import record_outputs, stack_outputs
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.provenance import recorded
 
 
 class ShapedAttentionModule(nn.Module):

@@ -3,6 +3,5 @@
 `network`, `chain` and `sde` are the three; `pathwise` differentiates their paths. Each checks its
 arguments (`request`), composes the step of a layer (`steps`, `task`), gives it to one of the
 `executors` (`tile_process`, `blas_process`, `torch_process`) and loops (`driver`, `chunks`).
-`results` are Datasets; `provenance` records the call that made one, by `plain_arguments`; `rerun`
-and `continuation` start from it.
+`run_result` makes a Dataset of a run, and `continuation` goes on from it.
 """

@@ -29,9 +29,9 @@ from numpy.typing import ArrayLike
 from shaped_attention.blocks.base import Layer, check_chain
 from shaped_attention.checks import check_count
 from shaped_attention.lazy_torch import torch
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.driver import run
 from shaped_attention.samplers.executors import path_chunk, process_of
-from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
 from shaped_attention.samplers.starts import Resumed
 from shaped_attention.samplers.task import task_of

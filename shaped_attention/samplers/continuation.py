@@ -9,7 +9,7 @@ import xarray as xr
 
 from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.parameters import scheduled
-from shaped_attention.samplers.provenance import call_of, function_of
+from shaped_attention.results.provenance import call_of, function_of
 from shaped_attention.samplers.starts import Resumed
 
 _OPTIONS = ("times", "save_every", "progress", "chunk", "memory", "keep", "keep_state")

@@ -20,7 +20,7 @@ from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.chunks import run_chunks
 from shaped_attention.samplers.request import Request
-from shaped_attention.samplers.results import make_result
+from shaped_attention.samplers.run_result import make_result
 from shaped_attention.samplers.starts import STATE, checksum
 from shaped_attention.samplers.task import Task
 

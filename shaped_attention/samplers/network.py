@@ -19,9 +19,9 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import check_count
 from shaped_attention.numerics.draws import SLOTS_PER_BLOCK, Draws, slot_number, stream_key
 from shaped_attention.numerics.threefry import fill_weights
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import chunk_size
 from shaped_attention.samplers.driver import run
-from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.starts import Resumed
 from shaped_attention.samplers.task import covariances

@@ -22,10 +22,10 @@ from torch import Tensor
 from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.checks import check_positive
 from shaped_attention.numerics.jit import LANES
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import chunk_size
 from shaped_attention.samplers.driver import LimitProcess, run
 from shaped_attention.samplers.executors import by_library, path_chunk, process_of
-from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.starts import Resumed
 from shaped_attention.samplers.task import task_of

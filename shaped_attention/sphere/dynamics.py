@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.checks import check_finite
-from shaped_attention.samplers.plain_arguments import storable
+from shaped_attention.results.plain_arguments import storable
 
 _LARGEST_BETA = 600.0
 """exp(beta) does not overflow up to here."""

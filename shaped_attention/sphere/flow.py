@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention.checks import check_count, check_positive, real_array
-from shaped_attention.samplers.plain_arguments import name_of
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.plain_arguments import name_of
+from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.integrate import Field, integrate_flow
 

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.checks import check_count, check_positive
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import (
     CHUNK_ENTRIES,

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import circulant
 
 from shaped_attention.checks import check_count, real_array
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import checked_times
 

@@ -35,8 +35,8 @@ from torch import Tensor
 
 from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.network import WeightProduct
-from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import Observe, check_start, from_format_2
 from shaped_attention.sphere.layers import check_layers, run_layers, unprojected

@@ -20,8 +20,8 @@ from scipy.special import ndtr
 
 from shaped_attention.checks import check_count, check_values
 from shaped_attention.numerics.draws import Draws, stream_key
-from shaped_attention.samplers.over_grid import over_grid
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.over_grid import over_grid
+from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.circle import angles_of, tokens_of
 from shaped_attention.sphere.circle_distance import circle_distance_to_density
 from shaped_attention.sphere.dynamics import SphereAttention

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from shaped_attention.checks import real_array
-from shaped_attention.samplers.plain_arguments import storable
+from shaped_attention.results.plain_arguments import storable
 from shaped_attention.sphere.dynamics import SphereAttention
 
 Matrices = Tensor | Callable[[Tensor], Tensor] | None

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from shaped_attention.checks import check_count
 from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.devices import check_device
-from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.flow import (
     Observe,
     check_start,

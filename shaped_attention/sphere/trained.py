@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from shaped_attention.checks import check_count, check_fraction, check_inside, real_array
 from shaped_attention.io.inputs import read_array, read_example
 from shaped_attention.models.recording import call_model, record_outputs, stack_outputs
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.unit_vectors import unit_rows
 
 _EXAMPLE = "minilm_hidden_states.npz"

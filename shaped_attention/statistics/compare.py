@@ -24,7 +24,7 @@ from shaped_attention.numerics.observables import (
     observables_of,
     time_index,
 )
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.cautions import common_ground
 from shaped_attention.statistics.comparison_text import verdict
 from shaped_attention.statistics.distances import (

@@ -33,7 +33,7 @@ from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.numerics.seeds import derived_seed
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.steps import COMMON, limit_step
 from shaped_attention.samplers.torch_process import norms

@@ -37,8 +37,8 @@ from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.checks import check_count, check_positive, real_array
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.observables import observables
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import thread_count
-from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.statistics.level_pairs import Function, Level

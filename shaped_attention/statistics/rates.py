@@ -17,9 +17,9 @@ from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.results.over_grid import over_grid
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chain import simulate_chain
-from shaped_attention.samplers.over_grid import over_grid
-from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.sde import integrate_sde
 
 

@@ -23,10 +23,9 @@ from shaped_attention.checks import (
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import check_result
 from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.results.over_grid import over_grid
+from shaped_attention.results.provenance import recorded, specification
 from shaped_attention.samplers.chain import simulate_chain
-from shaped_attention.samplers.over_grid import over_grid
-from shaped_attention.samplers.provenance import recorded
-from shaped_attention.samplers.results import specification
 from shaped_attention.samplers.sde import integrate_sde
 from shaped_attention.statistics.proportions import fraction_bounds
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shaped_attention.io.records import append_records, read_records
-from shaped_attention.samplers.provenance import versions
+from shaped_attention.results.provenance import versions
 from shaped_attention.sweep.layer_cells import layer_function
 from shaped_attention.sweep.specification import Sweep
 

@@ -12,7 +12,7 @@ from scipy.stats import ks_2samp
 
 from shaped_attention.checks import check_inside
 from shaped_attention.io.storage import reason
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.distances import ks_margin
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.sweep.code_identity import code_records

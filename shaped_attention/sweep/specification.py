@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from shaped_attention.numerics.seeds import canonical
-from shaped_attention.samplers.results import plain
+from shaped_attention.results.plain_arguments import plain
 from shaped_attention.sweep.faults import SweepFaultsError, faults_of, type_faults
 from shaped_attention.sweep.grid import Grid, Target
 

@@ -11,7 +11,7 @@ _NETWORK = "shaped_attention/samplers/network.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _TILE_PROCESS = "shaped_attention/samplers/tile_process.py"
 _TORCH_PROCESS = "shaped_attention/samplers/torch_process.py"
-_PROVENANCE = "shaped_attention/samplers/provenance.py"
+_PROVENANCE = "shaped_attention/results/provenance.py"
 _RATES = "shaped_attention/statistics/rates.py"
 _SPHERE_CHAOS = "shaped_attention/sphere/propagation_of_chaos.py"
 _SPHERE_ENSEMBLES = "shaped_attention/sphere/figures/random_matrices.py"
@@ -322,7 +322,7 @@ SAMPLERS = [
     ),
     Mutant(
         "record-loses-the-type-of-numbers",
-        "shaped_attention/samplers/plain_arguments.py",
+        "shaped_attention/results/plain_arguments.py",
         "np.array(found, dtype=dtype)",
         "np.array(found, dtype=float)",
         ("test_provenance.py::test_a_record_is_valid_and_its_call_gives_the_same_bits",),

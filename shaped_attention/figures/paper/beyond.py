@@ -17,8 +17,8 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.figures.paper.original import RHO_0, densities
 from shaped_attention.numerics.covariance import equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chain import simulate_chain
-from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.sde import integrate_sde
 from shaped_attention.statistics.convergence import convergence
 from shaped_attention.statistics.rates import distances_by_width

@@ -18,8 +18,8 @@ from shaped_attention.blocks import Normalised, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import Layer
 from shaped_attention.numerics.covariance import correlations, equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chain import simulate_chain
-from shaped_attention.samplers.provenance import recorded
 from shaped_attention.samplers.sde import integrate_sde
 from shaped_attention.statistics.stopping import stopping_map
 

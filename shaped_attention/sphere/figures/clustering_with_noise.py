@@ -20,8 +20,8 @@ from torch import Tensor
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.checks import check_count, check_inside, check_positive
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chain import simulate_chain
-from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import Observe, sphere_flow

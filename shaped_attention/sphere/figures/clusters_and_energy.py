@@ -17,8 +17,8 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from shaped_attention.checks import check_count, check_inside, check_values
-from shaped_attention.samplers.over_grid import over_grid
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.over_grid import over_grid
+from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.circle import angles_of
 from shaped_attention.sphere.clusters import cluster_count, order_parameter, spectral_gap
 from shaped_attention.sphere.dynamics import SphereAttention

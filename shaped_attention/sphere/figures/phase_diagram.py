@@ -10,9 +10,9 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from shaped_attention.checks import check_count, check_values
+from shaped_attention.results.over_grid import over_grid
+from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.devices import named_device
-from shaped_attention.samplers.over_grid import over_grid
-from shaped_attention.samplers.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import checked_times, sphere_flow

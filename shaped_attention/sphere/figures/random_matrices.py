@@ -24,7 +24,7 @@ from torch import Tensor
 
 from shaped_attention.checks import check_count, check_inside, check_positive, check_values
 from shaped_attention.numerics.draws import Draws, stream_key
-from shaped_attention.samplers.provenance import recorded
+from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.figures.phase_diagram import BETAS
 from shaped_attention.sphere.flow import checked_times

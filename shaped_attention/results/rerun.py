@@ -7,7 +7,7 @@ from typing import Any
 import xarray as xr
 
 from shaped_attention.checks import check_keywords
-from shaped_attention.samplers.provenance import call_of, function_of
+from shaped_attention.results.provenance import call_of, function_of
 
 _GRID = {"save_every", "width", "depth", "horizon", "step"}
 

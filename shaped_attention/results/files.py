@@ -1,97 +1,17 @@
-"""Results of samplers: xarray Datasets that carry their specification, saved and loaded."""
+"""Results in files: saved, loaded, and the layer that made them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block, blocks_of
-from shaped_attention.blocks.pattern import Pattern, specification_of
+from shaped_attention.blocks.pattern import Pattern
 from shaped_attention.io.storage import reason, written
-from shaped_attention.samplers.plain_arguments import decoded
-from shaped_attention.samplers.provenance import attribute, specification
-from shaped_attention.samplers.request import Request
-
-__all__ = ["layer_of", "load", "make_result", "plain", "save", "specification"]
-
-
-def make_result(
-    sampler: str,
-    request: Request,
-    v: NDArray[np.float64],
-    stopping_time: NDArray[np.float64],
-    parameters: dict[str, Any],
-    names: Sequence[str] = (),
-) -> xr.Dataset:
-    """Put covariances and stopping times into a Dataset with its specification in `attrs`.
-
-    With `names` `v` holds numbers (time, sample, name) that were kept in place of V.
-
-    Raises
-    ------
-    FloatingPointError
-        If a covariance is not finite: a result never contains NaN.
-    """
-    if not np.isfinite(v).all():
-        raise FloatingPointError(
-            f"the {sampler} produced covariances that are not finite; a smaller radius or step, "
-            "or less extreme parameters of the blocks, keep them from overflowing"
-        )
-    specification = {
-        "sampler": sampler,
-        "layer": specification_of(request.pattern),
-        "v0": request.v0.tolist(),
-        **parameters,
-        "samples": request.samples,
-        "seed": request.seed,
-        "times": [float(t) for t in request.times],
-        "radius": request.radius,
-        "device": request.place,
-        "dtype": request.precision,
-        "keep": request.keep,
-        "keep_state": request.keep_state,
-    }
-    coords: dict[str, Any] = {
-        "time": ("time", request.times, {"long_name": "time t (layer l / width n)"})
-    }
-    kept: dict[str, Any] = {
-        "V": (("time", "sample", "row", "col"), v, {"long_name": "token covariance"})
-    }
-    if names:
-        kept = {"kept": (("time", "sample", "observable"), v)}
-        coords["observable"] = list(names)
-    return xr.Dataset(
-        {
-            **kept,
-            "stopping_time": (
-                ("sample",),
-                stopping_time,
-                {"long_name": "first time with |V| >= radius; infinite if there is none"},
-            ),
-        },
-        coords=coords,
-        attrs={
-            "sampler": sampler,
-            "seed": attribute(request.seed),
-            "radius": request.radius,
-            "horizon": request.steps * request.dt,
-            "steps": request.steps,
-            "specification": json.dumps(specification, default=plain),
-        },
-    )
-
-
-def plain(value: object) -> Any:
-    """A NumPy number as one of Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{value!r} is not plain data")
+from shaped_attention.results.plain_arguments import decoded
+from shaped_attention.results.provenance import specification
 
 
 def layer_of(result: xr.Dataset) -> list[Block] | Pattern:

@@ -25,7 +25,7 @@ from typing import Any, ParamSpec
 import numpy as np
 import xarray as xr
 
-from shaped_attention.samplers.plain_arguments import (
+from shaped_attention.results.plain_arguments import (
     ADDED,
     UnrecordedError,
     decoded,

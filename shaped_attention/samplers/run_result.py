@@ -1,0 +1,82 @@
+"""The result of a run: what was kept of its paths, as a Dataset with its specification."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from shaped_attention.blocks.pattern import specification_of
+from shaped_attention.results.plain_arguments import plain
+from shaped_attention.results.provenance import attribute
+from shaped_attention.samplers.request import Request
+
+
+def make_result(
+    sampler: str,
+    request: Request,
+    v: NDArray[np.float64],
+    stopping_time: NDArray[np.float64],
+    parameters: dict[str, Any],
+    names: Sequence[str] = (),
+) -> xr.Dataset:
+    """Put covariances and stopping times into a Dataset with its specification in `attrs`.
+
+    With `names` `v` holds numbers (time, sample, name) that were kept in place of V.
+
+    Raises
+    ------
+    FloatingPointError
+        If a covariance is not finite: a result never contains NaN.
+    """
+    if not np.isfinite(v).all():
+        raise FloatingPointError(
+            f"the {sampler} produced covariances that are not finite; a smaller radius or step, "
+            "or less extreme parameters of the blocks, keep them from overflowing"
+        )
+    specification = {
+        "sampler": sampler,
+        "layer": specification_of(request.pattern),
+        "v0": request.v0.tolist(),
+        **parameters,
+        "samples": request.samples,
+        "seed": request.seed,
+        "times": [float(t) for t in request.times],
+        "radius": request.radius,
+        "device": request.place,
+        "dtype": request.precision,
+        "keep": request.keep,
+        "keep_state": request.keep_state,
+    }
+    coords: dict[str, Any] = {
+        "time": ("time", request.times, {"long_name": "time t (layer l / width n)"})
+    }
+    kept: dict[str, Any] = {
+        "V": (("time", "sample", "row", "col"), v, {"long_name": "token covariance"})
+    }
+    if names:
+        kept = {"kept": (("time", "sample", "observable"), v)}
+        coords["observable"] = list(names)
+    return xr.Dataset(
+        {
+            **kept,
+            "stopping_time": (
+                ("sample",),
+                stopping_time,
+                {"long_name": "first time with |V| >= radius; infinite if there is none"},
+            ),
+        },
+        coords=coords,
+        attrs={
+            "sampler": sampler,
+            "seed": attribute(request.seed),
+            "radius": request.radius,
+            "horizon": request.steps * request.dt,
+            "steps": request.steps,
+            "specification": json.dumps(specification, default=plain),
+        },
+    )
