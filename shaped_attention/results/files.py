@@ -39,7 +39,7 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
     Raises
     ------
     ValueError
-        If the suffix is another one, or the place or the Dataset cannot be written.
+        If the suffix is neither .nc nor .zarr, or the place or the Dataset cannot be written.
     """
     if not isinstance(result, xr.Dataset):
         raise ValueError(f"result: a Dataset is needed, not {type(result).__name__}")

@@ -191,7 +191,7 @@ def call_of(result: xr.Dataset, given: Collection[str] = ()) -> tuple[Result, di
     Raises
     ------
     ValueError
-        If the record is not valid, its function is none that records its calls, or an argument that
+        If the record is not valid, its function does not record its calls, or an argument that
         is not given is not recorded.
     """
     function, arguments = _plain_call(result)

@@ -123,4 +123,4 @@ def run_chunks(
 
 
 class _CancelledError(Exception):
-    """Raised inside a chunk when another one failed or the user interrupted."""
+    """Raised inside a chunk when another chunk failed or the user interrupted."""
