@@ -99,4 +99,4 @@ class Clock:
 
 
 SIZE = {"samples": 300, "block": 128, "fractions": (0.5, 1.0), "fixed": FIXED | {"radius": 1.6}}
-"""Of sweeps whose samples are kept in the three ways."""
+"""Size of the sweeps that keep the same samples in three ways."""

@@ -10,7 +10,7 @@ from shaped_attention.results.over_grid import over_grid
 
 
 def powers(base, power):
-    """Of base, with an attribute that all cells share and one that they do not."""
+    """Return plus and minus base^power, with an attribute that all cells share and one of each."""
     values = ("sample", [base**power, -(base**power)])
     return xr.Dataset({"value": values}, coords={"sample": [3, 4]}, attrs={"n": 2, "own": power})
 

@@ -1,4 +1,4 @@
-"""The command that prints what a saved result holds."""
+"""Print what a saved result holds: the command `show`."""
 
 from __future__ import annotations
 

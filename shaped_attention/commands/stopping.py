@@ -1,4 +1,4 @@
-"""The command that draws stopping times."""
+"""Draw stopping times: the command `stopping`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The group of commands for batch runs."""
+"""Batch runs: the group of commands `sweep`."""
 
 from __future__ import annotations
 

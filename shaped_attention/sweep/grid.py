@@ -71,17 +71,17 @@ class Grid:
         return tuple(int(i) for i in np.unravel_index(cell, self.shape)) if self.shape else ()
 
     def values(self, index: Sequence[int]) -> dict[str, Any]:
-        """The parameters of the cell with these indices along the axes."""
+        """Return the parameters of the cell with these indices along the axes."""
         chosen = zip(self.axes.items(), index, strict=True)
         return {**self.fixed, **{name: axis[i] for (name, axis), i in chosen}}
 
     def cell(self, index: Sequence[int]) -> Cell:
-        """The cell with these indices along the axes."""
+        """Return the cell with these indices along the axes."""
         return make_cell(self.values(index), self.samplers)
 
     @cached_property
     def tokens(self) -> set[int]:
-        """The numbers of tokens of the cells."""
+        """How many tokens the cells have: each number once."""
         return {self.cell(index).tokens for index in np.ndindex(self.shape)}
 
     @cached_property
