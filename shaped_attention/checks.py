@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -59,14 +60,29 @@ def check_width(name: str, value: int) -> None:
         raise ValueError(f"{name}={value!r}: a whole number from 1 to 2^53 is needed")
 
 
+def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
+    """Raise ValueError unless value is one of the names allowed; suggest the nearest."""
+    choices = [str(choice) for choice in allowed]
+    if not (isinstance(value, str) and value in choices):
+        raise ValueError(f"{name}={value!r}: {did_you_mean(value, choices)}")
+
+
+def did_you_mean(value: object, choices: Iterable[str]) -> str:
+    """Return the end of an error message: the choices, and the one that was probably meant."""
+    choices = list(choices)
+    near = get_close_matches(str(value), choices, n=1, cutoff=0.6)
+    guess = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"one of {', '.join(choices)} is needed{guess}"
+
+
 def check_keywords(function: Callable[..., Any], given: dict[str, Any]) -> None:
     """Raise ValueError unless all of `given` are arguments of the function."""
     known = inspect.signature(function).parameters
     for name, value in given.items():
         if name not in known:
             raise ValueError(
-                f"{name}={value!r}: {function.__name__} has no such argument; one of "
-                f"{', '.join(known)} is needed"
+                f"{name}={value!r}: {function.__name__} has no such argument; "
+                f"{did_you_mean(name, known)}"
             )
 
 

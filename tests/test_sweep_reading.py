@@ -88,7 +88,7 @@ def test_distances(kept):
     swapped = sweep_distances(data, "sde", "chain", level=0.5)
     np.testing.assert_array_equal(swapped["distance"], exact["distance"])
     assert (swapped["margin"] < exact["margin"]).all()
-    with pytest.raises(ValueError, match="sampler 'network': one of chain, sde is needed"):
+    with pytest.raises(ValueError, match="='network': one of chain, sde is needed"):
         sweep_distances(data, "network")
     with pytest.raises(ValueError, match="data has no observables"):
         sweep_distances(kept["V"])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.parameters import Parameter
+from shaped_attention.checks import check_choice
 
 KINDS = ("attention", "mlp", "both")
 """Layers with a name; 'both' is attention, then MLP."""
@@ -55,8 +56,7 @@ def named_layer(
     ValueError
         If the kind is unknown, or a parameter is outside its range.
     """
-    if kind not in KINDS:
-        raise ValueError(f"layer={kind!r}: one of {', '.join(KINDS)} is needed")
+    check_choice("layer", kind, KINDS)
     attention = ShapedAttention(
         gamma, tau0, heads, mask, output_projection, key_size, query_bias, key_bias
     )

@@ -10,6 +10,8 @@ from typing import Any
 import xarray as xr
 from matplotlib.figure import Figure
 
+from shaped_attention.checks import check_choice
+
 FEWEST = 10
 """Samples below which nothing is drawn."""
 
@@ -43,8 +45,7 @@ def make(recipes: Mapping[str, Recipe], name: str, **options: Any) -> tuple[Figu
     ValueError
         If the name is unknown, or an option is outside its range.
     """
-    if name not in recipes:
-        raise ValueError(f"figure={name!r}: one of {', '.join(recipes)} is needed")
+    check_choice("figure", name, recipes)
     if options.get("samples", FEWEST) < FEWEST:
         raise ValueError(f"samples={options['samples']!r}: at least {FEWEST} are needed to draw")
     recipe = recipes[name]

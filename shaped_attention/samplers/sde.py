@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer, check_limit
-from shaped_attention.checks import check_positive
+from shaped_attention.checks import check_choice, check_positive
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import chunk_size
@@ -96,8 +96,7 @@ def integrate_sde(
     UserWarning
         If one step covers the whole horizon.
     """
-    if method not in METHODS:
-        raise ValueError(f"method={method!r}: one of {', '.join(map(repr, METHODS))} is needed")
+    check_choice("method", method, METHODS)
     steps = count_steps(horizon, step)
     horizon, step = float(horizon), float(step)
     check_limit(layer)

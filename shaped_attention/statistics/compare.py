@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.checks import check_count, check_inside
+from shaped_attention.checks import check_choice, check_count, check_inside, did_you_mean
 from shaped_attention.numerics.observables import (
     TIME_TOLERANCE,
     check_result,
@@ -205,9 +205,10 @@ def _chosen_names(requested: str | Sequence[str] | None, available: list[str]) -
     if requested is None:
         return available
     names = list(dict.fromkeys([requested] if isinstance(requested, str) else requested))
-    unknown = [name for name in names if name not in available]
-    if unknown or not names:
-        raise ValueError(f"observables={unknown}: some of {', '.join(available)} are needed")
+    if not names:
+        raise ValueError(f"observables={requested!r}: {did_you_mean('', available)}")
+    for name in names:
+        check_choice("observables", name, available)
     return names
 
 

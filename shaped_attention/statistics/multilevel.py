@@ -34,7 +34,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.base import Layer, check_limit
-from shaped_attention.checks import check_count, check_positive, real_array
+from shaped_attention.checks import check_choice, check_count, check_positive, real_array
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.observables import observables
 from shaped_attention.results.provenance import recorded
@@ -214,9 +214,9 @@ def _first_steps(horizon: float, first_step: float | None, max_levels: int) -> i
 
 def _function(observable: Observable, name: str, v0: NDArray[np.float64]) -> Function:
     """The observable as a function of V (samples, m, m) that checks what it gives."""
-    if isinstance(observable, str) and observable not in (names := list(observables(v0[None]))):
-        raise ValueError(f"observable={observable!r}: a function or one of {names} is needed")
-    if not isinstance(observable, str) and not callable(observable):
+    if isinstance(observable, str):
+        check_choice("observable", observable, observables(v0[None]))
+    elif not callable(observable):
         raise ValueError(f"observable={observable!r}: a name or a function is needed")
 
     def f(v: NDArray[np.float64]) -> NDArray[np.float64]:

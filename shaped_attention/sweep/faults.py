@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.catalogue import KINDS, UNUSED, UNUSED_BY_LIMIT
-from shaped_attention.checks import check_count, check_positive
+from shaped_attention.checks import check_choice, check_count, check_positive, did_you_mean
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.samplers.devices import check_dtype, named_device
 from shaped_attention.sweep.cells import Cell, kind_of
@@ -111,8 +111,7 @@ def faults_of(sweep: Grid, written: bool) -> list[tuple[str, str]]:
     attempt("dtype", check_dtype, sweep.dtype)
     if sweep.seconds is not None:
         attempt("seconds", check_positive, "seconds", sweep.seconds)
-    if sweep.keep not in KEEP:
-        found.append(("keep", f"keep={sweep.keep!r}: one of {', '.join(KEEP)} is needed"))
+    attempt("keep", check_choice, "keep", sweep.keep, KEEP)
     numbers = all(isinstance(x, int | float) for x in sweep.fractions)
     if not (
         numbers
@@ -148,7 +147,7 @@ def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
             place = f"samplers={list(sweep.samplers)}: some of {', '.join(kind.samplers)}, once"
             found.append(("samplers", f"{place}, with layer={layer!r}"))
     found += [
-        (name, f"{name}: no parameter; one of {', '.join(sorted(known))} is needed")
+        (name, f"{name}: no parameter; {did_you_mean(name, sorted(known))}")
         for name in (*sweep.fixed, *sweep.axes)
         if known and name not in known
     ]

@@ -8,6 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from shaped_attention.checks import check_choice
 from shaped_attention.figures.plots import COLORS, LINES, styled
 from shaped_attention.sweep.reading import sweep_of
 
@@ -121,9 +122,7 @@ def sweep_figures(
     axes = list(sweep_of(data).axes)
     if len(axes) not in (1, 2):
         raise ValueError(f"the sweep has {len(axes)} axes; one or two can be drawn (select some)")
-    if observable not in summary["observable"].values:
-        known = ", ".join(map(str, summary["observable"].values))
-        raise ValueError(f"observable={observable!r}: one of {known} is needed")
+    check_choice("observable", observable, summary["observable"].values)
     last = summary.isel(time=-1).sel(observable=observable)
     figures = {}
     if len(axes) == 2:

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import ks_2samp
 
-from shaped_attention.checks import check_inside
+from shaped_attention.checks import check_choice, check_inside
 from shaped_attention.io.storage import reason
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.distances import ks_margin
@@ -182,9 +182,8 @@ def sweep_distances(
         If a sampler is not in the sweep, V was kept, or a cell has no samples.
     """
     samplers = list(data["sampler"].values)
-    for name in (first, second):
-        if name not in samplers:
-            raise ValueError(f"sampler {name!r}: one of {', '.join(samplers)} is needed")
+    check_choice("first", first, samplers)
+    check_choice("second", second, samplers)
     if "values" not in data and "histogram" not in data:
         raise ValueError("data has no observables: a sweep that keeps them is needed")
     drawn = data["drawn"].sum("block")

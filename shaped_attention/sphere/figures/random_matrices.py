@@ -22,7 +22,13 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shaped_attention.checks import check_count, check_inside, check_positive, check_values
+from shaped_attention.checks import (
+    check_choice,
+    check_count,
+    check_inside,
+    check_positive,
+    check_values,
+)
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
@@ -77,7 +83,7 @@ def random_attention(
     ValueError
         If an argument is outside its range.
     """
-    _check_ensemble(ensemble)
+    check_choice("ensemble", ensemble, ENSEMBLES)
     check_count("dimension", dimension)
     check_count("samples", samples)
     check_count("seed", seed, lowest=0)
@@ -159,7 +165,7 @@ def ensemble_phase(
     check_values("ensembles", ensembles)
     check_values("betas", betas)
     for ensemble in ensembles:
-        _check_ensemble(ensemble)
+        check_choice("ensemble", ensemble, ENSEMBLES)
     for beta in betas:
         TokenAttention(float(beta), normalised=normalised)
     check_inside("delta", delta)
@@ -182,11 +188,6 @@ def ensemble_phase(
         coords={"ensemble": list(ensembles), "beta": list(betas), "time": at},
         attrs={"attention": "SA" if normalised else "USA"},
     )
-
-
-def _check_ensemble(ensemble: str) -> None:
-    if ensemble not in ENSEMBLES:
-        raise ValueError(f"ensemble={ensemble!r}: one of {', '.join(ENSEMBLES)} is needed")
 
 
 def _ginibre(draws: Draws, dimension: int) -> Float[Tensor, "B d d"]:
