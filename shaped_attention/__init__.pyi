@@ -11,13 +11,14 @@ from .blocks import (
 )
 from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
+from .models.covariances import record_covariances
 from .models.scores import (
     initial_spectrum,
     leading_directions,
     score_form,
     truncation_cost,
 )
-from .models.transformer import ShapedTransformer, record_covariances
+from .models.transformer import ShapedTransformer
 from .numerics.covariance import (
     correlations,
     covariance_of,

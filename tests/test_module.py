@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 from scipy.stats import ks_2samp
 
 import shaped_attention as sa
+from shaped_attention import plots
 from shaped_attention.numerics.covariance import factor
 
 V0 = sa.equicorrelated(2, 0.2)
@@ -78,10 +80,16 @@ def test_the_recorder_sees_every_block():
     model = sa.ShapedTransformer(LAYERS["both"], width=16, depth=3, seed=2)
     tokens = torch.randn(4, 2, 16, generator=torch.Generator().manual_seed(3))
     data = sa.record_covariances(model, tokens)
-    assert data["V"].shape == (6, 4, 2, 2)
+    assert data["V"].shape == (7, 4, 2, 2)
     with torch.no_grad():
         x = model(tokens).double()
+    np.testing.assert_allclose(data["V"].values[0], tokens.double() @ tokens.double().mT / 16)
     np.testing.assert_allclose(data["V"].values[-1], x @ x.mT / 16, rtol=1e-6)
+    # Two blocks are a layer, and a layer takes the time 1 / n.
+    np.testing.assert_array_equal(data["time"], np.arange(7) / 32)
+    assert np.isinf(data["stopping_time"]).all()
+    assert data["module"].values[:2].tolist() == ["input", "blocks.0"]
+    assert sa.record_covariances(model, tokens, initial=False).equals(data.isel(time=slice(1, 7)))
     # Hooks are gone, and another model's streams are recorded as well.
     assert not any(module._forward_hooks for module in model.modules())
     with torch.random.fork_rng():
@@ -91,7 +99,52 @@ def test_the_recorder_sees_every_block():
     chosen = sa.record_covariances(
         encoder.train(), tokens, lambda name, _: name.count(".") == 1 and name.startswith("layers")
     )
-    assert list(chosen["module"].values) == ["layers.0", "layers.1"]
+    assert list(chosen["module"].values) == ["input", "layers.0", "layers.1"]
+    np.testing.assert_array_equal(chosen["time"], [0.0, 1 / 16, 2 / 16])
+
+
+def test_recorded_covariances_are_compared_and_drawn_beside_a_chain():
+    """KS tests at level 0.05 / 6 of 256 networks; of another gamma the same test rejects."""
+    layer = LAYERS["both"]
+    tokens = torch.randn(1, 3, 24, generator=torch.Generator().manual_seed(1))
+    v0 = sa.covariance_of(tokens[0].numpy())
+
+    def networks(layer: list[sa.Block]) -> xr.Dataset:
+        models = [sa.ShapedTransformer(layer, width=24, depth=12, seed=seed) for seed in range(256)]
+        return xr.concat([sa.record_covariances(model, tokens) for model in models], "sample")
+
+    chain = sa.simulate_chain(layer, v0, width=24, depth=12, samples=4096, save_every=3)
+    recorded = networks(layer)
+    assert recorded["time"].values[-1] == chain["time"].values[-1] == 0.5
+    names = ["log V[0,0]", "log V[1,1]", "rho[0,1]", "rho[1,2]", "log det V", "mean |rho|"]
+    assert sa.compare(recorded, chain, observables=names)["p_value"].min() > 0.05 / len(names)
+    wrong = networks([sa.ShapedAttention(0.8, tau0=0.5), sa.ShapedMLP(0.8)])
+    assert sa.compare(wrong, chain, observables=names)["p_value"].min() < 1e-6
+    figure = plots.trajectories({"model": recorded, "chain": chain})
+    assert [len(line.get_xdata()) for line in figure.axes[1].lines[::3]] == [25, 5]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"times": [0.5]}, r"times=\[0.5\]: 2 positive and increasing numbers"),
+        ({"times": [0.5, 0.5]}, "positive and increasing"),
+        ({"times": [0.0, 0.5]}, "positive and increasing"),
+        ({"choose": lambda name, _: name in ("0", "1")}, "the input of the first if initial=True"),
+        ({"model": 1}, "model=1: a torch.nn.Module is needed"),
+    ],
+)
+def test_times_and_input_of_recorded_covariances(options, message):
+    model = torch.nn.Sequential(torch.nn.AvgPool1d(2), torch.nn.ReLU(), torch.nn.Tanh())
+    asked = {
+        "model": model,
+        "inputs": torch.ones(2, 3, 4),
+        "choose": lambda name, _: name in ("1", "2"),
+    }
+    data = sa.record_covariances(**asked, times=[0.25, 1.0])
+    np.testing.assert_array_equal(data["time"], [0.0, 0.25, 1.0])
+    with pytest.raises(ValueError, match=message):
+        sa.record_covariances(**asked | options)
 
 
 @pytest.mark.parametrize(

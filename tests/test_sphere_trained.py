@@ -220,11 +220,11 @@ INFINITE[0, 0, 0] = np.inf
                 torch.ones(5, 4),
                 lambda name, _: bool(name),
             ),
-            "do not all put out tokens of one shape",
+            "do not all return tokens of one shape",
         ),
         (
             lambda: record_outputs(encoder(), torch.ones(1, 5, WIDTH).double(), unused),
-            "do not all put out tokens of one shape",
+            "do not all return tokens of one shape",
         ),
     ],
 )

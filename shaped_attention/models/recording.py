@@ -1,7 +1,7 @@
-"""Recording what modules of a torch model put out in one call, by forward hooks.
+"""Record what modules of a torch model return in one call, by forward hooks.
 
-The model is called as it is, without gradients: training or evaluation mode is for its owner to
-set. Hooks are removed at the end, also when the call fails.
+The model is called as it is, without gradients: its owner sets training or evaluation mode. Hooks
+are removed at the end, also when the call fails.
 """
 
 from __future__ import annotations
@@ -13,11 +13,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+INPUT = "input"
+"""The name of what goes into the first chosen module."""
+
 
 def record_outputs(
-    model: nn.Module, inputs: Any, choose: Callable[[str, nn.Module], bool]
+    model: nn.Module,
+    inputs: Any,
+    choose: Callable[[str, nn.Module], bool],
+    *,
+    initial: bool = False,
 ) -> dict[str, Float[Tensor, "*B m n"]]:
-    """Token streams that the chosen modules put out when the model is called once.
+    """Return the token streams that the chosen modules return when the model is called once.
 
     Parameters
     ----------
@@ -28,17 +35,21 @@ def record_outputs(
     choose
         Function of a module's name and the module: whether its output (..., m, n), or the first
         element of a tuple, is recorded.
+    initial
+        Whether the input of the first chosen module is recorded too, under the name `INPUT`.
 
     Returns
     -------
-    Copies in float64 on the CPU, by the module's name, in the order of `model.named_modules()`; of
-    a module that acts several times, the last output.
+    Copies in float64 on the CPU, by the module's name, in the order of `model.named_modules()`,
+    after the input; of a module that acts several times, the first input and the last output.
 
     Raises
     ------
     ValueError
-        If no module is chosen, or the output of one is missing or no token stream.
+        If the model is no module, no module is chosen, or an output is missing or no token stream.
     """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model={model!r:.60}: a torch.nn.Module is needed")
     names = [name for name, module in model.named_modules() if choose(name, module)]
     if not names:
         raise ValueError(
@@ -50,22 +61,34 @@ def record_outputs(
     def recorder(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
             x = output[0] if isinstance(output, tuple) and output else output
-            if not isinstance(x, Tensor) or x.ndim < 2 or not x.is_floating_point():
-                raise ValueError(f"choose: the output of {name} is no token stream (..., m, n)")
-            # A copy, since a later module may overwrite its input.
-            recorded[name] = x.detach().to("cpu", torch.float64, copy=True)
+            recorded[name] = _stream(x, f"choose: the output of {name}")
 
         return hook
 
+    def first(_module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        x = next(iter((*arguments, *keywords.values())), None)
+        recorded.setdefault(INPUT, _stream(x, f"initial=True: the input of {names[0]}"))
+
     handles = [model.get_submodule(name).register_forward_hook(recorder(name)) for name in names]
+    if initial:
+        module = model.get_submodule(names[0])
+        handles.append(module.register_forward_pre_hook(first, with_kwargs=True))
     try:
         call_model(model, inputs)
     finally:
         for handle in handles:
             handle.remove()
-    if len(recorded) != len(names):
+    order = [INPUT, *names] if initial else names
+    if len(recorded) != len(order):
         raise ValueError(_UNEQUAL)
-    return {name: recorded[name] for name in names}
+    return {name: recorded[name] for name in order}
+
+
+def _stream(x: Any, what: str) -> Tensor:
+    """A copy of a token stream, since a later module may overwrite its input."""
+    if not isinstance(x, Tensor) or x.ndim < 2 or not x.is_floating_point():
+        raise ValueError(f"{what} is no token stream (..., m, n)")
+    return x.detach().to("cpu", torch.float64, copy=True)
 
 
 def call_model(model: nn.Module, inputs: Any, **options: Any) -> Any:
@@ -89,4 +112,7 @@ def stack_outputs(outputs: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(outputs))
 
 
-_UNEQUAL = "choose: the chosen modules do not all put out tokens of one shape"
+_UNEQUAL = (
+    "choose: the chosen modules do not all return tokens of one shape, that of the input of the "
+    "first if initial=True"
+)

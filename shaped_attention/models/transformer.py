@@ -1,4 +1,4 @@
-"""The shaped transformer as a torch module to train, and a recorder of token covariances.
+"""The shaped transformer as a torch module to train.
 
 Weights are trained as N(0, 1) matrices with their factors 1 / sqrt n written out, so that a module
 at initialisation is one sample of `simulate_network` with `ShapedTransformer.layer`. Trainable too
@@ -12,11 +12,8 @@ which are 1 at the shaped point.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
-import xarray as xr
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -25,8 +22,6 @@ from shaped_attention.blocks.base import Layer, blocks_of
 from shaped_attention.blocks.parameters import Parameter, at_depth, resolved
 from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import check_count, check_width
-from shaped_attention.models.recording import record_outputs, stack_outputs
-from shaped_attention.results.provenance import recorded
 
 
 class ShapedAttentionModule(nn.Module):
@@ -35,6 +30,7 @@ class ShapedAttentionModule(nn.Module):
     def __init__(self, block: ShapedAttention, width: int, generator: torch.Generator) -> None:
         super().__init__()
         self.block = block
+        self.layers_done = 0.0
         self.keys = block.key_size or width // block.heads
         size = block.heads * self.keys
         self.query = _gaussian((width, size), generator)
@@ -72,6 +68,7 @@ class ShapedMLPModule(nn.Module):
     def __init__(self, block: ShapedMLP, width: int, generator: torch.Generator) -> None:
         super().__init__()
         self.block = block
+        self.layers_done = 0.0
         self.pre = _gaussian((width, width), generator)
         self.post = _gaussian((width, width), generator)
         self.gamma = nn.Parameter(torch.tensor(_number(block.gamma)))
@@ -137,11 +134,14 @@ class ShapedTransformer(nn.Module):
         for block in blocks_of(self.layer):
             mask = getattr(block, "mask", None)
             block.check(len(mask) if isinstance(mask, tuple) else 1, width)
-        self.blocks = nn.ModuleList(
-            _module(resolved(block, layer / depth), width, generator)
-            for layer in range(depth)
-            for block in pattern[layer % len(pattern)]
-        )
+        self.blocks = nn.ModuleList()
+        for layer_index in range(depth):
+            blocks = pattern[layer_index % len(pattern)]
+            for number, block in enumerate(blocks, start=1):
+                module = _module(resolved(block, layer_index / depth), width, generator)
+                # For the times of `record_covariances`: a layer is over after its last block.
+                module.layers_done = layer_index + number / len(blocks)
+                self.blocks.append(module)
 
     def forward(self, inputs: Tensor) -> Float[Tensor, "*B m n"]:
         """The tokens after the last layer; inputs as `vocabulary` says.
@@ -179,50 +179,9 @@ class ShapedTransformer(nn.Module):
         return self.embedding[inputs]
 
 
-@recorded()
-def record_covariances(
-    model: nn.Module,
-    inputs: Any,
-    choose: Callable[[str, nn.Module], bool] | None = None,
-) -> xr.Dataset:
-    """V = X X^T / n of the token streams that modules of any torch model put out.
-
-    Parameters
-    ----------
-    model
-        Called once, with ``model(inputs)`` (``model(**inputs)`` for a dict), without gradients.
-    inputs
-        What it takes.
-    choose
-        Function of a module's name and the module: whether its output (..., m, n), or the first
-        element of a tuple, is recorded. By default the blocks of a `ShapedTransformer`.
-
-    Returns
-    -------
-    xarray.Dataset with `V` (module, sample, row, col), leading axes of the outputs flattened to
-    samples.
-
-    Raises
-    ------
-    ValueError
-        If no module is chosen, or their outputs are no token streams of one shape.
-    """
-    if choose is None:
-        choose = _is_shaped_block
-    outputs = record_outputs(model, inputs, choose)
-    grams = [x @ x.mT / x.shape[-1] for x in outputs.values()]
-    v = stack_outputs([gram.reshape(-1, *gram.shape[-2:]) for gram in grams])
-    return xr.Dataset(
-        {"V": (("module", "sample", "row", "col"), v.numpy())},
-        coords={"module": list(outputs)},
-    )
-
-
-def _is_shaped_block(_name: str, module: nn.Module) -> bool:
-    return isinstance(module, ShapedAttentionModule | ShapedMLPModule)
-
-
-def _module(block: Block, width: int, generator: torch.Generator) -> nn.Module:
+def _module(
+    block: Block, width: int, generator: torch.Generator
+) -> ShapedAttentionModule | ShapedMLPModule:
     if isinstance(block, ShapedAttention):
         return ShapedAttentionModule(block, width, generator)
     if isinstance(block, ShapedMLP):
