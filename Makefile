@@ -7,7 +7,7 @@ SIZE ?= full
 # Of the mutants: at work at the same time.
 WORKERS ?= 2
 
-.PHONY: compare test claims validate mutants lint benchmark site gallery notebooks docs clean
+.PHONY: compare test claims validate mutants lint benchmark site gallery notebooks outputs docs clean
 
 compare: .venv/installed
 	$(BIN)/shaped-attention compare
@@ -47,13 +47,18 @@ site: gallery docs
 gallery: .venv/installed
 	$(BIN)/shaped-attention gallery $(if $(filter small,$(SIZE)),--small --figures build/gallery)
 
-# Copies with outputs; those in notebooks/ have none.
+# Copies in build/notebooks, run.
 notebooks: .venv/installed
 	rm -rf build/notebooks
 	mkdir -p build/notebooks
 	cp notebooks/*.ipynb notebooks/*.toml build/notebooks
 	SHAPED_ATTENTION_SIZE=$(SIZE) $(BIN)/python -m pytest -o addopts= -o filterwarnings= -q \
 	  -p no:cacheprovider --nbmake --overwrite --nbmake-timeout=1800 build/notebooks
+
+# The outputs that notebooks/ shows, of small runs.
+outputs:
+	$(MAKE) notebooks SIZE=small
+	$(BIN)/python docs/_outputs.py
 
 docs: notebooks
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
