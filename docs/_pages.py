@@ -85,7 +85,7 @@ def ledger() -> str:
 
 
 def copy_notebooks(root: Path, folder: Path) -> list[Path]:
-    """Copy the executed notebooks if there are any, else those without outputs."""
+    """Copy the executed notebooks if there are any, else those in notebooks/."""
     executed = sorted((root / "build" / "notebooks").glob("*.ipynb"))
     sources = executed or sorted((root / "notebooks").glob("*.ipynb"))
     shutil.rmtree(folder, ignore_errors=True)
