@@ -11,7 +11,7 @@ import pytest
 import torch
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = ["tutorial", "how-to", "choosing", "limits", "randomness"]
+PAGES = ["tutorial", "how-to", "sphere", "derivation", "choosing", "limits", "randomness"]
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 
@@ -58,6 +58,12 @@ def test_the_blocks_run_and_print_what_the_page_says(name, tmp_path, monkeypatch
         assert agree(expected, printed), (
             f"the page says\n{expected}\nbut this is printed\n{printed}"
         )
+
+
+def test_the_readme_runs_and_sees_no_difference():
+    """Its Python at full size: the verdicts are those that its comments promise."""
+    ((_, printed),) = run((DOCS.parent / "README.md").read_text())
+    assert printed.count("Not resolved: ") == 2
 
 
 def test_no_output_stands_without_its_block():

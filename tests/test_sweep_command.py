@@ -1,4 +1,4 @@
-"""The sweep commands, and the example of the README."""
+"""The sweep commands, and the example of the guide."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def invoke(*arguments, status=0):
     return result.output
 
 
-def test_the_example_of_the_readme_is_the_file_and_runs(tmp_path):
+def test_the_example_of_the_guide_is_the_file_and_runs(tmp_path):
     """Its first TOML block is notebooks/sweep.toml; with few samples it runs to the end."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
     block, target = re.findall(r"```toml\n(.*?)```", text, flags=re.S)
     file = ROOT / "notebooks" / "sweep.toml"
     assert block == file.read_text(encoding="utf-8")
