@@ -58,10 +58,10 @@ if TYPE_CHECKING:
 @click.option(
     "--layer",
     "kind",
-    type=click.Choice(["attention", "mlp", "both"]),
-    default="both",
+    type=click.Choice(["attention", "mlp", "transformer"]),
+    default="transformer",
     show_default=True,
-    help="Blocks of a layer; 'both' is attention, then MLP.",
+    help="Blocks of a layer; a transformer is attention, then MLP.",
 )
 @click.option(
     "--gamma",
