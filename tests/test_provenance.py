@@ -180,7 +180,7 @@ OF_SWEEPS = {"sweep_summary", "sweep_distances"}
 def small_families(monkeypatch):
     """The samples of three figures at a small width, without what takes minutes."""
 
-    def family(models, tokens, widths, samples, seed, pairs=0):
+    def family(models, tokens, widths, samples, seed, progress, pairs=0):
         v0 = sa.equicorrelated(tokens, 0.2)
         return original.densities(models, v0, 16, 8, samples, seed)
 
@@ -207,7 +207,7 @@ def test_every_public_function_that_returns_a_dataset_is_in_the_table():
     assert public <= names | READ_ONLY | HAND_ON | OF_SWEEPS
     inside = {f for f in provenance._functions if f.__module__.startswith("shaped_attention")}
     assert {function.__name__ for function in inside - tried} == OF_SWEEPS
-    assert {r.simulate for r in [*PAPER.values(), *SPHERE.values()]} <= tried
+    assert {r.simulate.load() for r in [*PAPER.values(), *SPHERE.values()]} <= tried
 
 
 @ALL

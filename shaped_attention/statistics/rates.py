@@ -82,6 +82,7 @@ def distances_by_width(
     samples: int = 2**14,
     seed: int = 0,
     radius: float | None = None,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Kolmogorov-Smirnov distances of chains from the SDE at the horizon, by width, with the rate.
 
@@ -98,6 +99,8 @@ def distances_by_width(
         the step, must be well below the distance, which is of order 1/n.
     samples, seed
         Of every chain and of an SDE for it, with a seed derived from `seed` and the width.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -131,7 +134,7 @@ def distances_by_width(
         found = [ks_2samp(chain[name], limit[name]).statistic for name in limit]
         return xr.Dataset({"distance": ("observable", found)}, coords={"observable": list(limit)})
 
-    by_width = over_grid(distances, {"width": widths})
+    by_width = over_grid(distances, {"width": widths}, progress=progress)
     noise = 0.5 * math.sqrt(2.0 / samples)
     sizes = np.array(widths, dtype=float)
     rates = []

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from shaped_attention.figures.paper import beyond, original, plots
+from shaped_attention.figures.deferred import Functions
 from shaped_attention.figures.recipes import Recipe
+
+beyond = Functions("shaped_attention.figures.paper.beyond")
+original = Functions("shaped_attention.figures.paper.original")
+plots = Functions("shaped_attention.figures.paper.plots")
 
 FIGURES: dict[str, Recipe] = {
     "1-left": Recipe(
