@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections.abc import Iterable
 
 import numpy as np
 import xarray as xr
@@ -26,7 +27,7 @@ from shaped_attention.statistics.density_estimates import (
     estimate_density,
 )
 
-_STOPPING = "stopping time"
+STOPPING = "stopping time"
 _ATOM = 0.01
 
 
@@ -133,11 +134,15 @@ def observable_values(
 ) -> tuple[Floats, float]:
     """Return the values (samples,) of one observable at a stored time, and that time."""
     check_result(result, name)
-    check_choice("observable", observable, [*observable_names(result.sizes["row"]), _STOPPING])
+    check_choice("observable", observable, [*observable_names(result.sizes["row"]), STOPPING])
     saved = result["time"].to_numpy()
     at = float(saved[-1] if time is None else saved[time_index(result, time, name)])
-    tokens = [int(i) for i in re.findall(r"\d+", observable)]
-    return observables_of(result, at, sorted(set(tokens)) or [0], cap=at)[observable], at
+    return observables_of(result, at, named_tokens([observable]), cap=at)[observable], at
+
+
+def named_tokens(names: Iterable[str]) -> list[int]:
+    """Return the tokens that names of observables are about; (0,) if they are about none."""
+    return sorted({int(i) for name in names for i in re.findall(r"\d+", name)}) or [0]
 
 
 def observable_names(tokens: int) -> list[str]:
@@ -150,7 +155,7 @@ def support_of(observable: str, tokens: int, time: float = math.inf) -> Interval
     if observable.startswith("rho["):
         return -1.0, 1.0
     known = {"mean |rho|": (0.0, 1.0), "effective rank": (1.0, float(tokens))}
-    return known.get(observable, (0.0, time) if observable == _STOPPING else UNBOUNDED)
+    return known.get(observable, (0.0, time) if observable == STOPPING else UNBOUNDED)
 
 
 def _warn_of_atoms(values: Floats, observable: str) -> None:
