@@ -159,6 +159,8 @@ CALLS = [
     call(beyond.figure_keys, _SEED, **_FIGURE | {"width": 10}),
     call(beyond.figure_eigenvalues, _SEED, gammas=(0.05,), tokens=2, width=4, samples=2),
     call(mine, {"count": 2}, count=3),
+    Call(sa.density, {"observable": "rho[0,1]", "bins": 3, "window": (-1.0, 1.0)}, {"bins": 4},
+         {"result": sa.simulate_chain(BLOCK, V0, width=8, depth=2, samples=9)}),
 ]  # fmt: skip
 NAMES = [
     f"{i}-{call.function.__name__}" if i in (2, 14, 17) else call.function.__name__

@@ -81,7 +81,7 @@ def figure_tokens(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """What the number of tokens m changes: rho_12 and V_12 for m = 2, 4, 8 and 16.
+    """What the number of tokens m changes: rho_01 and V_01 for m = 2, 4, 8 and 16.
 
     gamma = 0.6 and tau_0 = 0.5, so that the scores are seen. Returns as
     `original.figure_1_right`, the model being m.
@@ -130,7 +130,7 @@ def figure_eigenvalues(
 
     The SDE's paths explode where the softmax of a network saturates; wider networks follow later.
 
-    n = d = 200, tau_0 = 1, tokens of norm 10 sqrt n (V_aa = 100), stopped at |V| = 10^5. Returns
+    n = L = 200, tau_0 = 1, tokens of norm 10 sqrt n (V_aa = 100), stopped at |V| = 10^5. Returns
     `largest` (sampler, gamma, time, sample), 10^5 from where a path has stopped: the step over the
     radius, which a path keeps, is no eigenvalue of the solution.
     """
@@ -173,7 +173,7 @@ def _family(
     progress: bool | None,
     pairs: int = 2**12,
 ) -> xr.Dataset:
-    """Samples of rho_12 and V_12 at the largest width, and distances to the SDE by width.
+    """Samples of rho_01 and V_01 at the largest width, and distances to the SDE by width.
 
     Adds to `densities` the variables of `distances_by_width`, and of `convergence` the weak and
     strong errors with their fitted rates, all by model.

@@ -4,6 +4,9 @@ Networks are simulated by the exact chain (the law of networks with real weights
 those printed with the figures; the number of tokens m and the key size n_k are not printed: n_k is
 the width here and m is an argument. Every function runs the samplers and returns the data of its
 figure as a Dataset; `shaped_attention.figures.paper.plots` draws them.
+
+Here the depth is L, which the paper calls d, and tokens are counted from 0: rho_01 is the paper's
+rho_12.
 """
 
 from __future__ import annotations
@@ -65,7 +68,9 @@ def figure_1_left(
         own = derived_seed(seed, {"study": "curves", "model": name})
         result = _chain(layer, v0, width, depth, samples, own, save_every=5)
         curves[name] = _quantiles(_mean_off_diagonal(correlations(result["V"].values)))
-    return _curves("correlation", curves, result["time"].values * width)
+    data = _curves("correlation", curves, result["time"].values * width)
+    data["correlation"].attrs["long_name"] = r"$\rho_{a,b}$, mean over pairs $a \neq b$"
+    return data
 
 
 @recorded()
@@ -77,7 +82,7 @@ def figure_1_right(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Samples of rho_12 and V_12 at the last layer: chain and SDE (also figure 7).
+    """Samples of rho_01 and V_01 at the last layer: chain and SDE (also figure 7).
 
     gamma = 1/sqrt 8, tau_0 = 1, V_0,ab = 0.2, SDE step 0.01. Beside attention alone also the whole
     transformer, whose SDE the paper states. Returns `rho`, `covariance` (model, sampler, sample).
@@ -101,7 +106,7 @@ def figure_2(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Samples of rho_12 for several gamma, MLP alone, chain and SDE; c_+ = 0, c_- = -1.
+    """Samples of rho_01 for several gamma, MLP alone, chain and SDE; c_+ = 0, c_- = -1.
 
     gamma = 1 and 1/sqrt d are among the default values. Returns as `figure_1_right`, with gamma in
     the place of the model; the 95th percentile of |rho| against gamma follows from it.
@@ -145,8 +150,8 @@ def figure_3(
     layers = result["time"].values * width
     data = _curves("correlation", correlation, layers)
     data = data.merge(_curves("covariance", covariance, layers))
-    for name in ("correlation", "covariance"):
-        data[name].attrs["long_name"] = f"size of the {name}"
+    for name, symbol in (("correlation", r"\rho"), ("covariance", "V")):
+        data[name].attrs["long_name"] = rf"$|{symbol}_{{a,b}}|$, mean over pairs $a \neq b$"
     return data
 
 
@@ -162,7 +167,7 @@ def figure_4(
 ) -> xr.Dataset:
     """Times at which an eigenvalue leaves [10^-4, 10^4], capped at 1, over gamma and tau_0.
 
-    n = d = 200, tokens of norm 10 sqrt n (V_aa = 100), correlation 0.2 (figures 4 and 8). Returns
+    n = L = 200, tokens of norm 10 sqrt n (V_aa = 100), correlation 0.2 (figures 4 and 8). Returns
     what `shaped_attention.statistics.stopping.stopping_map` returns.
     """
     v0 = equicorrelated(tokens, RHO_0, 100.0)
@@ -196,7 +201,7 @@ def densities(
     seed: int,
     progress: bool | None = False,
 ) -> xr.Dataset:
-    """Samples of rho_12 and V_12 at the last layer of chains, and at T = L / n of their SDEs.
+    """Samples of rho_01 and V_01 at the last layer of chains, and at T = L / n of their SDEs.
 
     The seed of a model is derived from `seed` and its name. Returns `rho`, `covariance`
     (model, sampler, sample).

@@ -30,28 +30,29 @@ FIGURES: dict[str, Recipe] = {
     "phase": Recipe(
         phase_diagram,
         phase_panels,
-        r"Tokens that have met: %(attention)s, N = %(tokens)d, $\delta$ = %(delta)g",
+        r"Tokens that have met: %(attention)s, $N$ = %(tokens)d, $\delta$ = %(delta)g",
         "About ten minutes on 2 cores; the cost does not depend on the dimensions.",
         ("--samples", "10", "--tokens", "4", "--dimensions", "2,9", "--betas", "1,4"),
     ),
     "metastability": Recipe(
         metastability,
         metastability_strip,
-        r"%(attention)s, d = %(dimension)d, N = %(tokens)d: linked within $\delta$ = %(delta)g",
+        r"%(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d: linked within $\delta$ = %(delta)g",
         "Half a minute on 2 cores.",
         ("--samples", "10", "--tokens", "8"),
     ),
     "ensembles": Recipe(
         ensemble_phase,
         ensemble_panels,
-        r"Random matrices: %(attention)s, d = %(dimension)d, N = %(tokens)d, $\delta$ = %(delta)g",
+        r"Random matrices: %(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d, "
+        r"$\delta$ = %(delta)g",
         "Two minutes on 2 cores.",
         ("--samples", "10", "--dimension", "8", "--tokens", "6", "--betas", "1,4"),
     ),
     "energy": Recipe(
         energy_curves,
         energy_panels,
-        "Energy of %(tokens)d tokens from uniform starts, d = %(dimension)d",
+        "Energy of %(tokens)d tokens from uniform starts, $d$ = %(dimension)d",
         "Half a minute on 2 cores.",
         ("--samples", "10", "--tokens", "8"),
     ),
@@ -65,7 +66,7 @@ FIGURES: dict[str, Recipe] = {
     "noise": Recipe(
         clustering_with_noise,
         noise_panels,
-        r"Clustering with random value matrices: N = %(tokens)d, $\beta$ = %(beta)g",
+        r"Clustering with random value matrices: $N$ = %(tokens)d, $\beta$ = %(beta)g",
         "A minute on 2 cores.",
         ("--samples", "16", "--network-samples", "8", "--dimensions", "2,16"),
     ),
