@@ -1,8 +1,8 @@
 """Token covariances of very deep, very wide random transformers.
 
-Finite networks with real weights (`simulate_network`), the exact chain of their covariances
-(`simulate_chain`), the stochastic differential equation they converge to (`integrate_sde`), and
-how far apart their laws are (`compare`).
+Simulate finite networks with real weights (`simulate_network`), the exact chain of their
+covariances (`simulate_chain`) and the stochastic differential equation that they converge to
+(`integrate_sde`), and compare their laws (`compare`).
 """
 
 import lazy_loader

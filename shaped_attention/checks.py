@@ -1,4 +1,4 @@
-"""Checks of arguments at the public boundary: one sentence with name, value and what is allowed."""
+"""Checks of arguments at the public boundary, with one sentence that names what is allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from shaped_attention.lazy_torch import Tensor
 
 LARGEST_WIDTH = 2**53
-"""Whole numbers up to here are exact in double precision."""
+"""Integers up to this bound are exact in double precision."""
 
 
 def check_fraction(name: str, value: float) -> None:
@@ -29,7 +29,7 @@ def check_inside(name: str, value: float) -> None:
 
 
 def check_skip(skip: Any) -> None:
-    """Raise ValueError unless a skip weight is None, a finite number or a schedule of them."""
+    """Raise ValueError unless a skip weight is None, a finite number or a finite schedule."""
     for value in getattr(skip, "values", (skip,)):
         if value is not None:
             check_finite("skip", value)
@@ -48,27 +48,27 @@ def check_finite(name: str, value: float) -> None:
 
 
 def check_count(name: str, value: int, lowest: int = 1) -> None:
-    """Raise ValueError unless value is a whole number >= lowest."""
+    """Raise ValueError unless value is an integer >= lowest."""
     if not (_is_number(value) and isinstance(value, int | np.integer) and value >= lowest):
         raise ValueError(f"{name}={value!r}: a whole number >= {lowest} is needed")
 
 
 def check_width(name: str, value: int) -> None:
-    """Raise ValueError unless value is a whole number from 1 to `LARGEST_WIDTH`."""
+    """Raise ValueError unless value is an integer from 1 to `LARGEST_WIDTH`."""
     check_count(name, value)
     if value > LARGEST_WIDTH:
         raise ValueError(f"{name}={value!r}: a whole number from 1 to 2^53 is needed")
 
 
 def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
-    """Raise ValueError unless value is one of the names allowed; suggest the nearest."""
+    """Raise ValueError, suggesting the nearest choice, unless value is an allowed name."""
     choices = [str(choice) for choice in allowed]
     if not (isinstance(value, str) and value in choices):
         raise ValueError(f"{name}={value!r}: {did_you_mean(value, choices)}")
 
 
 def did_you_mean(value: object, choices: Iterable[str]) -> str:
-    """Return the end of an error message: the choices, and the one that was probably meant."""
+    """Return the end of an error message: the choices and the one probably meant."""
     choices = list(choices)
     near = get_close_matches(str(value), choices, n=1, cutoff=0.6)
     guess = f" (did you mean {near[0]!r}?)" if near else ""
@@ -76,7 +76,7 @@ def did_you_mean(value: object, choices: Iterable[str]) -> str:
 
 
 def check_keywords(function: Callable[..., Any], given: dict[str, Any]) -> None:
-    """Raise ValueError unless all of `given` are arguments of the function."""
+    """Raise ValueError unless every name in `given` is an argument of the function."""
     known = inspect.signature(function).parameters
     for name, value in given.items():
         if name not in known:
@@ -87,7 +87,7 @@ def check_keywords(function: Callable[..., Any], given: dict[str, Any]) -> None:
 
 
 def check_values(name: str, values: Sequence[object]) -> None:
-    """Raise ValueError unless there is a value, and each once."""
+    """Raise ValueError unless there is at least one value and none is repeated."""
     if isinstance(values, str) or not hasattr(values, "__len__"):
         raise ValueError(f"{name}={values!r}: a list of values is needed")
     if len(values) == 0 or len(set(values)) < len(values):
@@ -100,13 +100,15 @@ def _is_number(value: object) -> bool:
 
 
 def real_array(value: ArrayLike, name: str, trained: bool = False) -> NDArray[np.float64]:
-    """Return `value` as a float64 array; with `trained`, parameters of a model are welcome.
+    """Return `value` as a float64 array; `trained` also accepts parameters of a model.
+
+    Entries may be infinite or NaN.
 
     Raises
     ------
     ValueError
-        If it does not hold real numbers, or is a tensor that requires gradients, which would be
-        lost; entries may be infinite or NaN.
+        If the entries are not real numbers, or if `value` is a tensor that requires gradients: the
+        gradients would be lost.
     """
     if isinstance(value, Tensor):
         if value.requires_grad and not trained:
@@ -119,7 +121,9 @@ def real_array(value: ArrayLike, name: str, trained: bool = False) -> NDArray[np
         raw = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         reason = str(error).split(". ")[0]
-        raise ValueError(f"{name} is no array ({reason}); an array of numbers is needed") from None
+        raise ValueError(
+            f"{name} is not an array ({reason}); an array of numbers is needed"
+        ) from None
     if np.iscomplexobj(raw):
         raise ValueError(f"{name} has complex entries; real numbers are needed")
     needed = f"{name} has entries of type {raw.dtype}; numbers are needed"

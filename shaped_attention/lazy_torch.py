@@ -1,7 +1,7 @@
-"""Torch, imported when it is first used: compiled code on the CPU does without it.
+"""Torch, imported on first use: compiled code on the CPU does not need it.
 
-`torch` and `Tensor` are names to import from here in a module that `simulate_chain` loads. To a
-type checker they are torch's own.
+Modules that `simulate_chain` loads import `torch` and `Tensor` from here. A type checker sees
+torch's own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     class _Module:
-        """Torch, with each of its names as it is at that moment."""
+        """Torch, each name looked up when it is used."""
 
         def __getattr__(self, name: str) -> Any:
             import torch
@@ -28,12 +28,12 @@ else:
         def __instancecheck__(cls, value: object) -> bool:
             if "torch" not in sys.modules:
                 return False
-            # Waits for a thread that is importing it.
+            # Blocks until a thread that is importing torch has finished.
             import torch
 
             return isinstance(value, torch.Tensor)
 
     class Tensor(metaclass=_TensorType):
-        """Stands for `torch.Tensor` in annotations and in `isinstance`."""
+        """A placeholder for `torch.Tensor` in annotations and in `isinstance`."""
 
     torch = _Module()

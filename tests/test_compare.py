@@ -339,5 +339,5 @@ def test_refused_results() -> None:
         ValueError, match=r"time=0\.75: one of those saved in second, \[0\.1, 0\.5\]"
     ):
         compare(good, made(2, 10, times=(0.1, 0.5)), time=0.75)
-    with pytest.raises(ValueError, match="table is a Dataset; what compare returned"):
+    with pytest.raises(ValueError, match="table is a Dataset; a result of compare"):
         format_comparison(good)

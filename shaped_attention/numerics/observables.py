@@ -1,4 +1,4 @@
-r"""Scalar observables of a token covariance V, the numbers by which two laws are compared.
+r"""Scalar observables of a token covariance V, by which two laws are compared.
 
 For one sample V (m x m, positive semidefinite) with eigenvalues l_1 <= ... <= l_m:
 
@@ -14,7 +14,7 @@ name                         value
 ``mean |rho|``               mean of abs(rho[a,b]) over *all* pairs a != b (m >= 2)
 ===========================  ====================================================================
 
-Norms and the determinant enter through logarithms because the laws are close to lognormal, and a
+Norms and the determinant enter through logarithms because their laws are close to lognormal: a
 distance between heavy tails says little at any affordable number of samples.
 
 References
@@ -43,10 +43,10 @@ def observables(
 ) -> dict[str, NDArray[np.float64]]:
     """Compute the scalar observables of every covariance in a sample.
 
-    Every value is finite, for singular V too (repeated tokens, rank below m, zero tokens): for
-    ``log det V`` eigenvalues are floored at f = ``precision * m * l_m``, the size of their rounding
-    error; logarithms of zero are taken at the smallest normal float64 (-708.4); ``rho`` with a
-    zero token is 0; the effective rank of V = 0 is 0.
+    Every value is finite, also for singular V (repeated tokens, rank below m, zero tokens). For
+    ``log det V``, eigenvalues are floored at f = ``precision * m * l_m``, the size of their
+    rounding error. The logarithm of zero is taken at the smallest normal float64 (-708.4). ``rho``
+    with a zero token is 0, and so is the effective rank of V = 0.
 
     Parameters
     ----------
@@ -54,22 +54,22 @@ def observables(
         Covariances, shape (samples, m, m), finite, symmetric and positive semidefinite up to
         rounding.
     tokens
-        Tokens used for ``log V[a,a]`` and ``rho[a,b]``: distinct integers in [0, m). By default all
-        of them up to m = 8, and 8 evenly spaced ones (the first and the last included) beyond. The
-        other observables always use all of V.
+        Tokens used for ``log V[a,a]`` and ``rho[a,b]``: distinct integers in [0, m). Default: all
+        tokens up to m = 8, beyond that 8 evenly spaced ones including the first and the last. The
+        remaining observables always use all of V.
     precision
         Relative rounding error of the entries of V. Default: the machine epsilon of its dtype.
 
     Returns
     -------
     dict
-        Name to values of shape (samples,), float64, in the order of the table above.
+        Values of shape (samples,), float64, by name, in the order of the table above.
 
     Raises
     ------
     ValueError
-        If V has another shape, is not finite, symmetric and positive semidefinite, or if `tokens`
-        are not distinct integers in [0, m).
+        If V does not have this shape or is not finite, symmetric and positive semidefinite, or if
+        `tokens` are not distinct integers in [0, m).
     """
     V = np.asarray(V)
     if V.ndim != 3 or V.shape[1] != V.shape[2] or V.shape[1] == 0:
@@ -109,30 +109,30 @@ def observables_of(
     cap: float | None = None,
     precision: float | None = None,
 ) -> dict[str, NDArray[np.float64]]:
-    """Compute the observables of a sampler's result at one saved time, and its stopping times.
+    """Compute the observables of a result at one saved time, and its stopping times.
 
     Parameters
     ----------
     result
-        What a sampler returns: ``V (time, sample, row, col)`` and ``stopping_time (sample)``.
+        Result of a sampler, with ``V (time, sample, row, col)`` and ``stopping_time (sample)``.
     time
-        A saved time, matched to within 1e-9 (rounding only: laws are never interpolated).
+        A saved time, matched to within 1e-9 (for rounding: laws are never interpolated).
     tokens, precision
         As in `observables`.
     cap
-        The ``stopping time`` of a path is the smaller of its own and `cap`, so that paths never
-        stopped (+inf) stay comparable. Default: the last time of the result.
+        Upper bound of ``stopping time``, which makes paths that never stop (+inf) comparable.
+        Default: the last time of the result.
 
     Returns
     -------
     dict
-        Name to values of shape (samples,), those of `observables` and ``stopping time`` last.
+        Values of shape (samples,) by name: those of `observables`, then ``stopping time``.
 
     Raises
     ------
     ValueError
-        If `result` is not such a Dataset, the time was not saved, or a stopping time is NaN; and as
-        in `observables`.
+        If `result` is not such a Dataset, the time was not saved, a stopping time is NaN, or
+        `observables` raises it.
     """
     check_result(result, "result")
     index = time_index(result, time)
@@ -150,7 +150,7 @@ def observables_of(
 
 
 def check_result(result: object, name: str) -> None:
-    """Refuse, with a ValueError naming the argument `name`, what no sampler returned."""
+    """Raise ValueError, naming the argument `name`, unless `result` is one of a sampler."""
     if not isinstance(result, xr.Dataset):
         raise ValueError(
             f"{name} is a {type(result).__name__}; an xarray.Dataset of a sampler is needed"
@@ -174,7 +174,7 @@ def check_result(result: object, name: str) -> None:
 
 
 def time_index(result: xr.Dataset, time: float, name: str = "result") -> int:
-    """Index of a saved time, matched to within 1e-9; ValueError naming the saved ones if none."""
+    """Return the index of a saved time to within 1e-9; raise ValueError if it was not saved."""
     saved = np.asarray(result["time"].to_numpy(), dtype=np.float64)
     if saved.size:
         index = int(np.argmin(np.abs(saved - time)))
@@ -184,7 +184,7 @@ def time_index(result: xr.Dataset, time: float, name: str = "result") -> int:
 
 
 def listed(times: NDArray[np.float64]) -> str:
-    """Write a list of times for a message, the middle left out when there are many."""
+    """Format a list of times for a message, without the middle of a long list."""
     words = [f"{t:.10g}" for t in times]
     if len(words) > 8:
         words = [*words[:4], "...", *words[-3:]]
@@ -202,14 +202,14 @@ def _chosen_tokens(m: int, tokens: Sequence[int] | None) -> list[int]:
 
 
 def _eigenvalues(V: NDArray[np.float64], precision: float) -> NDArray[np.float64]:
-    """Ascending eigenvalues (samples, m), of matrices that are covariances up to rounding."""
+    """Return the ascending eigenvalues (samples, m) of covariances; check these up to rounding."""
     bad = int((~np.isfinite(V).all(axis=(1, 2))).sum())
     if bad:
         raise ValueError(
             f"V has infinities or NaN in {bad} of {len(V)} samples; finite ones are needed"
         )
-    # Rounding errors add up along a path of many layers, hence the square root; a matrix beyond it
-    # is no covariance, and flooring its eigenvalues would hide that.
+    # Rounding errors add up along a path of many layers, hence the square root. A matrix beyond
+    # this slack is not a covariance, and flooring its eigenvalues would hide that.
     slack = np.sqrt(precision) * np.abs(V).max(axis=(1, 2), initial=0.0)
     skew = np.abs(V - V.transpose(0, 2, 1)).max(axis=(1, 2), initial=0.0)
     eigenvalues = np.linalg.eigvalsh(V).astype(np.float64, copy=False)

@@ -1,1 +1,1 @@
-"""What is measured on V: distances of laws, errors by width, expectations, stopping times."""
+"""Statistics of V: distances between laws, errors by width, expectations, stopping times."""

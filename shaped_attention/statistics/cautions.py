@@ -1,4 +1,4 @@
-"""What a comparison of two results must report besides distances, from their specifications."""
+"""Cautions of a comparison, which follow from the specifications of the two results."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ROUNDING = 1e-9
 
 
 def common_ground(first: xr.Dataset, second: xr.Dataset) -> dict[str, int]:
-    """Return 1 or 0 by name: what two results have in common, as far as their attributes say.
+    """Return, as 1 or 0 by name, what two results have in common according to their attributes.
 
-    `independent` is 0 if they drew the same random numbers; `same_start` and `same_layer` are 0 if
+    `independent` is 0 if they drew the same random numbers. `same_start` and `same_layer` are 0 if
     they are known to differ in V_0 or in the blocks. `same_radius` is 0 if paths of either were
-    stopped, at radii that differ although the starts do not.
+    stopped and the radii differ for the same V_0.
     """
     start, layer = (_agree(first, second, key) for key in ("v0", "layer"))
     stopped = any(bool(np.isfinite(r["stopping_time"]).any()) for r in (first, second))
@@ -38,14 +38,14 @@ def common_ground(first: xr.Dataset, second: xr.Dataset) -> dict[str, int]:
 
 
 def caution_text(common: dict[str, Any]) -> str:
-    """Return the sentences that follow from `common_ground`, or nothing."""
+    """Return the sentences that follow from `common_ground`, possibly none."""
     found = [text for name, text in _DIFFERENCES.items() if not common[name]]
     text = f" NOTE: the results {' and '.join(found)}." if found else ""
     return text if common["independent"] else text + _COUPLED
 
 
 def _agree(first: xr.Dataset, second: xr.Dataset, key: str) -> bool:
-    """Whether an entry of the specifications is the same, numbers to rounding, or not known."""
+    """Return whether an entry of the specifications agrees up to rounding or is unknown."""
     stored = [json.loads(result.attrs.get("specification", "{}")) for result in (first, second)]
     a, b = (specification.get(key) for specification in stored)
     if a is None or b is None or key == "layer":
@@ -55,10 +55,10 @@ def _agree(first: xr.Dataset, second: xr.Dataset, key: str) -> bool:
 
 
 def _share_numbers(first: xr.Dataset, second: xr.Dataset) -> bool:
-    """Whether two results drew the same random numbers."""
+    """Return whether two results drew the same random numbers."""
     a, b = ([result.attrs.get(key) for key in ("sampler", "seed")] for result in (first, second))
     if None not in a or "start" not in first or "start" not in second:
         return None not in a and a == b
-    # Flows have no randomness but that of their starts.
+    # The only randomness of a flow is its initial condition.
     ours, others = ({row.tobytes() for row in r["start"].values} for r in (first, second))
     return bool(ours & others)

@@ -1,9 +1,9 @@
-"""How far apart are two laws of V? Distances with confidence, and a verdict in words.
+"""Distances between two laws of V with confidence intervals, and a verdict in words.
 
-Two results are compared as stopped laws: at a time t both hold V at the smaller of t and the time
-the path was stopped, and the observable ``stopping time`` is the smaller of the two. No path is
-left out. A finite network and its limit are different laws, so the question is not whether they are
-equal but how large the difference is, and whether this many samples could show it.
+Two results are compared as stopped laws: at time t both hold V at the smaller of t and the
+stopping time of the path, and the observable ``stopping time`` is the smaller of the two. No path
+is left out. A finite network and its limit have different laws, so the question is not whether they
+are equal but how large the difference is, and whether this many samples can show it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from shaped_attention.statistics.distances import (
 from shaped_attention.statistics.transport import joint_wasserstein2, wasserstein2_rows
 
 FEWEST_SAMPLES, _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 8, 99, 50
-# Rounding of V reaches an observable magnified by a few operations.
+# A few operations magnify the rounding error of V before it reaches an observable.
 _ROUNDING = 64
 _PAIRINGS = 99
 
@@ -56,59 +56,64 @@ def compare(
 ) -> xr.Dataset:
     """Compare the laws of two results at one time, observable by observable and jointly.
 
-    Distances are taken after rounding the observables to 64 times the machine epsilon of the
-    coarser result, so that rounding, which differs between samplers, is not taken for a difference
-    of laws. All statements take the two results to be independent. Results of one sampler with one
-    seed share random numbers: the KS bands stay valid, but not sharp, the other intervals and the
-    joint p-value do not, and the verdict says so. Give them different seeds. The verdict also says
-    if the results start from different covariances, have different layers, or stop at different
-    radii: their laws then differ for that reason alone.
+    Observables are first rounded to 64 times the machine epsilon of the coarser result: rounding
+    errors differ between samplers and are not a difference of laws.
+
+    All statements assume that the two results are independent. Results of one sampler with one seed
+    share random numbers. The KS bands then remain valid, but not sharp; the other intervals and the
+    joint p-value do not, and the verdict says so. Use different seeds. The verdict also reports
+    different initial covariances, layers or radii, since the laws then differ for that reason
+    alone.
 
     Parameters
     ----------
     first, second
         Results of any two samplers, with the same number of tokens and at least 8 samples each.
     time
-        A time saved in both, to within 1e-9. Default: the last one they have in common, if it is
-        not just 0.
+        A time saved in both, to within 1e-9. Default: the last common time, unless only 0 is
+        common.
     observables
-        Names (see `shaped_attention.observables`), with ``rho[a,b]`` and ``log V[a,a]`` of any
-        token, and ``stopping time``. Default: all, with at most 8 tokens.
+        Names of observables (see `shaped_attention.observables`), including ``rho[a,b]`` and
+        ``log V[a,a]`` of any token, and ``stopping time``. Default: all, with at most 8 tokens.
     confidence
-        Probability, in (0, 1), of each band and interval, and of the verdict as a whole.
+        Coverage probability, in (0, 1), of each band and interval, and of the verdict as a whole.
     permutations
-        Relabellings in the joint test, at least 99.
+        Number of permutations in the joint test, at least 99.
     bootstrap
-        Resamples for each interval and null level, at least 50 and confidence / (1 - confidence).
+        Number of resamples for each interval and null level, at least 50 and
+        confidence / (1 - confidence).
     seed
-        Non-negative integer; the table depends on it and on the two results alone.
+        Nonnegative integer. The table depends only on it and on the two results.
     transport
-        Whether to add Wasserstein-2 distances, of the observables and of V itself (seconds more).
+        Whether to add Wasserstein-2 distances of the observables and of V itself, which takes
+        seconds more.
 
     Returns
     -------
     xr.Dataset
         Along ``observable``: ``ks``, ``wasserstein`` and ``energy``, each with ``_low`` and
-        ``_high``; ``wasserstein_null`` and ``energy_null``, the levels (at `confidence`) below
-        which equal laws stay; ``p_value`` of the KS test, not corrected for multiplicity; the
-        median, 5 % and 95 % quantiles of both; and ``resolved``, true where the DKW-Massart lower
-        bound of the KS distance, at Bonferroni-corrected confidence, is positive. Scalars:
-        ``joint_energy`` and ``joint_p_value`` of `joint_test` over all these observables, and
-        ``stopped_first`` and ``stopped_second``, the fractions stopped by then. Attributes: the
-        settings, sizes, ``smallest_resolvable_ks`` and ``verdict``; 1 or 0 as ``independent``,
-        ``same_start``, ``same_layer`` and ``same_radius`` (1 where nothing is known).
+        ``_high``; ``wasserstein_null`` and ``energy_null``, the levels below which the distances of
+        equal laws stay with probability `confidence`; ``p_value`` of the KS test, not corrected for
+        multiplicity; the median, 5 % and 95 % quantiles of both; and ``resolved``, true where the
+        DKW-Massart lower bound of the KS distance, at Bonferroni-corrected confidence, is positive.
 
-        With `transport` also ``wasserstein2``, ``_low``, ``_high`` and ``_null`` of it, and the
-        scalars ``joint_wasserstein2``, ``_p_value`` and ``_null`` of it, from `joint_wasserstein2`
-        with 99 permutations: of all of V (whatever the `observables`) in the Frobenius norm, by the
-        first 400 samples of each. It says how far V itself moves, heavy tails included; the joint
-        test of the observables, mostly logarithms, has more power with many tokens, and the verdict
-        stays with it.
+        Scalars: ``joint_energy`` and ``joint_p_value`` of `joint_test` over all these observables,
+        and ``stopped_first`` and ``stopped_second``, the fractions stopped by that time.
+        Attributes: the settings, sizes, ``smallest_resolvable_ks`` and ``verdict``, and
+        ``independent``, ``same_start``, ``same_layer`` and ``same_radius`` as 1 or 0 (1 if
+        unknown).
+
+        With `transport` also ``wasserstein2`` with ``_low``, ``_high`` and ``_null``, and the
+        scalar ``joint_wasserstein2`` with ``_p_value`` and ``_null``, from `joint_wasserstein2`
+        with 99 permutations. The scalar is the distance of all of V, whatever the `observables`, in
+        the Frobenius norm, from the first 400 samples of each. It measures how far V itself moves,
+        heavy tails included. The joint test of the observables, mostly logarithms, has more power
+        with many tokens, and the verdict relies on it.
 
     Raises
     ------
     ValueError
-        If an argument is none of the above, or the results have no time in common.
+        If an argument is outside its range, or the results have no time in common.
     """
     check_result(first, "first")
     check_result(second, "second")
@@ -116,7 +121,7 @@ def compare(
     tokens = (first.sizes["row"], second.sizes["row"])
     if tokens[0] != tokens[1]:
         got = f"{tokens[0]} and {tokens[1]}"
-        raise ValueError(f"first and second have {got} tokens; as many in both are needed")
+        raise ValueError(f"first and second have {got} tokens; equal numbers are needed")
     for name, size in zip(("first", "second"), sizes, strict=True):
         if size < FEWEST_SAMPLES:
             raise ValueError(f"{name} has {size} samples; at least {FEWEST_SAMPLES} are needed")
@@ -195,8 +200,8 @@ def _common_time(first: xr.Dataset, second: xr.Dataset, time: float | None) -> f
         )
     if max(common) <= 0.0 < min(saved.max(), other.max()):
         raise ValueError(
-            "first and second have only t = 0 in common, where nothing has happened yet; a later "
-            "time in both (times= or save_every= of the samplers), or time=0, is needed"
+            "first and second have only t = 0 in common, before the first layer; a later time in "
+            "both (times= or save_every= of the samplers), or time=0, is needed"
         )
     return float(max(common))
 
@@ -222,7 +227,7 @@ def _check_settings(confidence: float, permutations: int, bootstrap: int) -> Non
 
 
 def _half_vectorised(result: xr.Dataset, time: float) -> NDArray[np.float64]:
-    """Upper triangles of V (samples, m (m+1)/2), scaled so that lengths are Frobenius norms."""
+    """Return the upper triangles of V (samples, m (m+1)/2), scaled to keep the Frobenius norm."""
     V = result["V"].isel(time=time_index(result, time)).transpose("sample", "row", "col")
     a, b = np.triu_indices(V.sizes["row"])
     entries = V.to_numpy().astype(np.float64)[:, a, b]
@@ -230,7 +235,7 @@ def _half_vectorised(result: xr.Dataset, time: float) -> NDArray[np.float64]:
 
 
 def _epsilon(result: xr.Dataset) -> float:
-    """Machine epsilon of what V was computed in, which may be coarser than what stores it."""
+    """Return the machine epsilon V was computed in, which may be coarser than that of its dtype."""
     computed = json.loads(result.attrs.get("specification", "{}")).get("dtype", "float64")
     dtypes = [np.dtype(computed), result["V"].dtype]
     return max(float(np.finfo(d if d.kind == "f" else np.float64).eps) for d in dtypes)

@@ -1,4 +1,4 @@
-"""A comparison in words: its verdict, and its table laid out for a terminal."""
+"""The verdict of a comparison, and its table laid out for a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROWS_PER_GROUP, _NAMED, _WIDTH = 8, 4, 110
 
 
 def verdict(table: xr.Dataset) -> str:
-    """Say which observables differ, how large a difference could hide, and with what caution."""
+    """Report which observables differ, how large a hidden difference may be, and any cautions."""
     about = table.attrs
     n, m, margin = (about[k] for k in ("samples_first", "samples_second", "smallest_resolvable_ks"))
     confidence, count = about["confidence"], table.sizes["observable"]
@@ -49,14 +49,18 @@ def verdict(table: xr.Dataset) -> str:
 
 
 def format_comparison(table: xr.Dataset) -> str:
-    """Lay out what `compare` returned for a terminal, at most 110 columns wide.
+    """Return a result of `compare` as a table for a terminal, at most 110 columns wide.
 
-    Of more than 8 diagonal entries or correlations, the 8 with the largest KS distance are shown
-    and the others summed up in a line. A star marks what is resolved. ValueError if `table` is not
-    a result of `compare`.
+    If there are more than 8 diagonal entries or correlations, the 8 with the largest KS distance
+    are shown and one line summarises the rest. A star marks resolved observables.
+
+    Raises
+    ------
+    ValueError
+        If `table` is not a result of `compare`.
     """
     if not isinstance(table, xr.Dataset) or "verdict" not in table.attrs:
-        raise ValueError(f"table is a {type(table).__name__}; what compare returned is needed")
+        raise ValueError(f"table is a {type(table).__name__}; a result of compare is needed")
     about = table.attrs
     lines = [
         f"t = {about['time']:.6g}; tokens: {about['tokens']}; samples: {about['samples_first']}, "
@@ -127,7 +131,7 @@ def _row(name: str, row: xr.Dataset) -> str:
 
 
 def _fit(value: float, width: int) -> str:
-    """Write a number in at most `width` characters, with up to three decimals."""
+    """Format a number in at most `width` characters, with up to three decimals."""
     if 0 < abs(value) < 5e-4 and len(f"{value:.0e}") <= width:
         return f"{value:>{width}.0e}"
     for decimals in (3, 2, 1, 0):

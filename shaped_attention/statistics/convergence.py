@@ -1,13 +1,12 @@
 """Chain and SDE driven by the same Gaussians: weak and strong errors in the width.
 
-The SDE's Euler step of length 1/n is driven by what the random numbers of a layer of the chain at
-width n are to leading order (`shaped_attention.blocks.coupling`):
-M = sqrt(k n) dZ_1 in law for the common noise, the keys' Gaussians for the scores. With g groups of
-columns, M is the sum over groups divided by sqrt g: the groups' Grams stay within 1 / sqrt n of V,
-to which their branches pull them.
+The Euler step of length 1/n is driven by the random numbers of a layer of the chain at width n, to
+leading order (`shaped_attention.blocks.coupling`): M = sqrt(k n) dZ_1 in law for the common noise,
+the keys' Gaussians for the scores. With g groups of columns, M is the sum over groups divided by
+sqrt g: the branches keep the groups' Grams within 1 / sqrt n of V.
 
 All factors are kept lower triangular, so that the noise acts in nearby frames. A difference of
-observables then has a variance of order 1/n, where independent samples leave one of order 1.
+observables then has a variance of order 1/n; for independent samples it is of order 1.
 """
 
 from __future__ import annotations
@@ -55,26 +54,29 @@ def convergence(
     radius: float | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Weak and strong errors of the SDE against the chain, by width, with coupled paths.
+    """Compute weak and strong errors of the SDE against the chain, by width, with coupled paths.
 
     Parameters
     ----------
     layer
         A block or a list of blocks that have a limit and can be coupled: shaped attention with
-        whatever heads, mask, biases and output projection, and the shaped MLP.
+        any heads, mask, biases and output projection, and the shaped MLP. The size of the keys must
+        be that of a head (`key_size=None`).
     v0
-        Starting covariance (m, m), positive semidefinite.
+        Initial covariance (m, m), positive semidefinite.
     widths
-        Widths n, increasing, each at least 2 m + 2 for each group of columns (a head without an
-        output projection); the keys' size is that of a head (`key_size=None`); width * horizon is
-        a whole number.
-        The SDE is integrated by Euler's scheme with the step 1/n.
-    horizon, samples, seed
-        T = L / n, number of pairs of paths, and the seed, from which that of each width is derived:
-        errors at different widths are independent.
+        Widths n, increasing, each at least 2 m + 2 per group of columns (a head without an output
+        projection); width * horizon must be an integer. The SDE is integrated by Euler's scheme
+        with the step 1/n.
+    horizon
+        Final time T = L / n.
+    samples
+        Number of pairs of paths.
+    seed
+        Seed from which that of each width is derived: errors at different widths are independent.
     radius
-        The theorem is local: a pair of paths stays where it is from the step on in which |V|
-        (Frobenius norm) of either would reach the radius, by default 10 |V_0|.
+        Radius at which paths stop, by default 10 |V_0| (the theorem is local): a pair of paths does
+        not move from the step on in which |V| (Frobenius norm) of either would reach the radius.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 
@@ -83,15 +85,16 @@ def convergence(
     xarray.Dataset with, for each observable (see `observables`) and width,
 
     - `weak`: E f(chain) - E f(SDE by Euler's scheme with the step 1/n), both of which differ from
-      the limit by O(1/n); its standard error `weak_error`, and `gain`, how many times more
-      independent samples would be needed for the same one; `chain` is E f(chain);
+      the limit by O(1/n); its standard error `weak_error`; `gain`, the factor by which independent
+      samples would have to be more numerous for the same standard error; `chain`, E f(chain);
     - `strong` (width): E |V_chain - V_SDE|_F / |V_0|_F, and its standard error `strong_error`;
     - `stopped` (width): the fraction of pairs that reached the radius;
     - `weak_rate`, `strong_rate` and their standard errors: r of a fit a n^-r to the errors, by
       weighted least squares; NaN unless two widths have errors above 4 standard errors;
-    - `extrapolated`: the chain's E f at n -> oo by Richardson, 2 E f(n_last) - E f(n_last / 2), if
-      the last two widths differ by a factor of two (NaN otherwise); its statistical error is that
-      of independent samples, 2 to 3 times that of `chain`.
+    - `extrapolated`: the chain's E f at n -> oo by Richardson extrapolation,
+      2 E f(n_last) - E f(n_last / 2), if the last two widths differ by a factor of two (NaN
+      otherwise); its statistical error is that of independent samples, 2 to 3 times that of
+      `chain`.
 
     Raises
     ------
@@ -143,14 +146,14 @@ def convergence(
 
 
 class Coupled:
-    """Pairs of paths, one of the chain and one of the SDE, from the same random numbers.
+    """Pairs of paths of chain and SDE, driven by the same random numbers.
 
     Attributes
     ----------
     chain, limit
         Lower triangular factors (B, m, m) of the two covariances.
     alive
-        Pairs (B,) that still move: neither path has been about to reach the radius.
+        Pairs (B,) that still move: neither path has reached the radius.
     """
 
     def __init__(self, request: Request, width: int, first: int, count: int) -> None:
@@ -165,7 +168,7 @@ class Coupled:
         self.alive = torch.ones(count, dtype=torch.bool)
 
     def step(self, step: int) -> None:
-        """Take one layer of the chain and one Euler step 1/n, with all pairs that stay inside."""
+        """Take one layer of the chain and one Euler step 1/n, in all pairs that stay inside."""
         request, width, groups = self._request, self._width, self._request.groups
         dof = width // groups - request.tokens
         blocks = request.pattern[step % len(request.pattern)]
@@ -208,7 +211,7 @@ class Coupled:
 
 
 class Prepared(Numbers):
-    """Increments of a block that are given; None if it has none."""
+    """Given increments of a block; None if it has none."""
 
     def __init__(self, increments: Tensor | None) -> None:
         self._increments = increments
@@ -221,7 +224,7 @@ class Prepared(Numbers):
 
 @dataclass(frozen=True)
 class _Row:
-    """The errors at one width; `weak` is mean, standard error, gain and the chain's mean."""
+    """Errors at one width; `weak` holds mean, standard error, gain and the chain's mean."""
 
     weak: dict[str, tuple[float, float, float, float]]
     strong: float
@@ -269,7 +272,7 @@ def _one_width(
 
 
 def _check_degrees(request: Request, width: int) -> None:
-    """Bartlett's factor, which is what couples, needs m + 2 degrees of freedom everywhere."""
+    """Raise ValueError unless every Bartlett factor has the degrees of freedom it needs."""
     m = request.tokens
     least = least_width(m, request.groups)
     if width < least:

@@ -1,8 +1,8 @@
 r"""Two-sample distances with confidence intervals that hold near zero.
 
 Notation: x_1..x_n and y_1..y_m are two independent i.i.d. samples with distribution functions F, G
-and empirical ones F_n, G_m. All the one-dimensional distances here are a norm of F - G
-(Wasserstein-2, one of quantile functions, is in `shaped_attention.statistics.transport`):
+and empirical distribution functions F_n, G_m. Each one-dimensional distance here is a norm of F - G
+(Wasserstein-2, a norm of quantile functions, is in `shaped_attention.statistics.transport`):
 
 - Kolmogorov-Smirnov: sup_z abs(F(z) - G(z));
 - Wasserstein-1: integral of abs(F - G);
@@ -10,16 +10,16 @@ and empirical ones F_n, G_m. All the one-dimensional distances here are a norm o
 
 An estimated distance is never negative, hence biased upwards near zero, and the textbook bootstrap
 interval almost always misses a true distance of zero. Here every interval comes from the triangle
-inequality of the norm,
+inequality,
 
     abs(norm(F_n - G_m) - norm(F - G)) <= R,   R = norm((F_n - F) - (G_m - G)),
 
 so ``distance -+ q``, with q the `confidence` quantile of R, covers the truth at least that often:
 exactly so (up to the estimate of q) when F = G, more often when they differ. For the supremum norm
 q has a bound free of F and G (Dvoretzky, Kiefer, Wolfowitz, with the constant of Massart [1]_). For
-the other two, Efron's bootstrap estimates it, from norm((F* - F_n) - (G* - G_m)). That needs
+the other two, Efron's bootstrap estimates q from norm((F* - F_n) - (G* - G_m)). This requires
 moments: it is meant for logarithms, correlations and capped times, and the intervals are too short
-for raw lognormal variables of log-width 3. Nor can it see an event that no sample met.
+for raw lognormal variables of log-width 3. Nor can it account for an event that no sample contains.
 
 References
 ----------
@@ -47,8 +47,8 @@ from shaped_attention.checks import check_count, check_inside
 from shaped_attention.numerics.draws import STREAMS
 
 JOINT_POINTS = 1500
-# Resamples are drawn in blocks of a fixed size: memory stays bounded at any sample size, and the
-# draws do not depend on how many observables share them.
+# Resamples are drawn in blocks of a fixed size: memory remains bounded at any sample size, and the
+# draws do not depend on the number of observables that share them.
 BLOCK = 20
 _TAIL_POINTS, _MIDDLE_POINTS = 1024, 2048
 _BOOTSTRAP, _PERMUTATION, _JOINT = 1, 2, 3
@@ -58,7 +58,7 @@ Terms = list[tuple[Callable[[], Array], NDArray[np.intp]]]
 
 
 class KolmogorovSmirnov(NamedTuple):
-    """A KS distance in [0, 1], its band, and the p-value of F = G."""
+    """A KS distance in [0, 1], its band, and the p-value of the hypothesis F = G."""
 
     distance: float
     low: float
@@ -67,7 +67,7 @@ class KolmogorovSmirnov(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """A distance, its confidence interval, and the level it stays under when F = G."""
+    """A distance, its confidence interval, and the level it stays below when F = G."""
 
     distance: float
     low: float
@@ -76,7 +76,7 @@ class Distance(NamedTuple):
 
 
 class JointTest(NamedTuple):
-    """A distance of laws of vectors, its permutation p-value, and its 95 % level if F = G."""
+    """A distance between laws of vectors, its permutation p-value and its 95 % level if F = G."""
 
     distance: float
     p_value: float
@@ -84,11 +84,11 @@ class JointTest(NamedTuple):
 
 
 def ks_margin(n: int, m: int, confidence: float = 0.95) -> float:
-    r"""Half-width of the two-sample DKW-Massart band: no smaller KS distance can be resolved.
+    r"""Return the half-width of the two-sample DKW-Massart band, the least resolvable KS distance.
 
-    ``sqrt(log(2/a) / (2n)) + sqrt(log(2/a) / (2m))``, a = (1 - confidence)/2: half of the error for
-    each sample, valid for all sizes and laws (Massart 1990, above). Beyond 1 it says nothing.
-    ValueError if confidence is outside (0, 1).
+    It is ``sqrt(log(2/a) / (2n)) + sqrt(log(2/a) / (2m))`` with a = (1 - confidence)/2, half of the
+    error for each sample, and valid for all sizes and laws (Massart 1990, above). A band wider than
+    1 is vacuous. Raises ValueError if confidence is outside (0, 1).
     """
     check_inside("confidence", confidence)
     log = math.log(4.0 / (1.0 - confidence))
@@ -96,19 +96,21 @@ def ks_margin(n: int, m: int, confidence: float = 0.95) -> float:
 
 
 def ks_distance(x: ArrayLike, y: ArrayLike, confidence: float = 0.95) -> KolmogorovSmirnov:
-    """Kolmogorov-Smirnov distance ``sup_z abs(F_n(z) - G_m(z))`` with its DKW-Massart band.
+    """Compute the Kolmogorov-Smirnov distance with its DKW-Massart band.
 
-    `x` and `y` have shapes (n,) and (m,), are finite, have at least 2 points, and may have ties.
-    [low, high], clipped to [0, 1], covers the distance of the laws with probability at least
-    `confidence`. The p-value of equal laws is exact up to 1000 points per sample, from the limiting
-    law beyond; with ties (capped times) it errs upwards. ValueError for other input.
+    The distance is ``sup_z abs(F_n(z) - G_m(z))``. `x` and `y` have shapes (n,) and (m,), are
+    finite, have at least 2 points, and may have ties. [low, high], clipped to [0, 1], covers the
+    distance between the laws with probability at least `confidence`. The p-value is exact up to
+    1000 points per sample, beyond that from the limiting law; with ties (capped times) it errs
+    upwards. Raises ValueError for invalid input.
     """
     first, second = as_row(x, "x"), as_row(y, "y")
     check_pair(first, second, axis=1)
     n, m = first.size, second.size
     margin = ks_margin(n, m, confidence)
     with warnings.catch_warnings():
-        # For p near 1 the exact formula can round to above 1; scipy then warns and uses the limit.
+        # For p near 1 the exact formula can exceed 1 by rounding; scipy then warns and uses the
+        # limit.
         warnings.simplefilter("ignore", RuntimeWarning)
         test = stats.ks_2samp(first[0], second[0], method="exact" if max(n, m) <= 1000 else "asymp")
     d, p = float(test.statistic), float(test.pvalue)
@@ -118,7 +120,7 @@ def ks_distance(x: ArrayLike, y: ArrayLike, confidence: float = 0.95) -> Kolmogo
 def wasserstein1(
     x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, resamples: int = 200, seed: int = 0
 ) -> Distance:
-    """Wasserstein-1 distance, the integral of abs(F - G): see `integral_distances`.
+    """Compute the Wasserstein-1 distance, the integral of abs(F - G): see `integral_distances`.
 
     Examples
     --------
@@ -132,7 +134,7 @@ def wasserstein1(
 def energy_distance(
     x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, resamples: int = 200, seed: int = 0
 ) -> Distance:
-    """Energy distance, sqrt(2 integral (F - G)^2): see `integral_distances`.
+    """Compute the energy distance, sqrt(2 integral (F - G)^2): see `integral_distances`.
 
     With the square root, as in scipy, it is a norm of F - G, in units of the square root of x.
 
@@ -148,18 +150,19 @@ def energy_distance(
 def integral_distances(
     x: Array, y: Array, confidence: float = 0.95, resamples: int = 200, seed: int = 0
 ) -> tuple[Array, Array]:
-    """Wasserstein-1 and energy distances of K observables at once (of one: the functions above).
+    """Compute the Wasserstein-1 and energy distances of K observables at once.
 
-    `x` and `y` have shapes (K, n) and (K, m), finite, n, m >= 2. Returned are two arrays of shape
-    (4, K): distance, low, high and null level. [low, high] covers the distance of the laws with
-    probability `confidence`, in (0, 1), from `resamples` bootstrap samples; as many permutations of
-    the pooled sample give the level below which equal laws stay with that probability. `resamples`
-    is at least confidence / (1 - confidence), else the quantile is out of reach. The result depends
-    on the non-negative integer `seed` and on the data alone. ValueError for other input.
+    `x` and `y` are finite and have shapes (K, n) and (K, m), n, m >= 2. The result is two arrays of
+    shape (4, K): distance, low, high and null level. [low, high] covers the distance between the
+    laws with probability `confidence`, in (0, 1), by `resamples` bootstrap samples. An equal number
+    of permutations of the pooled sample gives the null level, below which equal laws stay with that
+    probability. `resamples` is at least confidence / (1 - confidence); fewer do not determine the
+    quantile. The result depends only on the data and on the nonnegative integer `seed`. Raises
+    ValueError for invalid input.
 
     As a function of rank, a resampled distribution function does not depend on the values, so one
-    set of resamples serves all observables. The distances use every point; the resampled ones at
-    most 4096 points of the pooled sample (1024 at either end, the middle thinned evenly).
+    set of resamples serves all observables. The distances use every point; the resampled ones use
+    at most 4096 points of the pooled sample (1024 at either end, the middle thinned evenly).
     """
     check_pair(x, y, axis=1)
     rank = quantile_rank("resamples", resamples, confidence)
@@ -181,19 +184,20 @@ def integral_distances(
 
 
 def joint_test(x: Array, y: Array, permutations: int = 999, seed: int = 0) -> JointTest:
-    r"""Permutation test of equal laws of two samples of vectors, by their energy distance.
+    r"""Test whether two samples of vectors have equal laws, by permutations of the energy distance.
 
-    ``E^2 = 2 mean|x_i - y_j| - mean|x_i - x_j| - mean|y_i - y_j|``, Euclidean norms, vanishes for
+    In Euclidean norms, ``E^2 = 2 mean|x_i - y_j| - mean|x_i - x_j| - mean|y_i - y_j|`` vanishes for
     the laws if and only if they are equal (Székely and Rizzo, above). Coordinates are first centred
     at the pooled median, divided by the pooled interquartile range (the standard deviation where
-    that is zero, as for capped times) and passed through arcsinh: one-to-one, so no difference is
-    lost, and one heavy tail cannot drown the other coordinates. Both samples are treated alike, so
-    ``p = (1 + #{E_permuted >= E}) / (1 + permutations)`` (Phipson and Smyth, above) is exact.
+    that is zero, as for capped times) and passed through arcsinh. This map is one-to-one, so no
+    difference is lost, and one heavy tail cannot dominate the remaining coordinates. Both samples
+    are treated alike, so ``p = (1 + #{E_permuted >= E}) / (1 + permutations)`` (Phipson and Smyth,
+    above) is exact.
 
-    `x` and `y` have shapes (n, d) and (m, d), finite, n, m >= 2; the first 1500 points of each are
-    used (they are i.i.d.), as one distance matrix of them serves all the `permutations` (at least
-    19). Returned are E of the transformed points, p, and the 95 % quantile of E under permutation.
-    ValueError for other input.
+    `x` and `y` are finite and have shapes (n, d) and (m, d), n, m >= 2. The first 1500 points of
+    each are used (they are i.i.d.): one distance matrix then serves all `permutations` (at least
+    19). Returns E of the transformed points, p, and the 95 % quantile of E under permutation.
+    Raises ValueError for invalid input.
     """
     check_pair(x, y, axis=0)
     rank = quantile_rank("permutations", permutations, 0.95)
@@ -214,21 +218,21 @@ def joint_test(x: Array, y: Array, permutations: int = 999, seed: int = 0) -> Jo
     energy = -((1 / n + 1 / m) ** 2) * np.einsum("bi,bi->b", labels, labels @ centred)
 
     energy = np.maximum(energy, 0.0)
-    # Relabellings that tie with the data must count; their sums differ in rounding only.
+    # Relabellings that tie with the data must count; their sums differ only by rounding.
     p_value = float((energy >= energy[0] * (1 - 1e-9)).mean())
     null = float(np.partition(energy[1:], rank)[rank])
     return JointTest(math.sqrt(energy[0]), p_value, math.sqrt(null))
 
 
 def _norms(process: Array, points: Array) -> Array:
-    """Wasserstein and energy norms, shape (2, ...), of step functions on ascending points."""
+    """Return the Wasserstein and energy norms (2, ...) of step functions on ascending points."""
     steps, gaps = process[..., :-1], np.diff(points, axis=-1)
     squares = np.einsum("...i,...i,...i->...", steps, steps, gaps)
     return np.stack([np.einsum("...i,...i->...", np.abs(steps), gaps), np.sqrt(2 * squares)])
 
 
 def _resampled_quantile(terms: Terms, points: Array, count: int, rank: int) -> Array:
-    """Order statistic (2, K) of the norms of sums of random functions taken at ranks (K, grid)."""
+    """Return the order statistic (2, K) of norms of sums of random functions at ranks (K, grid)."""
     norms = np.empty((2, count, len(points)))
     for start in range(0, count, BLOCK):
         size = min(BLOCK, count - start)
@@ -240,25 +244,25 @@ def _resampled_quantile(terms: Terms, points: Array, count: int, rank: int) -> A
 
 
 def _resampled(generator: np.random.Generator, n: int) -> Array:
-    """F* - F_n as a function of the rank 0..n, for one block of bootstrap resamples."""
+    """Return F* - F_n as a function of the rank 0..n, for one block of bootstrap resamples."""
     draws = generator.integers(0, n, size=(BLOCK, n)) + (n * np.arange(BLOCK))[:, None]
     counts = np.bincount(draws.ravel(), minlength=n * BLOCK).reshape(BLOCK, n)
     return np.pad(np.cumsum(counts - 1, axis=1) / n, ((0, 0), (1, 0)))
 
 
 def _permuted(generator: np.random.Generator, n: int, m: int) -> Array:
-    """F - G of relabelled samples as a function of the pooled rank 0..n+m, for one block."""
+    """Return F - G of one block of relabelled samples as a function of the pooled rank 0..n+m."""
     weights = np.tile(np.repeat([1.0 / n, -1.0 / m], [n, m]), (BLOCK, 1))
     return np.pad(np.cumsum(generator.permuted(weights, axis=1), axis=1), ((0, 0), (1, 0)))
 
 
 def _counts(ordered: Array, points: Array) -> NDArray[np.intp]:
-    """Count, row by row, the values of `ordered` not above each point."""
+    """Count, row by row, the values of `ordered` at or below each point."""
     return np.stack([np.searchsorted(a, p, "right") for a, p in zip(ordered, points, strict=True)])
 
 
 def thinned_ranks(size: int) -> NDArray[np.intp]:
-    """Ranks at which resampled functions are evaluated; a heavy tail keeps all its points."""
+    """Return the ranks at which resampled functions are evaluated, including all of the tails."""
     if size <= 2 * _TAIL_POINTS + _MIDDLE_POINTS:
         return np.arange(size)
     tail = np.arange(_TAIL_POINTS)
@@ -267,7 +271,7 @@ def thinned_ranks(size: int) -> NDArray[np.intp]:
 
 
 def quantile_rank(name: str, count: int, confidence: float) -> int:
-    """Index of the order statistic that is exceeded with probability at most 1 - confidence."""
+    """Return the index of the order statistic exceeded with probability <= 1 - confidence."""
     check_inside("confidence", confidence)
     rank = math.ceil(confidence * (count + 1) - 1e-9)
     if rank > count:
@@ -277,7 +281,7 @@ def quantile_rank(name: str, count: int, confidence: float) -> int:
 
 
 def generator_of(seed: int, stream: int) -> np.random.Generator:
-    """Numbers of one use of the stream "statistics"; ValueError unless seed is an integer >= 0."""
+    """Return the generator of one use of the stream "statistics"; check that seed is valid."""
     check_count("seed", seed, lowest=0)
     return np.random.default_rng(
         np.random.SeedSequence(int(seed), spawn_key=(STREAMS["statistics"], stream))
@@ -285,7 +289,7 @@ def generator_of(seed: int, stream: int) -> np.random.Generator:
 
 
 def check_pair(x: Array, y: Array, axis: int) -> None:
-    """Refuse anything but two finite matrices of at least 2 samples, which lie along `axis`."""
+    """Raise ValueError unless x and y are finite matrices with at least 2 samples along `axis`."""
     if x.ndim != 2 or y.ndim != 2 or x.shape[1 - axis] != y.shape[1 - axis]:
         shapes = ("(n, d) and (m, d)", "(K, n) and (K, m)")[axis]
         raise ValueError(f"x and y have shapes {x.shape} and {y.shape}; {shapes} are needed")
@@ -298,7 +302,7 @@ def check_pair(x: Array, y: Array, axis: int) -> None:
 
 
 def as_row(values: ArrayLike, name: str) -> Array:
-    """One observable as a matrix (1, samples); ValueError for other shapes."""
+    """Return one observable as a matrix (1, samples); raise ValueError for other shapes."""
     vector = np.asarray(values, dtype=np.float64)
     if vector.ndim != 1:
         raise ValueError(f"{name} has shape {vector.shape}; (samples,) is needed")

@@ -1,7 +1,7 @@
 """One level of multilevel Monte Carlo: pairs of Euler paths, moments of their difference.
 
 The two paths have the steps h and 2 h and the same Brownian motion: a coarse increment is the sum
-of two fine ones. `shaped_attention.statistics.multilevel` adds the levels up.
+of two fine ones. `shaped_attention.statistics.multilevel` sums the levels.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Function = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """An observable: V (samples, m, m) -> (samples,)."""
 
 _BLOCK, _BLOCK_ENTRIES = 4096, 2**16
-"""Paths, and entries of their factors, in a block: it bounds memory, and is in the cache."""
+"""Paths, and entries of their factors, in a block: bounded memory that fits into the cache."""
 
 
 @dataclass
 class Level:
     """A level: grids, random numbers, and moments of its samples.
 
-    `mean` and `squares`, the sum of squared deviations from it, are (2,): of the difference and of
-    the finer value.
+    `mean` and `squares`, the sum of squared deviations from the mean, have shape (2,): one entry
+    for the difference and one for the finer value.
     """
 
     base: Request
@@ -56,7 +56,7 @@ class Level:
 
     @property
     def variance(self) -> NDArray[np.float64]:
-        """Of a difference and of a finer value."""
+        """Variance of a difference and of a finer value."""
         return self.squares / (self.count - 1)
 
     @property
@@ -83,7 +83,7 @@ class Level:
     def _block(
         self, first: int, count: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-        """Means, sums of squared deviations, and how many stopped, of some samples."""
+        """Return means, sums of squared deviations and the number stopped of some samples."""
         paths = [
             process_of(grid, task, first, count)
             for grid, task in zip(self.grids, self.tasks, strict=True)

@@ -1,9 +1,9 @@
-r"""Expectations under the limiting SDE to a stated error, by multilevel Monte Carlo [1]_.
+r"""Expectations under the limiting SDE to a given error, by multilevel Monte Carlo [1]_.
 
-Let P_l be an observable f(V_T) with Euler's step h_l = h_0 2^-l. Level l > 0 samples the difference
-P_l - P_{l-1} of two paths driven by the same Brownian motion (the coarse increment is the sum of
-two fine ones), level 0 samples P_0. With Y_l the mean on level l, Y_0 + ... + Y_L estimates E P_L,
-and as the differences are small, few samples are needed where a path is expensive.
+Let P_l be an observable f(V_T) computed with the Euler step h_l = h_0 2^-l. Level l > 0 samples the
+difference P_l - P_{l-1} of two paths driven by the same Brownian motion (the coarse increment is
+the sum of two fine ones); level 0 samples P_0. With Y_l the mean on level l, Y_0 + ... + Y_L
+estimates E P_L. The differences are small, so few samples are needed where a path is expensive.
 
 Euler's scheme has weak order 1, E P_l = E f + c_1 h_l + c_2 h_l^2 + ..., so the last level is
 extrapolated: the estimator is
@@ -11,9 +11,9 @@ extrapolated: the estimator is
     R_L = Y_0 + ... + Y_L + Y_L,    E R_L = E f - 2 c_2 h_L^2 + ...,
 
 and since E(R_L - R_{L-1}) = E(2 Y_L - Y_{L-1}) = 6 c_2 h_L^2, its bias is estimated by
-|2 Y_L - Y_{L-1}| / 3. Y_L enters twice, so the weights w = (1, ..., 1, 2) are in the variance
-sum_l w_l^2 Var_l / N_l, which for a given cost sum_l N_l C_l is least at
-N_l ~ w_l sqrt(Var_l / C_l); C_l is the number of Euler steps of a sample on level l.
+|2 Y_L - Y_{L-1}| / 3. Y_L enters twice, so the variance sum_l w_l^2 Var_l / N_l has the weights
+w = (1, ..., 1, 2). For a given cost sum_l N_l C_l it is least at N_l ~ w_l sqrt(Var_l / C_l), where
+C_l is the number of Euler steps of a sample on level l.
 
 References
 ----------
@@ -47,13 +47,13 @@ from shaped_attention.statistics.level_pairs import Function, Level
 _log = logging.getLogger(__name__)
 
 Observable = str | Callable[[NDArray[np.float64]], ArrayLike]
-"""A name among `observables`, or a function of V (samples, m, m) that gives (samples,) numbers."""
+"""A name among `observables`, or a function from V (samples, m, m) to numbers (samples,)."""
 
 _PILOT = 2048
 """Samples from which the variance of a new level is first estimated."""
 
 _MARGIN = 1.02
-"""Samples beyond the optimum, so that better estimates of the variances rarely ask for more."""
+"""Factor above the optimum: better estimates of the variances then rarely require more samples."""
 
 
 @recorded()
@@ -72,28 +72,31 @@ def expectation(
     device: str | torch.device = "cpu",
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """E f(V_T) for the limit of the covariances, to a root mean square error.
+    """Estimate E f(V_T) under the limiting SDE to a given root mean square error.
 
     Levels and samples are added until standard error and bias are at most tolerance / sqrt 2 each,
-    the bias with a standard error of its estimate to spare. Threads do not change the result.
+    the bias including one standard error of its estimate. The result does not depend on the number
+    of threads.
 
     Parameters
     ----------
     layer, v0, horizon, seed, radius, device
         As in `shaped_attention.integrate_sde`. A path stops at the first grid time with
-        |V| >= radius and f is taken there; weak order 1, on which extrapolation and bias rest, is
-        lost to the extent that paths stop (`stopped`), and a warning is logged.
+        |V| >= radius, and f is evaluated there. Extrapolation and bias rely on weak order 1, which
+        is lost to the extent that paths stop (`stopped`); a warning is then logged.
     observable
-        f, Lipschitz: a name from `shaped_attention.observables`, or a function that takes V
-        (samples, m, m) to finite numbers (samples,), called from several threads.
+        Lipschitz function f: a name from `shaped_attention.observables`, or a function that maps V
+        (samples, m, m) to finite numbers (samples,) and may be called from several threads.
     tolerance
         Root mean square error, positive, in units of f.
     first_step
-        Step on level 0, which divides the horizon; by default the largest that is at most 0.1 and
-        a quarter of the horizon.
-    max_levels, budget
-        Levels (at least 3), and Euler steps of a path, that may be used; the first 2,048 samples of
-        a level are taken whatever the budget.
+        Step on level 0; it must divide the horizon. Default: the largest such step that is at most
+        0.1 and a quarter of the horizon.
+    max_levels
+        Largest number of levels, at least 3.
+    budget
+        Largest total number of Euler steps. The first 2,048 samples of a level are drawn whatever
+        the budget.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 
@@ -101,21 +104,22 @@ def expectation(
     -------
     xarray.Dataset with
 
-    - `value`, its `standard_error`, the absolute `bias` estimated and its error `bias_error`;
+    - `value`, its `standard_error`, the estimated absolute `bias` and its error `bias_error`;
     - per level: `step`, `samples`, `mean` and `variance` of a sample, `variance_fine` of f on its
-      finer path, `level_cost` in Euler steps, fine and coarse, and `stopped`, the fraction of
-      samples in which a path reached the radius;
-    - `cost`, the Euler steps taken, and `plain_cost`, those that plain Monte Carlo would take for
-      the same standard error and, with a bias of Y_L h / h_L, one of at most tolerance / sqrt 2.
-      Most of that gain is the extrapolation's: at tolerances of 10^-4 and more, plain paths with
-      the finest step here would cost less, if one knew how to choose that step.
+      finer path, `level_cost` of a sample in Euler steps, fine and coarse, and `stopped`, the
+      fraction of samples in which a path reached the radius;
+    - `cost`, the number of Euler steps taken, and `plain_cost`, the number that plain Monte Carlo
+      would take for the same standard error and, with a bias of Y_L h / h_L, a bias of at most
+      tolerance / sqrt 2. Most of the gain is due to extrapolation: at tolerances of 10^-4 and more,
+      plain paths with the finest step here would cost less if one knew how to choose that step.
 
     Its attribute `converged` is 0, and a warning is logged, if levels or budget did not suffice.
 
     Raises
     ------
     ValueError
-        If an argument is outside its range, or the observable gives anything else.
+        If an argument is outside its range, or the observable returns anything but finite numbers
+        (samples,).
     """
     began = time.perf_counter()
     check_limit(layer)
@@ -144,7 +148,7 @@ def expectation(
         affordable = True
         while True:
             for level in levels:
-                level.grow(_PILOT, pool)  # only levels that are new have fewer
+                level.grow(_PILOT, pool)  # only new levels have fewer
                 bar.update(_cost(levels) - bar.n)
             while affordable and _error2(levels) > 0.5 * tolerance**2:
                 affordable = _improve(levels, tolerance, budget, pool)
@@ -170,16 +174,16 @@ def _cost(levels: list[Level]) -> int:
 
 
 def _error2(levels: list[Level]) -> float:
-    """Variance of the estimator."""
+    """Return the variance of the estimator."""
     return sum(level.error2 for level in levels) + 3.0 * levels[-1].error2
 
 
 def _improve(levels: list[Level], tolerance: float, budget: int, pool: ThreadPoolExecutor) -> bool:
-    """Add the samples that the variances ask for; False if the budget cuts them short."""
+    """Add the samples that the variances require; return False if the budget is too small."""
     variances, costs, done = np.array(
         [(level.variance[0], level.cost, level.count) for level in levels], dtype=float
     ).T
-    # Few samples can miss a variance; it falls fourfold from level to level at the very most.
+    # Few samples can underestimate a variance, which falls at most fourfold per level.
     for i in range(2, len(levels)):
         variances[i] = max(variances[i], variances[i - 1] / 4.0)
     weights = np.where(np.arange(len(levels)) < len(levels) - 1, 1.0, 2.0)
@@ -196,9 +200,9 @@ def _improve(levels: list[Level], tolerance: float, budget: int, pool: ThreadPoo
 
 
 def _bias(levels: list[Level]) -> tuple[float, float]:
-    """Estimate of the absolute bias, and its standard error.
+    """Estimate the absolute bias and its standard error.
 
-    A quarter of that of the level before counts too: the difference can pass through zero.
+    A quarter of the bias of the previous level counts too: the difference can pass through zero.
     """
     found = []
     for i in range(max(2, len(levels) - 2), len(levels)):
@@ -210,7 +214,7 @@ def _bias(levels: list[Level]) -> tuple[float, float]:
 
 
 def _first_steps(horizon: float, first_step: float | None, max_levels: int) -> int:
-    """Number of steps on level 0."""
+    """Return the number of steps on level 0."""
     if first_step is None:
         steps = max(4, math.ceil(horizon / 0.1))
     else:
@@ -218,7 +222,7 @@ def _first_steps(horizon: float, first_step: float | None, max_levels: int) -> i
         try:
             steps = count_steps(horizon, first_step)
         except ValueError as error:
-            raise ValueError(f"first_{error}") from None  # it begins with "step="
+            raise ValueError(f"first_{error}") from None  # the message begins with "step="
     if steps * 2.0 ** (max_levels - 1) >= 2**32:
         raise ValueError(
             f"max_levels={max_levels}: with first_step={horizon / steps:.6g} the finest level "
@@ -228,7 +232,7 @@ def _first_steps(horizon: float, first_step: float | None, max_levels: int) -> i
 
 
 def _function(observable: Observable, name: str, v0: NDArray[np.float64]) -> Function:
-    """The observable as a function of V (samples, m, m) that checks what it gives."""
+    """Return the observable as a function of V (samples, m, m) that checks its values."""
     if isinstance(observable, str):
         check_choice("observable", observable, observables(v0[None]))
     elif not callable(observable):

@@ -10,16 +10,16 @@ Floats = NDArray[np.float64]
 
 
 def fraction_bounds(successes: ArrayLike, count: ArrayLike, level: float) -> tuple[Floats, Floats]:
-    """Bounds of a probability by Clopper and Pearson (Biometrika 26, 1934).
+    """Compute the Clopper-Pearson interval of a probability (Biometrika 26, 1934).
 
-    They cover it with probability `level` at least, whatever it is and however small `count` is.
+    The coverage is at least `level`, for every probability and however small `count` is.
 
     Parameters
     ----------
     successes, count
-        Whole numbers, 0 <= successes <= count; they broadcast. Without trials the bounds are 0, 1.
+        Integers, 0 <= successes <= count; they broadcast. Without trials the bounds are 0 and 1.
     level
-        Between 0 and 1.
+        Confidence level, between 0 and 1.
 
     Returns
     -------

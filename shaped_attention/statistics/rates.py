@@ -1,4 +1,4 @@
-"""How errors fall with the width: fitted rates, and distances between chains and the SDE."""
+"""Convergence rates in the width: fitted rates, and distances between chains and the SDE."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from shaped_attention.samplers.sde import integrate_sde
 def fitted_rate(
     widths: NDArray[np.float64], errors: NDArray[np.float64], standard: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """r and its standard error in ``error = a n^-r``, by weighted least squares on the errors.
+    """Return r and its standard error in ``error = a n^-r``, by weighted least squares.
 
-    All widths enter, resolved or not: a fit of logarithms to the resolved ones alone would see the
-    errors that chance made large. NaN unless two widths have errors above 4 standard errors.
+    All widths enter, resolved or not: a fit of logarithms to the resolved ones alone would select
+    the errors that are large by chance. The result is NaN unless two widths have errors above 4
+    standard errors.
     """
     resolved = (np.abs(errors) > 4.0 * standard) & (standard > 0.0)
     if resolved.sum() < 2:
@@ -46,13 +47,13 @@ def fitted_rate(
 
 
 def check_widths(widths: Sequence[int], horizon: float) -> list[int]:
-    """Depths ``width * horizon`` of networks that all end at the horizon.
+    """Return the depths ``width * horizon`` of networks that all end at the horizon.
 
     Raises
     ------
     ValueError
-        Unless there are two widths or more, increasing, with whole depths: another depth would move
-        the end by an amount of the order of the errors in question.
+        Unless there are at least two increasing widths with integer depths: a rounded depth would
+        move the end by an amount of the order of the errors in question.
     """
     check_positive("horizon", horizon)
     if not isinstance(widths, Sequence | np.ndarray):
@@ -84,21 +85,24 @@ def distances_by_width(
     radius: float | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Kolmogorov-Smirnov distances of chains from the SDE at the horizon, by width, with the rate.
+    """Compute the KS distances between chains and the SDE at the horizon, by width, and the rate.
 
     Parameters
     ----------
     layer, v0, radius
-        As for the samplers.
+        As in the samplers.
     widths
-        Widths n, at least two, increasing; the depth n * horizon is a whole number.
+        Widths n, at least two, increasing; the depth n * horizon must be an integer.
     horizon
-        T = L / n.
+        Final time T = L / n.
     steps_per_layer
-        The SDE for the width n has the step 1 / (n steps_per_layer): its own bias, of the order of
-        the step, must be well below the distance, which is of order 1/n.
-    samples, seed
-        Of every chain and of an SDE for it, with a seed derived from `seed` and the width.
+        Euler steps of the SDE per layer: the step for width n is 1 / (n steps_per_layer). The bias
+        of the scheme, of the order of the step, must be well below the distance, which is of order
+        1/n.
+    samples
+        Number of samples of each chain and of its SDE.
+    seed
+        Seed from which that of each width is derived.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 
@@ -108,9 +112,9 @@ def distances_by_width(
 
     - `distance` (width, observable): the Kolmogorov-Smirnov distance for each of the `observables`;
     - `noise`: the standard deviation of a difference of two empirical distribution functions at a
-      median, sqrt(2/N) / 2. Of equal laws the distance is about 1.7 of it;
-    - `rate`, `rate_error` (observable): r of a fit a n^-r to the distances above 4 noise (nearer
-      to the noise a distance is biased upwards); NaN unless there are two.
+      median, sqrt(2/N) / 2. The distance of equal laws is about 1.7 times as large;
+    - `rate`, `rate_error` (observable): r of a fit a n^-r to the distances above 4 noise (smaller
+      distances are biased upwards); NaN unless there are two.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""When the eigenvalues of V leave a range, and how that depends on gamma and tau_0."""
+"""Exit times of the eigenvalues of V, and explosion, as functions of gamma and tau_0."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SMALLEST, LARGEST = 1e-4, 1e4
 def exit_times(
     result: xr.Dataset, smallest: float = SMALLEST, largest: float = LARGEST
 ) -> NDArray[np.float64]:
-    """The first stored time at which an eigenvalue of V is outside [smallest, largest].
+    """Return the first stored time at which an eigenvalue of V is outside [smallest, largest].
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def exit_times(
         A result with every layer or step stored (``save_every=1``), and a radius above `largest`
         times the root of the number of tokens: stopped paths keep their V, which is then outside.
     smallest, largest
-        The range, 0 <= smallest < largest.
+        Range of eigenvalues, 0 <= smallest < largest.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def exit_times(
     Raises
     ------
     ValueError
-        If the result is none, its radius is too small, or the range is empty.
+        If `result` is not a result, its radius is too small, or the range is empty.
     """
     check_result(result, "result")
     if not 0.0 <= smallest < largest < math.inf:
@@ -84,16 +84,17 @@ def exit_times(
 def explosion_curve(
     result: xr.Dataset, times: ArrayLike | None = None, level: float = 0.95
 ) -> xr.Dataset:
-    """The probability that a path has reached the radius by each time, with bounds.
+    """Estimate the probability that a path has reached the radius by each time, with bounds.
 
     Parameters
     ----------
     result
-        A sampler's result; stopping times are known whatever is stored.
+        Result of a sampler, which has the stopping times whatever else is stored.
     times
-        Times at which to count, by default the stored ones.
+        Times at which to count paths, by default the stored ones.
     level
-        Of the bounds of Clopper and Pearson (Biometrika 26, 1934), which hold at each time alone.
+        Confidence level of the Clopper-Pearson bounds (Biometrika 26, 1934), which hold pointwise
+        in time.
 
     Returns
     -------
@@ -102,7 +103,7 @@ def explosion_curve(
     Raises
     ------
     ValueError
-        If the result is none, or `times` or `level` is outside its range.
+        If `result` is not a result, or `times` or `level` is outside its range.
     """
     if not isinstance(result, xr.Dataset) or not {"stopping_time", "time"} <= set(result.variables):
         check_result(result, "result")
@@ -142,29 +143,29 @@ def explosion_table(
     points: int = 50,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """`explosion_curve` of chains at several widths and of the SDE, the SDE last, as one Dataset.
+    """Compute `explosion_curve` for chains at several widths and for the SDE, as one Dataset.
 
-    The theorem is local: the chain's curve tends to that of the SDE at any one radius, while at one
-    width the chain leaves it at large radii, because the softmax saturates. The curve of the SDE is
-    that of the fixed step, which decides how many paths explode: with two tokens too many do.
+    The theorem is local: at any fixed radius the chain's curve converges to that of the SDE. At
+    fixed width the two differ at large radii, because the softmax saturates. The curve of the SDE
+    is that of the fixed step, which determines how many paths explode: with two tokens, too many.
 
     Parameters
     ----------
     layer, v0, radius
-        As for the samplers.
+        As in the samplers.
     widths
         Widths of the chains; the depth is width * horizon, rounded up.
     horizon, step, samples, seed
-        Of the samplers; the seed of each is derived from `seed`, and from its width for a chain.
+        As in the samplers. Each run has its own seed, derived from `seed` and a chain's width.
     points
-        Times at which the curves are given.
+        Number of intervals between the times of the curves.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
-    xarray.Dataset with `probability`, `lower` and `upper` (curve, time); a curve is "n = 50" or
-    "SDE".
+    xarray.Dataset with `probability`, `lower` and `upper` (curve, time). Curves have names such as
+    "n = 50"; the last is "SDE".
 
     Raises
     ------
@@ -194,7 +195,9 @@ def explosion_table(
 def explosion_curves(
     layer: Layer, v0: ArrayLike, widths: Sequence[int], **options: Any
 ) -> dict[str, xr.Dataset]:
-    """The curves of `explosion_table` by name, each a Dataset (time); `options` are its arguments.
+    """Return the curves of `explosion_table` by name, each a Dataset (time).
+
+    `options` are the remaining arguments of `explosion_table`.
 
     Raises
     ------
@@ -221,20 +224,25 @@ def stopping_map(
     largest: float = LARGEST,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Exit times of attention over a grid of gamma and tau_0: chain and SDE side by side.
+    """Compute exit times of attention over a grid of gamma and tau_0, for the chain and the SDE.
 
     Parameters
     ----------
     v0
-        Starting covariance (m, m).
+        Initial covariance (m, m).
     gammas, tau0s
-        The grid.
-    width, horizon, step, samples, seed
-        Width of the chain (its depth is width * horizon, rounded up), horizon and step of the SDE,
-        samples of each cell. Chain and SDE of a cell have a seed derived from `seed` and the
-        cell's gamma and tau_0, so that a cell is the same in every grid.
+        Values of gamma and tau_0.
+    width
+        Width of the chain; its depth is width * horizon, rounded up.
+    horizon, step
+        Horizon and step of the SDE.
+    samples
+        Number of samples per cell.
+    seed
+        Seed from which that of a cell is derived, with its gamma and tau_0: a cell has the same
+        values in every grid.
     smallest, largest
-        The range of eigenvalues.
+        Range of eigenvalues.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 
@@ -275,5 +283,5 @@ def stopping_map(
 
 
 def _depth(width: int, horizon: float) -> int:
-    """The first layer at or after the horizon."""
+    """Return the index of the first layer at or after the horizon."""
     return max(1, math.ceil(width * horizon - 1e-9))

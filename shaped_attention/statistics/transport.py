@@ -1,22 +1,23 @@
-r"""Wasserstein-2 distances of two samples: of scalars with intervals, of vectors with a test.
+r"""Wasserstein-2 distances of two samples: intervals for scalars, a test for vectors.
 
 ``W2(F, G)^2`` is the least mean of ``|X - Y|^2`` over all joint laws of X ~ F and Y ~ G. In one
 dimension the quantile functions attain it [1]_,
 
     W2(F, G)^2 = integral over 0 < q < 1 of (F^-1(q) - G^-1(q))^2,
 
-so W2 is a norm of F^-1 - G^-1, and as for the norms of F - G in
-`shaped_attention.statistics.distances`
+so W2 is a norm of F^-1 - G^-1. As for the norms of F - G in
+`shaped_attention.statistics.distances`,
 
     abs(W2(F_n, G_m) - W2(F, G)) <= R,   R = norm((F_n^-1 - F^-1) - (G_m^-1 - G^-1)),
 
 where Efron's bootstrap estimates the quantile of R. R is at most W2(F_n, F) + W2(G_m, G), the bound
 from W2 as a metric, and about 1/sqrt(2) of it for equal laws and sizes. R is of order n^-1/2 for a
-density bounded from below on an interval, sqrt(log(log n) / n) for Gaussian laws, and n^-1/4 where
+density bounded from below on an interval, sqrt(log(log n) / n) for Gaussian laws, and n^-1/4 if
 the support has a gap with mass on either side [1]_.
 
-In d dimensions two samples of equal size k have the best of the k! pairings [2]_, and their
-distance is of order k^(-1/d) even for equal laws: it must be read alongside its permutation level.
+In d dimensions the distance of two samples of equal size k is attained by the best of the k!
+pairings [2]_. It is of order k^(-1/d) even for equal laws and must be read alongside its
+permutation level.
 
 References
 ----------
@@ -56,7 +57,7 @@ Ranks = NDArray[np.intp]
 def wasserstein2(
     x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, resamples: int = 200, seed: int = 0
 ) -> Distance:
-    """Wasserstein-2 distance of two samples of scalars: see `wasserstein2_rows`.
+    """Compute the Wasserstein-2 distance of two samples of scalars: see `wasserstein2_rows`.
 
     Examples
     --------
@@ -70,41 +71,42 @@ def wasserstein2(
 def wasserstein2_rows(
     x: Array, y: Array, confidence: float = 0.95, resamples: int = 200, seed: int = 0
 ) -> Array:
-    """Wasserstein-2 distances of K observables at once (of one: the function above).
+    """Compute the Wasserstein-2 distances of K observables at once.
 
     The distance is exact for any two sizes: both quantile functions are constant between the levels
-    i/n and j/m. Squares weigh the tails more than Wasserstein-1 does, so a difference there is seen
-    sooner and one in the middle later. Where the distance lies in a tail that n samples hardly
-    reach, as for raw lognormal variables of log-width 3, the intervals miss it.
+    i/n and j/m. Squares weigh the tails more than Wasserstein-1 does, so a difference there is
+    detected sooner and one in the middle later. The intervals miss a distance that lies in a tail
+    hardly reached by n samples, as for raw lognormal variables of log-width 3.
 
     Parameters
     ----------
     x, y
-        Shapes (K, n) and (K, m), finite, n, m >= 2.
+        Finite observables of shapes (K, n) and (K, m), n, m >= 2.
     confidence
-        In (0, 1): the probability with which [low, high] covers the distance of the laws (about so
-        for equal laws, more often for different ones), and with which equal laws stay under the
-        null level.
+        Probability, in (0, 1), that [low, high] covers the distance between the laws (approximately
+        so for equal laws, higher for different ones), and that equal laws stay below the null
+        level.
     resamples
-        Bootstrap samples for the interval, and permutations of the pooled sample for the null
-        level; at least confidence / (1 - confidence).
+        Number of bootstrap samples for the interval, and of permutations of the pooled sample for
+        the null level; at least confidence / (1 - confidence).
     seed
-        Integer >= 0; the row of an observable depends on it and on that observable's values alone.
+        Integer >= 0. The result for an observable depends only on it and on the observable's
+        values.
 
     Returns
     -------
     Array
-        Shape (4, K): distance, low (at least 0), high and null level.
+        Distance, low (at least 0), high and null level, shape (4, K).
 
     Raises
     ------
     ValueError
-        If an argument is none of the above.
+        If an argument is outside its range.
     """
     check_pair(x, y, axis=1)
     rank = quantile_rank("resamples", resamples, confidence)
     (count, n), m = x.shape, y.shape[1]
-    # Powers of two: no square overflows, and nothing is rounded.
+    # Scaled by a power of two: no square overflows, and nothing is rounded.
     exponent = np.frexp(np.maximum(np.abs(x).max(axis=1), np.abs(y).max(axis=1)))[1]
     x, y = (np.sort(np.ldexp(rows, -exponent[:, None]), axis=1) for rows in (x, y))
     pooled = np.sort(np.concatenate([x, y], axis=1), axis=1)
@@ -134,31 +136,31 @@ def wasserstein2_rows(
 def joint_wasserstein2(
     x: Array, y: Array, permutations: int = 99, seed: int = 0, *, precision: float = ROUNDING
 ) -> JointTest:
-    r"""Wasserstein-2 distance of two samples of vectors, with a permutation test of equal laws.
+    r"""Compute the Wasserstein-2 distance of two samples of vectors, and test for equal laws.
 
     ``W2^2 = min over pairings s of mean_i |x_i - y_s(i)|^2``, by optimal assignment of the first
-    k = min(n, m, 400) points of each (they are i.i.d.). The test is exact at any size:
+    k = min(n, m, 400) points of each (they are i.i.d.). The permutation test is exact at any size:
     ``p = (1 + #{W2_permuted >= W2}) / (1 + permutations)``. Each permutation costs an assignment,
-    about 15 ms on one core at k = 400, so few are the default.
+    about 15 ms on one core at k = 400, hence the small default.
 
-    Unlike `joint_test` it gives the size of a difference in the units of x. Its power falls with d.
-    Seen at 5 % with 400 standard Gaussian vectors on either side (19 permutations, 40 runs,
-    standard error at most 8 %; in brackets `joint_test`): a factor 1.2 in 90 % [70 %] of the runs
-    for d = 3 and 63 % [100 %] for d = 36; a shift of one coordinate by 0.3 in 90 % [90 %] and 20 %
-    [43 %].
+    Unlike `joint_test` it measures the size of a difference in the units of x. Its power falls with
+    d. Detected at the level 5 % with 400 standard Gaussian vectors on either side (19 permutations,
+    40 runs, standard error at most 8 %; in brackets `joint_test`): a factor 1.2 in 90 % [70 %] of
+    the runs for d = 3 and 63 % [100 %] for d = 36; a shift of one coordinate by 0.3 in 90 % [90 %]
+    and 20 % [43 %].
 
     Parameters
     ----------
     x, y
-        Shapes (n, d) and (m, d), finite, n, m >= 2, used as they are: the units of the coordinates
-        weigh them, and heavy tails count as heavy.
+        Finite samples of shapes (n, d) and (m, d), n, m >= 2. They are not rescaled: the units of
+        the coordinates weigh them, and heavy tails keep their weight.
     permutations
-        At least 19.
+        Number of permutations, at least 19.
     seed
         Integer >= 0.
     precision
-        Relative rounding error of the points: distances closer than it times the root mean square
-        of the norms of all points are ties, which count against a difference.
+        Relative rounding error of the points. Distances that differ by less than this times the
+        root mean square norm of all points are ties, which count against a difference.
 
     Returns
     -------
@@ -168,7 +170,7 @@ def joint_wasserstein2(
     Raises
     ------
     ValueError
-        If an argument is none of the above.
+        If an argument is outside its range.
     """
     check_pair(x, y, axis=0)
     check_positive("precision", precision)
@@ -189,24 +191,24 @@ def joint_wasserstein2(
 
 
 def _paired(squares: Array, first: Ranks, second: Ranks) -> float:
-    """Root mean square distance of the best pairing, from all squared distances (2k, 2k)."""
+    """Return the root mean square distance of the best pairing, from the squares (2k, 2k)."""
     cost = squares[np.ix_(first, second)]
     return float(np.sqrt(cost[linear_sum_assignment(cost)].mean()))
 
 
 def _quantile_cells(n: int, m: int) -> tuple[Array, Ranks, Ranks]:
-    """Widths of the cells on which both quantile functions are constant, and the ranks there."""
+    """Return the widths of the cells where both quantile functions are constant, and the ranks."""
     levels = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
     return np.diff(levels, prepend=0) / (n * m), (levels - 1) // m, (levels - 1) // n
 
 
 def _resampled(generator: np.random.Generator, n: int) -> Ranks:
-    """Ascending ranks (BLOCK, n) of bootstrap samples."""
+    """Draw ascending ranks (BLOCK, n) of bootstrap samples."""
     return np.sort(generator.integers(0, n, size=(BLOCK, n)), axis=1)
 
 
 def _relabelled(generator: np.random.Generator, n: int, m: int) -> tuple[Ranks, Ranks]:
-    """Ascending ranks in the pooled sample of its n and its m points, relabelled at random."""
+    """Draw ascending ranks in the pooled sample of n and of m points, relabelled at random."""
     labels = np.tile(np.repeat([True, False], [n, m]), (BLOCK, 1))
     labels = generator.permuted(labels, axis=1)
     first, second = (np.nonzero(chosen)[1] for chosen in (labels, ~labels))
