@@ -1,8 +1,8 @@
-"""Chain and SDE on an accelerator, against the CPU and against drawing the normals there.
+"""Time chain and SDE on an accelerator, against the CPU and against drawing the normals there.
 
-`python -m benchmarks.accelerator [--device cuda]`. All in one run, medians of three; samples are
-many, so that the device is full. Needs a device that torch finds; `--device cpu` runs torch's own
-path there, to try the script.
+`python -m benchmarks.accelerator [--device cuda]`. Everything runs in turn; figures are medians of
+three. There are enough samples to fill the device. The device must be one that torch finds;
+`--device cpu` runs torch's own path there, to try the script.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEPS = 64
 
 
 def median_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Median of three calls after a first one, with the device's work done."""
+    """Return the median time of three calls after a first one, with the device synchronised."""
     times = []
     for turn in range(4):
         began = time.perf_counter()
@@ -36,7 +36,7 @@ def median_seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def simulate(name: str, m: int, samples: int, device: str, dtype: str) -> object:
-    """A run of the chain or the SDE of `STEPS` steps."""
+    """Run `STEPS` steps of the chain or the SDE."""
     block, v0 = sa.ShapedAttention(0.35), sa.equicorrelated(m, 0.2)
     common = {"samples": samples, "device": device, "dtype": dtype, "progress": False}
     if name == "chain":
@@ -45,7 +45,7 @@ def simulate(name: str, m: int, samples: int, device: str, dtype: str) -> object
 
 
 def normals(count: int, samples: int, device: torch.device, dtype: str) -> None:
-    """As many normals as a run needs."""
+    """Draw as many normals as a run needs."""
     for _ in range(STEPS):
         torch.randn(samples, count, dtype=getattr(torch, dtype), device=device)
 
@@ -71,7 +71,7 @@ def main() -> None:
         )
         per = 1e9 / (STEPS * samples)
         print(
-            f"{name:5} m={m:2} {dtype}: {device} {there * per:8.2f} ns a step and sample, "
+            f"{name:5} m={m:2} {dtype}: {device} {there * per:8.2f} ns per step and sample, "
             f"cpu {here * per:8.2f} ({here / there:.1f} times), "
             f"normals {floor * per:8.2f} ({there / floor:.1f} times the floor)"
         )

@@ -1,8 +1,9 @@
-"""How long the machine derivation takes, against the same derivation in plain sympy expressions.
+"""Time the machine derivation, against the same derivation in plain sympy expressions.
 
-``python -m benchmarks.derivation``. Every figure is a fresh process, imports included; medians of
-three. The plain version expands products of `sympy.Matrix` entries and reads off the coefficients
-of the scores, as one would in a notebook; it does only the drift and the covariance of A_1 V.
+``python -m benchmarks.derivation``. Every figure is the median of three new processes, imports
+included. The plain version expands products of `sympy.Matrix` entries and reads off the
+coefficients of the scores, as one would in a notebook; it derives only the drift and the
+covariance of A_1 V.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ REPEATS = 3
 
 
 def plain_derivation(tokens: int) -> tuple[Matrix, Matrix]:
-    """Drift and diffusion (gamma = tau_0 = 1) by expansion of sympy expressions."""
+    """Derive drift and diffusion (gamma = tau_0 = 1) by expanding sympy expressions."""
     m = range(tokens)
     v = Matrix(tokens, tokens, lambda a, b: Symbol(f"V_{min(a, b)}{max(a, b)}"))
     g = Matrix(tokens, tokens, lambda a, b: Symbol(f"G_{a}{b}"))
@@ -59,7 +60,7 @@ def plain_derivation(tokens: int) -> tuple[Matrix, Matrix]:
 
 
 def seconds(code: str) -> float:
-    """The median time of a fresh interpreter that runs `code`."""
+    """Return the median time that a new interpreter takes to run `code`."""
     times = []
     for _ in range(REPEATS):
         start = time.perf_counter()

@@ -1,8 +1,8 @@
-"""What a block of one file costs against the built-in one: ``python -m benchmarks.examples``.
+"""Time the worked examples against the built-in blocks: ``python -m benchmarks.examples``.
 
-The worked examples of `CONTRIBUTING.md` run next to the block of the package that does the same
-work, in turns; a ratio is the median over the rounds of the ratio within a round. 1.5 is the most
-that `MOST` allows.
+The worked examples of `CONTRIBUTING.md` run in turns with the block of the package that does the
+same work. A ratio is the median over the rounds of the ratio within a round; it may be at most
+`MOST`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ BIAS = -0.5 * abs(np.subtract.outer(np.arange(TOKENS), np.arange(TOKENS)))
 
 
 def pairs() -> list[tuple[str, str, sa.Block, sa.Block]]:
-    """Return sampler, name, example, and the block of the package that it is measured against."""
+    """Return sampler, name, example, and the block of the package that it is compared with."""
     attention, biased = sa.ShapedAttention(0.35), BiasedAttention(0.35, 1.0, BIAS)
-    # What raises the rank of V is formed by both.
+    # Both blocks form the term that raises the rank of V.
     masked = sa.ShapedAttention(0.35, mask=np.ones((TOKENS, TOKENS), dtype=bool))
     linear = Linear(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
     return [
@@ -52,7 +52,7 @@ def measured(rounds: int, samples: int) -> dict[str, float]:
 
 
 def runner(block: sa.Block, sampler: str, samples: int) -> Callable[[], object]:
-    """Return a run of a sampler on a block."""
+    """Return a function that runs a sampler on a block."""
     sizes = {"samples": samples, "progress": False}
     if sampler == "chain":
         return partial(

@@ -1,10 +1,10 @@
-"""Layers of many tokens against their floor: ``python -m benchmarks.large``.
+"""Time layers of many tokens against a lower bound: ``python -m benchmarks.large``.
 
-The floor of a layer is what its program cannot do without: its products and factorisations,
-counted from the nodes with their triangular structure and done at the speed of this machine's
-matrix product, and its random numbers from the package's generator. Speeds are measured in the
-same rounds as the layers, on the same number of threads (a sample takes one thread), and a ratio
-is the median over the rounds of the ratio within a round.
+The floor of a layer is the time of the work that its program cannot avoid: its products and
+factorisations, counted from the nodes with their triangular structure, at the speed of this
+machine's matrix product, and its random numbers from the package's generator. Speeds are measured
+in the same rounds as the layers, on the same number of threads (one per sample). A ratio is the
+median over the rounds of the ratio within a round.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LAYERS: dict[str, tuple[sa.Block, bool]] = {
 
 
 def operations(node: Node) -> float:
-    """Multiplications and additions of a product or factorisation; 0 for anything else."""
+    """Count multiplications and additions of a product or factorisation; 0 for other nodes."""
     if node.kind in ("gram", "cogram"):
         (a,) = node.inputs
         inner = a.shape[1] if node.kind == "gram" else a.shape[0]
@@ -58,7 +58,7 @@ def operations(node: Node) -> float:
 
 
 def numbers(node: Node) -> int:
-    """Random numbers of a node; a chi variable counts as a normal."""
+    """Count the random numbers of a node; a chi variable counts as a normal."""
     rows, columns = node.shape
     if node.kind == "normal" or (node.kind == "wishart" and not node.lower):
         return rows * columns
@@ -68,7 +68,7 @@ def numbers(node: Node) -> int:
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """Seconds of this thread's processor time, which other work on the machine leaves alone."""
+    """Return this thread's processor time, which other work on the machine does not affect."""
     start = time.thread_time()
     run()
     return time.thread_time() - start
@@ -76,7 +76,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 @dataclass
 class Measured:
-    """Medians of a layer: seconds, those of its floor, their ratio; operations and numbers."""
+    """Medians for a layer: time, floor, their ratio, and seconds per operation and number."""
 
     layer: float
     floor: float
@@ -86,7 +86,7 @@ class Measured:
 
 
 def process(layer: sa.Block, tokens: int, is_chain: bool) -> tuple[Task, BlasProcess]:
-    """One sample at its start."""
+    """Return a process with one sample at its initial condition, and its task."""
     width = 2 * tokens if tokens > 512 else 1024
     request = make_request(
         layer, sa.equicorrelated(tokens, 0.2), width=width if is_chain else None, steps=1000,
@@ -98,7 +98,7 @@ def process(layer: sa.Block, tokens: int, is_chain: bool) -> tuple[Task, BlasPro
 
 
 def measure(layer: sa.Block, tokens: int, is_chain: bool, rounds: int) -> Measured:
-    """Run layers, products and random numbers in turns."""
+    """Time layers, products and random numbers in turns."""
     task, paths = process(layer, tokens, is_chain)
     nodes = task.programs[0].nodes
     work, count = sum(map(operations, nodes)), sum(map(numbers, nodes))

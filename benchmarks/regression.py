@@ -1,8 +1,8 @@
-"""Speed against an earlier commit: ``python -m benchmarks.regression --against COMMIT``.
+"""Time this tree against an earlier commit: ``python -m benchmarks.regression --against COMMIT``.
 
-Both trees run in turns, each measurement in a process of its own on one thread, so that a
-disturbance hits both sides; a ratio is the median over the rounds of the ratio within a round. With
-`--against` left out only ratios within this tree are printed.
+Both trees run in turns, each measurement in its own process on one thread, so that a disturbance
+affects both sides. A ratio is the median over the rounds of the ratio within a round. Without
+`--against`, only ratios within this tree are printed.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ WITHIN = {
     "chain, causal, 4 heads, W_O, MLP": ("chain, MLP", 1.5),
     "SDE, causal": ("SDE, m = 4", 2.0),
 }
-"""Members of the family, what they are compared with in this tree, and the goal."""
+"""Members of the family, the case of this tree that they are compared with, and the goal."""
 
 
 def measure(tree: Path, names: tuple[str, ...]) -> dict[str, float]:
-    """Seconds per step and sample of some cases, in a process of its own in a tree."""
+    """Return seconds per step and sample of some cases, from a separate process in a tree."""
     done = subprocess.run(
         [sys.executable, "-c", TIMER, json.dumps(names)],
         cwd=tree, check=True, capture_output=True, text=True,
@@ -88,9 +88,9 @@ def report(name: str, ours: list[float], theirs: list[float], against: str, goal
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print a row per case."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--against", metavar="COMMIT", help="the earlier commit")
+    parser.add_argument("--against", metavar="COMMIT", help="earlier commit to compare with")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     everything = (*BOTH, "chain, MLP", *WITHIN)

@@ -1,8 +1,8 @@
-"""All speed ratios, side by side in one run: ``python -m benchmarks.speed``.
+"""Measure all speed ratios in one run: ``python -m benchmarks.speed``.
 
-What is compared runs in turns (A B C, C B A, ...) on all cores, so that a disturbance hits all
-sides, and a ratio is the median over the rounds of the ratio within a round. Of several variants
-of a baseline the one with the lowest median counts. A first round, which compiles, is not counted.
+Compared tasks run in turns (A B C, C B A, ...) on all cores, so that a disturbance affects all
+sides. A ratio is the median over the rounds of the ratio within a round. Of several variants of a
+baseline the one with the lowest median counts. A first round, which compiles, is not counted.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Row:
 
 
 class Times:
-    """Seconds per unit of every task in every round, from running the tasks in turns."""
+    """Seconds per unit of every task in every round, measured in turns."""
 
     def __init__(self, tasks: Sequence[Task], rounds: int) -> None:
         self.seconds: dict[str, NDArray[np.float64]] = {t.name: np.empty(rounds) for t in tasks}
@@ -80,13 +80,13 @@ class Times:
         torch.set_num_threads(CORES)
 
     def median(self, name: str) -> float:
-        """Seconds per unit of one task."""
+        """Return the median seconds per unit of one task."""
         return float(np.median(self.seconds[name]))
 
     def against(
         self, what: str, ours: str, prefix: str, goal: str = "", note: str = "", numbers: int = 0
     ) -> Row:
-        """Ratio to the fastest task `prefix`...: its time / ours, or ours / `numbers` of it."""
+        """Compare with the fastest task `prefix`...: its time / ours, or ours / `numbers` of it."""
         name = min((n for n in self.seconds if n.startswith(prefix)), key=self.median)
         theirs = (numbers or 1) * self.seconds[name]
         ratios = self.seconds[ours] / theirs if numbers else theirs / self.seconds[ours]
@@ -96,13 +96,13 @@ class Times:
 
 
 def chain(name: str, layer: sa.Block, width: int, depth: int, samples: int, per: int) -> Task:
-    """The package's chain; a unit is `per` layers of a sample."""
+    """Return the task of the package's chain; a unit is `per` layers of a sample."""
     run = partial(sa.simulate_chain, layer, STARTS[TOKENS], width=width, depth=depth)
     return Task(name, depth * samples / per, partial(run, samples=samples))
 
 
 def sde(name: str, tokens: int, steps: int, samples: int, method: str = "torchsde") -> Task:
-    """The package's SDE; a unit is a step of a sample."""
+    """Return the task of the package's SDE; a unit is a step of a sample."""
     run = partial(
         sa.integrate_sde, ATTENTION, STARTS[tokens], step=STEP, samples=samples, method=method
     )
@@ -110,12 +110,12 @@ def sde(name: str, tokens: int, steps: int, samples: int, method: str = "torchsd
 
 
 def together(runs: Sequence[Callable[[], object]], times: int = 1) -> None:
-    """Call all functions at once, each on a thread of its own, so many times."""
+    """Call all functions at once, each `times` times on its own thread."""
     list(POOL.map(lambda run: [run() for _ in range(times)], runs))
 
 
 def plain_network(dtype: torch.dtype, depth: int, batch: int, batches: int, worker: int) -> None:
-    """Explicit networks as one writes them in torch: fresh weights in every layer, batched."""
+    """Run explicit networks as one writes them in torch: fresh weights in every layer, batched."""
     generator = torch.Generator().manual_seed(worker)
     draw = partial(torch.randn, dtype=dtype, generator=generator)
     for _ in range(batches):
@@ -127,7 +127,7 @@ def plain_network(dtype: torch.dtype, depth: int, batch: int, batches: int, work
 
 
 def networks(depth: int, samples: int) -> list[Task]:
-    """Explicit networks; a unit is a sample of WIDTH layers (a few are run)."""
+    """Return the tasks of explicit networks; a unit is a sample of WIDTH layers (few are run)."""
     tasks, units = [], depth * samples / WIDTH
     ours = partial(sa.simulate_network, ATTENTION, STARTS[TOKENS], width=WIDTH, depth=depth)
     for dtype in ("float32", "float64"):
@@ -143,7 +143,7 @@ def networks(depth: int, samples: int) -> list[Task]:
 
 
 def normals(count: int) -> list[Task]:
-    """Library generators filling one buffer per core; a unit is a normal number."""
+    """Return tasks in which library generators fill one buffer per core; a unit is a normal."""
     tasks = []
     for dtype, size in itertools.product(("float64", "float32"), (2**15, 2**20)):
         empty = partial(torch.empty, dtype=getattr(torch, dtype))
@@ -164,7 +164,7 @@ def normals(count: int) -> list[Task]:
 
 
 def run_all(quick: bool) -> tuple[list[Row], dict[str, Times]]:
-    """All measurements: the rows of the table, and everything that was timed."""
+    """Run all measurements; return the rows of the table, and everything that was timed."""
     rounds, scale, depth, steps = (3, 8, 1, 5) if quick else (5, 1, 4, 50)
     rows, done = [], {}
 
@@ -211,7 +211,7 @@ def run_all(quick: bool) -> tuple[list[Row], dict[str, Times]]:
 
 
 def machine() -> dict[str, str]:
-    """What ran this, by public means."""
+    """Return the processor, the number of cores and the versions of libraries."""
     info = Path("/proc/cpuinfo")
     models = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
     versions = {module.__name__: module.__version__ for module in (torch, np, numba)}
@@ -219,7 +219,7 @@ def machine() -> dict[str, str]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in Markdown."""
+    """Return the rows in Markdown."""
 
     def duration(seconds: float) -> str:
         power = min(3, max(0, -math.floor(math.log10(seconds) / 3)))
@@ -237,10 +237,10 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def main() -> None:
-    """Measure, print, and write the numbers if asked."""
+    """Measure, print, and write the numbers if `--json` is given."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a smoke run of half a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there too")
+    parser.add_argument("--quick", action="store_true", help="smoke run of half a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to write all numbers to")
     options = parser.parse_args()
     rows, done = run_all(options.quick)
     print(", ".join(f"{k}: {v}" for k, v in machine().items()), table(rows), sep="\n\n")

@@ -1,10 +1,11 @@
-"""The flow on the sphere: against token-space Euler, by dimension, and against scipy's integrators.
+"""Time the flow on the sphere: against Euler's scheme in R^d, by dimension, and against scipy.
 
 `python -m benchmarks.sphere` (three minutes). A row of panels of the phase diagram, N = 32, t up to
-30, 19 beta from 0 to 9, at d = 1024: the same 16 starts by the flow and by Euler in R^d with step
-0.1 in float64, each with its largest error in V against a flow with tolerance 1e-9. Then the cost
-of the flow from d = 32 to 10^6, start included; and field evaluations a sample and errors of the
-flow's pair of orders 3 and 2 and of scipy's, which take one sample at a time.
+30, 19 beta from 0 to 9, at d = 1024, from the same 16 initial conditions: by the flow, and by
+Euler's scheme in R^d with step 0.1 in float64, each with its largest error in V against a flow with
+tolerance 1e-9. Then the cost of the flow from d = 32 to 10^6, initial condition included. Then
+field evaluations per sample and errors of the flow's pair of orders 3 and 2, and of scipy's
+integrators, which run one sample at a time.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ BETAS = [float(beta) for beta in np.linspace(0.0, 9.0, 19)]
 TIMES = np.linspace(0.0, 30.0, 61)
 STEP, DELTA, TOLERANCE = 0.1, 1e-3, 1e-4
 LOOSE = 5e-3
-"""A tolerance with about the error of Euler's step."""
+"""A tolerance with about the error of Euler's scheme."""
 DIMENSIONS = (32, 1024, 32_768, 1_000_000)
 
 
 def flow(start: torch.Tensor, tolerance: float, *, whole: bool = False) -> np.ndarray:
-    """Close pairs, or V, of all beta at `TIMES`."""
+    """Return close pairs, or V, for all beta at `TIMES`."""
     look = (lambda v: v) if whole else partial(close_pairs, delta=DELTA)
     attention = SphereAttention(0.0)
     found = sphere_flow(
@@ -46,7 +47,7 @@ def flow(start: torch.Tensor, tolerance: float, *, whole: bool = False) -> np.nd
 
 
 def euler(tokens: torch.Tensor, beta: float, *, whole: bool = False) -> np.ndarray:
-    """The same of one beta by explicit steps in R^d, put back on the sphere."""
+    """Return the same for one beta, by explicit steps in R^d projected onto the sphere."""
     attention, every, kept = SphereAttention(beta), round((TIMES[1] - TIMES[0]) / STEP), []
     for step in range(round(TIMES[-1] / STEP) + 1):
         if step % every == 0:
@@ -58,19 +59,19 @@ def euler(tokens: torch.Tensor, beta: float, *, whole: bool = False) -> np.ndarr
 
 
 def seconds(function: partial) -> float:
-    """How long a call takes."""
+    """Return how long a call takes."""
     began = time.perf_counter()
     function()
     return time.perf_counter() - began
 
 
 def against_euler() -> None:
-    """Time a panel both ways, and their errors."""
+    """Time a panel by both methods, and print their errors."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(SAMPLES, TOKENS, DIMENSION, dtype=torch.float64, generator=generator)
     x = x / x.norm(dim=-1, keepdim=True)
     start = given_start(x)
-    # Euler does the same whatever beta is: three of the 19 stand for all.
+    # Euler's work does not depend on beta: three of the 19 represent all.
     some = BETAS[::9]
     flow(start, TOLERANCE)
     rounds = [
@@ -92,7 +93,7 @@ def against_euler() -> None:
     names = (f"flow, tolerance {TOLERANCE:g}", f"flow, tolerance {LOOSE:g}", "Euler in R^d")
     for name, cost, error in zip(names, costs, errors, strict=True):
         print(
-            f"{name:22} {cost * 1e3:6.2f} ms a realisation and beta, error of V {error:.1e}, "
+            f"{name:22} {cost * 1e3:6.2f} ms per realisation and beta, error of V {error:.1e}, "
             f"{costs[-1] / cost:.0f} times as fast as Euler"
         )
 
@@ -113,7 +114,7 @@ def by_dimension() -> None:
 
 
 def against_scipy() -> None:
-    """Count evaluations of the field, and errors, at beta = 4 and t = 10."""
+    """Print evaluations of the field, and errors, at beta = 4 and t = 10."""
     attention, start, end = SphereAttention(4.0), uniform_start(8, 8, 32), 10.0
 
     def last(tolerance: float) -> tuple[torch.Tensor, float]:
@@ -155,7 +156,7 @@ def against_scipy() -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print all three comparisons."""
     against_euler()
     by_dimension()
     against_scipy()

@@ -1,7 +1,7 @@
-"""Batch runs: the standard grid, what bookkeeping costs, and what a second worker brings.
+"""Time batch runs: the standard grid, the cost of bookkeeping, and the gain of a second worker.
 
-`python -m benchmarks.sweeps` (about ten minutes; `--quick` for one). Everything in one run: medians
-of three for the ratios.
+`python -m benchmarks.sweeps` (about ten minutes; one minute with `--quick`). The ratio is one of
+medians of three.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIXED = {"layer": "attention", "tokens": 4, "rho": 0.2, "width": 300, "depth": 3
 
 
 def grid(samples: int) -> Sweep:
-    """The 6 x 6 grid of gamma and tau_0, chain and SDE."""
+    """Return the 6 x 6 grid of gamma and tau_0, chain and SDE."""
     axes = {
         "gamma": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
         "tau0": [0.5, 0.66, 0.87, 1.15, 1.52, 2.0],
@@ -29,7 +29,7 @@ def grid(samples: int) -> Sweep:
 
 
 def small_units(units: int, samples: int, keep: str = "observables") -> Sweep:
-    """That many small units: blocks of a few samples of the chain at n = L = 300."""
+    """Return a sweep of `units` small units: blocks of a few samples of the chain, n = L = 300."""
     axes = {"gamma": [0.02 * k for k in range(1, 21)]}
     per_cell = units // 20
     return Sweep(
@@ -39,7 +39,7 @@ def small_units(units: int, samples: int, keep: str = "observables") -> Sweep:
 
 
 def timed(sweep: Sweep, engine: Engine, folder: Path) -> tuple[float, float]:
-    """Wall seconds of a run, and the sum of its units' own."""
+    """Return the wall time of a run, and the sum of the times of its units."""
     began = time.perf_counter()
     run_sweep(sweep, folder, engine=engine, progress=False)
     wall = time.perf_counter() - began
@@ -61,7 +61,7 @@ def main() -> None:
             wall, own = timed(small_units(units, samples), InProcess(), root / f"small{samples}")
             print(
                 f"{units} units of {samples} samples ({own / units * 1e3:.1f} ms each): "
-                f"{wall:.1f} s, bookkeeping {(wall - own) / units * 1e3:.2f} ms a unit, "
+                f"{wall:.1f} s, bookkeeping {(wall - own) / units * 1e3:.2f} ms per unit, "
                 f"{100 * (wall - own) / wall:.1f} % of the time"
             )
         times: dict[int, list[float]] = {1: [], 2: []}

@@ -1,7 +1,7 @@
-"""The limiting SDE as a textbook solves it: the baseline of speed ratios.
+"""The limiting SDE as a textbook solves it: the baseline of the speed ratios.
 
 A competent researcher who has the drift and the diffusion of the shaped attention limit, but not
-this package, writes this: the half-vectorised state (batch, d), d = m(m+1)/2, the dense d x d
+this package, would write this: the half-vectorised state (batch, d), d = m(m+1)/2, the dense d x d
 diffusion matrix of the whole batch, its Cholesky factor as the general noise of torchsde, and
 torchsde's Euler method with its default Brownian motion. The formulas are those of shaped
 attention with one head, no mask and no output projection (weights of variance 1, k = gamma^2
@@ -66,7 +66,7 @@ class TextbookSDE(nn.Module):
         return v[:, self.rows, self.columns]
 
     def matrices(self, y: Float[Tensor, "batch d"]) -> Float[Tensor, "batch m m"]:
-        """Give the symmetric matrices whose lower triangles are the rows of `y`."""
+        """Return the symmetric matrices whose lower triangles are the rows of `y`."""
         return y[:, self.unfold].unflatten(1, (self.tokens, self.tokens))
 
     def f(self, t: Tensor, y: Float[Tensor, "batch d"]) -> Float[Tensor, "batch d"]:
@@ -96,7 +96,7 @@ class TextbookSDE(nn.Module):
         return sigma.unflatten(0, (len(self.rows), len(self.rows))).permute(2, 0, 1)
 
     def g(self, t: Tensor, y: Float[Tensor, "batch d"]) -> Float[Tensor, "batch d d"]:
-        """Factorise Sigma(V) = g g^T by Cholesky's method, with a small jitter.
+        """Factorise Sigma(V) = g g^T by Cholesky's method, after adding `JITTER`.
 
         Raises
         ------
@@ -124,7 +124,7 @@ def simulate(
     Parameters
     ----------
     v0
-        The starting covariance (m, m), symmetric positive definite.
+        The initial covariance (m, m), symmetric positive definite.
     gamma, tau0
         Parameters of shaped attention: 0 < gamma <= 1 and tau0 > 0.
     horizon, step
@@ -154,20 +154,20 @@ def simulate(
     sde = TextbookSDE(len(v0), gamma, tau0)
     start = sde.half_vectorise(v0.to(torch.float64).expand(samples, -1, -1))
     times = torch.tensor([0.0, horizon], dtype=torch.float64)
-    # torchsde makes this very object when it is given none, but seeds it from NumPy's global state.
+    # By default torchsde makes the same object, but seeds it from NumPy's global state.
     noise = torchsde.BrownianInterval(
         times[0], times[-1], size=start.shape, dtype=start.dtype, entropy=seed
     )
     # Some of torchsde's checks draw from torch's global generator.
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        # A step longer by a hair: otherwise rounding leaves a sliver of time, and one step more.
+        # A slightly longer step: otherwise rounding leaves a sliver of time, and one more step.
         dt = horizon / steps * (1 + 1e-12)
         path = torchsde.sdeint(sde, start, times, bm=noise, method="euler", dt=dt)
     return sde.matrices(path[-1])
 
 
 def _centred(v: Float[Tensor, "batch m m"]) -> Float[Tensor, "batch m m"]:
-    """P = C V C, the covariance of the tokens less their mean."""
+    """Return P = C V C, the covariance of the tokens minus their mean."""
     left = v - v.mean(1, keepdim=True)
     return left - left.mean(2, keepdim=True)

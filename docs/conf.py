@@ -103,5 +103,5 @@ def _without_factory(
     signature: str | None,
     result: str | None,
 ) -> tuple[str | None, str | None]:
-    """Write `...` for the default of a dataclass's field that is made anew each time."""
+    """Write `...` for the default of a dataclass's field that is made by a factory."""
     return (signature and signature.replace("<factory>", "...")), result

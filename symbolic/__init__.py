@@ -1,6 +1,6 @@
-"""The derivation done by machine: from softmax to the limiting SDE, and a verdict on every claim.
+"""The derivation by machine: from softmax to the limiting SDE, and a verdict on every claim.
 
-Depends on sympy alone. ``python -m symbolic --help`` lists the commands.
+The derivation needs only sympy. ``python -m symbolic --help`` lists the commands.
 """
 
 from symbolic.algebra import Algebra, Field

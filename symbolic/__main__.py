@@ -1,4 +1,4 @@
-"""``python -m symbolic``: derive a limit, or print the ledger of claims."""
+"""Entry point of ``python -m symbolic``: derive a limit, or print the ledger of claims."""
 
 from symbolic.commands import main
 

@@ -1,10 +1,10 @@
 """Exact polynomials in the entries of V, in parameters and in Gaussian fields.
 
-Everything here is a sparse polynomial ring of sympy: sums and products are exact and fast, equality
-is decided by comparing coefficients, and nothing is ever simplified.
+The polynomials are elements of a sparse polynomial ring of sympy: sums and products are exact and
+fast, equality is decided by comparing coefficients, and nothing is ever simplified.
 
-A *field* is an m x m matrix of random symbols with mean zero, such as the scores G; its moments are
-polynomials in the rest of the ring. `Algebra.expect` replaces products of field entries by them.
+A *field* is an m x m matrix of random symbols with mean zero, such as the scores G. Its moments are
+polynomials in the other generators; `Algebra.expect` replaces products of field entries by them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Field:
-    """A random m x m matrix, independent of the other fields.
+    """Random m x m matrix, independent of the other fields.
 
     Attributes
     ----------
     name
-        Its entries are printed as ``name_ab``.
+        Name of the field; its entries are printed as ``name_ab``.
     covariance
         Function of (algebra, (a, b), (c, d)) that returns E[X_ab X_cd], an element of the ring.
     moment
@@ -80,7 +80,7 @@ class Algebra:
             for field, name in zip(fields, _distinct([f.name for f in fields]), strict=True)
         }
         flat = [s for field in fields for row in symbols[field] for s in row]
-        # A function of V may be a number at a given V: it is no generator then.
+        # A function of V may be a number at a given V; then it is not a generator.
         known = [generator for generator in dict.fromkeys(generators) if not generator.is_Rational]
         taken = {symbol.name for symbol in (*entries, *flat)}
         for symbol in {s for generator in known for s in generator.free_symbols}:
@@ -105,7 +105,7 @@ class Algebra:
         )
 
     def __getitem__(self, value: Expr | int) -> Poly:
-        """A declared generator, or a rational number, as an element of the ring."""
+        """Return a declared generator, or a rational number, as an element of the ring."""
         expression = sympify(value)
         if expression in self._generator:
             return self._generator[expression]
@@ -117,12 +117,12 @@ class Algebra:
             return self.ring.from_expr(expression)
         except (ValueError, CoercionFailed):
             raise ValueError(
-                f"{expression} is not a polynomial in the generators {self.ring.symbols}; what "
-                "else a block uses is declared in its `generators`"
+                f"{expression} is not a polynomial in the generators {self.ring.symbols}; all "
+                "that a block uses must be declared in its `generators`"
             ) from None
 
     def matrix(self, rows: Sequence[Sequence[Any]]) -> DomainMatrix:
-        """A matrix over the ring from rows of ring elements, expressions or numbers."""
+        """Return a matrix over the ring from rows of ring elements, expressions or numbers."""
         ring = self.ring
         elements = [
             [e if getattr(e, "ring", None) == ring else self[e] for e in row] for row in rows
@@ -130,16 +130,17 @@ class Algebra:
         return DomainMatrix(elements, (len(elements), len(elements[0])), ring.to_domain())
 
     def field(self, field: Field) -> DomainMatrix:
-        """The field as an m x m matrix of symbols.
+        """Return a field as an m x m matrix of symbols.
 
         Raises
         ------
         ValueError
-            If it is not one of the algebra's fields.
+            If `field` is not one of the algebra's fields.
         """
         if field not in self._symbols:
             raise ValueError(
-                f"field {field.name!r} is unknown; what a block uses is listed in its `fields`"
+                f"field {field.name!r} is unknown; all that a block uses must be declared in its "
+                "`fields`"
             )
         return self.matrix([[self[s] for s in row] for row in self._symbols[field]])
 
@@ -150,23 +151,23 @@ class Algebra:
 
     @property
     def parameters(self) -> list[Symbol]:
-        """The symbols beside the entries of V and of the fields, by name."""
+        """The symbols other than the entries of V and of the fields, sorted by name."""
         generators = self.coefficient_generators
         free = {symbol for generator in generators for symbol in generator.free_symbols}
         return sorted(free - self.v_expressions.free_symbols, key=lambda symbol: symbol.name)
 
     @property
     def is_symbolic(self) -> bool:
-        """Whether V is a matrix of symbols, and not of numbers."""
+        """Whether V is a matrix of symbols rather than numbers."""
         return bool(self.v_expressions.free_symbols)
 
     def transfer(self, matrix: DomainMatrix) -> DomainMatrix:
-        """A matrix without fields over another algebra's ring, as one over this ring.
+        """Convert a matrix without fields over another algebra's ring to this ring.
 
         Raises
         ------
         ValueError
-            If it involves a generator that this ring does not have.
+            If the matrix contains a generator that this ring does not have.
         """
         rows = [[entry.set_ring(self.ring) for entry in row] for row in matrix.to_list()]
         return self.matrix(rows)
@@ -177,11 +178,11 @@ class Algebra:
         return DomainMatrix.eye(self.tokens, self.ring.to_domain()).to_dense()
 
     def entry(self, matrix: DomainMatrix, a: int, b: int) -> Poly:
-        """One entry of a matrix as an element of the ring."""
+        """Return one entry of a matrix as an element of the ring."""
         return matrix[a, b].element
 
     def expect(self, polynomial: Poly) -> Poly:
-        """The expectation of a polynomial over all fields: a polynomial without fields."""
+        """Return the expectation of a polynomial over all fields, a polynomial without fields."""
         grouped: dict[tuple[int, ...], dict[tuple[int, ...], Any]] = defaultdict(dict)
         start = self._field_start
         padding = (0,) * (self.ring.ngens - start)
@@ -195,13 +196,13 @@ class Algebra:
         return total
 
     def covariance(self, left: Poly, right: Poly) -> Poly:
-        """Cov[left, right] over all fields."""
+        """Return Cov[left, right] over all fields."""
         if not self.is_random(left) or not self.is_random(right):
             return self.ring.zero
         return self.expect(left * right) - self.expect(left) * self.expect(right)
 
     def is_random(self, polynomial: Poly) -> bool:
-        """Whether a field occurs in the polynomial."""
+        """Return whether a field occurs in the polynomial."""
         start = self._field_start
         return any(any(exponents[start:]) for exponents in polynomial)
 
@@ -227,7 +228,7 @@ class Algebra:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """The names, a repeated one with its number: the fields of two blocks may share a name."""
+    """Number repeated names, since the fields of two blocks may share a name."""
     return [
         name if names.count(name) == 1 else f"{name}{names[: k + 1].count(name)}"
         for k, name in enumerate(names)
@@ -235,7 +236,7 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def symbolic_covariance(tokens: int) -> Matrix:
-    """The symmetric matrix of symbols V_11, V_12, ..., V_mm."""
+    """Return the symmetric matrix of symbols V_11, V_12, ..., V_mm."""
     mark = "_" if tokens > 9 else ""
     return Matrix(
         tokens,
@@ -245,12 +246,12 @@ def symbolic_covariance(tokens: int) -> Matrix:
 
 
 def vech_pairs(tokens: int) -> list[Pair]:
-    """The entries of the lower triangle, row by row: the order of half-vectorisation."""
+    """Return the entries of the lower triangle row by row, the order of half-vectorisation."""
     return [(a, b) for a in range(tokens) for b in range(a + 1)]
 
 
 def vech(matrix: Matrix) -> list[Expr]:
-    """The lower triangle of a symmetric matrix, row by row."""
+    """Return the lower triangle of a symmetric matrix, row by row."""
     return [matrix[a, b] for a, b in vech_pairs(matrix.rows)]
 
 
@@ -260,7 +261,7 @@ def _entry_symbols(name: str, tokens: int) -> list[list[Symbol]]:
 
 
 def rational_covariance(tokens: int, seed: int) -> Matrix:
-    """A random positive definite matrix of small rational numbers, for exact checks at a point."""
+    """Return a random positive definite matrix of small rationals, for exact checks at a point."""
     random = Random(seed)
     factor = Matrix(
         tokens, tokens, lambda _a, _b: Rational(random.randint(-4, 4), random.randint(1, 4))

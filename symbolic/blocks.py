@@ -16,7 +16,7 @@ from symbolic.series import HALF, Series
 
 
 def gram_covariance(algebra: Algebra, first: Pair, second: Pair) -> Poly:
-    """n Cov[W_ab, W_cd] of W = (1/n) sum of n columns g g^T, g ~ N(0, V): V_ac V_bd + V_ad V_bc."""
+    """Return n Cov[W_ab, W_cd] = V_ac V_bd + V_ad V_bc of W = (1/n) sum of n g g^T, g ~ N(0, V)."""
 
     def moment(tokens: Sequence[int]) -> Poly:
         return isserlis(
@@ -30,21 +30,21 @@ def gram_covariance(algebra: Algebra, first: Pair, second: Pair) -> Poly:
 
 
 SMALLEST_POWER = Rational(1, 16)
-"""The smallest temperature power p > 0: with p the expansion to order 1/n has 1/p terms."""
+"""The smallest temperature power p > 0 allowed: the expansion to order 1/n has 1/p terms."""
 
 GRAM = Field("N", gram_covariance)
 """The fluctuation of the Gram matrix of n fresh Gaussian columns: W = V + N / sqrt n."""
 
 
 class ShapedAttention(Block):
-    """``X' = lambda X + gamma A X W_V / sqrt n`` with A = I + softmax(Y / tau) - centring.
+    """Block ``X' = lambda X + gamma A X W_V / sqrt n`` with A = I + softmax(Y / tau) - centring.
 
     Parameters
     ----------
     gamma, tau0
         Symbols or rational numbers; lambda^2 = 1 - gamma^2.
     heads
-        H; the columns of the branch fall into H groups with independent scores.
+        The number of heads H; the columns of the branch fall into H groups with independent scores.
     mask
         None, "causal" or m rows of m booleans.
     output_projection
@@ -52,7 +52,7 @@ class ShapedAttention(Block):
     query_bias, key_bias
         Variances of the biases of queries and keys: symbols or numbers.
     key_size
-        n_k as a symbol or number; None if it grows with n. The limit does not depend on it, the
+        n_k as a symbol or number; None if it grows with n. The limit does not depend on it, but the
         finite-width correction does.
     identity, centred, temperature_power
         The three modifications of softmax attention: whether I is added, whether 1/m_a is
@@ -101,7 +101,7 @@ class ShapedAttention(Block):
         self.fields = (self.scores, self.values) if output_projection else (self.scores,)
 
     def generators(self, v: Matrix) -> Sequence[Expr]:
-        """The parameters that are symbols."""
+        """Return the parameters that are symbols."""
         return _symbolic(
             self.gamma,
             self.inverse_tau,
@@ -111,7 +111,7 @@ class ShapedAttention(Block):
         )
 
     def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
-        """Skip lambda^2 V, branch gamma^2 A V A^T; with W_O, V becomes the Gram of the values."""
+        """Return skip lambda^2 V and branch gamma^2 A V A^T; with W_O, V is the values' Gram."""
         if self.temperature_power == 0:
             raise NoLimitError(
                 "no limit: with tau = tau_0 sqrt(n_k) the scores Y / tau = G / tau_0 are of order "
@@ -155,18 +155,18 @@ class ShapedAttention(Block):
 
 
 class ShapedMLP(Block):
-    """``X' = lambda X + gamma sqrt(c/n) s(X W_pre / sqrt n) W_post`` with a shaped ReLU s.
+    """Block ``X' = lambda X + gamma sqrt(c/n) s(X W_pre / sqrt n) W_post`` with a shaped ReLU s.
 
-    s(x) = s_+ max(x, 0) + s_- min(x, 0), s_pm = 1 + c_pm / sqrt n, 1/c = E s(g)^2. Its branch is
-    gamma^2 (c/n) sum of n columns s(h) s(h)^T, h ~ N(0, V): the exact kernel plus a fluctuation
-    which to leading order is that of a Gram matrix, because s tends to the identity.
+    s(x) = s_+ max(x, 0) + s_- min(x, 0), s_pm = 1 + c_pm / sqrt n, 1/c = E s(g)^2. The branch is
+    gamma^2 (c/n) sum of n columns s(h) s(h)^T, h ~ N(0, V): the exact kernel plus a fluctuation.
+    To leading order the fluctuation is that of a Gram matrix, because s tends to the identity.
 
     Parameters
     ----------
     gamma, c_plus, c_minus
         Symbols or rational numbers; lambda^2 = 1 - gamma^2.
     normalised
-        False leaves out the factor c.
+        Whether the branch has the factor c.
     """
 
     fields = (GRAM,)
@@ -184,12 +184,12 @@ class ShapedMLP(Block):
         self.normalised = normalised
 
     def generators(self, v: Matrix) -> Sequence[Expr]:
-        """The parameters, and one function of rho for each pair of tokens."""
+        """Return the parameters, and one function of rho for each pair of tokens."""
         functions = [relu_function(v, a, b) for a in range(v.rows) for b in range(a)]
         return [*_symbolic(self.gamma, self.c_plus, self.c_minus), *functions]
 
     def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
-        """Skip lambda^2 V, branch gamma^2 (kernel + N / sqrt n)."""
+        """Return skip lambda^2 V and branch gamma^2 (kernel + N / sqrt n)."""
         if order > 1:
             raise ValueError(f"order={order}: the MLP is expanded to order 1 of 1/n only")
         gain = algebra[self.gamma] ** 2
@@ -214,7 +214,10 @@ class ShapedMLP(Block):
         return Recursion(skip_only(algebra, 1 - gain, order), branch * gain)
 
     def _kernel_orders(self) -> list[tuple[Expr, Expr]]:
-        """The kernel's orders n^0, n^(-1/2), n^(-1) as p rho + q (sqrt(1-rho^2) - rho acos rho)."""
+        """Return p and q of the kernel, p rho + q (sqrt(1 - rho^2) - rho acos rho) / (2 pi).
+
+        There is one pair for each of the orders n^0, n^(-1/2) and n^(-1).
+        """
         rho, root, angle = Symbol("rho"), Symbol("root"), Symbol("angle")
         orders = relu_kernel_orders(rho, self.c_plus, self.c_minus, 2, self.normalised)
         parts = []
@@ -229,21 +232,23 @@ class ShapedMLP(Block):
 
 
 def relu_function(v: Matrix, a: int, b: int) -> Expr:
-    """``sqrt(V_aa V_bb) (sqrt(1 - rho^2) - rho arccos rho) / (2 pi)``, rho the correlation.
+    """Return ``sqrt(V_aa V_bb) (sqrt(1 - rho^2) - rho arccos rho) / (2 pi)``, rho the correlation.
 
-    The drift of the MLP is gamma^2 (c_+ - c_-)^2 times this; it is 0 for a = b.
+    The drift of the MLP is gamma^2 (c_+ - c_-)^2 times this function, which is 0 for a = b.
     """
     scale = sqrt(v[a, a] * v[b, b])
     return (sqrt(v[a, a] * v[b, b] - v[a, b] ** 2) - v[a, b] * acos(v[a, b] / scale)) / (2 * pi)
 
 
 def parameter(name: str, value: Any, at_least: int | None = None, positive: bool = False) -> Expr:
-    """A parameter as an expression: a string becomes a positive (c_plus, c_minus: real) symbol.
+    """Return a parameter as an expression.
+
+    A string becomes a positive symbol, or a real one for c_plus and c_minus.
 
     Raises
     ------
     ValueError
-        If it is neither a symbol nor an exact rational number in its range.
+        If the value is neither a symbol nor an exact rational number in its range.
     """
     allowed = "a symbol or an exact rational number"
     if at_least is not None:
@@ -263,7 +268,7 @@ def parameter(name: str, value: Any, at_least: int | None = None, positive: bool
 
 
 def weight(gamma: Any) -> Expr:
-    """The weight of a branch: a symbol, or a rational number in [0, 1]."""
+    """Return the weight of a branch, a symbol or a rational number in [0, 1]."""
     expression = parameter("gamma", gamma, at_least=0)
     if expression.is_Rational and expression > 1:
         raise ValueError(f"gamma={gamma!r}: a symbol or a rational number in [0, 1] is needed")

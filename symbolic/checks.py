@@ -9,19 +9,19 @@ Mask = None | str | Sequence[Sequence[bool | int]]
 
 
 def check_count(name: str, value: object, at_least: int = 1) -> int:
-    """Return `value` if it is an integer >= `at_least`; ValueError otherwise."""
+    """Return `value`; raise ValueError unless it is an integer >= `at_least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise ValueError(f"{name}={value!r}: an integer >= {at_least} is needed")
     return value
 
 
 def check_tokens(tokens: object) -> int:
-    """Return the number of tokens m if it is an integer >= 1; ValueError otherwise."""
+    """Return the number of tokens m; raise ValueError unless it is an integer >= 1."""
     return check_count("tokens", tokens)
 
 
 def allowed_sets(mask: Mask, tokens: int) -> tuple[tuple[int, ...], ...]:
-    """For each row of attention, the tokens (from 0) it may look at.
+    """Return, for each row of attention, the tokens (from 0) that it may attend to.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Drift and diffusion as matrix formulas, written by hand: what the derivation is checked against.
+"""Drift and diffusion as matrix formulas, written by hand, with which the derivation is compared.
 
 Notation: m tokens, w the m x m matrix whose row a is 1/m_a on the allowed tokens of a and 0
 elsewhere, C_a = diag(w_a) - w_a w_a^T. For full attention m C_a = C = I - 11^T/m, P = C V C,
@@ -34,7 +34,7 @@ Coefficients = tuple[DomainMatrix, DomainMatrix]
 
 
 def closed_form(block: Block, algebra: Algebra) -> Coefficients | None:
-    """Drift (m, m) and diffusion (d, d) of a block in the ring; None if no formula is recorded."""
+    """Return drift (m, m) and diffusion (d, d) of a block in the ring; None without a formula."""
     if isinstance(block, ShapedMLP) and block.normalised:
         return _mlp(block, algebra)
     if isinstance(block, ShapedAttention) and _is_shaped(block):
@@ -45,7 +45,7 @@ def closed_form(block: Block, algebra: Algebra) -> Coefficients | None:
 
 
 def closed_form_in_words(block: Block) -> list[str]:
-    """The formulas that `closed_form` evaluates, as lines of text; none if none is recorded."""
+    """Return the formulas that `closed_form` evaluates as lines of text, which may be empty."""
     if isinstance(block, ShapedMLP) and block.normalised:
         return [
             "b_ab = gamma^2 nu(rho_ab) sqrt(V_aa V_bb), Sigma = 2 gamma^2 Sigma_lin,",

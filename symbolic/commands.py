@@ -20,54 +20,54 @@ from symbolic.proof import check_at_points, check_exact, compare
 from symbolic.recursion import Block
 
 LARGEST_PRINTED = 8
-"""Tokens for which `expand` prints matrices."""
+"""Most tokens for which `expand` prints matrices."""
 
 BLOCKS = ("attention", "mlp", "transformer")
 
 
 class _Refusal(click.ClickException):
-    """Bad arguments, or a recursion without a limit: one sentence and exit status 2."""
+    """Error for invalid arguments or a recursion without a limit; the exit status is 2."""
 
     exit_code = 2
 
 
 @click.group()
 def main() -> None:
-    """Derive the limiting SDE of token covariances, and judge the claims made about it."""
+    """Derive the limiting SDE of token covariances, and judge claims about it."""
 
 
 def _modifications(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that undo what makes attention shaped."""
+    """Add the options that undo the three modifications of shaped attention."""
     for option in (
         click.option(
             "--temperature-power",
             default="1/2",
-            help="p in tau = tau_0 sqrt(n_k) n^p.",
+            help="Power p in tau = tau_0 sqrt(n_k) n^p.",
             show_default=True,
         ),
-        click.option("--no-centring", is_flag=True, help="Attention without the centring."),
-        click.option("--no-identity", is_flag=True, help="Attention without the identity."),
+        click.option("--no-centring", is_flag=True, help="Leave out the centring."),
+        click.option("--no-identity", is_flag=True, help="Leave out the identity."),
     ):
         command = option(command)
     return command
 
 
 @main.command(name="derive")
-@click.option("--block", required=True, help=f"One of {', '.join(BLOCKS)}.")
+@click.option("--block", required=True, help=f"Block: {', '.join(BLOCKS)}.")
 @click.option("--tokens", required=True, type=int, help="Number of tokens m.")
 @click.option("--mask", default="full", help="full or causal.", show_default=True)
 @click.option("--heads", default=1, help="Number of heads H.", show_default=True)
 @click.option("--output-projection", is_flag=True, help="Mix the heads by a Gaussian matrix.")
-@click.option("--biases", is_flag=True, help="Query and key biases of variance s_Q and s_K.")
+@click.option("--biases", is_flag=True, help="Add query and key biases of variance s_Q and s_K.")
 @_modifications
-@click.option("--correction", is_flag=True, help="Also the next order of the drift in 1/n.")
-@click.option("--all", "every", is_flag=True, help="Every entry, not one of each kind.")
+@click.option("--correction", is_flag=True, help="Also print the next order of the drift in 1/n.")
+@click.option("--all", "every", is_flag=True, help="Print every entry, not one of each kind.")
 @click.option(
     "--points",
     type=int,
-    help="Print nothing but a check at this many random rational V; for more tokens.",
+    help="Print only a check at this many random rational V, for more tokens.",
 )
-@click.option("--latex", "as_latex", is_flag=True, help="LaTeX (amsmath) instead of text.")
+@click.option("--latex", "as_latex", is_flag=True, help="Print LaTeX (amsmath) instead of text.")
 def derive_command(
     block: str,
     tokens: int,
@@ -80,13 +80,16 @@ def derive_command(
 ) -> None:
     """Print drift and diffusion of a block's limit, and whether the closed form is proven.
 
-    The exit status is 1 if the derived coefficients are not the closed form, 2 if the arguments
-    are wrong or the recursion has no limit.
+    The exit status is 1 if the derived coefficients differ from the closed form, and 2 if the
+    arguments are invalid or the recursion has no limit.
     """
     try:
         layer = _layer(block, mask, options)
         if points is not None and (correction or every or as_latex):
-            raise ValueError("points: with --points nothing else is printed; leave the rest out")
+            raise ValueError(
+                "points: with --points only the check is printed; leave out --correction, --all "
+                "and --latex"
+            )
         if points is not None:
             proof = check_at_points(layer, tokens, points)
             if proof.holds is None:
@@ -109,12 +112,12 @@ def derive_command(
 @click.option("--mask", default="full", help="full or causal.", show_default=True)
 @_modifications
 def expand_command(order: int, tokens: int | None, mask: str, **options: Any) -> None:
-    """Print the Taylor terms of the attention matrix, their orders in n, and what they do."""
+    """Print the Taylor terms of the attention matrix, their orders in n, and their effect on V."""
     try:
         block = _attention(mask, options)
         click.echo("A = [identity] + softmax(Y / tau) - [centring], entry (a, b) for m tokens;")
         click.echo(
-            "x = G_ab / tau_0, mu[j] = mean over c of (G_ac / tau_0)^j. With a mask m counts"
+            "x = G_ab / tau_0, mu[j] = mean over c of (G_ac / tau_0)^j. With a mask, m counts"
         )
         click.echo("the tokens that a may see, and the means are over them.\n")
         terms = term_orders(order, block.identity, block.centred, block.temperature_power)
@@ -135,12 +138,13 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
 
 
 @main.command(name="claims")
-@click.option("--latex", "in_latex", is_flag=True, help="LaTeX (longtable) instead of text.")
-@click.option("--only", help="Only the claims whose key contains this text.")
+@click.option("--latex", "in_latex", is_flag=True, help="Print LaTeX (longtable) instead of text.")
+@click.option("--only", help="Judge only the claims whose key contains this text.")
 def claims_command(in_latex: bool, only: str | None) -> None:
     """Judge every claim of the source notes and print the ledger.
 
-    The exit status is 1 if a verdict is not the one on record, 2 if the arguments are wrong.
+    The exit status is 1 if a verdict differs from the one on record, and 2 if the arguments are
+    invalid.
     """
     chosen = [claim for claim in CLAIMS if only is None or only.lower() in claim.key]
     if not chosen:
@@ -172,7 +176,7 @@ def _layer(block: str, mask: str, options: dict[str, Any]) -> list[Block]:
 
 
 def _attention_options(options: dict[str, Any]) -> bool:
-    """Whether an option is not at its default."""
+    """Return whether an option differs from its default."""
     plain = {"heads": 1, "temperature_power": "1/2"}
     return any(value != plain.get(name, False) for name, value in options.items())
 

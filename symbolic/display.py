@@ -1,4 +1,4 @@
-"""Derived coefficients as text and LaTeX that a person can read."""
+"""Derived coefficients as readable text and LaTeX."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from symbolic.algebra import Algebra, Pair, Poly, vech_pairs
 from symbolic.limit import Correction, Limit
 
 MOST_TERMS_TO_FACTOR = 40
-"""Longer polynomials are left expanded: factoring them is slow and seldom succeeds."""
+"""Longer polynomials stay expanded: factoring them is slow and rarely succeeds."""
 
 WIDTH = 100
-"""Columns of text output."""
+"""Columns of the text output."""
 
 LATEX_NAMES = {Symbol("c_plus", real=True): "c_+", Symbol("c_minus", real=True): "c_-"}
-"""Names in LaTeX that are not made from the names in text."""
+"""LaTeX names that sympy does not derive from the names in text."""
 
 LATEX_SUMMANDS = 6
-"""Summands on one line of LaTeX output."""
+"""Summands per line of the LaTeX output."""
 
 Terms = list[tuple[Expr, Expr]]
 """A sum of products: (polynomial in the parameters, polynomial in V)."""
 
 
 def grouped(polynomial: Poly, algebra: Algebra) -> Terms:
-    """The polynomial as a short sum of products, parameters times a polynomial in V."""
+    """Write the polynomial as a short sum of products, parameters times a polynomial in V."""
     of_v = algebra.v_expressions.free_symbols
     symbols = algebra.ring.symbols
     parameters = [i for i, symbol in enumerate(symbols) if not symbol.free_symbols & of_v]
@@ -50,7 +50,7 @@ def grouped(polynomial: Poly, algebra: Algebra) -> Terms:
 def drift_entries(
     limit: Limit | Correction, exchangeable: bool, name: str = "b"
 ) -> Iterator[tuple[str, Terms]]:
-    """Names and terms of the entries of b; one of each kind if tokens are exchangeable."""
+    """Yield names and terms of the entries of b; one per kind if tokens are exchangeable."""
     couples = [(pair,) for pair in vech_pairs(limit.algebra.tokens)]
     for ((a, b),) in _representatives(couples, exchangeable):
         entry = limit.algebra.entry(limit.drift_polynomials, a, b)
@@ -58,7 +58,7 @@ def drift_entries(
 
 
 def diffusion_entries(limit: Limit, exchangeable: bool) -> Iterator[tuple[str, Terms]]:
-    """Names and terms of the entries of Sigma; one of each kind if tokens are exchangeable."""
+    """Yield names and terms of the entries of Sigma; one per kind if tokens are exchangeable."""
     pairs = vech_pairs(limit.tokens)
     couples = [(p, q) for i, q in enumerate(pairs) for p in pairs[i:]]
     index = {pair: k for k, pair in enumerate(pairs)}
@@ -68,7 +68,7 @@ def diffusion_entries(limit: Limit, exchangeable: bool) -> Iterator[tuple[str, T
 
 
 def equation(name: str, terms: Terms, as_latex: bool) -> str:
-    """``name = terms`` as text, broken into lines, or as lines of a LaTeX align environment."""
+    """Format ``name = terms`` as lines of text, or of a LaTeX align environment."""
     if as_latex:
         products = [_latex_product(parameters, rest) for parameters, rest in terms]
         symbol = name.replace("Sigma", r"\Sigma").replace("b1", "b^{(1)}")
@@ -80,7 +80,7 @@ def equation(name: str, terms: Terms, as_latex: bool) -> str:
 
 
 def _sum(summands: list[str]) -> str:
-    """The summands with a sign between them; 0 if there are none."""
+    """Join the summands with their signs; return 0 if there are none."""
     total = summands[0] if summands else "0"
     for summand in summands[1:]:
         total += _signed(summand)
@@ -123,7 +123,7 @@ def _bracketed(expression: Expr) -> str:
 
 def _factored(expression: Expr) -> Expr:
     factored = factor(expression)
-    # A minus in front of a product of differences reads worse than the sum it came from.
+    # A minus sign before a product of differences is harder to read than the expanded sum.
     return expression if factored.could_extract_minus_sign() else factored
 
 
@@ -142,7 +142,7 @@ def _short(polynomial: Poly, algebra: Algebra) -> Expr:
 def _representatives(
     tuples: Sequence[tuple[Pair, ...]], exchangeable: bool
 ) -> Iterator[tuple[Pair, ...]]:
-    """The first of each class of index tuples that renaming tokens turns into each other."""
+    """Yield one index tuple of each class that is closed under renaming of tokens."""
     seen = set()
     for pairs in tuples:
         kind = _kind(pairs) if exchangeable else pairs
@@ -152,7 +152,7 @@ def _representatives(
 
 
 def _kind(pairs: tuple[Pair, ...]) -> tuple[int, ...]:
-    """The pattern of equal indices, whatever the order within the pairs and of the pairs."""
+    """Return the pattern of equal indices, independent of the order of and within the pairs."""
     patterns = []
     for choice in product(*[((a, b), (b, a)) for a, b in pairs]):
         for arranged in (choice, choice[::-1]):

@@ -1,8 +1,8 @@
 """The attention matrix in powers of 1/n, and the size of its terms.
 
-With Y = sqrt(n_k) G and tau = tau_0 sqrt(n n_k) the softmax is taken of G / (tau_0 sqrt n): its
-Taylor term of degree k has order n^(-k/2). The identity and the centring cancel the term of degree
-zero, 1/m; what is left is A = I + A_1 / sqrt n + A_2 / n + ...
+With Y = sqrt(n_k) G and tau = tau_0 sqrt(n n_k) the argument of the softmax is G / (tau_0 sqrt n),
+so its Taylor term of degree k has order n^(-k/2). The centring cancels the term of degree zero,
+1/m, and the identity replaces it: A = I + A_1 / sqrt n + A_2 / n + ...
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ def attention_series(
     centred: bool = True,
     temperature_power: Any = HALF,
 ) -> Series:
-    """``A = I + softmax(Y / tau) - (1/m_a on the allowed set of row a)`` as a series.
+    """Return ``A = I + softmax(Y / tau) - (1/m_a on the allowed set of row a)`` as a series.
 
     Parameters
     ----------
     algebra
-        The ring; `scores` (m, m) is the field G in it and `inverse_tau` is 1/tau_0 in it.
+        The ring.
+    scores, inverse_tau
+        The field G (m, m) and 1/tau_0, both in the ring.
     mask
         None, "causal" or rows of booleans; m_a counts the allowed tokens of row a.
     order
@@ -44,7 +46,8 @@ def attention_series(
     identity, centred
         Whether I is added and 1/m_a subtracted.
     temperature_power
-        p > 0 in tau = tau_0 sqrt(n_k) n^p; with p = 0 every Taylor term would have order n^0.
+        The power p > 0 in tau = tau_0 sqrt(n_k) n^p. With p = 0 every Taylor term would have
+        order n^0.
     """
     power = Rational(temperature_power)
     if power <= 0:
@@ -77,12 +80,12 @@ def expand_attention(
     identity: bool = True,
     centred: bool = True,
 ) -> dict[Rational, Matrix]:
-    """The matrices A_0, A_1, ... of ``A = sum_k A_k n^(-k/2)`` as functions of the scores G.
+    """Return the matrices A_0, A_1, ... of ``A = sum_k A_k n^(-k/2)`` as functions of the scores G.
 
     Parameters
     ----------
     tokens
-        m >= 1.
+        The number of tokens m >= 1.
     order
         The largest k.
     mask, identity, centred
@@ -116,13 +119,13 @@ def expand_attention(
 
 
 def taylor_term(degree: int, tokens: Expr | int | None = None) -> Expr:
-    """The Taylor term of degree k of softmax at 0 for any number of tokens m.
+    """Return the Taylor term of degree k of softmax at 0 for any number of tokens m.
 
-    For row a, with x = G_ab / tau_0 and the row's means mu_j = (1/m) sum_c (G_ac / tau_0)^j, it is
-    the coefficient of epsilon^k in (1/m) exp(epsilon x) / sum_j mu_j epsilon^j / j!. The term has
-    order n^(-k/2).
+    For row a, let x = G_ab / tau_0 and let mu_j = (1/m) sum_c (G_ac / tau_0)^j be the means of the
+    row. The term is the coefficient of epsilon^k in (1/m) exp(epsilon x) / sum_j mu_j epsilon^j /
+    j!. It has order n^(-k/2).
 
-    Returns an expression in the symbol x, the indexed symbols mu[1], mu[2], ... and m.
+    The result is an expression in the symbol x, the indexed symbols mu[1], mu[2], ... and m.
 
     Examples
     --------

@@ -17,10 +17,10 @@ from symbolic.algebra import Algebra, vech, vech_pairs
 def array_function(
     coefficient: DomainMatrix, algebra: Algebra, parameters: Mapping[str, float], library: str
 ) -> Callable[[Any], Any]:
-    """A function V (..., m, m) -> coefficient (..., rows, columns).
+    """Return a function V (..., m, m) -> coefficient (..., rows, columns).
 
-    With numbers for the parameters every entry is a combination of the same few monomials in V (and
-    in the functions of V that are generators), so that all entries are one matrix product.
+    With numbers for the parameters, every entry is a combination of the same few monomials in V
+    (and in the functions of V that are generators). One matrix product gives all entries.
 
     Parameters
     ----------
@@ -29,14 +29,14 @@ def array_function(
     parameters
         A number for each parameter of the algebra, by name.
     library
-        "numpy" or "torch"; imported on demand, since deriving needs sympy alone.
+        "numpy" or "torch"; imported on demand, since the derivation needs only sympy.
 
     Raises
     ------
     ValueError
-        If a parameter is left without a number or requires gradients, a name is not a parameter,
-        or the coefficient was derived at one V and so is no function of it. The function itself
-        raises if V is not an array of floating-point matrices (..., m, m).
+        If a parameter has no number or requires gradients, a name is not a parameter, or the
+        coefficient was derived at one V and so is not a function of V. The returned function
+        raises ValueError if V is not an array of floating-point matrices (..., m, m).
     """
     if not algebra.is_symbolic:
         raise ValueError("at: coefficients derived at one V are numbers, not functions of V")
@@ -97,8 +97,8 @@ def array_function(
 
 
 def _value(generator: Expr, algebra: Algebra, module: Any) -> Callable[..., Any]:
-    # At a zero variance the correlation is 0/0, where arctan2 has a value; rounding may make the
-    # difference under a root negative.
+    # At zero variance the correlation is 0/0, where arctan2 is defined; rounding errors may make
+    # the difference under a root negative.
     functions = {
         "sqrt": lambda x: module.sqrt(module.clip(x, 0, inf)),
         "atan2": module.arctan2,
@@ -108,7 +108,7 @@ def _value(generator: Expr, algebra: Algebra, module: Any) -> Callable[..., Any]
 
 
 def _arccos(cosine: Expr) -> Expr:
-    """arccos(x / y), y a root or 1, as the angle of the point (x, sqrt(y^2 - x^2))."""
+    """Return arccos(x / y), y a root or 1, as the angle of the point (x, sqrt(y^2 - x^2))."""
     x, y = fraction(cosine)
     if not (y == 1 or (y.is_Pow and y.exp == Rational(1, 2))):
         return acos(cosine, evaluate=False)

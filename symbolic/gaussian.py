@@ -2,8 +2,8 @@
 
 All moments of products are sums over pairings (Isserlis 1918; Wick 1950). When the entries are sums
 over k independent columns, as in a Wishart matrix or in the scores at key size k, a second pairing
-says which entries share a column, and the two pairings together form loops; each loop is one free
-sum and contributes a factor k.
+determines which entries share a column. The two pairings together form loops; each loop is one
+free sum and contributes a factor k.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Pairing = tuple[Pair, ...]
 
 @cache
 def pairings(count: int) -> tuple[Pairing, ...]:
-    """All ways to split 0, ..., count - 1 into pairs; none if `count` is odd.
+    """Return all ways to split 0, ..., count - 1 into pairs; there are none if `count` is odd.
 
     Examples
     --------
@@ -65,16 +65,16 @@ def isserlis(
     one: Any = Integer(1),  # noqa: B008
     zero: Any = Integer(0),  # noqa: B008
 ) -> Any:
-    """E[g_1 ... g_p] of centred jointly Gaussian variables, a sum over pairings of covariances.
+    """Return E[g_1 ... g_p] of centred jointly Gaussian variables, a sum over pairings.
 
     Parameters
     ----------
     labels
-        Which variable each factor is; repeats are powers.
+        Label of the variable in each factor; repeated labels are powers.
     covariance
-        Function of two labels.
+        Function of two labels that returns the covariance.
     one, zero
-        The constants of the ring the covariances live in.
+        The constants of the ring of the covariances.
 
     Examples
     --------
@@ -108,18 +108,18 @@ def score_moment(
     one: Any = Integer(1),  # noqa: B008
     zero: Any = Integer(0),  # noqa: B008
 ) -> Any:
-    """E[prod G_ab] of the score field G = Y / sqrt(n_k), at any key size n_k, exactly.
+    """Return E[prod G_ab] of the score field G = Y / sqrt(n_k), exactly, at any key size n_k.
 
     Y_ab = sum_{k <= n_k} q_ak k_bk, where the columns of q are independent N(0, V_Q) and those of
     k are independent N(0, V_K). So, over pairings sigma of the rows and pi of the columns,
     E[prod G] = n_k^(-p/2) sum prod_sigma V_Q prod_pi V_K n_k^loops(sigma, pi). For n_k -> oo only
-    sigma = pi is left: G is Gaussian with E[G_ab G_cd] = V_Q,ac V_K,bd. Two factors have this
-    covariance at every n_k.
+    the terms with sigma = pi remain: G is Gaussian with E[G_ab G_cd] = V_Q,ac V_K,bd. Two factors
+    have this covariance at every n_k.
 
     Parameters
     ----------
     pairs
-        The entries (a, b), from 0; p of them sum over the square of (p - 1)!! pairings.
+        The entries (a, b), from 0; p entries give a sum over ((p - 1)!!)^2 pairs of pairings.
     query_covariance, key_covariance
         Functions of two tokens; the second defaults to the first.
     key_size
@@ -159,12 +159,12 @@ def score_moment(
 def wishart_moment(
     pairs: Sequence[Pair], covariance: Callable[[int, int], Any], degrees: Any
 ) -> Any:
-    """E[prod W_ab] of W ~ Wishart(k, V): W = sum of k independent g g^T, g ~ N(0, V).
+    """Return E[prod W_ab] of W ~ Wishart(k, V), the sum of k independent g g^T, g ~ N(0, V).
 
     Parameters
     ----------
     pairs
-        The entries (a, b), from 0; order p sums over (2p - 1)!! pairings, 105 at p = 4.
+        The entries (a, b), from 0; p entries give a sum over (2p - 1)!! pairings, 105 at p = 4.
     covariance
         V as a function of two tokens.
     degrees
@@ -188,7 +188,7 @@ def wishart_moment(
 
 
 def _loops(first: Pairing, second: Pairing, count: int) -> int:
-    """The number of cycles of the graph on `count` points with the edges of both pairings."""
+    """Count the cycles of the graph on `count` points with the edges of both pairings."""
     partners: list[list[int]] = [[] for _ in range(count)]
     for i, j in (*first, *second):
         partners[i].append(j)
@@ -209,23 +209,25 @@ def _loops(first: Pairing, second: Pairing, count: int) -> int:
 
 @cache
 def half_gaussian_moment(angle: Expr) -> Expr:
-    """E[max(g_a, 0) max(g_b, 0)] of unit Gaussians with correlation cos(angle), by integration.
+    """Return E[max(g_a, 0) max(g_b, 0)] of unit Gaussians of correlation cos(angle).
 
     With (g_a, g_b) = r (cos theta, cos(theta - angle)) both are positive on
-    angle - pi/2 < theta < pi/2, and the integral over r separates. The result is the arc-cosine
-    kernel of degree one (Cho and Saul, NeurIPS 2009).
+    angle - pi/2 < theta < pi/2, and the integral over r separates. Both integrals are computed
+    exactly. The result is the arc-cosine kernel of degree one (Cho and Saul, NeurIPS 2009).
     """
     theta, r = Symbol("theta", real=True), Symbol("r", positive=True)
     turn = Symbol("phi", real=True)
     radial = integrate(r**3 * exponential(-(r**2) / 2), (r, 0, oo))
-    # The product as a sum of cosines: an integrand whose integral is immediate.
+    # The product as a sum of cosines, which sympy integrates at once.
     integrand = (cos(2 * theta - turn) + cos(turn)) / 2
     angular = integrate(integrand, (theta, turn - pi / 2, pi / 2))
     return expand(radial * angular / (2 * pi)).subs(turn, angle)
 
 
 def shaped_relu_moment(rho: Expr, s_plus: Expr, s_minus: Expr) -> Expr:
-    """E[s(g_a) s(g_b)] for unit Gaussians of correlation rho, s(x) = s_+ max(x,0) + s_- min(x,0).
+    """Return E[s(g_a) s(g_b)] of unit Gaussians of correlation rho.
+
+    The activation is s(x) = s_+ max(x, 0) + s_- min(x, 0).
 
     The four quadrants: max(g, 0) against -min(h, 0) is max(g, 0) against max(-h, 0), whose
     correlation is -rho, at the angle pi - arccos(rho).
@@ -241,9 +243,9 @@ def shaped_relu_moment(rho: Expr, s_plus: Expr, s_minus: Expr) -> Expr:
 
 
 def shaped_relu_kernel(rho: Expr, s_plus: Expr, s_minus: Expr) -> Expr:
-    """c E[s(g_a) s(g_b)] with 1/c = E[s(g)^2]: the exact kernel at finite n.
+    """Return the exact kernel at finite n, c E[s(g_a) s(g_b)] with 1/c = E[s(g)^2].
 
-    With s_pm = 1 + c_pm / sqrt(n) it is rho + nu(rho) / n + O(n^(-3/2)).
+    With s_pm = 1 + c_pm / sqrt(n) the kernel is rho + nu(rho) / n + O(n^(-3/2)).
     """
     variance = (sympify(s_plus) ** 2 + sympify(s_minus) ** 2) / 2
     if variance == 0:
@@ -254,9 +256,9 @@ def shaped_relu_kernel(rho: Expr, s_plus: Expr, s_minus: Expr) -> Expr:
 def relu_kernel_orders(
     rho: Expr, c_plus: Expr, c_minus: Expr, order: int, normalised: bool = True
 ) -> list[Expr]:
-    """The coefficients of n^0, n^(-1/2), ..., n^(-order/2) of the exact kernel.
+    """Return the coefficients of n^0, n^(-1/2), ..., n^(-order/2) of the exact kernel.
 
-    `normalised` says whether the factor c is there.
+    The kernel has the factor c if `normalised` is true.
     """
     epsilon = Symbol("epsilon", positive=True)
     function = shaped_relu_kernel if normalised else shaped_relu_moment
@@ -269,7 +271,7 @@ def relu_kernel_orders(
 
 
 def nu(rho: Expr, c_plus: Expr, c_minus: Expr) -> Expr:
-    """The drift function of the shaped ReLU, derived: n (kernel - rho) as n -> oo.
+    """Derive the drift function of the shaped ReLU, the limit of n (kernel - rho).
 
     Examples
     --------

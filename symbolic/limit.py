@@ -7,13 +7,13 @@ n columns, exactly given the fields (Isserlis),
     n Cov[V'_ab, V'_cd] = U_ac K_bd + U_ad K_bc + U_bc K_ad + U_bd K_ac + K_ac K_bd + K_ad K_bc,
 
 where U = S V S^T. (S X is given; only B is random.) Over the fields, E[V' - V] = E[M] - V and the
-covariance of M is added. `derive` collects powers of 1/n and asks that all powers below 1 vanish;
+covariance of M is added. `derive` collects powers of 1/n and requires all powers below 1 to vanish;
 the coefficients of 1/n are then the drift and diffusion. That they determine the limit is a
-theorem (Ethier and Kurtz, Markov Processes, 1986, theorem 7.4.1) with two hypotheses which are not
-checked here: the stopped martingale problem is well posed, as it is up to the exit from any compact
-set on which b and Sigma are smooth and Sigma is positive definite; and single jumps are negligible,
-as they are when the fields are polynomials in Gaussian variables, which have all moments. The
-convergence is local in this sense.
+theorem (Ethier and Kurtz, Markov Processes, 1986, theorem 7.4.1) with two hypotheses that are not
+checked here. First, the stopped martingale problem is well posed. This holds up to the exit from
+any compact set on which b and Sigma are smooth and Sigma is positive definite. Second, single jumps
+are negligible. This holds if the fields are polynomials in Gaussian variables, which have all
+moments. The convergence is local in this sense.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Limit:
         return self.diffusion_polynomials.to_Matrix()
 
     def diffusion_entry(self, first: tuple[int, int], second: tuple[int, int]) -> Expr:
-        """Sigma^{ab,cd}: n Cov[dV_ab, dV_cd] for two pairs of tokens, counted from 0."""
+        """Return Sigma^{ab,cd} = lim n Cov[V'_ab, V'_cd] for two pairs of tokens, from 0."""
         index = {pair: k for k, pair in enumerate(vech_pairs(self.tokens))}
         for pair in (first, second):
             if not all(0 <= token < self.tokens for token in pair):
@@ -78,23 +78,23 @@ class Limit:
         return self.algebra.entry(self.diffusion_polynomials, i, j).as_expr()
 
     def to_numpy(self, **parameters: float) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        """Two functions of arrays V (..., m, m): b (..., m, m) and Sigma (..., d, d).
+        """Return b (..., m, m) and Sigma (..., d, d) as functions of arrays V (..., m, m).
 
-        `parameters` gives a number to every parameter, by name (gamma, tau_0, ...).
+        `parameters` has a number for every parameter, by name (gamma, tau_0, ...).
 
         Raises
         ------
         ValueError
-            If a parameter is left without a number, or a name is not a parameter.
+            If a parameter has no number, or a name is not a parameter.
         """
         return self._functions(parameters, "numpy")
 
     def to_torch(self, **parameters: float) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        """As `to_numpy`, for torch tensors.
+        """Return b and Sigma as functions of torch tensors; see `to_numpy`.
 
         The functions read the lower triangle of V and are differentiable in it where the
-        coefficients are: with an MLP not where tokens are equal. Parameters are numbers: a tensor
-        that requires gradients is refused with a ValueError.
+        coefficients are (with an MLP, not where tokens are equal). Parameters are numbers: a tensor
+        that requires gradients raises ValueError.
         """
         return self._functions(parameters, "torch")
 
@@ -126,7 +126,7 @@ class Correction:
         return self.drift_polynomials.to_Matrix()
 
     def to_numpy(self, **parameters: float) -> Callable[[Any], Any]:
-        """b_1 as a function of arrays V (..., m, m); `parameters` as in `Limit.to_numpy`."""
+        """Return b_1 as a function of arrays V (..., m, m); `parameters` as in `Limit.to_numpy`."""
         return array_function(self.drift_polynomials, self.algebra, parameters, "numpy")
 
 
@@ -136,20 +136,20 @@ def derive(layer: Layer, tokens: int, at: Matrix | None = None) -> Limit:
     Parameters
     ----------
     layer
-        A block or a sequence of blocks. Within a layer V changes by O(1/sqrt n), so that each
-        block's coefficients may be taken at the same V: drifts add and diffusions add.
+        A block or a sequence of blocks. Within a layer V changes by O(1/sqrt n), so each block's
+        coefficients may be evaluated at the same V: drifts add and diffusions add.
     tokens
-        m >= 1.
+        The number of tokens m >= 1.
     at
-        A symmetric (m, m) matrix of rational numbers to derive the coefficients at one point; None
-        derives them as polynomials in the entries of V.
+        A symmetric positive semidefinite (m, m) matrix of rational numbers, to derive the
+        coefficients at one point. With None they are polynomials in the entries of V.
 
     Raises
     ------
     NoLimitError
-        If a term of an order below 1/n is left in mean or covariance.
+        If a term larger than 1/n is left in the mean or the covariance.
     ValueError
-        If an argument is not as described.
+        If an argument is invalid.
     """
     blocks = blocks_of(layer)
     algebra = algebra_of(blocks, tokens, at, fields=False)
@@ -165,15 +165,15 @@ def derive(layer: Layer, tokens: int, at: Matrix | None = None) -> Limit:
 
 
 def drift_correction(block: Block, tokens: int, at: Matrix | None = None) -> Correction:
-    """The next order of the drift: b_1 in ``n E[V' - V | V] = b(V) + b_1(V) / n + O(n^-2)``.
+    """Derive b_1 in ``n E[V' - V | V] = b(V) + b_1(V) / n + O(n^-2)``, the next order of the drift.
 
-    For attention it is exact at finite n_k if the block has a `key_size`; otherwise n_k is taken
-    to grow at least like n, and adds nothing at this order.
+    For attention the result is exact at finite n_k if the block has a `key_size`. Otherwise n_k is
+    assumed to grow at least like n, and contributes nothing at this order.
 
     Raises
     ------
     NoLimitError, ValueError
-        As `derive`; also if the mean has a term of an order between n^-1 and n^-2.
+        As in `derive`; also if the mean has a term of an order between n^-1 and n^-2.
     """
     if not isinstance(block, Block):
         raise ValueError(f"block={block!r}: one symbolic block is needed")
@@ -189,7 +189,7 @@ def drift_correction(block: Block, tokens: int, at: Matrix | None = None) -> Cor
 
 
 def blocks_of(layer: Layer) -> list[Block]:
-    """The blocks of a layer; ValueError if it is neither a block nor a sequence of some."""
+    """Return the blocks of a layer; raise ValueError if it has other entries or none."""
     blocks = list(layer) if isinstance(layer, Sequence) else [layer]
     if not blocks or not all(isinstance(block, Block) for block in blocks):
         raise ValueError(f"layer={layer!r}: a symbolic block or a sequence of them is needed")
@@ -199,9 +199,9 @@ def blocks_of(layer: Layer) -> list[Block]:
 def algebra_of(
     blocks: Sequence[Block], tokens: int, at: Matrix | None = None, fields: bool = True
 ) -> Algebra:
-    """The ring of the coefficients of some blocks; with `fields`, one to write a recursion in.
+    """Return the ring of the coefficients of some blocks; with `fields`, the ring of a recursion.
 
-    A block's fields are its own, so that a recursion is written in the ring of one block.
+    Fields belong to one block, so a recursion is written in the ring of one block.
     """
     check_tokens(tokens)
     if at is not None:
@@ -219,7 +219,7 @@ def algebra_of(
 
 
 def _is_semidefinite(v: Matrix) -> bool:
-    """Whether symmetric v has no negative eigenvalue, by the characteristic polynomial."""
+    """Return whether symmetric v has no negative eigenvalue, by its characteristic polynomial."""
     coefficients = v.charpoly().all_coeffs()
     return all(c * (-1) ** k >= 0 for k, c in enumerate(coefficients))
 
@@ -244,7 +244,7 @@ def _checked_recursion(block: Block, algebra: Algebra, order: int) -> Recursion:
 def _mean_increment(
     recursion: Recursion, algebra: Algebra, order: int
 ) -> dict[Rational, DomainMatrix]:
-    """The orders of E[V' - V]; those below 1 must vanish."""
+    """Return the orders of E[V' - V]; those below 1 must vanish."""
     total = recursion.skip + recursion.branch - algebra.v
     zero = DomainMatrix.zeros((algebra.tokens,) * 2, algebra.ring.to_domain()).to_dense()
     orders = {Rational(k): zero for k in range(1, order + 1)}
@@ -260,7 +260,7 @@ def _mean_increment(
 
 
 def _increment_covariance(recursion: Recursion, algebra: Algebra) -> DomainMatrix:
-    """The coefficient of 1/n in Cov[V']; those below must vanish."""
+    """Return the coefficient of 1/n in Cov[V']; all lower powers must vanish."""
     zero = DomainMatrix.zeros((algebra.tokens,) * 2, algebra.ring.to_domain()).to_dense()
     skip, branch = recursion.skip, recursion.branch
     pairs = vech_pairs(algebra.tokens)

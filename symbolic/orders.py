@@ -1,8 +1,8 @@
-"""Which power of 1/n each Taylor term of the softmax has, and what it does to V.
+"""The power of 1/n of each Taylor term of the softmax, and its effect on V.
 
-A limit on the time scale t = layer / n needs mean and covariance of V' - V of order 1/n. What a
-term A_k of A does is found by leaving it out: the lowest orders at which mean and covariance of
-A V A^T over the scores change.
+A limit on the time scale t = layer / n needs mean and covariance of V' - V of order 1/n. The effect
+of a term A_k of A is found by leaving it out: it is given by the lowest orders at which mean and
+covariance of A V A^T over the scores change.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from symbolic.recursion import NoLimitError
 from symbolic.series import HALF, Series
 
 LARGEST_DEGREE = 8
-"""The Taylor terms grow quickly with their degree."""
+"""The largest degree of `term_orders`; the terms grow quickly with their degree."""
 
 
 @dataclass(frozen=True)
 class TermOrder:
-    """One Taylor term of the attention matrix.
+    """Taylor term of the attention matrix.
 
     Attributes
     ----------
     degree
-        k, the power of the scores.
+        The power k of the scores.
     power
-        The term has order n^(-power).
+        The order in n: the term has order n^(-power).
     entry
-        The entry (a, b) for any m, in x = G_ab / tau_0 and mu_j = mean_c (G_ac / tau_0)^j; the
-        identity is not part of it.
+        The entry (a, b) for any m, in x = G_ab / tau_0 and mu_j = mean_c (G_ac / tau_0)^j, without
+        the identity.
     mean_vanishes
         Whether E[A_k - I delta_k0] = 0.
     role
-        What the term does to V.
+        The effect of the term on V, in words.
     """
 
     degree: int
@@ -55,7 +55,7 @@ class TermOrder:
 def term_orders(
     order: int = 2, identity: bool = True, centred: bool = True, temperature_power: Any = HALF
 ) -> list[TermOrder]:
-    """The Taylor terms of degrees 0 to `order` with their orders in n and their roles.
+    """Return the Taylor terms of degrees 0 to `order` with their orders in n and their roles.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def term_orders(
 
 
 def limit_or_reason(block: ShapedAttention, tokens: int = 2) -> str:
-    """Whether a limit exists, in words: the engine's own answer."""
+    """Say whether a limit exists, in the words of the engine."""
     try:
         derive(block, tokens)
     except NoLimitError as error:
@@ -89,7 +89,7 @@ def _terms(block: ShapedAttention, order: int) -> Iterator[TermOrder]:
         entry = taylor_term(degree)
         if degree == 0 and block.centred:
             entry = Integer(0)
-        # The law of the scores is that of their negatives.
+        # The law of the scores is symmetric.
         zero_mean = degree % 2 == 1 or _mean_vanishes(block, degree)
         role = _role(block, degree, Rational(degree * power))
         yield TermOrder(degree, Rational(degree * power), entry, zero_mean, role)
@@ -97,7 +97,7 @@ def _terms(block: ShapedAttention, order: int) -> Iterator[TermOrder]:
 
 def _mean_vanishes(block: ShapedAttention, degree: int, tokens: int = 3) -> bool:
     algebra = algebra_of([block], tokens)
-    # At temperature power 1/2 the degrees are told apart by their orders.
+    # At temperature power 1/2 each degree has its own order.
     terms = attention_series(
         algebra,
         algebra.field(block.scores),
@@ -134,9 +134,9 @@ def _role(block: ShapedAttention, degree: int, power: Rational) -> str:
 def _lowest_orders(
     block: ShapedAttention, degree: int, tokens: int = 3
 ) -> tuple[Rational | None, Rational | None]:
-    """The lowest orders <= 1 at which mean and covariance of A V A^T depend on A_degree.
+    """Return the lowest orders <= 1 at which mean and covariance of A V A^T depend on A_degree.
 
-    Three tokens, for the second term vanishes at two.
+    There are three tokens, because the second term vanishes for two.
     """
     algebra = algebra_of([block], tokens)
     whole = attention_series(
@@ -175,7 +175,7 @@ def _lowest_orders(
 
 
 def _covariance(algebra: Algebra, series: Series, entry: Pair, order: Rational) -> Poly:
-    """The variance of one entry of a series at one order."""
+    """Return the variance of one entry of a series at one order."""
     total = algebra.ring.zero
     for p, left in series.terms.items():
         right = series.terms.get(order - p)

@@ -1,9 +1,9 @@
 """Proofs that the derived coefficients are the closed forms.
 
-For few tokens the two are compared as polynomials: equal coefficients, so an identity for all V.
-For more tokens they are compared at random rational V, in exact arithmetic. A nonzero
-polynomial seldom vanishes at a random point (Schwartz 1980; Zippel 1979), so agreement at a few
-points is strong evidence; the proof for few tokens is more.
+For few tokens the two are compared as polynomials: equal coefficients are an identity for all V.
+For more tokens they are compared at random rational V, in exact arithmetic. A nonzero polynomial
+rarely vanishes at a random point (Schwartz 1980; Zippel 1979), so agreement at a few points is
+strong evidence, but only the comparison of polynomials is a proof.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from symbolic.closed_forms import closed_form
 from symbolic.limit import Layer, Limit, blocks_of, derive
 
 LARGEST_EXACT = 5
-"""Tokens up to which identities of polynomials are proven; 5 take seconds, 6 minutes."""
+"""Most tokens for which identities of polynomials are proven; 5 take seconds, 6 minutes."""
 
 LARGEST_AT_POINTS = 12
-"""Tokens up to which the coefficients are compared at rational points."""
+"""Most tokens for which the coefficients are compared at rational points."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """The outcome of a comparison.
+    """Outcome of a comparison of derived coefficients with the closed form.
 
     Attributes
     ----------
     holds
         Whether all entries agree; None if no closed form is recorded for the layer.
     entries
-        How many entries of drift and diffusion were compared.
+        The number of entries of drift and diffusion that were compared.
     points
-        At how many rational V; 0 for an identity of polynomials.
+        The number of rational V at which they were compared; 0 for an identity of polynomials.
     difference
         The first difference found, as text.
     """
@@ -67,7 +67,7 @@ def prove(layer: Layer, tokens: int) -> Proof:
     Raises
     ------
     ValueError
-        If `tokens` is above `LARGEST_EXACT`; `check_at_points` goes further.
+        If `tokens` is above `LARGEST_EXACT`; `check_at_points` allows more tokens.
     """
     check_exact(tokens)
     return compare(layer, derive(layer, tokens))
@@ -97,7 +97,7 @@ def check_at_points(layer: Layer, tokens: int, points: int = 3, seed: int = 0) -
 
 
 def check_exact(tokens: int) -> None:
-    """ValueError if an identity of polynomials is out of reach for so many tokens."""
+    """Raise ValueError if there are too many tokens for an identity of polynomials."""
     check_tokens(tokens)
     if tokens > LARGEST_EXACT:
         raise ValueError(
@@ -107,7 +107,7 @@ def check_exact(tokens: int) -> None:
 
 
 def expected(layer: Layer, algebra: Algebra) -> tuple[DomainMatrix, DomainMatrix] | None:
-    """The closed forms of the blocks of a layer, added up; None if one has none."""
+    """Return the sum of the closed forms of a layer's blocks; None if a block has none."""
     total = None
     for block in blocks_of(layer):
         coefficients = closed_form(block, algebra)
@@ -121,7 +121,7 @@ def expected(layer: Layer, algebra: Algebra) -> tuple[DomainMatrix, DomainMatrix
 
 
 def compare(layer: Layer, limit: Limit) -> Proof:
-    """Compare a limit that was derived from `layer` with the closed forms.
+    """Compare a limit derived from `layer` with the closed forms.
 
     At a symbolic V this is a proof; at a rational V it counts as one point.
     """

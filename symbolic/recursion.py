@@ -1,14 +1,14 @@
-"""The language in which a block tells the engine what it does: its recursion.
+"""The recursion of a residual block, which is what the engine needs to know of it.
 
 A residual block is ``X' = S X + B``. S is an m x m matrix. Given everything else that is random in
 the block, the n columns of B are independent Gaussian vectors with one m x m covariance K, because
 B ends in a fresh Gaussian matrix: B = gamma M W / sqrt n with n columns has K = gamma^2 M M^T / n.
-So a block is known by two series in powers of 1/n,
+So two series in powers of 1/n describe a block,
 
-    skip    S V S^T,    branch    K,
+    skip    S V S^T,    branch    K.
 
-whose coefficients are polynomials in V, in parameters, and in Gaussian fields that stand for what
-else is random (the scores G, the fluctuation of a Gram matrix).
+Their coefficients are polynomials in V, in parameters, and in Gaussian fields for everything else
+that is random (the scores G, the fluctuation of a Gram matrix).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from symbolic.series import Series
 
 
 class NoLimitError(ValueError):
-    """A block alone has no limit at this scaling; the message names the term that is left.
+    """Error for a block that has no limit at this scaling; the message names the term that is left.
 
-    Two blocks of a layer whose terms cancel may have one together; that is not looked for.
+    Two blocks of a layer whose terms cancel may have a limit together; this is not checked.
     """
 
 
 @dataclass(frozen=True)
 class Recursion:
-    """What a block does to V, given its fields.
+    """Effect of a block on V, given its fields.
 
     Attributes
     ----------
@@ -42,10 +42,10 @@ class Recursion:
     branch
         K as a series: the covariance of one column of the branch.
     heads
-        H > 1: K is an average over H independent copies of the fields and `branch` is one of them.
-        So it is when the columns fall into H groups of n/H with fields of their own (to leading
-        order V' depends on the average alone), and when the heads are mixed. The skip must not
-        depend on fields then.
+        The number of heads H. If H > 1, K is an average over H independent copies of the fields,
+        and `branch` is one term of it. This is so if the columns fall into H groups of n/H, each
+        with its own fields (to leading order V' depends only on the average), and if the heads are
+        mixed. The skip must then not depend on fields.
     """
 
     skip: Series
@@ -64,12 +64,12 @@ class Recursion:
 
 
 class Block(ABC):
-    """A residual block for the engine. Subclass it to derive the limit of your own block.
+    """Residual block for the engine. Subclass it to derive the limit of your own block.
 
     Examples
     --------
     Linear attention, X' = lambda X + gamma (I + Y / tau) X W_V / sqrt n: its scores Y / tau are
-    G / (tau_0 sqrt n), so that they enter with the power 1/2 of 1/n.
+    G / (tau_0 sqrt n), so they enter with the power 1/2 of 1/n.
 
     >>> from sympy import Symbol
     >>> from symbolic import HALF, Field, Series, derive, skip_only
@@ -91,7 +91,7 @@ class Block(ABC):
     >>> derive(LinearAttention(), tokens=2).drift[0, 0].factor()
     V_11*gamma**2*(V_11**2 + 2*V_12**2 + V_22**2)/tau_0**2
 
-    Without the identity there is no limit, and the engine says which term is left:
+    Without the identity there is no limit, and the engine names the term that is left:
 
     >>> class NoIdentity(LinearAttention):
     ...     def recursion(self, algebra, order=1):
@@ -107,20 +107,23 @@ entry (1, 1) is -V_11*gamma**2
     """
 
     fields: Sequence[Field] = ()
-    """The random matrices its recursion uses."""
+    """The random matrices that the recursion uses."""
 
     def generators(self, v: Matrix) -> Sequence[Expr]:
-        """Parameters, and functions of the entries of `v` (m, m) that are not polynomials."""
+        """Return the parameters, and functions of the entries of `v` (m, m) if not polynomial."""
         return ()
 
     @abstractmethod
     def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
-        """The two series up to the power `order` of 1/n, in the ring `algebra`.
+        """Return the two series up to the power `order` of 1/n, in the ring `algebra`.
 
-        Raise NoLimitError if they cannot be written down because there is no limit.
+        Raises
+        ------
+        NoLimitError
+            If the series do not exist because there is no limit.
         """
 
 
 def skip_only(algebra: Algebra, weight_squared: object, order: int) -> Series:
-    """The skip series of ``S = lambda I``: lambda^2 V, from lambda^2 in the ring."""
+    """Return the skip series lambda^2 V of ``S = lambda I``, from lambda^2 in the ring."""
     return Series({0: algebra.v}, order) * weight_squared

@@ -13,17 +13,17 @@ HALF = Rational(1, 2)
 
 
 class Series:
-    """``sum_p M_p n^(-p)`` with matrices over one ring, powers p >= 0, truncated after `order`.
+    """Series ``sum_p M_p n^(-p)``: matrices over one ring, powers p >= 0, truncated after `order`.
 
     Sums, products (of matrices) and multiples by elements of the ring are again series, truncated
-    at the smaller order. A matrix counts as a series with the one power 0. A multiple is written
-    with the series first, ``series * element``: an element of the ring that is zero would otherwise
-    swallow the series.
+    at the smaller order. A matrix counts as a series with the single power 0. Write a multiple with
+    the series first, ``series * element``: with the element first, a zero of the ring would absorb
+    the series.
 
     Parameters
     ----------
     terms
-        Power of 1/n -> matrix. Powers are rational numbers; 1/2 stands for 1/sqrt(n).
+        Power of 1/n -> matrix. Powers are rational numbers; 1/2 means 1/sqrt(n).
     order
         The largest power that is kept.
     """

@@ -44,9 +44,9 @@ PROBABILITIES = IndexedBase("s")
 
 
 def derivative(output: Index, *inputs: Index) -> Expr:
-    """The derivative of softmax_output by the coordinates `inputs`, at any point z and for any m.
+    """Return the derivative of softmax_output by the coordinates `inputs`, at any z and for any m.
 
-    Indices are symbols or integers (counted from 0); the result is a polynomial in the softmax
+    Indices are symbols or integers (counted from 0). The result is a polynomial in the softmax
     values s[i] and in Kronecker deltas.
 
     Examples
@@ -60,7 +60,7 @@ def derivative(output: Index, *inputs: Index) -> Expr:
 
 
 def derivative_at_zero(output: Index, *inputs: Index, tokens: Expr | int | None = None) -> Expr:
-    """The derivative of softmax_output by the coordinates `inputs` at z = 0, for m tokens.
+    """Return the derivative of softmax_output by the coordinates `inputs` at z = 0, for m tokens.
 
     `tokens` defaults to the symbol m.
 
@@ -97,10 +97,10 @@ def _cumulant(indices: Sequence[Index], probability: Callable[[Index], Expr]) ->
 
 
 def derivative_tensor(order: int, tokens: int) -> ImmutableDenseNDimArray:
-    """All derivatives of order `order` at z = 0: exact numbers, shape (m,) * (order + 1).
+    """Return all derivatives of order `order` at z = 0: exact numbers, shape (m,) * (order + 1).
 
-    The first axis is the output; the tensor is symmetric in all of its axes. A derivative of order
-    k sums over the partitions of k + 1 indices: 52 at order 4, 21,147 at order 8.
+    The first axis is the output; the tensor is symmetric in all its axes. A derivative of order k
+    is a sum over the partitions of k + 1 indices: 52 at order 4, 21,147 at order 8.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def derivative_tensor(order: int, tokens: int) -> ImmutableDenseNDimArray:
     check_count("order", order, at_least=0)
     check_tokens(tokens)
 
-    # A cumulant depends only on how often the indices occur.
+    # A cumulant depends only on how often each index occurs.
     @cache
     def value(occurrences: tuple[int, ...]) -> Expr:
         indices = [i for i, count in enumerate(occurrences) for _ in range(count)]
@@ -129,9 +129,9 @@ def derivative_tensor(order: int, tokens: int) -> ImmutableDenseNDimArray:
 
 
 def differentiated_tensor(order: int, tokens: int) -> ImmutableDenseNDimArray:
-    """What `derivative_tensor` gives, by differentiating exp(z_i) / sum_j exp(z_j) and z = 0.
+    """Return the tensor of `derivative_tensor`, by differentiating exp(z_i) / sum_j exp(z_j).
 
-    It knows nothing of cumulants; the two are compared in the tests and in the ledger of claims.
+    No cumulants are used; the tests and the ledger of claims compare the two.
     """
     check_count("order", order, at_least=0)
     check_tokens(tokens)
@@ -157,13 +157,13 @@ def differentiated_tensor(order: int, tokens: int) -> ImmutableDenseNDimArray:
 
 
 def softmax_series(row: Sequence[Any], order: int, one: Any) -> list[list[Any]]:
-    """The Taylor coefficients in epsilon of softmax(epsilon x), orders 0 to `order`.
+    """Return the Taylor coefficients in epsilon of softmax(epsilon x), orders 0 to `order`.
 
-    `row` holds the k entries of x: numbers, expressions or ring elements (`one` is the unit of
-    their kind). The coefficients come from the differential equation
+    `row` holds the k entries of x: numbers, expressions or ring elements (`one` is their unit
+    element). The coefficients come from the differential equation
     ds_b / d epsilon = s_b (x_b - sum_c s_c x_c), not from the derivative tensors.
 
-    Returns a list over orders of lists over the k entries.
+    The result is a list over orders of lists over the k entries.
     """
     size = len(row)
     coefficients = [[one * Rational(1, size)] * size]

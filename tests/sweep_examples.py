@@ -86,7 +86,7 @@ class Constant:
 
 
 class Clock:
-    """Time that goes on by a second at every look, in the place of the module `time`."""
+    """Clock that advances by a second per reading, in place of the module `time`."""
 
     def __init__(self):
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""States, starts for each sample, and what is kept while a run goes on."""
+"""States, initial conditions per sample, and what is kept when a run continues."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_results_are_no_starts():
 
 
 def test_samples_that_were_chosen_or_joined_do_not_go_on():
-    """They would get the numbers of other samples; the whole result goes on, through a file too."""
+    """They would get the numbers of other samples; the whole result continues, also from a file."""
     run = {"layer": sa.ShapedAttention(0.5), "v0": sa.equicorrelated(2, 0.1), "width": 16}
     chain = sa.simulate_chain(**run, depth=3, samples=6, seed=1, keep_state=True)
     other = sa.simulate_chain(**run, depth=3, samples=6, seed=2, keep_state=True)

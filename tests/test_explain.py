@@ -1,4 +1,4 @@
-"""What runs each face is said as it is, and eager runs are those of the descriptions."""
+"""`explain` reports what runs each face, and eager runs execute the descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members of the attention family do not have, or do not fit, is said in one sentence."""
+"""What members of the attention family lack or do not accept is reported in one sentence."""
 
 from __future__ import annotations
 

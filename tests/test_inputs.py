@@ -46,7 +46,7 @@ def as_bytes(data: bytes) -> Writer:
 
 
 def cut_short(whole: Writer, kept: float) -> Writer:
-    """A file of which only the first part arrived."""
+    """A truncated file."""
 
     def write(path: Path) -> None:
         whole(path)
@@ -71,7 +71,7 @@ ACCEPTED: dict[str, tuple[str, Writer, str | None]] = {
     "npz, one array": ("a.npz", as_npz(x=NUMBERS), None),
     "npz, one matrix": ("a.npz", as_npz(x=NUMBERS, y=np.ones(3), z=np.array([["a"]])), None),
     "npz, key": ("a.npz", as_npz(x=NUMBERS, y=np.ones((3, 3))), "x"),
-    "npz, objects beside": ("a.npz", as_npz(x=NUMBERS, y=np.array([None, 1])), None),
+    "npz, objects alongside": ("a.npz", as_npz(x=NUMBERS, y=np.array([None, 1])), None),
     "csv": ("a.csv", as_text("1.5,-2,3.25\n0,1e-3,7\n"), None),
     "csv, header": ("a.csv", as_text("a,b,c\n1.5,-2,3.25\n0,1e-3,7\n"), None),
     "csv, quoted, byte order mark, blank lines, Windows line ends": (
@@ -83,7 +83,7 @@ ACCEPTED: dict[str, tuple[str, Writer, str | None]] = {
     "pt, parameter": ("a.pt", as_pt(torch.nn.Parameter(torch.tensor(NUMBERS))), None),
     "pt, one matrix": ("a.pt", as_pt({"x": torch.tensor(NUMBERS), "y": torch.ones(3)}), None),
     "pt, key": ("a.pt", as_pt({"x": torch.tensor(NUMBERS), "y": torch.ones(3, 3)}), "x"),
-    "pt, other things beside": ("a.pt", as_pt({"x": torch.tensor(NUMBERS), "n": 3}), None),
+    "pt, other things alongside": ("a.pt", as_pt({"x": torch.tensor(NUMBERS), "n": 3}), None),
 }
 
 

@@ -1,4 +1,4 @@
-"""The list of mutants is up to date, and the command that runs them tells what no test sees."""
+"""The list of mutants is up to date; the command that runs them reports what no test detects."""
 
 from __future__ import annotations
 

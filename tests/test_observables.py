@@ -81,8 +81,8 @@ def test_floor_follows_the_precision_of_v() -> None:
     double, single = observables(V), observables(V.astype(np.float32))
     gap = math.log(np.finfo(np.float32).eps / np.finfo(np.float64).eps)
     assert single["log det V"][0] - double["log det V"][0] == pytest.approx(gap)
-    told = observables(V, precision=float(np.finfo(np.float32).eps))
-    assert told["log det V"][0] == pytest.approx(single["log det V"][0])
+    stated = observables(V, precision=float(np.finfo(np.float32).eps))
+    assert stated["log det V"][0] == pytest.approx(single["log det V"][0])
 
 
 def test_zero_tokens_and_zero_matrices_stay_finite() -> None:

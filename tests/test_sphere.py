@@ -217,7 +217,7 @@ def test_short_times_are_times():
     assert v[1] > 1 - 1e-12
 
 
-def test_fields_that_are_not_finite_are_told():
+def test_fields_that_are_not_finite_are_reported():
     """A token that turns at the rate 1 into a region where the field is NaN, at t = 1."""
 
     def turning(x, _time, _which):

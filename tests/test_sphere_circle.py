@@ -161,7 +161,7 @@ def test_poisson_kernels_solve_the_equation_of_continuity():
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 2), (7, 7), (30, 30), (2, 3), (4, 6), (5, 1)])
 def test_distances_are_those_of_the_assignment_problem(n, m):
-    """To 1e-12; on the line, without wrapping, W2 is another one, and never below."""
+    """To 1e-12; on the line, without wrapping, W2 differs, and is never smaller."""
     generator = np.random.default_rng(n + m)
     x, y = generator.uniform(-9.0, 9.0, (20, n)), generator.uniform(-9.0, 9.0, (20, m))
     y[10:] *= 0.1

@@ -93,7 +93,7 @@ def test_mass_is_kept_and_no_density_is_negative(beta, repulsion):
 
 @pytest.mark.parametrize("normalised", [True, False])
 def test_a_rotated_start_gives_the_rotated_flow(normalised):
-    """By whole cells, to 1e-12; rotated by one cell less it is another one."""
+    """By whole cells, to 1e-12; rotated by one cell less it differs."""
     start = cell_averages(two_bumps, 64)
     arguments = {"times": [0.3], "normalised": normalised}
     first = mean_field(2.0, start, **arguments)["density"].values[0]

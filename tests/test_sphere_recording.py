@@ -117,7 +117,7 @@ def test_a_failing_call_leaves_no_hooks():
 @pytest.mark.parametrize("kind", ["npy", "npz", "npz, key", "pt", "pt, key"])
 @pytest.mark.parametrize("samples", [False, True])
 def test_every_format_gives_the_same_hidden_states(tmp_path, kind, samples):
-    """To the last bit; matrices beside the one array of three or four dimensions need no key."""
+    """To the last bit; matrices next to the one array of three or four dimensions need no key."""
     states = np.stack([STATES, -STATES], axis=1) if samples else STATES
     path = tmp_path / f"states.{kind[:3].strip(',')}"
     arrays = {"h": states, "other": STATES[0]}

@@ -81,7 +81,7 @@ def test_plan_run_status_resume_draw_export(tmp_path):
     assert "mean" in sa.load(tmp_path / "s.nc")
 
 
-def test_faults_are_told_with_their_lines(tmp_path):
+def test_faults_are_reported_with_their_lines(tmp_path):
     file = tmp_path / "sweep.toml"
     file.write_text(SMALL.replace("samples = 24", "samples = 0\nkeep = 'all'"), encoding="utf-8")
     output = invoke("run", file, tmp_path / "s", status=2)
@@ -96,7 +96,7 @@ def test_faults_are_told_with_their_lines(tmp_path):
     )
 
 
-def test_units_given_up_are_told(tmp_path):
+def test_units_given_up_are_reported(tmp_path):
     """A layer that fails at gamma = 0.4 when it runs: exit status 3, and `status` says which."""
     file, store = tmp_path / "sweep.toml", tmp_path / "store"
     text = SMALL.replace("tau0 = 1.0\n", "").replace(
@@ -125,7 +125,7 @@ def fragile(gamma):
     return Fragile(gamma) if gamma > 0.3 else sa.ShapedAttention(gamma)
 
 
-def test_a_target_is_told(tmp_path):
+def test_a_target_is_reported(tmp_path):
     file, store = tmp_path / "sweep.toml", tmp_path / "store"
     text = SMALL + '[target]\nobservable = "mean |rho|"\nhalf_width = 5.0\nfirst = 2\n'
     file.write_text(text, encoding="utf-8")

@@ -151,7 +151,7 @@ def test_killed_processes(tmp_path):
 
 @pytest.mark.usefixtures("fast_processes")
 def test_a_unit_that_kills_its_workers(tmp_path):
-    """It alone is given up, not those that run beside it and take longer than it takes to die."""
+    """It alone is given up, not the units alongside it that take longer than it takes to die."""
     sweep = layers.small({"fault": ["kill", "none", "nil", "no"]}, samples=32, seconds=0.15)
     path = tmp_path / "store"
     engine = Processes(2)
@@ -165,7 +165,7 @@ def test_a_unit_that_kills_its_workers(tmp_path):
 
 
 def test_an_executor_of_the_caller_that_breaks(tmp_path):
-    """It is not replaced; what came back is kept, and another run goes on from there."""
+    """It is not replaced; what came back is kept, and another run continues from there."""
     sweep = layers.small(samples=200, block=20)
     expected = whole(sweep, tmp_path / "alone")
 

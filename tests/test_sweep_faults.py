@@ -1,4 +1,4 @@
-"""What is wrong with a sweep is told whole, in sentences, and with lines of the file."""
+"""All faults of a sweep are reported at once, in sentences, with the lines of the file."""
 
 from __future__ import annotations
 

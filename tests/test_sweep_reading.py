@@ -94,7 +94,7 @@ def test_distances(kept):
         sweep_distances(kept["V"])
 
 
-def test_different_laws_are_told_apart(tmp_path):
+def test_different_laws_are_distinguished(tmp_path):
     """One layer of strong scores is far from its SDE; many wide and weak ones are not."""
     axes = {"gamma": [0.9], "tau0": [0.4]}
     apart = small(fixed={"tokens": 2, "width": 2, "depth": 2, "step": 0.05}, axes=axes,
@@ -208,7 +208,7 @@ def test_a_target_in_a_run(tmp_path):
 
 
 def test_a_parameter_with_the_name_of_a_dimension_is_refused():
-    """A layer of one's own may have a parameter `block`, fixed, but no axis of that name."""
+    """A user's layer may have a parameter `block`, fixed, but no axis of that name."""
     fixed = FIXED | {"layer": "tests.sweep_examples:clashing"}
     assert small(fixed=fixed | {"block": 0.3}, axes={}).shape == ()
     with pytest.raises(SweepFaultsError, match="block: "):

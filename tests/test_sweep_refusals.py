@@ -26,7 +26,7 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 
 
 def refused(*arguments):
-    """The sentence with which a command refuses its arguments: status 2, without a traceback."""
+    """Return the sentence of a command that refuses its arguments: status 2, no traceback."""
     result = CliRunner().invoke(main, ["sweep", *map(str, arguments)])
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit)
@@ -101,7 +101,7 @@ def test_files_that_are_no_sweep(command, tmp_path):
 
 
 def test_a_second_run_into_the_same_folder(file, tmp_path):
-    """The same sweep goes on, which is nothing here; another sweep is refused."""
+    """The same sweep continues (with nothing to do); a different sweep is refused."""
     for _ in range(2):
         result = CliRunner().invoke(main, ["sweep", "run", str(file), str(tmp_path / "s")])
         assert result.exit_code == 0, result.output

@@ -85,7 +85,7 @@ def test_devices_of_another_type_are_refused(tmp_path):
     sweep = replace(small(), device="cuda")
     with pytest.raises(ValueError, match="torch finds 0 CUDA devices"):
         run_sweep(sweep, tmp_path / "s")
-    # It can be made, told and read where there is no such device.
+    # It can be made, listed and read where there is no such device.
     Store(tmp_path / "s", sweep)
     assert int(open_sweep(tmp_path / "s")["drawn"].sum()) == 0
 

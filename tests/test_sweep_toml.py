@@ -155,7 +155,7 @@ FILES = {
 
 @pytest.mark.parametrize("case", FILES)
 def test_faults_of_a_file(case, tmp_path):
-    """One fault is told once."""
+    """Each fault is reported once."""
     text, sentence = FILES[case]
     found = faults_of(text, tmp_path)
     assert re.search(sentence, found[0]), found

@@ -75,7 +75,7 @@ def test_a_small_error_would_be_seen() -> None:
 
 
 def test_a_token_of_variance_zero() -> None:
-    """The correlation is 0/0: the numbers of the package, and no NaN beside them."""
+    """The correlation is 0/0: the numbers of the package, without a NaN."""
     v = np.diag([0.0, 1.0, 1.0])
     values = {"gamma": 0.5, "tau_0": 1.0, "c_plus": 0.0, "c_minus": -1.0}
     drift, _ = sy.derive([sy.ShapedAttention(), sy.ShapedMLP()], 3).to_numpy(**values)

@@ -15,7 +15,7 @@ from tests.test_symbolic_limit import MASK, LinearAttention
 
 
 class Careless(sy.Block):
-    """Mistakes that a first block of one's own has."""
+    """Mistakes that are likely in a first block."""
 
     def __init__(self, mistake: str) -> None:
         self.mistake = mistake
@@ -68,7 +68,7 @@ def test_a_recursion_without_a_limit(block: sy.Block, message: str) -> None:
 
 @pytest.mark.parametrize("power", ["2/3", "3/5"])
 def test_no_correction_between_the_orders(power: str) -> None:
-    """tau = tau_0 sqrt(n_k) n^(2/3): the mean goes on with n^(-4/3), not n^-2."""
+    """tau = tau_0 sqrt(n_k) n^(2/3): the next order of the mean is n^(-4/3), not n^-2."""
     block = sy.ShapedAttention(temperature_power=power)
     with pytest.raises(sy.NoLimitError, match="no correction of order 1/n"):
         sy.drift_correction(block, 2)

@@ -110,7 +110,7 @@ print(json.dumps([bool(sa.rerun(run).identical(run)) for run in runs]))
 
 @pytest.fixture(scope="module")
 def answers():
-    """What a process of its own says: here the run-time type checks would answer first."""
+    """Return the message of a new process: here the run-time type checks would raise first."""
     out = subprocess.run(
         [sys.executable, "-c", WRONG_TYPES + NUMPY_SCALARS],
         env=os.environ | {"NUMBA_CACHE_DIR": numba.config.CACHE_DIR},

@@ -1,4 +1,4 @@
-"""The whole ledger, run and printed."""
+"""The ledger: all claims, how to judge them, and how to print the result."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ WIDTH = 96
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim with what its check found."""
+    """Claim with the finding of its check."""
 
     claim: Claim
     finding: Finding
 
     @property
     def changed(self) -> bool:
-        """Whether the verdict is not the one on record."""
+        """Whether the verdict differs from the one on record."""
         return self.finding.verdict is not self.claim.expected
 
 
@@ -47,7 +47,7 @@ def judge_all(claims: Iterable[Claim] = CLAIMS) -> Iterator[Entry]:
 
 
 def as_text(entry: Entry) -> str:
-    """A paragraph: verdict and key, statement, corrected statement, witness."""
+    """Return a paragraph: verdict and key, statement, corrected statement, witness."""
     claim, finding = entry.claim, entry.finding
     head = f"{finding.verdict.value.upper()}  {claim.key}"
     if entry.changed:
@@ -60,7 +60,7 @@ def as_text(entry: Entry) -> str:
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """How many claims have which verdict, and whether one has changed."""
+    """Return the number of claims for each verdict, and which verdicts have changed."""
     counts = Counter(entry.finding.verdict for entry in entries)
     parts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
     changed = [entry.claim.key for entry in entries if entry.changed]
@@ -69,7 +69,7 @@ def summary(entries: Sequence[Entry]) -> str:
 
 
 def as_latex(entries: Iterable[Entry]) -> str:
-    """A longtable with one row for each claim; needs the packages longtable and amsmath."""
+    """Return a longtable with a row per claim; it needs the packages longtable and amsmath."""
     lines = [
         r"\begin{longtable}{p{0.4\linewidth}p{0.13\linewidth}p{0.4\linewidth}}",
         r"Claim & Verdict & Corrected statement, witness \\ \hline \endhead",

@@ -15,7 +15,7 @@ from symbolic.names import GAMMA, TAU
 
 
 def factor_equation_holds(m: int) -> bool:
-    """Whether V = F F^T has the derived drift and diffusion, as polynomials in F.
+    """Return whether V = F F^T has the derived drift and diffusion, as polynomials in F.
 
     dF = F [ sqrt(k)/2 dZ_1 + gamma^2/(tau_0 m) dZ_2 (F^T C F) ] + [ -k(m+1)/8
     + gamma^2 (1 - gamma^2) |P|^2 / (2 tau_0^2 m^2) ] F dt + gamma^2/(2 m tau_0^2) q (s^T F) dt.

@@ -1,6 +1,6 @@
 """Heads written out: a block with the fields of every head, for the claim on H heads.
 
-It never uses the engine's own treatment of heads, which takes one head and divides.
+It does not use the engine's treatment of heads, which is to derive one head and divide by H.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from symbolic.series import HALF, Series
 class ExplicitHeads(Block):
     """H heads with independent scores G1, G2, ... and the branch gamma^2 mean_h A_h V_h A_h^T.
 
-    V_h is V, or with an output projection the Gram of the n / H columns of the head's values,
-    V + sqrt(H / n) N_h. sqrt(H) must be rational for the ring: then H is a square.
+    V_h is V or, with an output projection, the Gram matrix of the n / H columns of the head's
+    values, V + sqrt(H / n) N_h. Then sqrt(H) must be rational for the ring, so H must be a square.
     """
 
     def __init__(self, heads: int, output_projection: bool = False) -> None:
@@ -36,11 +36,11 @@ class ExplicitHeads(Block):
             raise ValueError(f"heads={heads}: with an output projection a square is needed")
 
     def generators(self, v: Matrix) -> Sequence[Expr]:
-        """Those of one head."""
+        """Return the generators of one head."""
         return self.single.generators(v)
 
     def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
-        """Skip lambda^2 V and the mean of the heads' branches; the engine sees one head."""
+        """Return skip lambda^2 V and the mean of the heads' branches; the engine sees one head."""
         gain = algebra[self.single.gamma] ** 2
         inverse_tau: Any = algebra[self.single.inverse_tau]
         branch = Series({}, order)

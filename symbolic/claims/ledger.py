@@ -1,7 +1,7 @@
-"""What a claim is, and how a verdict comes about.
+"""Claims, and how a verdict is reached.
 
-A verdict is never written down as a result: `expected` is what the ledger says, `check` computes
-which parts of the claim hold, and the two are compared whenever the ledger is run.
+A verdict is always computed: `expected` is the verdict on record, `check` computes which parts of
+the claim hold, and the two are compared whenever the ledger is run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """The outcome for a claim."""
+    """Outcome for a claim."""
 
     PROVEN = "proven"
     TESTED = "true for tested cases"
@@ -22,7 +22,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found: the verdict and the witness, a proof or a counterexample."""
+    """Finding of a check: the verdict and the witness, a proof or a counterexample."""
 
     verdict: Verdict
     witness: str
@@ -30,20 +30,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of the source notes.
+    """Claim of the source notes.
 
     Attributes
     ----------
     key
         A short name.
     statement, latex
-        The claim as stated, as text and in LaTeX.
+        The claim as stated, in text and in LaTeX.
     expected
         The verdict on record.
     corrected, corrected_latex
-        What is true instead; empty if the claim stands.
+        The corrected claim; empty if the claim holds as stated.
     check
-        Computes the finding.
+        Function that computes the finding.
     """
 
     key: str
@@ -56,20 +56,20 @@ class Claim:
 
 
 def proven(witness: str, *identities: bool) -> Finding:
-    """PROVEN if every identity holds; FALSE otherwise."""
+    """Return PROVEN if every identity holds, FALSE otherwise."""
     return _all(Verdict.PROVEN, witness, identities)
 
 
 def tested(witness: str, *cases: bool) -> Finding:
-    """TESTED if every case holds; FALSE otherwise."""
+    """Return TESTED if every case holds, FALSE otherwise."""
     return _all(Verdict.TESTED, witness, cases)
 
 
 def refuted(witness: str, claim_fails: bool, correction_holds: bool) -> Finding:
-    """FALSE if the claim fails at the counterexample and the corrected statement holds.
+    """Return FALSE if the claim fails at the counterexample and the corrected statement holds.
 
-    A claim that does not fail counts as tested; a correction that does not hold is an error, for
-    then the ledger has nothing true to say.
+    A claim that does not fail counts as tested. A correction that does not hold raises
+    ArithmeticError, since the ledger then has no true statement to print.
     """
     if not correction_holds:
         raise ArithmeticError("the corrected statement does not hold")
@@ -77,7 +77,7 @@ def refuted(witness: str, claim_fails: bool, correction_holds: bool) -> Finding:
 
 
 def imprecise(witness: str, part_that_holds: bool, part_that_fails: bool) -> Finding:
-    """IMPRECISE if one part holds and another fails; TESTED or FALSE if all or nothing holds."""
+    """Return IMPRECISE if one part holds and one fails, TESTED if all holds, FALSE otherwise."""
     if part_that_holds and part_that_fails:
         return Finding(Verdict.IMPRECISE, witness)
     return Finding(Verdict.TESTED if part_that_holds else Verdict.FALSE, witness)

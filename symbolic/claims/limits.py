@@ -50,8 +50,8 @@ def _heads() -> Finding:
 
 def _mlp() -> Finding:
     return proven(
-        "m = 4: an entry of drift or diffusion involves at most four tokens, so this is every m; "
-        "nu itself is the 1/n term of the kernel of `relu-kernel`",
+        "m = 4: an entry of drift or diffusion involves at most four tokens, so this covers every "
+        "m; nu itself is the 1/n term of the kernel of `relu-kernel`",
         bool(prove(ShapedMLP(), 4).holds),
     )
 
@@ -94,7 +94,7 @@ def _exchangeable() -> Finding:
 
 
 def _log_determinant() -> Finding:
-    """Ito's formula for log det V with diffusion k Sigma_lin and no drift."""
+    """Check Ito's formula for log det V with diffusion k Sigma_lin and no drift."""
     facts = []
     k = Symbol("k", positive=True)
     for m, v in [(1, symbolic_covariance(1)), (2, symbolic_covariance(2))] + [
@@ -153,8 +153,8 @@ CLAIMS = [
     ),
     Claim(
         "attention-limit-causal",
-        "With a causal mask each row centres on its own allowed set; drift and diffusion are those "
-        "of the row-wise formulas.",
+        "With a causal mask each row is centred on its own allowed set; drift and diffusion are "
+        "those of the row-wise formulas.",
         r"causal mask: $C\to m\,C_a$ in row $a$",
         Verdict.TESTED,
         lambda: _attention(mask="causal"),

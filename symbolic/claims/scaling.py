@@ -16,7 +16,7 @@ N = Symbol("n", positive=True)
 
 
 def _one_token_cumulants(count: int) -> list[Expr]:
-    """Cumulants of V'/V for one token, exactly at width n.
+    """Return the exact cumulants of V'/V for one token at width n.
 
     A = 1, so V'/V = (1/n) sum_i (lambda x_i + gamma g_i)^2 with sum x_i^2 = n: a noncentral
     chi-square law, whose cumulant generating function is
@@ -58,7 +58,7 @@ def _euler_scheme() -> Finding:
     )
     return imprecise(
         "one token: mean and variance of a layer are those of an Euler-Maruyama step of length "
-        f"1/n, but the third cumulant is {third} and not 0",
+        f"1/n, but the third cumulant is {third}, not 0",
         part_that_holds=same_moments,
         part_that_fails=third != 0,
     )
@@ -68,7 +68,7 @@ def _temperature() -> Finding:
     shaped = {term.degree: term for term in term_orders(2)}
     return imprecise(
         "machine expansion: the term of degree 1 has order n^(-1/2) and mean 0, that of degree 2 "
-        "order n^(-1) and a mean",
+        "has order n^(-1) and a nonzero mean",
         part_that_holds=shaped[2].power == 1 and not shaped[2].mean_vanishes,
         part_that_fails=shaped[1].power == HALF and shaped[1].mean_vanishes,
     )
@@ -131,8 +131,8 @@ CLAIMS = [
         r"$V_{\ell+1} \approx V_\ell + b(V_\ell)/n + \Sigma(V_\ell)^{1/2}\xi_\ell/\sqrt n$",
         Verdict.IMPRECISE,
         _euler_scheme,
-        "In law and up to the exit from a ball: a layer has the mean and covariance of an "
-        "Euler-Maruyama step to leading order, with increments that are not Gaussian.",
+        "It does so in law, up to the exit from a ball: to leading order a layer has the mean and "
+        "covariance of an Euler-Maruyama step, but its increments are not Gaussian.",
         r"in law, up to the exit from a ball; $\xi_\ell$ is not Gaussian",
     ),
     Claim(
@@ -141,8 +141,8 @@ CLAIMS = [
         r"$\tau=\tau_0\sqrt{n n_k}$ gives terms of order $1/n$",
         Verdict.IMPRECISE,
         _temperature,
-        "The first term is of order 1/sqrt n and has mean 0; with it, products of two first terms "
-        "and the mean of the second give changes of V of mean order 1/n.",
+        "The first term is of order 1/sqrt n and has mean 0. Products of two first terms and the "
+        "mean of the second term give a mean change of V of order 1/n.",
         r"$A = I + A_1/\sqrt n + A_2/n + \dots$, $E A_1 = 0$",
     ),
     Claim(
@@ -151,8 +151,9 @@ CLAIMS = [
         r"$I$, $-\frac1m 11^\top$ and $\tau\propto\sqrt{n n_k}$ are each necessary",
         Verdict.IMPRECISE,
         _three_modifications,
-        "With lambda^2 + gamma^2 = 1 identity and centring are, and a temperature of at least this "
-        "order; at any larger order there is a limit, but attention leaves no trace in it.",
+        "With lambda^2 + gamma^2 = 1, identity and centring are needed, and a temperature of at "
+        "least this order; at any larger order there is a limit, but attention leaves no trace in "
+        "it.",
         r"$\tau\propto\sqrt{n_k}\,n^p$ has a limit for $p\ge\frac12$, which depends on the scores "
         r"for $p=\frac12$ alone",
     ),

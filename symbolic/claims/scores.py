@@ -32,14 +32,14 @@ ONE = OneMatrix(TOKENS, 1)
 ROTATION = Matrix(
     [[Rational(3, 5), -Rational(4, 5), 0], [Rational(4, 5), Rational(3, 5), 0], [0, 0, 1]]
 )
-"""Rational orthogonal matrices make exact singular value decompositions."""
+"""Rational orthogonal matrices give exact singular value decompositions."""
 TURN = Matrix(
     [[1, 0, 0], [0, Rational(5, 13), -Rational(12, 13)], [0, Rational(12, 13), Rational(5, 13)]]
 )
 
 
 def _summands(expression: MatrixExpr) -> list[MatrixExpr]:
-    """The noncommutative products a matrix expression is a sum of, in a fixed order."""
+    """Return the noncommutative products in the sum of a matrix expression, in a fixed order."""
     expanded = expression.doit().expand().doit()
     return sorted(expanded.args if expanded.is_MatAdd else [expanded], key=str)
 
@@ -72,7 +72,7 @@ def _homogeneous_coordinates() -> Finding:
 
 
 def _rank_one_form() -> Finding:
-    """Cauchy and Schwarz in inner products, so in every dimension."""
+    """Check the Cauchy-Schwarz inequality in inner products, so in every dimension."""
     xx, yy = symbols("xx yy", positive=True)
     xu, uu = symbols("xu uu", real=True)
     length = xx - 2 * xu**2 + xu**2 * uu
@@ -111,11 +111,12 @@ def _svd_terms() -> Finding:
 
 
 def _courant_fischer() -> Finding:
-    """lambda_k = max over k-dimensional S of min over unit x in S of x^T A x, A symmetric.
+    """Check lambda_k = max over k-dimensional S of min over unit x in S of x^T A x, A symmetric.
 
-    In an eigenbasis: the gaps of the form to lambda_k |x|^2 on the span of the first k and of the
-    last n - k + 1 eigenvectors, as polynomials in the differences h of consecutive eigenvalues; and
-    the dimension of the intersection of a random S with the latter, from the rank of both bases.
+    In an eigenbasis, this needs two facts: the sign of the form minus lambda_k |x|^2 on the span of
+    the first k and of the last n - k + 1 eigenvectors, as a polynomial in the differences h of
+    consecutive eigenvalues; and the dimension of the intersection of a random S with the latter
+    span, from the ranks of both bases.
     """
     facts = []
     random = Random(1)
@@ -137,7 +138,7 @@ def _courant_fischer() -> Finding:
     return tested(
         "in an eigenbasis: on span(e_1..e_k) the form exceeds lambda_k |x|^2 by a sum of squares; "
         "every S of dimension k meets span(e_k..e_n), of dimension n - k + 1, in some x, where "
-        "lambda_k |x|^2 exceeds it by one; n = 2, 3, 4, all k",
+        "lambda_k |x|^2 exceeds it by such a sum; n = 2, 3, 4, all k",
         *facts,
     )
 
@@ -189,7 +190,7 @@ CLAIMS = [
         r"$D_k^\top D_j = 0$, $D_kD_j^\top = 0$",
         Verdict.IMPRECISE,
         _svd_terms,
-        "For k != j. For k = j they are sigma_k^2 v_k v_k^T and sigma_k^2 u_k u_k^T.",
+        "This holds for k != j. For k = j they are sigma_k^2 v_k v_k^T and sigma_k^2 u_k u_k^T.",
         r"$D_k^\top D_j = \delta_{kj}\sigma_k^2v_kv_k^\top$",
     ),
     Claim(

@@ -33,11 +33,11 @@ M = Symbol("m", integer=True, positive=True)
 
 
 Z = symbols("z_i z_j z_k rest")
-"""Three tokens; the others enter softmax and its derivatives through one constant, the rest."""
+"""Three tokens; the others enter softmax and its derivatives through one constant, `rest`."""
 
 
 def _values() -> list[Expr]:
-    """s_i, s_j, s_k for any number of tokens."""
+    """Return s_i, s_j, s_k for any number of tokens."""
     total = exp(Z[0]) + exp(Z[1]) + exp(Z[2]) + Z[3]
     return [exp(z) / total for z in Z[:3]]
 
@@ -64,7 +64,7 @@ def _kronecker_form() -> Finding:
     i, j = symbols("i j", integer=True)
     probability = PROBABILITIES
     return proven(
-        "quotient rule at any z and m; at 0 the joint cumulants of one-hot vectors say the same",
+        "quotient rule at any z and m; at 0 the joint cumulants of one-hot vectors agree",
         cancel(diff(s[0], Z[0]) - s[0] * (1 - s[0])) == 0,
         cancel(diff(s[0], Z[1]) + s[0] * s[1]) == 0,
         expand(derivative(i, j) - probability[i] * (KroneckerDelta(i, j) - probability[j])) == 0,

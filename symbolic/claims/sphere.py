@@ -1,8 +1,8 @@
-"""Claims on self-attention on the sphere: fields, energies, equiangular starts.
+"""Claims on self-attention on the sphere: fields, energies, equiangular tokens.
 
 Vectors appear only through their inner products: for a token x and a vector y the symbols are
-xx = <x, x>, xy, yy, with xx = 1 on the sphere. The identities so hold in every dimension, and for
-y = sum_j w_j x_j with any number of tokens.
+xx = <x, x>, xy, yy, with xx = 1 on the sphere. The identities therefore hold in every dimension,
+and for y = sum_j w_j x_j with any number of tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ XX, XY, YY = symbols("xx xy yy", real=True)
 
 
 def _projected_square() -> Expr:
-    """|P_x y|^2 for P_x y = y - <x, y> x."""
+    """Return |P_x y|^2 for P_x y = y - <x, y> x."""
     return YY - 2 * XY**2 + XY**2 * XX
 
 
@@ -32,7 +32,7 @@ def _stays_on_the_sphere() -> Finding:
 
 
 def _softmax_average_forms() -> Finding:
-    """Weights as a measure, and as the gradient of log-sum-exp."""
+    """Check the weights as a measure, and as the gradient of log-sum-exp."""
     x = symbols("x_1:4")
     y, rest = symbols("y_1:4"), symbols("rest", positive=True)
     kernel = exp(BETA * sum(a * b for a, b in zip(x, y, strict=True)))
@@ -52,7 +52,7 @@ def _softmax_average_forms() -> Finding:
 
 
 def _gram_symbols(count: int) -> tuple[Matrix, Matrix]:
-    """Inner products c_ij with c_ii = 1, and weights w_ij = exp(beta c_ij), as symbols."""
+    """Return inner products c_ij with c_ii = 1, and weights w_ij = exp(beta c_ij), as symbols."""
     c = Matrix(
         count,
         count,
@@ -63,7 +63,7 @@ def _gram_symbols(count: int) -> tuple[Matrix, Matrix]:
 
 
 def _energy_rate(count: int, unnormalised: bool) -> tuple[Expr, Expr]:
-    """dE/dt from the chain rule in inner products, and the claimed sum of squares.
+    """Return dE/dt from the chain rule in inner products, and the claimed sum of squares.
 
     The row weights are a_i w_ij with a_i = 1/N (USA) or the symbol a_i = 1/Z_i (SA); the claimed
     sum has the factor 1/a_i in row i: N for USA, after division by N^2, and Z_i for SA.
@@ -90,10 +90,10 @@ def _energy_rate(count: int, unnormalised: bool) -> tuple[Expr, Expr]:
 
 
 def _gradient_of_the_energy() -> bool:
-    """N^2 dE/dx = sum_j exp(beta <x, x_j>) x_j: the terms of E with x, one by one.
+    """Check N^2 dE/dx = sum_j exp(beta <x, x_j>) x_j, term by term in E.
 
-    E has exp(beta <x, x_j>) twice for each other token and exp(beta |x|^2) once, over 2 beta N^2;
-    the sum over the other tokens is linear, so this is the gradient for any N.
+    E contains exp(beta <x, x_j>) twice for each other token and exp(beta |x|^2) once, over
+    2 beta N^2. The sum over the other tokens is linear, so this is the gradient for any N.
     """
     x, y = symbols("x_1:4"), symbols("y_1:4")
     other = exp(BETA * sum(a * b for a, b in zip(x, y, strict=True)))
@@ -171,7 +171,7 @@ def _equiangular(unnormalised: bool) -> Finding:
 
 
 def _gram_flow() -> Finding:
-    """dV_ij = <x_i', x_j> + <x_i, x_j'> against the matrix form, N = 2, 3, any weights."""
+    """Check dV_ij = <x_i', x_j> + <x_i, x_j'> against the matrix form, N = 2, 3, any weights."""
     cases = []
     for count in (2, 3):
         c, _ = _gram_symbols(count)

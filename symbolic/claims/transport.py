@@ -22,7 +22,7 @@ DIMENSIONS = (1, 2, 3)
 
 
 def is_gradient(density: Density, gradient: Density, dimension: int) -> bool:
-    """Whether ``grad gradient(p, x)`` is the Wasserstein gradient of ``f = int density(p, x)``."""
+    """Return whether ``grad gradient`` is the Wasserstein gradient of ``f = int density(p, x)``."""
     x = symbols(f"x_1:{dimension + 1}", real=True)
     p = Function("p")(*x)
     velocity = [Function(f"xi_{k + 1}")(*x) for k in range(dimension)]
@@ -54,8 +54,8 @@ def _internal_energy() -> Finding:
     heat = sum(diff(p * diff(entropy, s), s) - diff(p, s, 2) for s in x)
     return proven(
         "d/dt int u(p) along any velocity is int p <grad u'(p), xi> up to a divergence (Euler "
-        "operator in xi), for every u and p in 1 to 3 dimensions, and coordinates enter alike in "
-        "more; for u = p log p the flow div(p grad u') is the Laplacian",
+        "operator in xi), for every u and p in 1 to 3 dimensions; further coordinates enter in the "
+        "same way. For u = p log p the flow div(p grad u') is the Laplacian",
         *[is_gradient(_internal, _internal_derivative, dimension) for dimension in DIMENSIONS],
         expand(heat) == 0,
     )
@@ -64,7 +64,7 @@ def _internal_energy() -> Finding:
 def _potential_energy() -> Finding:
     return proven(
         "d/dt int u p along any velocity is int p <grad u, xi> up to a divergence (Euler operator "
-        "in xi), for every u and p in 1 to 3 dimensions, and coordinates enter alike in more",
+        "in xi), for every u and p in 1 to 3 dimensions; further coordinates enter in the same way",
         *[
             is_gradient(_potential, lambda _p, x: Function("u")(*x), dimension)
             for dimension in DIMENSIONS
