@@ -41,7 +41,10 @@ def test_records_that_were_tampered_with_are_refused(tmp_path):
         (tampered(flow, "nothing"), "cannot be imported"),
         (tampered(flow, start="gone"), "no argument start, which sphere_flow needs"),
         (tampered(flow, path=path), "the argument path, unknown to sphere_flow"),
-        (tampered(flow, start={"tensor": "float64", "variable": "W"}), "invalid argument start: 'W'"),
+        (
+            tampered(flow, start={"tensor": "float64", "variable": "W"}),
+            "invalid argument start: 'W'",
+        ),
         (tampered(flow, start={"other": 1}), "invalid argument start"),
         (
             tampered(flow, observe={"function": "shutil:rmtree"}),

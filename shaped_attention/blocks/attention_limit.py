@@ -61,14 +61,14 @@ class AttentionLimit(Limit):
         return constant(uniform_weights(self.mask, like.shape[-2]), like=like)
 
     def _left(self, p: Any) -> Any:
-        """The part of the drift T o V that the noise of the factor does not bring."""
+        """Return the coefficient of T o V in the drift that the noise of the factor leaves out."""
         return (p.gamma / p.tau0) ** 2 * (1.0 - p.gamma**2 / self.heads)
 
     def factor_drift(self, p: Any, factor: M) -> M:
-        """Return ``(gamma / tau_0)^2 [ (1 - gamma^2 / H) T / 2 + E A_2 ] F``; T if it is a number.
+        """Return ``(gamma / tau_0)^2 [ (1 - gamma^2 / H) T / 2 + E A_2 ] F``, T if it is a number.
 
-        Without a mask E A_2 F = q (s^T C F) / (2 m), where s, up to a constant that C takes away,
-        is the diagonal of C V C.
+        Without a mask E A_2 F = q (s^T C F) / (2 m), where s is the diagonal of C V C, up to a
+        constant that C removes.
         """
         m = factor.shape[-2]
         rate = (p.gamma / p.tau0) ** 2

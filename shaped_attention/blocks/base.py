@@ -109,7 +109,7 @@ class Block(ABC):
 
     gamma: Any
     limit: Any = "its limit is not given"
-    coupling: Any = "it does not say what its random numbers are in the limit (coupling)"
+    coupling: Any = "it does not map its random numbers to increments of the limit (coupling)"
     no_chain: Any = ""
     fixed: Any = ()
 

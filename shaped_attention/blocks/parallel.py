@@ -110,7 +110,7 @@ class Parallel(Block):
             if not isinstance(block, Block) or type(block).step is not Block.step:
                 raise ValueError(f"blocks contain {block!r}: blocks that are branches are needed")
             if getattr(block, "skip", None) is not None:
-                raise ValueError(f"blocks contain {block!r}: a skip weight is Parallel's alone")
+                raise ValueError(f"blocks contain {block!r}: only Parallel may have a skip weight")
         check_skip(skip)
         if skip is None:
             depths = {0.0, 1.0} | {
@@ -145,7 +145,7 @@ class Parallel(Block):
             if isinstance(limit, str):
                 return f"its branch {type(block).__name__} has none: {limit}"
         if self.skip is not None:
-            return "its skip weight is given, so that V_aa changes by order 1 unless they fit"
+            return "its skip weight is given, so that V_aa changes by order 1, not 1/n, in general"
         return ParallelLimit(tuple(limits))
 
     @property

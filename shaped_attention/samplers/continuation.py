@@ -59,7 +59,7 @@ def continue_run(
     for name, value in options.items():
         if name not in _OPTIONS:
             raise ValueError(
-                f"{name}={value!r}: it is that of the run; {', '.join(_OPTIONS)} can be changed"
+                f"{name}={value!r}: the run fixes it; {', '.join(_OPTIONS)} can be changed"
             )
     function = function_of(result)
     sampler = result.attrs.get("sampler", function.__name__)

@@ -157,7 +157,7 @@ def _coupling_reason(block: Block, tokens: int, width: int) -> str:
 
 def _traced(trace: Callable[[], list[Program]], tokens: int) -> str:
     if is_eager():
-        return "torch, since shaped_attention.eager() asks for it"
+        return "torch, as requested by shaped_attention.eager()"
     try:
         trace()
     except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
