@@ -39,6 +39,7 @@ from .samplers.sde import integrate_sde
 from .statistics.compare import compare
 from .statistics.comparison_text import format_comparison
 from .statistics.convergence import convergence
+from .statistics.density import density
 from .statistics.multilevel import expectation
 from .statistics.rates import distances_by_width
 from .statistics.stopping import (
@@ -78,6 +79,7 @@ __all__ = [
     "convergence",
     "correlations",
     "covariance_of",
+    "density",
     "diffusion",
     "distances_by_width",
     "drift",

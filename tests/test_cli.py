@@ -38,7 +38,7 @@ def test_main_job_on_the_shipped_tokens(run, tmp_path):
 
 
 def test_results_can_be_loaded_and_run_again(run, tmp_path):
-    assert run("compare", *SMALL, "--tokens-count", "2").exit_code == 0
+    assert run("compare", *SMALL, "--tokens", "2").exit_code == 0
     for name, samples in (("network", 16), ("chain", 64), ("sde", 64)):
         result = load(tmp_path / "results" / f"{name}.nc")
         assert result.sizes["sample"] == samples
@@ -53,13 +53,13 @@ def test_other_starts(run, tmp_path):
     x = np.random.default_rng(0).standard_normal((3, 5))
     np.save("tokens.npy", x)
     np.savetxt("v.csv", x @ x.T / 5, delimiter=",")
-    first = run("compare", *SMALL, "--tokens", "tokens.npy", "--scale", "raw", "--output", "a")
-    second = run("compare", *SMALL, "--covariance", "v.csv", "--scale", "raw", "--output", "b")
+    first = run("compare", *SMALL, "--token-file", "tokens.npy", "--scale", "raw", "--results", "a")
+    second = run("compare", *SMALL, "--covariance", "v.csv", "--scale", "raw", "--results", "b")
     assert first.exit_code == second.exit_code == 0, first.output + second.output
     a, b = (load(tmp_path / folder / "sde.nc") for folder in "ab")
     np.testing.assert_allclose(a.V, b.V, rtol=1e-9)
     np.testing.assert_allclose(a.V.isel(time=0)[0], x @ x.T / 5, rtol=1e-9)
-    scaled = run("compare", *SMALL, "--tokens", "tokens.npy", "--scale", "2", "--output", "c")
+    scaled = run("compare", *SMALL, "--token-file", "tokens.npy", "--scale", "2", "--results", "c")
     assert scaled.exit_code == 0
     start = load(tmp_path / "c" / "sde.nc").V.isel(time=0)[0].values
     assert np.diag(start).mean() == pytest.approx(2.0)
@@ -73,47 +73,53 @@ def test_other_starts(run, tmp_path):
         ("--layer", "attention", "--output-projection", "--key-size", "3"),
         ("--layer", "mlp", "--mlp-gamma", "0.5", "--c-plus", "0.5"),
         ("--dtype", "float32", "--radius", "50", "--memory", "0.1", "--seed", "3"),
-        ("--tokens-count", "1", "--no-progress"),
+        ("--tokens", "1", "--no-progress"),
     ],
 )
 def test_options(run, options):
-    result = run("compare", *SMALL, "--tokens-count", "3", *options)
+    result = run("compare", *SMALL, "--tokens", "3", *options)
     assert result.exit_code == 0, result.output
 
 
 def test_progress_can_be_shown(run):
-    result = run("compare", *SMALL, "--tokens-count", "2", "--progress")
+    result = run("compare", *SMALL, "--tokens", "2", "--progress")
     assert all(label in result.stderr for label in ("network", "chain", "sde"))
-    assert not run("compare", *SMALL, "--tokens-count", "2").stderr
+    assert not run("compare", *SMALL, "--tokens", "2").stderr
 
 
 BAD = {
-    "missing file": (("--tokens", "none.npy"), "none.npy"),
-    "two starts": (("--tokens", "a.npy", "--tokens-count", "2"), "exclude each other"),
+    "missing file": (("--token-file", "none.npy"), "none.npy: there is no such file"),
+    "two starts": (
+        ("--token-file", "a.npy", "--tokens", "2"),
+        "--tokens and --token-file exclude each other",
+    ),
     "key alone": (("--key", "x"), "--key x needs"),
     "indefinite": (("--covariance", "indefinite.csv"), "indefinite"),
     "not square": (("--covariance", "wide.csv"), "square"),
     "gamma": (("--gamma", "1.5"), "gamma=1.5"),
     "tau0": (("--tau0", "0"), "tau0=0"),
-    "width": (("--tokens-count", "30", "--width", "20"), "width=20"),
+    "width": (("--tokens", "30", "--width", "20"), "width=20"),
     "depth": (("--depth", "0"), "depth=0"),
     "step": (("--step", "0.3"), "step=0.3"),
     "samples": (("--samples", "0"), "samples=0"),
     "network samples": (("--network-samples", "0"), "network_samples=0"),
     "few samples": (("--network-samples", "4"), "network_samples=4"),
     "radius": (("--radius", "0.001"), "radius=0.001"),
-    "rho": (("--tokens-count", "3", "--rho", "-0.9"), "rho=-0.9"),
+    "rho": (("--tokens", "3", "--rho", "-0.9"), "rho=-0.9"),
     "scale": (("--scale", "big"), "scale='big'"),
     "device": (("--device", "cuda:7"), "device='cuda:7'"),
     "memory": (("--memory", "-1"), "memory=-1"),
     "seed": (("--seed", "-1"), "seed=-1"),
     "figures": (("--figures", "file/figures"), "figures='file/figures'"),
-    "output": (("--output", "file"), "output='file'"),
-    "unused rho": (("--rho", "0.5"), "--rho needs --tokens-count"),
+    "results": (("--results", "file"), "results='file'"),
+    "unused rho": (("--rho", "0.5"), "--rho 0.5 needs --tokens"),
     "unused heads": (("--layer", "mlp", "--heads", "2"), "--heads has no effect with --layer mlp"),
     "unused mask": (("--layer", "mlp", "--causal"), "--causal has no effect with --layer mlp"),
     "unused slope": (("--layer", "attention", "--c-plus", "1"), "--c-plus has no effect"),
-    "option": (("--gama", "0.5"), "--gama"),
+    "option": (("--gama", "0.5"), "No such option '--gama'. (Did you mean one of: '--gamma'"),
+    "option of old": (("--output", "folder"), "No such option '--output'."),
+    "choice": (("--layer", "transfomer"), "is needed (did you mean 'transformer'?)"),
+    "layer of old": (("--layer", "both"), "one of attention, mlp, transformer is needed"),
     "number": (("--width", "many"), "many"),
 }
 
@@ -132,7 +138,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(run, name, tmp_path):
     assert len(error.splitlines()) == 1
     after = {path.name for path in tmp_path.iterdir()}
     # A folder is made only to see whether it can be written, when all other arguments are right.
-    allowed = {"figures", "results"} if name in ("figures", "output") else set()
+    allowed = {"figures", "results"} if name in ("figures", "results") else set()
     assert after - allowed == {"indefinite.csv", "wide.csv", "file"}
     assert not any(path.suffix in (".nc", ".png") for path in tmp_path.rglob("*"))
 
@@ -153,7 +159,7 @@ def test_help_explains_every_option():
 @pytest.mark.filterwarnings("default")
 def test_a_warning_is_one_line_without_code(run, tmp_path):
     np.save("tokens.npy", np.random.default_rng(0).standard_normal((3, 2)))
-    result = run("compare", *SMALL, "--tokens", "tokens.npy")
+    result = run("compare", *SMALL, "--token-file", "tokens.npy")
     assert result.exit_code == 0, result.output
     (line,) = [line for line in result.stderr.splitlines() if "transposed" in line]
     assert line.startswith("Warning: tokens has shape (3, 2): rows are tokens and columns features")

@@ -64,11 +64,11 @@ def test_commands(tmp_path):
     result = runner.invoke(main, ["paper", "3", "--tokens", "1", "--figures", str(tmp_path)])
     assert "tokens=1: at least 2 are needed" in result.output
     result = runner.invoke(main, ["paper", "9", "--figures", str(tmp_path)])
-    assert "figure='9': one of 1-left, 1-right, 2, 3, 4, eigen" in result.output
-    result = runner.invoke(main, ["paper", "tokens", "--tokens", "3", *place])
-    assert "has all of 2, 4, 8, 16" in result.output
+    assert "'9': one of 1-left, 1-right, 2, 3, 4, eigen" in result.output
+    result = runner.invoke(main, ["paper", "tokens", "--tokens", "two", *place])
+    assert "Invalid value for '--tokens': 'two': values of type int with commas" in result.output
     result = runner.invoke(main, ["stopping", "--map-samples", "0", *place])
-    assert "--map-samples 0: a number >= 1 is needed" in result.output
+    assert "map_samples=0: a whole number >= 1 is needed" in result.output
     listed = runner.invoke(main, ["paper", "--help"]).output
     assert all(f"  {name} " in listed for name in paper_figures.FIGURES)
 

@@ -159,6 +159,8 @@ CALLS = [
     call(beyond.figure_keys, _SEED, **_FIGURE | {"width": 10}),
     call(beyond.figure_eigenvalues, _SEED, gammas=(0.05,), tokens=2, width=4, samples=2),
     call(mine, {"count": 2}, count=3),
+    Call(sa.density, {"observable": "rho[0,1]", "bins": 3, "window": (-1.0, 1.0)}, {"bins": 4},
+         {"result": sa.simulate_chain(BLOCK, V0, width=8, depth=2, samples=9)}),
 ]  # fmt: skip
 NAMES = [
     f"{i}-{call.function.__name__}" if i in (2, 14, 17) else call.function.__name__
@@ -180,7 +182,7 @@ OF_SWEEPS = {"sweep_summary", "sweep_distances"}
 def small_families(monkeypatch):
     """The samples of three figures at a small width, without what takes minutes."""
 
-    def family(models, tokens, widths, samples, seed, pairs=0):
+    def family(models, tokens, widths, samples, seed, progress, pairs=0):
         v0 = sa.equicorrelated(tokens, 0.2)
         return original.densities(models, v0, 16, 8, samples, seed)
 
@@ -207,7 +209,7 @@ def test_every_public_function_that_returns_a_dataset_is_in_the_table():
     assert public <= names | READ_ONLY | HAND_ON | OF_SWEEPS
     inside = {f for f in provenance._functions if f.__module__.startswith("shaped_attention")}
     assert {function.__name__ for function in inside - tried} == OF_SWEEPS
-    assert {r.simulate for r in [*PAPER.values(), *SPHERE.values()]} <= tried
+    assert {r.simulate.load() for r in [*PAPER.values(), *SPHERE.values()]} <= tried
 
 
 @ALL

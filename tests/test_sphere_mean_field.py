@@ -212,7 +212,7 @@ def test_the_figure_shows_what_was_computed(tmp_path):
     assert dict(data["path"].sizes) == {"beta": 2, "time": 3, "particle": 5}
     figure = mean_field_figure(data, "title")
     assert [axis.get_title() for axis in figure.axes[:2]] == [r"$\beta$ = 1", r"$\beta$ = 4"]
-    drawn = [line.get_ydata() for line in figure.axes[3].lines]
+    drawn = [line.get_ydata() for line in figure.axes[2].lines]
     assert any(np.array_equal(line, data["distance"].values[0]) for line in drawn)
     for path in save_figure(figure, tmp_path / "mean-field"):
         assert path.stat().st_size > 1000

@@ -19,8 +19,7 @@ from shaped_attention.sphere import (
 
 def test_options_of_figures_say_what_each_is():
     """No two options of a command have the same help, and each has one."""
-    for later in sphere_command.commands.values():
-        command = later.load()
+    for command in sphere_command.commands.values():
         texts = [option.help for option in command.params if isinstance(option, click.Option)]
         assert texts
         assert all(texts)

@@ -34,7 +34,9 @@ CASES = {
     "fractions no list": ({"fractions": 5}, "fractions=.*5"),
     "fractions off": ({"fractions": (0.33,)}, "fractions: 0.33 of the 10 steps of the chain"),
     "unknown": (fixed(gama=0.3), "gama: no parameter; one of .*gamma"),
-    "layer": (fixed(layer="rnn"), "layer='rnn': one of attention, mlp, both, sphere, or 'mod"),
+    "layer": (fixed(layer="rnn"), "layer='rnn': one of attention, mlp, transformer, sphere, or"),
+    "layer misspelt": (fixed(layer="atention"), r"is needed \(did you mean 'attention'\?\)"),
+    "layer of old files": (fixed(layer="both"), r"is needed \(did you mean 'transformer'\?\)"),
     "no module": (fixed(layer="nowhere:f"), "layer='nowhere:f': .*No module named"),
     "no function": (fixed(layer="math:f"), "layer='math:f': .*no attribute"),
     "relative": (fixed(layer=".a:f"), r"layer='\.a:f': a 'module:function' that can be"),
@@ -134,8 +136,8 @@ def test_a_chain_alone_needs_no_limit_and_an_sde_no_width():
 @pytest.mark.parametrize(
     "changes",
     [
-        {**fixed(layer="both"), "axes": {"c_plus": [0.0, 0.5]}},
-        {**fixed(), "axes": {"layer": ["attention", "both"], "c_plus": [0.0, 0.5]}},
+        {**fixed(layer="transformer"), "axes": {"c_plus": [0.0, 0.5]}},
+        {**fixed(), "axes": {"layer": ["attention", "transformer"], "c_plus": [0.0, 0.5]}},
         {**fixed(), "axes": {"key_bias": [0.0, 1.0]}},
         {**fixed(), "axes": {"key_bias": [0.0, 1.0]}, "samplers": ("network",)},
         {**fixed(width=None, depth=None, horizon=0.5), "axes": {"width": [20, 40]}},

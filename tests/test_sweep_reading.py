@@ -153,18 +153,18 @@ def test_labels_of_axes_that_are_no_numbers(tmp_path):
     matrices = [np.eye(2), [[2.0, 0.5], [0.5, 1.0]]]
     fixed = {k: v for k, v in FIXED.items() if k != "tokens"} | {"gamma": 0.3}
     axes = {
-        "covariance": matrices, "layer": ["attention", "both"], "mask": [None, "causal"],
+        "covariance": matrices, "layer": ["attention", "transformer"], "mask": [None, "causal"],
         "key_size": [None, 3],
     }  # fmt: skip
     Store(tmp_path / "s", small(fixed=fixed, axes=axes))
     data = open_sweep(tmp_path / "s")
-    assert list(data["layer"].values) == ["attention", "both"]
+    assert list(data["layer"].values) == ["attention", "transformer"]
     assert list(data["mask"].values) == ["None", "causal"]
     assert list(data["key_size"].values) == ["None", "3"]
     assert list(data["covariance"].values) == [
         "[[1.0, 0.0], [0.0, 1.0]]", "[[2.0, 0.5], [0.5, 1.0]]",
     ]  # fmt: skip
-    assert data["moments"].sel(layer="both", mask="causal").sizes["covariance"] == 2
+    assert data["moments"].sel(layer="transformer", mask="causal").sizes["covariance"] == 2
 
 
 def test_times_of_several_horizons_are_fractions(tmp_path):

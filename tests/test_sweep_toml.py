@@ -27,7 +27,7 @@ device = "cpu"
 dtype = "float64"
 seconds = 60.0
 [fixed]
-layer = "both"
+layer = "transformer"
 tokens = 2
 rho = 0.3
 scale = 2.0
@@ -64,7 +64,7 @@ def test_a_valid_file(tmp_path):
     axes = {"width": [20, 40], "gamma": [0.1, 0.2, 0.3], "tau0": [0.5, 1.0, 2.0]}
     assert (sweep.axes, list(sweep.axes)) == (axes, list(axes))
     assert sweep.fixed == {
-        "layer": "both", "tokens": 2, "rho": 0.3, "scale": 2.0, "depth": 10, "step": 0.025,
+        "layer": "transformer", "tokens": 2, "rho": 0.3, "scale": 2.0, "depth": 10, "step": 0.025,
         "radius": 100.0, "heads": 1, "mask": "causal",
     }  # fmt: skip
     assert sweep == Sweep(

@@ -11,8 +11,8 @@ from shaped_attention.blocks import Block, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.parameters import Parameter
 from shaped_attention.checks import check_choice
 
-KINDS = ("attention", "mlp", "both")
-"""Named layers; 'both' is attention, then MLP."""
+KINDS = ("attention", "mlp", "transformer")
+"""Named layers; a transformer is attention, then MLP."""
 
 UNUSED: dict[str, tuple[str, ...]] = {
     "mlp": (
@@ -26,7 +26,7 @@ UNUSED: dict[str, tuple[str, ...]] = {
         "output_projection",
     ),
     "attention": ("mlp_gamma", "c_plus", "c_minus"),
-    "both": (),
+    "transformer": (),
 }
 """Parameters that a layer of this kind ignores; the MLP's weight defaults to gamma."""
 
@@ -62,7 +62,7 @@ def named_layer(
     )
     mlp = ShapedMLP(gamma if mlp_gamma is None else mlp_gamma, c_plus, c_minus)
     blocks: dict[str, list[Block]] = {
-        "attention": [attention], "mlp": [mlp], "both": [attention, mlp]
+        "attention": [attention], "mlp": [mlp], "transformer": [attention, mlp]
     }  # fmt: skip
     return blocks[kind]
 

@@ -13,195 +13,101 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from shaped_attention.commands.options import InputError, figures_option
+from shaped_attention.commands.options import (
+    HELP,
+    Choice,
+    device_option,
+    figures_option,
+    progress_option,
+    seed_option,
+    with_options,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
+_OPTIONS = [
+    click.option("--tokens", type=int, metavar="M",
+                 help="Start from M equicorrelated tokens of variance 1."),
+    click.option("--rho", default=0.2, help="Their common correlation (with --tokens)."),
+    click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE",
+                 help="Start from tokens X_0: a .npy, .npz, .csv or .pt file of shape (m, n_0). "
+                 "V_0 = X_0 X_0^T / n_0. Without any start, 8 tokens of a real sentence."),
+    click.option("--covariance", type=click.Path(path_type=Path), metavar="FILE",
+                 help="Start from an m x m covariance V_0 in a .npy, .npz, .csv or .pt file."),
+    click.option("--key", metavar="NAME", help="Name of the array in a .npz or .pt file."),
+    click.option("--scale", default="1", metavar="NUMBER|raw",
+                 help="Rescale V_0 to this mean diagonal, as an input normalisation would; 'raw' "
+                 "keeps it."),
+    click.option("--layer", "kind", type=Choice(["attention", "mlp", "transformer"]),
+                 default="transformer",
+                 help="Blocks of a layer; a transformer is attention, then MLP."),
+    click.option("--gamma", default=0.35,
+                 help="Weight of the attention branch, in [0, 1]; the skip has sqrt(1 - gamma^2)."),
+    click.option("--tau0", default=1.0,
+                 help="Temperature: logits are divided by tau0 sqrt(n n_k)."),
+    click.option("--heads", default=1, help="Number H of heads."),
+    click.option("--key-size", type=int,
+                 help="n_k, columns of a head's W_Q and W_K.  [default: width / heads]"),
+    click.option("--query-bias", default=0.0, help="Variance of the query biases."),
+    click.option("--key-bias", default=0.0, help="Variance of the key biases."),
+    click.option("--causal/--no-causal", default=False,
+                 help="Causal mask: token a sees tokens 0, ..., a."),
+    click.option("--output-projection/--no-output-projection", default=False,
+                 help="Multiply the values by a further W_O."),
+    click.option("--mlp-gamma", type=float, help="Weight of the MLP branch.  [default: --gamma]"),
+    click.option("--c-plus", default=0.0,
+                 help="ReLU slope for positive inputs is 1 + c_plus / sqrt n."),
+    click.option("--c-minus", default=-1.0,
+                 help="ReLU slope for negative inputs is 1 + c_minus / sqrt n."),
+    click.option("--width", default=200, help=HELP["width"]),
+    click.option("--depth", default=150, help="Number L of layers; the SDE runs on [0, L / n]."),
+    click.option("--step", default=0.01,
+                 help="Step of the SDE's Euler scheme; it must divide L / n."),
+    click.option("--samples", default=4096,
+                 help="Number of samples of the exact chain and the SDE."),
+    click.option("--network-samples", default=512,
+                 help="Number of samples of networks with real weight matrices (each costs about "
+                 "1,000 times more)."),
+    seed_option,
+    click.option("--radius", type=float,
+                 help="Paths stop where |V| (Frobenius) reaches it.  [default: 10^4 |V_0|]"),
+    device_option,
+    click.option("--dtype", type=Choice(["float64", "float32"]), default="float64",
+                 help="Precision of real numbers."),
+    click.option("--memory", default=2.0, metavar="GIB", help="Memory for working arrays, in GiB."),
+    figures_option,
+    click.option("--results", type=click.Path(path_type=Path), default=Path("results"),
+                 help=HELP["results"]),
+    progress_option,
+]  # fmt: skip
+
+
 @click.command()
-@click.option(
-    "--tokens",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Start from tokens X_0: a .npy, .npz, .csv or .pt file of shape (m, n_0). "
-    "V_0 = X_0 X_0^T / n_0. Without any start, 8 tokens of a real sentence.",
-)
-@click.option("--key", metavar="NAME", help="Name of the array in a .npz or .pt file.")
-@click.option(
-    "--covariance",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Start from an m x m covariance V_0 in a .npy, .npz, .csv or .pt file.",
-)
-@click.option(
-    "--tokens-count",
-    type=int,
-    metavar="M",
-    help="Start from M equicorrelated tokens of variance 1.",
-)
-@click.option(
-    "--rho",
-    type=float,
-    default=0.2,
-    show_default=True,
-    help="Their common correlation (with --tokens-count).",
-)
-@click.option(
-    "--scale",
-    default="1",
-    show_default=True,
-    metavar="NUMBER|raw",
-    help="Rescale V_0 to this mean diagonal, as an input normalisation would; 'raw' keeps it.",
-)
-@click.option(
-    "--layer",
-    "kind",
-    type=click.Choice(["attention", "mlp", "both"]),
-    default="both",
-    show_default=True,
-    help="Blocks of a layer; 'both' is attention, then MLP.",
-)
-@click.option(
-    "--gamma",
-    type=float,
-    default=0.35,
-    show_default=True,
-    help="Weight of the attention branch, in [0, 1]; the skip has sqrt(1 - gamma^2).",
-)
-@click.option(
-    "--tau0",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Temperature: logits are divided by tau0 sqrt(n n_k).",
-)
-@click.option("--heads", type=int, default=1, show_default=True, help="Number H of heads.")
-@click.option(
-    "--key-size", type=int, help="n_k, columns of a head's W_Q and W_K.  [default: width / heads]"
-)
-@click.option(
-    "--query-bias", type=float, default=0.0, show_default=True, help="Variance of the query biases."
-)
-@click.option(
-    "--key-bias", type=float, default=0.0, show_default=True, help="Variance of the key biases."
-)
-@click.option("--causal", is_flag=True, help="Causal mask: token a sees tokens 0, ..., a.")
-@click.option("--output-projection", is_flag=True, help="Multiply the values by a further W_O.")
-@click.option("--mlp-gamma", type=float, help="Weight of the MLP branch.  [default: --gamma]")
-@click.option(
-    "--c-plus",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="ReLU slope for positive inputs is 1 + c_plus / sqrt n.",
-)
-@click.option(
-    "--c-minus",
-    type=float,
-    default=-1.0,
-    show_default=True,
-    help="ReLU slope for negative inputs is 1 + c_minus / sqrt n.",
-)
-@click.option("--width", type=int, default=200, show_default=True, help="Width n of the networks.")
-@click.option(
-    "--depth",
-    type=int,
-    default=150,
-    show_default=True,
-    help="Number of layers L; the SDE runs on [0, L / n].",
-)
-@click.option(
-    "--step",
-    type=float,
-    default=0.01,
-    show_default=True,
-    help="Step of the SDE's Euler scheme; it must divide L / n.",
-)
-@click.option(
-    "--samples",
-    type=int,
-    default=4096,
-    show_default=True,
-    help="Samples of the exact chain and of the SDE.",
-)
-@click.option(
-    "--network-samples",
-    type=int,
-    default=512,
-    show_default=True,
-    help="Samples of networks with real weight matrices (each costs about 1,000 times more).",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    help="With the other options it determines every number.",
-)
-@click.option(
-    "--radius",
-    type=float,
-    help="Paths stop where |V| (Frobenius) reaches it.  [default: 10^4 |V_0|]",
-)
-@click.option(
-    "--device",
-    default="cpu",
-    show_default=True,
-    help="'cpu', or 'cuda' or 'cuda:INDEX' (not yet tested on a GPU).",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float64", "float32"]),
-    default="float64",
-    show_default=True,
-    help="Precision.",
-)
-@click.option(
-    "--memory",
-    type=float,
-    default=2.0,
-    show_default=True,
-    metavar="GIB",
-    help="Memory for working arrays, in GiB.",
-)
-@figures_option
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Folder for network.nc, chain.nc, sde.nc and comparison.json.",
-)
-@click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show progress bars.  [default: if the error stream is a terminal]",
-)
+@with_options(_OPTIONS)
 @click.pass_context
-def compare(context: click.Context, /, figures: Path, output: Path, **options: Any) -> None:
-    """Compare finite shaped transformers with the SDE that they converge to.
+def compare(context: click.Context, /, figures: Path, results: Path, **options: Any) -> None:
+    """Compare finite shaped transformers with their limiting SDE.
 
     Samples the covariance V of m tokens through (1) networks with real weight matrices, (2) the
     exact chain of their covariances and (3) the limiting SDE; prints the distances between their
-    laws at the end with confidence bounds, draws them and writes everything down.
+    laws at the end with confidence bounds, draws them and writes everything down: network.nc,
+    chain.nc, sde.nc and comparison.json in the folder for the data.
     """
-    try:
-        _refuse_unused(context, options)
-        _compare(figures, output, **options)
-    except (ValueError, FileNotFoundError, FloatingPointError) as error:
-        raise InputError(str(error)) from error
+    _refuse_unused(context, options)
+    _compare(figures, results, **options)
 
 
 def _compare(
     figures: Path,
-    output: Path,
+    results: Path,
     *,
-    tokens: Path | None,
-    key: str | None,
+    tokens: int | None,
+    token_file: Path | None,
     covariance: Path | None,
-    tokens_count: int | None,
+    key: str | None,
     rho: float,
     scale: str,
     memory: float,
@@ -212,7 +118,7 @@ def _compare(
     from shaped_attention.io.storage import check_writable
     from shaped_attention.statistics.comparison_text import format_comparison
 
-    v0, labels, origin = _start(tokens, key, covariance, tokens_count, rho)
+    v0, labels, origin = _start(tokens, rho, token_file, covariance, key)
     raw = float(v0.diagonal().mean())
     v0 = rescaled(v0, scale)
     layer = named_layer(
@@ -223,7 +129,7 @@ def _compare(
     asked = {name: options[name] for name in _STUDY_OPTIONS} | {"memory": _bytes(memory)}
     study.check_study(layer, v0, **asked)
     check_writable(figures, "figures")
-    check_writable(output, "output")
+    check_writable(results, "results")
     width, depth = options["width"], options["depth"]
     click.echo(f"V_0: {origin}; m = {len(v0)}, mean diagonal {raw:.4g}", nl=False)
     click.echo("" if scale == "raw" else f", rescaled to {float(scale):g} (--scale)")
@@ -235,7 +141,7 @@ def _compare(
     for name in others:
         click.echo(f"{name}\n{fill(found.tables[name].attrs['verdict'], width=110)}\n")
     title = f"{origin}, n = {width}, L = {depth}; the most correlated pair of tokens"
-    written = study.write_study(found, output)
+    written = study.write_study(found, results)
     written += study.draw_study(found, figures, labels, title)
     click.echo("written: " + ", ".join(str(path) for path in written))
 
@@ -254,8 +160,8 @@ def _refuse_unused(context: click.Context, options: dict[str, Any]) -> None:
     def given(name: str) -> bool:
         return context.get_parameter_source(name) is not ParameterSource.DEFAULT
 
-    if given("rho") and options["tokens_count"] is None:
-        raise ValueError("--rho needs --tokens-count")
+    if given("rho") and options["tokens"] is None:
+        raise ValueError(f"--rho {options['rho']:g} needs --tokens")
     for parameter in UNUSED[options["kind"]]:
         name = "causal" if parameter == "mask" else parameter
         # The weight of an MLP is --gamma unless --mlp-gamma is given.
@@ -265,7 +171,11 @@ def _refuse_unused(context: click.Context, options: dict[str, Any]) -> None:
 
 
 def _start(
-    tokens: Path | None, key: str | None, covariance: Path | None, count: int | None, rho: float
+    tokens: int | None,
+    rho: float,
+    token_file: Path | None,
+    covariance: Path | None,
+    key: str | None,
 ) -> tuple[NDArray[np.float64], list[str] | None, str]:
     """The starting covariance, words for the tokens if there are any, and where it is from."""
     from shaped_attention.io.inputs import example_tokens, read_covariance, read_tokens
@@ -274,21 +184,21 @@ def _start(
     given = [
         name
         for name, value in (
-            ("--tokens", tokens), ("--covariance", covariance), ("--tokens-count", count)
+            ("--tokens", tokens), ("--token-file", token_file), ("--covariance", covariance)
         )
         if value is not None
     ]  # fmt: skip
     if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} exclude each other; give one start")
-    if key is not None and tokens is None and covariance is None:
-        raise ValueError(f"--key {key} needs --tokens or --covariance")
-    if tokens is not None:
-        return covariance_of(read_tokens(tokens, key)), None, f"tokens of {tokens.name}"
+        raise ValueError(f"{' and '.join(given)} exclude each other; one start is needed")
+    if key is not None and token_file is None and covariance is None:
+        raise ValueError(f"--key {key} needs --token-file or --covariance")
+    if token_file is not None:
+        return covariance_of(read_tokens(token_file, key)), None, f"tokens of {token_file.name}"
     if covariance is not None:
         v0 = check_covariance(read_covariance(covariance, key), f"--covariance {covariance}")
         return v0, None, f"covariance of {covariance.name}"
-    if count is not None:
-        return equicorrelated(count, rho), None, f"{count} tokens with correlation {rho:g}"
+    if tokens is not None:
+        return equicorrelated(tokens, rho), None, f"{tokens} tokens with correlation {rho:g}"
     words, x = example_tokens()
     return covariance_of(x), words, "8 tokens of Moby-Dick"
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from shaped_attention.commands.options import figures_option
+from shaped_attention.checks import check_choice
+from shaped_attention.commands.options import figures_option, progress_option
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 
@@ -47,7 +48,7 @@ GALLERY: dict[str, Entry] = {
     },
     "compare": Entry(
         ("compare-trajectories", "compare-densities"),
-        (("compare", "--output", STORE),),
+        (("compare", "--results", STORE),),
         ("--width", "40", "--depth", "30", "--samples", "64", "--network-samples", "16"),
     ),
     "stopping": Entry(
@@ -66,21 +67,32 @@ GALLERY: dict[str, Entry] = {
 
 @click.command(name="gallery")
 @click.argument("names", nargs=-1)
-@click.option("--small", is_flag=True, help="Few samples: to see that every command works.")
+@click.option(
+    "--small/--no-small", default=False, help="Draw few samples, to see that every command works."
+)
 @figures_option
-def gallery_command(names: tuple[str, ...], small: bool, figures: Path) -> None:
-    """Make the figures of the gallery again: all, or those whose command has a NAME in it.
+@progress_option
+def gallery_command(
+    names: tuple[str, ...], small: bool, figures: Path, progress: bool | None
+) -> None:
+    """Make the figures of the gallery again.
 
-    All take about half an hour on 2 cores. Run it where notebooks/sweep.toml is.
+    With a NAME those whose command has it in it, such as sphere or compare; else all, which takes
+    about half an hour on 2 cores. Run it where notebooks/sweep.toml is.
     """
-    chosen = {
-        name: entry
-        for name, entry in GALLERY.items()
-        if not names or set(names) & {*name.split(), name}
-    }
-    if not chosen:
-        raise click.ClickException(f"{', '.join(names)}: one of {', '.join(GALLERY)} is needed")
+    parts = {name: {name, *name.split()} for name in GALLERY}
+    for name in names:
+        check_choice(
+            "NAME", name, dict.fromkeys(part for found in parts.values() for part in found)
+        )
+    chosen = {name: GALLERY[name] for name in GALLERY if not names or parts[name] & set(names)}
     root = click.get_current_context().find_root().command
+    # The commands below that have progress bars, with or without a group.
+    option = {} if progress is None else {"progress": progress}
+    below = dict.fromkeys(
+        (word for entry in GALLERY.values() for word in entry.commands[0]), option
+    )
+    shown = dict.fromkeys(_RECIPES | GALLERY, option | below)
     for name, entry in chosen.items():
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
@@ -88,5 +100,5 @@ def gallery_command(names: tuple[str, ...], small: bool, figures: Path) -> None:
                 words = [str(Path(folder) / "store") if word == STORE else word for word in command]
                 if command == entry.commands[-1]:
                     words += ["--figures", str(figures), *(entry.small if small else ())]
-                root.main(words, standalone_mode=False)
+                root.main(words, standalone_mode=False, default_map=shown)
         click.echo(f"{name}: {time.perf_counter() - began:.0f} s", err=True)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import click
+
+from shaped_attention.checks import did_you_mean
+from shaped_attention.commands.options import one_sentence
 
 
 class Later(click.Command):
@@ -31,7 +35,33 @@ class Later(click.Command):
         return command
 
 
-class LazyGroup(click.Group):
+class PlainGroup(click.Group):
+    """A group that lists its commands with whole sentences, and suggests the one that was meant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands in their own order."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name of a command, the command, and the arguments left for it."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            ctx.fail(f"{args[0]!r}: {did_you_mean(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names and first sentences of the commands."""
+        rows = [
+            (name, command.get_short_help_str(limit=1000))
+            for name, command in self.commands.items()
+            if not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class LazyGroup(PlainGroup):
     """A group of commands, some of them a `Later`: those are imported when they are run."""
 
     def resolve_command(
@@ -40,3 +70,12 @@ class LazyGroup(click.Group):
         """Return the name of a command, the command, and the arguments left for it."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Later) else command, rest
+
+
+class Program(LazyGroup):
+    """The group of all commands; it reports what they raise."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        with one_sentence():
+            return super().invoke(ctx)

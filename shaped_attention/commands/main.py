@@ -7,39 +7,39 @@ from typing import Any
 
 import click
 
-from shaped_attention.commands.later import Later, LazyGroup
+from shaped_attention.commands.later import Later, Program
 from shaped_attention.version import __version__
 
 _COMMANDS = [
     Later(
         "compare",
         "compare:compare",
-        "Compare finite shaped transformers with the SDE that they converge to.",
+        "Compare finite shaped transformers with their limiting SDE.",
     ),
     Later(
         "gallery",
         "gallery:gallery_command",
-        "Make the figures of the gallery again: all, or those whose command has a NAME in it.",
+        "Make the figures of the gallery again.",
     ),
     Later(
         "paper",
         "paper:paper_command",
-        "Simulate FIGURE of The Shaped Transformer (arXiv 2306.17759) again, or one beyond it.",
+        "Simulate the figures of The Shaped Transformer again.",
     ),
     Later(
         "show",
         "show:show",
-        "Print what a saved result (.nc or .zarr) holds and the call that made it.",
+        "Print what a saved result holds and the call that made it.",
     ),
     Later(
         "sphere",
         "sphere:sphere_command",
-        "Self-attention on the sphere: clustering of tokens.",
+        "Draw self-attention on the sphere: how tokens cluster.",
     ),
     Later(
         "stopping",
         "stopping:stopping_command",
-        "When eigenvalues leave [10^-4, 10^4], and how probable an explosion is.",
+        "Draw when eigenvalues leave [10^-4, 10^4], and how often paths explode.",
     ),
     Later(
         "sweep",
@@ -50,7 +50,9 @@ _COMMANDS = [
 
 
 @click.group(
-    cls=LazyGroup, commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Program,
+    commands=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(__version__, prog_name="shaped-attention")
 @click.pass_context

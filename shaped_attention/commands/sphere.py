@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from shaped_attention.commands.later import Later, LazyGroup
-
-_COMMANDS = [
-    Later(
-        "energy",
-        "sphere_commands:energy",
-        "Energies in time under SA, USA and SA with V = -I, from the same uniform starts.",
-    ),
-    Later(
-        "ensembles",
-        "sphere_commands:ensembles",
-        "The probability that two tokens are close, from uniform starts, for random matrices.",
-    ),
-    Later(
-        "histograms",
-        "sphere_commands:histograms",
-        "Draw the inner products of tokens by layer, of the hidden states (layers, tokens, d) "
-        "in FILE.",
-    ),
-    Later(
-        "mean-field",
-        "sphere_commands:mean_field",
-        "The mean field on the circle, paths of tokens over it, and their distance by N.",
-    ),
-    Later(
-        "metastability",
-        "sphere_commands:metastability",
-        "Clusters in time from uniform starts, for each beta from the same ones.",
-    ),
-    Later(
-        "noise",
-        "sphere_commands:noise",
-        "Mean cosine and share of close pairs over time, with noise of several strengths.",
-    ),
-    Later(
-        "phase",
-        "sphere_commands:phase",
-        "The probability that two tokens are close, from uniform starts in several dimensions.",
-    ),
-]
+from shaped_attention.commands.figure_commands import draw, figure_command
+from shaped_attention.commands.later import PlainGroup
+from shaped_attention.commands.options import figures_option, results_option
+from shaped_attention.sphere.figures.catalogue import FIGURES
 
 
-@click.group(name="sphere", cls=LazyGroup, commands=_COMMANDS)
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--key", metavar="NAME", help="Name of the array in a .npz or .pt file.")
+@click.option(
+    "--delta", default=0.1, help="Two tokens are close if their cosine is at least 1 - delta."
+)
+@figures_option
+@results_option
+def histograms(
+    file: Path | None, key: str | None, delta: float, figures: Path, results: Path | None
+) -> None:
+    """Draw the cosines between tokens in each layer of a trained model.
+
+    FILE holds its hidden states (layers, tokens, d): .npy, .npz or .pt. Without FILE it is
+    all-MiniLM-L6-v2 on 70 tokens of Moby-Dick.
+    """
+    from shaped_attention.sphere.trained import example_hidden_states, read_hidden_states
+
+    if file is None and key is not None:
+        raise ValueError(f"--key {key} needs FILE")
+    states = example_hidden_states()[1] if file is None else read_hidden_states(file, key)
+    draw("sphere", "histograms", FIGURES, figures, results, hidden_states=states, delta=delta)
+
+
+@click.group(
+    name="sphere",
+    cls=PlainGroup,
+    commands=[
+        histograms if name == "histograms" else figure_command("sphere", name, FIGURES)
+        for name in sorted(FIGURES)
+    ],
+)
 def sphere_command() -> None:
-    """Self-attention on the sphere: clustering of tokens."""
+    """Draw self-attention on the sphere: how tokens cluster."""

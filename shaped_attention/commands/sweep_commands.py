@@ -41,7 +41,7 @@ def _engine_options(command: Any) -> Any:
     for option in (
         click.option("--seconds", type=float,
                      help="Begin no more units after this time; replaces that of the sweep."),
-        click.option("--progress/--no-progress", default=None, help="Show a progress bar.  "
+        click.option("--progress/--no-progress", default=None, help="Show progress bars.  "
                      "[default: if the error stream is a terminal]"),
         click.option("--accept-changed-code", is_flag=True,
                      help="Go on although the code of the layer or versions of packages differ "

@@ -1,209 +1,237 @@
-"""Figures: how the law of V moves in time, and its densities at the end.
+"""Figures of results: how the law of V moves in time, and its densities at one time.
 
-Every function returns a matplotlib Figure and shows nothing; `save_figure` writes it. The style is
-set in one place, `styled`: seaborn, colour-blind safe, and a line style for each sampler, so that
-a figure can be read in grey.
+Every function returns a matplotlib Figure and shows nothing, or draws into the Axes given as `ax`;
+`save_figure` writes a Figure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
-from pathlib import Path
-from typing import Any, ParamSpec
+from collections.abc import Mapping, Sequence
+from typing import cast, overload
 
-import matplotlib as mpl
 import numpy as np
-import seaborn as sns
 import xarray as xr
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from shaped_attention.io.storage import written
-from shaped_attention.numerics.observables import check_result, observables
+from shaped_attention.checks import check_choice
+from shaped_attention.figures.density_curves import draw_density
+from shaped_attention.figures.labels import SAMPLERS, TIME, observable_label, sampler_label
+from shaped_attention.figures.output import save_figure
+from shaped_attention.figures.panels import COLORS, LINES, A, Drawn, Panels, Target, styled
+from shaped_attention.numerics import observables as of_covariances
+from shaped_attention.numerics.observables import check_result
+from shaped_attention.statistics.density import (
+    STOPPING,
+    named_tokens,
+    observable_names,
+    observable_values,
+    support_of,
+)
+from shaped_attention.statistics.density_estimates import Bins, atom, density_window
 
 __all__ = ["densities", "save_figure", "trajectories"]
 
-P = ParamSpec("P")
-
-LINES = ("-", "--", ":", "-.")
-_SUFFIXES = (".png", ".svg", ".pdf")
-COLORS = sns.color_palette("colorblind")
+Results = xr.Dataset | Mapping[str, xr.Dataset] | Sequence[xr.Dataset]
 
 
-def styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw in the package's style, and leave matplotlib's settings as they were."""
-
-    @wraps(function)
-    def draw(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with (
-            mpl.rc_context({"svg.hashsalt": "shaped_attention", "figure.dpi": 120}),
-            sns.axes_style("whitegrid", {"grid.linestyle": ":"}),
-            sns.plotting_context("notebook", font_scale=0.95),
-        ):
-            return function(*args, **kwargs)
-
-    return draw
-
-
-def _shown(v: NDArray[np.float64], pair: tuple[int, int]) -> dict[str, NDArray[np.float64]]:
-    """The three observables of the standard figures, with the axis labels that they get."""
-    a, b = pair
-    values = observables(v, tokens=sorted({a, b}))
-    shown = {f"log V[{a},{a}]": values[f"log V[{a},{a}]"]}
-    if a != b:
-        shown[f"rho[{a},{b}]"] = values[f"rho[{min(a, b)},{max(a, b)}]"]
-    return shown | {"log det V": values["log det V"]}
-
-
-def _label(name: str, labels: Sequence[str] | None) -> str:
-    """An axis label: the observable in mathematical type, and the tokens it is about."""
-    if name == "log det V":
-        return r"$\log\,\det V$"
-    kind, inside = name.rstrip("]").split("[")
-    indices = [int(i) for i in inside.split(",")]
-    words = ""
-    if labels is not None:
-        named = [labels[i] for i in dict.fromkeys(indices)]
-        words = "   (" + ", ".join(f"“{word}”" for word in named) + ")"
-    subscript = ",".join(str(i) for i in indices)
-    symbol = r"\rho" if kind == "rho" else r"\log V"
-    return f"${symbol}_{{{subscript}}}${words}"
-
-
-@styled
+@overload
 def trajectories(
-    results: Mapping[str, xr.Dataset],
+    results: Results,
     *,
+    observables: str | Sequence[str] | None = None,
     pair: tuple[int, int] = (0, 1),
     labels: Sequence[str] | None = None,
     title: str | None = None,
-) -> Figure:
-    """Medians and 5-95 % bands against time of log V_aa, rho_ab and log det V.
+    ax: None = None,
+) -> Figure: ...
+@overload
+def trajectories(
+    results: Results,
+    *,
+    observables: str | Sequence[str] | None = None,
+    pair: tuple[int, int] = (0, 1),
+    labels: Sequence[str] | None = None,
+    title: str | None = None,
+    ax: A,
+) -> A: ...
+@styled
+def trajectories(
+    results: Results,
+    *,
+    observables: str | Sequence[str] | None = None,
+    pair: tuple[int, int] = (0, 1),
+    labels: Sequence[str] | None = None,
+    title: str | None = None,
+    ax: Target = None,
+) -> Drawn:
+    """Draw medians and 5-95 % bands of observables against time.
 
     Parameters
     ----------
     results
-        Results with several stored times, by the name that the legend gives them.
+        A result with several stored times, a list of results, or results by the name that the
+        legend gives them.
+    observables
+        A name of `shaped_attention.observables`, with any token, or several: a panel for each.
+        Default: log V[a,a], rho[a,b] and log det V.
     pair
-        The tokens a, b.
+        The tokens a, b of the default.
     labels
         Words of the tokens, for the axis labels.
     title
-        Title of the figure.
+        Title of the figure; with `ax`, of the first panel.
+    ax
+        Axes to draw into, one for each panel; returned. Without, a new Figure is returned.
 
     Raises
     ------
     ValueError
-        If `results` or `labels` do not fit each other, or `pair` is not a pair of tokens.
+        If `results` or `labels` do not fit each other, `pair` is not a pair of tokens, a name is
+        unknown, or `ax` are not as many Axes as there are panels.
     """
-    tokens = _tokens(results, labels)
-    pair = _checked_pair(pair, tokens)
-    names = list(_shown(np.eye(tokens)[None], pair))
-    figure, axes = _panels(len(names))
-    for index, (label, result) in enumerate(results.items()):
-        bands: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names}
-        for v in result["V"].values:
-            for name, values in _shown(v, pair).items():
-                bands[name].append(np.quantile(values, [0.05, 0.5, 0.95]))
-        for axis, name in zip(axes, names, strict=True):
-            low, middle, high = np.array(bands[name]).T
-            time, color = result["time"].values, COLORS[index % len(COLORS)]
+    named = _named(results)
+    tokens = _tokens(named, labels)
+    names = _chosen(observables, pair, observable_names(tokens), tokens)
+    panels = Panels(ax, names, _size(names))
+    for index, (label, result) in enumerate(named.items()):
+        time, color = result["time"].values, COLORS[index % len(COLORS)]
+        line = LINES[index % len(LINES)]
+        found = [_quantiles(v, names) for v in result["V"].transpose(*_DIMENSIONS).values]
+        for axis, name in zip(panels.axes, names, strict=True):
+            low, middle, high = np.array([quantiles[name] for quantiles in found]).T
             # Bands that lie over each other are one grey block: the last result's alone is filled.
-            if index == len(results) - 1:
+            if index == len(named) - 1:
                 axis.fill_between(time, low, high, color=color, alpha=0.15, linewidth=0)
-            line = LINES[index % len(LINES)]
             few = "o" if len(time) < 8 else None
             axis.plot(time, middle, line, marker=few, color=color, label=_entry(label, result))
             for edge in (low, high):
                 axis.plot(time, edge, line, color=color, linewidth=0.8)
-    for axis, name in zip(axes, names, strict=True):
-        axis.set(xlabel=r"time $t = \ell / n$", ylabel=_label(name, labels))
-    return _finished(figure, axes, title, "median, and 5–95 % band")
+    of_layers = all(result.attrs.get("sampler") in SAMPLERS for result in named.values())
+    for axis, name in zip(panels.axes, names, strict=True):
+        axis.set(xlabel=TIME if of_layers else "time $t$", ylabel=observable_label(name, labels))
+    return panels.finish(title, note="median, and 5–95 % band", legend=True)
 
 
-@styled
+@overload
 def densities(
-    results: Mapping[str, xr.Dataset],
+    results: Results,
     *,
+    observables: str | Sequence[str] | None = None,
     pair: tuple[int, int] = (0, 1),
+    time: float | None = None,
+    bins: Bins | None = None,
+    bandwidth: float | str | None = None,
+    level: float = 0.95,
     labels: Sequence[str] | None = None,
     title: str | None = None,
-) -> Figure:
-    """Densities of log V_aa, rho_ab and log det V at the last stored time.
+    ax: None = None,
+) -> Figure: ...
+@overload
+def densities(
+    results: Results,
+    *,
+    observables: str | Sequence[str] | None = None,
+    pair: tuple[int, int] = (0, 1),
+    time: float | None = None,
+    bins: Bins | None = None,
+    bandwidth: float | str | None = None,
+    level: float = 0.95,
+    labels: Sequence[str] | None = None,
+    title: str | None = None,
+    ax: A,
+) -> A: ...
+@styled
+def densities(
+    results: Results,
+    *,
+    observables: str | Sequence[str] | None = None,
+    pair: tuple[int, int] = (0, 1),
+    time: float | None = None,
+    bins: Bins | None = None,
+    bandwidth: float | str | None = None,
+    level: float = 0.95,
+    labels: Sequence[str] | None = None,
+    title: str | None = None,
+    ax: Target = None,
+) -> Drawn:
+    """Draw densities of observables at one stored time, with pointwise bands.
 
-    Kernel density estimates (Gaussian, Scott's rule); for the correlation, whose density need not
-    vanish at -1 and 1, a histogram; a vertical line where all values are equal. Paths that exploded
-    would squeeze the rest into a corner, so an axis shows the central 99.8 % of the pooled samples
-    and a quarter of that range on both sides; densities are of the samples inside. Parameters and
-    errors are those of `trajectories`.
-    """
-    tokens = _tokens(results, labels)
-    pair = _checked_pair(pair, tokens)
-    names = list(_shown(np.eye(tokens)[None], pair))
-    figure, axes = _panels(len(names))
-    shown = {label: _shown(result["V"].values[-1], pair) for label, result in results.items()}
-    for axis, name in zip(axes, names, strict=True):
-        pooled = np.concatenate([values[name] for values in shown.values()])
-        low, high = np.quantile(pooled, [0.001, 0.999])
-        margin = 0.25 * (high - low)
-        window = (-1.0, 1.0) if name.startswith("rho") else (low - margin, high + margin)
-        for index, (label, result) in enumerate(results.items()):
-            values = shown[label][name]
-            style: dict[str, Any] = {
-                "color": COLORS[index % len(COLORS)],
-                "linestyle": LINES[index % len(LINES)],
-                "label": _entry(label, result),
-            }
-            inside = values[(values >= window[0]) & (values <= window[1])]
-            if np.ptp(inside) <= 1e-9 * np.abs(inside).max():
-                axis.axvline(inside[0], **style)
-            elif name.startswith("rho"):
-                bins = np.linspace(-1.0, 1.0, 21)
-                axis.stairs(np.histogram(inside, bins, density=True)[0], bins, **style)
-            else:
-                sns.kdeplot(inside, ax=axis, clip=window, **style)
-        axis.set(xlabel=_label(name, labels), ylabel="density", xlim=window)
-        if name.startswith("rho"):
-            axis.set_xticks([-1.0, -0.5, 0.0, 0.5, 1.0])
-        axis.set_ylim(bottom=0.0)
-    end = float(next(iter(results.values()))["time"].values[-1])
-    return _finished(figure, axes, title, f"at t = {end:.4g}")
+    The estimates are those of `shaped_attention.density`: kernel estimates, corrected at the ends
+    of a bounded support; with `bins`, histograms. A vertical line is where all values of a result
+    are equal. Paths that exploded would squeeze the rest into a corner, so an axis shows the
+    central 99.8 % of the pooled samples and a quarter of that range on both sides.
 
-
-def save_figure(
-    figure: Figure, path: str | Path, formats: Iterable[str] | None = None
-) -> list[Path]:
-    """Write a figure to `path` with each of the suffixes, whole or not at all.
-
-    The suffixes are `formats`; else that of `path` if it is .png, .svg or .pdf; else .png and .svg.
+    Parameters
+    ----------
+    results, pair, labels, title, ax
+        As for `trajectories`; one stored time is enough.
+    observables
+        As for `trajectories`, and ``stopping time``.
+    time
+        A time stored in all results, to within 1e-9. Default: the last of each.
+    bins, bandwidth, level
+        As for `shaped_attention.density`; a number of bins divides the range of the axis.
 
     Raises
     ------
     ValueError
-        If the folder cannot be written.
+        As for `trajectories` and `shaped_attention.density`.
     """
-    target = Path(path)
-    if formats is None:
-        formats = (target.suffix[1:],) if target.suffix in _SUFFIXES else ("png", "svg")
-    if target.suffix in _SUFFIXES:
-        target = target.with_suffix("")
-    targets = [target.with_name(f"{target.name}.{suffix}") for suffix in formats]
-    for target in targets:
-        metadata = {"Date": None} if target.suffix == ".svg" else None
-        with written(target) as draft, mpl.rc_context({"svg.hashsalt": "shaped_attention"}):
-            figure.savefig(draft, dpi=160, bbox_inches="tight", metadata=metadata)
-    return targets
+    named = _named(results)
+    tokens = _tokens(named, labels)
+    names = _chosen(observables, pair, [*observable_names(tokens), STOPPING], tokens)
+    panels = Panels(ax, names, _size(names))
+    at = {}
+    for axis, name in zip(panels.axes, names, strict=True):
+        drawn = {}
+        for label, result in named.items():
+            drawn[label], at[label] = observable_values(result, name, time, f"results[{label!r}]")
+        support = support_of(name, tokens, max(at.values()))
+        pooled = np.concatenate(list(drawn.values()))
+        window = None if atom(pooled) is not None else density_window(pooled, support)
+        for index, (label, result) in enumerate(named.items()):
+            own = "" if np.ptp([*at.values()]) < 1e-9 else f", t = {at[label]:.4g}"
+            draw_density(
+                axis, drawn[label], support=support, window=window, bins=bins,
+                bandwidth=bandwidth, level=level, color=COLORS[index % len(COLORS)],
+                linestyle=LINES[index % len(LINES)], label=_entry(label, result, own),
+            )  # fmt: skip
+        axis.set(xlabel=observable_label(name, labels), ylabel="density")
+        if window is not None and bins is None:
+            axis.set_xlim(window)
+        axis.set_ylim(bottom=0.0)
+    times = {f"at $t$ = {t:.4g}; " for t in at.values()}
+    note = f"{times.pop() if len(times) == 1 else ''}bands: pointwise {100 * level:g} % intervals"
+    return panels.finish(title, note=note, legend=True)
+
+
+_DIMENSIONS = ("time", "sample", "row", "col")
+
+
+def _named(results: Results) -> dict[str, xr.Dataset]:
+    """Return the results by name; those without are named after their samplers."""
+    if isinstance(results, xr.Dataset):
+        return _named([results])
+    if not isinstance(results, Mapping | list | tuple) or not results:
+        raise ValueError(
+            f"results={results!r:.60}: a result, a list of results or a non-empty dictionary of "
+            "results by name is needed"
+        )
+    named: dict[str, xr.Dataset] = {}
+    if isinstance(results, Mapping):
+        named = dict(cast(Mapping[str, xr.Dataset], results))
+    else:
+        for i, result in enumerate(results):
+            check_result(result, f"results[{i}]")
+            name = sampler_label(result.attrs.get("sampler", "result"))
+            named[f"{name} {i}" if name in named else name] = result
+    for label, result in named.items():
+        check_result(result, f"results[{label!r}]")
+    return named
 
 
 def _tokens(results: Mapping[str, xr.Dataset], labels: Sequence[str] | None) -> int:
-    if not isinstance(results, Mapping) or not results:
-        raise ValueError(
-            f"results={results!r:.60}: a non-empty dictionary of results by name is needed"
-        )
-    for label, result in results.items():
-        check_result(result, f"results[{label!r}]")
     sizes = {int(result.sizes["row"]) for result in results.values()}
     if len(sizes) > 1:
         raise ValueError(f"results have {sorted(sizes)} tokens; equally many are needed")
@@ -214,27 +242,33 @@ def _tokens(results: Mapping[str, xr.Dataset], labels: Sequence[str] | None) -> 
     return sizes.pop()
 
 
-def _entry(label: str, result: xr.Dataset) -> str:
-    return f"{label} ({result.sizes['sample']:,} samples)"
-
-
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    # A bare Figure, not pyplot: nothing is kept open and no display is needed.
-    figure = Figure(figsize=(4.1 * count, 3.6), layout="constrained")
-    return figure, list(np.atleast_1d(figure.subplots(1, count)))
-
-
-def _finished(figure: Figure, axes: Sequence[Axes], title: str | None, note: str) -> Figure:
-    handles, entries = axes[0].get_legend_handles_labels()
-    figure.legend(handles, entries, loc="outside lower center", ncols=len(entries), frameon=False)
-    figure.suptitle(f"{title}\n{note}" if title else note)
-    return figure
-
-
-def _checked_pair(pair: tuple[int, int], tokens: int) -> tuple[int, int]:
-    """The pair, if both are tokens; (0, 0) if there is only one token."""
+def _chosen(
+    requested: str | Sequence[str] | None, pair: tuple[int, int], known: list[str], tokens: int
+) -> list[str]:
+    if requested is not None:
+        names = [requested] if isinstance(requested, str) else list(dict.fromkeys(requested))
+        if not names:
+            raise ValueError(f"observables={requested!r}: at least one name is needed")
+        for name in names:
+            check_choice("observables", name, known)
+        return names
     if tokens == 1:
-        return 0, 0
+        return ["log V[0,0]", "log det V"]
     if len(pair) != 2 or not all(0 <= int(i) < tokens for i in pair):
         raise ValueError(f"pair={pair!r}: two token numbers from 0 to {tokens - 1} are needed")
-    return int(pair[0]), int(pair[1])
+    a, b = (int(i) for i in pair)
+    rho = [] if a == b else [f"rho[{min(a, b)},{max(a, b)}]"]
+    return [f"log V[{a},{a}]", *rho, "log det V"]
+
+
+def _quantiles(v: NDArray[np.float64], names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    found = of_covariances.observables(v, named_tokens(names))
+    return {name: np.quantile(found[name], [0.05, 0.5, 0.95]) for name in names}
+
+
+def _entry(label: str, result: xr.Dataset, more: str = "") -> str:
+    return f"{label} ({result.sizes['sample']:,} samples{more})"
+
+
+def _size(names: Sequence[str]) -> tuple[float, float]:
+    return 4.1 * max(len(names), 1) + (1.0 if len(names) == 1 else 0.0), 3.6

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import getdoc
-from typing import Any
-
-import xarray as xr
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from shaped_attention.checks import check_choice
+from shaped_attention.figures.deferred import Deferred
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
 
 FEWEST = 10
 """Samples below which nothing is drawn."""
@@ -23,8 +24,8 @@ class Recipe:
     Values in the title come from the attributes of the data.
     """
 
-    simulate: Callable[..., xr.Dataset]
-    draw: Callable[[xr.Dataset, str], Figure]
+    simulate: Deferred
+    draw: Deferred
     title: str
     takes: str = ""
     """How long it takes."""
@@ -34,7 +35,7 @@ class Recipe:
     @property
     def about(self) -> str:
         """What it shows, in one sentence."""
-        return (getdoc(self.simulate) or "").partition("\n")[0]
+        return self.simulate.documentation.partition("\n")[0]
 
 
 def make(recipes: Mapping[str, Recipe], name: str, **options: Any) -> tuple[Figure, xr.Dataset]:

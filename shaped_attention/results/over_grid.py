@@ -7,16 +7,16 @@ from itertools import product
 from typing import Any
 
 import xarray as xr
-from tqdm import tqdm
 
 from shaped_attention.checks import check_values
+from shaped_attention.progress import progress_bar
 
 
 def over_grid(
     cell: Callable[..., xr.Dataset],
     axes: Mapping[str, Sequence[Any]],
     *,
-    progress: bool = False,
+    progress: bool | None = False,
 ) -> xr.Dataset:
     """Call `cell` for every point of a grid, and join its results along the axes.
 
@@ -27,7 +27,7 @@ def over_grid(
     axes
         Values by name, in the order of the new dimensions, which come first.
     progress
-        Whether to show a bar that counts the cells.
+        Whether to show a bar that counts the cells; None: if the error stream is a terminal.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def over_grid(
     found = iter(
         [
             cell(**dict(zip(axes, values, strict=True)))
-            for values in tqdm(list(product(*axes.values())), "cells", disable=not progress)
+            for values in progress_bar("cells", progress, list(product(*axes.values())))
         ]
     )
 

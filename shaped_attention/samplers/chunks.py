@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from shaped_attention.lazy_torch import torch
+from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.request import Request
 
 _log = logging.getLogger(__name__)
@@ -85,9 +85,8 @@ def run_chunks(
     starts = range(0, samples, size)
     cancelled = threading.Event()
     lock = threading.Lock()
-    show = progress if progress is not None else sys.stderr.isatty()
     total = samples * (request.steps - request.begin)
-    with tqdm(total=total, desc=label, disable=not show, unit="step", unit_scale=True) as bar:
+    with progress_bar(label, progress, total=total, unit="step", unit_scale=True) as bar:
 
         def one(start: int) -> None:
             count = min(size, samples - start)
@@ -95,7 +94,7 @@ def run_chunks(
             def tick(steps: int) -> None:
                 if cancelled.is_set():
                     raise _CancelledError
-                if show:
+                if not bar.disable:
                     with lock:
                         bar.update(count * steps)
 

@@ -20,6 +20,7 @@ from scipy.special import ndtr
 
 from shaped_attention.checks import check_count, check_values
 from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.progress import progress_bar
 from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.circle import angles_of, tokens_of
@@ -102,6 +103,7 @@ def mean_field_distance(
     normalised: bool = True,
     cells: int = 512,
     tolerance: float = 1e-5,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """W2 between N tokens and the mean field at a time, by N, with the rate at which it falls.
 
@@ -119,6 +121,8 @@ def mean_field_distance(
         Sets of tokens for each size, at least two, and the seed.
     tolerance
         Of the flow.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -139,7 +143,7 @@ def mean_field_distance(
     start = cell_averages(density, cells)
     law = mean_field(beta, start, [time], normalised=normalised)["density"].values[0]
     found = np.empty((len(sizes), samples))
-    for row, size in zip(found, sizes, strict=True):
+    for row, size in progress_bar("sizes", progress, list(zip(found, sizes, strict=True))):
         angles = drawn_angles(start, size, samples, seed)
         row[:] = circle_distance_to_density(
             particle_angles(attention, angles, [time], tolerance)[0], law
@@ -170,29 +174,32 @@ def figure_mean_field(
     seed: int = 0,
     cells: int = 512,
     normalised: bool = True,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """The mean field on the circle, paths of tokens over it, and their distance by N.
 
     Parameters
     ----------
     betas
-        Inverse temperatures of the panels.
+        Inverse temperatures beta, one for each panel.
     times
         Increasing times of the densities; by default 101 from 0 to 6.
     particles
-        Tokens whose paths are drawn over a density.
+        Number of tokens whose paths are drawn over a density.
     sizes
         Numbers N of tokens whose distance to the density is measured.
     samples
-        Starts for each N.
+        Number of starts for each N.
     time
-        When it is measured.
+        Time at which the distance is measured.
     seed
-        Whole number >= 0; it determines the starts.
+        Seed of the random numbers (whole number >= 0).
     cells
-        Of the density, at least 8.
+        Number of cells of the density, at least 8.
     normalised
-        SA or USA.
+        Whether attention is normalised by its sum (SA) or not (USA).
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -214,8 +221,9 @@ def figure_mean_field(
         law = mean_field(beta, start, at, normalised=normalised)
         path = particle_angles(SphereAttention(beta, normalised), angles, at)[:, 0]
         distances = mean_field_distance(
-            beta, start, sizes, time, samples=samples, seed=seed, normalised=normalised
-        )
+            beta, start, sizes, time,
+            samples=samples, seed=seed, normalised=normalised, progress=False,
+        )  # fmt: skip
         return law.assign(path=(("time", "particle"), path)).merge(distances)
 
-    return over_grid(panel, {"beta": [float(beta) for beta in betas]})
+    return over_grid(panel, {"beta": [float(beta) for beta in betas]}, progress=progress)

@@ -32,6 +32,7 @@ from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.steps import COMMON, limit_step
@@ -51,6 +52,7 @@ def convergence(
     samples: int = 4096,
     seed: int = 0,
     radius: float | None = None,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Compute weak and strong errors of the SDE against the chain, by width, with coupled paths.
 
@@ -75,6 +77,8 @@ def convergence(
     radius
         Radius at which paths stop, by default 10 |V_0| (the theorem is local): a pair of paths does
         not move from the step on in which |V| (Frobenius norm) of either would reach the radius.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -108,7 +112,9 @@ def convergence(
             layer, start, int(width), depth, samples,
             derived_seed(seed, {"study": "convergence", "width": width}), radius,
         )
-        for width, depth in zip(widths, depths, strict=True)
+        for width, depth in progress_bar(
+            "widths", progress, list(zip(widths, depths, strict=True))
+        )
     ]  # fmt: skip
     names = list(rows[0].weak)
     sizes = np.array(widths, dtype=float)

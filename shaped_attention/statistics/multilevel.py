@@ -37,6 +37,7 @@ from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.checks import check_choice, check_count, check_positive, real_array
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.observables import observables
+from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import thread_count
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
@@ -69,6 +70,7 @@ def expectation(
     max_levels: int = 10,
     budget: int = 10**10,
     device: str | torch.device = "cpu",
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Estimate E f(V_T) under the limiting SDE to a given root mean square error.
 
@@ -95,6 +97,8 @@ def expectation(
     budget
         Largest total number of Euler steps. The first 2,048 samples of a level are drawn whatever
         the budget.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -136,13 +140,19 @@ def expectation(
         raise ValueError(f"v0 has shape {base.v0.shape}; a matrix (m, m) is needed")
     f = _function(observable, name, base.v0)
     levels = [Level(base, number, f) for number in range(3)]
-    with ThreadPoolExecutor(thread_count(base.place)) as pool:
+    with (
+        ThreadPoolExecutor(thread_count(base.place)) as pool,
+        # How many steps it will be is known at the end alone.
+        progress_bar("expectation", progress, unit="step", unit_scale=True) as bar,
+    ):
         affordable = True
         while True:
             for level in levels:
                 level.grow(_PILOT, pool)  # only new levels have fewer
+                bar.update(_cost(levels) - bar.n)
             while affordable and _error2(levels) > 0.5 * tolerance**2:
                 affordable = _improve(levels, tolerance, budget, pool)
+                bar.update(_cost(levels) - bar.n)
             bias, bias_error = _bias(levels)
             accurate = bias + bias_error <= math.sqrt(0.5) * tolerance
             if accurate or not affordable or len(levels) == max_levels:
@@ -156,6 +166,11 @@ def expectation(
     return _dataset(levels, tolerance).assign_attrs(
         converged=int(converged), radius=base.radius, seconds=time.perf_counter() - began
     )
+
+
+def _cost(levels: list[Level]) -> int:
+    """Euler steps taken."""
+    return sum(level.cost * level.count for level in levels)
 
 
 def _error2(levels: list[Level]) -> float:
@@ -255,7 +270,7 @@ def _dataset(levels: list[Level], tolerance: float) -> xr.Dataset:
             "standard_error": math.sqrt(error2),
             "bias": bias,
             "bias_error": bias_error,
-            "cost": sum(level.cost * level.count for level in levels),
+            "cost": _cost(levels),
             "plain_cost": float(paths * max(1.0, last.grids[0].steps * refined)),
             **{name: ("level", x) for name, x in zip(names, columns, strict=True)},
         },

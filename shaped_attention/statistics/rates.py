@@ -83,6 +83,7 @@ def distances_by_width(
     samples: int = 2**14,
     seed: int = 0,
     radius: float | None = None,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Compute the KS distances between chains and the SDE at the horizon, by width, and the rate.
 
@@ -102,6 +103,8 @@ def distances_by_width(
         Number of samples of each chain and of its SDE.
     seed
         Seed from which that of each width is derived.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -135,7 +138,7 @@ def distances_by_width(
         found = [ks_2samp(chain[name], limit[name]).statistic for name in limit]
         return xr.Dataset({"distance": ("observable", found)}, coords={"observable": list(limit)})
 
-    by_width = over_grid(distances, {"width": widths})
+    by_width = over_grid(distances, {"width": widths}, progress=progress)
     noise = 0.5 * math.sqrt(2.0 / samples)
     sizes = np.array(widths, dtype=float)
     rates = []

@@ -23,6 +23,7 @@ from shaped_attention.checks import (
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import check_result
 from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.progress import progress_bar
 from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded, specification
 from shaped_attention.samplers.chain import simulate_chain
@@ -140,6 +141,7 @@ def explosion_table(
     seed: int = 0,
     radius: float | None = None,
     points: int = 50,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Compute `explosion_curve` for chains at several widths and for the SDE, as one Dataset.
 
@@ -157,6 +159,8 @@ def explosion_table(
         As in the samplers. Each run has its own seed, derived from `seed` and a chain's width.
     points
         Number of intervals between the times of the curves.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -172,17 +176,18 @@ def explosion_table(
     check_values("widths", widths)
     check_positive("horizon", horizon)
     common: dict[str, Any] = {"samples": samples, "radius": radius, "progress": False}
-    runs = {
-        f"n = {width}": simulate_chain(
-            layer, v0, width=width, depth=_depth(width, horizon),
-            seed=derived_seed(seed, {"study": "explosion_curves", "width": width}), **common,
-        )
-        for width in widths
-    }  # fmt: skip
-    runs["SDE"] = integrate_sde(
-        layer, v0, horizon=horizon, step=step,
-        seed=derived_seed(seed, {"study": "explosion_curves"}), **common,
-    )  # fmt: skip
+    runs: dict[str, xr.Dataset] = {}
+    for width in progress_bar("curves", progress, [*widths, None]):
+        if width is not None:
+            runs[f"n = {width}"] = simulate_chain(
+                layer, v0, width=width, depth=_depth(width, horizon),
+                seed=derived_seed(seed, {"study": "explosion_curves", "width": width}), **common,
+            )  # fmt: skip
+        else:
+            runs["SDE"] = integrate_sde(
+                layer, v0, horizon=horizon, step=step,
+                seed=derived_seed(seed, {"study": "explosion_curves"}), **common,
+            )  # fmt: skip
     times = np.linspace(0.0, horizon, points + 1)
     return over_grid(lambda curve: explosion_curve(runs[curve], times), {"curve": list(runs)})
 
@@ -217,6 +222,7 @@ def stopping_map(
     seed: int = 0,
     smallest: float = SMALLEST,
     largest: float = LARGEST,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Compute exit times of attention over a grid of gamma and tau_0, for the chain and the SDE.
 
@@ -237,6 +243,8 @@ def stopping_map(
         values in every grid.
     smallest, largest
         Range of eigenvalues.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -270,7 +278,7 @@ def stopping_map(
         )
 
     axes = {"gamma": [float(x) for x in gammas], "tau0": [float(x) for x in tau0s]}
-    found = over_grid(cell, axes).transpose("sampler", "gamma", "tau0", "sample")
+    found = over_grid(cell, axes, progress=progress).transpose("sampler", "gamma", "tau0", "sample")
     return found.assign_attrs(tokens=len(start))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar, Protocol, Self
 
 import xarray as xr
@@ -72,7 +73,10 @@ def kind_of(layer: Any) -> type[Cell]:
         If the layer is unknown.
     """
     if not isinstance(layer, str) or (layer not in CELLS and ":" not in layer):
-        raise ValueError(f"layer={layer!r}: {LAYERS}")
+        # Files of earlier versions have this name.
+        near = ["transformer"] if layer == "both" else get_close_matches(str(layer), CELLS, n=1)
+        guess = f" (did you mean {near[0]!r}?)" if near else ""
+        raise ValueError(f"layer={layer!r}: {LAYERS} is needed{guess}")
     module, _, name = CELLS.get(layer, _BLOCKS).partition(":")
     found: type[Cell] = getattr(importlib.import_module(module), name)
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 import numpy as np
 import seaborn as sns
 import xarray as xr
@@ -9,15 +11,44 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from shaped_attention.checks import check_choice
-from shaped_attention.figures.plots import COLORS, LINES, styled
+from shaped_attention.figures.labels import (
+    expectation_label,
+    observable_label,
+    parameter_label,
+    sampler_label,
+)
+from shaped_attention.figures.panels import COLORS, LINES, A, Drawn, Panels, Target, styled
 from shaped_attention.sweep.reading import sweep_of
 
 
+@overload
+def heat_maps(
+    values: xr.DataArray,
+    title: str | None = None,
+    label: str = "",
+    limits: tuple[float, float] | None = None,
+    *,
+    ax: None = None,
+) -> Figure: ...
+@overload
+def heat_maps(
+    values: xr.DataArray,
+    title: str | None = None,
+    label: str = "",
+    limits: tuple[float, float] | None = None,
+    *,
+    ax: A,
+) -> A: ...
 @styled
 def heat_maps(
-    values: xr.DataArray, title: str, label: str = "", limits: tuple[float, float] | None = None
-) -> Figure:
-    """A heat map over two axes, with the numbers written in, for each value of the others.
+    values: xr.DataArray,
+    title: str | None = None,
+    label: str = "",
+    limits: tuple[float, float] | None = None,
+    *,
+    ax: Target = None,
+) -> Drawn:
+    """Draw a heat map over two axes, with the numbers written in, for each value of the others.
 
     Parameters
     ----------
@@ -29,37 +60,63 @@ def heat_maps(
         Of the figure and the colour bar.
     limits
         Of the colours; by default those of the values.
+    ax
+        Axes to draw into, one for each panel.
 
     Raises
     ------
     ValueError
-        If there are not two axes, or more than one further dimension.
+        If there are not two axes, more than one further dimension, or `ax` are not as many Axes as
+        there are panels.
     """
-    panels, x, y = _dimensions(values, 2)
-    count = 1 if panels is None else values.sizes[panels]
-    figure = Figure(figsize=(1.2 + 4.8 * count, 4.2), layout="constrained")
-    axes = figure.subplots(1, count, squeeze=False)[0]
+    across, x, y = _dimensions(values, 2)
+    names = _names(values, across)
+    panels = Panels(ax, names, (1.2 + 4.8 * len(names), 4.2))
     low, high = limits or (float(values.min()), float(values.max()))
-    for k, axis in enumerate(axes):
-        one = values if panels is None else values.isel({panels: k})
+    for k, axis in enumerate(panels.axes):
+        one = values if across is None else values.isel({across: k})
         numbers = one.transpose(y, x).values
         sns.heatmap(
             numbers[::-1], ax=axis, annot=numbers.size <= 150, fmt=".2g", annot_kws={"size": 7},
             xticklabels=_ticks(one[x]), yticklabels=_ticks(one[y])[::-1],
-            vmin=low, vmax=high, cmap="viridis", cbar=k == count - 1, cbar_kws={"label": label},
+            vmin=low, vmax=high, cmap="viridis", cbar=False,
         )  # fmt: skip
-        axis.set(xlabel=x, ylabel=y if k == 0 else "")
-        if panels is not None:
-            axis.set_title(f"{one[panels].item()}", fontsize="medium")
-    figure.suptitle(title, fontsize="medium")
-    return figure
+        named = axis in panels.left
+        axis.set(xlabel=parameter_label(x), ylabel=parameter_label(y) if named else "")
+        if across is not None:
+            axis.set_title(names[k], fontsize="medium")
+    panels.colorbar(panels.axes[-1].collections[0], panels.axes, label=label)
+    return panels.finish(title)
 
 
+@overload
+def small_multiples(
+    values: xr.DataArray,
+    title: str | None = None,
+    label: str = "",
+    error: xr.DataArray | None = None,
+    *,
+    ax: None = None,
+) -> Figure: ...
+@overload
+def small_multiples(
+    values: xr.DataArray,
+    title: str | None = None,
+    label: str = "",
+    error: xr.DataArray | None = None,
+    *,
+    ax: A,
+) -> A: ...
 @styled
 def small_multiples(
-    values: xr.DataArray, title: str, label: str = "", error: xr.DataArray | None = None
-) -> Figure:
-    """Curves along the last axis: a panel for each value of the axis before, a line per sampler.
+    values: xr.DataArray,
+    title: str | None = None,
+    label: str = "",
+    error: xr.DataArray | None = None,
+    *,
+    ax: Target = None,
+) -> Drawn:
+    """Draw curves along the last axis: a panel by value of the axis before, a line by sampler.
 
     Parameters
     ----------
@@ -69,46 +126,39 @@ def small_multiples(
         Of the figure and the vertical axes.
     error
         Half widths of intervals, of the shape of `values`.
+    ax
+        Axes to draw into, one for each panel.
 
     Raises
     ------
     ValueError
-        If the dimensions are others.
+        If the dimensions are others, or `ax` are not as many Axes as there are panels.
     """
     if "sampler" not in values.dims or values.ndim not in (2, 3):
         raise ValueError(f"values have {values.dims}; sampler and one or two axes are needed")
     axes_names = [str(dim) for dim in values.dims if dim != "sampler"]
-    x, panels = axes_names[-1], axes_names[0] if len(axes_names) == 2 else None
-    count = 1 if panels is None else values.sizes[panels]
-    columns = min(count, 4)
-    rows = -(-count // columns)
-    size = (1.0 + 3.2 * columns, 0.8 + 2.8 * rows)
-    figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    for k, axis in enumerate(grid.ravel()):
-        if k >= count:
-            axis.set_visible(False)
-            continue
-        where = {} if panels is None else {panels: k}
+    x, across = axes_names[-1], axes_names[0] if len(axes_names) == 2 else None
+    names = _names(values, across)
+    columns = min(len(names), 4)
+    rows = -(-len(names) // columns)
+    size = (1.0 + 3.2 * columns, 1.1 + 2.8 * rows)
+    panels = Panels(ax, names, size, columns, sharex=True, sharey=True)
+    for k, axis in enumerate(panels.axes):
+        where = {} if across is None else {across: k}
         _lines(axis, values.isel(where), None if error is None else error.isel(where), x)
-        if panels is not None:
-            axis.set_title(f"{panels} = {values[panels].values[k]}", fontsize="medium")
-    for column in range(columns):
-        # The lowest panel of a column may not be in the last row.
-        lowest = grid[(count - 1 - column) // columns, column]
-        lowest.set_xlabel(x)
-        lowest.tick_params(labelbottom=True)
-    for axis in grid[:, 0]:
+        if across is not None:
+            axis.set_title(names[k], fontsize="medium")
+    for axis in panels.lowest:
+        axis.set_xlabel(parameter_label(x))
+    for axis in panels.left:
         axis.set_ylabel(label)
-    grid[0, 0].legend(fontsize="small")
-    figure.suptitle(title, fontsize="medium")
-    return figure
+    return panels.finish(title, legend=True)
 
 
 def sweep_figures(
     data: xr.Dataset, summary: xr.Dataset, distances: xr.Dataset | None, observable: str
 ) -> dict[str, Figure]:
-    """The figures that suit a sweep, by name: of the last time, for one observable.
+    """Draw the figures that suit a sweep, by name: of the last time, for one observable.
 
     With two axes `mean` and `stopped` are heat maps with a panel for each sampler and `distance`
     one of the Kolmogorov-Smirnov distance; with one or two axes `curves` has the means with their
@@ -123,25 +173,29 @@ def sweep_figures(
     if len(axes) not in (1, 2):
         raise ValueError(f"the sweep has {len(axes)} axes; one or two can be drawn (select some)")
     check_choice("observable", observable, summary["observable"].values)
+    mean_label = expectation_label(observable)
+    at = f"$t$ = {float(summary['time'][-1]):.4g}" if "time" in summary.coords else "the last time"
     last = summary.isel(time=-1).sel(observable=observable)
     figures = {}
     if len(axes) == 2:
-        figures["mean"] = heat_maps(last["mean"], f"E {observable}", observable)
+        figures["mean"] = heat_maps(last["mean"], f"{mean_label} at {at}", mean_label)
         stopped = summary["stopped"].isel(fraction=-1)
-        figures["stopped"] = heat_maps(stopped, "fraction of paths stopped", "fraction")
+        title = f"fraction of paths stopped by {at}"
+        figures["stopped"] = heat_maps(stopped, title, "fraction of paths")
         if distances is not None and observable in distances["kept"].values:
             one = distances["distance"].isel(time=-1).sel(kept=observable)
             margin = float(distances["margin"].max())
+            first, second = (sampler_label(distances.attrs[k]) for k in ("first", "second"))
             title = (
-                f"KS distance of {observable}, {distances.attrs['first']} and "
-                f"{distances.attrs['second']} (known to ± {margin:.3f})"
+                f"KS distance of {observable_label(observable)} at {at}, {first} and {second} "
+                f"(known to ± {margin:.3f})"
             )
             # What is not resolved has one end of the colours.
             limits = (0.0, max(2.0 * margin, float(one.max())))
-            figures["distance"] = heat_maps(one, title, "distance", limits)
+            figures["distance"] = heat_maps(one, title, "KS distance", limits)
     ordered = sorted(axes, key=lambda name: summary.sizes[name])
     mean, half = (last[name].transpose("sampler", *ordered) for name in ("mean", "half_width"))
-    figures["curves"] = small_multiples(mean, f"E {observable}", observable, half)
+    figures["curves"] = small_multiples(mean, f"{mean_label} at {at}", mean_label, half)
     return figures
 
 
@@ -153,6 +207,19 @@ def _dimensions(values: xr.DataArray, axes: int) -> tuple[str | None, str, str]:
         )
     panels = dims[0] if len(dims) == axes + 1 else None
     return panels, dims[-2], dims[-1]
+
+
+def _names(values: xr.DataArray, across: str | None) -> list[str]:
+    """Return a name for each panel: the values of the dimension across panels."""
+    if across is None:
+        return [str(values.name or "values")]
+    shown = values[across].values.tolist()
+    if across == "sampler":
+        return [sampler_label(value) for value in shown]
+    return [
+        f"{parameter_label(across)} = {f'{value:.3g}' if isinstance(value, float) else value}"
+        for value in shown
+    ]
 
 
 def _ticks(coordinate: xr.DataArray) -> list[str]:
@@ -168,7 +235,7 @@ def _lines(axis: Axes, values: xr.DataArray, error: xr.DataArray | None, x: str)
         spread = None if error is None else error.sel(sampler=sampler).values
         axis.errorbar(
             where, one, yerr=spread, marker="o", markersize=4, color=COLORS[k], capsize=2.0,
-            linestyle=LINES[k % len(LINES)], label=str(sampler),
+            linestyle=LINES[k % len(LINES)], label=sampler_label(sampler),
         )  # fmt: skip
     if not numbers:
         axis.set_xticks(where, [str(p) for p in positions])

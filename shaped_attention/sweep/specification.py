@@ -29,7 +29,7 @@ class Sweep(Grid):
     Parameters
     ----------
     fixed
-        Values by parameter: `layer` ('attention' by default, 'mlp', 'both', 'sphere', or
+        Values by parameter: `layer` ('attention' by default, 'mlp', 'transformer', 'sphere', or
         'module:function') and its parameters; `tokens` and `rho`, or a `covariance`, and `scale`;
         `width`, `depth` or `horizon`, `step`, `radius`.
     axes

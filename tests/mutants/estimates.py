@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _COMPARE = "shaped_attention/statistics/compare.py"
 _CONVERGENCE = "shaped_attention/statistics/convergence.py"
+_DENSITY = "shaped_attention/statistics/density_estimates.py"
 _DISTANCES = "shaped_attention/statistics/distances.py"
 _FRACTIONS = "shaped_attention/statistics/proportions.py"
 _LEVELS = "shaped_attention/statistics/level_pairs.py"
@@ -40,6 +41,23 @@ ESTIMATES = [
         "simultaneous = confidence",
         ("test_compare.py::test_resolution_pays_for_the_number_of_observables",),
         blind=True,
+    ),
+    Mutant(
+        "density-boundary-tilted-outwards",
+        _DENSITY,
+        "(a2[k] - a1[k] * u)",
+        "(a2[k] + a1[k] * u)",
+        ("test_density.py::test_the_correction_removes_the_bias_at_the_boundary",),
+    ),
+    Mutant(
+        "density-band-of-one-side",
+        _DENSITY,
+        "ndtri(0.5 + 0.5 * level)",
+        "ndtri(level)",
+        (
+            "test_density.py::"
+            "test_bands_of_the_kernel_estimate_cover_a_flat_density_up_to_the_boundary",
+        ),
     ),
     Mutant(
         "distances-energy-without-two",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -17,6 +18,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.figures.paper.original import RHO_0, densities
 from shaped_attention.numerics.covariance import equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.sde import integrate_sde
@@ -28,7 +30,9 @@ SHOWN = "log det V"
 
 
 @recorded()
-def figure_transformer(tokens: int = 4, samples: int = 2**16, seed: int = 0) -> xr.Dataset:
+def figure_transformer(
+    tokens: int = 4, samples: int = 2**16, seed: int = 0, progress: bool | None = None
+) -> xr.Dataset:
     """Attention, MLP and both in turn, gamma = 1/2, with the SDE of the whole transformer."""
     attention, mlp = ShapedAttention(0.5), ShapedMLP(0.5)
     models: dict[str, Layer] = {
@@ -36,22 +40,26 @@ def figure_transformer(tokens: int = 4, samples: int = 2**16, seed: int = 0) -> 
         "MLP": mlp,
         "attention and MLP": [attention, mlp],
     }
-    return _family(models, tokens, (10, 20, 40, 80), samples, seed)
+    return _family(models, tokens, (10, 20, 40, 80), samples, seed, progress)
 
 
 @recorded()
-def figure_causal(tokens: int = 4, samples: int = 2**15, seed: int = 0) -> xr.Dataset:
+def figure_causal(
+    tokens: int = 4, samples: int = 2**15, seed: int = 0, progress: bool | None = None
+) -> xr.Dataset:
     """Causal against full attention, gamma = 1/sqrt 2 so that the mask is seen."""
     gamma = 1 / math.sqrt(2)
     models: dict[str, Layer] = {
         "full": ShapedAttention(gamma),
         "causal": ShapedAttention(gamma, mask="causal"),
     }
-    return _family(models, tokens, (10, 20, 40, 80), samples, seed)
+    return _family(models, tokens, (10, 20, 40, 80), samples, seed, progress)
 
 
 @recorded()
-def figure_heads(tokens: int = 2, samples: int = 2**14, seed: int = 0) -> xr.Dataset:
+def figure_heads(
+    tokens: int = 2, samples: int = 2**14, seed: int = 0, progress: bool | None = None
+) -> xr.Dataset:
     """1, 2 and 8 heads without an output projection, gamma = 1/sqrt 2, tau_0 = 1.
 
     Heads average out the noise of the scores and leave the drift. Two tokens by default: a head
@@ -61,7 +69,7 @@ def figure_heads(tokens: int = 2, samples: int = 2**14, seed: int = 0) -> xr.Dat
         f"H = {heads}": ShapedAttention(1 / math.sqrt(2), heads=heads) for heads in (1, 2, 8)
     }
     widths = tuple(8 * (2 * tokens + 2) * k for k in (1, 2, 4))
-    return _family(models, tokens, widths, samples, seed, pairs=2**14)
+    return _family(models, tokens, widths, samples, seed, progress, pairs=2**14)
 
 
 @recorded()
@@ -71,23 +79,29 @@ def figure_tokens(
     depth: int = 100,
     samples: int = 2**13,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
-    """What the number of tokens m changes: rho_12 and V_12 for m = 2, 4, 8 and 16.
+    """What the number of tokens m changes: rho_01 and V_01 for m = 2, 4, 8 and 16.
 
     gamma = 0.6 and tau_0 = 0.5, so that the scores are seen. Returns as
     `original.figure_1_right`, the model being m.
     """
     block = ShapedAttention(0.6, 0.5)
     parts = [
-        densities({f"m = {m}": block}, equicorrelated(m, RHO_0), width, depth, samples, seed)
-        for m in tokens
+        densities({f"m = {m}": block}, equicorrelated(m, RHO_0), width, depth, samples, seed, False)
+        for m in progress_bar("models", progress, tokens)
     ]
     return xr.concat(parts, "model", combine_attrs="drop_conflicts")
 
 
 @recorded()
 def figure_keys(
-    tokens: int = 4, width: int = 200, depth: int = 100, samples: int = 2**13, seed: int = 0
+    tokens: int = 4,
+    width: int = 200,
+    depth: int = 100,
+    samples: int = 2**13,
+    seed: int = 0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """What the key size n_k changes: nothing in the limit, and little at finite width.
 
@@ -96,7 +110,7 @@ def figure_keys(
     models: dict[str, Layer] = {
         rf"$n_k$ = {keys}": ShapedAttention(0.6, 0.5, key_size=keys) for keys in (1, 8, width)
     }
-    data = densities(models, equicorrelated(tokens, RHO_0), width, depth, samples, seed)
+    data = densities(models, equicorrelated(tokens, RHO_0), width, depth, samples, seed, progress)
     for name in ("rho", "covariance"):
         # One and the same limit: its samples differ by chance alone.
         data[name].loc[{"sampler": "SDE"}] = data[name].sel(sampler="SDE").values[:1]
@@ -110,19 +124,20 @@ def figure_eigenvalues(
     width: int = 200,
     samples: int = 100,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Largest eigenvalue of V in time, at V_aa = 100 far from the limit at n = 200 (figures 4, 8).
 
     The SDE's paths explode where the softmax of a network saturates; wider networks follow later.
 
-    n = d = 200, tau_0 = 1, tokens of norm 10 sqrt n (V_aa = 100), stopped at |V| = 10^5. Returns
+    n = L = 200, tau_0 = 1, tokens of norm 10 sqrt n (V_aa = 100), stopped at |V| = 10^5. Returns
     `largest` (sampler, gamma, time, sample), 10^5 from where a path has stopped: the step over the
     radius, which a path keeps, is no eigenvalue of the solution.
     """
     v0 = equicorrelated(tokens, RHO_0, 100.0)
     runs: dict[str, list[np.ndarray]] = {"chain": [], "SDE": []}
     times = np.zeros(0)
-    for gamma in gammas:
+    for gamma in progress_bar("gammas", progress, gammas):
         block = ShapedAttention(float(gamma))
         own = derived_seed(seed, {"study": "eigenvalues", "gamma": float(gamma)})
         chain = simulate_chain(
@@ -155,26 +170,29 @@ def _family(
     widths: tuple[int, ...],
     samples: int,
     seed: int,
+    progress: bool | None,
     pairs: int = 2**12,
 ) -> xr.Dataset:
-    """Samples of rho_12 and V_12 at the largest width, and distances to the SDE by width.
+    """Samples of rho_01 and V_01 at the largest width, and distances to the SDE by width.
 
     Adds to `densities` the variables of `distances_by_width`, and of `convergence` the weak and
     strong errors with their fitted rates, all by model.
     """
     v0, horizon = equicorrelated(tokens, RHO_0), 0.5
     width = widths[-1]
-    samples_of = densities(models, v0, width, round(width * horizon), min(samples, 2**14), seed)
+    depth, drawn = round(width * horizon), min(samples, 2**14)
+    kinds = [f"{kind}{end}" for kind in ("weak", "strong") for end in _ENDINGS]
+    common: dict[str, Any] = {"horizon": horizon, "seed": seed, "progress": False}
     laws, errors = [], []
-    for layer in models.values():
-        laws.append(
-            distances_by_width(layer, v0, widths, horizon=horizon, samples=samples, seed=seed)
-        )
-        coupled = convergence(
-            layer, v0, widths, horizon=horizon, samples=min(samples, pairs), seed=seed
-        )
-        kinds = [f"{kind}{end}" for kind in ("weak", "strong") for end in _ENDINGS]
-        errors.append(coupled[kinds])
+    with progress_bar("parts", progress, total=1 + 2 * len(models)) as bar:
+        samples_of = densities(models, v0, width, depth, drawn, seed, False)
+        bar.update()
+        for layer in models.values():
+            laws.append(distances_by_width(layer, v0, widths, samples=samples, **common))
+            bar.update()
+            coupled = convergence(layer, v0, widths, samples=min(samples, pairs), **common)
+            errors.append(coupled[kinds])
+            bar.update()
     model = xr.DataArray(list(models), dims="model", name="model")
     distances = xr.concat(laws, model, combine_attrs="drop")
     strong = xr.concat(errors, model, combine_attrs="drop")

@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
-from shaped_attention.figures.paper import beyond, original, plots
+from shaped_attention.figures.deferred import Functions
 from shaped_attention.figures.recipes import Recipe
+
+beyond = Functions("shaped_attention.figures.paper.beyond")
+original = Functions("shaped_attention.figures.paper.original")
+plots = Functions("shaped_attention.figures.paper.plots")
 
 FIGURES: dict[str, Recipe] = {
     "1-left": Recipe(
         original.figure_1_left,
         plots.layer_curves,
-        r"Transformers: $n=%(width)d$, $d=%(depth)d$, $\gamma=1/\sqrt{8}$, "
-        r"$\tau_0=1$, m=%(tokens)d",
+        r"Transformers: $n=%(width)d$, $L=%(depth)d$, $\gamma=1/\sqrt{8}$, "
+        r"$\tau_0=1$, $m=%(tokens)d$",
     ),
     "1-right": Recipe(
         original.figure_1_right,
         plots.density_panels,
-        r"Last layer, chain and SDE: $n=%(width)d$, $d=%(depth)d$, $\gamma=1/\sqrt{8}$, "
-        r"$\tau_0=1$, m=%(tokens)d",
+        r"Last layer, chain and SDE: $n=%(width)d$, $L=%(depth)d$, $\gamma=1/\sqrt{8}$, "
+        r"$\tau_0=1$, $m=%(tokens)d$",
     ),
     "2": Recipe(
         original.figure_2,
         plots.density_and_percentile,
-        r"Shaped ReLU alone: $n=%(width)d$, $d=%(depth)d$, $\rho_0=0.2$, $c_+=0$, "
-        r"$c_-=-1$, m=%(tokens)d",
+        r"Shaped ReLU alone: $n=%(width)d$, $L=%(depth)d$, $\rho_0=0.2$, $c_+=0$, "
+        r"$c_-=-1$, $m=%(tokens)d$",
     ),
     "3": Recipe(
         original.figure_3,
         plots.layer_curves,
-        r"Ablations, to $|V|=10^8$: $n=%(width)d$, $d=%(depth)d$, "
-        r"$\gamma=1/\sqrt{2}$, m=%(tokens)d",
+        r"Ablations, to $|V|=10^8$: $n=%(width)d$, $L=%(depth)d$, "
+        r"$\gamma=1/\sqrt{2}$, $m=%(tokens)d$",
     ),
     "4": Recipe(
         original.figure_4,
         plots.stopping_maps,
-        r"First time an eigenvalue leaves $[10^{-4},10^4]$, at most 1: $n=%(width)d$, "
-        r"$V_{aa}=100$, m=%(tokens)d",
+        r"First time an eigenvalue leaves $[10^{-4},10^4]$: $n=%(width)d$, "
+        r"$V_{aa}=100$, $m=%(tokens)d$",
     ),
     "eigenvalues": Recipe(
         beyond.figure_eigenvalues,
         plots.eigenvalue_paths,
-        r"Largest eigenvalue, stopped at $|V|=10^5$: $n=d=%(width)d$, $\tau_0=1$, "
-        r"$V_{aa}=100$, m=%(tokens)d",
+        r"Largest eigenvalue, stopped at $|V|=10^5$: $n=L=%(width)d$, $\tau_0=1$, "
+        r"$V_{aa}=100$, $m=%(tokens)d$",
     ),
     "transformer": Recipe(
         beyond.figure_transformer,
@@ -60,12 +64,12 @@ FIGURES: dict[str, Recipe] = {
     "tokens": Recipe(
         beyond.figure_tokens,
         plots.density_panels,
-        r"Number of tokens: $n=%(width)d$, $d=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$",
+        r"Number of tokens: $n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$",
     ),
     "keys": Recipe(
         beyond.figure_keys,
         plots.density_panels,
-        r"Key size: $n=%(width)d$, $d=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$, m=%(tokens)d",
+        r"Key size: $n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$, $m=%(tokens)d$",
     ),
 }
 """Those with a number are the paper's, the others go beyond it."""

@@ -4,6 +4,9 @@ Networks are simulated by the exact chain (the law of networks with real weights
 those printed with the figures; the number of tokens m and the key size n_k are not printed: n_k is
 the width here and m is an argument. Every function runs the samplers and returns the data of its
 figure as a Dataset; `shaped_attention.figures.paper.plots` draws them.
+
+Here the depth is L, which the paper calls d, and tokens are counted from 0: rho_01 is the paper's
+rho_12.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from shaped_attention.blocks import Normalised, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import Layer
 from shaped_attention.numerics.covariance import correlations, equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.sde import integrate_sde
@@ -39,7 +43,12 @@ def softmax_attention(gamma: float) -> ShapedAttention:
 
 @recorded()
 def figure_1_left(
-    tokens: int = 4, width: int = 200, depth: int = 150, samples: int = 2**12, seed: int = 0
+    tokens: int = 4,
+    width: int = 200,
+    depth: int = 150,
+    samples: int = 2**12,
+    seed: int = 0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Correlation of two tokens against the layer: shaped, unshaped, and unshaped Pre-LN.
 
@@ -55,18 +64,25 @@ def figure_1_left(
     }
     v0 = equicorrelated(tokens, RHO_0)
     curves = {}
-    for name, layer in models.items():
+    for name, layer in progress_bar("models", progress, models.items()):
         own = derived_seed(seed, {"study": "curves", "model": name})
         result = _chain(layer, v0, width, depth, samples, own, save_every=5)
         curves[name] = _quantiles(_mean_off_diagonal(correlations(result["V"].values)))
-    return _curves("correlation", curves, result["time"].values * width)
+    data = _curves("correlation", curves, result["time"].values * width)
+    data["correlation"].attrs["long_name"] = r"$\rho_{a,b}$, mean over pairs $a \neq b$"
+    return data
 
 
 @recorded()
 def figure_1_right(
-    tokens: int = 4, width: int = 200, depth: int = 150, samples: int = 2**12, seed: int = 0
+    tokens: int = 4,
+    width: int = 200,
+    depth: int = 150,
+    samples: int = 2**12,
+    seed: int = 0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
-    """Samples of rho_12 and V_12 at the last layer: chain and SDE (also figure 7).
+    """Samples of rho_01 and V_01 at the last layer: chain and SDE (also figure 7).
 
     gamma = 1/sqrt 8, tau_0 = 1, V_0,ab = 0.2, SDE step 0.01. Beside attention alone also the whole
     transformer, whose SDE the paper states. Returns `rho`, `covariance` (model, sampler, sample).
@@ -77,7 +93,7 @@ def figure_1_right(
         "attention and MLP": [ShapedAttention(gamma), ShapedMLP(gamma)],
     }
     v0 = equicorrelated(tokens, RHO_0)
-    return densities(models, v0, width, depth, samples, seed)
+    return densities(models, v0, width, depth, samples, seed, progress)
 
 
 @recorded()
@@ -88,8 +104,9 @@ def figure_2(
     depth: int = 100,
     samples: int = 2**13,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
-    """Samples of rho_12 for several gamma, MLP alone, chain and SDE; c_+ = 0, c_- = -1.
+    """Samples of rho_01 for several gamma, MLP alone, chain and SDE; c_+ = 0, c_- = -1.
 
     gamma = 1 and 1/sqrt d are among the default values. Returns as `figure_1_right`, with gamma in
     the place of the model; the 95th percentile of |rho| against gamma follows from it.
@@ -97,13 +114,18 @@ def figure_2(
     values = [1 / math.sqrt(depth), 0.25, 0.5, 0.75, 1.0] if gammas is None else gammas
     models: dict[str, Layer] = {f"{gamma:.3g}": ShapedMLP(float(gamma)) for gamma in values}
     v0 = equicorrelated(tokens, RHO_0)
-    data = densities(models, v0, width, depth, samples, seed)
+    data = densities(models, v0, width, depth, samples, seed, progress)
     return data.assign_coords(gamma=("model", np.asarray(values, dtype=float)))
 
 
 @recorded()
 def figure_3(
-    tokens: int = 4, width: int = 300, depth: int = 150, samples: int = 2**13, seed: int = 0
+    tokens: int = 4,
+    width: int = 300,
+    depth: int = 150,
+    samples: int = 2**13,
+    seed: int = 0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Mean |rho| and median |V_ab| against the layer, for attention without one modification.
 
@@ -119,7 +141,7 @@ def figure_3(
     }
     v0 = equicorrelated(tokens, RHO_0)
     correlation, covariance = {}, {}
-    for name, layer in models.items():
+    for name, layer in progress_bar("models", progress, models.items()):
         own = derived_seed(seed, {"study": "curves", "model": name})
         result = _chain(layer, v0, width, depth, samples, own, save_every=5)
         v = result["V"].values
@@ -128,8 +150,8 @@ def figure_3(
     layers = result["time"].values * width
     data = _curves("correlation", correlation, layers)
     data = data.merge(_curves("covariance", covariance, layers))
-    for name in ("correlation", "covariance"):
-        data[name].attrs["long_name"] = f"size of the {name}"
+    for name, symbol in (("correlation", r"\rho"), ("covariance", "V")):
+        data[name].attrs["long_name"] = rf"$|{symbol}_{{a,b}}|$, mean over pairs $a \neq b$"
     return data
 
 
@@ -141,14 +163,17 @@ def figure_4(
     width: int = 200,
     samples: int = 100,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Times at which an eigenvalue leaves [10^-4, 10^4], capped at 1, over gamma and tau_0.
 
-    n = d = 200, tokens of norm 10 sqrt n (V_aa = 100), correlation 0.2 (figures 4 and 8). Returns
+    n = L = 200, tokens of norm 10 sqrt n (V_aa = 100), correlation 0.2 (figures 4 and 8). Returns
     what `shaped_attention.statistics.stopping.stopping_map` returns.
     """
     v0 = equicorrelated(tokens, RHO_0, 100.0)
-    return stopping_map(v0, gammas, tau0s, width=width, samples=samples, seed=seed)
+    return stopping_map(
+        v0, gammas, tau0s, width=width, samples=samples, seed=seed, progress=progress
+    )
 
 
 def _chain(
@@ -168,9 +193,15 @@ def _chain(
 
 
 def densities(
-    models: dict[str, Layer], v0: np.ndarray, width: int, depth: int, samples: int, seed: int
+    models: dict[str, Layer],
+    v0: np.ndarray,
+    width: int,
+    depth: int,
+    samples: int,
+    seed: int,
+    progress: bool | None = False,
 ) -> xr.Dataset:
-    """Samples of rho_12 and V_12 at the last layer of chains, and at T = L / n of their SDEs.
+    """Samples of rho_01 and V_01 at the last layer of chains, and at T = L / n of their SDEs.
 
     The seed of a model is derived from `seed` and its name. Returns `rho`, `covariance`
     (model, sampler, sample).
@@ -179,7 +210,7 @@ def densities(
     step = horizon / math.ceil(100 * horizon)
     rho = np.empty((len(models), 2, samples))
     covariance = np.empty_like(rho)
-    for k, (name, layer) in enumerate(models.items()):
+    for k, (name, layer) in progress_bar("models", progress, list(enumerate(models.items()))):
         own = derived_seed(seed, {"study": "densities", "model": name})
         runs = (
             _chain(layer, v0, width, depth, samples, own),

@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
+from shaped_attention.figures.deferred import Deferred
 from shaped_attention.figures.recipes import Recipe
-from shaped_attention.sphere.figures.clustering_with_noise import clustering_with_noise
-from shaped_attention.sphere.figures.clusters_and_energy import energy_curves, metastability
-from shaped_attention.sphere.figures.phase_diagram import phase_diagram
-from shaped_attention.sphere.figures.random_matrices import ensemble_phase
-from shaped_attention.sphere.plots.clusters import energy_panels, metastability_strip
-from shaped_attention.sphere.plots.mean_field import mean_field_figure
-from shaped_attention.sphere.plots.noise import noise_panels
-from shaped_attention.sphere.plots.phase import ensemble_panels, phase_panels
-from shaped_attention.sphere.plots.trained import inner_product_histograms
-from shaped_attention.sphere.propagation_of_chaos import figure_mean_field
-from shaped_attention.sphere.trained import inner_products
+
+
+def _in(place: str) -> Deferred:
+    return Deferred(f"shaped_attention.sphere.{place}")
+
+
+clustering_with_noise = _in("figures.clustering_with_noise:clustering_with_noise")
+energy_curves = _in("figures.clusters_and_energy:energy_curves")
+ensemble_phase = _in("figures.random_matrices:ensemble_phase")
+figure_mean_field = _in("propagation_of_chaos:figure_mean_field")
+inner_products = _in("trained:inner_products")
+metastability = _in("figures.clusters_and_energy:metastability")
+phase_diagram = _in("figures.phase_diagram:phase_diagram")
+
+energy_panels = _in("plots.clusters:energy_panels")
+ensemble_panels = _in("plots.phase:ensemble_panels")
+inner_product_histograms = _in("plots.trained:inner_product_histograms")
+mean_field_figure = _in("plots.mean_field:mean_field_figure")
+metastability_strip = _in("plots.clusters:metastability_strip")
+noise_panels = _in("plots.noise:noise_panels")
+phase_panels = _in("plots.phase:phase_panels")
 
 FIGURES: dict[str, Recipe] = {
     "phase": Recipe(
         phase_diagram,
         phase_panels,
-        r"Tokens that have met: %(attention)s, N = %(tokens)d, $\delta$ = %(delta)g",
+        r"Tokens that have met: %(attention)s, $N$ = %(tokens)d, $\delta$ = %(delta)g",
         "About ten minutes on 2 cores; the cost does not depend on the dimensions.",
         ("--samples", "10", "--tokens", "4", "--dimensions", "2,9", "--betas", "1,4"),
     ),
     "metastability": Recipe(
         metastability,
         metastability_strip,
-        r"%(attention)s, d = %(dimension)d, N = %(tokens)d: linked within $\delta$ = %(delta)g",
+        r"%(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d: linked within $\delta$ = %(delta)g",
         "Half a minute on 2 cores.",
         ("--samples", "10", "--tokens", "8"),
     ),
     "ensembles": Recipe(
         ensemble_phase,
         ensemble_panels,
-        r"Random matrices: %(attention)s, d = %(dimension)d, N = %(tokens)d, $\delta$ = %(delta)g",
+        r"Random matrices: %(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d, "
+        r"$\delta$ = %(delta)g",
         "Two minutes on 2 cores.",
         ("--samples", "10", "--dimension", "8", "--tokens", "6", "--betas", "1,4"),
     ),
     "energy": Recipe(
         energy_curves,
         energy_panels,
-        "Energy of %(tokens)d tokens from uniform starts, d = %(dimension)d",
+        "Energy of %(tokens)d tokens from uniform starts, $d$ = %(dimension)d",
         "Half a minute on 2 cores.",
         ("--samples", "10", "--tokens", "8"),
     ),
@@ -54,7 +66,7 @@ FIGURES: dict[str, Recipe] = {
     "noise": Recipe(
         clustering_with_noise,
         noise_panels,
-        r"Clustering with random value matrices: N = %(tokens)d, $\beta$ = %(beta)g",
+        r"Clustering with random value matrices: $N$ = %(tokens)d, $\beta$ = %(beta)g",
         "A minute on 2 cores.",
         ("--samples", "16", "--network-samples", "8", "--dimensions", "2,16"),
     ),

@@ -20,6 +20,7 @@ from torch import Tensor
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.checks import check_count, check_inside, check_positive
+from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.sphere.clusters import close_pairs
@@ -50,39 +51,43 @@ def clustering_with_noise(
     gamma: float = 0.5**0.5,
     tau0: float = 1.0,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Mean cosine and share of close pairs over time, with noise of several strengths.
 
     Parameters
     ----------
     dimensions
-        d of the panels.
+        Dimensions d of the spaces of the spheres, one for each panel.
     sigmas
-        Strengths of the noise.
+        Strengths sigma of the noise.
     tokens
-        N >= 2.
+        Number of tokens N >= 2.
     beta
-        Inverse temperature of softmax attention (SA, V = I).
+        Inverse temperature beta of softmax attention (SA, V = I).
     horizon
         Last time, rounded to a multiple of the step.
     step
-        h, between layers.
+        Step h between layers.
     delta
         A pair is close if its cosine is at least 1 - delta; strictly between 0 and 1.
     samples
-        Uniform starts followed by `noisy_chain`.
+        Number of uniform starts, each followed by `noisy_chain`.
     network_samples
-        The first of them, which start explicit networks too.
+        Number of them from which explicit networks start too.
     shaped_width
         Width n >= N of the shaped chain.
     shaped_samples
-        Its number of samples. All have the same start, one of the uniform starts in R^n.
+        Number of samples of the shaped chain, all from one uniform start in R^n.
     gamma
-        Of the shaped chain; it ends at the time gamma^2 l / n = horizon.
+        Weight of the attention branch of the shaped chain, which ends at the time
+        gamma^2 l / n = horizon.
     tau0
-        Of the shaped chain.
+        Temperature of the shaped chain.
     seed
-        Of starts and noise; all sigma share them.
+        Seed of starts and noise (whole number >= 0), which all sigma share.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -120,28 +125,34 @@ def clustering_with_noise(
         return torch.stack([gram[:, rows, columns].mean(-1), close_pairs(gram, delta)], dim=-1)
 
     chains, flows, networks, errors = [], [], [], []
-    for d in dimensions:
-        start = uniform_start(tokens, d, samples, seed)
-        in_space = torch.nn.functional.pad(start[:network_samples], (0, d - start.shape[-1]))
-        for sigma in sigmas:
-            chain = noisy_chain(
-                attention, start, d, sigma, step, layers,
-                seed=seed, save_every=1, observe=measured,
-            )  # fmt: skip
-            chains.append(_bands(chain["observed"].values))
-            network = noisy_network(
-                attention, in_space, sigma, step, layers,
-                seed=seed, save_every=mark_every, observe=measured,
-            )  # fmt: skip
-            found = network["observed"].values
-            networks.append(found.mean(1))
-            errors.append(found.std(1, ddof=1) / network_samples**0.5)
-        flow = sphere_flow(attention, start, chain["time"].values.tolist(), observe=measured)
-        flows.append(flow["observed"].values.mean(1))
-    shaped_time, shaped = _shaped_chain(
-        gamma, tau0, uniform_start(tokens, shaped_width, 1, seed)[0], shaped_width,
-        horizon, shaped_samples, seed, measured,
-    )  # fmt: skip
+    runs = 2 * len(dimensions) * len(sigmas) + len(dimensions) + 1
+    with progress_bar("runs", progress, total=runs) as bar:
+        for d in dimensions:
+            start = uniform_start(tokens, d, samples, seed)
+            in_space = torch.nn.functional.pad(start[:network_samples], (0, d - start.shape[-1]))
+            for sigma in sigmas:
+                chain = noisy_chain(
+                    attention, start, d, sigma, step, layers,
+                    seed=seed, save_every=1, observe=measured,
+                )  # fmt: skip
+                chains.append(_bands(chain["observed"].values))
+                bar.update()
+                network = noisy_network(
+                    attention, in_space, sigma, step, layers,
+                    seed=seed, save_every=mark_every, observe=measured,
+                )  # fmt: skip
+                found = network["observed"].values
+                networks.append(found.mean(1))
+                errors.append(found.std(1, ddof=1) / network_samples**0.5)
+                bar.update()
+            flow = sphere_flow(attention, start, chain["time"].values.tolist(), observe=measured)
+            flows.append(flow["observed"].values.mean(1))
+            bar.update()
+        shaped_time, shaped = _shaped_chain(
+            gamma, tau0, uniform_start(tokens, shaped_width, 1, seed)[0], shaped_width,
+            horizon, shaped_samples, seed, measured,
+        )  # fmt: skip
+        bar.update()
     grid = (len(dimensions), len(sigmas))
     bands = _by_curve(chains, grid)
     coordinates = ("measure", "dimension", "sigma")

@@ -17,6 +17,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from shaped_attention.checks import check_count, check_inside, check_values
+from shaped_attention.progress import progress_bar
 from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.circle import angles_of
@@ -42,29 +43,32 @@ def metastability(
     seed: int = 0,
     tolerance: float = 1e-3,
     normalised: bool = True,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Clusters in time from uniform starts, for each beta from the same ones.
 
     Parameters
     ----------
     betas
-        Inverse temperatures.
+        Inverse temperatures beta.
     times
         Increasing, >= 0; by default 0 and 100 from 0.1 to 10^4, evenly in the logarithm.
     tokens
-        N >= 2.
+        Number of tokens N >= 2.
     dimension
-        d; the tokens of the strip are drawn for 2 alone.
+        Dimension d of the space of the sphere; single tokens are drawn for 2 alone.
     delta
-        How close tokens of a cluster are linked, strictly between 0 and 1.
+        Two tokens are linked if their cosine is at least 1 - delta; strictly between 0 and 1.
     samples
-        Realisations.
+        Number of realisations.
     seed
-        Whole number >= 0; it determines them.
+        Seed of the random numbers (whole number >= 0).
     tolerance
-        Of the flow.
+        Largest local error of a token in a step of the flow.
     normalised
-        SA or USA.
+        Whether attention is normalised by its sum (SA) or not (USA).
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -97,7 +101,7 @@ def metastability(
     found = np.stack(
         [
             follow(each.field, start, at.tolist(), observe, tolerance, autonomous=True)
-            for each in every
+            for each in progress_bar("betas", progress, every)
         ]
     )
     names = ("clusters", "order", "gap")
@@ -121,6 +125,7 @@ def energy_curves(
     samples: int = 50,
     seed: int = 0,
     tolerance: float = 1e-4,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Energies in time under SA, USA and SA with V = -I, from the same uniform starts.
 
@@ -130,19 +135,21 @@ def energy_curves(
     Parameters
     ----------
     betas
-        Inverse temperatures.
+        Inverse temperatures beta.
     times
         Increasing, >= 0; by default 0 and 80 from 0.01 to 10^3, evenly in the logarithm.
     tokens
-        N.
+        Number of tokens N.
     dimension
-        d.
+        Dimension d of the space of the sphere.
     samples
-        Realisations.
+        Number of realisations.
     seed
-        Whole number >= 0; it determines them.
+        Seed of the random numbers (whole number >= 0).
     tolerance
-        Of the flow.
+        Largest local error of a token in a step of the flow.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -167,7 +174,9 @@ def energy_curves(
         )
         return xr.Dataset({"energy": (("time", "sample"), flow["observed"].to_numpy())})
 
-    found = over_grid(cell, {"kind": KINDS, "beta": checked}).assign_coords(time=at)
+    found = over_grid(cell, {"kind": KINDS, "beta": checked}, progress=progress).assign_coords(
+        time=at
+    )
     return found.assign(
         uniform=("beta", [uniform_energy(beta, dimension) for beta in checked]),
         dirac=("beta", [dirac_energy(beta) for beta in checked]),

@@ -20,7 +20,8 @@ from shaped_attention.sphere.starts import uniform_start
 from shaped_attention.sphere.theory import meeting_time
 
 DIMENSIONS = (2, 8, 32, 128, 512, 1024)
-BETAS = tuple(float(beta) for beta in np.linspace(0.0, 9.0, 19))
+BETAS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 7.5, 8.0, 8.5,
+         9.0)  # fmt: skip
 
 
 @recorded()
@@ -36,34 +37,34 @@ def phase_diagram(
     tolerance: float = 1e-4,
     normalised: bool = True,
     device: str = "cpu",
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """The probability that two tokens are close, from uniform starts in several dimensions.
 
     Parameters
     ----------
     dimensions
-        d of the panels.
+        Dimensions d of the spaces of the spheres, one for each panel.
     betas
-        Inverse temperatures of the rows.
+        Inverse temperatures beta, one for each row.
     times
         Increasing; by default 61 from 0 to 30.
     tokens
-        N >= 2.
+        Number of tokens N >= 2.
     delta
-        How close is close, in (0, 1).
+        Two tokens are close if their cosine is at least 1 - delta; strictly between 0 and 1.
     samples
-        Realisations of each dimension, the same for all beta.
+        Number of realisations in each dimension, the same for all beta.
     seed
-        Whole number >= 0; it determines them.
+        Seed of the random numbers (whole number >= 0).
     tolerance
-        Of the flow.
+        Largest local error of a token in a step of the flow.
     normalised
-        SA or USA.
+        Whether attention is normalised by its sum (SA) or not (USA).
     device
-        Where the flow runs.
+        'cpu', or 'cuda' or 'cuda:INDEX': where the flow runs.
     progress
-        Whether to show a bar that counts the dimensions.
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ from shaped_attention.checks import (
     check_values,
 )
 from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.figures.phase_diagram import BETAS
@@ -122,33 +124,37 @@ def ensemble_phase(
     tolerance: float = 1e-3,
     normalised: bool = True,
     scale: float = 1.0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """The probability that two tokens are close, from uniform starts, for random matrices.
 
     Parameters
     ----------
     ensembles
-        Names of the panels, of `ENSEMBLES`.
+        Ensembles of the panels: some of ginibre, wigner-psd, ginibre-gradient and
+        wigner-gradient.
     betas
-        Inverse temperatures of the rows.
+        Inverse temperatures beta, one for each row.
     times
         Increasing; by default 61 from 0 to 30.
     tokens
-        N >= 2.
+        Number of tokens N >= 2.
     dimension
-        d, the size of the matrices.
+        Dimension d of the space of the sphere, the size of the matrices.
     delta
-        How close, in (0, 1).
+        Two tokens are close if their cosine is at least 1 - delta; strictly between 0 and 1.
     samples
-        Realisations: the same matrices and starts for all beta.
+        Number of realisations, with the same matrices and starts for all beta.
     seed
-        Whole number >= 0; it determines them.
+        Seed of the random numbers (whole number >= 0).
     tolerance
-        Of the flow.
+        Largest local error of a token in a step of the flow.
     normalised
-        SA or USA.
+        Whether attention is normalised by its sum (SA) or not (USA).
     scale
-        As for `random_attention`.
+        Factor s > 0 of Q and K (see `random_attention`).
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -172,8 +178,9 @@ def ensemble_phase(
     close = partial(close_pairs, delta=delta)
     starts = random_tokens(tokens, dimension, samples, seed)
     found = np.zeros((len(ensembles), len(betas), len(at)))
-    for i, ensemble in enumerate(ensembles):
-        for first in range(0, samples, _CHUNK):
+    parts = list(product(enumerate(ensembles), range(0, samples, _CHUNK)))
+    with progress_bar("flows", progress, total=len(parts) * len(betas)) as bar:
+        for (i, ensemble), first in parts:
             start = starts[first : first + _CHUNK]
             drawn = random_attention(
                 ensemble, dimension, 0.0, len(start), seed,
@@ -183,6 +190,7 @@ def ensemble_phase(
                 attention = replace(drawn, beta=float(beta))
                 flow = token_flow(attention, start, at.tolist(), observe=close, tolerance=tolerance)
                 found[i, j] += flow["observed"].sum("sample").values
+                bar.update()
     return xr.Dataset(
         {"probability": (("ensemble", "beta", "time"), found / samples)},
         coords={"ensemble": list(ensembles), "beta": list(betas), "time": at},

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from shaped_attention.figures.plots import COLORS, LINES, styled
+from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, drawing
 
 
-@styled
-def noise_panels(data: xr.Dataset, title: str) -> Figure:
-    """Both measures over time: a column for each dimension, and one for the shaped chain.
+@drawing
+def noise_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
+    """Draw both measures over time: a column for each dimension, and one for the shaped chain.
 
     Lines are means, shades the 10-90 % bands over samples of the first and the last sigma, points
     explicit networks with two standard errors, and the thin black line the flow without noise.
@@ -26,29 +26,29 @@ def noise_panels(data: xr.Dataset, title: str) -> Figure:
         raise ValueError(f"data has no {sorted(missing)}; that of clustering_with_noise is needed")
     dimensions = data["dimension"].values
     columns = len(dimensions) + 1
-    figure = Figure(figsize=(1.0 + 3.7 * columns, 6.4), layout="constrained")
     measures = data["measure"].to_numpy()
-    axes = figure.subplots(len(measures), columns, sharex="col", sharey="row", squeeze=False)
+    tops = [rf"attracting, $d$ = {d}" for d in dimensions]
+    tops.append(f"shaped chain, $n$ = {data.attrs['shaped_width']}")
+    names = [f"{measure}: {top}" for measure in measures for top in tops]
+    size = (1.0 + 3.7 * columns, 6.4)
+    panels = Panels(ax, names, size, columns, sharex="col", sharey="row")
+    axes = np.array(panels.axes, dtype=object).reshape(len(measures), columns)
     for row, measure in enumerate(measures):
         of_measure = data.sel(measure=measure)
         for column in range(len(dimensions)):
             _noise_curves(axes[row, column], of_measure.isel(dimension=column))
         _shaped_curve(axes[row, -1], of_measure)
-        axes[row, 0].set_ylabel(measure)
-    for axis, d in zip(axes[0], dimensions, strict=False):
-        axis.set_title(f"attracting, d = {d}", fontsize="medium")
+    for axis, top in zip(axes[0], tops, strict=True):
+        axis.set_title(top, fontsize="medium")
         axis.set_ylim(-0.35, 1.05)
-    axes[0, -1].set_title(f"shaped chain, n = {data.attrs['shaped_width']}", fontsize="medium")
-    axes[1, 0].set_ylim(-0.05, 1.05)
-    for axis in axes[-1, :-1]:
-        axis.set_xlabel("time")
-    axes[-1, -1].set_xlabel(r"time $\gamma^2 l / n$")
-    handles, entries = axes[0, 0].get_legend_handles_labels()
-    figure.legend(
-        handles, entries, loc="outside lower center", ncols=4, frameon=False, fontsize="small"
-    )
-    figure.suptitle(title, fontsize="medium")
-    return figure
+    for axis in axes[1]:
+        axis.set_ylim(-0.05, 1.05)
+    for axis in panels.left:
+        axis.set_ylabel(measures[panels.axes.index(axis) // columns])
+    for axis in panels.lowest:
+        shaped = panels.axes.index(axis) % columns == columns - 1
+        axis.set_xlabel(r"time $\gamma^2 \ell / n$" if shaped else "time $t$")
+    return panels.finish(title, legend=True, columns=4)
 
 
 def _noise_curves(axis: Axes, data: xr.Dataset) -> None:

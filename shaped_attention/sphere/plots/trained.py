@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
 from scipy.stats import beta
 
-from shaped_attention.figures.plots import COLORS, styled
+from shaped_attention.figures.panels import COLORS, Drawn, Panels, Target, drawing
 
 _COLUMNS = 4
 _POINTS = 801
 
 
-@styled
-def inner_product_histograms(data: xr.Dataset, title: str) -> Figure:
-    """Histogram of the cosines of each layer, with their mean.
+@drawing
+def inner_product_histograms(
+    data: xr.Dataset, title: str | None = None, *, ax: Target = None
+) -> Drawn:
+    """Draw the histogram of the cosines of each layer, with their mean.
 
     Parameters
     ----------
@@ -23,6 +24,8 @@ def inner_product_histograms(data: xr.Dataset, title: str) -> Figure:
         From `inner_products`.
     title
         Title of the figure.
+    ax
+        Axes to draw into, one for each layer.
 
     Returns
     -------
@@ -41,13 +44,14 @@ def inner_product_histograms(data: xr.Dataset, title: str) -> Figure:
     columns = min(_COLUMNS, len(layers))
     rows = -(-len(layers) // columns)
     size = (1.0 + 2.6 * columns, 1.3 + 2.2 * rows)
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    names = [f"layer {layer}" for layer in layers]
+    panels = Panels(ax, names, size, columns, sharex=True, sharey=True)
     width = 2.0 / data.sizes["cosine"]
     edges = np.append(data["cosine"].values - width / 2, 1.0)
     grid = np.linspace(-1.0, 1.0, _POINTS)[1:-1]
     shape = (data.attrs["features"] - 1) / 2.0
-    for axis, layer in zip(axes.ravel(), layers, strict=False):
+    tallest = float(data["density"].max())
+    for axis, layer in zip(panels.axes, layers, strict=True):
         panel = data.sel(layer=layer)
         mean, close = float(panel["mean"]), float(panel["close"])
         axis.stairs(
@@ -57,26 +61,18 @@ def inner_product_histograms(data: xr.Dataset, title: str) -> Figure:
         if shape > 0.0:
             axis.plot(
                 grid, beta.pdf((1.0 + grid) / 2.0, shape, shape) / 2.0, "--", color="black",
-                linewidth=0.9, label=f"uniform on the sphere, d = {data.attrs['features']}",
+                linewidth=0.9, label=f"uniform on the sphere, $d$ = {data.attrs['features']}",
             )  # fmt: skip
         axis.set_title(
             f"layer {layer}: mean {mean:.2f}, close {100 * close:.1f} %", fontsize="small"
         )
         axis.set_xticks([-1.0, -0.5, 0.0, 0.5, 1.0])
-    tallest = float(data["density"].max())
-    axes[0, 0].set(xlim=(-1.0, 1.0), ylim=(0.0, 1.1 * tallest))
-    for axis in axes.ravel()[len(layers) :]:
-        axis.set_visible(False)
-    for column in range(columns):
-        lowest = axes[(len(layers) - 1 - column) // columns, column]
-        lowest.tick_params(labelbottom=True)
-        # On a panel above a missing one the label would push the rows apart.
-        if axes[-1, column].get_visible():
-            lowest.set_xlabel(r"$\langle x_i, x_j\rangle / (|x_i|\,|x_j|)$")
-    for axis in axes[:, 0]:
+        axis.set(xlim=(-1.0, 1.0), ylim=(0.0, 1.1 * tallest))
+    # On a panel above a missing one the label would push the rows apart.
+    complete = panels.lowest if ax is not None else panels.axes[(rows - 1) * columns :]
+    for axis in complete:
+        axis.set_xlabel(r"$\langle x_i, x_j\rangle / (|x_i|\,|x_j|)$")
+    for axis in panels.left:
         axis.set_ylabel("density")
-    handles, entries = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, entries, loc="outside lower center", ncols=3, frameon=False)
-    close_from = 1.0 - data.attrs["delta"]
-    figure.suptitle(f"{title}\nclose: cosine at least {close_from:g}", fontsize="medium")
-    return figure
+    note = f"close: cosine at least {1.0 - data.attrs['delta']:g}"
+    return panels.finish(title, note=note, legend=True, columns=3)

@@ -1,0 +1,110 @@
+"""Functions that are described by their source, and imported when they are called.
+
+A command lists its options from such a description, so that its help text loads no library.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import cleandoc
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter of a function: its name, its annotation as text, and its default value."""
+
+    name: str
+    annotation: str
+    default: Any
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A function of a module, known by its place "module:name"."""
+
+    place: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Import the function and call it."""
+        return self.load()(*args, **kwargs)
+
+    def load(self) -> Callable[..., Any]:
+        """Import the function."""
+        module, _, name = self.place.partition(":")
+        function: Callable[..., Any] = getattr(import_module(module), name)
+        return function
+
+    @property
+    def documentation(self) -> str:
+        """The docstring, without indentation."""
+        return cleandoc(ast.get_docstring(self._source(), clean=False) or "")
+
+    @property
+    def arguments(self) -> list[Argument]:
+        """The parameters that have a default value."""
+        module, given = self.place.partition(":")[0], self._source().args
+        positional = [*given.posonlyargs, *given.args]
+        defaults: list[ast.expr | None] = [None] * (len(positional) - len(given.defaults))
+        pairs = [
+            *zip(positional, [*defaults, *given.defaults], strict=True),
+            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+        ]
+        return [
+            Argument(
+                argument.arg,
+                ast.unparse(argument.annotation) if argument.annotation else "",
+                _value(default, module),
+            )
+            for argument, default in pairs
+            if default is not None
+        ]
+
+    def _source(self) -> ast.FunctionDef:
+        module, _, name = self.place.partition(":")
+        return next(
+            node
+            for node in _tree(module).body
+            if isinstance(node, ast.FunctionDef) and node.name == name
+        )
+
+
+class Functions:
+    """The functions of a module as attributes, each `Deferred`."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Deferred:
+        return Deferred(f"{self._module}:{name}")
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    specification = find_spec(module)
+    assert specification is not None
+    source = specification.loader.get_source(module)  # type: ignore[union-attr]
+    return ast.parse(source)
+
+
+def _value(node: ast.expr, module: str) -> Any:
+    """The value of an expression, whose names are constants of the module or imported by it."""
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    constants = {name: _constant(name, module) for name in names}
+    return eval(compile(ast.Expression(node), module, "eval"), {"__builtins__": {}}, constants)
+
+
+def _constant(name: str, module: str) -> Any:
+    for node in _tree(module).body:
+        if isinstance(node, ast.Assign) and name in map(ast.unparse, node.targets):
+            return _value(node.value, module)
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if name == (alias.asname or alias.name):
+                    return _constant(alias.name, node.module)
+    raise NameError(f"{module} has no constant {name}")

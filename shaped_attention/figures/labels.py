@@ -1,0 +1,73 @@
+"""Symbols of parameters and observables in figures: one table of each.
+
+The depth is L and the width n, so that the time of layer l is l / n; d is the dimension of tokens
+on the sphere. Tokens are counted from 0, as in the names of observables: ``rho[0,1]`` is
+rho_{0,1}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+TIME = r"time $t = \ell / n$"
+LAYER = r"layer $\ell$"
+
+PARAMETERS = {
+    "gamma": r"$\gamma$",
+    "mlp_gamma": r"$\gamma_{\mathrm{MLP}}$",
+    "tau0": r"$\tau_0$",
+    "rho": r"$\rho_0$",
+    "c_plus": "$c_+$",
+    "c_minus": "$c_-$",
+    "heads": "heads $H$",
+    "key_size": "key size $n_k$",
+    "width": "width $n$",
+    "depth": "depth $L$",
+    "horizon": "horizon $T$",
+    "beta": r"$\beta$",
+    "dimension": "dimension $d$",
+    "sigma": r"$\sigma$",
+    "delta": r"$\delta$",
+    "tokens": "number of tokens",
+    "time": "time $t$",
+}
+"""Labels of the parameters that a sweep or a figure may vary."""
+
+SAMPLERS = {"sde": "SDE", "chain": "chain", "network": "network"}
+
+_OBSERVABLES = {
+    "log det V": r"$\log\,\det V$",
+    "log trace V": r"$\log\,\mathrm{tr}\,V$",
+    "log largest eigenvalue": r"$\log\,\lambda_{\max}(V)$",
+    "effective rank": "effective rank of $V$",
+    "mean |rho|": r"mean $|\rho|$",
+    "stopping time": "stopping time",
+}
+
+
+def parameter_label(name: str) -> str:
+    """Return the label of a parameter; of an unknown one, its name."""
+    return PARAMETERS.get(name, name)
+
+
+def sampler_label(name: object) -> str:
+    """Return the name of a sampler as figures write it."""
+    return SAMPLERS.get(str(name), str(name))
+
+
+def observable_label(name: str, words: Sequence[str] | None = None) -> str:
+    """Return the label of an observable; with `words` of the tokens, those it is about."""
+    if not name.endswith("]"):
+        return _OBSERVABLES.get(name, name)
+    kind, inside = name.rstrip("]").split("[")
+    indices = [int(i) for i in inside.split(",")]
+    about = ""
+    if words is not None:
+        about = "   (" + ", ".join(f"“{words[i]}”" for i in dict.fromkeys(indices)) + ")"
+    symbol = r"\rho" if kind == "rho" else r"\log V"
+    return f"${symbol}_{{{','.join(map(str, indices))}}}${about}"
+
+
+def expectation_label(name: str) -> str:
+    """Return the label of the expectation of an observable."""
+    return rf"$\mathbb{{E}}$ {observable_label(name)}"

@@ -1,0 +1,83 @@
+"""Figures as files: SVG, PNG and PDF, the same bytes whenever the same figure is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from PIL import Image
+
+from shaped_attention.checks import check_choice
+from shaped_attention.io.storage import written
+
+FORMATS = ("png", "svg", "pdf")
+RESOLUTION = 300
+"""Dots per inch of a PNG, and of what is drawn as pixels in the other formats."""
+
+_COLORS = 256
+# Dates would differ from run to run, and versions from machine to machine.
+_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+
+
+def save_figure(
+    figure: Figure, path: str | Path, formats: Iterable[str] | None = None
+) -> list[Path]:
+    """Write a figure to `path` with each of the suffixes, whole or not at all.
+
+    PNG has 300 dots per inch and a palette of 256 colours. The same figure gives the same bytes in
+    every format, with the same versions of matplotlib and Pillow: files have no dates.
+
+    Parameters
+    ----------
+    figure
+        What a plotting function returned, or any Figure.
+    path
+        With or without one of the suffixes.
+    formats
+        Of "png", "svg" and "pdf". Default: that of the suffix of `path`; without one, PNG and SVG.
+
+    Returns
+    -------
+    The paths of the files.
+
+    Raises
+    ------
+    ValueError
+        If a format is unknown, or the folder cannot be written.
+    """
+    target = Path(path)
+    suffix = target.suffix[1:]
+    if formats is None:
+        formats = (suffix,) if suffix in FORMATS else ("png", "svg")
+    if suffix in FORMATS:
+        target = target.with_suffix("")
+    kinds = list(formats)
+    for kind in kinds:
+        check_choice("formats", kind, FORMATS)
+    targets = [target.with_name(f"{target.name}.{kind}") for kind in kinds]
+    for kind, place in zip(kinds, targets, strict=True):
+        with written(place) as draft, mpl.rc_context({"svg.hashsalt": "shaped_attention"}):
+            drawn = BytesIO()
+            figure.savefig(
+                drawn, format=kind, dpi=RESOLUTION, bbox_inches="tight", metadata=_METADATA[kind]
+            )
+            draft.write_bytes(_with_palette(drawn) if kind == "png" else drawn.getvalue())
+    return targets
+
+
+def _with_palette(drawn: BytesIO) -> bytes:
+    """Return a PNG with 256 colours, a third of the size; lines and text look the same."""
+    found = BytesIO()
+    picture = Image.open(drawn).convert("RGB")
+    picture.quantize(_COLORS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
+        found, format="png", optimize=True, dpi=(RESOLUTION, RESOLUTION)
+    )
+    return found.getvalue()

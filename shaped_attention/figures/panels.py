@@ -1,0 +1,177 @@
+"""Where a figure is drawn: on panels of its own, or on the Axes that a caller gives as `ax`.
+
+Every plotting function has the argument `ax`. Without it, a new Figure is drawn in the package's
+style and returned: seaborn, colour-blind safe, and a line style for each sampler, so that it can be
+read in grey. With it, the function draws into these Axes, in the style that they have, writes
+nothing on the rest of the figure, and returns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+
+import matplotlib as mpl
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+P = ParamSpec("P")
+R = TypeVar("R")
+D = TypeVar("D", contravariant=True)
+A = TypeVar("A", bound="Axes | Sequence[Axes] | NDArray[Any]")
+
+Target = Axes | Sequence[Axes] | NDArray[Any] | None
+"""What `ax` may be: one Axes for one panel, as many as there are panels, or nothing."""
+
+Drawn = Any
+"""A new Figure, or the `ax` that was given."""
+
+LINES = ("-", "--", ":", "-.")
+COLORS = sns.color_palette("colorblind")
+
+
+class Drawing(Protocol[D]):
+    """A function that draws data under a title."""
+
+    @overload
+    def __call__(self, data: D, title: str | None = None, *, ax: None = None) -> Figure: ...
+    @overload
+    def __call__(self, data: D, title: str | None = None, *, ax: A) -> A: ...
+
+
+class _Function(Protocol[D]):
+    def __call__(self, data: D, title: str | None = None, *, ax: Target = None) -> Drawn: ...
+
+
+def styled(function: Callable[P, R]) -> Callable[P, R]:
+    """Draw in the package's style, and leave matplotlib's settings as they were.
+
+    Axes that are given as `ax` have a style: it stays.
+    """
+
+    @wraps(function)
+    def draw(*args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs.get("ax") is not None:
+            return function(*args, **kwargs)
+        with (
+            mpl.rc_context({"svg.hashsalt": "shaped_attention", "figure.dpi": 120}),
+            sns.axes_style("whitegrid", {"grid.linestyle": ":"}),
+            sns.plotting_context("notebook", font_scale=0.95),
+        ):
+            return function(*args, **kwargs)
+
+    return draw
+
+
+def drawing(function: _Function[D]) -> Drawing[D]:
+    """Type a `styled` function of data and title by whether it is given `ax`."""
+    return cast(Drawing[D], styled(function))
+
+
+class Panels:
+    """The panels of a drawing, in rows: of a new figure, or given.
+
+    Parameters
+    ----------
+    ax
+        What the caller gave.
+    names
+        What each panel shows, for the message that the number of Axes is wrong.
+    size
+        Of a new figure, in inches.
+    columns
+        Of a new figure; by default all panels are in one row.
+    subplots
+        Further arguments of `Figure.subplots`, such as `sharey`.
+
+    Raises
+    ------
+    ValueError
+        If `ax` are not as many Axes as there are names.
+    """
+
+    def __init__(
+        self,
+        ax: Target,
+        names: Sequence[str],
+        size: tuple[float, float],
+        columns: int | None = None,
+        **subplots: Any,
+    ) -> None:
+        self.given = ax
+        count = len(names)
+        self._columns = min(columns or count, count)
+        if ax is not None:
+            self.axes = _checked(ax, names)
+            self.figure: Any = self.axes[0].figure
+            return
+        # A bare Figure, not pyplot: nothing is kept open and no display is needed.
+        figure = Figure(figsize=size, layout="constrained")
+        rows = -(-count // self._columns)
+        every = figure.subplots(rows, self._columns, squeeze=False, **subplots).ravel()
+        for axis in every[count:]:
+            axis.set_visible(False)
+        self.axes, self.figure = list(every[:count]), figure
+        for axis in self.lowest:
+            # Above a missing panel, shared axes would have no numbers.
+            axis.tick_params(labelbottom=True)
+
+    @property
+    def left(self) -> list[Axes]:
+        """The panels that name the vertical axis: those of the first column, or all given ones."""
+        return self.axes if self.given is not None else self.axes[:: self._columns]
+
+    @property
+    def lowest(self) -> list[Axes]:
+        """The panels that name the horizontal axis: the last of each column, or all given ones."""
+        return self.axes if self.given is not None else self.axes[-self._columns :]
+
+    def colorbar(self, shades: ScalarMappable, axes: Sequence[Axes], **options: Any) -> None:
+        """Add a colour bar, next to all of these panels."""
+        self.figure.colorbar(shades, ax=list(axes), **options)
+
+    def finish(
+        self, title: str | None, *, note: str = "", legend: bool = False, columns: int | None = None
+    ) -> Drawn:
+        """Write the title, a note and a legend that the panels share; return what was drawn on.
+
+        On given Axes the title goes on the first of them, and so does the legend, under the note.
+        """
+        entries: dict[str, Any] = {}
+        for axis in self.axes if legend else ():
+            handles, names = axis.get_legend_handles_labels()
+            entries |= {name: handle for handle, name in zip(handles, names, strict=True)}
+        if self.given is not None:
+            first = self.axes[0]
+            if title:
+                first.set_title("\n".join(filter(None, (title, first.get_title()))))
+            if entries:
+                first.legend(entries.values(), entries.keys(), title=note or None, fontsize="small")
+            return self.given
+        if entries:
+            self.figure.legend(
+                entries.values(), entries.keys(), loc="outside lower center",
+                ncols=columns or len(entries), frameon=False,
+            )  # fmt: skip
+        text = "\n".join(filter(None, (title, note)))
+        if text:
+            self.figure.suptitle(text, fontsize="medium")
+        return self.figure
+
+
+def _checked(ax: Any, names: Sequence[str]) -> list[Axes]:
+    axes = [ax] if isinstance(ax, Axes) else list(np.asarray(ax, dtype=object).ravel())
+    if not all(isinstance(axis, Axes) for axis in axes):
+        raise ValueError(f"ax={ax!r:.60}: Axes of matplotlib are needed")
+    if len(axes) != len(names):
+        some = ", ".join(names)
+        raise ValueError(
+            f"ax has {len(axes)} axes; {len(names)} {'is' if len(names) == 1 else 'are'} needed "
+            f"({some})"
+        )
+    return axes

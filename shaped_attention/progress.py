@@ -1,0 +1,37 @@
+"""Progress bars on the error stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar, overload
+
+from tqdm import tqdm
+
+T = TypeVar("T")
+
+
+@overload
+def progress_bar(label: str, progress: bool | None, parts: Iterable[T]) -> tqdm[T]: ...
+
+
+@overload
+def progress_bar(label: str, progress: bool | None, **options: Any) -> tqdm[int]: ...
+
+
+def progress_bar(
+    label: str, progress: bool | None, parts: Iterable[Any] = (), **options: Any
+) -> tqdm[Any]:
+    """Return a bar that counts `parts` as they are iterated over, or that `update` counts on.
+
+    Parameters
+    ----------
+    label
+        What is in front of the bar.
+    progress
+        Whether to show it; None shows it if the error stream is a terminal.
+    parts
+        What to iterate over.
+    options
+        Options of tqdm, such as `total` and `unit`.
+    """
+    return tqdm(parts, label, disable=None if progress is None else not progress, **options)

@@ -1,0 +1,171 @@
+"""Density of one observable of a result at one time, with pointwise error bars."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Iterable
+
+import numpy as np
+import xarray as xr
+
+from shaped_attention.checks import check_choice
+from shaped_attention.numerics.observables import (
+    check_result,
+    observables,
+    observables_of,
+    time_index,
+)
+from shaped_attention.results.provenance import recorded
+from shaped_attention.statistics.density_estimates import (
+    UNBOUNDED,
+    Bins,
+    Floats,
+    Interval,
+    atom,
+    estimate_density,
+)
+
+STOPPING = "stopping time"
+_ATOM = 0.01
+
+
+@recorded()
+def density(
+    result: xr.Dataset,
+    observable: str,
+    *,
+    time: float | None = None,
+    bins: Bins | None = None,
+    bandwidth: float | str | None = None,
+    support: Interval | None = None,
+    window: Interval | None = None,
+    points: int = 201,
+    level: float = 0.95,
+) -> xr.Dataset:
+    """Estimate the density of one observable at one stored time, with pointwise intervals.
+
+    With `bins` a histogram: `density` is the probability of a bin divided by its width, and the
+    interval is that of Clopper and Pearson for this probability. Otherwise a kernel estimate with a
+    Gaussian kernel and, at the ends of the support, the linear boundary kernel of Jones (1993). Its
+    standard error is that of a mean over samples, sqrt(var_i K_h(x, X_i) / samples), and its
+    interval is normal, cut off at 0. It is too short where few samples (below about 10) lie within
+    a bandwidth of x.
+
+    Intervals are pointwise, not simultaneous. They are of the mean of the estimate: of the
+    probability of a bin, or of the density smoothed by the kernel. The smoothing bias, O(h^2) for
+    bandwidth h, is not in them: compare two bandwidths to see it.
+
+    Parameters
+    ----------
+    result
+        What a sampler returns, with at least 8 samples.
+    observable
+        One of the names of `observables`, with any token, or ``stopping time``.
+    time
+        A stored time, to within 1e-9. Default: the last.
+    bins
+        Number of equal bins of the window, or the edges of bins, increasing.
+    bandwidth
+        Standard deviation h of the kernel; or ``"scott"``, 1.06 A samples^(-1/5), the default, or
+        ``"silverman"``, 0.9 A samples^(-1/5), where A is the smaller of the standard deviation and
+        the interquartile range / 1.349.
+    support
+        Ends of the values that are possible, where the estimate is corrected; infinite for none.
+        Default: (-1, 1) for ``rho[a,b]``, (0, 1) for ``mean |rho|``, (1, m) for ``effective rank``,
+        (0, time) for ``stopping time``, else none.
+    window
+        Ends of the values at which the density is estimated. Default: the central 99.8 % of the
+        samples and a quarter of that range on both sides, inside the support.
+    points
+        Number of values of a kernel estimate, evenly spaced in the window.
+    level
+        Of the intervals, strictly between 0 and 1.
+
+    Returns
+    -------
+    xr.Dataset
+        ``density``, ``standard_error``, ``lower`` and ``upper`` along ``value``, the value of the
+        observable: centres of bins, whose edges are ``left`` and ``right``. Attributes: ``method``
+        ("histogram" or "kernel"), ``bins`` or ``bandwidth``, ``level``, ``samples``, ``outside``
+        (the share of samples outside the window or the bins; the density has the rest of the mass),
+        ``support``, ``observable`` and ``time``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or all values are equal: then there is no density.
+
+    Warns
+    -----
+    UserWarning
+        If more than 1 % of the samples have one and the same value: an atom, such as the last time
+        for ``stopping time``, has no density.
+
+    Examples
+    --------
+    >>> import shaped_attention as sa
+    >>> v0 = sa.equicorrelated(2, 0.2)
+    >>> chain = sa.simulate_chain(sa.ShapedAttention(0.5), v0, width=20, depth=10, samples=500)
+    >>> estimate = sa.density(chain, "rho[0,1]", bins=4, window=(-1.0, 1.0))
+    >>> float((estimate["density"] * 0.5).sum())
+    1.0
+    """
+    values, at = observable_values(result, observable, time)
+    if support is None:
+        support = support_of(observable, result.sizes["row"], at)
+    equal = atom(values)
+    if equal is not None:
+        raise ValueError(
+            f"observable={observable!r}: all {len(values)} values at t = {at:.6g} are "
+            f"{equal:.6g}, and an atom has no density"
+        )
+    found = estimate_density(
+        values, bins=bins, bandwidth=bandwidth, support=support, window=window,
+        points=points, level=level,
+    )  # fmt: skip
+    _warn_of_atoms(values, observable)
+    return found.assign_attrs(observable=observable, time=at)
+
+
+def observable_values(
+    result: xr.Dataset, observable: str, time: float | None = None, name: str = "result"
+) -> tuple[Floats, float]:
+    """Return the values (samples,) of one observable at a stored time, and that time."""
+    check_result(result, name)
+    check_choice("observable", observable, [*observable_names(result.sizes["row"]), STOPPING])
+    saved = result["time"].to_numpy()
+    at = float(saved[-1] if time is None else saved[time_index(result, time, name)])
+    return observables_of(result, at, named_tokens([observable]), cap=at)[observable], at
+
+
+def named_tokens(names: Iterable[str]) -> list[int]:
+    """Return the tokens that names of observables are about; (0,) if they are about none."""
+    return sorted({int(i) for name in names for i in re.findall(r"\d+", name)}) or [0]
+
+
+def observable_names(tokens: int) -> list[str]:
+    """Return the names of all observables of V with that many tokens."""
+    return list(observables(np.eye(tokens)[None], range(tokens)))
+
+
+def support_of(observable: str, tokens: int, time: float = math.inf) -> Interval:
+    """Return the ends of the values that an observable can have."""
+    if observable.startswith("rho["):
+        return -1.0, 1.0
+    known = {"mean |rho|": (0.0, 1.0), "effective rank": (1.0, float(tokens))}
+    return known.get(observable, (0.0, time) if observable == STOPPING else UNBOUNDED)
+
+
+def _warn_of_atoms(values: Floats, observable: str) -> None:
+    found, counts = np.unique(values, return_counts=True)
+    most = int(np.argmax(counts))
+    share = counts[most] / len(values)
+    if counts[most] > 1 and share > _ATOM:
+        warnings.warn(
+            f"{100 * share:.2g} % of the samples of {observable!r} have the value "
+            f"{found[most]:.6g}; such an atom has no density",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,218 @@
+"""Every plotting function draws into Axes that are given as `ax`, and returns them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from types import ModuleType
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.figure import Figure
+
+import shaped_attention as sa
+from shaped_attention import plots, sphere
+from shaped_attention.figures.panels import styled
+from shaped_attention.figures.paper import beyond, original
+from shaped_attention.figures.paper import plots as paper
+from shaped_attention.sphere.plots import clusters, mean_field, noise, phase, trained
+from shaped_attention.sphere.propagation_of_chaos import figure_mean_field
+from shaped_attention.statistics.stopping import explosion_table
+from shaped_attention.sweep import plots as sweep_plots
+
+PLACES = ("figures", "figures.paper", "sphere.plots", "sweep")
+NO_PANELS = {"sweep_figures"}
+"""Functions that return several Figures."""
+
+V0, BLOCK = sa.equicorrelated(3, 0.2), sa.ShapedAttention(0.6, 0.5)
+CHAIN = {"width": 20, "depth": 10, "samples": 30, "tokens": 2}
+
+
+def modules() -> list[ModuleType]:
+    found = []
+    for place in PLACES:
+        package = importlib.import_module(f"shaped_attention.{place}")
+        names = [info.name for info in pkgutil.iter_modules(package.__path__)]
+        found += [
+            importlib.import_module(f"{package.__name__}.{name}")
+            for name in names
+            if place != "sweep" or name == "plots"
+        ]
+    return found
+
+
+def plotting_functions(module):
+    """Its public functions that return what was drawn, by the annotation."""
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        returned = str(inspect.signature(function).return_annotation)
+        own = function.__module__ == module.__name__ and not name.startswith("_")
+        if own and returned in ("Drawn", "Figure", "A", "dict[str, Figure]"):
+            yield function
+
+
+def without_ax(module):
+    return {
+        function.__name__
+        for function in plotting_functions(module)
+        if "ax" not in inspect.signature(function).parameters
+    }
+
+
+def test_every_plotting_function_has_ax():
+    """Those of the table below are all of them; a function without is found."""
+    found = {function for module in modules() for function in plotting_functions(module)}
+    assert {function.__name__ for function in found} - {*TABLE} == NO_PANELS
+    assert set().union(*(without_ax(module) for module in modules())) == NO_PANELS
+    wrong = ModuleType("wrong")
+    source = "def draw(data, title=None) -> Figure:\n    pass\n"
+    exec(source, wrong.__dict__)
+    assert without_ax(wrong) == {"draw"}
+
+
+def results():
+    return {
+        "chain": sa.simulate_chain(BLOCK, V0, width=20, depth=10, samples=40, save_every=2),
+        "SDE": sa.integrate_sde(BLOCK, V0, horizon=0.5, step=0.1, samples=50, save_every=1),
+    }
+
+
+def family():
+    """As of `figure_transformer`, of one width and made-up errors."""
+    data = original.densities({"one": BLOCK}, V0, 20, 10, 30, 0)
+    shape = (("model", "observable", "width"), np.full((1, 1, 2), 0.1))
+    by_width = {name: shape for name in ("distance", "weak", "weak_error")}
+    strong = {name: (shape[0][::2], shape[1][:, 0]) for name in ("strong", "strong_error")}
+    rates = {f"{n}rate{e}": (("model", "observable"), [[1.0]])
+             for n in ("", "weak_") for e in ("", "_error")}  # fmt: skip
+    rates |= {f"strong_rate{e}": ("model", [1.0]) for e in ("", "_error")}
+    data = data.assign(by_width | strong | rates | {"noise": ("width", [0.1, 0.1])})
+    data = data.assign_coords(observable=[beyond.SHOWN], width=[10, 20])
+    return data.assign_attrs(shown=beyond.SHOWN)
+
+
+def curves():
+    table = explosion_table(BLOCK, V0, [8, 16], horizon=0.25, step=0.125, samples=10, radius=2.0)
+    return {name: table.sel(curve=name) for name in table["curve"].values.tolist()}
+
+
+def on_the_circle():
+    return figure_mean_field(
+        (1.0, 4.0), [0.0, 0.5], sizes=(4, 8, 16), particles=2, samples=4, cells=32
+    )
+
+
+def over_a_grid(*dims):
+    values = np.arange(2.0 * 3.0 * 2.0).reshape(2, 3, 2)
+    coords = {"sampler": ["chain", "sde"], "gamma": [0.1, 0.2, 0.3], "tau0": [1.0, 2.0]}
+    return xr.DataArray(values, coords, list(coords)).transpose(*dims)
+
+
+TABLE = {
+    "trajectories": (plots.trajectories, results),
+    "densities": (plots.densities, results),
+    "layer_curves": (paper.layer_curves, lambda: original.figure_3(**CHAIN)),
+    "density_panels": (paper.density_panels, lambda: original.figure_1_right(**CHAIN)),
+    "density_and_percentile": (
+        paper.density_and_percentile, lambda: original.figure_2(gammas=[0.3, 1.0], **CHAIN)
+    ),
+    "stopping_maps": (
+        paper.stopping_maps,
+        lambda: sa.stopping_map(V0, [0.3, 0.6], [1.0, 2.0], width=8, step=0.125, samples=4),
+    ),
+    "family_panels": (paper.family_panels, family),
+    "eigenvalue_paths": (
+        paper.eigenvalue_paths,
+        lambda: beyond.figure_eigenvalues([0.1], tokens=2, width=20, samples=10),
+    ),
+    "explosion_probabilities": (paper.explosion_probabilities, curves),
+    "metastability_strip": (
+        clusters.metastability_strip,
+        lambda: sphere.metastability((1.0, 4.0), [0.0, 0.1, 1.0], tokens=5, samples=4),
+    ),
+    "energy_panels": (
+        clusters.energy_panels,
+        lambda: sphere.energy_curves((1.0, 4.0), [0.0, 0.1, 1.0], tokens=3, samples=4),
+    ),
+    "noise_panels": (
+        noise.noise_panels,
+        lambda: sphere.clustering_with_noise(
+            (2, 3), (0.0, 1.0), tokens=2, horizon=0.2, samples=4, network_samples=2,
+            shaped_width=4, shaped_samples=2,
+        ),
+    ),
+    "phase_panels": (
+        phase.phase_panels,
+        lambda: sphere.phase_diagram((2, 3), [1.0, 2.0], [0.5, 1.0], tokens=3, samples=2),
+    ),
+    "ensemble_panels": (
+        phase.ensemble_panels,
+        lambda: sphere.ensemble_phase(
+            betas=[1.0, 2.0], times=[0.5, 1.0], tokens=3, samples=2, dimension=3
+        ),
+    ),
+    "inner_product_histograms": (
+        trained.inner_product_histograms,
+        lambda: sphere.inner_products(np.random.default_rng(0).normal(size=(5, 6, 4)), bins=8),
+    ),
+    "density_strips": (mean_field.density_strips, on_the_circle),
+    "distance_by_size": (mean_field.distance_by_size, on_the_circle),
+    "mean_field_figure": (mean_field.mean_field_figure, on_the_circle),
+    "heat_maps": (sweep_plots.heat_maps, lambda: over_a_grid("sampler", "tau0", "gamma")),
+    "small_multiples": (
+        sweep_plots.small_multiples, lambda: over_a_grid("sampler", "tau0", "gamma")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_figure_is_drawn_into_given_axes(name):
+    """As many as it has panels: all hold data, and the rest of the figure is left alone."""
+    draw, make = TABLE[name]
+    data = make()
+    own = draw(data, title="of its own")
+    assert isinstance(own, Figure)
+    assert "of its own" in own.get_suptitle()
+    panels = [a for a in own.axes if a.get_visible() and a.get_label() != "<colorbar>"]
+    given = Figure().subplots(1, len(panels), squeeze=False)
+    ax = given[0, 0] if len(panels) == 1 else given
+    with mpl.rc_context():
+        before = dict(mpl.rcParams)
+        assert draw(data, title="given", ax=ax) is ax
+        assert dict(mpl.rcParams) == before
+    figure = given[0, 0].figure
+    assert figure.get_suptitle() == ""
+    assert figure.legends == []
+    assert given[0, 0].get_title().startswith("given")
+    for axis, known in zip(given.ravel(), panels, strict=True):
+        assert axis.has_data()
+        assert len(axis.lines) == len(known.lines)
+        assert axis.get_xlabel()
+    too_many = list(Figure().subplots(1, len(panels) + 1))
+    needed = "1 is" if len(panels) == 1 else f"{len(panels)} are"
+    with pytest.raises(ValueError, match=rf"^ax has {len(panels) + 1} axes; {needed} needed \("):
+        draw(data, ax=too_many)
+
+
+def test_the_message_names_the_panels():
+    some = list(Figure().subplots(1, 2))
+    message = "ax has 2 axes; 3 are needed (log V[0,0], rho[0,1], log det V)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        plots.densities(results(), ax=some)
+    with pytest.raises(ValueError, match=r"^ax=3: Axes of matplotlib are needed"):
+        plots.densities(results(), ax=3)
+
+
+def test_given_axes_keep_their_style():
+    """The package's style is for Figures of its own."""
+
+    @styled
+    def size(*, ax=None):
+        return mpl.rcParams["font.size"], ax
+
+    with mpl.rc_context({"font.size": 3.0}):
+        assert size(ax=1)[0] == 3.0
+        assert size()[0] != 3.0

@@ -1,0 +1,72 @@
+"""Progress bars: one for each figure, on the error stream, and none unless they are asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+import shaped_attention as sa
+from shaped_attention import sphere
+from shaped_attention.figures.paper import beyond
+from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
+from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
+from shaped_attention.statistics.stopping import explosion_table
+from tests.test_figures import SMALL
+
+V0 = sa.equicorrelated(2, 0.2)
+LAYER = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.5)]
+
+CALLS = {
+    "distances_by_width": lambda **p: sa.distances_by_width(LAYER, V0, [8, 16], samples=10, **p),
+    "convergence": lambda **p: sa.convergence(LAYER, V0, [8, 16], samples=10, **p),
+    "expectation": lambda **p: sa.expectation(
+        LAYER, V0, "rho[0,1]", horizon=0.2, tolerance=0.1, **p
+    ),
+    "stopping_map": lambda **p: sa.stopping_map(
+        V0, [0.5], [1.0, 2.0], width=8, step=0.125, samples=2, **p
+    ),
+    "explosion_table": lambda **p: explosion_table(LAYER, V0, [8], step=0.125, samples=4, **p),
+    "explosion_curves": lambda **p: sa.explosion_curves(LAYER, V0, [8], samples=4, **p),
+    "simulate_chain": lambda **p: sa.simulate_chain(LAYER, V0, width=8, depth=2, samples=2, **p),
+    "mean_field_distance": lambda **p: sphere.mean_field_distance(
+        1.0, sizes=[4, 8], samples=2, cells=64, **p
+    ),
+    "phase": lambda **p: sphere.phase_diagram([2], [1.0], [0.1], tokens=2, samples=2, **p),
+    "ensembles": lambda **p: sphere.ensemble_phase(
+        ["ginibre"], [1.0], [0.1], tokens=2, dimension=2, samples=2, **p
+    ),
+    "metastability": lambda **p: sphere.metastability([1.0], [0.1], tokens=2, samples=2, **p),
+    "energy": lambda **p: sphere.energy_curves([1.0], [0.1], tokens=2, samples=2, **p),
+    "mean-field": lambda **p: SPHERE["mean-field"].simulate(
+        [1.0], [0.1], sizes=[4, 8], particles=2, samples=2, cells=64, **p
+    ),
+    "noise": lambda **p: sphere.clustering_with_noise(
+        [2], [0.5], tokens=2, horizon=0.2, samples=2, network_samples=2, shaped_width=4,
+        shaped_samples=2, **p,
+    ),
+    **{
+        f"paper {name}": lambda name=name, **p: PAPER[name].simulate(**SMALL[name], **p)
+        for name in PAPER
+        if name not in ("transformer", "causal", "heads")
+    },
+    "paper transformer": lambda **p: beyond._family({"MLP": LAYER[1]}, 2, (8, 16), 16, 0, **p),
+}  # fmt: skip
+
+
+def test_every_figure_is_tried():
+    """But for the cosines of a trained model, which take no time, and those of one function."""
+    tried = {name.removeprefix("paper ") for name in CALLS}
+    assert {*PAPER, *SPHERE} - tried == {"histograms", "causal", "heads"}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_bar_is_shown_if_asked_for(name, capsys):
+    """One label, that is one bar, which reaches its end; None shows none here: no terminal."""
+    CALLS[name](progress=True)
+    shown = capsys.readouterr().err
+    assert (
+        len({line.partition(":")[0] for line in shown.replace("\r", "\n").split("\n") if line}) == 1
+    )
+    assert "100%" in shown or name == "expectation"
+    for progress in (False, None):
+        CALLS[name](progress=progress)
+        assert capsys.readouterr().err == ""
