@@ -27,7 +27,8 @@ def over_grid(
     axes
         Values by name, in the order of the new dimensions, which come first.
     progress
-        Whether to show a bar that counts the cells; None: if the error stream is a terminal.
+        Whether to show a bar that counts the cells; None shows it if the error stream is a
+        terminal.
 
     Returns
     -------
