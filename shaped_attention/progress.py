@@ -21,16 +21,16 @@ def progress_bar(label: str, progress: bool | None, **options: Any) -> tqdm[int]
 def progress_bar(
     label: str, progress: bool | None, parts: Iterable[Any] = (), **options: Any
 ) -> tqdm[Any]:
-    """Return a bar that counts `parts` as they are iterated over, or that `update` counts on.
+    """Return a bar that counts `parts` during iteration, or the steps given to its `update`.
 
     Parameters
     ----------
     label
-        What is in front of the bar.
+        Text in front of the bar.
     progress
         Whether to show it; None shows it if the error stream is a terminal.
     parts
-        What to iterate over.
+        Objects to iterate over.
     options
         Options of tqdm, such as `total` and `unit`.
     """

@@ -81,7 +81,7 @@ def test_equal_laws_are_not_resolved() -> None:
     assert np.mean([float(t["joint_p_value"]) <= 0.05 for t in tables]) <= 0.2
     verdict = tables[0].attrs["verdict"]
     assert verdict.startswith("Not resolved: with 300 and 300 samples")
-    assert f"none below {ks_margin(300, 300, 1 - 0.05 / 12):.3f} could have been" in verdict
+    assert f"distances below {ks_margin(300, 300, 1 - 0.05 / 12):.3f} cannot be" in verdict
 
 
 def test_a_difference_of_scale_is_resolved_where_it_is() -> None:
@@ -94,7 +94,7 @@ def test_a_difference_of_scale_is_resolved_where_it_is() -> None:
     assert row["wasserstein_low"] <= math.log(1.2) <= row["wasserstein_high"]
     verdict = table.attrs["verdict"]
     assert verdict.startswith("Resolved: with 2000 and 2000 samples, at simultaneous confidence")
-    assert "The joint test sees the difference too (p = 0.01)." in verdict
+    assert "The joint test detects the difference too (p = 0.01)." in verdict
     assert f"The largest KS distance is {float(table['ks'].max()):.3f} (log trace V)" in verdict
 
 
@@ -104,7 +104,7 @@ def test_a_difference_that_only_the_joint_test_sees_is_said() -> None:
     assert not table["resolved"].any()
     assert float(table["joint_p_value"]) <= 0.05
     up_to = float(table["ks"].max()) + table.attrs["smallest_resolvable_ks"]
-    open_up_to = f"by how much an observable differs is open up to {min(1.0, up_to):.3f} in the KS"
+    open_up_to = f"an observable may differ by up to {min(1.0, up_to):.3f} in the KS"
     assert open_up_to in table.attrs["verdict"]
 
 
@@ -283,7 +283,7 @@ def test_one_token_and_eight_samples() -> None:
     table = quick(made(1, 8, 1), made(2, 9, 1))
     assert table.sizes["observable"] == 6
     assert not table["resolved"].any()
-    assert "none at all can be resolved by so many samples" in table.attrs["verdict"]
+    assert "no distance can be resolved with this many samples" in table.attrs["verdict"]
 
 
 def test_the_table_depends_on_the_seed_alone() -> None:

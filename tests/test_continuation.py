@@ -217,7 +217,7 @@ def test_what_a_continued_run_has_from_its_beginning(name):
     """Nothing but what is kept, shown and stored may change: the bits are those of one run."""
     half = sa.simulate_chain(sa.ShapedAttention(0.4), np.eye(2), width=20, depth=5, samples=3,
                              keep_state=True)  # fmt: skip
-    with pytest.raises(ValueError, match=f"^{name}=7: it is that of the run; times, save_every"):
+    with pytest.raises(ValueError, match=f"^{name}=7: the run fixes it; times, save_every"):
         sa.continue_run(half, depth=10, **{name: 7})
 
 

@@ -55,7 +55,7 @@ def test_each_face_of_a_complete_layer():
         (sa.ShapedAttention(0.5, heads=3), "chain", "a multiple of heads=3 is needed"),
         (sa.ShapedAttention(0.5, mask=np.eye(3, dtype=bool)), "limit", "4 tokens need (4, 4)"),
         (sa.ShapedAttention(0.5, key_size=2), "coupling", "with key_size=2"),
-        (Linear(0.5), "coupling", "it does not say what its random numbers are"),
+        (Linear(0.5), "coupling", "it does not map its random numbers to increments"),
     ],
 )
 def test_what_is_missing_has_its_reason(layer, face, words):
@@ -130,7 +130,7 @@ def test_eager_runs_are_the_same_to_rounding():
     compiled = list(runs(BOTH, v0))
     with sa.eager():
         eager = list(runs(BOTH, v0))
-        assert sa.explain(BOTH).layer.chain == "torch, since shaped_attention.eager() asks for it"
+        assert sa.explain(BOTH).layer.chain == "torch, as requested by shaped_attention.eager()"
     for ours, theirs in zip(compiled, eager, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
         assert (ours != theirs).any()

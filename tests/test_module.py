@@ -166,7 +166,7 @@ def test_times_and_input_of_recorded_covariances(options, message):
         (lambda: sa.record_covariances(torch.nn.ReLU(), torch.zeros(2, 3)), "no module of the"),
         (
             lambda: sa.record_covariances(torch.nn.ReLU(), torch.zeros(3), lambda *_: True),
-            "is no token stream",
+            "is not a token stream",
         ),
     ],
 )

@@ -171,13 +171,13 @@ BAD: dict[str, Any] = {
     "v0 has the type ndarray": lambda: sa.pathwise(BLOCK, np.eye(2), **CHAIN),
     r"v0 has shape \(1, 2, 2\)": lambda: sa.pathwise(BLOCK, EYE[None], **{**CHAIN, "samples": 1}),
     "width=24, depth=None, horizon=None": lambda: sa.pathwise(BLOCK, EYE, width=24, samples=2),
-    "v0 requires gradients, which a singular": lambda: sa.pathwise(
+    "v0 requires gradients, which do not exist": lambda: sa.pathwise(
         BLOCK, torch.ones(2, 2, dtype=torch.float64, requires_grad=True), **CHAIN
     ),
     "parameters has 2 entries for 1 blocks": lambda: sa.pathwise(
         BLOCK, EYE, parameters=[{}, {}], **CHAIN
     ),
-    "parameters has 'heads', which is no parameter of ShapedAttention": lambda: sa.pathwise(
+    "parameters has 'heads', which is not a parameter of ShapedAttention": lambda: sa.pathwise(
         BLOCK, EYE, parameters={"heads": torch.tensor(2.0)}, **CHAIN
     ),
     r"parameters has 'gamma' of shape \(2,\)": lambda: sa.pathwise(
@@ -193,12 +193,12 @@ BAD: dict[str, Any] = {
     "parameters=0.3: a dictionary": lambda: sa.pathwise(
         sa.Normalised(BLOCK), EYE, parameters={"inner": 0.3}, **CHAIN
     ),
-    "parameters has 'gamma', which is no parameter of Parallel; 'blocks' can be given": (
+    "parameters has 'gamma', which is not a parameter of Parallel; 'blocks' can be given": (
         lambda: sa.pathwise(
             sa.Parallel(BLOCK, BLOCK), EYE, parameters={"gamma": torch.tensor(0.1)}, **CHAIN
         )
     ),
-    "parameters has 'query_bias', which is no parameter of ShapedAttention; 'gamma', 'tau0' can": (
+    "parameters has 'query_bias', which is not a parameter of ShapedAttention; 'gamma', 't": (
         lambda: sa.drift(BLOCK, EYE, parameters={"query_bias": torch.tensor(0.1)})
     ),
     "blocks have gamma.2 that add up to 1.62": lambda: sa.pathwise(

@@ -290,10 +290,10 @@ in_main.__module__ = "__main__"
 @pytest.mark.parametrize(
     ("observe", "reason"),
     [
-        (lambda gram: gram[:, 0, 1], r"<lambda> is no name in the module tests.test_provenance"),
-        (partial(first_cosine), "a partial is no plain data"),
+        (lambda gram: gram[:, 0, 1], r"<lambda> is not a name in the module tests.test_provenance"),
+        (partial(first_cosine), "a partial is not plain data"),
         (in_main, "in_main is in no module but __main__"),
-        (ATTENTION.energy, "a method is no plain data"),
+        (ATTENTION.energy, "a method is not plain data"),
     ],
     ids=["lambda", "partial", "main", "method"],
 )

@@ -133,7 +133,7 @@ def test_comparisons_are_saved_too(suffix, tmp_path):
     xr.testing.assert_identical(loaded, table)
     assert loaded["resolved"].dtype == bool
     assert sa.format_comparison(loaded) == sa.format_comparison(table)
-    with pytest.raises(ValueError, match=r"^result lacks its argument first \(a Dataset is no pl"):
+    with pytest.raises(ValueError, match=r"^result lacks its argument first \(a Dataset is not pl"):
         sa.rerun(loaded)
 
 
@@ -270,8 +270,8 @@ def test_another_format(suffix, tmp_path):
     [
         ("no_such_module", "Mine", "cannot be imported .No module named 'no_such_module'"),
         ("tests.test_results", "Gone", "cannot be imported .*'Gone'"),
-        ("os", "mkdir", "it is no Block"),
-        ("json", "JSONDecoder", "it is no Block"),
+        ("os", "mkdir", "it is not a Block"),
+        ("json", "JSONDecoder", "it is not a Block"),
     ],
 )
 def test_blocks_that_are_not_there(module, name, message, tmp_path):

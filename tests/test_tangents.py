@@ -206,7 +206,9 @@ def test_what_has_no_tangents() -> None:
     assert fixed.tangents == (None, None)
     with pytest.raises(ValueError, match=r"^cholesky of a Gram matrix with tangents: .*joint Gram"):
         pr.cholesky(Dual(v, (None, v)))
-    with pytest.raises(ValueError, match=r"^matrices with 1 and 2 tangents; equally many are need"):
+    with pytest.raises(
+        ValueError, match=r"^matrices with 1 and 2 tangents; equal numbers are need"
+    ):
         Dual(v, (v,)) + Dual(v, (v, v))
     with pytest.raises(ValueError, match=r"^tangents contains a matrix of shape \(2, 3, 1\); the"):
         Dual(v, (v[..., :1],))

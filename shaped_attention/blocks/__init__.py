@@ -1,4 +1,4 @@
-"""Residual blocks: one file each, with its mathematics in it once."""
+"""Residual blocks, one per file, each with its mathematics written once."""
 
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block, Limit

@@ -3,21 +3,22 @@
     X' = lambda X + gamma A X W_V / sqrt n,        A_ab = delta_ab + softmax(Y / tau)_ab - w_ab,
     Y = Q K^T,    Q = X W_Q / sqrt n + 1 b_Q^T,    K = X W_K / sqrt n + 1 b_K^T,
 
-with tau = tau_0 sqrt(n n_k), where w_ab = 1 / m_a if token a may see token b and 0 otherwise (m_a
-counts what it sees; without a mask w = 1/m). With H heads the n columns of the branch fall into H
-groups of n / H, each with its own A; with an output projection they are mixed by W_O / sqrt n. See
+with tau = tau_0 sqrt(n n_k), where w_ab = 1 / m_a if token a may attend to token b and 0 otherwise
+(m_a is the number of such b; without a mask w = 1/m). With H heads the n columns of the branch fall
+into H groups of n / H, each with its own A; an output projection mixes them by W_O / sqrt n. See
 Noci et al., "The Shaped Transformer" (arXiv 2306.17759). The limit follows from
 A = I + A_1 / sqrt n + A_2 / n + ... with G_ab Gaussian, E[G_ab G_cd] = (V_ac + sigma_Q^2) V_bd (the
 biases of the keys cancel in the softmax):
 
     A_1 = w o (G - rowmean G) / tau_0,    E A_2 = w o (s - rowmean s) q / (2 tau_0^2),
 
-the row means taken with the weights w, q = diag V + sigma_Q^2 and s_ab = V_bb - 2 (w V)_ab. The
-heads' fluctuations average out: H heads divide the covariance of the scores' noise by H.
+with row means weighted by w, q = diag V + sigma_Q^2 and s_ab = V_bb - 2 (w V)_ab. The heads'
+fluctuations average out: H heads divide the covariance of the scores' noise by H.
 
-Without an output projection V does not suffice for the next layer at finite width: the state of the
-chain is the Grams V_h of the H groups of columns, V = (1/H) sum V_h. Given them the branch of group
-h has n / H independent columns N(0, A_h V A_h^T), and the skip connection keeps X_h, so that
+Without an output projection V alone does not determine the law of the next layer at finite width:
+the state of the chain is the Grams V_h of the H groups of columns, V = (1/H) sum V_h. Given these,
+the branch of group h has n / H independent columns N(0, A_h V A_h^T), and the skip connection keeps
+X_h, so that
 
     V_h' = Gram of (lambda X_h + gamma Z_h),
 
@@ -53,12 +54,12 @@ _LARGEST_TAU0 = 1e100
 
 @dataclass(frozen=True)
 class ScoresCoupling(Coupling):
-    """dZ_2 = K^T of the heads' scores, and W of W_O; both summed over heads and over sqrt H."""
+    """Coupling by dZ_2 = K^T of the scores and W of W_O, both summed over heads over sqrt H."""
 
     block: ShapedAttention
 
     def reason_against(self, tokens: int, width: int) -> str:
-        """Return what Bartlett's factors, which are coupled, need of the degrees of freedom."""
+        """Return why the degrees of freedom do not allow a coupling; empty if they do."""
         block = self.block
         if block.key_size is not None:
             return (
@@ -91,7 +92,7 @@ class ScoresCoupling(Coupling):
 
 @dataclass(frozen=True)
 class ShapedAttention(Block):
-    """Shaped attention, with heads, masks and biases; and without what shapes it.
+    """Shaped attention with heads, masks and biases, and optionally without its modifications.
 
     Parameters
     ----------
@@ -100,22 +101,24 @@ class ShapedAttention(Block):
     tau0
         Temperature, positive, or a `Schedule`: the logits are divided by tau0 sqrt(n n_k).
     heads
-        Number H of heads; the width is divisible by it and, without an output projection, at least
-        H times the rank of the starting covariance.
+        Number H of heads. It must divide the width. Without an output projection the width is at
+        least H times the rank of the initial covariance.
     mask
-        None (every token sees all), "causal" (token a sees 0..a), or a boolean (m, m) array,
-        `mask[a, b]` true where a sees b, with no empty row. A row is centred on what it sees.
+        None (every token attends to all), "causal" (token a attends to 0..a), or a boolean (m, m)
+        array with no empty row, `mask[a, b]` true if a attends to b. Each row is centred over the
+        tokens that it attends to.
     output_projection
-        Whether the heads are mixed by a further matrix W_O (n, n) / sqrt n.
+        Whether a further matrix W_O (n, n) / sqrt n mixes the heads.
     key_size
-        n_k, the number of columns of W_Q and W_K of a head; None for n / H.
+        Number n_k of columns of W_Q and W_K of a head; None for n / H.
     query_bias, key_bias
-        Variances of the entries of b_Q and b_K, which are Gaussian; 0 for no bias.
+        Variances of the Gaussian entries of b_Q and b_K; 0 for no bias.
     skip
         Weight of the skip connection; None for sqrt(1 - gamma^2).
     identity, centring, scaled_temperature
-        The three modifications of softmax attention. Without one of them (I is not added; w is not
-        subtracted; tau is tau_0 sqrt(n_k)) there are networks and their chain, but no limit.
+        Whether each of the three modifications of softmax attention is on. Without one of them (I
+        is not added; w is not subtracted; tau is tau_0 sqrt(n_k)) the networks and their chain
+        exist, but the limit does not.
 
     Raises
     ------
@@ -166,17 +169,17 @@ class ShapedAttention(Block):
 
     @property
     def groups(self) -> int:
-        """The heads, unless they are mixed."""
+        """Number of heads, or 1 if they are mixed."""
         return 1 if self.output_projection else self.heads
 
     @property
     def coupling(self) -> Coupling:
-        """What the chain's numbers are in the limit."""
+        """The coupling of the chain to the limit."""
         return ScoresCoupling(self)
 
     @property
     def limit(self) -> Limit | str:
-        """The limit, or which of the three modifications is missing."""
+        """The limit, or the reason why it does not exist: a missing modification."""
         if not self.identity:
             return "without the identity a layer changes V by order 1, not 1/n (identity=False)"
         if not self.centring:
@@ -189,7 +192,7 @@ class ShapedAttention(Block):
         return AttentionLimit(self.mask, self.heads, self.output_projection, float(self.query_bias))
 
     def check(self, tokens: int, width: int | None) -> None:
-        """Raise ValueError if the mask has a wrong number of tokens, or the heads do not fit."""
+        """Raise ValueError if the mask does not fit the tokens, or the heads the width."""
         if isinstance(self.mask, tuple) and len(self.mask) != tokens:
             raise ValueError(
                 f"mask has shape {(len(self.mask),) * 2}; {tokens} tokens need ({tokens}, {tokens})"
@@ -198,11 +201,11 @@ class ShapedAttention(Block):
             raise ValueError(f"width={width}: a multiple of heads={self.heads} is needed")
 
     def weights(self, tokens: int) -> Float[Tensor, "m m"]:
-        """Return the centre w: 1 / m_a where token a sees token b, 0 elsewhere."""
+        """Return the centre w: 1 / m_a where token a attends to token b, 0 elsewhere."""
         return torch.tensor(uniform_weights(self.mask, tokens))
 
     def mix(self, logits: M) -> M:
-        """Return ``softmax(logits) - w``: A without its identity."""
+        """Return ``softmax(logits) - w``, which is A - I."""
         w = uniform_weights(self.mask, logits.shape[-1])
         seen = softmax(logits, w > 0.0)
         return seen - constant(w, like=logits) if self.centring else seen
@@ -223,7 +226,7 @@ class ShapedAttention(Block):
     def branch(
         self, p: Any, tokens: Float[Tensor, "*B m n"], project: Project
     ) -> Float[Tensor, "*B m n"]:
-        """Return the branch with weights W_Q, b_Q, W_K, b_K, W_V of each head in turn, then W_O."""
+        """Return the branch; the weights are W_Q, b_Q, W_K, b_K, W_V head by head, then W_O."""
         n = tokens.shape[-1]
         keys, tau, root = self.keys(n), self.temperature(p, n), math.sqrt(n)
         heads = []
@@ -238,9 +241,9 @@ class ShapedAttention(Block):
     def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
         """Return A_h F of each head, with Y = F_Q (B K^T) F_K^T, B B^T ~ Wishart(n_k), K Gaussian.
 
-        F_Q = (F, sigma_Q 1) with a bias, and F_K likewise: homogeneous coordinates. With an output
-        projection the columns have the covariance (1/n) sum_h A_h F W_h F^T A_h^T with independent
-        W_h ~ Wishart(n / H).
+        With a bias F_Q = (F, sigma_Q 1), in homogeneous coordinates, and likewise F_K. With an
+        output projection the columns have the covariance (1/n) sum_h A_h F W_h F^T A_h^T with
+        independent W_h ~ Wishart(n / H).
         """
         keys, tau = self.keys(width), self.temperature(p, width)
         query_factor = extended(factor, self.query_bias)
@@ -262,7 +265,7 @@ class ShapedAttention(Block):
 
 
 def extended(factor: M, variance: float) -> M:
-    """Return (F, sigma 1): a root of V + sigma^2 11^T; F itself without a bias."""
+    """Return (F, sigma 1), a root of V + sigma^2 11^T, or F itself without a bias."""
     if variance == 0.0:
         return factor
     ones = torch.full((factor.shape[-2], 1), math.sqrt(variance), dtype=torch.float64)
@@ -272,7 +275,7 @@ def extended(factor: M, variance: float) -> M:
 def _biased(
     x: Float[Tensor, "*B m k"], variance: float, project: Project
 ) -> Float[Tensor, "*B m k"]:
-    """Add one row of independent N(0, variance) entries, the same for every token."""
+    """Add one row of independent N(0, variance) entries to every token."""
     if variance == 0.0:
         return x
     one = torch.full_like(x[..., :1, :1], math.sqrt(variance))

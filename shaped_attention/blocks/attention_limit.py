@@ -1,7 +1,7 @@
-"""The limit of shaped attention, for any set of tokens that each token sees.
+"""The limit of shaped attention, for any mask.
 
-With A = I + A_1 / sqrt n + A_2 / n + ... and logits G of E[G_ab G_cd] = (V_ac + sigma_Q^2) V_bd
-(`shaped_attention.blocks.attention` has the expansion), w the centre, and row means taken with w:
+With A = I + A_1 / sqrt n + A_2 / n + ..., logits G with E[G_ab G_cd] = (V_ac + sigma_Q^2) V_bd
+(`shaped_attention.blocks.attention` has the expansion), the centre w, and row means weighted by w:
 
     A_1 = w o (G - rowmean G) / tau_0,   E A_2 = w o (s - rowmean s) q / (2 tau_0^2),
     s_ab = V_bb - 2 (w V)_ab,  q = diag V + sigma_Q^2,
@@ -9,8 +9,8 @@ With A = I + A_1 / sqrt n + A_2 / n + ... and logits G of E[G_ab G_cd] = (V_ac +
     E[A_1 V A_1^T] = T o (V + sigma_Q^2) / tau_0^2,  T_ac = tr(C_a V C_c V),
     C_a = diag w_a - w_a w_a^T.
 
-Without a mask all T_ac are |C V C|_F^2 / m^2, C = I - 11^T / m. With one, or with a bias, the part
-of T o V that the noise of the factor does not bring raises the rank of V.
+Without a mask all T_ac are |C V C|_F^2 / m^2, C = I - 11^T / m. With a mask or a bias, the noise of
+the factor produces only a part of T o V; the rest raises the rank of V.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from shaped_attention.numerics.primitives import (
 
 @dataclass(frozen=True)
 class AttentionLimit(Limit):
-    """Drift and noise of attention with H heads, `mask`, W_O or not, and a query bias' variance.
+    """Drift and noise of attention for given heads, mask, output projection and query bias.
 
-    The heads' fluctuations average out, so H divides the covariance of the scores' noise.
+    The heads' fluctuations average out: H heads divide the covariance of the scores' noise by H.
     """
 
     mask: Mask
@@ -54,21 +54,21 @@ class AttentionLimit(Limit):
 
     @property
     def _flat(self) -> bool:
-        """Whether T is a number, so that nothing raises the rank."""
+        """Whether all T_ac are equal, so that nothing raises the rank."""
         return self.mask is None and self.query_bias == 0.0
 
     def _centre(self, like: M) -> M:
         return constant(uniform_weights(self.mask, like.shape[-2]), like=like)
 
     def _left(self, p: Any) -> Any:
-        """The part of the drift T o V that the noise of the factor does not bring."""
+        """Return the coefficient of T o V in the drift that the noise of the factor leaves out."""
         return (p.gamma / p.tau0) ** 2 * (1.0 - p.gamma**2 / self.heads)
 
     def factor_drift(self, p: Any, factor: M) -> M:
-        """Return ``(gamma / tau_0)^2 [ (1 - gamma^2 / H) T / 2 + E A_2 ] F``; T if it is a number.
+        """Return ``(gamma / tau_0)^2 [ (1 - gamma^2 / H) T / 2 + E A_2 ] F``, T if it is a number.
 
-        Without a mask E A_2 F = q (s^T C F) / (2 m), where s, up to a constant that C takes away,
-        is the diagonal of C V C.
+        Without a mask E A_2 F = q (s^T C F) / (2 m), where s is the diagonal of C V C, up to a
+        constant that C removes.
         """
         m = factor.shape[-2]
         rate = (p.gamma / p.tau0) ** 2

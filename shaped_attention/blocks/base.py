@@ -1,22 +1,22 @@
-"""What a residual block is: a branch with real weights, its root in Gram space, and its limit.
+"""Definition of a residual block: a branch with real weights, its root in Gram space, its limit.
 
 A block owns its mathematics and knows nothing of loops; a driver owns a loop and knows nothing of
 attention. The mathematics is written once, in the notation of torch and the primitives of
-`shaped_attention.numerics.primitives`, and run by torch on any device or, traced into a program, by
-compiled code.
+`shaped_attention.numerics.primitives`. Torch runs it on any device; compiled code runs it after it
+has been traced into a program.
 
 - `branch` is the block with real weight matrices, on tokens (..., m, n): the ground truth.
 - `root`: a branch ends in Gaussian weights, so that given everything else its n columns are
   independent N(0, K). With F (m, c) any factor of the covariance, V = F F^T, `root` is any R with
-  R R^T = K, from F and random numbers that do not grow with n. The exact step follows
-  (`shaped_attention.blocks.branch`).
-- `limit` describes dV = b(V) dt + noise for the factor (`Limit`), or is the reason why there is
-  none, as the end of a sentence.
+  R R^T = K, computed from F and a number of random numbers that does not grow with n. The exact
+  step follows (`shaped_attention.blocks.branch`).
+- `limit` describes dV = b(V) dt + noise for the factor (`Limit`), or is the reason why there is no
+  limit, as the end of a sentence.
 
 All parameters arrive as `p`, whose attributes are the block's fields: numbers that may change with
-depth. A description may branch on sizes and on fields that are no parameters, never on entries.
+depth. A description may branch on sizes and on fields that are not parameters, never on entries.
 
-A whole block, X' = lambda X + gamma X W / sqrt n, whose V' - V has the cross term 2 gamma^2
+As an example, the block X' = lambda X + gamma X W / sqrt n. Its V' - V has the cross term 2 gamma^2
 (1 - gamma^2) and the Wishart term gamma^4, so that k = gamma^2 (2 - gamma^2) and b = 0::
 
     class LinearLimit(Limit):
@@ -66,9 +66,9 @@ class Limit:
         dF = sqrt(k) / 2 F dZ_1 - k (m + 1) / 8 F dt + sum of `factor_noise`, `factor_drift` dt,
 
     with k the sum of their `linear_rate` and Z_1 a symmetric Brownian motion (variance t off the
-    diagonal, 2 t on it), together with dV = (`growth` - `decay` V) dt: the part of the drift that
-    is positive semidefinite without being of the form H F^T + F H^T, so that it raises the rank of
-    V and cannot be a drift of a square factor. `growth` is positive semidefinite, `decay` >= 0.
+    diagonal, 2 t on it), together with dV = (`growth` - `decay` V) dt. This last part of the drift
+    is not of the form H F^T + F H^T: it raises the rank of V and cannot be a drift of a square
+    factor. `growth` is positive semidefinite, `decay` >= 0.
 
     The drift of V is then H F^T + F H^T + E[G G^T] + growth - decay V, with H the factor drift and
     G the factor noise of a unit increment.
@@ -83,7 +83,7 @@ class Limit:
         return None
 
     def factor_noise(self, p: Any, factor: M, numbers: Numbers) -> M | None:
-        """Return the noise of F, linear in the Brownian increments that `numbers` hands out."""
+        """Return the noise of F, linear in the Brownian increments that `numbers` provides."""
         return None
 
     def growth(self, p: Any, v: M) -> M | None:
@@ -95,21 +95,21 @@ class Limit:
         return 0.0
 
     def check(self, tokens: int) -> None:
-        """Raise ValueError if the limit does not exist for that many tokens."""
+        """Raise ValueError if the limit does not exist for that number of tokens."""
 
 
 class Block(ABC):
     """A residual block ``X' = lambda X + gamma * branch(X)``.
 
     Subclasses are frozen dataclasses whose fields are plain data: a result stores them and can be
-    run again from what it stores. lambda is the field `skip` if there is one that is not None, and
-    sqrt(1 - gamma^2) otherwise. `fixed` names fields with numbers that its descriptions do not take
-    from `p`, so that they neither change with depth nor have derivatives.
+    run again from them. lambda is the field `skip` if it exists and is not None, and
+    sqrt(1 - gamma^2) otherwise. `fixed` names numerical fields that the descriptions do not take
+    from `p`: they neither change with depth nor have derivatives.
     """
 
     gamma: Any
     limit: Any = "its limit is not given"
-    coupling: Any = "it does not say what its random numbers are in the limit (coupling)"
+    coupling: Any = "it does not map its random numbers to increments of the limit (coupling)"
     no_chain: Any = ""
     fixed: Any = ()
 
@@ -117,19 +117,19 @@ class Block(ABC):
     def branch(
         self, p: Any, tokens: Float[Tensor, "*B m n"], project: Project
     ) -> Float[Tensor, "*B m n"]:
-        """Return the branch of tokens, with real weight matrices."""
+        """Return the branch of the tokens, with real weight matrices."""
 
     @abstractmethod
     def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
         """Return a root of the covariance of a column of the branch, for a factor of V.
 
-        In law exactly as in a block of that width. A list, one root for each group, if the columns
-        fall into `groups` of equal size with a covariance each.
+        The law is exactly that of a block of this width. If the columns fall into `groups` of equal
+        size, each with its own covariance, return a list with one root per group.
         """
 
     @property
     def groups(self) -> int:
-        """Into how many groups of equal size the columns of the branch fall."""
+        """Number of groups of equal size into which the columns of the branch fall."""
         return 1
 
     def skip_weight(self, p: Any) -> Any:
@@ -145,15 +145,15 @@ class Block(ABC):
         return self.skip_weight(p) * tokens + p.gamma * self.branch(p, tokens, project)
 
     def step(self, p: Any, state: State, numbers: Numbers, width: int) -> State:
-        """Take the state of layer l to that of layer l + 1, in law exactly as at that width."""
+        """Take the state of layer l to that of layer l + 1, exactly in law at this width."""
         root = self.root(p, total_factor(state), numbers, width)
         return residual_step(state, root, self.skip_weight(p), p.gamma, width, numbers)
 
     def check(self, tokens: int, width: int | None) -> None:  # noqa: B027 (most need no check)
-        """Raise ValueError if the block cannot act on that many tokens at that width."""
+        """Raise ValueError if the block cannot act on this number of tokens at this width."""
 
     def specification(self) -> dict[str, Any]:
-        """Return name and fields, as plain data that JSON can hold."""
+        """Return name and fields as plain data that JSON can hold."""
         values: dict[str, Any] = {"block": type(self).__name__, "module": type(self).__module__}
         for entry in fields(self):  # type: ignore[arg-type]
             values[entry.name] = _plain_field(getattr(self, entry.name))
@@ -171,7 +171,7 @@ def _plain_field(value: Any) -> Any:
 
 
 Layer = Any
-"""One block, the blocks of one layer in the order in which they act, or a `Pattern` of layers."""
+"""A block, a list of the blocks of a layer in the order in which they act, or a `Pattern`."""
 
 
 def blocks_of(layer: Layer) -> tuple[Block, ...]:
@@ -197,8 +197,8 @@ def blocks_of(layer: Layer) -> tuple[Block, ...]:
 def plain_fields(block: Block) -> None:
     """Turn NumPy scalars in the fields of a frozen block into Python's numbers.
 
-    A result stores Python's numbers, and run again they must give the same bits: NumPy would
-    compute with a float32 scalar in single precision.
+    A result stores Python's numbers, and a rerun must be bit-identical: NumPy would compute with a
+    float32 scalar in single precision.
     """
     for entry in fields(block):  # type: ignore[arg-type]
         value = getattr(block, entry.name)
@@ -220,7 +220,7 @@ def limit_reason(block: Block) -> str:
 
 
 def check_limit(layer: Layer) -> None:
-    """Raise ValueError if the layer has no limit, with the reason."""
+    """Raise ValueError, with the reason, if the layer has no limit."""
     for block in blocks_of(layer):
         reason = limit_reason(block)
         if reason:
@@ -239,7 +239,7 @@ def chain_reason(block: Block) -> str:
 
 
 def check_chain(layer: Layer) -> None:
-    """Raise ValueError if a block of the layer has no exact chain, with the reason."""
+    """Raise ValueError, with the reason, if a block of the layer has no exact chain."""
     for block in blocks_of(layer):
         reason = chain_reason(block)
         if reason:
@@ -247,7 +247,7 @@ def check_chain(layer: Layer) -> None:
 
 
 def check_storable(block: Block) -> None:
-    """Raise ValueError unless a result can store the block: said before a run, not after it."""
+    """Raise ValueError, before a run, unless a result can store the block."""
     try:
         json.dumps(block.specification())
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The Gaussian residual branch that every block ends with, exactly and without the width."""
+"""The exact step of a Gaussian residual branch, at a cost independent of the width."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def gaussian_step(
     """Return a factor of the covariance of ``lambda X + gamma Z``, Z = (root) times Gaussian.
 
     X = sqrt(n) F Q with F (m, c) and orthonormal rows Q (c, n), and the n columns of Z are
-    independent N(0, R R^T). Z = R W with W (r, n) Gaussian; W Q^T is a Gaussian H (r, c), and what
-    is orthogonal to Q has the Gram of a Gaussian (r, n - c), whose law is Wishart. So
+    independent N(0, R R^T). Z = R W with W (r, n) Gaussian; W Q^T is a Gaussian H (r, c), and the
+    part of W orthogonal to Q has the Gram of a Gaussian (r, n - c), which is Wishart. So
 
         V' = D D^T + E E^T,  D = lambda F + gamma R H / sqrt n,  E = gamma R B / sqrt n
 
-    with B B^T ~ Wishart_r(n - c, I), exactly, and no n-dimensional object.
+    with B B^T ~ Wishart_r(n - c, I), exactly, and without an n-dimensional object.
     """
     root = compress(root)
     own, inner = factor.shape[-1], root.shape[-1]
@@ -44,9 +44,9 @@ def residual_step(
 ) -> State:
     """Take the state of g groups of n / g columns through ``lambda X + gamma Z``.
 
-    The groups' branches are independent given the past, and their skip connection is their own:
-    V_g' is the Gram of lambda X_g + gamma Z_g, where the columns of Z_g have the covariance of
-    `root`, or that of its group's entry.
+    Given the past the branches of the groups are independent, and each group has its own skip
+    connection: V_g' is the Gram of lambda X_g + gamma Z_g, where the columns of Z_g have the
+    covariance given by `root`, or by the group's entry if that is a list.
     """
     groups = len(state.factors)
     heads = root if isinstance(root, list) else [root]
@@ -60,7 +60,7 @@ def residual_step(
 
 
 def unit_groups(state: State) -> State:
-    """Divide the rows of all groups by the lengths that they have together."""
+    """Divide the rows of all groups by their joint lengths."""
     factors = state.factors
     if len(factors) == 1:
         return State((unit_rows(factors[0]),))

@@ -1,4 +1,4 @@
-"""Layers and starts from plain names and numbers, as commands and sweep files give them."""
+"""Layers and initial covariances from plain names and numbers, as in commands and sweep files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shaped_attention.blocks.parameters import Parameter
 from shaped_attention.checks import check_choice
 
 KINDS = ("attention", "mlp", "transformer")
-"""Layers with a name; a transformer is attention, then MLP."""
+"""Named layers; a transformer is attention, then MLP."""
 
 UNUSED: dict[str, tuple[str, ...]] = {
     "mlp": (
@@ -28,7 +28,7 @@ UNUSED: dict[str, tuple[str, ...]] = {
     "attention": ("mlp_gamma", "c_plus", "c_minus"),
     "transformer": (),
 }
-"""Parameters that say nothing about a layer of this kind; the MLP's weight may come from gamma."""
+"""Parameters that a layer of this kind ignores; the MLP's weight defaults to gamma."""
 
 UNUSED_BY_LIMIT = ("key_size", "key_bias")
 """Parameters of attention that its limit does not have: a key bias cancels in the softmax."""
@@ -49,7 +49,7 @@ def named_layer(
     c_plus: Parameter = 0.0,
     c_minus: Parameter = -1.0,
 ) -> list[Block]:
-    """The blocks of a layer of a kind in `KINDS`; `mlp_gamma` is `gamma` by default.
+    """Return the blocks of a layer of a kind in `KINDS`; `mlp_gamma` is `gamma` by default.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def named_layer(
 
 
 def rescaled(v0: NDArray[np.float64], scale: str | float) -> NDArray[np.float64]:
-    """A covariance with mean diagonal `scale`, or as it is if that is 'raw'.
+    """Rescale a covariance to the mean diagonal `scale`; leave it unchanged if that is 'raw'.
 
     Raises
     ------

@@ -1,15 +1,15 @@
-"""Normalised residual blocks: the baselines of common practice, which have no limit here.
+"""Normalised residual blocks: the common baselines, which have no limit here.
 
     before:  X' = lambda X + gamma f(N(X)),        after:  X' = N(lambda X + gamma f(X)),
 
-where f is the branch of another block and N divides a token by the root mean square of its n
-features ("rms"), or subtracts their mean first ("layer"; Ba et al., arXiv 1607.06450, without its
-trainable gain and bias). The first is the "Pre-LN" of Xiong et al. (arXiv 2002.04745), the second
-the "Post-LN" of Vaswani et al. (arXiv 1706.03762).
+where f is the branch of another block. N divides a token by the root mean square of its n features
+("rms"), or subtracts their mean first ("layer"; Ba et al., arXiv 1607.06450, without the trainable
+gain and bias). The first form is pre-norm, the "Pre-LN" of Xiong et al. (arXiv 2002.04745), the
+second post-norm, the "Post-LN" of Vaswani et al. (arXiv 1706.03762).
 
 With "rms" N(X) has the covariance D V D, D = diag(V)^(-1/2), so that the law of V' given V is that
-of a block on D F. With "layer" it depends on the means of the tokens too, and V alone does not
-suffice: such networks have no chain here.
+of a block on D F. With "layer" the law also depends on the means of the tokens, not on V alone:
+such networks have no chain here.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Normalised(Block):
     Parameters
     ----------
     inner
-        The block; not a normalised one itself.
+        Block to normalise; not itself a `Normalised` block.
     place
-        "before" (Pre-LN: the branch sees normalised tokens) or "after" (Post-LN: the result is
-        normalised).
+        "before" (pre-norm: the branch acts on normalised tokens) or "after" (post-norm: the result
+        is normalised).
     norm
-        "rms" or "layer". A token that is zero stays zero.
+        "rms" or "layer". A zero token remains zero.
 
     Raises
     ------
     ValueError
-        If an argument is another one.
+        If an argument is invalid.
     """
 
     inner: Block
@@ -66,12 +66,12 @@ class Normalised(Block):
 
     @property
     def groups(self) -> int:
-        """The block's."""
+        """Number of groups of columns of the inner block."""
         return self.inner.groups
 
     @property
     def limit(self) -> str:
-        """Why there is none."""
+        """The reason why there is no limit."""
         if self.place == "before":
             return (
                 "its branch has variance 1 whatever that of the tokens is, so that a layer changes "
@@ -81,34 +81,34 @@ class Normalised(Block):
 
     @property
     def no_chain(self) -> str:
-        """LayerNorm sees more of the tokens than their covariance."""
+        """The reason why LayerNorm has no chain; empty for "rms"."""
         if self.norm == "rms":
             return ""
         return "LayerNorm depends on the means of the tokens over their features, not on V alone"
 
     def check(self, tokens: int, width: int | None) -> None:
-        """As the block's."""
+        """Check the inner block."""
         self.inner.check(tokens, width)
 
     def branch(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
-        """Return the block's branch, of normalised tokens if they are normalised before."""
+        """Return the inner block's branch, of normalised tokens if `place` is "before"."""
         seen = self._normalised(tokens) if self.place == "before" else tokens
         return self.inner.branch(p.inner, seen, project)
 
     def forward(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
-        """Apply the block, and normalise if that comes after."""
+        """Apply the block, and normalise the result if `place` is "after"."""
         new = self.inner.skip_weight(p.inner) * tokens + p.inner.gamma * self.branch(
             p, tokens, project
         )
         return self._normalised(new) if self.place == "after" else new
 
     def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
-        """Return the block's root, of the factor with rows of length 1 if that comes before."""
+        """Return the inner block's root, of a factor with unit rows if `place` is "before"."""
         seen = unit_rows(factor) if self.place == "before" else factor
         return self.inner.root(p.inner, seen, numbers, width)
 
     def step(self, p: Any, state: State, numbers: Numbers, width: int) -> State:
-        """Take the block's step; all groups are divided by the lengths that they have together."""
+        """Take the inner block's step; post-norm divides all groups by their joint lengths."""
         weight = self.inner.skip_weight(p.inner)
         root = self.root(p, total_factor(state), numbers, width)
         new = residual_step(state, root, weight, p.inner.gamma, width, numbers)

@@ -1,8 +1,8 @@
-"""Values of parameters that are given as tensors, in place of those of a block's fields.
+"""Tensors that replace the parameters in a block's fields.
 
-Descriptions receive their parameters as arguments, so a tensor with a gradient can take the place
-of a number: of a whole run, or one for each layer. What a block decides by its fields, as whether
-its activation is linear, is decided by the values of the tensors.
+Descriptions receive their parameters as arguments, so a tensor with a gradient can replace a
+number: one value for a whole run, or one for each layer. Decisions that a block makes by its
+fields, such as whether its activation is linear, use the values of the tensors.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from shaped_attention.blocks.pattern import Pattern, pattern_of
 from shaped_attention.lazy_torch import Tensor, torch
 
 Overrides = Mapping[str, Any]
-"""By the name of a field: a tensor (), or (layers,) with one value for each layer; for a field that
-is a block its `Overrides`, for one that is a tuple of blocks a list of them."""
+"""By the name of a field: a tensor (), or (layers,) with one value for each layer. A field that is
+a block has its own `Overrides`, a tuple of blocks a list of them."""
 
 
 def overridden(
@@ -26,14 +26,14 @@ def overridden(
 ) -> tuple[Pattern, list[list[Overrides]]]:
     """Return a layer with the values of tensors, and the tensors of each block.
 
-    `parameters` are those of a single block, or a list with those of each block, or None. With
-    `layers` None there is no sequence of layers, and a tensor has a single value.
+    `parameters` are those of a single block, a list with those of each block, or None. If `layers`
+    is None there is no sequence of layers, and a tensor has a single value.
 
     Raises
     ------
     ValueError
         If `parameters` is not one dictionary for each block, a name is not that of a parameter, or
-        a value has a wrong shape or is out of range.
+        a value has the wrong shape or is out of range.
     """
     pattern = pattern_of(layer)
     blocks = [block for layer_blocks in pattern for block in layer_blocks]
@@ -66,7 +66,7 @@ def _for_each(blocks: Sequence[Block], parameters: Any) -> list[Overrides]:
 
 
 def _replaced(block: Block, given: Overrides, layers: int | None) -> Block:
-    """Return a block with the values of tensors; its own checks say what is wrong with them."""
+    """Return a block with the values of tensors, which its own checks validate."""
     kinds = {x.name: (x.type, getattr(block, x.name)) for x in fields(block)}  # type: ignore[arg-type]
     changes: dict[str, Any] = {}
     for name, value in given.items():
@@ -86,14 +86,14 @@ def _replaced(block: Block, given: Overrides, layers: int | None) -> Block:
                 if isinstance(field, Block) or _are_blocks(field) or _is_number(kind, field)
             ]
             raise ValueError(
-                f"parameters has {name!r}, which is no parameter of {type(block).__name__}; "
+                f"parameters has {name!r}, which is not a parameter of {type(block).__name__}; "
                 f"{', '.join(repr(x) for x in free if x not in block.fixed)} can be given"
             )
     return replace(block, **changes) if changes else block  # type: ignore[type-var]
 
 
 def _is_number(kind: Any, field: Any) -> bool:
-    """Whether a field is a number that may change with depth, also if it is written as 1."""
+    """Return whether a field is a number that may change with depth, even if an integer like 1."""
     whole = type(field) is int and str(kind).startswith(("Parameter", "float"))
     return whole or isinstance(field, float | Schedule)
 

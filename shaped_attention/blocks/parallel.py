@@ -1,12 +1,12 @@
 """Branches that act in parallel on the same tokens: X' = lambda X + sum_i gamma_i branch_i(X).
 
-With Gamma = sum gamma_i^2 and lambda^2 + Gamma = 1 a layer has a limit: drifts and noises of the
-branches add, and the linear rate is
+With Gamma = sum gamma_i^2 and lambda^2 + Gamma = 1 a layer has a limit: the drifts and noises of
+the branches add, and the linear rate is
 
     k = 2 lambda^2 Gamma + Gamma^2 + sum_i (k_i - 2 gamma_i^2 + gamma_i^4),
 
-where k_i is that of a branch alone: what it has beyond the cross term and the Wishart term of its
-last weights comes from its inner ones.
+where k_i is the rate of a branch alone. Its excess over the cross term and the Wishart term of the
+last weights comes from the inner weights.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class ParallelLimit(Limit):
-    """The limit of parallel branches: drifts and noises add, and the rate as the module says."""
+    """The limit of parallel branches: drifts and noises add; the module gives the linear rate."""
 
     limits: tuple[Limit, ...]
 
     def check(self, tokens: int) -> None:
-        """As the branches'."""
+        """Check the limit of each branch."""
         for limit in self.limits:
             limit.check(tokens)
 
     def linear_rate(self, p: Any) -> Any:
-        """Return ``2 lambda^2 Gamma + Gamma^2 + sum of what the branches have beyond``."""
+        """Return ``2 lambda^2 Gamma + Gamma^2`` plus the excess of each branch."""
         squares = [q.gamma**2 for q in p.blocks]
         total = sum(squares)
         beyond = sum(
@@ -47,21 +47,21 @@ class ParallelLimit(Limit):
         return 2.0 * total - total**2 + beyond
 
     def factor_drift(self, p: Any, factor: M) -> M | None:
-        """Return the sum of the branches'."""
+        """Return the sum of the branches' drifts."""
         pairs = zip(self.limits, p.blocks, strict=True)
         return _sum([limit.factor_drift(q, factor) for limit, q in pairs])
 
     def factor_noise(self, p: Any, factor: M, numbers: Numbers) -> M | None:
-        """Return the sum of the branches', each with its own increments."""
+        """Return the sum of the branches' noises, each with its own increments."""
         pairs = enumerate(zip(self.limits, p.blocks, strict=True))
         return _sum([limit.factor_noise(q, factor, numbers.inside(i)) for i, (limit, q) in pairs])
 
     def growth(self, p: Any, v: M) -> M | None:
-        """Return the sum of the branches'."""
+        """Return the sum of the branches' growths."""
         return _sum([x.growth(q, v) for x, q in zip(self.limits, p.blocks, strict=True)])
 
     def decay(self, p: Any) -> Any:
-        """Return the sum of the branches'."""
+        """Return the sum of the branches' decay rates."""
         return sum(limit.decay(q) for limit, q in zip(self.limits, p.blocks, strict=True))
 
 
@@ -72,16 +72,16 @@ class Parallel(Block):
     Parameters
     ----------
     branches, blocks
-        Two blocks or more, without a `skip` of their own and not normalised: as arguments, or as
-        a list, which may have the name `blocks`.
+        At least two blocks, not normalised and without a `skip` of their own, as arguments or as a
+        list, which may be named `blocks`.
     skip
         Weight of the skip connection; None for sqrt(1 - sum of gamma^2).
 
     Raises
     ------
     ValueError
-        If there are fewer than two blocks, one is not a block or has a skip weight of its own, or
-        the gamma^2 add up to more than 1 and `skip` is None.
+        If there are fewer than two blocks, one is not a block or has its own skip weight, or the
+        sum of gamma^2 exceeds 1 and `skip` is None.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class Parallel(Block):
             if not isinstance(block, Block) or type(block).step is not Block.step:
                 raise ValueError(f"blocks contain {block!r}: blocks that are branches are needed")
             if getattr(block, "skip", None) is not None:
-                raise ValueError(f"blocks contain {block!r}: a skip weight is Parallel's alone")
+                raise ValueError(f"blocks contain {block!r}: only Parallel may have a skip weight")
         check_skip(skip)
         if skip is None:
             depths = {0.0, 1.0} | {
@@ -129,43 +129,43 @@ class Parallel(Block):
 
     @property
     def gamma(self) -> float:
-        """The weight of the sum of branches, which have their own."""
+        """The weight of the sum of branches, which have weights of their own."""
         return 1.0
 
     @property
     def groups(self) -> int:
-        """The least common multiple of the branches'."""
+        """The least common multiple of the branches' numbers of groups."""
         return math.lcm(*(block.groups for block in self.blocks))
 
     @property
     def limit(self) -> Limit | str:
-        """The limit of all branches, or why it does not exist."""
+        """The limit of all branches, or the reason why it does not exist."""
         limits = [block.limit for block in self.blocks]
         for block, limit in zip(self.blocks, limits, strict=True):
             if isinstance(limit, str):
                 return f"its branch {type(block).__name__} has none: {limit}"
         if self.skip is not None:
-            return "its skip weight is given, so that V_aa changes by order 1 unless they fit"
+            return "its skip weight is given, so that V_aa changes by order 1, not 1/n, in general"
         return ParallelLimit(tuple(limits))
 
     @property
     def no_chain(self) -> str:
-        """Why a branch has none; empty if all have one."""
+        """The reason why a branch has no chain; empty if all have one."""
         return next((block.no_chain for block in self.blocks if block.no_chain), "")
 
     def check(self, tokens: int, width: int | None) -> None:
-        """As the blocks'."""
+        """Check each block."""
         for block in self.blocks:
             block.check(tokens, width)
 
     def skip_weight(self, p: Any) -> Any:
-        """Return lambda."""
+        """Return lambda, the weight of the skip connection."""
         if self.skip is not None:
             return p.skip
         return sqrt(1.0 - sum(q.gamma**2 for q in p.blocks))
 
     def branch(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
-        """Return the weighted sum of the branches, each with weights of its own."""
+        """Return the weighted sum of the branches, each with its own weight matrices."""
         parts = [
             q.gamma * block.branch(q, tokens, project)
             for block, q in zip(self.blocks, p.blocks, strict=True)

@@ -1,8 +1,8 @@
 """Parameters as a description sees them: numbers that may change with depth.
 
-A block's fields that are numbers, or `Schedule`, reach its functions through `Parameters`, never
-through `self`: in torch as the numbers of one layer (or tensors with a gradient), in a trace as
-`Scalar`, so that one program serves all layers.
+Fields that are numbers or a `Schedule` reach the functions of a block through `Parameters`, never
+through `self`. In torch they are the numbers of one layer, or tensors with a gradient; in a trace
+they are `Scalar`, so that one program serves all layers.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from shaped_attention.numerics.scalars import Scalar
 class Schedule:
     """A parameter that changes with depth: a piecewise linear function of l / L in [0, 1].
 
-    Layer l = 0, ..., L - 1 uses the value at l / L, the limit the value at t / T.
+    Layer l = 0, ..., L - 1 uses the value at l / L, and the limit the value at t / T.
 
     Parameters
     ----------
     knots
-        Pairs (relative depth, value), the depths strictly increasing from 0 to 1.
+        Pairs (relative depth, value), with depths strictly increasing from 0 to 1.
 
     Raises
     ------
     ValueError
         If there are fewer than two knots, a depth or value is not a finite number, or the depths
-        do not increase from 0 to 1.
+        do not strictly increase from 0 to 1.
 
     Examples
     --------
@@ -77,7 +77,7 @@ Parameter: TypeAlias = float | int | Schedule
 
 
 def extremes(parameter: Parameter) -> tuple[float | int, ...]:
-    """Return the values that a check has to look at: all knots of a schedule."""
+    """Return the values to check: those at all knots of a schedule, or the number itself."""
     return parameter.values if isinstance(parameter, Schedule) else (parameter,)
 
 
@@ -89,7 +89,7 @@ def value_at(parameter: Parameter, depth: Any) -> Any:
 
 
 def _is_block(value: Any) -> bool:
-    """Whether a field is a block; `base`, which defines them, imports this module."""
+    """Return whether a field is a block, without importing `base`, which imports this module."""
     return hasattr(value, "root")
 
 
@@ -121,10 +121,10 @@ def resolved(block: Any, depth: float) -> Any:
 
 
 class Parameters:
-    """The parameters of a block: attributes by the names of its fields.
+    """The parameters of a block, as attributes with the names of its fields.
 
-    A field has the value of the tensor that is `given` under its name. Otherwise a float or a
-    `Schedule` is passed through `lookup`, and a block, or a tuple of blocks, gives `Parameters`.
+    The value of a field is the tensor `given` under its name, if any. Otherwise a float or a
+    `Schedule` is passed through `lookup`, and a block or a tuple of blocks gives `Parameters`.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ def traced(block: Any) -> Parameters:
 
 
 def at_depth(block: Any, depth: float, given: Mapping[str, Any] | None = None) -> Parameters:
-    """Return the parameters as numbers at a relative depth, or what is `given` instead."""
+    """Return the parameters as numbers at a relative depth, or the tensors `given` instead."""
     return Parameters(block, lambda parameter: value_at(parameter, depth), given)
 
 

@@ -1,4 +1,4 @@
-"""Layers that are not all the same: a repeating pattern of layers."""
+"""Repeating patterns of different layers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from shaped_attention.blocks.base import Block, Layer, blocks_of
 
 @dataclass(frozen=True)
 class Pattern:
-    """A repeating pattern of layers: layer l has the blocks of number l modulo their count.
+    """A repeating pattern of K layers: layer l has the blocks of entry l modulo K.
 
-    In the limit the layers of a pattern share the time, each with weight 1 / count.
+    In the limit the layers of a pattern share the time, each with weight 1 / K.
 
     Parameters
     ----------
     layers
-        Layers, each a block or a list of blocks.
+        List of layers, each a block or a list of blocks.
 
     Raises
     ------
@@ -41,11 +41,11 @@ class Pattern:
 
 
 def pattern_of(layer: Layer | Pattern) -> tuple[tuple[Block, ...], ...]:
-    """Return the blocks of each layer of a pattern; a layer is a pattern of one."""
+    """Return the blocks of each layer of a pattern; a single layer is a pattern of one."""
     return layer.layers if isinstance(layer, Pattern) else (blocks_of(layer),)
 
 
 def specification_of(pattern: Sequence[Sequence[Block]]) -> Any:
-    """Return a pattern as plain data: a list of blocks, or of layers under the name "pattern"."""
+    """Return a pattern as plain data: a list of blocks, or of layers under the key "pattern"."""
     layers = [[block.specification() for block in blocks] for blocks in pattern]
     return layers[0] if len(layers) == 1 else {"pattern": layers}

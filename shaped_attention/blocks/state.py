@@ -1,4 +1,4 @@
-"""What a process carries from layer to layer, and the covariance that follows from it."""
+"""The state that a process carries from layer to layer, and its covariance."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from shaped_attention.numerics.primitives import compress, concatenate
 
 
 class State(NamedTuple):
-    """The state of a chain: what the law of the next layer depends on.
+    """The state of a chain, which determines the law of the next layer.
 
     Attributes
     ----------
     factors
         Factors F_g (m, c) of the Grams V_g of g groups of columns, V = (1/g) sum of V_g. One group
-        is enough unless the blocks see the groups apart, as heads that are not mixed do.
+        suffices unless the blocks treat the groups separately, as unmixed heads do.
     """
 
     factors: tuple[Any, ...]
 
 
 def covariance(state: State) -> Any:
-    """Return V (m, m), of the kind of the state's factors."""
+    """Return V (m, m), of the same type as the state's factors."""
     grams = [factor @ factor.mT for factor in state.factors]
     return sum(grams[1:], grams[0]) * (1.0 / len(grams))
 

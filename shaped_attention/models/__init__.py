@@ -1,1 +1,1 @@
-"""Models in torch: a shaped transformer to train, recorders of covariances, attention scores."""
+"""Models in torch: a trainable shaped transformer, recorded covariances, attention scores."""

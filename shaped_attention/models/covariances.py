@@ -1,4 +1,4 @@
-"""Token covariances along a torch model, as a result that `compare` and the figures take."""
+"""Token covariances along a torch model, as a result for `compare` and the figures."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def record_covariances(
 ) -> xr.Dataset:
     """Record V = X X^T / n of the token streams that modules of any torch model return.
 
-    The result has the variables of a sampler's, so `compare` and `plots.trajectories` take it. Its
-    samples are the inputs of one model, which share their weights: the law over random weights
-    needs a model for each sample (`xarray.concat` joins their results along ``sample``).
+    The result has the variables of a sampler's, so `compare` and `plots.trajectories` accept it.
+    Its samples are the inputs of one model and share the weights. The law over random weights
+    requires one model per sample (`xarray.concat` joins their results along ``sample``).
 
     Parameters
     ----------
     model
-        Called once, with ``model(inputs)`` (``model(**inputs)`` for a dict), without gradients.
+        Model, called once without gradients as ``model(inputs)`` (``model(**inputs)`` for a dict).
     inputs
-        What it takes.
+        Its input.
     choose
         Function of a module's name and the module: whether its output (..., m, n), or the first
         element of a tuple, is recorded. By default the blocks of a `ShapedTransformer`.
@@ -43,17 +43,18 @@ def record_covariances(
         l layers: a chosen module is one layer, or a block of a `ShapedTransformer`, whose layers
         have as many blocks as its `layer`.
     initial
-        Whether the input of the first chosen module is V at t = 0.
+        Whether to record the input of the first chosen module, as V at t = 0.
 
     Returns
     -------
-    xarray.Dataset with `V` (time, sample, row, col), leading axes of the outputs flattened to
-    samples; `stopping_time` (sample), infinite; and the coordinate `module` (time) with the names.
+    xarray.Dataset with `V` (time, sample, row, col), where leading axes of the outputs are
+    flattened to samples; `stopping_time` (sample), infinite; and the coordinate `module` (time)
+    with the names.
 
     Raises
     ------
     ValueError
-        If no module is chosen, their outputs are no token streams of one shape, or `times` are not
+        If no module is chosen, the outputs are not token streams of one shape, or `times` are not
         positive and increasing, one for each module.
     """
     if choose is None:
@@ -76,13 +77,13 @@ def record_covariances(
 
 
 def _times(modules: list[nn.Module], width: int) -> list[float]:
-    """Time l / n of each module, after l layers."""
+    """Return the time l / n of each module, after l layers."""
     layers = [getattr(module, "layers_done", k) for k, module in enumerate(modules, start=1)]
     return [layer / width for layer in layers]
 
 
 def _checked_times(times: Sequence[float], count: int) -> list[float]:
-    """Return times of recorded modules as a list; raise ValueError if they are none."""
+    """Return the times of recorded modules as a list; raise ValueError if they are invalid."""
     values = real_array(times, "times")
     grow = values.ndim == 1 and bool((np.diff(values, prepend=0.0) > 0.0).all())
     if not (grow and len(values) == count and np.isfinite(values).all()):

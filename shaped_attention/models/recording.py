@@ -1,7 +1,7 @@
-"""Record what modules of a torch model return in one call, by forward hooks.
+"""Record the outputs of modules of a torch model in one call, by forward hooks.
 
-The model is called as it is, without gradients: its owner sets training or evaluation mode. Hooks
-are removed at the end, also when the call fails.
+The model is called without gradients; the caller sets training or evaluation mode. Hooks are
+removed at the end, even if the call fails.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 INPUT = "input"
-"""The name of what goes into the first chosen module."""
+"""The name of the input of the first chosen module."""
 
 
 def record_outputs(
@@ -24,14 +24,14 @@ def record_outputs(
     *,
     initial: bool = False,
 ) -> dict[str, Float[Tensor, "*B m n"]]:
-    """Return the token streams that the chosen modules return when the model is called once.
+    """Return the token streams that the chosen modules return in one call of the model.
 
     Parameters
     ----------
     model
-        Called with ``model(inputs)`` (``model(**inputs)`` for a dict), without gradients.
+        Model, called without gradients as ``model(inputs)`` (``model(**inputs)`` for a dict).
     inputs
-        What it takes.
+        Its input.
     choose
         Function of a module's name and the module: whether its output (..., m, n), or the first
         element of a tuple, is recorded.
@@ -40,13 +40,15 @@ def record_outputs(
 
     Returns
     -------
-    Copies in float64 on the CPU, by the module's name, in the order of `model.named_modules()`,
-    after the input; of a module that acts several times, the first input and the last output.
+    Copies in float64 on the CPU, by the module's name: the input, then the outputs in the order of
+    `model.named_modules()`. For a module that acts several times, the first input and the last
+    output.
 
     Raises
     ------
     ValueError
-        If the model is no module, no module is chosen, or an output is missing or no token stream.
+        If the model is not a module, no module is chosen, or an output is missing or not a token
+        stream.
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"model={model!r:.60}: a torch.nn.Module is needed")
@@ -85,14 +87,14 @@ def record_outputs(
 
 
 def _stream(x: Any, what: str) -> Tensor:
-    """A copy of a token stream, since a later module may overwrite its input."""
+    """Return a copy of a token stream, since a later module may overwrite its input."""
     if not isinstance(x, Tensor) or x.ndim < 2 or not x.is_floating_point():
-        raise ValueError(f"{what} is no token stream (..., m, n)")
+        raise ValueError(f"{what} is not a token stream (..., m, n)")
     return x.detach().to("cpu", torch.float64, copy=True)
 
 
 def call_model(model: nn.Module, inputs: Any, **options: Any) -> Any:
-    """``model(inputs, **options)``, or ``model(**inputs, **options)``, without gradients."""
+    """Call ``model(inputs, **options)`` or ``model(**inputs, **options)`` without gradients."""
     with torch.no_grad():
         if isinstance(inputs, Mapping):
             return model(**inputs, **options)
@@ -100,12 +102,12 @@ def call_model(model: nn.Module, inputs: Any, **options: Any) -> Any:
 
 
 def stack_outputs(outputs: Sequence[Tensor]) -> Tensor:
-    """Tensors stacked along a new first axis.
+    """Stack tensors along a new first axis.
 
     Raises
     ------
     ValueError
-        If they do not have one shape.
+        If their shapes differ.
     """
     if len({output.shape for output in outputs}) != 1:
         raise ValueError(_UNEQUAL)

@@ -3,8 +3,8 @@
     (X W_Q + 1 b_Q^T)(X W_K + 1 b_K^T)^T = X~ Omega X~^T,    x~ = (x, 1),
     Omega = [[W_Q W_K^T, W_Q b_K], [b_Q^T W_K^T, b_Q^T b_K]],
 
-of rank at most n_k. Its singular value decomposition Omega = sum_k sigma_k u_k v_k^T says which
-features of a query (u_k) look for which features of a key (v_k).
+of rank at most n_k. Its singular value decomposition Omega = sum_k sigma_k u_k v_k^T shows which
+features of a query (u_k) attend to which features of a key (v_k).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def score_form(
     query_bias: ArrayLike | None = None,
     key_bias: ArrayLike | None = None,
 ) -> Matrix:
-    """Omega (d + 1, d + 1) of weights W_Q, W_K (d, n_k) and biases b_Q, b_K (n_k).
+    """Return Omega (d + 1, d + 1) of weights W_Q, W_K (d, n_k) and biases b_Q, b_K (n_k).
 
     Raises
     ------
     ValueError
-        If the shapes do not fit, or an entry is not finite.
+        If the shapes do not match, or an entry is not finite.
     """
     w_q, w_k = (_finite(w, name) for w, name in ((query, "query"), (key, "key")))
     if w_q.ndim != 2 or w_q.shape != w_k.shape:
@@ -49,12 +49,12 @@ def score_form(
 
 
 def scores(omega: ArrayLike, tokens: ArrayLike) -> Matrix:
-    """X~ Omega X~^T (..., m, m) for tokens (..., m, d); divide by sqrt(n_k) for logits.
+    """Return X~ Omega X~^T (..., m, m) for tokens (..., m, d); divide by sqrt(n_k) for logits.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit.
+        If the shapes do not match.
     """
     form, x = _form(omega), _finite(tokens, "tokens")
     if x.ndim < 2 or x.shape[-1] != len(form) - 1:
@@ -65,12 +65,12 @@ def scores(omega: ArrayLike, tokens: ArrayLike) -> Matrix:
 
 @recorded()
 def leading_directions(omega: ArrayLike, rank: int) -> xr.Dataset:
-    """The `rank` largest singular values and their directions.
+    """Compute the `rank` largest singular values of Omega and their directions.
 
     Returns
     -------
     xarray.Dataset with `value` (term), `query` and `key` (term, feature); the last feature is the
-    constant 1. Omega = sum of value_k query_k key_k^T.
+    constant 1. The sum of value_k query_k key_k^T over all k is Omega.
 
     Raises
     ------
@@ -93,18 +93,18 @@ def leading_directions(omega: ArrayLike, rank: int) -> xr.Dataset:
 
 @recorded()
 def truncation_cost(omega: ArrayLike, tokens: ArrayLike, ranks: Sequence[int]) -> xr.Dataset:
-    """What keeping the leading terms of Omega costs in the scores of given tokens.
+    """Compute the error of truncating Omega to its leading terms, also in the scores of tokens.
 
     Returns
     -------
     xarray.Dataset with `form` (rank), the relative Frobenius error of Omega, which is the smallest
     possible at that rank (Eckart and Young, Psychometrika 1, 1936), and `scores` (rank), that of
-    the scores after the mean of each row is removed, which the softmax does not see.
+    the scores without the mean of each row, to which the softmax is invariant.
 
     Raises
     ------
     ValueError
-        If a shape or rank does not fit.
+        If a shape does not match or a rank is outside its range.
     """
     form = _form(omega)
     whole = scores(form, tokens)
@@ -128,14 +128,14 @@ def truncation_cost(omega: ArrayLike, tokens: ArrayLike, ranks: Sequence[int]) -
 
 
 def initial_spectrum(x: ArrayLike, ratio: float) -> NDArray[np.float64]:
-    """The density of sigma^2 / d^2 for Omega = W_Q W_K^T at initialisation, d large, n_k = ratio d.
+    """Return the limiting density at x of sigma^2 / d^2 for Omega = W_Q W_K^T at initialisation.
 
-    W_Q and W_K (d, n_k) have independent N(0, 1) entries, ratio in (0, 1]; the n_k nonzero squared
-    singular values are the eigenvalues of the product of two independent Wishart matrices, whose
-    law is the free multiplicative convolution of two Marchenko-Pastur laws: psi(1/x) solves
-    x psi = (1 + psi)(1 + ratio psi)^2, and the density is -Im psi / (pi x) on the root with
-    Im psi < 0 (Voiculescu, J. Operator Theory 18, 1987; Burda et al., Phys. Rev. E 82, 2010).
-    Mean 1, second moment 1 + 2 ratio.
+    The limit is d -> oo with n_k = ratio d. W_Q and W_K (d, n_k) have independent N(0, 1) entries,
+    ratio in (0, 1]. The n_k nonzero squared singular values are the eigenvalues of the product of
+    two independent Wishart matrices, whose law is the free multiplicative convolution of two
+    Marchenko-Pastur laws: psi(1/x) solves x psi = (1 + psi)(1 + ratio psi)^2, and the density is
+    -Im psi / (pi x) on the root with Im psi < 0 (Voiculescu, J. Operator Theory 18, 1987; Burda et
+    al., Phys. Rev. E 82, 2010). It has mean 1 and second moment 1 + 2 ratio.
 
     Raises
     ------

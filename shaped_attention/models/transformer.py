@@ -1,8 +1,8 @@
-"""The shaped transformer as a torch module to train.
+"""The shaped transformer as a trainable torch module.
 
-Weights are trained as N(0, 1) matrices with their factors 1 / sqrt n written out, so that a module
-at initialisation is one sample of `simulate_network` with `ShapedTransformer.layer`. Trainable too
-are gamma of every block (lambda = sqrt(1 - gamma^2) goes with it) and the coefficients of
+Weights are N(0, 1) at initialisation and their factors 1 / sqrt n are written out, so an untrained
+module is one sample of `simulate_network` with `ShapedTransformer.layer`. Also trainable are gamma
+of every block (and with it lambda = sqrt(1 - gamma^2)) and the coefficients of
 
     A = gamma_1 I + softmax(Y / tau) - gamma_2 w,
 
@@ -82,24 +82,24 @@ class ShapedMLPModule(nn.Module):
 
 
 class ShapedTransformer(nn.Module):
-    """A shaped transformer to train.
+    """A trainable shaped transformer.
 
     Parameters
     ----------
     layer
         `ShapedAttention` and `ShapedMLP` blocks of one layer, in the order in which they act.
     width, depth
-        n and the number of layers L.
+        Width n and number of layers L.
     vocabulary
         Size of an embedding with N(0, 1) rows, for inputs of token numbers (..., m); None for
         inputs of tokens (..., m, n).
     seed
-        Of the weights. torch's own generator is not used.
+        Seed of the initial weights. torch's own generator is not used.
 
     Raises
     ------
     ValueError
-        If an argument is outside its range, or a block is of another kind.
+        If an argument is outside its range, or a block is neither attention nor an MLP.
 
     Examples
     --------
@@ -139,17 +139,17 @@ class ShapedTransformer(nn.Module):
             blocks = pattern[layer_index % len(pattern)]
             for number, block in enumerate(blocks, start=1):
                 module = _module(resolved(block, layer_index / depth), width, generator)
-                # For the times of `record_covariances`: a layer is over after its last block.
+                # For the times of `record_covariances`: a layer ends with its last block.
                 module.layers_done = layer_index + number / len(blocks)
                 self.blocks.append(module)
 
     def forward(self, inputs: Tensor) -> Float[Tensor, "*B m n"]:
-        """The tokens after the last layer; inputs as `vocabulary` says.
+        """Return the tokens after the last layer, for token numbers if there is a `vocabulary`.
 
         Raises
         ------
         ValueError
-            If inputs are no tensor of the kind that is needed, or tokens have another width.
+            If `inputs` is not a tensor of the required type, or tokens have a wrong width.
         """
         tokens = self._embedded(inputs)
         if tokens.shape[-1] != self.width or tokens.ndim < 2:
@@ -190,7 +190,7 @@ def _module(
 
 
 def _number(parameter: Parameter) -> float:
-    """A parameter of a block whose schedules are resolved."""
+    """Return a parameter of a block whose schedules are resolved."""
     if isinstance(parameter, Schedule):
         raise ValueError(f"{parameter!r}: the value at one depth is needed")
     return float(parameter)
@@ -212,5 +212,5 @@ def _residual(block: Block, tokens: Tensor, branch: Tensor, gamma: Tensor) -> Te
     skip = getattr(block, "skip", None)
     if skip is not None:
         return skip * tokens + gamma * branch
-    # Training may move gamma past 1; the skip connection is then gone.
+    # Training may move gamma past 1; the skip connection then vanishes.
     return (1.0 - gamma**2).clamp(min=0.0).sqrt() * tokens + gamma * branch

@@ -1,4 +1,4 @@
-"""Every operation of a graph on large matrices: a library routine, or a loop over entries."""
+"""The operations of a graph on large matrices: library routines, or loops over entries."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from shaped_attention.numerics.threefry import fill_chi, fill_weights
 Array = NDArray[np.float64]
 
 COLUMNS = 256
-"""Hidden units at once; fixed, so that a sum's order is."""
+"""Number of hidden units at once; fixed, since it determines the order of a sum."""
 
 
 class Memory:
-    """Arrays that wait for their next use, by size."""
+    """Free arrays for reuse, by size."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[Array]] = {}
 
     def take(self, shape: Shape) -> Array:
-        """Return an array with any entries."""
+        """Return an uninitialised array."""
         size = shape[0] * shape[1]
         free = self._free.get(size)
         flat = free.pop() if free else np.empty(size)
         return flat.reshape(shape)
 
     def give_back(self, array: Array) -> None:
-        """Take an array that nobody needs any more."""
+        """Return an array that is no longer needed to the pool."""
         self._free.setdefault(array.size, []).append(array.reshape(-1))
 
 
 @dataclass
 class Place:
-    """Where a program runs: sample, step, memory, and the normals if they are given."""
+    """Context of a program: sample, step, memory, and the normals if they are given."""
 
     sample: int
     step: int
@@ -50,22 +50,22 @@ class Place:
 
 @dataclass
 class Operation:
-    """A node with what it needs when it runs.
+    """A node with the data needed to run it.
 
     Attributes
     ----------
     node
-        What is computed.
+        Node of the graph to compute.
     inputs, output
-        Numbers of the values; `ends` are those that nobody needs afterwards.
+        Numbers of the values; `ends` are those that are not needed afterwards.
     scalars
-        Its scalars (layers or 1, count).
+        Scalars of the node (layers or 1, count).
     key
-        Of its random numbers.
+        Key of its random numbers.
     start
-        Of a normal node: how many normals come before its own.
+        Number of normals before its own, for a normal node.
     inside
-        The activation of hidden units: a `blas.Plan`.
+        Activation of hidden units, a `blas_plan.Plan`.
     """
 
     node: Node
@@ -141,7 +141,7 @@ def _activated_gram(op: Operation, place: Place, out: Array, factor: Array) -> N
 
 
 def _multiply(op: Operation, place: Place, out: Array, a: Array, b: Array) -> None:
-    """A B, A B^T or A^T B; a product with a triangular matrix costs half."""
+    """Write A B, A B^T or A^T B; a product with a triangular matrix costs half."""
     left, right = op.node.inputs
     kind = op.node.kind
     a_here = a.T if kind == "multiply_tn" else a
@@ -203,7 +203,7 @@ def _leaky(op: Operation, place: Place, out: Array, a: Array) -> None:
 
 
 def _written(function: Callable[..., Any]) -> Callable[..., None]:
-    """An operation without parameters, from a function ``f(*values, out)``."""
+    """Return the operation without parameters of a function ``f(*values, out)``."""
     return lambda op, place, out, *values: function(*values, out)
 
 

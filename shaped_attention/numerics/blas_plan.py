@@ -1,8 +1,8 @@
-"""Programs on large matrices: one sample after the other, an operation of the graph at a time.
+"""Programs on large matrices, run sample by sample, one operation of the graph at a time.
 
-Tiles of 64 paths leave every cache once a matrix is large. Here each operation of a trace is a
-library routine, or one loop over entries, and the random numbers are those of the other executors.
-A value's memory is used again after its last use, so a sample needs that of a few matrices.
+Tiles of 64 paths exceed every cache once a matrix is large. Here each operation of a trace is a
+library routine or one loop over entries, and the random numbers are those of the other executors.
+The memory of a value is reused after its last use, so a sample needs that of a few matrices.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Plan:
     Parameters
     ----------
     nodes, results
-        The operations in order, and those whose values are asked for.
+        Operations in order, and those whose values are the results.
     key
-        Gives the key of an address.
+        Function from an address to its key.
     depths
         Relative depths of the steps, at which scalars are evaluated.
     """
@@ -73,9 +73,9 @@ class Plan:
         self, inputs: Sequence[Array], sample: int, step: int, memory: Memory,
         given: Array | None = None,
     ) -> list[Array]:  # fmt: skip
-        """Return the results for one sample; those in `memory` may be given back.
+        """Return the results for one sample; their memory may be given back.
 
-        With `given` (normals,) the normals are taken from it, otherwise drawn.
+        The normals are those of `given` (normals,) or, if it is None, drawn.
         """
         place = Place(sample, step, memory, given)
         values = self._values(inputs, place, None)
@@ -96,7 +96,7 @@ class Plan:
         return values
 
     def give_back(self, results: Sequence[Array], memory: Memory) -> None:
-        """Give the memory of results back that are no inputs."""
+        """Give back the memory of results that are not inputs."""
         fresh = {k: x for k, x in zip(self.results, results, strict=True) if k not in self.inputs}
         for k, array in fresh.items():
             if k not in self.constants:

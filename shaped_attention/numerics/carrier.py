@@ -1,7 +1,7 @@
-"""Operands that are more than a matrix: they bring a rule of their own for every primitive.
+"""Operands that extend a matrix and have their own rule for every primitive.
 
-The primitives and the matrices of a trace know such operands by this module alone, so what a rule
-says (`tangents`) may itself be written in primitives.
+The primitives and the matrices of a trace know such operands only through this module, so the rules
+(`tangents`) can themselves be written in primitives.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Any
 class Carrier(ABC):
     """An operand that carries something alongside its matrix, such as `tangents.Dual`.
 
-    It has the notation of matrices (see `primitives`), also with a matrix or a number on the left.
+    It supports the notation of matrices (see `primitives`), also with a matrix or number on the
+    left.
     """
 
     __array_ufunc__ = None
 
     @abstractmethod
     def rule(self, primitive: Callable[..., Any]) -> Callable[..., Carrier]:
-        """Return what replaces a primitive; it takes the same arguments.
+        """Return the replacement of a primitive; it has the same arguments.
 
         Raises
         ------

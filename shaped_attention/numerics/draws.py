@@ -1,10 +1,10 @@
 """Random numbers keyed by integers: the torch twin of `shaped_attention.numerics.threefry`.
 
-One integer seed and the name of a stream give a key; a key and integers (sample, step, slot,
-pair) give a number. Nothing else enters, so results do not depend on chunks, threads, order or
-device, and the torch and compiled paths see the same numbers (to rounding in the logarithm and
-cosine of Box and Muller's formula). On the CPU in float64 the compiled generator makes them here
-too, for samples that follow one another; it is ten times faster.
+An integer seed and the name of a stream give a key; a key and integers (sample, step, slot, pair)
+give a number. Nothing else enters, so results do not depend on chunks, threads, order or device,
+and the torch and compiled paths use the same numbers (to rounding in the logarithm and cosine of
+the Box-Muller formula). On the CPU in float64 the compiled generator, which is ten times faster,
+makes them here too if the sample numbers are consecutive.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ STREAMS = {
     "derived": 5,
     "sphere": 6,
 }
-"""Named streams: their numbers are independent for the same seed. Append only."""
+"""Named streams, whose numbers are independent for the same seed. Append only."""
 
 
 SLOTS_PER_BLOCK = 64
-"""Slots (independent series within a step) that stand together for each block of a layer."""
+"""Number of consecutive slots (independent series within a step) of each block of a layer."""
 
 _CHI_ATTEMPTS = 16
 
@@ -50,14 +50,15 @@ _LARGEST_SLOT = 2**24
 
 
 def slot_number(first: int, index: int) -> int:
-    """The slot with a number among those of the block that starts at `first`.
+    """Return slot number `index` of the block whose first slot is `first`.
 
-    After its first 64 a block goes on with 64 beyond the first slots of 256 blocks, and so on.
+    After its first 64 slots a block continues with 64 beyond the first slots of 256 blocks, and so
+    on.
 
     Raises
     ------
     RuntimeError
-        If it asks for more than 65,536.
+        If `index` is 65,536 or more.
     """
     rounds, place = divmod(index, SLOTS_PER_BLOCK)
     slot = first + rounds * SLOTS_PER_BLOCK * _BLOCKS + place
@@ -67,7 +68,7 @@ def slot_number(first: int, index: int) -> int:
 
 
 def stream_key(seed: int, stream: str, *integers: int) -> NDArray[np.uint64]:
-    """The 128-bit key (2,) of a stream, or of the part of it that further integers >= 0 name.
+    """Return the 128-bit key (2,) of a stream, or of its part with the given integers >= 0.
 
     It is that of ``SeedSequence(seed, spawn_key=(number of stream, *integers))``.
     """
@@ -76,7 +77,7 @@ def stream_key(seed: int, stream: str, *integers: int) -> NDArray[np.uint64]:
 
 
 def _signed(word: int) -> int:
-    """The signed 64-bit integer with the same bits (torch has no arithmetic on uint64)."""
+    """Return the signed 64-bit integer with the same bits (torch has no uint64 arithmetic)."""
     word &= 0xFFFFFFFFFFFFFFFF
     return word - (1 << 64) if word >> 63 else word
 
@@ -88,7 +89,7 @@ def _rotated(x: Tensor, bits: int) -> Tensor:
 def threefry(
     key: NDArray[np.uint64], c0: Int[Tensor, "*n"], c1: Int[Tensor, "*n"]
 ) -> tuple[Int[Tensor, "*n"], Int[Tensor, "*n"]]:
-    """Threefry-2x64-20 on signed integers that carry the bits of unsigned ones."""
+    """Apply Threefry-2x64-20 to signed integers that hold the bits of unsigned ones."""
     k0, k1 = int(key[0]), int(key[1])
     keys = (k0, k1, k0 ^ k1 ^ int(PARITY))
     x0, x1 = c0 + _signed(k0), c1 + _signed(k1)
@@ -102,7 +103,7 @@ def threefry(
 
 
 def _uniform(word: Int[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """Numbers in (0, 1]: 1 - (upper 52 bits) 2^-52."""
+    """Return numbers in (0, 1]: 1 - (upper 52 bits) 2^-52."""
     return 1.0 - ((word >> 12) & ((1 << 52) - 1)).to(torch.float64) * 2.0**-52
 
 
@@ -114,7 +115,7 @@ def _normal_pair(x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
 
 @lru_cache(maxsize=256)
 def _chi_constants(dof: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Numbers of the pairs and Marsaglia's d; kept, as copying them makes the host wait."""
+    """Return pair numbers and Marsaglia's d; cached, since copying them makes the host wait."""
     degrees = torch.tensor(dof, dtype=torch.float64, device=device)
     return torch.arange(0, len(dof), 2, device=device), 0.5 * degrees - 1.0 / 3.0
 
@@ -123,13 +124,13 @@ def _chi_constants(dof: tuple[int, ...], device: torch.device) -> tuple[Tensor, 
 class Draws:
     """The random numbers of one block in one step, for a set of samples.
 
-    Every call takes the next slot, so a block asks for what it needs, in a fixed order, and never
-    names a generator.
+    Every call takes the next slot: a block draws what it needs in a fixed order and never names a
+    generator.
 
     Parameters
     ----------
     key
-        The stream's key, from `stream_key`.
+        Key of the stream, from `stream_key`.
     samples
         Integer tensor (B,) of sample numbers in [0, 2^32).
     step
@@ -137,9 +138,9 @@ class Draws:
     slot
         First slot; a block of a layer starts at `SLOTS_PER_BLOCK` times its position.
     dtype
-        Of the numbers returned. They are made in float64.
+        Type of the returned numbers, which are made in float64.
     compiled
-        Whether the compiled generator may make them where it can; the numbers agree to rounding.
+        Whether the compiled generator may be used where possible; the numbers agree to rounding.
     """
 
     key: NDArray[np.uint64]
@@ -171,7 +172,7 @@ class Draws:
         return threefry(self.key, c0[None, :].expand(shape), c1[:, None].expand(shape))
 
     def normals_at(self, slot: int, start: int, count: int) -> Float[Tensor, "B count"]:
-        """Normals number start, start + 1, ... (start even) of a slot, for every sample."""
+        """Return the normals start, start + 1, ... (start even) of a slot, for every sample."""
         first = start // 2
         if self._compiled_first >= 0:
             out = np.empty((len(self.samples), count))
@@ -182,7 +183,7 @@ class Draws:
         return torch.stack([a, b], dim=-1).flatten(1)[:, :count].to(self.dtype)
 
     def normal(self, rows: int, columns: int) -> Float[Tensor, "B rows columns"]:
-        """Independent standard normals."""
+        """Return independent standard normals."""
         flat = self.normals_at(self._take_slot(), 0, rows * columns)
         return flat.reshape(len(self.samples), rows, columns)
 
@@ -195,13 +196,13 @@ class Draws:
             yield flat.unflatten(1, (here, rows)).mT
 
     def chi(self, dof: Sequence[int]) -> Float[Tensor, "B J"]:
-        """Chi variables with the given degrees of freedom (each >= 2), by exact rejection.
+        """Return chi variables with given degrees of freedom (each >= 2), by exact rejection.
 
-        A proposal is refused with a probability below 0.05, all 16 attempts with one below 1e-20;
-        what is left then is sqrt(2 d), near the mode.
+        A proposal is rejected with probability below 0.05, and all 16 attempts with probability
+        below 1e-20; the value is then sqrt(2 d), near the mode.
 
-        Marsaglia and Tsang, ACM TOMS 26 (2000); attempt a of the pair of variables 2 k, 2 k + 1
-        uses its own counters, so acceptance in one path does not move another one's numbers.
+        Marsaglia and Tsang, ACM TOMS 26 (2000). Attempt a of the pair of variables 2 k, 2 k + 1
+        has its own counters, so acceptance in one path does not shift the numbers of another.
         """
         slot = self._take_slot()
         if self._compiled_first >= 0:
@@ -216,7 +217,7 @@ class Draws:
         first, d = _chi_constants(tuple(dof), device)
         result = torch.full((len(self.samples), len(dof)), -1.0, dtype=torch.float64, device=device)
         for attempt in range(_CHI_ATTEMPTS):
-            # Only on the CPU: elsewhere the host would wait for the device in every step.
+            # Only on the CPU: otherwise the host would wait for the device in every step.
             if device.type == "cpu" and not bool((result < 0).any()):
                 break
             pairs = (attempt << ATTEMPT_SHIFT) + first
@@ -231,11 +232,11 @@ class Draws:
         return torch.where(result < 0, (2.0 * d).sqrt(), result).to(self.dtype)
 
     def wishart_factor(self, m: int, dof: int) -> Float[Tensor, "B m c"]:
-        """B (m, c) with B B^T ~ Wishart_m(dof, I); c = m, or dof when dof < m + 2.
+        """Return B (m, c) with B B^T ~ Wishart_m(dof, I); c = m, or dof if dof < m + 2.
 
         For dof >= m + 2 it is Bartlett's lower triangular factor (Muirhead, *Aspects of
         Multivariate Statistical Theory*, 1982, thm 3.2.14), below that the Gaussian matrix
-        itself. It takes two slots either way.
+        itself. It uses two slots in either case.
         """
         if dof < m + 2:
             gaussian = self.normal(m, dof)

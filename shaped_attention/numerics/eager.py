@@ -1,4 +1,4 @@
-"""Eager runs: the descriptions of blocks in torch as they are, for a debugger to step through."""
+"""Eager runs: the descriptions of blocks run directly in torch, for a debugger to step through."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _eager: ContextVar[bool] = ContextVar("eager", default=False)
 def eager() -> Iterator[None]:
     """Run blocks as they are written: samplers called inside use torch, never compiled code.
 
-    A debugger then stops inside `root`, `limit` or `step` of a block, once in each layer, with
-    tensors (samples, m, c) that can be looked at. The random numbers are the same and the paths
-    agree with those of compiled code to rounding. It holds for calls made in this thread; the
-    chunks of such a call are run on threads as always.
+    A debugger then stops inside `root`, `limit` or `step` of a block, once per layer, with tensors
+    (samples, m, c) to inspect. The random numbers are the same, and the paths agree with those of
+    compiled code to rounding. The setting applies to calls made in this thread; the chunks of such
+    a call still run on several threads.
 
     Examples
     --------
@@ -34,5 +34,5 @@ def eager() -> Iterator[None]:
 
 
 def is_eager() -> bool:
-    """Return whether a call made now is to run eagerly."""
+    """Return whether a call made now runs eagerly."""
     return _eager.get()

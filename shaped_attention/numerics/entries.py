@@ -24,7 +24,7 @@ def leaky(x, s, t, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def lower_part(a, signs, out):  # type: ignore[no-untyped-def]
-    """Write the lower triangle of A, its columns times signs."""
+    """Write the lower triangle of A, with its columns multiplied by signs."""
     for i in range(out.shape[0]):
         for j in range(i + 1):
             out[i, j] = signs[j] * a[i, j]
@@ -34,7 +34,7 @@ def lower_part(a, signs, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def mirror(square):  # type: ignore[no-untyped-def]
-    """Copy the lower triangle to the upper one, by blocks that stay in the cache."""
+    """Copy the lower triangle to the upper one, by blocks that fit into the cache."""
     size, block = square.shape[0], 32
     for first in range(0, size, block):
         for second in range(0, first + block, block):
@@ -45,7 +45,7 @@ def mirror(square):  # type: ignore[no-untyped-def]
 
 @kernel
 def symmetric(numbers, out):  # type: ignore[no-untyped-def]
-    """Write the lower triangle, row by row, and sqrt 2 times the diagonal; then mirror it."""
+    """Write the lower triangle row by row, with sqrt 2 times the diagonal; then mirror it."""
     root = math.sqrt(2.0)
     k = 0
     for i in range(out.shape[0]):
@@ -59,7 +59,7 @@ def symmetric(numbers, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def triangle(below, diagonal, out):  # type: ignore[no-untyped-def]
-    """Write the lower triangular matrix with entries below its diagonal row by row."""
+    """Write the lower triangular matrix with a given diagonal and, row by row, entries below it."""
     k = 0
     for i in range(out.shape[0]):
         for j in range(i):

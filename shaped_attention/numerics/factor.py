@@ -1,7 +1,7 @@
 """Factorisations in torch and NumPy, the twins of those of `tile_algebra`.
 
-One rule for singular matrices everywhere: a pivot below 64 eps of its row is zero, and so is its
-column. Equal tokens then stay equal, and the executors take the same path.
+Everywhere the same rule applies to singular matrices: a pivot below 64 eps of its row is zero, and
+so is its column. Equal tokens then remain equal, and all executors follow the same path.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def lower_factor(root: Float[Tensor, "*B m c"]) -> Float[Tensor, "*B m m"]:
     """Return the lower triangular L, diagonal >= 0, with L L^T = root root^T.
 
     Modified Gram-Schmidt on the rows, for the whole batch at once: small singular values keep the
-    relative accuracy that forming root root^T would square away. A row whose part orthogonal to
-    the rows before it is at most 64 eps of its length has a zero column.
+    relative accuracy that forming root root^T would lose. If the part of a row orthogonal to the
+    previous rows is at most 64 eps of its length, the column is zero.
     """
     m = root.shape[-2]
     level = PIVOT_EPSILONS * torch.finfo(root.dtype).eps
@@ -33,7 +33,7 @@ def lower_factor(root: Float[Tensor, "*B m c"]) -> Float[Tensor, "*B m m"]:
     for j in range(m):
         row = rest[..., 0, :]
         length = torch.linalg.vector_norm(row, dim=-1)
-        # A difference: what is not finite is no zero pivot.
+        # Tested as a difference, so that a non-finite pivot does not count as zero.
         zero = length - level * original[..., j] <= 0.0
         unit = torch.where(zero[..., None], 0.0, row / torch.where(zero, 1.0, length)[..., None])
         below = (rest[..., 1:, :] @ unit[..., None])[..., 0]
@@ -45,7 +45,7 @@ def lower_factor(root: Float[Tensor, "*B m c"]) -> Float[Tensor, "*B m m"]:
 
 
 def gram_schmidt(rest: Array, out: Array, level: float = PIVOT) -> None:
-    """Write the factor of `lower_factor` of one matrix, with another level; overwrite `rest`."""
+    """Write the `lower_factor` of one matrix, with a given pivot level; overwrite `rest`."""
     out.fill(0.0)
     original = np.linalg.norm(rest, axis=1)
     update = np.empty_like(rest)

@@ -1,8 +1,8 @@
-"""Tracing: a description run once on `Matrix` objects leaves the graph of what it computes.
+"""Tracing: a description run once on `Matrix` objects records the graph of its operations.
 
 The graph knows every size, so programs for fixed sizes follow from it: `program` turns it into
 instructions for compiled code on tiles, `blas_plan` walks over it with library routines. A matrix
-carries a scalar coefficient and a transposition that cost nothing until they are needed.
+has a scalar coefficient and a transposition that are applied only when they are needed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENTRYWISE = frozenset({
     "combine", "times", "over", "scale", "shift",
     "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "leaky",
 })  # fmt: skip
-"""Those that act on every entry by itself, which is what an activation is made of."""
+"""Operations on single entries, of which an activation consists."""
 
 
 @dataclass(eq=False)
@@ -45,19 +45,19 @@ class Node:
     kind
         Name of the operation (see `OPERATIONS`).
     inputs
-        Nodes whose values it takes.
+        Nodes whose values are its inputs.
     shape
         Rows and columns of its value.
     scalars, integers
-        Its parameters.
+        Parameters of the operation.
     lower
         Whether the value is lower triangular by construction.
     data
-        The entries of a constant.
+        Entries of a constant.
     address
-        Of random numbers: what their key is derived from.
+        Address of random numbers, from which their key is derived.
     inside
-        Of an activated Gram matrix: the trace of its activation, and the result there.
+        Trace and result of the activation, for an activated Gram matrix.
     """
 
     kind: str
@@ -73,7 +73,7 @@ class Node:
 
 @dataclass
 class Graph:
-    """The operations of a trace in the order in which they were asked for, each of them once."""
+    """The operations of a trace in the order of their first use, without repetition."""
 
     nodes: list[Node] = field(default_factory=list)
     _known: dict[Hashable, Node] = field(default_factory=dict)
@@ -91,12 +91,12 @@ class Graph:
         address: Hashable = None,
         inside: tuple[Graph, Node] | None = None,
     ) -> Matrix:
-        """Return the value of an operation, appended unless the trace has it already."""
+        """Return the value of an operation; append it unless the trace already has it."""
         new = Node(
             kind, tuple(inputs), shape, tuple(scalars), tuple(integers), lower, data, address,
             inside,
         )  # fmt: skip
-        # An operation without inputs is a matrix of its own: an input, a constant, random numbers.
+        # Operations without inputs (inputs, constants, random numbers) are always distinct.
         if inputs and address is None:
             numbers = tuple(id(x) if isinstance(x, Scalar) else x for x in scalars)
             key = (kind, tuple(id(x) for x in inputs), shape, numbers, tuple(integers), lower)
@@ -107,7 +107,7 @@ class Graph:
         return Matrix(self, new)
 
     def constant(self, array: NDArray[np.float64]) -> Matrix:
-        """Return a constant matrix; equal ones are kept once."""
+        """Return a constant matrix; equal ones are stored once."""
         entries = np.ascontiguousarray(array, dtype=np.float64)
         for known in self.nodes:
             if known.data is not None and np.array_equal(known.data, entries):
@@ -166,7 +166,9 @@ class Matrix:
         other = _matrix(other)
         (rows, inner), (other_inner, columns) = self.shape, other.shape
         if inner != other_inner:
-            raise ValueError(f"a product of matrices of shapes {self.shape} and {other.shape}")
+            raise ValueError(
+                f"matrices of shapes {self.shape} and {other.shape} cannot be multiplied"
+            )
         a = self
         if a.transposed and other.transposed:
             a = a.plain()
@@ -261,8 +263,8 @@ class Matrix:
 def _matrix(other: Any) -> Matrix:
     if not isinstance(other, Matrix):
         raise TypeError(
-            f"a matrix of a description together with {type(other).__name__}: an array of numbers "
-            "becomes a matrix by primitives.constant(array, like=matrix)"
+            f"a matrix of a description cannot be combined with {type(other).__name__}; "
+            "primitives.constant(array, like=matrix) turns an array of numbers into a matrix"
         )
     return other
 
@@ -278,7 +280,7 @@ def _expanded(matrix: Matrix, shape: Shape) -> Matrix:
 
 
 def _larger_first(a: Matrix, b: Matrix) -> tuple[Matrix, Matrix]:
-    """Return two matrices of which the second can be broadcast to the first."""
+    """Order two matrices so that the second can be broadcast to the first."""
     a, b = a.plain(), b.plain()
     if a.shape[0] * a.shape[1] < b.shape[0] * b.shape[1]:
         a, b = b, a
@@ -286,14 +288,14 @@ def _larger_first(a: Matrix, b: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _broadcast(a: Matrix, b: Matrix) -> Shape:
-    """The shape of a combination: b is a matrix, a row, a column or a single entry."""
+    """Return the shape of a combination: b is a matrix, a row, a column or a single entry."""
     if not all(y in (1, x) for x, y in zip(a.shape, b.shape, strict=True)):
-        raise ValueError(f"a combination of matrices of shapes {a.shape} and {b.shape}")
+        raise ValueError(f"matrices of shapes {a.shape} and {b.shape} cannot be combined")
     return a.shape
 
 
 def _common_left_factor(a: Matrix, b: Matrix) -> Matrix | None:
-    """``F A + F B = F (A + B)``, which saves a product; None where it does not apply."""
+    """Return ``F (A + B)`` for ``F A + F B``, which saves a product; None if it does not apply."""
     pair = (a.node, b.node)
     if a.transposed or b.transposed or any(x.kind != "multiply_nn" for x in pair):
         return None
@@ -307,7 +309,7 @@ def _common_left_factor(a: Matrix, b: Matrix) -> Matrix | None:
 
 
 def needed(results: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that the results depend on, in their order."""
+    """Return the nodes that the results depend on, in their order."""
     wanted = {id(node) for node in results}
     kept = []
     for node in reversed(nodes):

@@ -1,4 +1,4 @@
-"""The one place where compilation is configured."""
+"""Configuration of compilation."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Measured at 8, 16, 32, 64, 96 and 128: 64 was fastest for every kernel and 32 a 
 
 
 def _drop_stale_kernels() -> None:
-    """Delete cached kernels that were compiled from other sources than today's.
+    """Delete cached kernels that were compiled from different sources.
 
-    Numba's cache notices a change of a kernel's own file, but not of the files whose functions it
+    Numba's cache detects a change of a kernel's own file, but not of the files whose functions it
     inlines, and would run a mixture of old and new code. A stamp names the sources of the cache.
     """
     folder = Path(__file__).parent
@@ -39,21 +39,21 @@ def _drop_stale_kernels() -> None:
                 old.unlink(missing_ok=True)
         stamp.touch()
     except OSError:
-        # A folder that cannot be written holds no cache of ours: numba then keeps it elsewhere.
+        # An unwritable folder does not hold our cache: numba then keeps it elsewhere.
         return
 
 
 _drop_stale_kernels()
 
-# Contraction (fused multiply-add) is the only liberty that is taken: lanes never mix, so nothing
-# needs to be reassociated, and a path's rounding is the same wherever it is computed.
+# Contraction (fused multiply-add) is the only relaxation: lanes never mix, so nothing needs to be
+# reassociated, and the rounding of a path is the same wherever it is computed.
 _FASTMATH = {"contract", "nsz"}
 
 _cached = True
 
 
 def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Numba's decorator with a cache, or without one where no folder can be written."""
+    """Return Numba's decorator with a cache, or without one if no folder is writable."""
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         global _cached
@@ -73,7 +73,7 @@ def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., An
 
 
 kernel = _compiler(nogil=True, error_model="numpy", fastmath=_FASTMATH)
-"""Compile a function on tiles; it releases the interpreter lock, so chunks run on threads."""
+"""Compile a function on tiles; it releases the interpreter lock, so chunks run in parallel."""
 
 compiled_once = np.int64
 """Turn a literal argument into a number: numba compiles a function again for each literal."""

@@ -1,8 +1,9 @@
-"""Library routines for one large matrix: in place, on rows that follow one another, on one thread.
+"""Library routines for one large matrix: in place, on contiguous rows, on one thread.
 
 The routines are those of SciPy's BLAS and LAPACK, called by address: no copies are made and the
-interpreter lock is released, so that samples run on threads. Arrays are in C order; a library that
-expects Fortran's order sees their transposes, hence "upper" for what is lower triangular here.
+interpreter lock is released, so that samples run on threads. Arrays are in C order. A library that
+expects Fortran order sees their transposes, hence "upper" for matrices that are lower triangular
+here.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _PANEL = 32
 """Columns of a panel of the QR factorisation (16, 32 and 64 were measured)."""
 
 _SUSPICIOUS = 8.0
-"""A pivot below this many levels times the number of rows is decided by the exact rule."""
+"""The exact rule decides pivots below this many levels times the number of rows."""
 
 
 def _routine(module: str, name: str) -> Callable[..., None]:
@@ -45,7 +46,7 @@ _GEQRT = _routine("cython_lapack", "dgeqrt")
 _POTRF = _routine("cython_lapack", "dpotrf")
 
 
-# Arguments go by reference. The routines only read these, so equal ones are made once.
+# Arguments are passed by reference. The routines only read these, so equal ones are shared.
 
 
 @lru_cache(maxsize=4096)
@@ -63,7 +64,7 @@ _LEFT, _RIGHT, _UPPER, _PLAIN, _TRANSPOSED = map(ctypes.c_char_p, (b"L", b"R", b
 
 
 def multiply_triangular(lower: Array, b: Array, *, left: bool, transposed: bool) -> None:
-    """Overwrite B by L B, or B L, or the same with L^T, for lower triangular L."""
+    """Overwrite B by L B or B L, or by L^T B or B L^T, for lower triangular L."""
     rows, columns = b.shape
     _TRMM(
         _RIGHT if left else _LEFT, _UPPER, _TRANSPOSED if transposed else _PLAIN, _PLAIN,
@@ -82,7 +83,7 @@ def add_cogram(h: Array, total: Array) -> None:
 
 
 def _sound(lower: Array, lengths: Array, power: int) -> bool:
-    """Whether every pivot is well above the level below which it counts as zero."""
+    """Return whether every pivot is well above the level below which it counts as zero."""
     level = _SUSPICIOUS * len(lower) * PIVOT
     return bool((np.diagonal(lower) ** power > level * lengths).all())
 
@@ -90,8 +91,8 @@ def _sound(lower: Array, lengths: Array, power: int) -> bool:
 def lower_factor(root: Array, out: Array) -> None:
     """Write the lower triangular L with L L^T = A A^T, diagonal >= 0.
 
-    The QR factorisation of A^T; where a pivot is near rounding level, by the rule of
-    `factor.lower_factor`.
+    It comes from the QR factorisation of A^T, or from `factor.lower_factor` if a pivot is near
+    rounding level.
     """
     rows, columns = root.shape
     work = root.copy()
@@ -138,9 +139,10 @@ _limits: ExitStack | None = None
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep the libraries to one thread, so that a sum's order never depends on the machine.
+    """Restrict the libraries to one thread, so the order of a sum does not depend on the machine.
 
-    The setting is the process's: the first one in makes it, the last one out puts it back.
+    The setting is global to the process: the first to enter makes it, the last to leave restores
+    it.
     """
     global _controller, _inside, _limits
     with _lock:

@@ -1,8 +1,9 @@
-"""Random numbers by name: what a description draws, with torch.
+"""Random numbers by name: the numbers that a description draws, in torch.
 
 A number is addressed by (seed, stream, sample, step, place of the block, name, head). Seed, stream,
-place and name give a key of the counter-based generator, head, sample and step the counter. Nothing
-else enters, so a block's numbers depend neither on what else it draws nor on its parameters.
+place and name give the key of the counter-based generator; head, sample and step the counter.
+Nothing else enters, so a number depends neither on the block's further numbers nor on its
+parameters.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.numerics.primitives import Numbers
 
 _COLUMNS = 256
-"""Hidden units at once; even, and fixed so that chunks do not change a sum's order."""
+"""Number of hidden units drawn at once; even, and fixed so that chunks do not reorder a sum."""
 
 
 @dataclass
@@ -66,14 +67,14 @@ class TorchNumbers(Numbers):
     step
         Layer or step number in [0, 2^32).
     place
-        Of the block in the layer.
+        Place of the block in the layer.
     dtype
-        Of the numbers returned. They are made in float64.
+        Type of the returned numbers, which are made in float64.
     increments
         Standard deviation of the Brownian increments of a limit, the root of the step; None for
         the numbers of a chain.
     compiled
-        Whether the compiled generator may make them where it can; the numbers agree to rounding.
+        Whether the compiled generator may be used where possible; the numbers agree to rounding.
     """
 
     keys: Keys

@@ -1,11 +1,12 @@
-"""The vocabulary of descriptions: what a block may do with small matrices, besides arithmetic.
+"""The operations of descriptions: what a block may do with small matrices, besides arithmetic.
 
 A description runs on torch tensors (B, m, c), which is its eager mode, or on `graph.Matrix`, which
-records it. Both know ``A @ B``, ``A.mT``, ``A + B``, ``A - B``, ``A * B`` (entry by entry, or by a
-number), ``A / B`` and ``A.shape[-2:]``; rows (1, c), columns (m, 1) and single entries (1, 1) are
-broadcast. The functions here are the rest. Those that factorise treat a pivot below 64 eps of its
-row as zero, so singular matrices pass and equal tokens stay equal. On a `tangents.Dual`, a matrix
-with its derivatives in some directions, each of them follows its tangent rule.
+records it. Both support ``A @ B``, ``A.mT``, ``A + B``, ``A - B``, ``A * B`` (entry by entry, or by
+a number), ``A / B`` and ``A.shape[-2:]``; rows (1, c), columns (m, 1) and single entries (1, 1) are
+broadcast. This module has the remaining operations. Factorisations treat a pivot below 64 eps of
+its row as zero, so singular matrices are allowed and equal tokens remain equal. On a
+`tangents.Dual`, a matrix with its derivatives in some directions, every operation has a tangent
+rule.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.scalars import AnyNumber, Scalar, is_one, square_root
 
 M = TypeVar("M", Tensor, Matrix, Carrier)
-"""The operands of a description: it takes and returns one kind."""
+"""Type of the operands of a description; all operands and results have the same type."""
 
 
 def constant(array: NDArray[np.float64], like: M) -> M:
-    """Return a matrix of given entries (r, c), of the kind, dtype and device of `like`."""
+    """Return a matrix of given entries (r, c), with the type, dtype and device of `like`."""
     if isinstance(like, Carrier):
         return like.rule(constant)(array, like)
     if isinstance(like, Matrix):
@@ -37,14 +38,14 @@ def constant(array: NDArray[np.float64], like: M) -> M:
 
 
 def concatenate(parts: Sequence[M]) -> M:
-    """Put matrices with equally many rows next to each other."""
+    """Place matrices with the same number of rows next to each other."""
     first = next((part for part in parts if isinstance(part, Carrier)), parts[0])
     if isinstance(first, Carrier):
         return first.rule(concatenate)(parts)
     if len(parts) == 1:
         return first
     if isinstance(first, Matrix):
-        # No pending coefficients: a part that nobody else uses is then written in place.
+        # No pending coefficients: a part without another use is then written in place.
         nodes = [part.plain() for part in parts]
         rows = first.shape[0]
         return first.graph.node(
@@ -82,7 +83,7 @@ def lower(root: M) -> M:
 
 
 def compress(root: M) -> M:
-    """Return a root with at most as many columns as rows and the same L L^T."""
+    """Return a root with the same Gram matrix and at most as many columns as rows."""
     if isinstance(root, Carrier):
         return root.rule(compress)(root)
     return lower(root) if root.shape[-1] > root.shape[-2] else root
@@ -156,7 +157,7 @@ def row_squares(matrix: M) -> M:
 
 
 def unit_rows(matrix: M) -> M:
-    """Divide each row by its length; a row of zeros stays."""
+    """Divide each row by its length; a row of zeros is unchanged."""
     if isinstance(matrix, Carrier):
         return matrix.rule(unit_rows)(matrix)
     if isinstance(matrix, Matrix):
@@ -169,8 +170,8 @@ def unit_rows(matrix: M) -> M:
 def symmetric_noise(numbers: M, size: int) -> M:
     """Return the symmetric (size, size) matrix whose lower triangle, row by row, is `numbers`.
 
-    The diagonal is multiplied by sqrt 2: of independent normals it makes the noise with variance 1
-    off the diagonal and 2 on it. `numbers` has the shape (1, size (size + 1) / 2).
+    The diagonal is multiplied by sqrt 2: independent normals give the noise with variance 1 off the
+    diagonal and 2 on it. `numbers` has the shape (1, size (size + 1) / 2).
     """
     if isinstance(numbers, Carrier):
         return numbers.rule(symmetric_noise)(numbers, size)
@@ -244,8 +245,8 @@ def leaky(x: M, plus: AnyNumber, minus: AnyNumber) -> M:
 def arc_cosine_kernel(v: M) -> M:
     """Return sqrt(V_aa V_bb) J(rho_ab), J(r) = sqrt(1 - r^2) + r (pi - arccos r).
 
-    The kernel of Cho and Saul (2009): positive semidefinite, with the diagonal pi V_aa. Rounding
-    may leave rho outside [-1, 1]; it is brought back.
+    This kernel of Cho and Saul (2009) is positive semidefinite, with the diagonal pi V_aa. A rho
+    outside [-1, 1] by rounding is clamped.
     """
     if isinstance(v, Carrier):
         return v.rule(arc_cosine_kernel)(v)
@@ -255,7 +256,7 @@ def arc_cosine_kernel(v: M) -> M:
     root = v.diagonal(dim1=-2, dim2=-1).sqrt()
     scale = root[..., :, None] * root[..., None, :]
     r = v / torch.where(scale > 0.0, scale, 1.0)
-    # J' = pi - arccos r is finite at the ends, where the derivatives of its terms are not.
+    # J' = pi - arccos r is finite at r = +-1, where the derivatives of the two terms are not.
     inside = r.abs() < 1.0
     s = torch.where(inside, r, 0.0)
     angle = (1.0 - s * s).sqrt() + s * (math.pi - torch.arccos(s))
@@ -268,9 +269,9 @@ _INCREMENTS_ALONE = "a limit is driven by Brownian increments alone: numbers.nor
 class Numbers:
     """The random numbers of one block in one step, by name.
 
-    `named_numbers.TorchNumbers` hands them out in torch, `traced_numbers.TracedNumbers` while a
-    description is traced. A name may be used once in a step, for each `head` once: the same name
-    again is an error, since it would be the same numbers. A limit has `normal` alone: increments of
+    `named_numbers.TorchNumbers` provides them in torch, `traced_numbers.TracedNumbers` while a
+    description is traced. Each name may be used once per step and `head`: a repeated name is an
+    error, since it would give the same numbers. A limit may only use `normal`, the increments of
     its Brownian motions.
     """
 
@@ -295,8 +296,8 @@ class Numbers:
     ) -> Any:
         """Return sum_i s(h_i) s(h_i)^T over `count` independent h_i ~ N(0, F F^T).
 
-        F (m, c) is the factor, s acts on every entry. It costs O(count m (m + c)) and the memory
-        of a few columns.
+        F (m, c) is `factor`; s acts on every entry. The cost is O(count m (m + c)) time and the
+        memory of a few columns.
         """
         raise ValueError(_INCREMENTS_ALONE)
 

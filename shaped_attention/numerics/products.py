@@ -3,7 +3,7 @@
 Numba turns a loop over lanes into vector instructions, but keeps each sum in memory: two loads for
 each multiplication. Here a block of up to 4 x 4 sums stays in registers while the inner index runs,
 which is three times as fast (measured at 4, 8 and 16 tokens). Each sum runs in the order of its
-index, as a plain loop's does, so the block that an entry falls into does not change its rounding.
+index, as in a plain loop, so the rounding of an entry does not depend on its block.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _block(high: int, wide: int) -> Callable[..., Any]:
         """Write rows out + i out_row + j = sum over k < count of A_ik B_kj, i < high, j < wide.
 
         A_ik is in row a + i a_row + k a_inner of `buf` (rows, LANES), and B_kj in row
-        b + j b_column + k b_inner. With `adding` the sums start from what is there.
+        b + j b_column + k b_inner. With `adding` the sums are added to the present values.
         """
         signature = types.void(buf, *([types.intp] * 9), types.boolean)
 
@@ -101,7 +101,7 @@ _1x4, _1x2, _1x1 = _block(1, 4), _block(1, 2), _block(1, 1)
 def sums_of_products(  # type: ignore[no-untyped-def]
     buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, high, wide, count, adding
 ):  # fmt: skip
-    """Write a block of `high` x `wide` sums, each of them 1, 2 or 4; see `_block`."""
+    """Write a block of `high` x `wide` sums, where both are 1, 2 or 4; see `_block`."""
     if high == 4:
         if wide == 4:
             _4x4(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
@@ -126,7 +126,7 @@ def sums_of_products(  # type: ignore[no-untyped-def]
 
 @kernel
 def piece(left):  # type: ignore[no-untyped-def]
-    """Return the height or width of the next block when `left` rows or columns are left."""
+    """Return the height or width of the next block when `left` rows or columns remain."""
     if left >= 4:
         return 4
     return 2 if left >= 2 else 1
@@ -137,10 +137,10 @@ def multiply(  # type: ignore[no-untyped-def]
     buf, out, out_columns, a, a_row, a_inner, b, b_column, b_inner, rows, inner, columns,
     a_from, a_to, b_from, b_to,
 ):  # fmt: skip
-    """Write the product of A (rows, inner) and B (inner, columns), whose strides are given.
+    """Write the product of A (rows, inner) and B (inner, columns), with given strides.
 
     The inner index starts at the row with `a_from` and ends after it with `a_to`; likewise for the
-    column with `b_from` and `b_to`: what is left out is zero, as parts of triangular matrices are.
+    column with `b_from` and `b_to`. The omitted entries are zero, as in triangular matrices.
     """
     i = 0
     while i < rows:

@@ -1,7 +1,7 @@
-"""From a trace to a program: instructions on rows of one contiguous buffer, and its layout.
+"""Assembly of a trace into a program: instructions on rows of one buffer, and its layout.
 
-The value of each operation lives in rows of a buffer (rows, LANES) that are given out again once
-nobody needs it. A result that goes straight into a part of a larger matrix is written there.
+The value of each operation occupies rows of a buffer (rows, LANES), which are reused after its last
+use. A value that becomes a part of a larger matrix is written there directly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CODE = {name: number for number, name in enumerate(OPERATIONS)}
 """Fields of an instruction."""
 
 HIDDEN_COLUMNS = 8
-"""Columns of an activated Gram matrix that are drawn at once; even, so pairs stay together."""
+"""Number of columns of an activated Gram matrix drawn at once; even, to keep pairs together."""
 
 _IN_PLACE = {"multiply_nn", "multiply_nt", "multiply_tn", "combine", "scale"}
 """Operations that can write into a part of a larger matrix."""
@@ -31,26 +31,26 @@ _IN_PLACE = {"multiply_nn", "multiply_nt", "multiply_tn", "combine", "scale"}
 
 @dataclass
 class Program:
-    """Instructions for a step, and what they need to know.
+    """Instructions for a step, and their data.
 
     Attributes
     ----------
     code
-        Instructions (count, 20); the columns are named by the constants of this module.
+        Instructions (count, 20); the constants of this module name the columns.
     rows
-        Rows of the buffer.
+        Number of rows of the buffer.
     inputs, outputs
-        Offsets, shapes of the matrices that the step takes and gives.
+        Offsets and shapes of the input and output matrices of the step.
     constants
-        Offset and entries of constant matrices.
+        Offsets and entries of constant matrices.
     scalars
         Numbers that the instructions look up by index.
     addresses
         Addresses of the random numbers, by the index of their key.
     normals
-        Normals that a step draws, those of Wishart factors and hidden columns apart.
+        Number of normals drawn per step, without those of Wishart factors and hidden columns.
     nodes
-        The operations, in order, for printing and for the executor on large matrices.
+        Operations in order, for printing and for the executor on large matrices.
     """
 
     code: NDArray[np.int64]
@@ -73,7 +73,7 @@ class Program:
 
 
 class _Rows:
-    """Rows of the buffer: given out from the first gap that is large enough."""
+    """Allocator of rows of the buffer, first fit."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -107,7 +107,7 @@ class _Rows:
 def assemble(graph: Graph, inputs: Sequence[Matrix], outputs: Sequence[Matrix]) -> Program:
     """Turn a trace into a program.
 
-    `inputs` are nodes of kind "input"; they and the constants keep their rows throughout, since a
+    `inputs` are nodes of kind "input". They and the constants keep their rows throughout, since a
     program runs for many steps.
     """
     results = [_copied(matrix.value()) for matrix in outputs]
@@ -116,7 +116,7 @@ def assemble(graph: Graph, inputs: Sequence[Matrix], outputs: Sequence[Matrix]) 
 
 
 def _copied(output: Matrix) -> Matrix:
-    """Return an output that is an input as a copy: inputs are overwritten one after the other."""
+    """Return a copy of an output that is an input: inputs are overwritten one by one."""
     node = output.node
     if node.kind != "input":
         return output
@@ -142,7 +142,7 @@ class _Assembler:
         for node in results:
             self.uses[id(node)] = self.uses.get(id(node), 0) + 1
             self.last[id(node)] = len(nodes)
-        # Parts that are written straight into the matrix that they become a part of.
+        # Parts that are written directly into the larger matrix.
         self.inside: dict[int, tuple[Node, int]] = {}
         for node in nodes:
             if node.kind == "concatenate":
@@ -203,7 +203,7 @@ class _Assembler:
         ends.setdefault(self.last.get(id(node), len(self.nodes)), []).append(id(node))
 
     def _kept(self, node: Node) -> bool:
-        """Whether the value of a node must outlive an operation on it."""
+        """Return whether the value of a node must outlive an operation on it."""
         return self.uses[id(node)] > 1 or node.kind in ("input", "constant")
 
     def _scalar(self, number: Number) -> int:
@@ -249,7 +249,7 @@ class _Assembler:
         work = None
         scratch = _scratch(node)
         if kind == "lower" and self._kept(node.inputs[0]):
-            # It overwrites its input, which is needed again: it gets a copy.
+            # The operation overwrites its input, which is needed later: it works on a copy.
             scratch += _count(node.inputs[0])
         if scratch:
             work = (self.rows.take(scratch), scratch)
@@ -300,13 +300,13 @@ class _Assembler:
     def _emit_activated(
         self, node: Node, line: list[int], work: tuple[int, int] | None
     ) -> tuple[int, int] | None:
-        """The loop over columns, followed by the instructions of the activation, which it calls."""
+        """Append the loop over columns, then the instructions of the activation that it calls."""
         assert work is not None
         assert node.inside is not None
         inside, result = node.inside
         count = node.integers[1]
         rows = node.shape[0]
-        # Rows of scratch: normals, then the activation's values.
+        # Scratch rows: normals, then the values of the activation.
         start = work[0] + node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
         places, _ = _places(inside, result)
         position = {key: start + rows * HIDDEN_COLUMNS * k for key, k in places.items()}
@@ -332,22 +332,22 @@ class _Assembler:
 
 
 def _places(inside: Graph, result: Node) -> tuple[dict[int, int], int]:
-    """Give each value of an activation a block of scratch of its own.
+    """Assign each value of an activation its own block of scratch.
 
-    A loop that overwrites its argument would not become vector instructions.
+    A loop that overwrites its argument would not be vectorised.
     """
     nodes = needed([result], inside.nodes)
     return {id(node): k for k, node in enumerate(nodes)}, len(nodes)
 
 
 def _count(node: Node) -> int:
-    """Rows of a value; an odd number of normals is drawn with one more."""
+    """Return the rows of a value; an odd number of normals is drawn with one more."""
     size = node.shape[0] * node.shape[1]
     return size + size % 2 if node.kind in ("normal", "wishart") else size
 
 
 def _scratch(node: Node) -> int:
-    """Rows that an operation needs besides its value."""
+    """Return the rows that an operation needs besides its value."""
     rows = node.shape[0]
     if node.kind == "softmax":
         return 2

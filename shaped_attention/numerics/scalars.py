@@ -1,9 +1,9 @@
-"""Numbers that are known only when a program runs: a layer's parameters and what follows from them.
+"""Numbers known only when a program runs: the parameters of a layer and formulas in them.
 
 A description (`shaped_attention.blocks.base`) receives its parameters as arguments. In torch they
-are numbers or tensors with a gradient; while a description is traced they are `Scalar`, formulas
-that are evaluated once for all layers, so that one program serves a layer whose parameters change
-with depth.
+are numbers or tensors with a gradient. While a description is traced they are `Scalar`, formulas
+that are evaluated once for all layers: one program then serves a layer whose parameters change with
+depth.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ AnyNumber: TypeAlias = float | int | Scalar | Tensor
 
 
 def _combined(function: Callable[[Any, Any], Any], a: Number, b: Number) -> Scalar:
-    """Return a formula; what is no number, such as a matrix of a trace, has its own operation."""
+    """Return a formula; anything but a number, such as a traced matrix, has its own operation."""
     if not all(isinstance(x, Real | Scalar) for x in (a, b)):
         return NotImplemented
     return Scalar(lambda depths: function(value(a, depths), value(b, depths)))
@@ -105,19 +105,19 @@ def product(a: Number, b: Number) -> Number:
 
 
 def is_one(number: Number) -> bool:
-    """Whether a number is known to be 1 before the program runs."""
+    """Return whether a number is known to be 1 before the program runs."""
     return isinstance(number, float | int) and number == 1.0
 
 
 def mean_decay(rate: AnyNumber, step: AnyNumber) -> Any:
-    """``(1 - exp(-rate step)) / rate``, the integral of the decay over a step; `step` at rate 0."""
+    """Return ``(1 - exp(-rate step)) / rate``, the integrated decay, which is `step` at rate 0."""
     if isinstance(rate, Scalar) or isinstance(step, Scalar):
         a, b = rate, step
         return Scalar(
             lambda depths: _mean_decay(np.asarray(value(a, depths)), np.asarray(value(b, depths)))
         )
     if isinstance(rate, Tensor) or isinstance(step, Tensor):
-        # expm1(x) / x has no derivative rule at 0; three terms are exact to rounding near it.
+        # expm1(x) / x has no derivative rule at 0; near it three terms are exact to rounding.
         x = torch.as_tensor(rate * step)
         small = x.abs() < 1e-5
         safe = torch.where(small, 1.0, x)

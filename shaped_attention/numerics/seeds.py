@@ -1,4 +1,4 @@
-"""Derived seeds: one for each cell, width or replica below a single seed."""
+"""Derived seeds: one for each cell, width or replica, from a single seed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from shaped_attention.numerics.draws import STREAMS
 def derived_seed(seed: int, values: Mapping[str, Any], *integers: int) -> int:
     """Return the seed of the part of a study that has these values.
 
-    It is keyed: the seed, a hash of the values, and further integers >= 0 (such as the number of a
-    block of samples) enter a `SeedSequence`. So a part has the same seed in whatever company, and
-    parts with different values, or below different seeds, share no numbers. Samplers have streams
-    of their own, so the chain and the SDE of a part may take one seed.
+    The seed, a hash of the values, and further integers >= 0 (such as the number of a block of
+    samples) enter a `SeedSequence`. The seed of a part is therefore independent of the remaining
+    parts, and parts with different values or different seeds share no random numbers. Each sampler
+    has its own stream, so the chain and the SDE of a part may use the same seed.
 
     Parameters
     ----------
     seed
-        Whole number >= 0, of the whole study.
+        Seed of the whole study, an integer >= 0.
     values
-        What sets the part apart, as plain data by name; 1 and 1.0 are the same.
+        Values that identify the part, as plain data by name; 1 and 1.0 are equal.
 
     Returns
     -------
-    A whole number below 2^63.
+    An integer below 2^63.
 
     Raises
     ------

@@ -1,13 +1,13 @@
 """Tangents: descriptions of blocks on a matrix together with its derivatives in p directions.
 
-A `Dual` is an operand like any other: a description that takes a factor takes a `Dual` in its place
-and returns the root with its tangents. The rules are written in arithmetic and primitives, so they
-hold for torch tensors and for the matrices of a trace alike. Random numbers are plain matrices.
+A `Dual` is an operand like any other: given a `Dual` as its factor, a description returns the root
+with its tangents. The rules are written in arithmetic and primitives and hold for torch tensors and
+traced matrices alike. Random numbers are plain matrices.
 
-Most rules are derivatives. `lower` and `compress` are not: a root stands for its Gram matrix, and
-here for the joint Gram matrix of Z = (R, R_1, ..., R_p), one above the other. They factorise Z.
-Differentiating the factorisation of R alone gives another joint law: R = (1, 0), R_1 = (0, 1) have
-the joint Gram matrix I, while the derivative of the factor |R| is 0.
+Most rules are derivatives. `lower` and `compress` are not: a root represents its Gram matrix, and
+here the joint Gram matrix of the stack Z = (R, R_1, ..., R_p). They factorise Z. Differentiating
+the factorisation of R alone gives a different joint law: R = (1, 0), R_1 = (0, 1) have the joint
+Gram matrix I, while the derivative of the factor |R| is 0.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from shaped_attention.numerics.carrier import Carrier
 from shaped_attention.numerics.primitives import M
 
 _STEEP = 2.0**100
-"""The hyperbolic tangent of this times x is the sign of x, in single precision too."""
+"""The hyperbolic tangent of this number times x is the sign of x, also in single precision."""
 
 
 def stacked(parts: Sequence[M]) -> M:
-    """Put matrices with equally many columns one above the other."""
+    """Stack matrices with the same number of columns."""
     return pr.concatenate([part.mT for part in parts]).mT
 
 
 def split(matrix: M, count: int) -> list[M]:
-    """Return `count` matrices with equally many rows, of which `matrix` is the stack."""
+    """Split a stack into `count` matrices with the same number of rows."""
     rows = matrix.shape[-2] // count
     turned = matrix.mT
     return [pr.columns(turned, k * rows, (k + 1) * rows).mT for k in range(count)]
@@ -49,12 +49,12 @@ class Dual(Carrier):
     value
         A tensor (..., m, c), or a matrix of a trace.
     tangents
-        Its derivatives in p directions, of the same shape; None for a derivative that is 0.
+        Derivatives in p directions, of the same shape; None for a derivative that is 0.
 
     Raises
     ------
     ValueError
-        If a tangent has another shape.
+        If a tangent has a different shape.
     """
 
     value: Any
@@ -79,7 +79,7 @@ class Dual(Carrier):
         return self.through(self.value.mT, lambda d: d.mT)
 
     def through(self, value: Any, rule: Callable[[Any], Any]) -> Dual:
-        """Return `value` with the tangents that a linear rule makes of these."""
+        """Return `value` with the images of these tangents under a linear rule."""
         return Dual(value, tuple(None if d is None else rule(d) for d in self.tangents))
 
     def rule(self, primitive: Callable[..., Any]) -> Callable[..., Dual]:
@@ -89,13 +89,13 @@ class Dual(Carrier):
         return RULES[primitive]
 
     def _pairs(self, other: Any) -> tuple[Any, Iterable[tuple[Any, Any]]]:
-        """Return the other's value, and its tangents next to these."""
+        """Return the value of the other operand, and pairs of tangents of both."""
         if not isinstance(other, Dual):
             return other, ((d, None) for d in self.tangents)
         if len(other.tangents) != len(self.tangents):
             raise ValueError(
-                f"matrices with {len(self.tangents)} and {len(other.tangents)} tangents; equally "
-                "many are needed"
+                f"matrices with {len(self.tangents)} and {len(other.tangents)} tangents; equal "
+                "numbers are needed"
             )
         return other.value, zip(self.tangents, other.tangents, strict=True)
 
@@ -136,7 +136,7 @@ class Dual(Carrier):
 
 
 def _of(tangent: Any, rule: Callable[[Any], Any]) -> Any:
-    """Apply a linear rule; 0 stays 0."""
+    """Apply a linear rule; None, which stands for 0, remains None."""
     return None if tangent is None else rule(tangent)
 
 
@@ -207,7 +207,7 @@ def _row_squares(x: Dual) -> Dual:
 
 
 def _unit_rows(x: Dual) -> Dual:
-    """Project onto what is orthogonal to the row and divide by its length; 0 for a row of zeros."""
+    """Project orthogonally to the row and divide by its length; 0 for a row of zeros."""
     unit = pr.unit_rows(x.value)
     length = pr.row_sums(unit * x.value)
     some = _sign(length)
@@ -216,7 +216,7 @@ def _unit_rows(x: Dual) -> Dual:
 
 
 def _leaky(x: Dual, plus: Any, minus: Any) -> Dual:
-    """Multiply by the slope; at 0 it is the mean of both."""
+    """Multiply by the slope, which is the mean of both slopes at 0."""
     slope = (0.5 * (plus - minus)) * _sign(x.value) + 0.5 * (plus + minus)
     return x.through(pr.leaky(x.value, plus, minus), lambda d: slope * d)
 
@@ -254,7 +254,7 @@ def _linear(primitive: Callable[..., Any]) -> Callable[..., Dual]:
 def _entrywise(
     primitive: Callable[[Any], Any], derivative: Callable[[Any, Any], Any]
 ) -> Callable[[Dual], Dual]:
-    """Multiply by the derivative, a function of argument and value."""
+    """Return a rule that multiplies by the derivative, a function of argument and value."""
 
     def rule(x: Dual) -> Dual:
         y = primitive(x.value)

@@ -2,16 +2,16 @@
 
 A counter-based generator maps (key, counter) to 128 random bits with no state in between
 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The key
-comes from the seed and the stream's name; the counter says which number is meant:
+comes from the seed and the stream's name; the counter identifies the number:
 
 ======================  ======================================================
 first counter word      slot (24 bits), then pair index (40 bits)
 second counter word     sample (32 bits), then step (32 bits)
 ======================  ======================================================
 
-so a path's numbers do not depend on which other paths are computed, in which order or where.
-One pair of words gives two normals by Box and Muller's formula. The torch twin, which
-runs on any device, is `shaped_attention.numerics.draws`.
+so the numbers of a path do not depend on the other paths, their order or the device. One pair of
+words gives two normals by the Box-Muller formula. The torch twin, which runs on any device, is
+`shaped_attention.numerics.draws`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shaped_attention.numerics.vectormath import (
 
 PARITY = np.uint64(0x1BD11BDAA9FC1A22)
 ROTATIONS = ((16, 42, 12, 31), (16, 32, 24, 21))
-"""Of the rounds in groups of four, in turns; the compiled `threefry` writes them out."""
+"""Rotations of the rounds in alternating groups of four; the compiled `threefry` unrolls them."""
 _ONE = np.uint64(0x3FF0000000000000)
 _U64 = np.uint64
 
@@ -41,7 +41,7 @@ Array = NDArray[Any]
 
 @scalar
 def _mix4(x0, x1, r0, r1, r2, r3):  # type: ignore[no-untyped-def]
-    """Four add-rotate-xor rounds."""
+    """Apply four add-rotate-xor rounds."""
     x0 += x1
     x1 = ((x1 << r0) | (x1 >> (_U64(64) - r0))) ^ x0
     x0 += x1
@@ -55,7 +55,7 @@ def _mix4(x0, x1, r0, r1, r2, r3):  # type: ignore[no-untyped-def]
 
 @scalar
 def threefry(k0, k1, c0, c1):  # type: ignore[no-untyped-def]
-    """The two output words of Threefry-2x64-20 for key (k0, k1) and counter (c0, c1)."""
+    """Return the two output words of Threefry-2x64-20 for key (k0, k1) and counter (c0, c1)."""
     k2 = k0 ^ k1 ^ PARITY
     x0, x1 = _mix4(c0 + k0, c1 + k1, _U64(16), _U64(42), _U64(12), _U64(31))
     x0, x1 = _mix4(x0 + k1, x1 + k2 + _U64(1), _U64(16), _U64(32), _U64(24), _U64(21))
@@ -67,13 +67,13 @@ def threefry(k0, k1, c0, c1):  # type: ignore[no-untyped-def]
 
 @scalar
 def uniform(word):  # type: ignore[no-untyped-def]
-    """A number in (0, 1] from the upper 52 bits of a word."""
+    """Return a number in (0, 1] from the upper 52 bits of a word."""
     return 2.0 - bits_to_float((word >> _U64(12)) | _ONE)
 
 
 @scalar
 def normal_pair(x0, x1):  # type: ignore[no-untyped-def]
-    """Two independent standard normals from two words."""
+    """Return two independent standard normals from two words."""
     radius = math.sqrt(-2.0 * log(uniform(x0)))
     sine, cosine = sincos_turns(1.0 - uniform(x1))
     return radius * cosine, radius * sine
@@ -81,16 +81,16 @@ def normal_pair(x0, x1):  # type: ignore[no-untyped-def]
 
 @scalar
 def counter(slot, pair, sample, step):  # type: ignore[no-untyped-def]
-    """The two counter words."""
+    """Return the two counter words."""
     return (_U64(slot) << _U64(40)) | _U64(pair), (_U64(sample) << _U64(32)) | _U64(step)
 
 
 @kernel
 def fill_normals(out, count, scale, key, first, step, slot, pair):  # type: ignore[no-untyped-def]
-    """Write `count` normals times `scale` into rows of `out` (rows, LANES), one path a lane.
+    """Write `count` normals times `scale` into rows of `out` (rows, LANES), one path per lane.
 
     Rows 2k and 2k + 1 hold the pair of index `pair` + k for the samples first, first + 1, ...;
-    an odd `count` writes one row more, for which `out` must have room.
+    an odd `count` writes one extra row, for which `out` must have room.
     """
     prefer_wide_vectors()
     k0, k1 = key[0], key[1]
@@ -132,7 +132,7 @@ ATTEMPT_SHIFT = 20
 
 @scalar
 def _chi_proposal(normal, dof):  # type: ignore[no-untyped-def]
-    """Marsaglia and Tsang's proposal (cube, and d) for a gamma variable of shape dof / 2 >= 1."""
+    """Return the Marsaglia-Tsang proposal (cube, d) for a gamma variable of shape dof / 2 >= 1."""
     d = 0.5 * dof - 1.0 / 3.0
     root = 1.0 + normal / (3.0 * math.sqrt(d))
     return root * root * root, d
@@ -140,7 +140,7 @@ def _chi_proposal(normal, dof):  # type: ignore[no-untyped-def]
 
 @scalar
 def _chi_accepts(normal, word, cube, d):  # type: ignore[no-untyped-def]
-    """Whether the proposal is accepted: log u < x^2/2 + d (1 - v + log v), v > 0."""
+    """Return whether the proposal is accepted: log u < x^2/2 + d (1 - v + log v), v > 0."""
     positive = cube > 0.0
     safe = cube if positive else 1.0
     return positive and log(uniform(word)) < 0.5 * normal * normal + d * (1.0 - safe + log(safe))
@@ -148,7 +148,7 @@ def _chi_accepts(normal, word, cube, d):  # type: ignore[no-untyped-def]
 
 @kernel
 def _chi_again(dof, j, k0, k1, sample, step, slot):  # type: ignore[no-untyped-def]
-    """The first accepted proposal after the zeroth, for one path."""
+    """Return the first accepted proposal after the zeroth, for one path."""
     attempt = 1
     while True:
         pair = (attempt << ATTEMPT_SHIFT) + 2 * (j // 2)
@@ -168,8 +168,8 @@ def _chi_again(dof, j, k0, k1, sample, step, slot):  # type: ignore[no-untyped-d
 def fill_chi(out, dof, key, first, step, slot):  # type: ignore[no-untyped-def]
     """Write chi variables with `dof[j]` >= 2 degrees of freedom into row j of `out` (J, lanes).
 
-    Exact: Marsaglia and Tsang's rejection method (ACM TOMS 26, 2000), where every attempt has
-    its own counter. Two rows share a pair of normals and a pair of uniforms.
+    The rejection method of Marsaglia and Tsang (ACM TOMS 26, 2000) is exact; every attempt has its
+    own counter. Two rows share a pair of normals and a pair of uniforms.
     """
     prefer_wide_vectors()
     k0, k1 = key[0], key[1]

@@ -1,9 +1,9 @@
 """Small-matrix algebra on tiles: one operation on all lanes at once.
 
 A tile is an array (rows, LANES): each path has a lane, each entry of a matrix a row, and a matrix
-(r, c) takes r c successive rows from an offset on. Every loop over lanes is one vector
-instruction after the other. Sums run in the order of their index, also where a loop is unrolled,
-so a path's rounding does not depend on what surrounds it. Products are in `products`.
+(r, c) occupies r c consecutive rows from an offset on. Every loop over lanes is a sequence of
+vector instructions. Sums run in the order of their index, even in unrolled loops, so the rounding
+of a path does not depend on its neighbours. Products are in `products`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def row_squares(buf, out, a, rows, columns):  # type: ignore[no-untyped-def]
 
 @kernel
 def unit_rows(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
-    """Divide each row of A by its length; a row of zeros stays."""
+    """Divide each row of A by its length; a row of zeros is unchanged."""
     for i in range(rows):
         row_squares(buf, work, a + i * columns, compiled_once(1), columns)
         for p in range(LANES):
@@ -158,7 +158,7 @@ def symmetric(buf, out, a, size):  # type: ignore[no-untyped-def]
 def softmax(buf, out, a, seen, rows, columns, s, work):  # type: ignore[no-untyped-def]
     """Apply softmax to the rows of s A where `seen` is positive; 0 elsewhere.
 
-    `seen` is a constant, so lane 0 speaks for all; `work` is one row of scratch, twice.
+    `seen` is a constant, so lane 0 represents all; `work` is the first of two scratch rows.
     """
     top, total = work, work + 1
     for i in range(rows):
@@ -193,8 +193,8 @@ def lower(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
     """Write the lower triangular L with L L^T = A A^T, columns >= rows, and overwrite A.
 
     Modified Gram-Schmidt on the rows of A: small singular values keep the relative accuracy that
-    forming A A^T would square away. A row whose part orthogonal to those before it is at rounding
-    level has a zero column. `work` has one row of scratch and one for each row of A.
+    forming A A^T would lose. If the part of a row orthogonal to the previous rows is at rounding
+    level, the column is zero. `work` has one row of scratch and one for each row of A.
     """
     original, one, no = work + 1, compiled_once(1), rows < 0
     row_squares(buf, original, a, rows, columns)
@@ -202,7 +202,7 @@ def lower(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
         row_squares(buf, work, a + j * columns, one, columns)
         for p in range(LANES):
             square = buf[work, p]
-            # A difference: what is not finite is no zero pivot.
+            # Tested as a difference, so that a non-finite pivot does not count as zero.
             zero = square - PIVOT * PIVOT * buf[original + j, p] <= 0.0
             length = 0.0 if zero else math.sqrt(square)
             buf[out + j * rows + j, p] = length
@@ -228,8 +228,8 @@ def lower(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
 def cholesky(buf, out, a, rows, work):  # type: ignore[no-untyped-def]
     """Write the lower triangular L with L L^T = A for positive semidefinite A.
 
-    A pivot at rounding level is a zero eigenvalue: its column is zero, so a singular matrix passes
-    (Higham, *Accuracy and Stability*, 2002, section 10.3).
+    A pivot at rounding level counts as a zero eigenvalue and has a zero column, so singular
+    matrices are allowed (Higham, *Accuracy and Stability*, 2002, section 10.3).
     """
     for j in range(rows):
         for i in range(j, rows):

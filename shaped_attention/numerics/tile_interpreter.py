@@ -1,7 +1,7 @@
-"""The interpreter of programs on one tile: one branch for each operation of a graph.
+"""The interpreter of programs on one tile, with one branch for each operation of a graph.
 
-What a step computes is data (`program.Program`); the functions that it calls are in `tile_algebra`,
-`products` and `wishart`.
+A step is data (`program.Program`); the functions that it calls are in `tile_algebra`, `products`
+and `wishart`.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _activated_gram(code, at, numbers, key, buf, sample, step):  # type: ignore[
 def run(code, start, stop, numbers, keys, buf, sample, step, given, taking):  # type: ignore[no-untyped-def]
     """Run the instructions start, ..., stop - 1 for one tile in one step.
 
-    With `taking` normals are rows of `given`, otherwise they are drawn.
+    With `taking` the normals are rows of `given`, otherwise they are drawn.
     """
     k = start
     while k < stop:
@@ -203,7 +203,7 @@ def draw(code, table, keys, ranges, first, step, out):  # type: ignore[no-untype
             line = code[k]
             if line[_OP] == _NORMAL:
                 size, start = line[_ROWS] * line[_WIDE], line[_COUNT]
-                # An odd number writes a row more, which the next ones overwrite.
+                # An odd number writes one extra row, which the next normals overwrite.
                 fill_normals(
                     out[tile, start : start + size + 1], size, numbers[line[_S]],
                     keys[line[_KEY]], sample, step, line[_SLOT], compiled_once(0),

@@ -1,7 +1,7 @@
-"""Programs on tiles of paths: compiled once, never again for another block.
+"""Programs on tiles of paths, compiled once for all blocks.
 
 `advance` takes all tiles of a chunk through a range of steps in one call, without the interpreter
-lock. What a step computes is data, which `tile_interpreter` runs.
+lock. A step is data, which `tile_interpreter` runs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ LARGEST_FACTOR = 1e75
 """Sum of absolute entries up to which |F F^T|^2 cannot overflow."""
 
 REPLACE, ADD, REPORT = range(3)
-"""What a step's outputs are: the new state; drift and noise to be added; the same, handed out."""
+"""Outputs of a step: the new state, drift and noise to add, or drift and noise to report."""
 
 
 @kernel
 def _stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, time):  # type: ignore[no-untyped-def]
-    """Stop the living lanes with |V| >= radius (Frobenius norm), V = weight sum of F_g F_g^T.
+    """Stop the moving lanes with |V| >= radius (Frobenius norm), V = weight sum of F_g F_g^T.
 
     Since |V| <= tr V, the norm itself is computed only where the trace reaches the radius.
     """
@@ -62,7 +62,7 @@ def _stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, t
 
 @kernel
 def _stop_overflowing(buf, drift, noise, size, work, alive, stopped_at, time):  # type: ignore[no-untyped-def]
-    """Stop the lanes whose next factor would overflow, where they are; return whether all move."""
+    """Stop, before the step, the lanes whose next factor would overflow; return if all move."""
     for p in range(LANES):
         buf[work, p] = 0.0
     for i in range(size):
@@ -99,18 +99,18 @@ def advance(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     code, ranges
-        Instructions of the programs, and for each its first and last instruction and constant;
-        step l runs program l modulo their number.
+        Instructions of the programs, and the first and last instruction and constant of each; step
+        l runs program l modulo their number.
     table
         Scalars (layers, count); a single row serves all layers.
     outputs
-        Rows (program, output, 2) of what a step gives: offset and size.
+        Rows of the outputs of a step (program, output, 2): offset and size.
     parts, weight
         Offset and columns of the factors F_g that make V = weight sum F_g F_g^T.
     state
-        (tiles, size, LANES), changed in place.
+        States (tiles, size, LANES), changed in place.
     alive, stopped_at
-        (tiles, LANES): 1.0 where a path moves; when it stopped.
+        1.0 where a path moves, and stopping times (tiles, LANES).
     mode
         REPLACE, ADD or REPORT. The last copies drift and noise of one step, which are zero for
         stopped paths, to `reported` (2, tiles, size, LANES), and takes its normals from `given`

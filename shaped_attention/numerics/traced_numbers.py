@@ -19,7 +19,7 @@ class TracedNumbers(Numbers):
     graph
         The trace.
     place
-        Of the block in the layer: what sets its numbers apart from those of other blocks.
+        Place of the block in the layer, which distinguishes its numbers from those of other blocks.
     increments
         Standard deviation of the Brownian increments of a limit, the root of the step; None for
         the numbers of a chain.
@@ -85,12 +85,12 @@ class TracedNumbers(Numbers):
 
 
 def _check_activation(inside: Graph, hidden: Node, result: Node) -> None:
-    """Raise ValueError unless an activation maps each entry by itself."""
+    """Raise ValueError unless an activation acts entry by entry."""
     nodes = needed([result], inside.nodes)
     for node in nodes:
         if node is not hidden and node.kind not in ENTRYWISE:
             raise ValueError(
-                f"an activation uses {node.kind}: functions of single entries alone are possible"
+                f"an activation uses {node.kind}: a function of single entries is needed"
             )
         for x in node.inputs:
             if not any(x is known for known in inside.nodes):

@@ -1,8 +1,8 @@
 """Branch-free elementary functions that a compiler turns into vector instructions.
 
-The C library's functions are called one number at a time. These are polynomials after a
-reduction of the argument (Muller, *Elementary Functions*, 2016, ch. 11), accurate to a few units
-in the last place, which the tests check against NumPy on the whole range that is used.
+The functions of the C library act on one number at a time. These are polynomials after a reduction
+of the argument (Muller, *Elementary Functions*, 2016, ch. 11), accurate to a few units in the last
+place; the tests check this against NumPy on the whole range in use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Float64Array = NDArray[np.float64]
 def _fit(
     function: Callable[[Float64Array], Float64Array], stop: float, degree: int
 ) -> tuple[float, ...]:
-    """Coefficients (constant first) of the Chebyshev interpolant of `function` on [0, stop]."""
+    """Return the coefficients (constant first) of a Chebyshev interpolant on [0, stop]."""
     chebyshev = Chebyshev.interpolate(function, degree, domain=[0.0, stop])
     return tuple(float(c) for c in chebyshev.convert(domain=[-1, 1], kind=Polynomial).coef)
 
@@ -36,7 +36,7 @@ def _fit(
 def _scaled_fit(
     function: Callable[[Float64Array], Float64Array], start: float, stop: float, degree: int
 ) -> tuple[float, ...]:
-    """Coefficients of the interpolant on [start, stop] in y, which runs from -1 to 1 there."""
+    """Return the coefficients of the interpolant on [start, stop] in y, rescaled to [-1, 1]."""
     chebyshev = Chebyshev.interpolate(function, degree, domain=[start, stop])
     return tuple(float(c) for c in cheb2poly(np.asarray(chebyshev.coef, dtype=np.float64)))
 
@@ -46,14 +46,14 @@ _LOG = _fit(lambda z: np.arctanh(np.sqrt(z)) / np.sqrt(z), 0.0295, 7)
 _SIN = _fit(lambda z: np.sin(np.sqrt(z) * np.pi / 2) / np.sqrt(z), 0.25, 7)
 _COS = _fit(lambda z: np.cos(np.sqrt(z) * np.pi / 2), 0.25, 7)
 _ASIN = _fit(lambda z: np.arcsin(np.sqrt(z)) / np.sqrt(z), 0.25, 13)
-# exp(z^2) erfc(z) / t in t = K / (K + z), which is smooth, for 0 <= z <= Z; K is where the fewest
-# terms suffice, and beyond Z the smallest double is near. In y in [-1, 1] as even + y odd, both in
-# y^2: two short loops are unrolled and become vector instructions, a long one is not.
+# exp(z^2) erfc(z) / t as a smooth function of t = K / (K + z), for 0 <= z <= Z; K minimises the
+# number of terms, and erfc(Z) is near the smallest double. In y in [-1, 1] it is even + y odd, both
+# polynomials in y^2: two short loops are unrolled and vectorised, a long one is not.
 _ERFC_K, _ERFC_Z = 3.5, 27.0
 _ERFC_LOW = _ERFC_K / (_ERFC_K + _ERFC_Z)
 _ERFC = _scaled_fit(lambda t: erfcx(_ERFC_K / t - _ERFC_K) / t, _ERFC_LOW, 1.0, 19)
 _ERFC_EVEN, _ERFC_ODD = _ERFC[::2], _ERFC[1::2]
-# exp(r) = 1 + r + r^2 g(r) on the reduced argument |r| <= ln 2 / 2; two terms fewer than Taylor's.
+# exp(r) = 1 + r + r^2 g(r) for the reduced argument |r| <= ln 2 / 2; two terms fewer than Taylor's.
 _EXP_STOP = 0.3466
 _EXP_TERMS = np.array([1.0 / math.factorial(k) for k in range(21, 1, -1)])
 _EXP_REST = _scaled_fit(
@@ -95,8 +95,8 @@ def _float_to_bits(typingctx: Any, number: Any) -> Any:
 def _prefer_wide_vectors(typingctx: Any) -> Any:
     """Let the calling kernel use 512-bit vectors where the processor has them.
 
-    LLVM's default for these processors is 256 bits. The generators gain a quarter and their
-    numbers stay the same to the last bit. llvmlite's own check knows no such attribute, hence the
+    LLVM's default for these processors is 256 bits. The generators become a quarter faster and
+    their numbers remain bit-identical. llvmlite's own check does not know this attribute, hence the
     base class's `add`; without a set to add to, the kernel keeps the default.
     """
 
@@ -109,7 +109,7 @@ def _prefer_wide_vectors(typingctx: Any) -> Any:
     return types.none(), generate
 
 
-# The type checker would ask for the typing context that numba supplies.
+# The type checker would require the typing context, which numba supplies.
 prefer_wide_vectors: Any = intrinsic(_prefer_wide_vectors)
 bits_to_float: Any = intrinsic(_bits_to_float)
 float_to_bits: Any = intrinsic(_float_to_bits)
@@ -117,7 +117,7 @@ float_to_bits: Any = intrinsic(_float_to_bits)
 
 @scalar
 def horner(coefficients, x):  # type: ignore[no-untyped-def]
-    """Value at x of the polynomial with these coefficients, constant first."""
+    """Evaluate at x the polynomial with these coefficients, constant first."""
     value = coefficients[-1]
     for i in range(len(coefficients) - 2, -1, -1):
         value = value * x + coefficients[i]
@@ -126,7 +126,7 @@ def horner(coefficients, x):  # type: ignore[no-untyped-def]
 
 @scalar
 def log(x):  # type: ignore[no-untyped-def]
-    """Natural logarithm of a positive normal double."""
+    """Return the natural logarithm of a positive normal double."""
     shifted = float_to_bits(x) + (_ONE - _SQRT_HALF)
     exponent = np.int64(shifted >> np.uint64(52)) - 1023
     mantissa = bits_to_float((shifted & _MANTISSA) + _SQRT_HALF)
@@ -136,7 +136,7 @@ def log(x):  # type: ignore[no-untyped-def]
 
 @scalar
 def exp(x):  # type: ignore[no-untyped-def]
-    """Exponential of x <= 700; below -700 it returns exp(-700), which is about 1e-304."""
+    """Return the exponential of x <= 700; below -700 return exp(-700), about 1e-304."""
     x = max(x, -700.0)
     k = np.floor(x * (1.0 / _LN2) + 0.5)
     r = (x - k * _LN2_HIGH) - k * _LN2_LOW
@@ -145,9 +145,9 @@ def exp(x):  # type: ignore[no-untyped-def]
 
 @scalar
 def whole_exp(x):  # type: ignore[no-untyped-def]
-    """Exponential of any double: infinite from 709.79 on, 0 below -745.14, NaN of NaN.
+    """Return the exponential of any double: infinite from 709.79, 0 below -745.14, NaN for NaN.
 
-    Two powers of 2 are multiplied on, as 2^1024 is no double and neither is 2^-1075.
+    It is scaled by two powers of 2, since neither 2^1024 nor 2^-1075 is a double.
     """
     x = -746.0 if x < -746.0 else x
     x = 710.0 if x > 710.0 else x
@@ -161,7 +161,7 @@ def whole_exp(x):  # type: ignore[no-untyped-def]
 
 @scalar
 def tanh(x):  # type: ignore[no-untyped-def]
-    """Hyperbolic tangent, accurate relative to its value near 0 too."""
+    """Return the hyperbolic tangent, with a small relative error also near 0."""
     a = abs(x)
     e = exp(-2.0 * a)
     square = x * x
@@ -172,7 +172,7 @@ def tanh(x):  # type: ignore[no-untyped-def]
 
 @scalar
 def sincos_turns(turns):  # type: ignore[no-untyped-def]
-    """Sine and cosine of 2 pi `turns` for 0 <= turns < 1."""
+    """Return sine and cosine of 2 pi `turns` for 0 <= turns < 1."""
     quarters = 4.0 * turns
     nearest = np.floor(quarters + 0.5)
     r = quarters - nearest
@@ -190,7 +190,7 @@ def sincos_turns(turns):  # type: ignore[no-untyped-def]
 
 @scalar
 def arccos(x):  # type: ignore[no-untyped-def]
-    """Arc cosine for -1 <= x <= 1, accurate in the relative sense near x = 1 too."""
+    """Return the arc cosine for -1 <= x <= 1, with a small relative error also near x = 1."""
     a = abs(x)
     near_one = a > 0.5
     z = 0.5 * (1.0 - a) if near_one else a * a
@@ -202,7 +202,7 @@ def arccos(x):  # type: ignore[no-untyped-def]
 
 @scalar
 def normal_cdf(x):  # type: ignore[no-untyped-def]
-    """Distribution function of the standard normal law, to 1e-15."""
+    """Return the distribution function of the standard normal law, to 1e-15."""
     z = min(abs(x) * math.sqrt(0.5), _ERFC_Z)
     t = _ERFC_K / (_ERFC_K + z)
     y = (t - _ERFC_LOW) * (2.0 / (1.0 - _ERFC_LOW)) - 1.0

@@ -12,10 +12,10 @@ from shaped_attention.numerics.threefry import fill_chi, fill_normals
 def fill_bartlett(buf, out, rows, dof, work, key, first, step, slot):  # type: ignore[no-untyped-def]
     """Write Bartlett's lower triangular factor of a Wishart_rows(dof, I) matrix at row `out`.
 
-    Chi variables with dof, dof - 1, ... degrees of freedom (slot + 1) on the diagonal, normals
-    (slot) below it, row by row (Bartlett 1933; Muirhead, *Aspects of Multivariate Statistical
-    Theory*, thm 3.2.14). It needs dof >= rows + 2, and scratch for the normals, one row more, and
-    the chi variables.
+    The diagonal has chi variables with dof, dof - 1, ... degrees of freedom (slot + 1), and below
+    it are normals (slot), row by row (Bartlett 1933; Muirhead, *Aspects of Multivariate
+    Statistical Theory*, thm 3.2.14). It requires dof >= rows + 2 and scratch for the normals, one
+    extra row, and the chi variables.
     """
     below = rows * (rows - 1) // 2
     fill_normals(buf[work : work + below + 1], below, 1.0, key, first, step, slot, compiled_once(0))

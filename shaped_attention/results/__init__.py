@@ -1,5 +1,5 @@
 """Results: Datasets that carry the call that made them (`provenance`, `plain_arguments`).
 
-The call can be made again (`rerun`); `files` saves and loads them, `over_grid` joins those of a
-grid of parameters. Nothing here knows a function by name.
+`rerun` makes the call again, `files` saves and loads results, and `over_grid` joins those of a
+grid of parameters. Nothing here refers to a particular function.
 """

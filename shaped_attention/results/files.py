@@ -1,4 +1,4 @@
-"""Results in files: saved, loaded, and the layer that made them."""
+"""Save and load results, and recover the layer that made them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from shaped_attention.results.provenance import specification
 
 
 def layer_of(result: xr.Dataset) -> list[Block] | Pattern:
-    """The layer stored in a result, as blocks, or as a pattern of layers.
+    """Return the layer stored in a result, as a list of blocks or as a `Pattern`.
 
     Raises
     ------
     ValueError
-        If `result` is not a result of this package, or the class of a block is not where it was.
+        If `result` is not a result of this package, or the class of a block cannot be imported.
     """
     stored = specification(result)
     if "layer" not in stored:
@@ -33,13 +33,13 @@ def layer_of(result: xr.Dataset) -> list[Block] | Pattern:
 def save(result: xr.Dataset, path: str | Path) -> Path:
     """Write a Dataset to a netCDF file (``.nc``) or a Zarr store (``.zarr``).
 
-    It is written next to its place and moved there at the end, so no half-written file is left;
-    an existing one is replaced.
+    A draft next to `path` is moved into place at the end, so a failure leaves no partial file. An
+    existing file is replaced.
 
     Raises
     ------
     ValueError
-        If the suffix is neither .nc nor .zarr, or the place or the Dataset cannot be written.
+        If the suffix is neither .nc nor .zarr, or the Dataset cannot be written there.
     """
     if not isinstance(result, xr.Dataset):
         raise ValueError(f"result: a Dataset is needed, not {type(result).__name__}")
@@ -50,20 +50,20 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
         if target.suffix == ".nc":
             result.to_netcdf(draft, engine="h5netcdf")
         else:
-            # Format 3 has no settled form for the names of observables.
+            # Format 3 does not yet specify how strings such as the observables' names are stored.
             result.to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
     return target
 
 
 def load(path: str | Path) -> xr.Dataset:
-    """Read a Dataset written by `save`, whole, into memory.
+    """Read a Dataset written by `save` into memory.
 
     Raises
     ------
     FileNotFoundError
-        If nothing is there.
+        If there is no such file or store.
     ValueError
-        If it is not a readable netCDF file or Zarr store, or a result of which a part is missing.
+        If it is not a readable netCDF file or Zarr store, or a part of the result is missing.
     """
     source = Path(path)
     if not source.exists():
@@ -78,7 +78,7 @@ def load(path: str | Path) -> xr.Dataset:
         raise ValueError(
             f"path={str(path)!r}: not a netCDF file or Zarr store ({reason(error)})"
         ) from error
-    # A Zarr store reads as NaN where one of its files is gone.
+    # A missing file of a Zarr store reads as NaN.
     if "sampler" in dataset.attrs:
         for name, variable in dataset.variables.items():
             if variable.dtype.kind == "f" and np.isnan(variable.to_numpy()).any():

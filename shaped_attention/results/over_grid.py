@@ -1,4 +1,4 @@
-"""A function of parameters over a grid of their values, as one Dataset."""
+"""Evaluate a function of parameters over a grid of values, as one Dataset."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ def over_grid(
     *,
     progress: bool | None = False,
 ) -> xr.Dataset:
-    """Call `cell` for every point of a grid, and join what it returns along the axes.
+    """Call `cell` for every point of a grid, and join its results along the axes.
 
     Parameters
     ----------
     cell
-        A function of the axes' values by name; its Datasets have equal variables and coordinates.
+        Function of the axes' values by name; its Datasets have equal variables and coordinates.
     axes
         Values by name, in the order of the new dimensions, which come first.
     progress
-        Whether to show a bar that counts the cells; None: if the error stream is a terminal.
+        Whether to show a bar that counts the cells; None shows it if the error stream is a
+        terminal.
 
     Returns
     -------
@@ -36,7 +37,7 @@ def over_grid(
     Raises
     ------
     ValueError
-        If an axis has no values or repeats one, and what `cell` raises.
+        If an axis has no values or repeats one. Errors of `cell` propagate.
     """
     for name, values in axes.items():
         check_values(name, values)

@@ -1,6 +1,6 @@
 """Arguments of a call as plain data that JSON can hold, and back.
 
-Numbers, text, None and lists are themselves. Anything else is an object, known by one of its keys:
+Numbers, text, None and lists stand for themselves. Anything else is an object, identified by a key:
 
     block, module    a block, with its fields; `pattern`: layers of blocks; `schedule`: its knots
     class            "module:name" of a dataclass that is `storable`, with its fields
@@ -28,13 +28,13 @@ from shaped_attention.blocks.pattern import Pattern, specification_of
 from shaped_attention.lazy_torch import Tensor, torch
 
 ADDED = "arguments."
-"""What the names of variables begin with that hold arguments."""
+"""Prefix of the names of variables that hold arguments."""
 
 _INLINE = 1024
-"""Entries of the largest array that is listed; a larger one is a variable of the result."""
+"""Number of entries of the largest listed array; a larger one is a variable of the result."""
 
 _LARGEST = 2**24
-"""Entries of the largest array that is recorded."""
+"""Number of entries of the largest array that is recorded."""
 
 _storable: set[type] = set()
 
@@ -42,22 +42,22 @@ T = TypeVar("T")
 
 
 class UnrecordedError(ValueError):
-    """An argument that plain data cannot express; the text says why."""
+    """An argument that plain data cannot express; the message gives the reason."""
 
 
 def storable(kind: type[T]) -> type[T]:
-    """Let records hold instances of a dataclass, by their fields."""
+    """Allow records to hold instances of a dataclass, by their fields."""
     _storable.add(kind)
     return kind
 
 
 def name_of(thing: Any) -> str:
-    """Return "module:name" of a function or class, of the outermost package that exports it.
+    """Return "module:name" of a function or class, in the outermost package that exports it.
 
     Raises
     ------
     UnrecordedError
-        If it cannot be imported by that name.
+        If it cannot be imported under that name.
     """
     module, name = thing.__module__, thing.__qualname__
     parts = module.split(".")
@@ -65,7 +65,7 @@ def name_of(thing: Any) -> str:
         place = ".".join(parts[:length])
         if getattr(sys.modules.get(place), name, None) is thing:
             return f"{place}:{name}"
-    raise UnrecordedError(f"{name} is no name in the module {module}")
+    raise UnrecordedError(f"{name} is not a name in the module {module}")
 
 
 def encoded(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variable]) -> Any:
@@ -76,9 +76,9 @@ def encoded(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Varia
     value, path
         The argument and its name; fields of arguments have names with dots.
     result
-        What the call returned: an array that is one of its variables is named, not stored again.
+        Result of the call: an array that is one of its variables is named, not stored twice.
     added
-        Takes the large arrays that are not there.
+        Receives the large arrays that are not in the result.
     """
     try:
         return _plain(value, path, result, added)
@@ -91,7 +91,7 @@ def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variab
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    # By name, for torch is not loaded to look at a type.
+    # By name: a look at a type must not load torch.
     if type(value).__module__ == "torch" and type(value).__name__ in ("device", "dtype"):
         return str(value).removeprefix("torch.")
     if isinstance(value, list | tuple | range):
@@ -110,7 +110,7 @@ def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variab
         parts = {x: encoded(getattr(value, x), f"{path}.{x}", result, added) for x in own}
         return {"class": name_of(type(value)), **parts}
     if not inspect.isfunction(value):
-        raise UnrecordedError(f"a {type(value).__name__} is no plain data")
+        raise UnrecordedError(f"a {type(value).__name__} is not plain data")
     if value.__module__ == "__main__":
         raise UnrecordedError(f"{value.__qualname__} is in no module but __main__")
     return {"function": name_of(value)}
@@ -146,7 +146,7 @@ def decoded(value: Any, result: xr.Dataset) -> Any:
     UnrecordedError
         If a part of it is not recorded.
     ValueError
-        If they name what cannot be imported, or is of another kind than they say.
+        If the data name something that cannot be imported or has the wrong type.
     """
     if isinstance(value, list):
         return [decoded(x, result) for x in value]
@@ -159,19 +159,19 @@ def decoded(value: Any, result: xr.Dataset) -> Any:
     if "schedule" in value:
         return Schedule(value["schedule"])
     if "function" in value:
-        return imported("function", value["function"], _is_safe_function, "it is no function")
+        return imported("function", value["function"], _is_safe_function, "it is not a function")
     if "array" in value or "tensor" in value:
         dtype = value.get("array", value.get("tensor"))
         found = result.variables[value["variable"]] if "variable" in value else value["values"]
         array = np.array(found, dtype=dtype)
-        # Of a variable of the result, which may have been cut since.
+        # A variable of the result, which may have been cut in the meantime.
         if list(array.shape) != value.get("shape", list(array.shape)):
             raise UnrecordedError(f"it had the shape {tuple(value['shape'])}, not {array.shape}")
         return torch.from_numpy(array) if "tensor" in value else array
     own = dict(value)
     if "block" in value:
         name = f"{own.pop('module')}:{own.pop('block')}"
-        kind = imported("block", name, lambda x: _is_subclass(x, Block), "it is no Block")
+        kind = imported("block", name, lambda x: _is_subclass(x, Block), "it is not a Block")
     else:
         name = own.pop("class")
         kind = imported("class", name, lambda x: _is_subclass(x, *_storable), "it is not storable")
@@ -179,9 +179,9 @@ def decoded(value: Any, result: xr.Dataset) -> Any:
 
 
 def imported(kind: str, name: str, allowed: Callable[[Any], bool], otherwise: str) -> Any:
-    """Return what a result names as "module:name", if it is of the kind that is needed.
+    """Return what a result names as "module:name", if it is allowed.
 
-    A file could name any callable, so that only what is `allowed` is returned.
+    A file could name any callable, so only objects that pass `allowed` are returned.
 
     Raises
     ------
@@ -204,13 +204,13 @@ def _is_subclass(found: Any, *kinds: type) -> bool:
 
 
 def _is_safe_function(found: Any) -> bool:
-    """Whether it is a function, and none of Python's library, which could write and delete."""
+    """Return whether it is a function outside Python's library, which could write and delete."""
     own = inspect.isfunction(found)
     return own and found.__module__.partition(".")[0] not in sys.stdlib_module_names
 
 
 def plain(value: object) -> Any:
-    """A NumPy number as one of Python's."""
+    """Convert a NumPy number to one of Python's."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r} is not plain data")

@@ -1,14 +1,14 @@
-"""Provenance: every result says which call made it, and that call can be made again.
+"""Provenance: every result records the call that made it, and that call can be made again.
 
-The record of a result is four of its attributes, in JSON where they are not plain:
+The record of a result consists of four of its attributes, in JSON where they are not plain:
 
     format           the number of this layout
     function         "module:name" of the public function
-    specification    its arguments, all of them, with their defaults (`plain_arguments`)
-    versions         of the packages that made the numbers
+    specification    all its arguments, including defaults (`plain_arguments`)
+    versions         the versions of the packages that made the numbers
 
 `data/provenance.schema.json` is its schema. Arguments that change no number (`progress`, `chunk`,
-`memory`) are not recorded. An argument that plain data cannot express is recorded as the reason.
+`memory`) are not recorded. If plain data cannot express an argument, the reason is recorded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FORMAT = 3
 """Number of the layout of `attrs`; raised when an old result could be misread."""
 
 READABLE = (1, 2, FORMAT)
-"""Formats that this version reads. Those of samplers in format 1 have other random numbers."""
+"""Formats that this version reads. Samplers of format 1 drew different random numbers."""
 
 _NOT_RECORDED = ("progress", "chunk", "memory")
 _PACKAGE = __name__.partition(".")[0]
@@ -47,11 +47,11 @@ _PACKAGE = __name__.partition(".")[0]
 P = ParamSpec("P")
 Result = Callable[..., xr.Dataset]
 Upgrade = Callable[[xr.Dataset, dict[str, Any]], dict[str, Any]]
-"""Plain arguments of this format, from a result of format 1 or 2 and its specification."""
+"""Function from a result of format 1 or 2 and its specification to arguments of this format."""
 
 
 _functions: dict[Result, tuple[str, Upgrade | None]] = {}
-"""Functions that record their calls, each with its name as a sampler, and what reads old ones."""
+"""Functions that record their calls, with their name as a sampler and their upgrade, if any."""
 
 
 def recorded(
@@ -59,17 +59,17 @@ def recorded(
 ) -> Callable[[Callable[P, xr.Dataset]], Callable[P, xr.Dataset]]:
     """Decorate a public function so that its Datasets carry the record of their call.
 
-    Arguments that are numbers or text become attributes too, unless the function is a sampler.
-    NumPy scalars become Python's numbers before the call, so that the call from a record computes
-    with the same.
+    Arguments that are numbers or text also become attributes, unless the function is a sampler.
+    NumPy scalars become Python's numbers before the call, so a rerun computes with the same
+    numbers.
 
     Parameters
     ----------
     sampler
-        Name of a sampler, which is the attribute `sampler` of its results. One that resolves its
-        arguments itself leaves them in the attribute `specification`.
+        Name of a sampler, which becomes the attribute `sampler` of its results. A sampler that
+        resolves its own arguments leaves them in the attribute `specification`.
     upgrade
-        Reads the specification of a format that had no functions.
+        Function that reads the specification of a format without functions.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def _number(value: Any) -> Any:
 
 
 def _name_of(function: Result) -> str:
-    """Its name, or that by which it is called where none imports it: then `rerun` refuses it."""
+    """Return the importable name, or else the qualified one, which `rerun` rejects."""
     try:
         return name_of(function)
     except UnrecordedError:
@@ -116,7 +116,7 @@ def _with_record(
     attrs = {"format": FORMAT, "function": _name_of(function), "versions": json.dumps(versions())}
     if sampler and "specification" in result.attrs:
         return result.assign_attrs(attrs)
-    # Of results that the function made on its way.
+    # These belong to results that the function made on its way.
     result = result.drop_vars([x for x in result.variables if str(x).startswith(ADDED)])
     added: dict[str, xr.Variable] = {}
     stored = {
@@ -132,14 +132,14 @@ def _with_record(
 
 
 def attribute(value: float | str) -> float | str:
-    """Return an attribute that netCDF can hold: it has no booleans, and no larger integers."""
+    """Return an attribute that netCDF can hold: it has no booleans and no large integers."""
     if isinstance(value, int):
         return int(value) if abs(value) < 2**63 else str(value)
     return value
 
 
 def versions() -> dict[str, str]:
-    """Versions of what makes the numbers of a result."""
+    """Return the versions of the packages that make the numbers of a result."""
     return {
         "shaped_attention": __version__,
         **{name: version(name) for name in ("torch", "numpy", "scipy", "numba", "torchsde")},
@@ -148,7 +148,7 @@ def versions() -> dict[str, str]:
 
 
 def specification(result: xr.Dataset) -> dict[str, Any]:
-    """The arguments of the call that made a result, as plain data.
+    """Return the arguments of the call that made a result, as plain data.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def specification(result: xr.Dataset) -> dict[str, Any]:
 
 
 def record(result: xr.Dataset) -> dict[str, Any]:
-    """Return the record of a result, as it is stored: of format 1 and 2 without `function`.
+    """Return the stored record of a result; formats 1 and 2 have no `function`.
 
     Raises
     ------
@@ -186,18 +186,18 @@ def record(result: xr.Dataset) -> dict[str, Any]:
 
 
 def call_of(result: xr.Dataset, given: Collection[str] = ()) -> tuple[Result, dict[str, Any]]:
-    """Return the function that made a result, and its arguments but those that are `given`.
+    """Return the function that made a result, and its arguments except those `given`.
 
     Raises
     ------
     ValueError
-        If the record is not valid, its function does not record its calls, or an argument that
-        is not given is not recorded.
+        If the record is invalid, its function does not record its calls, or an argument is neither
+        given nor recorded.
     """
     function, arguments = _plain_call(result)
     parameters = inspect.signature(function).parameters
     for name in arguments.keys() - parameters.keys():
-        raise ValueError(f"result has the argument {name}, which {function.__name__} has not")
+        raise ValueError(f"result has the argument {name}, unknown to {function.__name__}")
     found = {}
     for name, parameter in parameters.items():
         if name in given or (name not in arguments and parameter.default is not parameter.empty):
@@ -211,17 +211,17 @@ def call_of(result: xr.Dataset, given: Collection[str] = ()) -> tuple[Result, di
                 f"result lacks its argument {name} ({error}); {name}= is needed"
             ) from None
         except (KeyError, TypeError) as error:
-            raise ValueError(f"result has an argument {name} that is not valid: {error}") from error
+            raise ValueError(f"result has an invalid argument {name}: {error}") from error
     return function, found
 
 
 def function_of(result: xr.Dataset) -> Result:
-    """Return the function that made a result; ValueError if its record names none."""
+    """Return the function that made a result; raise ValueError if its record names none."""
     return _plain_call(result)[0]
 
 
 def _plain_call(result: xr.Dataset) -> tuple[Result, dict[str, Any]]:
-    """Function and plain arguments of a record of any format."""
+    """Return the function and plain arguments of a record of any format."""
     stored = record(result)
     arguments = stored["specification"]
     if stored["format"] < FORMAT:
@@ -238,7 +238,7 @@ def _is_recorded(found: Any) -> bool:
 def _upgraded(
     result: xr.Dataset, number: int, stored: dict[str, Any]
 ) -> tuple[Result, dict[str, Any]]:
-    """Function and plain arguments of a result that names its sampler alone."""
+    """Return the function and plain arguments of a result that only names its sampler."""
     sampler = stored.pop("sampler", None)
     if number == 1 and "layer" in stored:
         raise ValueError(
@@ -247,7 +247,7 @@ def _upgraded(
         )
     package = import_module(_PACKAGE)
     for part in [getattr(package, name) for name in package.__all__]:
-        # Loads what is public in the parts of the package, and so the functions that they record.
+        # Loads the public names of the package's parts, which registers their recorded functions.
         _ = [getattr(part, name) for name in getattr(part, "__all__", ())]
     for function, (name, upgrade) in _functions.items():
         if name and name == sampler:

@@ -13,25 +13,25 @@ _GRID = {"save_every", "width", "depth", "horizon", "step"}
 
 
 def rerun(result: xr.Dataset, /, **changes: Any) -> xr.Dataset:
-    """Make the call that made a result again, with `changes` to its arguments.
+    """Repeat the call that made a result, with `changes` to its arguments.
 
-    Without changes the numbers are the same to the last bit on the same kind of machine. The stored
-    times of a sampler are kept unless a change touches the grid of times; then give `times` too, or
-    the first and the last are stored.
+    Without changes the result is bit-identical on the same kind of machine. The stored times of a
+    sampler are kept unless a change affects the grid of times. In that case give `times` too;
+    otherwise only the first and the last are stored.
 
-    An argument that is not recorded has to be given: a lambda or a function of `__main__`, a model,
-    or a Dataset, such as the two results that `compare` takes.
+    Arguments that are not recorded must be given: a lambda or a function of `__main__`, a model, or
+    a Dataset, such as the two results that `compare` requires.
 
     Raises
     ------
     ValueError
-        If `result` carries no record of this package or one that is not valid, an argument that is
-        not recorded is not given, or a change is no argument of the function (parameters of a block
-        change with a new `layer`) or is not allowed.
+        If `result` carries no record of this package or an invalid one, an unrecorded argument is
+        missing, or a change is not an argument of the function (to change parameters of a block,
+        give a new `layer`) or is not allowed.
     """
     check_keywords(function_of(result), changes)
     function, arguments = call_of(result, changes)
-    # With another grid the stored times may be off it; the default takes their place.
+    # The stored times may be off the new grid; the default replaces them.
     if changes.keys() & _GRID:
         arguments.pop("times", None)
     return function(**(arguments | changes))

@@ -1,4 +1,4 @@
-"""Paths with large matrices, moved one after the other by library routines on one thread each."""
+"""Paths with large matrices, moved one by one by library routines on one thread each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BlasProcess:
     """Paths that are moved one by one on the CPU in double precision."""
 
     def __init__(self, task: Task, first: int, start: Array) -> None:
-        """Start paths number first, ... at `start` (count, groups, m, c)."""
+        """Create the paths with numbers first, ... and factors `start` (count, groups, m, c)."""
         self.task, self.first, self.count = task, first, len(start)
         self.state = np.array(start, dtype=np.float64, order="C")
         self.stopped_at = np.full(self.count, np.inf)
@@ -34,7 +34,7 @@ class BlasProcess:
                     self._step(k, step)
 
     def _step(self, k: int, step: int) -> None:
-        """Take a step of one moving path."""
+        """Take a step of one path that has not stopped."""
         task = self.task
         plan = task.plans[step % len(task.plans)]
         results = plan.run(self.state[k], self.first + k, step, self._memory)
@@ -49,7 +49,7 @@ class BlasProcess:
             self._stop_outside(k, (step + 1) * task.dt)
 
     def _moves(self, k: int, increments: list[Array], step: int) -> bool:
-        """Return whether the next factor is finite; stop the path where it is if not."""
+        """Return whether the next factor is finite; if not, stop the path before the step."""
         drift, noise = increments
         moved = self._memory.take((drift.shape[0], drift.shape[1]))
         np.add(self.state[k, 0], drift, out=moved)
@@ -66,7 +66,7 @@ class BlasProcess:
         return numbers
 
     def _stop_outside(self, k: int, time: float) -> None:
-        """Stop a moving path with |V| >= radius; |V| <= tr V, so often the trace suffices."""
+        """Stop a path with |V| >= radius; since |V| <= tr V, the trace often suffices."""
         factors, weight = self.state[k], 1.0 / self.task.groups
         if weight * float(np.vdot(factors, factors)) < self.task.radius:
             return
@@ -90,21 +90,21 @@ class BlasProcess:
         return self.state
 
     def stop(self, stopping_times: Array) -> None:
-        """Let paths that stopped before stay where they are."""
+        """Mark the paths that have stopped already; they do not move."""
         self.stopped_at[:] = stopping_times
 
     def stopping_times(self) -> Array:
-        """Return when each path stopped (count,)."""
+        """Return the stopping time of each path (count,)."""
         return self.stopped_at
 
-    # What torchsde needs of the limit.
+    # The interface for torchsde.
 
     def flat_state(self) -> Tensor:
         """Return the state as torchsde's (count, entries)."""
         return torch.from_numpy(self.state).flatten(1)
 
     def set_state(self, y: Tensor) -> None:
-        """Take a state of torchsde's shape."""
+        """Set the state from torchsde's (count, entries)."""
         self.state = np.ascontiguousarray(y.numpy().reshape(self.state.shape))
 
     def brownian_shape(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The exact covariance chain: V_l -> V_{l+1} in law as a network of width n, without the width.
+"""The exact covariance chain: V_l -> V_{l+1} in law as in a network of width n, without the width.
 
 Write V = F F^T with F (m, m) and X = sqrt(n) F Q, where Q (m, n) has orthonormal rows (this needs
 n >= m). For a weight matrix W (n, p) of independent N(0, 1) entries, Q W is an (m, p) matrix of
@@ -8,7 +8,7 @@ independent N(0, 1) entries too, so
   ``G_Q G_K^T = B K^T`` in law with B B^T ~ Wishart_m(n_k) and K (m, m) Gaussian, independent:
   rotate G_Q = B U with orthonormal rows U; then K = G_K U^T;
 - a branch ``Z = M W`` (M any matrix that depends on the past) added to the skip connection:
-  the part of W's rows along Q is Gaussian (m, m), the rest is seen only through its Gram, a
+  the part of W's rows along Q is Gaussian (m, m), the rest enters only through its Gram, a
   Wishart matrix with n - m degrees of freedom (`shaped_attention.blocks.branch`);
 - hidden units of a network layer: n independent columns N(0, V);
 - several heads without an output projection: the columns fall into groups, and the state is the
@@ -59,54 +59,54 @@ def simulate_chain(
 ) -> xr.Dataset:
     """Sample the covariances of finite networks exactly, at a cost independent of the width.
 
-    The law is that of `simulate_network` with the same arguments. On the CPU in float64 compiled
-    code runs, elsewhere torch; both see the same random numbers and agree to rounding.
+    The law is that of `simulate_network` with the same arguments. Compiled code runs on the CPU in
+    float64, torch otherwise; both use the same random numbers and agree to rounding.
 
     Parameters
     ----------
     layer
-        A block, the list of blocks of a layer in the order in which they act, or a `Pattern`.
+        A block, a list of the blocks of a layer in the order in which they act, or a `Pattern`.
     v0
-        Starting covariance (m, m), positive semidefinite, singular or not; or one for each sample
+        Initial covariance (m, m), positive semidefinite and possibly singular, or one per sample
         (samples, m, m).
     width, depth
-        Width n and number of layers L >= 1; layer l is at time l / n. A width below m needs a
+        Width n and number of layers L >= 1; layer l is at time l / n. A width below m requires a
         `v0` of rank at most n.
     samples
         Number of independent networks.
     seed
-        Whole number >= 0; with the other arguments above and `radius` it determines the result.
+        Integer >= 0. Together with the arguments above and `radius` it determines the result.
     times
         Times to store, multiples of 1 / n in [0, L / n]; by default the first and the last.
     save_every
-        Store every so many layers, and the last, instead.
+        Alternative to `times`: number of layers between stored ones. The last is always stored.
     radius
         Paths stop at the first layer where the Frobenius norm of V reaches the radius, and keep
         that value; by default 10^4 times the norm of `v0`.
     device, dtype
         'cpu' or 'cuda', 'float64' or 'float32'.
     chunk, memory
-        Samples simulated together (by default chosen to fit `memory` bytes). They do not change
-        the result.
+        Number of samples simulated together (by default chosen to fit `memory` bytes). They do not
+        change the result.
     progress
-        Whether to show a bar; by default if the standard error stream is a terminal.
+        Whether to show a progress bar; by default if the standard error stream is a terminal.
     keep
         What to store at each time: "V"; "observables", all of `observables` as `kept` (time,
-        sample, observable); or "module:function", a function of V (samples, m, m) that gives
-        (samples,) numbers.
+        sample, observable); or "module:function", a function from V (samples, m, m) to numbers
+        (samples,).
     keep_state
-        Whether to store the state at the end, `state` (sample, group, token, column), from which
-        `continue_run` goes on.
+        Whether to store the final state, `state` (sample, group, token, column), which
+        `continue_run` requires.
 
     Returns
     -------
-    xarray.Dataset with `V` (time, sample, row, col), or `kept`, `stopping_time` (sample), which is
-    infinite for paths that did not stop, and everything needed to run it again in `attrs`.
+    xarray.Dataset with `V` (time, sample, row, col) or `kept`, and `stopping_time` (sample), which
+    is infinite for paths that did not stop. `attrs` holds everything needed to run it again.
 
     Raises
     ------
     ValueError
-        If an argument is outside its range; the sentence names it.
+        If an argument is outside its range; the message names it.
     """
     check_chain(layer)
     check_count("width", width)

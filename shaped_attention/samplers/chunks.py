@@ -1,7 +1,7 @@
-"""Chunks of samples on threads: how large they are, and how they run and are stopped together.
+"""Chunks of samples on threads: their size, and how they run and are interrupted together.
 
-Samples are numbered and a sample's random numbers depend on its number alone, so neither the chunks
-nor the threads change a result.
+The random numbers of a sample depend on its number alone, so neither the chunks nor the threads
+change a result.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 def chunk_size(
     request: Request, bytes_per_sample: float, preferred: int, multiple: int, smallest: int = 1
 ) -> int:
-    """Samples in a chunk: the caller's, or `preferred` made smaller to fit memory and threads.
+    """Return the chunk size: the caller's, or `preferred` reduced to fit memory and threads.
 
-    Threads share no chunks below `smallest`, where handing over would cost more than it gains.
+    Work is not divided among threads below `smallest`, where it would cost more than it gains.
     """
     if request.chunk is not None:
         size = request.chunk
@@ -42,9 +42,9 @@ def chunk_size(
 
 
 def thread_count(place: str) -> int:
-    """Chunks in flight: torch's number of threads on the CPU, one on an accelerator.
+    """Return the number of concurrent chunks: torch's threads on the CPU, 1 on an accelerator.
 
-    Where torch is not loaded, the number that it would have: OMP_NUM_THREADS, or all cores.
+    If torch is not loaded, return the number it would have: OMP_NUM_THREADS, or all cores.
     """
     if place != "cpu":
         return 1
@@ -60,7 +60,7 @@ def thread_count(place: str) -> int:
 ChunkFunction = Callable[
     [int, int, NDArray[np.float64], NDArray[np.float64], Callable[[int], None]], None
 ]
-"""``simulate(first, count, kept, stopping_time, tick)`` fills what is kept (times, count, ...) and
+"""``simulate(first, count, kept, stopping_time, tick)`` fills kept (times, count, ...) and
 stopping_time (count,) for the samples first, ..., first + count - 1, and ticks steps."""
 
 
@@ -72,11 +72,11 @@ def run_chunks(
     label: str,
     shape: tuple[int, ...],
 ) -> tuple[Float[NDArray[np.float64], "time sample ..."], Float[NDArray[np.float64], " sample"]]:
-    """Run `simulate` for all chunks, on threads, and return what is kept and stopping times.
+    """Run `simulate` for all chunks on threads; return the stored values and the stopping times.
 
-    `shape` is that of what is kept of one sample at one time. With `progress` None a bar is shown
-    if the standard error stream is a terminal. An interrupt or an error in one chunk stops the
-    others at their next step.
+    `shape` is that of the stored value of one sample at one time. With `progress` None a bar is
+    shown if the standard error stream is a terminal. An interrupt or an error in one chunk stops
+    all chunks at their next step.
     """
     samples = request.samples
     # Samples are contiguous in memory for each time, so chunks write without false sharing.
@@ -122,4 +122,4 @@ def run_chunks(
 
 
 class _CancelledError(Exception):
-    """Raised inside a chunk when another chunk failed or the user interrupted."""
+    """Raised inside a chunk when another chunk fails or the user interrupts."""

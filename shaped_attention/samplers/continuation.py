@@ -1,4 +1,4 @@
-"""Going on with a run to a later time, with the bits that the longer run would have had."""
+"""Continue a run to a later time, bit-identical to the longer run."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ def continue_run(
     horizon: float | None = None,
     **options: Any,
 ) -> xr.Dataset:
-    """Go on with a run to a later time.
+    """Continue a run to a later time.
 
-    A path's random numbers depend on its step alone, so the result is the end of the longer run, to
-    the last bit.
+    The random numbers of a path depend on the step alone, so the result is bit-identical to the end
+    of the longer run.
 
     Parameters
     ----------
     result
-        Of a sampler called with ``keep_state=True``.
+        Result of a sampler called with ``keep_state=True``.
     depth, horizon
-        The new total: `depth` for networks and chains, `horizon` for the limit.
+        New total: `depth` for networks and chains, `horizon` for the limit.
     options
-        The sampler's `times`, `save_every`, `progress`, `chunk`, `memory`, `keep`, `keep_state`.
+        Options of the sampler: `times`, `save_every`, `progress`, `chunk`, `memory`, `keep`,
+        `keep_state`.
 
     Returns
     -------
@@ -43,8 +44,8 @@ def continue_run(
     Raises
     ------
     ValueError
-        If the result has no state or another format, the layer has schedules (which depend on the
-        total depth), or an argument is outside its range or not one of these.
+        If the result has no state or an older format, the layer has schedules (which depend on the
+        total depth), or an argument is outside its range or not listed above.
 
     Examples
     --------
@@ -58,7 +59,7 @@ def continue_run(
     for name, value in options.items():
         if name not in _OPTIONS:
             raise ValueError(
-                f"{name}={value!r}: it is that of the run; {', '.join(_OPTIONS)} can be changed"
+                f"{name}={value!r}: the run fixes it; {', '.join(_OPTIONS)} can be changed"
             )
     function = function_of(result)
     sampler = result.attrs.get("sampler", function.__name__)

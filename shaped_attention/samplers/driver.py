@@ -1,7 +1,7 @@
-"""The loop that all samplers share: advance a chunk of paths, keep what was asked for, tick.
+"""The loop that all samplers share: advance a chunk of paths, store the requested values, tick.
 
-Compiled calls return at save times and at least every 50 ms, so that a run can be interrupted and
-shows its progress. What is kept of V is a function of it, computed while the run goes on.
+Compiled calls return at save times and at least every 50 ms, so a run can be interrupted and shows
+its progress. The stored values are functions of V, computed during the run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SLICE = 0.05
 
 @runtime_checkable
 class Process(Protocol):
-    """Some paths, at a step."""
+    """A chunk of paths, at a step."""
 
     def advance(self, begin: int, end: int) -> None:
         """Take the steps begin, ..., end - 1."""
@@ -44,37 +44,37 @@ class Process(Protocol):
         """Return the state (count, groups, m, c), V = (1/g) sum of F_g F_g^T."""
 
     def stopping_times(self) -> Array:
-        """Return when each path stopped (count,); infinite where it moves."""
+        """Return the stopping time of each path (count,); infinite if it has not stopped."""
 
 
 @runtime_checkable
 class LimitProcess(Process, Protocol):
-    """Some paths that show drift and noise of a step, for whoever integrates the limit.
+    """A chunk of paths that exposes drift and noise of a step, for integrators of the limit.
 
-    A flat state and flat increments are (rows, entries); a row is a path or a tile of paths.
+    The flat state and flat increments are (rows, entries); a row is a path or a tile of paths.
     """
 
     @property
     def task(self) -> Task:
-        """What the paths do."""
+        """The task of the paths."""
 
     def stop(self, stopping_times: Array) -> None:
-        """Let paths that stopped before stay where they are."""
+        """Mark the paths that have stopped already; they do not move."""
 
     def flat_state(self) -> Tensor:
         """Return the state, flat."""
 
     def set_state(self, y: Tensor) -> None:
-        """Take a flat state."""
+        """Set the state from a flat one."""
 
     def brownian_shape(self) -> tuple[int, int]:
         """Return the shape of the increments of a step."""
 
     def increments(self, step: int) -> Tensor:
-        """Return the Brownian increments of a step, until the next call."""
+        """Return the Brownian increments of a step, valid until the next call."""
 
     def drift_and_noise(self, y: Tensor, increments: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """Return drift times step, and noise, until the next call; both zero for stopped paths."""
+        """Return drift times step, and noise, zero for stopped paths, valid until the next call."""
 
     def finish(self, time: float) -> None:
         """Stop the paths that are outside the radius at this time."""
@@ -118,13 +118,13 @@ def run(
 
 
 class Pace:
-    """How many steps of a chunk fill a time slice, by the last call of any chunk."""
+    """Number of steps of a chunk that fill a time slice, from the last call of any chunk."""
 
     def __init__(self) -> None:
         self.steps = 1
 
     def measured(self, steps: int, seconds: float) -> None:
-        """Take note of a call."""
+        """Record the duration of a call."""
         self.steps = max(1, int(_SLICE * steps / max(seconds, 1e-9)))
 
 
@@ -136,7 +136,7 @@ def march(
     tick: Callable[[int], None],
     pace: Pace,
 ) -> None:
-    """Take all steps, and store in `kept` (time, count, ...) what is kept at the saved ones."""
+    """Take all steps, and store in `kept` (time, count, ...) the values at the save times."""
     step = request.begin
     for i, target in enumerate([*request.saved, request.steps]):
         while step < target:
@@ -191,8 +191,8 @@ def keeper(keep: str, tokens: int) -> tuple[Callable[[Array], Array], list[str]]
         values = np.asarray(function(v), dtype=np.float64)
         if values.shape != (len(v),):
             raise ValueError(
-                f"keep={keep!r}: V of shape {v.shape} gave numbers of shape {values.shape}; "
-                f"({len(v)},), one for each sample, is needed"
+                f"keep={keep!r}: for V of shape {v.shape} it returned shape {values.shape}; "
+                f"({len(v)},), one number for each sample, is needed"
             )
         return values[:, None]
 

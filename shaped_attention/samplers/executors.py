@@ -1,8 +1,8 @@
-"""Which executor moves a chunk of paths, and how many paths move together.
+"""Choice of the executor that moves a chunk of paths, and of the number of paths in it.
 
-All three executors (tiles, library routines, torch) take the same `Task` and give the same paths to
-rounding, from the same numbers. A process knows its state, how to advance it, and which paths have
-stopped; it knows neither save times nor files.
+All three executors (tiles, library routines, torch) run the same `Task` with the same random
+numbers and produce the same paths up to rounding. A process knows its state, how to advance it, and
+which paths have stopped; it knows neither save times nor files.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from shaped_attention.samplers.tile_process import TileProcess
 from shaped_attention.samplers.torch_process import TorchProcess
 
 _PREFERRED_CHUNK = 1024
-"""Paths whose factors stay in the second-level cache for the usual m."""
+"""Number of paths whose factors fit into the second-level cache for the usual m."""
 
 _SMALLEST_ENTRIES = 2**11
-"""Below, the interpreter time of a chunk outweighs what a second thread computes (measured)."""
+"""Below this size, the interpreter time of a chunk outweighs a second thread's gain (measured)."""
 
 
 FEWEST_LARGE_TOKENS = 96
-"""Tokens from which on library routines for one sample are faster than tiles (measured)."""
+"""Number of tokens from which on library routines are faster than tiles (measured)."""
 
 _PREFERRED_ENTRIES = 2**15
 """Entries of V in a chunk of large matrices."""
@@ -41,19 +41,19 @@ def path_chunk(request: Request) -> int:
 
 
 def by_library(request: Request) -> bool:
-    """Whether library routines take the samples of a request, one by one."""
+    """Return whether library routines move the samples of a request, one by one."""
     return request.compiled_device and request.tokens >= FEWEST_LARGE_TOKENS
 
 
 def executor(tokens: int) -> str:
-    """Return what runs the programs of that many tokens, in float64 on the CPU."""
+    """Describe what runs programs with that many tokens, in float64 on the CPU."""
     if tokens >= FEWEST_LARGE_TOKENS:
         return "BLAS and LAPACK, one sample after the other,"
     return "compiled code on tiles"
 
 
 def process_of(request: Request, task: Task, first: int, count: int) -> LimitProcess:
-    """Return some paths of a request at their start, with the executor that it asks for."""
+    """Return paths of a request at time 0, on the executor that it requires."""
     start = request.start_factors(first, count, task.groups, task.columns)
     process: LimitProcess
     if by_library(request):

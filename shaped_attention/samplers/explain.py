@@ -1,4 +1,4 @@
-"""What runs each face of a layer, and why not something else; and the programs that are run."""
+"""What runs the network, chain, limit and coupling of a layer, and the programs that are run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STEP = 0.01
 
 @dataclass(frozen=True)
 class Faces:
-    """What runs the faces of a block, or of a whole layer."""
+    """What runs the network, chain, limit and coupling of a block, or of a whole layer."""
 
     name: str
     network: str
@@ -41,14 +41,14 @@ class Faces:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` found; its text is that of all its parts.
+    """Result of `explain`; printing it prints all its parts.
 
     Attributes
     ----------
     blocks, layer
-        The faces of each block, and of the layer as a whole.
+        What runs each block, and the layer as a whole.
     programs
-        Lines of each program, by the name of its face; empty unless asked for.
+        Lines of each program, by name; empty unless requested.
     """
 
     blocks: tuple[Faces, ...]
@@ -62,27 +62,27 @@ class Explanation:
 
 
 def explain(layer: Layer, tokens: int = 4, width: int = 256, program: bool = False) -> Explanation:
-    """Say what runs each face of a layer, and why not something else.
+    """Describe what runs the network, chain, limit and coupling of a layer, and why.
 
     Parameters
     ----------
     layer
-        A block, the list of blocks of a layer, or a `Pattern`.
+        A block, a list of the blocks of a layer, or a `Pattern`.
     tokens, width
-        The size for which it is said.
+        Number of tokens and width that the description is for.
     program
-        Whether to list the programs too, into which the descriptions of chain and limit are traced
-        for compiled code: one line for each instruction, with the shape of its value. Scalars that
-        change with depth are written as first..last value.
+        Whether to list the programs for compiled code too, into which chain and limit are traced:
+        one line for each instruction, with the shape of its value. Scalars that change with depth
+        are written as first..last value.
 
     Returns
     -------
-    Explanation, whose text can be printed.
+    Explanation, which can be printed.
 
     Raises
     ------
     ValueError
-        If an argument is outside its range; the sentence names it.
+        If an argument is outside its range; the message names it.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def _none(reason: str) -> str:
 
 
 def _size_reason(blocks: Sequence[Block], tokens: int, width: int | None) -> str:
-    """Return why there is nothing at that size."""
+    """Return why the blocks do not fit that size; empty if they do."""
     try:
         for block in blocks:
             block.check(tokens, width)
@@ -157,7 +157,7 @@ def _coupling_reason(block: Block, tokens: int, width: int) -> str:
 
 def _traced(trace: Callable[[], list[Program]], tokens: int) -> str:
     if is_eager():
-        return "torch, since shaped_attention.eager() asks for it"
+        return "torch, as requested by shaped_attention.eager()"
     try:
         trace()
     except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
@@ -168,7 +168,7 @@ def _traced(trace: Callable[[], list[Program]], tokens: int) -> str:
 def _listings(
     pattern: Sequence[Sequence[Block]], tokens: int, width: int, faces: Faces
 ) -> dict[str, tuple[str, ...]]:
-    """Return the programs of the faces that compiled code runs."""
+    """Return the programs that compiled code runs."""
     found: dict[str, tuple[str, ...]] = {}
     groups = common_groups([block for layer in pattern for block in layer])
     compiled = executor(tokens)
@@ -183,7 +183,7 @@ def _listings(
 
 
 def listing(program: Program, results: Sequence[str]) -> tuple[str, ...]:
-    """Return the instructions of a program as text, and which values are its results."""
+    """Return the instructions of a program as text, and the values that are its results."""
     names = {id(node): f"r{k}" for k, node in enumerate(program.nodes)}
     lines: list[str] = []
     for node in program.nodes:
@@ -199,7 +199,7 @@ def listing(program: Program, results: Sequence[str]) -> tuple[str, ...]:
 
 
 def _instruction(node: Node, names: dict[int, str]) -> str:
-    """``r3 = multiply_nt(r1, r2)  (4, 4)``, with the scalars and random numbers it uses."""
+    """Return ``r3 = multiply_nt(r1, r2)  (4, 4)``, with its scalars and random numbers."""
     operands = [names[id(x)] for x in node.inputs]
     operands += [_number(scalar) for scalar in node.scalars]
     if node.address is not None:
@@ -213,7 +213,7 @@ def _instruction(node: Node, names: dict[int, str]) -> str:
 
 
 def _random(node: Node) -> list[str]:
-    """Return the address of random numbers in words: name, head, block and degrees of freedom."""
+    """Describe random numbers by name, head, block and degrees of freedom."""
     address: Any = node.address
     place, name = address
     words = [repr(name), f"head {node.integers[0] // 2}"]

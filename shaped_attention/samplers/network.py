@@ -29,18 +29,18 @@ from shaped_attention.samplers.torch_process import norms
 
 _PREFERRED_CHUNK = 16
 _BLOCK_BYTES = 2**17
-"""Weights of a sample made at once: on the CPU they are multiplied while still in the cache.
+"""Bytes of weights made at once per sample: on the CPU they are multiplied while in the cache.
 
-It depends on nothing else, since the shape of a product can change the rounding of its entries.
+The size is fixed, since the shape of a product can change the rounding of its entries.
 """
 
 
 class WeightProduct:
-    """``project(x, columns) = x @ W`` with the weights of a set of samples in one block and layer.
+    """Products ``project(x, columns) = x @ W`` with the weights of samples in a block and layer.
 
     The weight in row r and column c of a sample's W (fan_in, columns) is the normal number
-    c * fan_in + r of its slot. Matrices are made a few columns at a time, so the memory in use does
-    not grow with the width.
+    c * fan_in + r of its slot. Matrices are generated a few columns at a time, which bounds the
+    memory at any width.
     """
 
     def __init__(self, draws: Draws, first: int) -> None:
@@ -49,7 +49,7 @@ class WeightProduct:
         self._calls = 0
 
     def __call__(self, x: Float[Tensor, "B m fan_in"], columns: int) -> Float[Tensor, "B m c"]:
-        """Multiply by a fresh Gaussian matrix with that many columns."""
+        """Multiply by a fresh Gaussian matrix with `columns` columns."""
         slot = slot_number(self._draws.slot, self._calls)
         self._calls += 1
         fan_in = x.shape[-1]
@@ -63,7 +63,7 @@ class WeightProduct:
     def _weights(
         self, slot: int, fan_in: int, start: int, count: int, like: Tensor
     ) -> Float[Tensor, "B count fan_in"]:
-        """Columns start, ..., start + count - 1 (start even), one in each row."""
+        """Return columns start, ..., start + count - 1 (start even), as rows."""
         if like.device.type != "cpu":
             flat = self._draws.normals_at(slot, start * fan_in, count * fan_in)
             return flat.unflatten(1, (count, fan_in))
@@ -95,13 +95,13 @@ def simulate_network(
 ) -> xr.Dataset:
     """Sample token covariances of finite networks by multiplying real random weight matrices.
 
-    The tokens start as ``X_0 = sqrt(n) (F, 0)`` with F F^T = v0: the law of the covariances does
-    not depend on which X_0 with that covariance is taken, since the weights are rotation invariant.
-    With H heads and no output projection each of their groups of n / H columns starts so, with the
-    Gram v0.
+    The initial tokens are ``X_0 = sqrt(n) (F, 0)`` with F F^T = v0. The weights are rotation
+    invariant, so the law of the covariances does not depend on the choice of X_0 with that
+    covariance. With H heads and no output projection, each of the H groups of n / H columns starts
+    in this way, with the Gram v0.
 
-    Parameters, result and errors are those of `shaped_attention.simulate_chain`; here the cost of a
-    layer grows like n^2 (one normal for every weight).
+    Parameters, result and errors are those of `shaped_attention.simulate_chain`. The cost of a
+    layer grows like n^2 (one normal per weight).
     """
     check_count("width", width)
     check_count("depth", depth)
@@ -121,7 +121,7 @@ def simulate_network(
 
 
 class Networks:
-    """Some networks with real weights, at a layer."""
+    """A chunk of networks with real weights, at a layer."""
 
     def __init__(self, request: Request, width: int, first: int, count: int) -> None:
         self._request, self._width, self._first = request, width, first
@@ -168,5 +168,5 @@ class Networks:
         return self.tokens[:, None].double().cpu().numpy()
 
     def stopping_times(self) -> NDArray[np.float64]:
-        """Return when each path stopped (count,)."""
+        """Return the stopping time of each path (count,)."""
         return self._stopped_at.cpu().numpy()

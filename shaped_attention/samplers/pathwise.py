@@ -1,8 +1,8 @@
 """Derivatives of paths: the chain and the limit as differentiable functions of parameters and V_0.
 
-A sampler's seed fixes its random numbers whatever the parameters are, so a path is a function of
-the parameters, and its derivative is that of the same path: with common random numbers the
-difference quotients of `simulate_chain` and `integrate_sde` approach it.
+The seed of a sampler fixes its random numbers, whatever the parameters are. A path is therefore a
+function of the parameters, and its derivative is the limit of the difference quotients of
+`simulate_chain` and `integrate_sde` with common random numbers.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ def pathwise(
     radius: float | None = None,
     seed: int = 0,
 ) -> Float[Tensor, "sample m m"]:
-    """Return covariances at the end of the chain or of the limit, differentiable by torch.
+    """Sample the final covariances of the chain or of the limit, differentiable by torch.
 
-    They are those of `simulate_chain` (with `width` and `depth`) or of `integrate_sde` (with
-    `horizon` and `step`) at the same seed, to rounding. Automatic differentiation keeps every step
-    of every sample in memory.
+    They agree to rounding with those of `simulate_chain` (with `width` and `depth`) or of
+    `integrate_sde` (with `horizon` and `step`) at the same seed. Automatic differentiation keeps
+    every step of every sample in memory.
 
     Parameters
     ----------
     layer
-        As the samplers take it.
+        As in the samplers.
     v0
-        Starting covariance (m, m), a tensor on the CPU or on an accelerator, in double or single
+        Initial covariance (m, m), a tensor on the CPU or on an accelerator, in double or single
         precision; positive definite if it requires gradients.
     samples, width, depth, horizon, step, radius, seed
-        As the samplers take them.
+        As in the samplers; give either width and depth or horizon and step.
     parameters
-        For a layer of one block a dictionary, otherwise a list of dictionaries, one for each block
-        of the layer (or of all layers of a pattern): tensors in place of parameters, by name. A
+        Tensors that replace parameters, by name: a dictionary for a layer of one block, otherwise
+        a list with one dictionary for each block of the layer (or of all layers of a pattern). A
         tensor has one value, or one for each layer or step. The parameters of a block inside a
         block are a dictionary under the name of its field.
 
     Returns
     -------
-    Tensor (samples, m, m) of the device and precision of `v0`. A path that reaches the radius stops
-    there, and so do its derivatives.
+    Tensor (samples, m, m) with the device and precision of `v0`. A path that reaches the radius
+    stops there, and so do its derivatives.
 
     Raises
     ------
     ValueError
-        If neither or both of chain and limit are asked for, or an argument is outside its range.
+        If the arguments select neither or both of chain and limit, or one is outside its range.
     FloatingPointError
         If a covariance is not finite.
 
@@ -108,7 +108,7 @@ def pathwise(
     if not torch.isfinite(v.detach()).all():
         raise FloatingPointError(
             "pathwise produced covariances that are not finite; a smaller radius or step, or less "
-            "extreme parameters of the blocks, keep them from overflowing"
+            "extreme parameters of the blocks, would keep them from overflowing"
         )
     return v
 
@@ -134,7 +134,7 @@ def _differentiable_start(v0: Tensor, columns: int) -> Tensor:
     factor, failed = torch.linalg.cholesky_ex(v0)
     if failed or columns < len(v0):
         raise ValueError(
-            "v0 requires gradients, which a singular matrix does not have; "
+            "v0 requires gradients, which do not exist at a singular matrix; "
             + ("v0.detach() is needed" if failed else f"a width of {len(v0)} or more is needed")
         )
     return factor

@@ -1,4 +1,4 @@
-"""The result of a run: what was kept of its paths, as a Dataset with its specification."""
+"""The result of a run: what was stored of its paths, as a Dataset with its specification."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def make_result(
     parameters: dict[str, Any],
     names: Sequence[str] = (),
 ) -> xr.Dataset:
-    """Put covariances and stopping times into a Dataset with its specification in `attrs`.
+    """Return covariances and stopping times as a Dataset with its specification in `attrs`.
 
-    With `names` `v` holds numbers (time, sample, name) that were kept in place of V.
+    With `names`, `v` holds numbers (time, sample, name) that were stored in place of V.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def make_result(
     if not np.isfinite(v).all():
         raise FloatingPointError(
             f"the {sampler} produced covariances that are not finite; a smaller radius or step, "
-            "or less extreme parameters of the blocks, keep them from overflowing"
+            "or less extreme parameters of the blocks, would keep them from overflowing"
         )
     specification = {
         "sampler": sampler,

@@ -31,14 +31,14 @@ from shaped_attention.samplers.starts import Resumed
 from shaped_attention.samplers.task import task_of
 
 METHODS = ("torchsde", "direct")
-"""How the limit is integrated."""
+"""Integrators of the limit."""
 
 _PREFERRED_ENTRIES = 2**17
-"""Entries of the factors in a chunk: enough to hide torchsde's cost per step, and in the cache."""
+"""Entries of the factors in a chunk: they hide torchsde's cost per step and fit into the cache."""
 
 
 _SMALLEST_ENTRIES = 2**14
-"""Below, torchsde's interpreter time outweighs what a second thread computes (measured)."""
+"""Below this size, torchsde's interpreter time outweighs the gain of a second thread (measured)."""
 
 
 @recorded(sampler="sde")
@@ -68,19 +68,19 @@ def integrate_sde(
     ----------
     layer, v0, samples, seed, radius, device, dtype, chunk, memory, progress, keep, keep_state
         As in `shaped_attention.simulate_chain`. Solutions can explode in finite time: a path stops
-        at the first grid time with |V| >= radius. The fixed step decides how many do, and makes
-        paths explode that cannot: compare with a quarter of the step.
+        at the first grid time with |V| >= radius. How many do depends on the fixed step, which also
+        makes paths explode whose solutions do not: compare with a quarter of the step.
     horizon
-        Last time T > 0; a network of width n and depth L corresponds to T = L / n.
+        Final time T > 0; a network of width n and depth L corresponds to T = L / n.
     step
         Step of the scheme, positive; the horizon must be a multiple of it.
     times
         Times to store, multiples of the step in [0, T]; by default the first and the last.
     save_every
-        Store every so many steps, and the last, instead.
+        Alternative to `times`: number of steps between stored ones. The last is always stored.
     method
-        "torchsde", which integrates with torchsde's Euler scheme, or "direct", the same step
-        without it: the same bits, faster.
+        "torchsde" for torchsde's Euler scheme, or "direct" for the same step without it:
+        bit-identical and faster.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def integrate_sde(
     Raises
     ------
     ValueError
-        If an argument is outside its range; the sentence names it.
+        If an argument is outside its range; the message names it.
 
     Warns
     -----
@@ -102,8 +102,8 @@ def integrate_sde(
     check_limit(layer)
     if steps == 1:
         warnings.warn(
-            f"step={step!r}: one Euler step covers the whole horizon, so that the step decides "
-            "the law at its end; smaller steps approach the limit",
+            f"step={step!r}: one Euler step covers the whole horizon, so the step determines the "
+            "law at its end; smaller steps approach the limit",
             UserWarning,
             stacklevel=3,  # the caller of the recorded function
         )
@@ -138,9 +138,9 @@ _before: ExitStack | None = None
 
 @contextmanager
 def _generator_put_back(accelerators: list[torch.device]) -> Iterator[None]:
-    """Put torch's global generator back, from which torchsde probes the system.
+    """Restore torch's global generator, from which torchsde draws when it probes the system.
 
-    Calls may overlap on threads: the first one in saves the state, the last one out restores it.
+    Calls may overlap on threads: the first to enter saves the state, the last to leave restores it.
     """
     global _probes, _before
     with _probing:
@@ -159,7 +159,7 @@ def _generator_put_back(accelerators: list[torch.device]) -> Iterator[None]:
 
 
 def count_steps(horizon: float, step: float) -> int:
-    """``horizon / step`` as a whole number.
+    """Return ``horizon / step`` as an integer.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def count_steps(horizon: float, step: float) -> int:
 
 
 class _System:
-    """The limit as torchsde sees it: time is counted in steps, and the Brownian motion is ours."""
+    """The limit as torchsde sees it, with time in steps and our own Brownian motion."""
 
     noise_type = "general"
     sde_type = "ito"
@@ -192,7 +192,7 @@ class _System:
         self.shape = process.brownian_shape()
 
     def f_and_g_prod(self, t: Tensor, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Return drift times the step, and noise, for Brownian increments v."""
+        """Return drift times the step, and the noise of Brownian increments v."""
         return self._process.drift_and_noise(y, v, round(float(t)))
 
     def __call__(self, start: Tensor, end: Tensor) -> Tensor:

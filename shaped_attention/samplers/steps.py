@@ -1,18 +1,18 @@
-"""One step of a layer, from the descriptions of its blocks: of the exact chain, and of the limit.
+"""One step of a layer, of the exact chain and of the limit, from the descriptions of its blocks.
 
-Both are written in the primitives of descriptions, so torch runs them as they are, and
-`traced_chain` and `traced_limit` turn them into programs for compiled code.
+Both are written in the primitives of descriptions. Torch runs them as they are; `traced_chain` and
+`traced_limit` turn them into programs for compiled code.
 
-The step of the limit with length h moves a factor F, V = F F^T, so that V is positive semidefinite
-by construction, also when it is singular, and nothing larger than m x m is formed:
+The step of the limit with length h moves a factor F, V = F F^T. V is therefore positive
+semidefinite by construction, even if singular, and nothing larger than m x m is formed:
 
 1. the part of the drift that raises the rank of V is applied first,
    V' = exp(-d h) V + (1 - exp(-d h)) / d `growth`, and R is a triangular factor of V' (R = F if no
    block has such a part);
 2. F' = R + h b_F(R) + R (sqrt(k) / 2) dZ_1 + (the blocks' further noise at R).
 
-Seen by torchsde this is an Euler step with the drift (R - F) / h + b_F(R) and the noise taken at R,
-which are functions of F and h; the splitting changes neither the weak order 1 nor the limit.
+For torchsde this is an Euler step with the drift (R - F) / h + b_F(R) and the noise at R, both
+functions of F and h. The splitting changes neither the weak order 1 nor the limit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shaped_attention.numerics.scalars import exponential, mean_decay
 from shaped_attention.numerics.traced_numbers import TracedNumbers
 
 COMMON: tuple[int, ...] = ()
-"""The place of the noise that all blocks have in common; block i has the place (i,)."""
+"""Place of the noise common to all blocks; block i has the place (i,)."""
 
 NumbersAt = Callable[[tuple[int, ...]], Numbers]
 
@@ -59,7 +59,7 @@ def limit_step(
 ) -> tuple[M, M]:
     """Return drift times step, and noise, of the factor of V.
 
-    The layers of a pattern share the time: with K of them each counts for 1 / K.
+    The layers of a pattern share the time: each of K layers has weight 1 / K.
     """
     share = 1.0 / len(pattern)
     parts = [
@@ -102,7 +102,7 @@ def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: float) -> M:
 
 @contextmanager
 def _explained(blocks: Sequence[Block]) -> Iterator[None]:
-    """Raise ValueError for a description that uses something else than the primitives."""
+    """Raise ValueError for a description that uses anything but the primitives."""
     try:
         yield
     except (AttributeError, TypeError) as error:
@@ -120,7 +120,7 @@ def traced_chain(
 ) -> list[Program]:
     """Trace the step of each layer of a pattern, for the Grams of `groups` groups of columns.
 
-    Factors are lower triangular if all layers leave them so: their zeros are then skipped.
+    Factors are lower triangular if all layers preserve this: their zeros are then skipped.
     """
     columns = min(tokens, width // groups)
     for lower in (columns == tokens, False):

@@ -1,4 +1,4 @@
-"""What the paths of a run do: the step as programs, for either compiled executor."""
+"""The task of the paths of a run: their step as programs, for either compiled executor."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Task:
-    """What the paths of a run do.
+    """Description of what the paths of a run do.
 
     Attributes
     ----------
     pattern
-        The blocks of each layer; layer l has those of number l modulo the length.
+        Blocks of each layer; layer l has those of entry l modulo the length.
     tokens, width
         Number of tokens m, and the width n of the chain; None for the limit.
     groups
-        Groups of columns whose Grams are the state.
+        Number of groups of columns whose Grams are the state.
     steps, dt
-        The grid of times 0, dt, ..., steps dt of the whole run; it sets the relative depth.
+        Grid of times 0, dt, ..., steps dt of the whole run; it sets the relative depth.
     radius
         Paths stop where |V| (Frobenius norm) reaches it.
     keys
-        Of the random numbers.
+        Keys of the random numbers.
     given
         Tensors in place of parameters, by layer of the pattern and block (`overrides`); only torch
         runs such a task.
@@ -59,7 +59,7 @@ class Task:
     given: Sequence[Sequence[Overrides]] = ()
 
     def parameters(self, step: int, layer: int) -> list[Parameters]:
-        """Return the parameters of the blocks of a layer of the pattern, as torch takes them."""
+        """Return the parameters of the blocks of a layer of the pattern, for torch."""
         blocks = self.pattern[layer]
         given = at_layer(self.given[layer], step) if self.given else [{}] * len(blocks)
         return [
@@ -69,7 +69,7 @@ class Task:
 
     @property
     def columns(self) -> int:
-        """Columns of a factor: of a group's Gram in the chain, m in the limit."""
+        """Number of columns of a factor: of a group's Gram in the chain, m in the limit."""
         if self.width is None:
             return self.tokens
         return min(self.tokens, self.width // self.groups)
@@ -88,12 +88,12 @@ class Task:
 
     @cached_property
     def compiled(self) -> _Packed:
-        """The programs as the compiled executor on tiles takes them."""
+        """The programs for the compiled executor on tiles."""
         return _Packed.of(self.programs, self)
 
     @cached_property
     def plans(self) -> list[Plan]:
-        """The programs as the executor on large matrices takes them."""
+        """The programs for the executor on large matrices."""
         return [Plan.of(program, self.keys.key, self.depths) for program in self.programs]
 
 
@@ -155,7 +155,7 @@ class _Packed:
 
 
 def task_of(request: Request, stream: str, width: int | None) -> Task:
-    """Return what the paths of a request do."""
+    """Return the task of the paths of a request."""
     return Task(
         pattern=request.pattern,
         tokens=request.tokens,

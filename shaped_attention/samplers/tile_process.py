@@ -19,7 +19,7 @@ class TileProcess:
     """Paths on tiles, moved by compiled code on the CPU in double precision."""
 
     def __init__(self, task: Task, first: int, start: Array) -> None:
-        """Start paths number first, ... at `start` (count, groups, m, c)."""
+        """Create the paths with numbers first, ... and factors `start` (count, groups, m, c)."""
         self.task, self.first, self.count = task, first, len(start)
         tile_count = -(-self.count // LANES)
         size = int(np.prod(start.shape[1:]))
@@ -53,17 +53,17 @@ class TileProcess:
         return self.state.swapaxes(1, 2).reshape(shape)[: self.count]
 
     def stop(self, stopping_times: Array) -> None:
-        """Let paths that stopped before stay where they are."""
+        """Mark the paths that have stopped already; they do not move."""
         self.stopped_at.reshape(-1)[: self.count] = stopping_times
         self.alive[:] = np.isinf(self.stopped_at)
 
     def stopping_times(self) -> Array:
-        """Return when each path stopped (count,)."""
+        """Return the stopping time of each path (count,)."""
         return self.stopped_at.reshape(-1)[: self.count]
 
-    # What torchsde needs of the limit.
+    # The interface for torchsde.
 
-    # Its arrays are used again: fresh ones would cost more than what is written to them.
+    # Arrays are reused: allocating them costs more than writing to them.
 
     @cached_property
     def _increments(self) -> tuple[Array, Tensor]:
@@ -81,7 +81,7 @@ class TileProcess:
         return torch.from_numpy(self.state).flatten(1)
 
     def set_state(self, y: Tensor) -> None:
-        """Take a state of torchsde's shape."""
+        """Set the state from torchsde's (tiles, entries)."""
         self.state = np.ascontiguousarray(y.numpy().reshape(self.state.shape))
 
     def brownian_shape(self) -> tuple[int, int]:
@@ -89,14 +89,14 @@ class TileProcess:
         return len(self.state), (self.task.compiled.normals + 1) * LANES
 
     def increments(self, step: int) -> Tensor:
-        """Return the Brownian increments of a step (tiles, entries), until the next call."""
+        """Return the Brownian increments of a step (tiles, entries), valid until the next call."""
         x = self.task.compiled
         array, flat = self._increments
         tile_interpreter.draw(x.code, x.table, x.keys, x.ranges, self.first, step, array)
         return flat
 
     def drift_and_noise(self, y: Tensor, increments: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """Return drift times step, and noise, until the next call; both zero for stopped paths."""
+        """Return drift times step, and noise, zero for stopped paths, valid until the next call."""
         self.set_state(y)
         given, flat = self._increments
         if increments is not flat:

@@ -1,4 +1,4 @@
-"""A chunk of paths as torch tensors, moved by the descriptions as they are: on any device."""
+"""A chunk of paths as torch tensors, moved by the descriptions themselves, on any device."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Array = NDArray[np.float64]
 
 
 class TorchProcess:
-    """Paths as torch tensors, on any device and in any precision: the descriptions as they are."""
+    """Paths as torch tensors, on any device and in any precision."""
 
     def __init__(
         self, task: Task, first: int, start: Array, device: torch.device, dtype: torch.dtype
     ) -> None:
-        """Start paths number first, ... at `start` (count, groups, m, c)."""
+        """Create the paths with numbers first, ... and factors `start` (count, groups, m, c)."""
         self.task, self.count = task, len(start)
         self.device, self.dtype = device, dtype
         self.samples = torch.arange(first, first + self.count, device=device)
         self.state = torch.tensor(start, dtype=dtype, device=device)
         self.stopped_at = torch.full((self.count,), torch.inf, dtype=torch.float64, device=device)
-        # The fourth root of the largest number: V, and products of two entries of V, stay finite.
+        # The fourth root of the largest number keeps V and products of two of its entries finite.
         self._largest = min(tiles.LARGEST_FACTOR, torch.finfo(dtype).max ** 0.25)
 
     def _numbers(
@@ -75,7 +75,7 @@ class TorchProcess:
 
     def finish(self, time: float) -> None:
         """Stop the paths that are outside the radius at this time."""
-        # No boolean index, for which the host would wait for the device.
+        # No boolean index: the host would have to wait for the device.
         outside = self.stopped_at.isinf() & (norms(self.state.detach()) >= self.task.radius)
         self.stopped_at = torch.where(outside, time, self.stopped_at)
 
@@ -88,11 +88,11 @@ class TorchProcess:
         return self.state.double().cpu().numpy()
 
     def stop(self, stopping_times: Array) -> None:
-        """Let paths that stopped before stay where they are."""
+        """Mark the paths that have stopped already; they do not move."""
         self.stopped_at = torch.as_tensor(stopping_times, device=self.device).clone()
 
     def stopping_times(self) -> Array:
-        """Return when each path stopped (count,)."""
+        """Return the stopping time of each path (count,)."""
         return self.stopped_at.cpu().numpy()
 
     def flat_state(self) -> Tensor:
@@ -100,7 +100,7 @@ class TorchProcess:
         return self.state.flatten(1)
 
     def set_state(self, y: Tensor) -> None:
-        """Take a state of torchsde's shape."""
+        """Set the state from torchsde's (count, entries)."""
         self.state = y.reshape(self.state.shape)
 
     @cached_property
@@ -157,7 +157,7 @@ class TorchProcess:
 
 
 class _Recording(Numbers):
-    """Numbers that are kept as they are handed out."""
+    """Numbers that are recorded when they are drawn."""
 
     def __init__(self, numbers: TorchNumbers, recorded: list[Tensor]) -> None:
         self._numbers, self._recorded = numbers, recorded
@@ -167,13 +167,13 @@ class _Recording(Numbers):
         return _Recording(self._numbers.inside(index), self._recorded)
 
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
-        """Return normals, and keep them."""
+        """Return normals, and record them."""
         self._recorded.append(self._numbers.normal(name, rows, columns, head))
         return self._recorded[-1]
 
 
 class _Given(Numbers):
-    """Numbers that were drawn before, in the order in which they are asked for."""
+    """Recorded numbers, in the order in which they were drawn."""
 
     def __init__(self, increments: Tensor) -> None:
         self._increments, self._next = increments, 0
@@ -189,6 +189,6 @@ class _Given(Numbers):
 
 
 def norms(state: Float[Tensor, "B g m c"]) -> Float[Tensor, " B"]:
-    """Return the Frobenius norms of V, in double precision: |V|^2 leaves single's range."""
+    """Return the Frobenius norms of V in double precision: |V|^2 overflows in single precision."""
     v: Tensor = covariance(State(state.double().unbind(1)))
     return torch.linalg.matrix_norm(v)

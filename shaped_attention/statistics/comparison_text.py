@@ -20,11 +20,11 @@ def verdict(table: xr.Dataset) -> str:
     order = np.argsort(-table["ks"].to_numpy(), kind="stable")
     names, ks = table["observable"].to_numpy()[order], float(table["ks"].max())
     resolved = int(table["resolved"].sum())
-    reach = f"none below {margin:.3f} could have been" if margin < 1 else "none at all can be"
+    reach = f"distances below {margin:.3f} cannot be" if margin < 1 else "no distance can be"
     largest = (
         f"The largest KS distance is {ks:.3f} ({names[0]}), simultaneous band "
         f"[{max(0.0, ks - margin):.3f}, {min(1.0, ks + margin):.3f}]; "
-        f"{reach} resolved by so many samples."
+        f"{reach} resolved with this many samples."
     )
     p = float(table["joint_p_value"])
     seen = p <= 1 - confidence
@@ -35,15 +35,15 @@ def verdict(table: xr.Dataset) -> str:
         more = f" and {resolved - _NAMED} more" if resolved > _NAMED else ""
         among = f"{resolved} of {count} observables ({listing}{more})"
         head = f"Resolved: {at}, {where} differ in {among}."
-        tail = "sees the difference too" if seen else "does not see the difference"
+        tail = "detects the difference too" if seen else "does not detect the difference"
     else:
         found = "Different, in the joint law" if seen else "Not resolved"
-        head = f"{found}: {at}, none of {count} observables by itself tells {where} apart."
+        head = f"{found}: {at}, none of the {count} observables alone distinguishes {where}."
         tail = (
-            "tells them apart; by how much an observable differs is open up to "
+            "distinguishes them; an observable may differ by up to "
             f"{min(1.0, ks + margin):.3f} in the KS distance"
             if seen
-            else "does not tell them apart either; a smaller difference is not excluded"
+            else "does not distinguish them either; a smaller difference is not excluded"
         )
     return f"{head} {largest} The joint test {tail} (p = {p:.2g}).{caution_text(about)}"
 

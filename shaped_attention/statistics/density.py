@@ -46,62 +46,62 @@ def density(
 ) -> xr.Dataset:
     """Estimate the density of one observable at one stored time, with pointwise intervals.
 
-    With `bins` a histogram: `density` is the probability of a bin divided by its width, and the
-    interval is that of Clopper and Pearson for this probability. Otherwise a kernel estimate with a
-    Gaussian kernel and, at the ends of the support, the linear boundary kernel of Jones (1993). Its
-    standard error is that of a mean over samples, sqrt(var_i K_h(x, X_i) / samples), and its
-    interval is normal, cut off at 0. It is too short where few samples (below about 10) lie within
-    a bandwidth of x.
+    With `bins` the estimate is a histogram: `density` is the probability of a bin divided by its
+    width, with the Clopper-Pearson interval of this probability. Otherwise it is a kernel estimate
+    with a Gaussian kernel and, at the ends of the support, the linear boundary kernel of Jones
+    (1993). Its standard error is that of a mean over samples, sqrt(var_i K_h(x, X_i) / samples),
+    and its interval is normal, truncated at 0. This interval is too short where few samples (fewer
+    than about 10) lie within a bandwidth of x.
 
-    Intervals are pointwise, not simultaneous. They are of the mean of the estimate: of the
-    probability of a bin, or of the density smoothed by the kernel. The smoothing bias, O(h^2) for
-    bandwidth h, is not in them: compare two bandwidths to see it.
+    Intervals are pointwise, not simultaneous. They cover the mean of the estimate: the probability
+    of a bin, or the density smoothed by the kernel. They do not include the smoothing bias, O(h^2)
+    for bandwidth h: compare two bandwidths to see it.
 
     Parameters
     ----------
     result
-        What a sampler returns, with at least 8 samples.
+        Result of a sampler, with at least 8 samples.
     observable
-        One of the names of `observables`, with any token, or ``stopping time``.
+        A name from `observables`, with any token, or ``stopping time``.
     time
         A stored time, to within 1e-9. Default: the last.
     bins
-        Number of equal bins of the window, or the edges of bins, increasing.
+        Number of equal bins of the window, or increasing edges of bins.
     bandwidth
         Standard deviation h of the kernel; or ``"scott"``, 1.06 A samples^(-1/5), the default, or
         ``"silverman"``, 0.9 A samples^(-1/5), where A is the smaller of the standard deviation and
         the interquartile range / 1.349.
     support
-        Ends of the values that are possible, where the estimate is corrected; infinite for none.
-        Default: (-1, 1) for ``rho[a,b]``, (0, 1) for ``mean |rho|``, (1, m) for ``effective rank``,
-        (0, time) for ``stopping time``, else none.
+        Ends of the range of possible values, where the estimate is corrected; infinite for no
+        bound. Default: (-1, 1) for ``rho[a,b]``, (0, 1) for ``mean |rho|``, (1, m) for
+        ``effective rank``, (0, time) for ``stopping time``, otherwise no bounds.
     window
-        Ends of the values at which the density is estimated. Default: the central 99.8 % of the
+        Ends of the range in which the density is estimated. Default: the central 99.8 % of the
         samples and a quarter of that range on both sides, inside the support.
     points
         Number of values of a kernel estimate, evenly spaced in the window.
     level
-        Of the intervals, strictly between 0 and 1.
+        Confidence level of the intervals, strictly between 0 and 1.
 
     Returns
     -------
     xr.Dataset
         ``density``, ``standard_error``, ``lower`` and ``upper`` along ``value``, the value of the
-        observable: centres of bins, whose edges are ``left`` and ``right``. Attributes: ``method``
-        ("histogram" or "kernel"), ``bins`` or ``bandwidth``, ``level``, ``samples``, ``outside``
-        (the share of samples outside the window or the bins; the density has the rest of the mass),
-        ``support``, ``observable`` and ``time``.
+        observable. For a histogram these are the centres of bins with edges ``left`` and ``right``.
+        Attributes: ``method`` ("histogram" or "kernel"), ``bins`` or ``bandwidth``, ``level``,
+        ``samples``, ``outside`` (the share of samples outside the window or the bins; the density
+        has the remaining mass), ``support``, ``observable`` and ``time``.
 
     Raises
     ------
     ValueError
-        If an argument is outside its range, or all values are equal: then there is no density.
+        If an argument is outside its range, or all values are equal, so that there is no density.
 
     Warns
     -----
     UserWarning
-        If more than 1 % of the samples have one and the same value: an atom, such as the last time
-        for ``stopping time``, has no density.
+        If more than 1 % of the samples share one value: an atom, such as the last time for
+        ``stopping time``, has no density.
 
     Examples
     --------
@@ -141,17 +141,17 @@ def observable_values(
 
 
 def named_tokens(names: Iterable[str]) -> list[int]:
-    """Return the tokens that names of observables are about; (0,) if they are about none."""
+    """Return the tokens that appear in names of observables, or (0,) if none does."""
     return sorted({int(i) for name in names for i in re.findall(r"\d+", name)}) or [0]
 
 
 def observable_names(tokens: int) -> list[str]:
-    """Return the names of all observables of V with that many tokens."""
+    """Return the names of all observables of V with that number of tokens."""
     return list(observables(np.eye(tokens)[None], range(tokens)))
 
 
 def support_of(observable: str, tokens: int, time: float = math.inf) -> Interval:
-    """Return the ends of the values that an observable can have."""
+    """Return the ends of the range of an observable."""
     if observable.startswith("rho["):
         return -1.0, 1.0
     known = {"mean |rho|": (0.0, 1.0), "effective rank": (1.0, float(tokens))}

@@ -5,8 +5,8 @@ u = (x - X) / h and the partial moments a_j = int u^j K(u) du over the u whose X
 
 .. math:: K_L(u) = \frac{a_2 - a_1 u}{a_0 a_2 - a_1^2} K(u),
 
-which has mass 1 and mean 0 there. Its bias is O(h^2) up to the boundary. A Gaussian kernel without
-correction leaves half of the density outside, at the boundary.
+which has mass 1 and mean 0 there. Its bias is O(h^2) up to the boundary. At the boundary, a
+Gaussian kernel without correction loses half of the density.
 
 References
 ----------
@@ -58,7 +58,7 @@ def estimate_density(
     points: int = 201,
     level: float = 0.95,
 ) -> xr.Dataset:
-    """Estimate the density of the law of `values`, as `density` does; atoms are not refused."""
+    """Estimate the density of the law of `values`, as `density` does, but accept atoms."""
     check_inside("level", level)
     if bins is not None and bandwidth is not None:
         raise ValueError(f"bandwidth={bandwidth!r}: a histogram (bins=) has none")
@@ -101,7 +101,7 @@ def density_window(values: Floats, support: Interval = UNBOUNDED) -> Interval:
 
 
 def atom(values: Floats) -> float | None:
-    """Return the value that all `values` have up to rounding, or None."""
+    """Return the common value of all `values` up to rounding, or None."""
     spread = float(np.ptp(values))
     return float(values[0]) if spread <= _ROUNDING * float(np.abs(values).max()) else None
 
@@ -124,7 +124,7 @@ def _histogram(sample: Floats, edges: Floats, support: Interval, level: float) -
 
 def _kernel(sample: Floats, grid: Floats, h: float, support: Interval, level: float) -> xr.Dataset:
     total = len(sample)
-    # u runs from a to b while X is in the support.
+    # u ranges over [a, b] as X ranges over the support.
     a, b = (grid - support[1]) / h, (grid - support[0]) / h
     a0 = ndtr(b) - ndtr(a)
     a1 = _normal(a) - _normal(b)

@@ -142,7 +142,7 @@ def expectation(
     levels = [Level(base, number, f) for number in range(3)]
     with (
         ThreadPoolExecutor(thread_count(base.place)) as pool,
-        # How many steps it will be is known at the end alone.
+        # The total number of steps is not known in advance.
         progress_bar("expectation", progress, unit="step", unit_scale=True) as bar,
     ):
         affordable = True
@@ -169,7 +169,7 @@ def expectation(
 
 
 def _cost(levels: list[Level]) -> int:
-    """Euler steps taken."""
+    """Return the number of Euler steps taken."""
     return sum(level.cost * level.count for level in levels)
 
 

@@ -1,1 +1,1 @@
-"""What is known without sampling: the drift and the diffusion of the limit."""
+"""Theory without sampling: the drift and the diffusion of the limit."""

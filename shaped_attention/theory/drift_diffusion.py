@@ -32,26 +32,26 @@ def drift(
     at: float = 0.0,
     parameters: Overrides | Sequence[Overrides] | None = None,
 ) -> Covariance:
-    """The drift b(V) (..., m, m) of the limit; blocks of a layer add.
+    """Return the drift b(V) (..., m, m) of the limit, the sum over the blocks of a layer.
 
     Parameters
     ----------
     layer
-        A block or a list of blocks.
+        A block, a list of blocks, or a `Pattern`.
     v
-        Covariances (..., m, m), positive semidefinite, a NumPy array or a torch tensor; the result
-        is of the same kind, and differentiable in a tensor of regular matrices.
+        Covariances (..., m, m), positive semidefinite, a NumPy array or a torch tensor. The result
+        has the same type, and is differentiable in a tensor of regular matrices.
     at
-        Relative depth t / T in [0, 1], at which schedules are evaluated.
+        Relative depth t / T in [0, 1] at which schedules are evaluated.
     parameters
-        Tensors () in place of parameters, by name, as in `pathwise`: with torch tensors `v` the
-        result is differentiable in them.
+        Tensors () that replace parameters, by name, as in `pathwise`. The result is differentiable
+        in them if `v` is a tensor.
 
     Raises
     ------
     ValueError
-        If `v` is not a finite array of symmetric matrices with variances >= 0 on their diagonals,
-        or a block does not fit its size or has no limit.
+        If `v` is not a finite array of symmetric positive semidefinite matrices, or a block does
+        not fit its size or has no limit.
 
     Examples
     --------
@@ -85,10 +85,10 @@ def diffusion(
     at: float = 0.0,
     parameters: Overrides | Sequence[Overrides] | None = None,
 ) -> Covariance:
-    """The diffusion matrix Sigma(V) (..., d, d), d = m (m + 1) / 2, of the half-vectorised V.
+    """Return the diffusion matrix Sigma(V) (..., d, d), d = m (m + 1) / 2, of the limit.
 
-    The lower triangle is taken row by row; ``Sigma dt = Cov[d vech V]``. Arguments and errors are
-    those of `drift`.
+    ``Sigma dt = Cov[d vech V]``, where vech takes the lower triangle row by row. Arguments and
+    errors are those of `drift`.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def limits_at(
 def unit_noise(
     limit: Limit, p: Parameters, factor: Float[Tensor, "*B m m"]
 ) -> Float[Tensor, "e *B m m"] | None:
-    """Return the noise of F for each unit increment, one after the other, or None."""
+    """Return the noise of F for each unit increment, along the first axis, or None."""
     sizes = _Sizes()
     if limit.factor_noise(p, factor, sizes) is None:
         return None
@@ -139,7 +139,7 @@ def unit_noise(
 
 
 class _Sizes(Numbers):
-    """Numbers that only count how many are asked for."""
+    """Numbers that only count the normals drawn."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -155,7 +155,7 @@ class _Sizes(Numbers):
 
 
 class _Unit(Numbers):
-    """One unit increment among those that are asked for."""
+    """One unit increment; all remaining ones are zero."""
 
     def __init__(self, unit: Tensor) -> None:
         self._unit, self._next = unit, 0
@@ -202,7 +202,7 @@ def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
 
 
 def _check_symmetric(v: Float[Tensor, "*B m m"]) -> None:
-    """Raise ValueError if a matrix is asymmetric beyond rounding, that of `check_covariance`."""
+    """Raise ValueError if a matrix is asymmetric beyond the tolerance of `check_covariance`."""
     if v.numel() == 0:
         return
     asymmetry = (v - v.mT).abs().amax((-2, -1))
@@ -215,7 +215,7 @@ def _check_symmetric(v: Float[Tensor, "*B m m"]) -> None:
 
 
 def _check_semidefinite(v: Float[Tensor, "*B m m"]) -> None:
-    """Raise ValueError if a matrix is indefinite beyond rounding, that of `check_covariance`."""
+    """Raise ValueError if a matrix is indefinite beyond the tolerance of `check_covariance`."""
     if v.numel() == 0:
         return
     values = torch.linalg.eigvalsh(v)
