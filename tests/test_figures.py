@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from matplotlib.figure import Figure
 
 import shaped_attention as sa
 from shaped_attention.commands.main import main
-from shaped_attention.figures import plots
 from shaped_attention.figures.paper import catalogue as paper_figures
 from shaped_attention.figures.paper import original as paper
 from shaped_attention.figures.recipes import make
@@ -71,15 +69,3 @@ def test_commands(tmp_path):
     assert "map_samples=0: a whole number >= 1 is needed" in result.output
     listed = runner.invoke(main, ["paper", "--help"]).output
     assert all(f"  {name} " in listed for name in paper_figures.FIGURES)
-
-
-def test_a_figure_has_the_formats_that_are_asked_for(tmp_path):
-    def names(*arguments):
-        return sorted(path.name for path in plots.save_figure(Figure(), *arguments))
-
-    assert names(tmp_path / "gamma-0.5") == ["gamma-0.5.png", "gamma-0.5.svg"]
-    assert names(tmp_path / "one.pdf") == ["one.pdf"]
-    assert names(tmp_path / "one.png", ("svg",)) == ["one.svg"]
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "gamma-0.5.png", "gamma-0.5.svg", "one.pdf", "one.svg",
-    }  # fmt: skip

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from matplotlib import rcParams
 
-from shaped_attention import ShapedAttention, equicorrelated, integrate_sde, plots, simulate_chain
+from shaped_attention import (
+    ShapedAttention,
+    density,
+    equicorrelated,
+    integrate_sde,
+    observables,
+    plots,
+    simulate_chain,
+)
 from shaped_attention.figures.study import common_times, most_correlated_pair
 
 
@@ -72,6 +80,54 @@ def test_band_edges_are_quantiles(results):
     np.testing.assert_allclose(lines, expected, rtol=1e-12, atol=1e-12)
 
 
+def test_densities_are_those_of_the_density_function(results):
+    """Line and band, of a kernel estimate and a histogram, at the time that is asked for."""
+    shown = {"observables": "rho[0,2]", "time": 0.3}
+    (axis,) = plots.densities(results, level=0.9, bandwidth=0.2, **shown).axes
+    window = axis.get_xlim()
+    for line, band, result in zip(axis.lines, axis.collections, results.values(), strict=True):
+        known = density(result, "rho[0,2]", time=0.3, level=0.9, bandwidth=0.2, window=window)
+        np.testing.assert_allclose(line.get_data(), [known["value"], known["density"]], rtol=1e-9)
+        edge = band.get_paths()[0].vertices[:, 1]
+        assert edge.max() == pytest.approx(float(known["upper"].max()))
+    last = density(result, "rho[0,2]", level=0.9, bandwidth=0.2, window=window)
+    assert not np.allclose(line.get_ydata(), last["density"])
+    (axis,) = plots.densities(results, bins=[-1.0, 0.0, 0.5, 1.0], **shown).axes
+    drawn = [patch.get_data() for patch in axis.patches[1::2]]
+    for steps, result in zip(drawn, results.values(), strict=True):
+        known = density(result, "rho[0,2]", time=0.3, bins=[-1.0, 0.0, 0.5, 1.0])
+        np.testing.assert_array_equal(steps.values, known["density"])
+    assert "at $t$ = 0.3; bands: pointwise 95 %" in axis.figure.get_suptitle()
+
+
+def test_results_may_have_no_names_and_observables_any(results):
+    """One panel for each name; lists are named after their samplers."""
+    figure = plots.trajectories(results["SDE"], observables=["mean |rho|", "effective rank"])
+    assert [axis.get_ylabel() for axis in figure.axes] == [
+        r"mean $|\rho|$",
+        "effective rank of $V$",
+    ]
+    medians = np.median(observables(results["SDE"].V.values[-1])["effective rank"])
+    assert figure.axes[1].lines[0].get_ydata()[-1] == medians
+    both = plots.densities([results["chain"], results["chain"]], observables="log trace V")
+    names = [text.get_text() for text in both.legends[0].get_texts()]
+    assert names == ["chain (40 samples)", "chain 1 (40 samples)"]
+    assert both.axes[0].get_xlim()[0] < 0.0
+
+
+def test_equal_values_are_a_line(results):
+    """At time 0 no observable has a density."""
+    (axis,) = plots.densities(results, observables="rho[0,1]", time=0.0).axes
+    assert [list(line.get_xdata()) for line in axis.lines] == [pytest.approx([0.2, 0.2])] * 2
+
+
+def test_different_last_times_are_in_the_legend(results):
+    shorter = results["SDE"].isel(time=slice(0, 3))
+    figure = plots.densities({"a": results["SDE"], "b": shorter}, observables="log det V")
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["a (50 samples, t = 0.5)", "b (50 samples, t = 0.2)"]
+
+
 def test_one_token_has_no_correlation_panel():
     result = {"chain": simulate_chain(ShapedAttention(0.5), np.eye(1), width=9, depth=3, samples=9)}
     assert len(plots.densities(result).axes) == 2
@@ -80,8 +136,18 @@ def test_one_token_has_no_correlation_panel():
 def test_bad_arguments(results):
     with pytest.raises(ValueError, match=r"pair=\(0, 3\): two token numbers from 0 to 2"):
         plots.densities(results, pair=(0, 3))
-    with pytest.raises(ValueError, match=r"results=.*a non-empty dictionary"):
-        plots.trajectories({})
+    for empty in ({}, [], 3):
+        with pytest.raises(ValueError, match=r"^results=.*a result, a list of results or a non-em"):
+            plots.trajectories(empty)
+    with pytest.raises(ValueError, match=r"^results\[1\] is a int; an xarray.Dataset"):
+        plots.trajectories([results["SDE"], 1])
+    for function in (plots.trajectories, plots.densities):
+        with pytest.raises(ValueError, match=r"^observables='rho\[0,3\]': one of .* you mean 'rho"):
+            function(results, observables="rho[0,3]")
+        with pytest.raises(ValueError, match=r"^observables=\[\]: at least one name is needed"):
+            function(results, observables=[])
+    with pytest.raises(ValueError, match=r"^time=0.15: one of those saved in results\['chain'\]"):
+        plots.densities(results, time=0.15)
 
 
 def test_figures_are_written_whole_or_not_at_all(results, tmp_path, monkeypatch):

@@ -77,7 +77,9 @@ def _with_palette(drawn: BytesIO) -> bytes:
     """Return a PNG with 256 colours, a third of the size; lines and text look the same."""
     found = BytesIO()
     picture = Image.open(drawn).convert("RGB")
-    picture.quantize(_COLORS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
-        found, format="png", optimize=True, dpi=(RESOLUTION, RESOLUTION)
+    # `kmeans` moves each colour to the mean of its pixels: shades of colour maps stay apart.
+    reduced = picture.quantize(
+        _COLORS, method=Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE
     )
+    reduced.save(found, format="png", optimize=True, dpi=(RESOLUTION, RESOLUTION))
     return found.getvalue()

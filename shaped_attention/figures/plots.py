@@ -12,6 +12,7 @@ from typing import cast, overload
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from shaped_attention.checks import check_choice
@@ -198,7 +199,8 @@ def densities(
                 linestyle=LINES[index % len(LINES)], label=_entry(label, result, own),
             )  # fmt: skip
         axis.set(xlabel=observable_label(name, labels), ylabel="density")
-        if window is not None and bins is None:
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+        if window is not None and (bins is None or np.ndim(bins) == 0):
             axis.set_xlim(window)
         axis.set_ylim(bottom=0.0)
     times = {f"at $t$ = {t:.4g}; " for t in at.values()}
