@@ -48,6 +48,7 @@ from .statistics.stopping import (
 )
 from .sweep import (
     Sweep,
+    extend_sweep,
     open_sweep,
     plan_sweep,
     read_sweep,
@@ -88,6 +89,7 @@ __all__ = [
     "explain",
     "explosion_curve",
     "explosion_curves",
+    "extend_sweep",
     "format_comparison",
     "half_vectorise",
     "initial_spectrum",

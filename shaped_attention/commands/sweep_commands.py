@@ -22,9 +22,11 @@ from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.engines import Engine, InProcess, Processes, dask_engine
 from shaped_attention.sweep.plan import plan_sweep
 from shaped_attention.sweep.reading import open_sweep, sweep_distances, sweep_summary
-from shaped_attention.sweep.run import Report, run_sweep
+from shaped_attention.sweep.run import run_sweep
+from shaped_attention.sweep.run_loop import Report
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store import Store, StoreError, UnwritableError
+from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.store_errors import StoreError, UnwritableError
 from shaped_attention.sweep.toml import read_sweep
 
 INCOMPLETE = 3
@@ -117,15 +119,15 @@ def status(store: Path, traceback: bool) -> None:
         if record["changed"]:
             click.echo(f"code changed after {record['units']} units, at {record['time']}: "
                        f"{'; '.join(record['changed'])}")  # fmt: skip
-    reasons = Counter(why for *_, why in opened.last_run().get("reasons", []))
+    reasons = Counter(opened.reasons().values())
     if reasons and not running:
         told = ", ".join(f"{count} by {why}" for why, count in sorted(reasons.items()))
         click.echo(f"cells and samplers ended: {told}")
     for record in failures:
-        block, cell, sampler = record["unit"]
-        values = sweep.values(sweep.index(cell))
+        unit = record["unit"]
+        values = sweep.values(sweep.index(unit.cell))
         point = ", ".join(f"{name}={values[name]}" for name in sweep.axes)
-        click.echo(f"given up: {sweep.samplers[sampler]}, {point}, block {block}: "
+        click.echo(f"given up: {sweep.samplers[unit.sampler]}, {point}, block {unit.block}: "
                    f"{record['error']}")  # fmt: skip
         if traceback:
             click.echo(record["traceback"])

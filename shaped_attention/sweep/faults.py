@@ -124,7 +124,7 @@ def faults_of(sweep: Grid, written: bool) -> list[tuple[str, str]]:
         )
     found += _axis_faults(sweep)
     if not found and not written:
-        found += _size_faults(sweep) + _idle_parameters(sweep)
+        found += size_faults(sweep) + _idle_parameters(sweep)
     if not found:
         found += _cell_faults(sweep, written)
     if not found:
@@ -164,7 +164,8 @@ def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
     return found
 
 
-def _size_faults(sweep: Grid) -> list[tuple[str, str]]:
+def size_faults(sweep: Grid) -> list[tuple[str, str]]:
+    """Return what is wrong with the number of work units, as pairs of entry and sentence."""
     found = []
     if sweep.block > sweep.samples:
         found.append(

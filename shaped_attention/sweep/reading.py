@@ -19,7 +19,8 @@ from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.grid import STOPPED
 from shaped_attention.sweep.histograms import quantile
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store import Store, StoreError
+from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.store_errors import StoreError
 from shaped_attention.sweep.work_order import frequency_bounds, half_width, merged
 from shaped_attention.sweep.work_units import STOPPING_BINS
 
@@ -72,8 +73,8 @@ def _reasons(store: Store) -> xr.DataArray:
     """Why each cell stopped, by the last run: 'samples', 'target', 'failed', 'time' or ''."""
     sweep = store.sweep
     reasons = np.full((len(sweep.samplers), *sweep.shape), "", dtype="<U7")
-    for cell, sampler, why in store.last_run().get("reasons", []):
-        reasons[(sampler, *sweep.index(cell))] = why
+    for place, why in store.reasons().items():
+        reasons[place] = why
     return xr.DataArray(reasons, dims=("sampler", *sweep.axes))
 
 
