@@ -73,16 +73,20 @@ class Sweep(Grid):
             whole = isinstance(self.samples, int) and self.samples > 0
             object.__setattr__(self, "block", min(_BLOCK, self.samples) if whole else _BLOCK)
         faults = type_faults(self)
-        if not faults:
-            for name in ("samplers", "names", "fractions"):
-                value = getattr(self, name)
-                object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-            if isinstance(self.target, Mapping):
-                object.__setattr__(self, "target", Target(**self.target))
-            object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
-            axes = {name: plain_values(values) for name, values in self.axes.items()}
-            object.__setattr__(self, "axes", axes)
-            faults = faults_of(self, written)
+        bad = {entry.partition(".")[0] for entry, _ in faults}
+        # The rest is checked with defaults in the place of what has another type.
+        for entry, default in _TYPED.items():
+            if entry in bad:
+                object.__setattr__(self, "names" if entry == "observables" else entry, default)
+        for name in ("samplers", "names", "fractions"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+        if isinstance(self.target, Mapping):
+            object.__setattr__(self, "target", Target(**self.target))
+        object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
+        axes = {k: plain_values(values) for k, values in self.axes.items() if k not in bad}
+        object.__setattr__(self, "axes", axes)
+        faults += faults_of(self, written, bad)
         if faults:
             raise SweepFaultsError(faults)
 
@@ -122,6 +126,16 @@ class Sweep(Grid):
         text = json.dumps(relevant, sort_keys=True, default=plain)
         return hashlib.sha256(text.encode()).hexdigest()
 
+
+_TYPED: dict[str, Any] = {
+    "samplers": ("chain", "sde"),
+    "observables": (),
+    "fractions": (1.0,),
+    "fixed": {},
+    "axes": {},
+    "target": None,
+}
+"""Defaults of entries whose type is checked."""
 
 _FREE = ("seconds", "target")
 """Entries that may change from run to run."""
