@@ -50,6 +50,7 @@ from .statistics.stopping import (
 )
 from .sweep import (
     Sweep,
+    extend_sweep,
     open_sweep,
     plan_sweep,
     read_sweep,
@@ -91,6 +92,7 @@ __all__ = [
     "explain",
     "explosion_curve",
     "explosion_curves",
+    "extend_sweep",
     "format_comparison",
     "half_vectorise",
     "initial_spectrum",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from shaped_attention.sweep import Sweep, resume_sweep, run_sweep, store
+from shaped_attention.sweep import Sweep, extend_sweep, resume_sweep, run_sweep, store
 from shaped_attention.sweep.store import Store
 from tests.user_block import Linear
 
@@ -116,7 +116,7 @@ def small_files(path, most):
 def _ledger_first(self, results):
     """A wrong `Store.commit`."""
     results = list(results)
-    lines = [{"unit": [u.block, u.cell, u.sampler], "seconds": s} for u, _, s in results]
+    lines = [{"unit": [u.block, [], u.sampler], "samples": 10, "seconds": s} for u, _, s in results]
     append = store.append_records
     append(self.path / "ledger.jsonl", lines)
     store.append_records = lambda *_: None
@@ -132,6 +132,21 @@ def die_at(path, sweep, k, wrong=False):
 
     Moments are before each fsync, and before and after each move of a file to its place.
     """
+    _dying_at(k)
+    torch.set_num_threads(1)
+    if wrong:
+        Store.commit = _ledger_first
+    run_sweep(sweep, path, progress=False)
+
+
+def extend_and_die(path, extension, k):
+    """Extend, and die at the k-th moment about a write, or before a file is deleted."""
+    _dying_at(k)
+    torch.set_num_threads(1)
+    extend_sweep(path, **extension)
+
+
+def _dying_at(k):
     count = 0
 
     def tick():
@@ -140,7 +155,7 @@ def die_at(path, sweep, k, wrong=False):
         if count == k:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    fsync, replace = os.fsync, Path.replace
+    fsync, replace, unlink = os.fsync, Path.replace, Path.unlink
 
     def dying_fsync(descriptor):
         tick()
@@ -150,13 +165,16 @@ def die_at(path, sweep, k, wrong=False):
         # Zarr moves dozens of files of metadata into the draft, where all moments are alike.
         if ".data.zarr.draft" in str(target) and "moments" not in str(target):
             return replace(self, target)
+        # As does an extension out of the draft.
+        if ".data.zarr.draft" in str(self) and target.parent.name not in ("gamma", "data.zarr"):
+            return replace(self, target)
         tick()
         result = replace(self, target)
         tick()
         return result
 
-    os.fsync, Path.replace = dying_fsync, dying_replace
-    torch.set_num_threads(1)
-    if wrong:
-        Store.commit = _ledger_first
-    run_sweep(sweep, path, progress=False)
+    def dying_unlink(self, missing_ok=False):
+        tick()
+        unlink(self, missing_ok)
+
+    os.fsync, Path.replace, Path.unlink = dying_fsync, dying_replace, dying_unlink

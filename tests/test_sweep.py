@@ -17,7 +17,7 @@ from shaped_attention.sweep import (
     resume_sweep,
     run_sweep,
 )
-from shaped_attention.sweep import run as running
+from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.histograms import histogram
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.work_units import Unit, run_unit, unit_seed

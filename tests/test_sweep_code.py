@@ -13,7 +13,7 @@ import shaped_attention as sa
 from shaped_attention.commands.main import main
 from shaped_attention.sweep import code_identity as code
 from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
-from shaped_attention.sweep import run as running
+from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.code_identity import Code, code_records, definitions_of
 from shaped_attention.sweep.store import Store, StoreError
 from shaped_attention.sweep.work_units import Unit

@@ -32,18 +32,9 @@ def whole(sweep, path):
     return layers.contents(path)
 
 
-def chunks(store, units):
-    """The files of these units: one of every array."""
-    for unit in units:
-        for name, layout in store._layouts.items():
-            own = [unit.block if dim in ("block", "sample") else 0 for dim in layout.dims]
-            key = (unit.sampler, *store.sweep.index(unit.cell), *own)
-            yield store.path / "data.zarr" / name / ".".join(map(str, key))
-
-
 def marks(path, units):
     """What changes if a chunk of these units is written again."""
-    files = chunks(Store(path), units)
+    files = [file for unit in units for file in Store(path).arrays.chunks(unit)]
     return {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in files}
 
 
@@ -177,7 +168,8 @@ def test_torn_draft_of_a_chunk(tmp_path):
     sweep = layers.small(**SMALL)
     expected = whole(sweep, tmp_path / "whole")
     store = Store(tmp_path / "torn", sweep)
-    for target in chunks(store, Store(tmp_path / "whole").finished()):
+    units = Store(tmp_path / "whole").finished()
+    for target in [file for unit in units for file in store.arrays.chunks(unit)]:
         target.with_name(f".{target.name}.draft").write_bytes(b"garbage")
     assert whole(sweep, store.path) == expected
 

@@ -24,7 +24,9 @@ from shaped_attention.sweep import (
     resume_sweep,
     run_sweep,
 )
+from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.work_units import Unit
 from tests import sweep_layers as layers
 
 GRID = Sweep(
@@ -159,7 +161,7 @@ def test_a_unit_that_kills_its_workers(tmp_path):
         report = run_sweep(sweep, path, engine=engine, progress=False)
     finally:
         engine.close()
-    assert [record["unit"] for record in Store(path).failures()] == [[0, 0, 0]]
+    assert [record["unit"] for record in Store(path).failures()] == [Unit(0, 0, 0)]
     assert {unit.cell for unit in Store(path).finished()} == {1, 2, 3}
     assert (report.finished, report.failed, report.left) == (3, 1, 0)
 
@@ -235,7 +237,7 @@ def test_a_unit_that_fails(tmp_path, retries):
     assert report.reasons == {"samples": 1, "failed": 1}
     assert attempts() == 3 * (1 + retries)
     failures = Store(path).failures()
-    assert [record["unit"] for record in failures] == [[0, 1, 0], [1, 1, 0], [2, 1, 0]]
+    assert [record["unit"] for record in failures] == [Unit(block, 1, 0) for block in range(3)]
     assert {record["error"] for record in failures} == {"RuntimeError: this unit always fails"}
     assert all("in root" in record["traceback"] for record in failures)
     again = resume_sweep(path, retries=retries, progress=False)
@@ -266,7 +268,7 @@ def test_an_interrupt_keeps_what_came_back(tmp_path, monkeypatch, where, moment)
     sweep = layers.small(samples=200, block=20)
     expected = whole(sweep, tmp_path / "alone")
     path, count = tmp_path / "store", iter(range(1000))
-    target = InProcess.submit if where == "submission" else run_sweep.__globals__["wait"]
+    target = InProcess.submit if where == "submission" else running.wait
 
     def interrupted(*arguments, **options):
         if next(count) == moment:
@@ -277,7 +279,7 @@ def test_an_interrupt_keeps_what_came_back(tmp_path, monkeypatch, where, moment)
         if where == "submission":
             patch.setattr(InProcess, "submit", interrupted)
         else:
-            patch.setitem(run_sweep.__globals__, "wait", interrupted)
+            patch.setattr(running, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run_sweep(sweep, path, progress=False)
     assert len(Store(path).finished()) >= moment

@@ -18,7 +18,7 @@ from shaped_attention.sweep import (
     sweep_distances,
     sweep_summary,
 )
-from shaped_attention.sweep import run as running
+from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.histograms import EDGES, histogram
 from shaped_attention.sweep.reading import sweep_of
 from shaped_attention.sweep.store import Store

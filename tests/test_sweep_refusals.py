@@ -67,7 +67,7 @@ def test_folders_that_are_no_store(command, tmp_path, store):
     specification = store / "sweep.json"
     good = specification.read_text()
     bad = json.loads(good) | {"samples": -3, "fixed": {"gama": 3}}
-    for text in (b"", b"\xff\xfe", b"[1]", b"3", b'{"format": 1}', json.dumps(bad).encode()):
+    for text in (b"", b"\xff\xfe", b"[1]", b"3", b'{"format": 2}', json.dumps(bad).encode()):
         specification.write_bytes(text)
         assert on(command, store, tmp_path).startswith(f"{store}: the sweep here cannot be read (")
     specification.unlink()
@@ -108,7 +108,9 @@ def test_a_second_run_into_the_same_folder(file, tmp_path):
         assert "24 units in" in result.output
     file.write_text(SMALL.replace("samples = 24", "samples = 32"))
     sentence = refused("run", file, tmp_path / "s")
-    assert sentence.endswith("belongs to another sweep (other: samples); another folder is needed")
+    assert sentence.endswith(
+        "belongs to another sweep (other: samples); `sweep extend` or another folder is needed"
+    )
 
 
 def test_an_export_replaces_nothing_by_itself(store, tmp_path):

@@ -121,6 +121,47 @@ c_plus = { range = [0, 1, 2] }
     assert len(found) == len(expected)
 
 
+def test_misspelt_keys_and_values_in_one_round(tmp_path):
+    """Keys at top level, in all tables, and values of all parameters, with what was meant."""
+    text = """\
+sample = 20
+seed = -1
+samplers = 3
+[fixed]
+layer = "attention"
+tokens = 2
+width = 20
+depth = 10
+step = 0.05
+key_sise = 3
+gamma = 1.5
+heads = 0
+query_bias = "x"
+[axes]
+tau = [0.5, 1.0]
+tau0 = [1.0, -2.0]
+[target]
+observable = "rho"
+halfwidth = 0.1
+"""
+    expected = {
+        1: "sample: no entry of a sweep; .*did you mean 'samples'",
+        2: "seed=-1: a whole number >= 0",
+        3: "samplers=3: a list of names",
+        10: "key_sise: no parameter; .*did you mean 'key_size'",
+        11: "gamma=1.5: a number from 0 to 1 is needed",
+        12: "heads=0: a whole number",
+        13: "query_bias='x': a finite number",
+        15: "tau: no parameter; .*did you mean 'tau0'",
+        16: "tau0=-2.0: a positive finite number",
+        19: "target.halfwidth: no entry of a target; .*did you mean 'half_width'",
+    }
+    found = faults_of(text, tmp_path)
+    assert len(found) == len(expected)
+    for line, sentence in expected.items():
+        assert any(re.match(f"line {line}: {sentence}", fault) for fault in found), (line, found)
+
+
 FILES = {
     "syntax": ("[fixed\n", r"line 1"),
     "layer": (GAMMA.replace("layer = 'attention'\n", ""), "^layer: a value is needed, fixed or as"),
@@ -138,7 +179,8 @@ FILES = {
     "dotted": ("samples = 9\nfixed.gama = 0.3\nfixed.gamma = 0.3\n", "^line 2: gama: no par"),
     "fixed": ("samples = 9\nfixed = 3\n", r"^line 2: fixed=3: a table \[fixed\]"),
     "target": ("target = 5\n" + GAMMA, "^line 1: target=5"),
-    "target's entry": (GAMMA + "[target]\nwidth = 5\n", "^line 8: .*width"),
+    "target's entry": (GAMMA + "[target]\nwidth = 5\n",
+                       "^line 9: target.width: no entry of a target; .*mean 'half_width'"),
     "target's level": (
         GAMMA + "[target]\nobservable = 'stopped'\nhalf_width = 0.1\nlevel = 7.0\n",
         r"^line 8: target.level=7.0|^line 11: target.level=7.0",
@@ -182,7 +224,7 @@ LINES = {
 def test_lines_of_faults(case, tmp_path):
     """Whatever way of TOML an entry is written in, its first line is named."""
     text, line, sentence = LINES[case]
-    (found,) = faults_of(text, tmp_path)
+    (found,) = [fault for fault in faults_of(text, tmp_path) if "mask=" not in fault]
     assert re.match(f"line {line}: {sentence}", found), found
 
 

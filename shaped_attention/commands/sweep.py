@@ -10,28 +10,33 @@ _COMMANDS = [
     Later(
         "draw",
         "sweep_commands:draw",
-        "Draw means, distances between chain and SDE, and stopped paths over the grid of STORE.",
+        "Draw the sweep in the folder STORE.",
     ),
     Later(
         "export",
         "sweep_commands:export",
-        "Write the sweep in STORE to OUTPUT: .nc or .zarr, or a table of the summary as .csv.",
+        "Write the sweep in STORE to OUTPUT: .nc, .zarr, .csv or .parquet.",
+    ),
+    Later(
+        "extend",
+        "sweep_commands:extend",
+        "Extend the sweep in STORE: more samples, or values on its axes.",
     ),
     Later(
         "plan",
         "sweep_commands:plan",
-        "Check the sweep in FILE (TOML) and say what it will cost, without running it.",
+        "Check the sweep in FILE (TOML) and estimate its cost.",
     ),
-    Later("resume", "sweep_commands:resume", "Go on with the sweep in the folder STORE."),
+    Later("resume", "sweep_commands:resume", "Continue the sweep in the folder STORE."),
     Later(
         "run",
         "sweep_commands:run",
-        "Run the sweep in FILE (TOML) into the folder STORE, or go on with it there.",
+        "Run the sweep in FILE (TOML) and keep it in the folder STORE.",
     ),
     Later(
         "status",
         "sweep_commands:status",
-        "Say how far the sweep in STORE is; also while it runs.",
+        "Print how much of the sweep in STORE is done, also while it runs.",
     ),
 ]
 

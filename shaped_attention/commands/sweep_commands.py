@@ -1,13 +1,13 @@
-"""The commands of the group `sweep`: plan, run, resume, status, draw, export."""
+"""The commands of the group `sweep`: plan, run, resume, extend, status, draw, export."""
 
 from __future__ import annotations
 
+import math
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +15,25 @@ import click
 
 from shaped_attention.commands.options import InputError, figures_option
 from shaped_attention.figures import plots
-from shaped_attention.io.storage import check_writable, reason, written
-from shaped_attention.results.files import save
+from shaped_attention.io.storage import check_writable, reason
 from shaped_attention.sweep import plots as sweep_plots
+from shaped_attention.sweep.axis_values import read_axis
 from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.engines import Engine, InProcess, Processes, dask_engine
+from shaped_attention.sweep.extension import extend_sweep
 from shaped_attention.sweep.plan import plan_sweep
 from shaped_attention.sweep.reading import open_sweep, sweep_distances, sweep_summary
-from shaped_attention.sweep.run import Report, run_sweep
+from shaped_attention.sweep.run import run_sweep
+from shaped_attention.sweep.run_loop import Report
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store import Store, StoreError, UnwritableError
+from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.store_errors import StoreError, UnwritableError
+from shaped_attention.sweep.tables import check_suffix, export_sweep
 from shaped_attention.sweep.toml import read_sweep
+from shaped_attention.sweep.work_order import Schedule
 
 INCOMPLETE = 3
 """Exit status of a run that leaves units undone or gives some up."""
-
-_COLUMNS = ["mean", "half_width", "lower", "upper", "deviation", "samples"]
-"""Return what a table of the summary has."""
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 _store = click.argument("store", type=click.Path(path_type=Path))
@@ -40,21 +42,24 @@ _store = click.argument("store", type=click.Path(path_type=Path))
 def _engine_options(command: Any) -> Any:
     for option in (
         click.option("--seconds", type=float,
-                     help="Begin no more units after this time; replaces that of the sweep."),
+                     help="Start no further units after this many seconds of this run.  [default: "
+                     "`seconds` of the sweep, if it has any]"),
         click.option("--progress/--no-progress", default=None, help="Show progress bars.  "
                      "[default: if the error stream is a terminal]"),
         click.option("--accept-changed-code", is_flag=True,
-                     help="Go on although the code of the layer or versions of packages differ "
-                     "from those that made the units in STORE; what differs is noted there."),
+                     help="Continue although the code of the layer or the versions of packages "
+                     "have changed since the units in STORE were drawn; STORE records what "
+                     "changed."),
         click.option("--retries", type=int, default=2, show_default=True,
-                     help="How often a unit that fails is tried again."),
+                     help="Number of further attempts at a unit that fails."),
         click.option("--dask", metavar="ADDRESS",
-                     help="Run on the workers of this Dask scheduler (extra `cluster`)."),
+                     help="Run on the workers of the Dask scheduler at this address (extra "
+                     "`cluster`)."),
         click.option("--devices", metavar="LIST",
-                     help="A process for each of these devices: cuda:0,cuda:1"),
+                     help="Run one process on each of these devices, for example cuda:0,cuda:1."),
         click.option("--workers", type=int,
-                     help="Processes of one thread each; 1 runs here, on all threads.  "
-                     "[default: 1]"),
+                     help="Number of processes, each with one thread; 1 is this process, with all "
+                     "threads.  [default: 1]"),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -63,12 +68,14 @@ def _engine_options(command: Any) -> Any:
 @click.command()
 @_file
 def plan(file: Path) -> None:
-    """Check the sweep in FILE (TOML) and say what it will cost, without running it."""
-    with _told():
+    """Check the sweep in FILE (TOML) and estimate its cost.
+
+    Runs a few samples for that. Prints the numbers of cells and units, the size of the store, and the expected time.
+    """
+    with _reported():
         sweep = read_sweep(file)
         found = plan_sweep(sweep)
-    shape = " x ".join(f"{name} ({len(axis)})" for name, axis in sweep.axes.items()) or "one cell"
-    click.echo(f"cells     {found.cells}: {shape}")
+    click.echo(f"cells     {found.cells}: {_shape(sweep)}")
     click.echo(f"samplers  {', '.join(sweep.samplers)}; {sweep.samples} samples each, at most")
     click.echo(f"units     {found.units} of {sweep.block} samples, {_size(found.unit_bytes)} each")
     click.echo(f"store     {_size(found.store_bytes)} before compression (keep = {sweep.keep!r})")
@@ -81,8 +88,11 @@ def plan(file: Path) -> None:
 @_store
 @_engine_options
 def run(file: Path, store: Path, **options: Any) -> None:
-    """Run the sweep in FILE (TOML) into the folder STORE, or go on with it there."""
-    with _told():
+    """Run the sweep in FILE (TOML) and keep it in the folder STORE.
+
+    A sweep that STORE has already is continued. The exit status is 3 if units are left.
+    """
+    with _reported():
         _run(read_sweep(file), store, **options)
 
 
@@ -90,42 +100,46 @@ def run(file: Path, store: Path, **options: Any) -> None:
 @_store
 @_engine_options
 def resume(store: Path, **options: Any) -> None:
-    """Go on with the sweep in the folder STORE."""
-    with _told():
+    """Continue the sweep in the folder STORE.
+
+    Draws what is missing, and tries again what failed. The exit status is 3 if units are left.
+    """
+    with _reported():
         _run(Store(store).sweep, store, **options)
 
 
 @click.command()
 @_store
-@click.option("--traceback", is_flag=True, help="Also where units that were given up failed.")
+@click.option("--traceback", is_flag=True, help="Print the tracebacks of units that were given up.")
 def status(store: Path, traceback: bool) -> None:
-    """Say how far the sweep in STORE is; also while it runs."""
-    with _told():
+    """Print how much of the sweep in STORE is done, also while it runs."""
+    with _reported():
         opened = Store(store)
         done, failures, running = opened.finished(), opened.failures(), opened.running
-    sweep = opened.sweep
-    units = len(sweep.samplers) * sweep.blocks
-    for size in sweep.shape:
-        units *= size
+        sweep = opened.sweep
+        # With a target, cells that have reached it want no more.
+        wanted = Schedule(sweep, done, opened.arrays.moments).left
+    units = _units(sweep)
     state = "running" if running else "not running"
     at_most = " at most (it has a target)" if sweep.target else ""
     click.echo(f"{store}: {state}; {len(done)} of {units} units{at_most}")
-    if done and len(done) < units:
-        left = sum(done.values()) / len(done) * (units - len(done))
-        click.echo(f"about {_time(left)} left on one worker{at_most}")
+    if done and wanted:
+        seconds = sum(done.values()) / len(done) * wanted
+        at_least = " at least (it has a target)" if sweep.target else ""
+        click.echo(f"about {_time(seconds)} left on one worker{at_least}")
     for record in code_records(store):
         if record["changed"]:
             click.echo(f"code changed after {record['units']} units, at {record['time']}: "
                        f"{'; '.join(record['changed'])}")  # fmt: skip
-    reasons = Counter(why for *_, why in opened.last_run().get("reasons", []))
+    reasons = Counter(opened.reasons().values())
     if reasons and not running:
-        told = ", ".join(f"{count} by {why}" for why, count in sorted(reasons.items()))
-        click.echo(f"cells and samplers ended: {told}")
+        ended = ", ".join(f"{count} by {why}" for why, count in sorted(reasons.items()))
+        click.echo(f"cells and samplers ended: {ended}")
     for record in failures:
-        block, cell, sampler = record["unit"]
-        values = sweep.values(sweep.index(cell))
+        unit = record["unit"]
+        values = sweep.values(sweep.index(unit.cell))
         point = ", ".join(f"{name}={values[name]}" for name in sweep.axes)
-        click.echo(f"given up: {sweep.samplers[sampler]}, {point}, block {block}: "
+        click.echo(f"given up: {sweep.samplers[unit.sampler]}, {point}, block {unit.block}: "
                    f"{record['error']}")  # fmt: skip
         if traceback:
             click.echo(record["traceback"])
@@ -133,11 +147,16 @@ def status(store: Path, traceback: bool) -> None:
 
 @click.command()
 @_store
-@click.option("--observable", default="mean |rho|", show_default=True, help="What is drawn.")
+@click.option(
+    "--observable", default="mean |rho|", show_default=True, help="Name of the observable to draw."
+)
 @figures_option
 def draw(store: Path, observable: str, figures: Path) -> None:
-    """Draw means, distances between chain and SDE, and stopped paths over the grid of STORE."""
-    with _told():
+    """Draw the sweep in the folder STORE.
+
+    Means, distances between chain and SDE, and fractions of stopped paths, over the grid.
+    """
+    with _reported():
         check_writable(figures, "figures")
         data = open_sweep(store)
         summary = sweep_summary(data)
@@ -152,39 +171,76 @@ def draw(store: Path, observable: str, figures: Path) -> None:
 @click.command()
 @_store
 @click.argument("output", type=click.Path(path_type=Path))
-@click.option("--summary", is_flag=True, help="Means, intervals and quantiles instead of all.")
+@click.option(
+    "--summary/--values",
+    default=None,
+    help="Write means with their intervals, or all samples.  [default: --summary for .csv and "
+    ".parquet, --values for .nc and .zarr]",
+)
 @click.option("--overwrite", is_flag=True, help="Replace OUTPUT if it exists.")
-def export(store: Path, output: Path, summary: bool, overwrite: bool) -> None:
-    """Write the sweep in STORE to OUTPUT: .nc or .zarr, or a table of the summary as .csv."""
-    with _told():
+def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> None:
+    """Write the sweep in STORE to OUTPUT: .nc, .zarr, .csv or .parquet.
+
+    A table, CSV or Parquet, has a row for each cell, sampler, time and observable, or with
+    --values for each cell, sampler, time and sample.
+    """
+    with _reported():
+        check_suffix(output)
         if output.exists() and not overwrite:
             raise ValueError(f"{output}: it exists; another name, or --overwrite, is needed")
-        data = open_sweep(store)
-        if output.suffix == ".csv":
-            table = sweep_summary(data)[_COLUMNS]
-            with written(output) as draft:
-                table.to_dataframe().to_csv(draft)
-        else:
-            save(sweep_summary(data) if summary else data.load(), output)
+        export_sweep(store, output, summary)
     click.echo(output)
 
 
+@click.command()
+@_store
+@click.option("--samples", type=int, help="Samples of each cell and sampler, more than before.")
+@click.option("--axis", "axes", multiple=True, metavar="NAME=VALUES",
+              help="Values to append to an axis, as TOML writes them: gamma=0.7,0.8 or "
+              "'tau0={ logspace = [3, 5, 3] }'. Can be repeated.")  # fmt: skip
+def extend(store: Path, samples: int | None, axes: tuple[str, ...]) -> None:
+    """Extend the sweep in STORE: more samples, or values on its axes.
+
+    Draws nothing: `shaped-attention sweep resume STORE` draws what is missing.
+    """
+    with _reported():
+        if samples is None and not axes:
+            raise ValueError("--samples, --axis: one of the two is needed")
+        further: dict[str, list[Any]] = {}
+        for text in axes:
+            name, values = read_axis(text)
+            further.setdefault(name, []).extend(values)
+        sweep = extend_sweep(store, samples=samples, axes=further)
+        left = _units(sweep) - len(Store(store).finished())
+    at_most = " at most" if sweep.target else ""
+    click.echo(
+        f"{store}: {_shape(sweep)}; {sweep.samples} samples each{at_most}; {left} units to draw"
+    )
+    click.echo(f"`shaped-attention sweep resume {store}` draws them")
+
+
+def _shape(sweep: Sweep) -> str:
+    return " x ".join(f"{name} ({len(axis)})" for name, axis in sweep.axes.items()) or "one cell"
+
+
+def _units(sweep: Sweep) -> int:
+    return math.prod(sweep.shape) * len(sweep.samplers) * sweep.blocks
+
+
 def _run(sweep: Sweep, store: Path, **options: Any) -> None:
-    if options["seconds"] is not None:
-        sweep = replace(sweep, seconds=options["seconds"])
-    # Batch systems end a job so; it is an interrupt here.
+    # Batch systems end a job with this signal; it is an interrupt here.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _engine(options["workers"], options["devices"], options["dask"]) as engine:
         try:
             report = run_sweep(
                 sweep, store, engine=engine,
                 retries=options["retries"], progress=options["progress"],
-                accept_changed_code=options["accept_changed_code"],
+                accept_changed_code=options["accept_changed_code"], seconds=options["seconds"],
             )  # fmt: skip
         except KeyboardInterrupt:
-            click.echo(f"interrupted; `shaped-attention sweep resume {store}` goes on", err=True)
+            click.echo(f"interrupted; `shaped-attention sweep resume {store}` continues", err=True)
             raise click.exceptions.Exit(INCOMPLETE) from None
-    _tell(report, store)
+    _print_report(report, store)
 
 
 @contextmanager
@@ -214,7 +270,7 @@ def _engine(workers: int | None, devices: str | None, dask: str | None) -> Itera
         engine.close()
 
 
-def _tell(report: Report, store: Path) -> None:
+def _print_report(report: Report, store: Path) -> None:
     reasons = ", ".join(f"{count} by {name}" for name, count in sorted(report.reasons.items()))
     click.echo(
         f"{report.finished} units in {store} after {_time(report.seconds)}; "
@@ -234,7 +290,7 @@ def _tell(report: Report, store: Path) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _reported() -> Iterator[None]:
     """Errors as one sentence, or a list of faults: exit status 2 for bad arguments, else 1."""
     try:
         yield

@@ -51,7 +51,7 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
             result.to_netcdf(draft, engine="h5netcdf")
         else:
             # Format 3 does not yet specify how strings such as the observables' names are stored.
-            result.to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
+            result.to_zarr(draft, mode="w", zarr_format=2, consolidated=True)
     return target
 
 

@@ -1,4 +1,5 @@
 from .engines import ExecutorEngine, InProcess, Processes, dask_engine
+from .extension import extend_sweep
 from .faults import SweepFaultsError
 from .grid import Target
 from .plan import plan_sweep
@@ -15,6 +16,7 @@ __all__ = [
     "SweepFaultsError",
     "Target",
     "dask_engine",
+    "extend_sweep",
     "open_sweep",
     "plan_sweep",
     "read_sweep",

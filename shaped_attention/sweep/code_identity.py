@@ -83,6 +83,15 @@ def note_code(folder: Path, code: Code, units: int, changed: list[str]) -> None:
     append_records(folder / _RECORDS, [record])
 
 
+def note_further_layers(folder: Path, before: Sweep, after: Sweep) -> None:
+    """Add the code of layers that a larger sweep has and the one before it has not."""
+    if further := set(_functions(after)) - set(_functions(before)):
+        last = code_records(folder)[-1]
+        added = _code(definitions_of(name, layer_function(name)) for name in sorted(further))
+        definitions = {**added.definitions, **last["definitions"]}
+        note_code(folder, Code(definitions, last["versions"]), last["units"], [])
+
+
 def changes_since(folder: Path, now: Code) -> list[str]:
     """What differs between the last code of a store and that of now, one phrase each."""
     records = code_records(folder)

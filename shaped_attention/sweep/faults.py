@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shaped_attention.blocks.catalogue import KINDS, UNUSED, UNUSED_BY_LIMIT
 from shaped_attention.checks import check_choice, check_count, check_positive, did_you_mean
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.samplers.devices import check_dtype, named_device
-from shaped_attention.sweep.cells import Cell, kind_of
-from shaped_attention.sweep.grid import STOPPED, Grid, common_observables
+from shaped_attention.sweep.cell_faults import REFUSALS, cell_faults
+from shaped_attention.sweep.cells import kind_of
+from shaped_attention.sweep.grid import STOPPED, Grid, Target, common_observables
 
 KEEP = ("observables", "V", "reductions")
 """What is stored of every sample: its observables, its V, or moments and histograms of blocks."""
@@ -34,9 +34,6 @@ _RESERVED = frozenset(
     }
 )
 """Names of the store and the summaries, which no axis may have."""
-
-_REFUSALS = (ValueError, TypeError, OverflowError, MemoryError)
-"""What functions raise for values that they cannot take."""
 
 
 class SweepFaultsError(ValueError):
@@ -74,34 +71,69 @@ def type_faults(sweep: Grid) -> list[tuple[str, str]]:
             for name, values in sweep.axes.items()
             if not listed(values)
         ]
-    target = sweep.target
+    return found + _target_type_faults(sweep.target)
+
+
+def _target_type_faults(target: Any) -> list[tuple[str, str]]:
+    entries = [entry.name for entry in fields(Target)]
     if isinstance(target, Mapping):
-        entries = {"observable", "half_width", "level", "first"}
-        good = {"observable", "half_width"} <= set(target) <= entries
-    else:
-        good = target is None or hasattr(target, "half_width")
-    if not good:
-        found.append(
+        unknown = [
             (
-                "target",
-                f"target={target!r}: a table with observable and half_width, and possibly "
-                "level and first, is needed",
+                f"target.{name}",
+                f"target.{name}: no entry of a target; {did_you_mean(name, entries)}",
             )
-        )
-    return found
+            for name in target
+            if name not in entries
+        ]
+        if unknown or {"observable", "half_width"} <= set(target):
+            return unknown
+    elif target is None or isinstance(target, Target):
+        return []
+    sentence = (
+        f"target={target!r}: a table with observable and half_width, and possibly level and first, "
+        "is needed"
+    )
+    return [("target", sentence)]
 
 
-def faults_of(sweep: Grid, written: bool) -> list[tuple[str, str]]:
+def faults_of(sweep: Grid, written: bool, known: Collection[str] = ()) -> list[tuple[str, str]]:
     """All that is wrong, as pairs of the entry at fault and a sentence.
 
-    Of a sweep that is `written`, in a store, what says nothing is not.
+    Of a sweep that is `written`, in a store, what says nothing is not. Entries that are `known` to
+    be at fault have defaults in their place, or are left out.
     """
+    found = _setting_faults(sweep)
+    axis_faults = _axis_faults(sweep)
+    found += axis_faults
+    bad = {*known, *(entry for entry, _ in found)}
+    if not written and not bad & {"samples", "block", "axes", "samplers", "layer"}:
+        found += size_faults(sweep) + _idle_parameters(sweep)
+    if bad & {
+        "axes",
+        "samplers",
+        "layer",
+        "fixed",
+        "fractions",
+        "device",
+        "dtype",
+        "block",
+        "seed",
+    }:
+        return found
+    # The rest is asked of the cells without what is at fault on the axes.
+    left = known_part(sweep, {entry for entry, _ in axis_faults})
+    found += cell_faults(left, written, partial=bool(found or known))
+    return found if found or known else _name_faults(sweep)
+
+
+def _setting_faults(sweep: Grid) -> list[tuple[str, str]]:
+    """What is wrong with the entries that are no parameters of cells."""
     found: list[tuple[str, str]] = []
 
     def attempt(entry: str, function: Any, *arguments: Any) -> None:
         try:
             function(*arguments)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             found.append((entry, f"{error}"))
 
     for name in ("samples", "block"):
@@ -112,6 +144,12 @@ def faults_of(sweep: Grid, written: bool) -> list[tuple[str, str]]:
     if sweep.seconds is not None:
         attempt("seconds", check_positive, "seconds", sweep.seconds)
     attempt("keep", check_choice, "keep", sweep.keep, KEEP)
+    if sweep.target is not None:
+        attempt("target.half_width", check_positive, "target.half_width", sweep.target.half_width)
+        attempt("target.first", check_count, "target.first", sweep.target.first)
+        level = sweep.target.level
+        if not (isinstance(level, float) and 0.0 < level < 1.0):
+            found.append(("target.level", f"target.level={level!r}: between 0 and 1 is needed"))
     numbers = all(isinstance(x, int | float) for x in sweep.fractions)
     if not (
         numbers
@@ -122,14 +160,15 @@ def faults_of(sweep: Grid, written: bool) -> list[tuple[str, str]]:
         found.append(
             ("fractions", f"fractions={list(sweep.fractions)}: increasing numbers in [0, 1]")
         )
-    found += _axis_faults(sweep)
-    if not found and not written:
-        found += _size_faults(sweep) + _idle_parameters(sweep)
-    if not found:
-        found += _cell_faults(sweep, written)
-    if not found:
-        found += _name_faults(sweep)
     return found
+
+
+def known_part(sweep: Grid, bad: Collection[str]) -> Grid:
+    """Return the sweep without the parameters at fault."""
+    own = {entry.name: getattr(sweep, entry.name) for entry in fields(Grid)}
+    for table in ("fixed", "axes"):
+        own[table] = {name: value for name, value in own[table].items() if name not in bad}
+    return Grid(**own)
 
 
 def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
@@ -164,7 +203,8 @@ def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
     return found
 
 
-def _size_faults(sweep: Grid) -> list[tuple[str, str]]:
+def size_faults(sweep: Grid) -> list[tuple[str, str]]:
+    """Return what is wrong with the number of work units, as pairs of entry and sentence."""
     found = []
     if sweep.block > sweep.samples:
         found.append(
@@ -205,49 +245,6 @@ def _idle_parameters(sweep: Grid) -> list[tuple[str, str]]:
     ]
 
 
-def _cell_faults(sweep: Grid, written: bool) -> list[tuple[str, str]]:
-    """The first cell of each different fault; if there are none, the axes without effect."""
-    found: dict[str, str] = {}
-    numbers: dict[str, int] = {}
-    cells = np.zeros(sweep.shape, dtype=np.int64)
-    for index in itertools.product(*map(range, sweep.shape)):
-        try:
-            cell = sweep.cell(index)
-            check_cell(sweep, cell)
-            if not written:
-                seen = "".join(cell.identity(sampler) for sampler in sweep.samplers)
-                cells[index] = numbers.setdefault(seen, len(numbers))
-        except Exception as error:  # a user's layer may raise anything
-            values = sweep.values(index)
-            point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes)
-            place = f" (first at {point})" if point else ""
-            sentence = str(error)
-            if not isinstance(error, _REFUSALS):
-                layer = values.get("layer")
-                sentence = f"layer={layer!r}: it raised {type(error).__name__}: {error}"
-            found.setdefault(sentence, place)
-    if not found and not written:
-        return _idle_axes(sweep, cells)
-    entries = (*sweep.fixed, *sweep.axes, "fractions")
-    return [
-        (next((e for e in entries if sentence.startswith(e)), "fixed"), sentence + place)
-        for sentence, place in found.items()
-    ]
-
-
-def _idle_axes(sweep: Grid, cells: NDArray[np.int64]) -> list[tuple[str, str]]:
-    """Axes along which all cells are the same."""
-    return [
-        (
-            name,
-            f"{name}={values!r}: an axis without effect on samplers={list(sweep.samplers)}; it "
-            "must be left out",
-        )
-        for place, (name, values) in enumerate(sweep.axes.items())
-        if len(values) > 1 and bool((cells == cells.take([0], axis=place)).all())
-    ]
-
-
 def _name_faults(sweep: Grid) -> list[tuple[str, str]]:
     common = common_observables(sweep.tokens)
     found = [
@@ -258,23 +255,8 @@ def _name_faults(sweep: Grid) -> list[tuple[str, str]]:
     if sweep.keep == "V" and len(sweep.tokens) > 1:
         found.append(("keep", "keep='V': cells with different numbers of tokens have no common V"))
     target = sweep.target
-    if target is not None:
-        if target.observable not in (*(sweep.names or common), STOPPED):
-            found.append(
-                ("target", f"target.observable={target.observable!r}: it is not among those kept")
-            )
-        for name, check in (("half_width", check_positive), ("first", check_count)):
-            try:
-                check(f"target.{name}", getattr(target, name))
-            except ValueError as error:
-                found.append(("target", str(error)))
-        if not (isinstance(target.level, float) and 0.0 < target.level < 1.0):
-            found.append(("target", f"target.level={target.level!r}: between 0 and 1 is needed"))
+    if target is not None and target.observable not in (*(sweep.names or common), STOPPED):
+        found.append(
+            ("target", f"target.observable={target.observable!r}: it is not among those kept")
+        )
     return found
-
-
-def check_cell(sweep: Grid, cell: Cell) -> None:
-    """Raise the ValueError that a sampler would, without simulating anything."""
-    for sampler in sweep.samplers:
-        cell.times(sampler, sweep.fractions)
-        cell.check(sampler, sweep.block, sweep.seed, sweep.dtype)

@@ -70,6 +70,10 @@ class Grid:
         """The indices along the axes of a cell by its number, in C order."""
         return tuple(int(i) for i in np.unravel_index(cell, self.shape)) if self.shape else ()
 
+    def number(self, index: Sequence[int]) -> int:
+        """Return the number of the cell with these indices along the axes."""
+        return int(np.ravel_multi_index(tuple(index), self.shape)) if self.shape else 0
+
     def values(self, index: Sequence[int]) -> dict[str, Any]:
         """Return the parameters of the cell with these indices along the axes."""
         chosen = zip(self.axes.items(), index, strict=True)

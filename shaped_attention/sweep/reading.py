@@ -19,7 +19,8 @@ from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.grid import STOPPED
 from shaped_attention.sweep.histograms import quantile
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store import Store, StoreError
+from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.store_errors import StoreError
 from shaped_attention.sweep.work_order import frequency_bounds, half_width, merged
 from shaped_attention.sweep.work_units import STOPPING_BINS
 
@@ -27,7 +28,10 @@ _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def open_sweep(path: str | Path) -> xr.Dataset:
-    """A sweep's store, read as it is needed, also while a run goes on.
+    """Open a sweep's store, which is read as it is needed, also while a run goes on.
+
+    Without `drawn`, `reason` and `code_changes` it is what ``xarray.open_zarr`` makes of the folder
+    `data.zarr` in the store.
 
     Returns
     -------
@@ -64,6 +68,8 @@ def open_sweep(path: str | Path) -> xr.Dataset:
         for record in code_records(store.path)
         if record["changed"]
     ]
+    if sweep_of(data).digest != store.sweep.digest:
+        raise StoreError(f"{store.path}: this store was extended just now; another try is needed")
     data = data.assign(drawn=drawn, reason=_reasons(store))
     return data.assign_attrs(code_changes=json.dumps(changes))
 
@@ -72,9 +78,10 @@ def _reasons(store: Store) -> xr.DataArray:
     """Why each cell stopped, by the last run: 'samples', 'target', 'failed', 'time' or ''."""
     sweep = store.sweep
     reasons = np.full((len(sweep.samplers), *sweep.shape), "", dtype="<U7")
-    for cell, sampler, why in store.last_run().get("reasons", []):
-        reasons[(sampler, *sweep.index(cell))] = why
-    return xr.DataArray(reasons, dims=("sampler", *sweep.axes))
+    for place, why in store.reasons().items():
+        reasons[place] = why
+    about = {"long_name": "why the cell stopped"}
+    return xr.DataArray(reasons, dims=("sampler", *sweep.axes), attrs=about)
 
 
 def _drawn(store: Store) -> xr.DataArray:
@@ -83,7 +90,8 @@ def _drawn(store: Store) -> xr.DataArray:
     drawn = np.zeros(shape, dtype=np.int64)
     for unit in store.finished():
         drawn[(unit.sampler, *sweep.index(unit.cell), unit.block)] = sweep.block_samples(unit.block)
-    return xr.DataArray(drawn, dims=("sampler", *sweep.axes, "block"))
+    about = {"long_name": "number of samples of a block that are drawn"}
+    return xr.DataArray(drawn, dims=("sampler", *sweep.axes, "block"), attrs=about)
 
 
 @recorded()
@@ -112,8 +120,9 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     Raises
     ------
     ValueError
-        If `level` is not between 0 and 1.
+        If `data` is not from `open_sweep`, or `level` is not between 0 and 1.
     """
+    _check_opened(data)
     check_inside("level", level)
     done = data["drawn"] > 0
     samples = data["drawn"].sum("block")
@@ -179,8 +188,11 @@ def sweep_distances(
     Raises
     ------
     ValueError
-        If a sampler is not in the sweep, V was kept, or a cell has no samples.
+        If `data` is not from `open_sweep`, a sampler is not in the sweep, V was kept, a cell has
+        no samples, or `level` is not between 0 and 1.
     """
+    _check_opened(data)
+    check_inside("level", level)
     samplers = list(data["sampler"].values)
     check_choice("first", first, samplers)
     check_choice("second", second, samplers)
@@ -210,6 +222,15 @@ def sweep_distances(
         kwargs={"confidence": level}, vectorize=True,
     )  # fmt: skip
     return xr.Dataset({"distance": distance, "margin": margin})
+
+
+def _check_opened(data: object) -> None:
+    """Raise ValueError unless a Dataset is from `open_sweep`."""
+    if not isinstance(data, xr.Dataset) or not {"drawn", "moments", "sampler"} <= set(
+        data.variables
+    ):
+        kind = f"a {type(data).__name__}" if isinstance(data, xr.Dataset) else repr(data)
+        raise ValueError(f"data={kind}: a Dataset from open_sweep is needed")
 
 
 def _seen_values(data: xr.Dataset) -> xr.DataArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from shaped_attention.results.plain_arguments import plain
 from shaped_attention.sweep.faults import SweepFaultsError, faults_of, type_faults
 from shaped_attention.sweep.grid import Grid, Target
 
-FORMAT = 1
+FORMAT = 2
 """Number of the layout of stores; raised when an old one could be misread."""
 
 _BLOCK = 1024
@@ -73,16 +73,20 @@ class Sweep(Grid):
             whole = isinstance(self.samples, int) and self.samples > 0
             object.__setattr__(self, "block", min(_BLOCK, self.samples) if whole else _BLOCK)
         faults = type_faults(self)
-        if not faults:
-            for name in ("samplers", "names", "fractions"):
-                value = getattr(self, name)
-                object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-            if isinstance(self.target, Mapping):
-                object.__setattr__(self, "target", Target(**self.target))
-            object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
-            axes = {k: [_plain(value) for value in v] for k, v in self.axes.items()}
-            object.__setattr__(self, "axes", axes)
-            faults = faults_of(self, written)
+        bad = {entry.partition(".")[0] for entry, _ in faults}
+        # The rest is checked with defaults in the place of what has another type.
+        for entry, default in _TYPED.items():
+            if entry in bad:
+                object.__setattr__(self, "names" if entry == "observables" else entry, default)
+        for name in ("samplers", "names", "fractions"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+        if isinstance(self.target, Mapping):
+            object.__setattr__(self, "target", Target(**self.target))
+        object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
+        axes = {k: plain_values(values) for k, values in self.axes.items() if k not in bad}
+        object.__setattr__(self, "axes", axes)
+        faults += faults_of(self, written, bad)
         if faults:
             raise SweepFaultsError(faults)
 
@@ -99,6 +103,15 @@ class Sweep(Grid):
         own, others = self._entries(), other._entries()
         return [k for k in own if k not in _FREE and canonical(own[k]) != canonical(others[k])]
 
+    def enlarges(self, other: Sweep) -> bool:
+        """Whether this is the other sweep with more samples, or more values at ends of axes."""
+        longer = list(self.axes) == list(other.axes) and all(
+            canonical(self.axes[name][: len(values)]) == canonical(values)
+            for name, values in other.axes.items()
+        )
+        same = set(self.differing(other)) <= {"samples", "axes"}
+        return same and longer and self.samples >= other.samples
+
     @classmethod
     def from_json(cls, text: str) -> Sweep:
         """The sweep of `to_json`."""
@@ -114,8 +127,23 @@ class Sweep(Grid):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+_TYPED: dict[str, Any] = {
+    "samplers": ("chain", "sde"),
+    "observables": (),
+    "fractions": (1.0,),
+    "fixed": {},
+    "axes": {},
+    "target": None,
+}
+"""Defaults of entries whose type is checked."""
+
 _FREE = ("seconds", "target")
 """Entries that may change from run to run."""
+
+
+def plain_values(values: Sequence[Any]) -> list[Any]:
+    """Return values of an axis without NumPy's types."""
+    return [_plain(value) for value in values]
 
 
 def _plain(value: Any) -> Any:

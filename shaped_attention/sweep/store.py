@@ -1,49 +1,58 @@
 """The store of a sweep: a Zarr group for xarray, and a ledger of the units that are in it.
 
-    FOLDER/sweep.json      the sweep, which the store belongs to for good
+    FOLDER/sweep.json      the sweep that the store belongs to
     FOLDER/data.zarr/      arrays with the dimensions sampler, axes, block or sample, ...
     FOLDER/code.jsonl      digests of the code and versions of packages that made the units; a
                            further line for each change that was accepted
     FOLDER/ledger.jsonl    a line for each finished unit, with a checksum
     FOLDER/failures.jsonl  a line for each unit that was given up, with its traceback
-    FOLDER/run.json        target and time limit of the last run, and why each cell stopped
+    FOLDER/run.json        the target and time limit of the sweep in the last run, and why each
+                           cell stopped
+    FOLDER/extension.json  a larger sweep, which the store is being extended to
     FOLDER/lock            held while a run writes
 
-A unit owns one chunk of every array. Zarr writes it through `_DurableFiles`, next to its place, to
-the disk, and moves it there; only then does the ledger get its line: what the ledger has is whole,
-whatever moment a process dies at, and a unit that is written twice leaves the same bytes.
+A unit owns one chunk of every array. A chunk is written next to its place, to the disk, and moved
+there; only then does the ledger get its line: what the ledger has is whole, whatever moment a
+process dies at, and a unit that is written twice leaves the same bytes.
+
+Records name a unit by its block, the indices of its cell along the axes, and its sampler, and the
+ledger has its number of samples: an extension appends to axes and samples, which moves no unit. An
+extension is decided once `extension.json` is there; what a process that dies then leaves undone is
+done when the store is opened next.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import zarr
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
-from zarr.core.buffer import Buffer
-from zarr.storage import LocalStore
 
 from shaped_attention.io.records import append_records, read_records
 from shaped_attention.io.storage import reason, sync, write_durably
 from shaped_attention.sweep.code_identity import Code, changes_since, code_of, note_code
 from shaped_attention.sweep.faults import SweepFaultsError
-from shaped_attention.sweep.specification import FORMAT, Sweep
-from shaped_attention.sweep.store_layout import coordinates, layouts
+from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.store_arrays import DRAFT, Arrays, draft_arrays
+from shaped_attention.sweep.store_errors import StoreError, UnwritableError
+from shaped_attention.sweep.store_extension import announce, announced, enlarge
+from shaped_attention.sweep.store_records import (
+    first_versions,
+    kept_sweep,
+    last_run,
+    ledger,
+    name_of,
+    unit_of,
+    write_run,
+)
 from shaped_attention.sweep.work_units import Unit
 
-_DRAFT = ".data.zarr.draft"
-
-_BEGUN = (_DRAFT, ".sweep.json.draft", "code.jsonl", "ledger.jsonl", "lock")
+_BEGUN = (DRAFT, ".sweep.json.draft", "code.jsonl", "ledger.jsonl", "lock")
 """What a process that died while it made a store may leave behind."""
 
 _UNREADABLE = (OSError, AttributeError, KeyError, TypeError, ValueError)
@@ -52,15 +61,8 @@ _UNREADABLE = (OSError, AttributeError, KeyError, TypeError, ValueError)
 _PATIENCE = 0.2
 """Seconds to wait for a lock, which a look whether it is held (`running`) holds for a moment."""
 
-_COMPRESSOR: dict[str, Any] = {"id": "zstd", "level": 1}
-
-
-class StoreError(RuntimeError):
-    """The store cannot be used or written; what the ledger has is intact."""
-
-
-class UnwritableError(StoreError):
-    """The disk is full, or the folder can no longer be written."""
+_EXTENSION_PATIENCE = 20.0
+"""Seconds to wait for a lock whose holder is extending the store."""
 
 
 class Store:
@@ -83,28 +85,26 @@ class Store:
             text = f"{self.path}: no sweep can be kept here ({reason(error)})"
             raise StoreError(text) from None
         try:
+            self._finish_extension()
             self.sweep = self._read()
         except _UNREADABLE as error:
             text = f"{self.path}: the sweep here cannot be read ({_sentence(error)})"
             raise StoreError(text) from None
         if sweep is not None and sweep.digest != self.sweep.digest:
             names = ", ".join(sweep.differing(self.sweep))
+            way = "`sweep extend` or " if sweep.enlarges(self.sweep) else ""
             raise StoreError(
-                f"{self.path}: this store belongs to another sweep (other: {names}); another "
+                f"{self.path}: this store belongs to another sweep (other: {names}); {way}another "
                 "folder is needed"
             )
         if sweep is not None:
             self.sweep = sweep
-        self._layouts = layouts(self.sweep)
-        self._files = _DurableFiles(self.path / "data.zarr")
+        self.arrays = Arrays(self.path / "data.zarr", self.sweep)
 
     def _read(self) -> Sweep:
-        text = (self.path / "sweep.json").read_text(encoding="utf-8")
-        if json.loads(text).get("format") != FORMAT:
-            raise StoreError(f"{self.path}: written by another version of this package")
-        sweep = Sweep.from_json(text)
-        # A target or a time limit may change from run to run; the last ones hold.
-        if last := self.last_run():
+        sweep = kept_sweep(self.path)
+        # A sweep may come back with another target or time limit; the last ones hold.
+        if last := last_run(self.path):
             sweep = replace(sweep, seconds=last["seconds"], target=last["target"])
         return sweep
 
@@ -123,45 +123,58 @@ class Store:
         data = self.path / "data.zarr"
         if data.exists():
             # Of a making that died after the arrays, empty; anything else is not ours to replace.
-            if (self.path / "ledger.jsonl").exists() and not self.finished():
+            records = self.path / "ledger.jsonl"
+            if records.exists() and not read_records(records):
                 shutil.rmtree(data)
             else:
                 raise StoreError(f"{self.path}: the folder is not empty, and no store of a sweep")
-        lead = ("sampler", *sweep.axes)
-        draft = self.path / _DRAFT
-        coordinates(sweep).to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
-        group = zarr.open_group(draft, mode="r+", zarr_format=2)
-        for name, layout in layouts(sweep).items():
-            group.create_array(
-                name,
-                shape=(len(sweep.samplers), *sweep.shape, *layout.shape),
-                chunks=(*(1 for _ in lead), *layout.chunk),
-                dtype=layout.dtype,
-                fill_value=layout.fill,
-                compressors=_COMPRESSOR,
-                attributes={"_ARRAY_DIMENSIONS": [*lead, *layout.dims]},
-            )
+        draft = self.path / DRAFT
         (self.path / "code.jsonl").unlink(missing_ok=True)
         note_code(self.path, code_of(sweep), 0, [])
         (self.path / "ledger.jsonl").touch()
-        os.sync()
+        draft_arrays(draft, sweep, first_versions(self.path))
         draft.rename(data)
         # Last: without it there is no store.
         write_durably(self.path / "sweep.json", sweep.to_json().encode())
         sync(self.path)
         sync(self.path.parent)
 
+    def extend(self, sweep: Sweep) -> None:
+        """Give the store to a larger sweep: whole or not at all, whatever moment a process dies at.
+
+        Units whose block has more samples in the larger sweep are undone.
+
+        Raises
+        ------
+        StoreError
+            If the folder cannot be written.
+        """
+        try:
+            announce(self.path, sweep)
+            enlarge(self.path)
+        except OSError as error:
+            raise UnwritableError(_unwritable(self.path, error)) from error
+        self.sweep = self._read()
+        self.arrays = Arrays(self.path / "data.zarr", self.sweep)
+
+    def _finish_extension(self) -> None:
+        """Do what a process that died left undone of an extension."""
+        if announced(self.path):
+            with self.locked(_EXTENSION_PATIENCE):
+                if announced(self.path):
+                    enlarge(self.path)
+
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, patience: float = _PATIENCE) -> Iterator[None]:
         """Hold the store's lock, which the system frees when the process dies.
 
         Raises
         ------
         StoreError
-            If another run holds it, or it cannot be made.
+            If another run holds it for longer than `patience` seconds, or it cannot be made.
         """
         try:
-            held = FileLock(self.path / "lock").acquire(timeout=_PATIENCE)
+            held = FileLock(self.path / "lock").acquire(timeout=patience)
         except Timeout:
             message = f"{self.path}: another run is writing to this store"
             raise StoreError(message) from None
@@ -204,21 +217,32 @@ class Store:
                 raise UnwritableError(_unwritable(self.path, error)) from error
         return now
 
+    def check_current(self) -> None:
+        """Raise StoreError if the store was extended since it was opened; the lock is held."""
+        pending = announced(self.path)
+        if pending or kept_sweep(self.path).digest != self.sweep.digest:
+            raise StoreError(
+                f"{self.path}: this store was extended just now; another try is needed"
+            )
+
     def finished(self) -> dict[Unit, float]:
-        """The units in the ledger, and the seconds each took; a torn last line does not count."""
-        done = {}
-        for record in read_records(self.path / "ledger.jsonl"):
-            block, cell, sampler = record["unit"]
-            done[Unit(block, cell, sampler)] = float(record["seconds"])
-        return done
+        """Return the units whose samples are all in the store, and the seconds each took.
+
+        A torn last line of the ledger does not count.
+        """
+        sweep = self.sweep
+        return {
+            unit: seconds
+            for unit, (samples, seconds) in ledger(self.path, sweep).items()
+            if samples == sweep.block_samples(unit.block)
+        }
 
     def failures(self) -> list[dict[str, Any]]:
-        """Units given up and not finished since, with `unit`, `error` and `traceback`, in order."""
+        """Return units given up and not finished since: `unit`, `error` and `traceback`."""
         done = self.finished()
-        found = {
-            tuple(record["unit"]): record for record in read_records(self.path / "failures.jsonl")
-        }
-        return [record for key, record in found.items() if Unit(*key) not in done]
+        records = read_records(self.path / "failures.jsonl")
+        found = {unit_of(self.sweep, record): record for record in records}
+        return [record | {"unit": unit} for unit, record in found.items() if unit not in done]
 
     def commit(self, results: Iterable[tuple[Unit, dict[str, NDArray[Any]], float]]) -> None:
         """Write finished units, and then the ledger's lines.
@@ -231,12 +255,11 @@ class Store:
         lines = []
         try:
             for unit, arrays, seconds in results:
-                for name, array in self._arrays.items():
-                    array[self._region(unit, name)] = arrays[name]
-                unit_record = [unit.block, unit.cell, unit.sampler]
-                lines.append({"unit": unit_record, "seconds": round(seconds, 6)})
-            for name in self._arrays:
-                sync(self._files.root / name)
+                self.arrays.write(unit, arrays)
+                samples = self.sweep.block_samples(unit.block)
+                record = {"unit": name_of(self.sweep, unit), "samples": samples}
+                lines.append(record | {"seconds": round(seconds, 6)})
+            self.arrays.sync()
             append_records(self.path / "ledger.jsonl", lines)
         except OSError as error:
             raise UnwritableError(_unwritable(self.path, error)) from error
@@ -244,7 +267,7 @@ class Store:
     def record_failure(self, unit: Unit, error: BaseException, trace: str) -> None:
         """Note a unit that is given up."""
         record = {
-            "unit": [unit.block, unit.cell, unit.sampler],
+            "unit": name_of(self.sweep, unit),
             "error": f"{type(error).__name__}: {error}",
             "traceback": trace,
         }
@@ -254,52 +277,29 @@ class Store:
             raise UnwritableError(_unwritable(self.path, cause)) from cause
 
     def note_run(self, reasons: dict[tuple[int, int], str]) -> None:
-        """Keep the target and time limit of a run, and why cells (cell, sampler) stopped."""
-        record = {
-            "seconds": self.sweep.seconds,
-            "target": None if self.sweep.target is None else asdict(self.sweep.target),
-            "reasons": [[cell, sampler, why] for (cell, sampler), why in sorted(reasons.items())],
-        }
+        """Keep target and time limit of the sweep, and why cells (cell, sampler) stopped."""
+        target = self.sweep.target
+        rows = [
+            [self.sweep.index(cell), sampler, why]
+            for (cell, sampler), why in sorted(reasons.items())
+        ]
         try:
-            write_durably(self.path / "run.json", json.dumps(record).encode())
+            write_run(
+                self.path,
+                {
+                    "seconds": self.sweep.seconds,
+                    "target": None if target is None else asdict(target),
+                    "reasons": rows,
+                },
+            )
         except OSError as error:
             raise UnwritableError(_unwritable(self.path, error)) from error
 
-    def last_run(self) -> dict[str, Any]:
-        """What `note_run` kept; empty before the first run."""
-        try:
-            return dict(json.loads((self.path / "run.json").read_bytes()))
-        except (FileNotFoundError, ValueError):
-            return {}
-
-    def moments(self, unit: Unit) -> NDArray[np.float64]:
-        """Moments (time, observable, 2) of a finished unit."""
-        return np.asarray(self._arrays["moments"][self._region(unit, "moments")])
-
-    @cached_property
-    def _arrays(self) -> dict[str, zarr.Array[Any]]:
-        config: Any = {"write_empty_chunks": True}
+    def reasons(self) -> dict[tuple[int, ...], str]:
+        """Return why cells stopped in the last run, by sampler and indices along the axes."""
         return {
-            name: zarr.open_array(self._files, path=name, mode="r+", zarr_format=2, config=config)
-            for name in self._layouts
+            (sampler, *index): why for index, sampler, why in last_run(self.path).get("reasons", [])
         }
-
-    def _region(self, unit: Unit, name: str) -> tuple[int | slice, ...]:
-        """Where the unit is in an array."""
-        first = unit.block * self.sweep.block
-        samples = slice(first, first + self.sweep.block_samples(unit.block))
-        own: dict[str, int | slice] = {"block": unit.block, "sample": samples}
-        dims = self._layouts[name].dims
-        lead = (unit.sampler, *self.sweep.index(unit.cell))
-        return (*lead, *(own.get(dim, slice(None)) for dim in dims))
-
-
-class _DurableFiles(LocalStore):
-    """Zarr's files, of which a process that dies leaves none in part."""
-
-    async def set(self, key: str, value: Buffer) -> None:
-        """Write a file to the disk."""
-        write_durably(self.root / key, value.to_bytes())
 
 
 def _sentence(error: Exception) -> str:

@@ -1,17 +1,64 @@
-"""The arrays of a sweep's store: dimensions, sizes and chunks, and the coordinates."""
+"""The arrays of a sweep's store: dimensions, sizes and chunks, coordinates and attributes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from shaped_attention.results.provenance import attribute
 from shaped_attention.sweep.histograms import BINS
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.work_units import STOPPING_BINS
+
+MISSING = (
+    "NaN in values, V, stopping_time and moments marks samples that are not drawn: their unit is "
+    "still to do, was given up, or was not needed to reach the target. A stopping_time of infinity "
+    "belongs to a path that did not reach the radius. stopping and histogram count 0 where nothing "
+    "is drawn."
+)
+"""The conventions of a store, as its attribute `comment` states them."""
+
+_ABOUT = {
+    "values": "observable of a sample at a time",
+    "V": "token covariance V of a sample at a time",
+    "stopping_time": "time at which the path reached the radius; infinite if it did not",
+    "moments": "sum over the samples of a block, and sum of squared deviations from its mean",
+    "stopping": "number of paths of a block by the bin of their stopping time; the last: never",
+    "histogram": "number of samples of a block by bin",
+    "sampler": "sampler",
+    "time": "time t",
+    "observable": "observable, and whether the path stopped",
+    "kept": "observable",
+    "layer": "layer",
+    "tokens": "number of tokens m",
+    "width": "width n",
+    "depth": "depth L",
+    "horizon": "horizon T",
+    "step": "step of the SDE",
+    "radius": "radius at which paths stop",
+    "rho": "initial correlation",
+    "scale": "scale of the start",
+    "covariance": "covariance of the start",
+    "gamma": "weight gamma of the branch",
+    "mlp_gamma": "weight gamma of the MLP",
+    "tau0": "temperature tau_0",
+    "heads": "number of heads",
+    "mask": "attention mask",
+    "output_projection": "whether attention has an output projection",
+    "key_size": "size of the keys",
+    "query_bias": "query bias",
+    "key_bias": "key bias",
+    "c_plus": "slope c_+ of the activation",
+    "c_minus": "slope c_- of the activation",
+    "beta": "inverse temperature beta",
+    "dimension": "dimension d",
+}
+"""What variables and coordinates are, as their attribute `long_name` states it."""
 
 
 @dataclass(frozen=True)
@@ -61,24 +108,45 @@ def layouts(sweep: Sweep) -> dict[str, Layout]:
     return own
 
 
-def coordinates(sweep: Sweep) -> xr.Dataset:
-    """Coordinates and attributes of the store, so that xarray alone can read it."""
+def attributes(name: str) -> dict[str, str]:
+    """Return the attributes of a variable or coordinate; everything here is dimensionless."""
+    return {"long_name": _ABOUT.get(name, f"parameter {name} of the layer")}
+
+
+def coordinates(sweep: Sweep, versions: Mapping[str, str]) -> xr.Dataset:
+    """Return coordinates and attributes of the store, so that xarray alone can read it.
+
+    `versions` are those of the packages that made the first units.
+    """
     horizons = {sweep.cell(index).horizon for index in np.ndindex(sweep.shape)}
     scale = horizons.pop() if len(horizons) == 1 else 1.0
     names = list(sweep.observed)
+    labels: dict[str, list[Any]] = {
+        "sampler": list(sweep.samplers),
+        "time": [scale * fraction for fraction in sweep.fractions],
+        "observable": names,
+        "kept": names[:-1],
+        **{name: _labels(values) for name, values in sweep.axes.items()},
+    }
+    about = {name: attributes(name) for name in labels}
+    if horizons:
+        about["time"] = {"long_name": "time as a fraction of the horizon"}
+    grid = " x ".join(f"{name} ({len(values)})" for name, values in sweep.axes.items())
     return xr.Dataset(
-        coords={
-            "sampler": list(sweep.samplers),
-            "time": [scale * fraction for fraction in sweep.fractions],
-            "observable": names,
-            "kept": names[:-1],
-            **{name: _labels(values) for name, values in sweep.axes.items()},
+        coords={name: (name, values, about[name]) for name, values in labels.items()},
+        attrs={
+            "title": f"Sweep of {', '.join(sweep.samplers)} over {grid or 'one cell'}",
+            "comment": MISSING,
+            "sweep": sweep.to_json(),
+            "seed": attribute(sweep.seed),
+            "block_samples": sweep.block,
+            "versions": json.dumps(versions, sort_keys=True),
         },
-        attrs={"sweep": sweep.to_json(), "block_samples": sweep.block},
     )
 
 
 def _labels(values: Sequence[Any]) -> list[Any]:
-    """Values of an axis as coordinates: text where they are not all numbers."""
-    numbers = all(isinstance(value, int | float) for value in values)
+    """Return values of an axis as coordinates: text unless all are numbers, or truth values."""
+    kinds = {isinstance(value, bool) for value in values}
+    numbers = len(kinds) == 1 and all(isinstance(value, int | float) for value in values)
     return list(values) if numbers else [str(value) for value in values]

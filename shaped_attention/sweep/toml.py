@@ -16,18 +16,19 @@ heads = [1, 2]
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shaped_attention.checks import check_count, check_finite
+from shaped_attention.checks import did_you_mean
 from shaped_attention.io.inputs import read_covariance, read_tokens
 from shaped_attention.io.storage import reason
 from shaped_attention.numerics.covariance import covariance_of
+from shaped_attention.sweep.axis_values import axis_values
 from shaped_attention.sweep.cells import LAYERS
-from shaped_attention.sweep.faults import MOST_CELLS, SweepFaultsError
+from shaped_attention.sweep.faults import SweepFaultsError
 from shaped_attention.sweep.specification import Sweep
 
 _SETTINGS = {
@@ -47,11 +48,6 @@ _SETTINGS = {
 
 _PLACEHOLDER = None
 """The only value of an axis that could not be read."""
-
-_SPACES: dict[str, Callable[[float, float, int], Any]] = {
-    "linspace": np.linspace,
-    "logspace": np.geomspace,
-}
 
 
 def read_sweep(path: str | Path) -> Sweep:
@@ -78,12 +74,16 @@ def read_sweep(path: str | Path) -> Sweep:
     faults: list[tuple[str, str]] = []
     for name in entries:
         if name not in (*_SETTINGS, "fixed", "axes"):
-            known = ", ".join((*_SETTINGS, "fixed", "axes"))
-            faults.append((name, f"{name}: no entry of a sweep; one of {known}"))
+            known = did_you_mean(name, (*_SETTINGS, "fixed", "axes"))
+            faults.append((name, f"{name}: no entry of a sweep; {known}"))
     settings = {_SETTINGS[k]: v for k, v in entries.items() if k in _SETTINGS}
     fixed, axes = (_table(entries, name, faults) for name in ("fixed", "axes"))
     for name, value in axes.items():
-        axes[name] = _axis(name, value, faults)
+        try:
+            axes[name] = axis_values(name, value)
+        except ValueError as error:
+            faults.append((name, str(error)))
+            axes[name] = [_PLACEHOLDER]
     _read_start(fixed, source.parent, faults)
     known_faults = {name for name, _ in faults}
     try:
@@ -128,30 +128,6 @@ def _table(entries: dict[str, Any], name: str, faults: list[tuple[str, str]]) ->
         return dict(table)
     faults.append((name, f"{name}={table!r}: a table [{name}] is needed"))
     return {}
-
-
-def _axis(name: str, value: Any, faults: list[tuple[str, str]]) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    if isinstance(value, dict) and len(value) == 1 and (kind := next(iter(value))) in _SPACES:
-        try:
-            first, last, number = value[kind]
-            check_count("the number of values", number)
-            if number > MOST_CELLS:
-                raise ValueError(f"at most {MOST_CELLS} values")
-            for end in (first, last):
-                check_finite("an end", end)
-            if kind == "logspace" and not (first > 0 and last > 0):
-                raise ValueError("the ends of a logspace are positive")
-            # Rounded to print as they are meant: 0.3 and not 0.30000000000000004.
-            return [float(f"{x:.12g}") for x in _SPACES[kind](first, last, number)]
-        except (TypeError, ValueError) as error:
-            faults.append((name, f"{name}={value!r}: [first, last, number] is needed ({error})"))
-            return [_PLACEHOLDER]
-    faults.append(
-        (name, f"{name}={value!r}: a list, or {{linspace = [first, last, number]}} or logspace")
-    )
-    return [_PLACEHOLDER]
 
 
 def _read_start(fixed: dict[str, Any], folder: Path, faults: list[tuple[str, str]]) -> None:
@@ -205,6 +181,8 @@ def _paths(value: Any) -> Iterator[tuple[str, ...]]:
 
 def _line(lines: dict[tuple[str, ...], int], name: str, axes: dict[str, Any]) -> int | None:
     """Where an entry is: among the axes first if it is one."""
+    if "." in name:
+        return lines.get(tuple(name.split(".")), lines.get((name.partition(".")[0],)))
     places = ("axes", name), ("fixed", name), (name,)
     order = places if name in axes else (places[1], places[2], places[0])
     return next((lines[place] for place in order if place in lines), None)

@@ -1,0 +1,95 @@
+"""What is wrong with cells of a sweep: values that their samplers refuse, axes without effect."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.blocks.catalogue import KINDS
+from shaped_attention.sweep.cells import Cell, make_cell
+from shaped_attention.sweep.grid import Grid
+
+REFUSALS = (ValueError, TypeError, OverflowError, MemoryError)
+"""What functions raise for values that they cannot take."""
+
+_PLACEHOLDER = 0.5
+"""A weight gamma that is accepted, in the place of one that is at fault."""
+
+
+def cell_faults(sweep: Grid, written: bool, partial: bool) -> list[tuple[str, str]]:
+    """Return the first cell of each different fault; if there are none, the axes without effect.
+
+    With `partial`, some entries are at fault and left out, so that what is missing is no fault.
+    """
+    found: dict[str, str] = {}
+    numbers: dict[str, int] = {}
+    cells = np.zeros(sweep.shape, dtype=np.int64)
+    for index in itertools.product(*map(range, sweep.shape)):
+        try:
+            cell = sweep.cell(index)
+            _check_cell(sweep, cell)
+            if not written:
+                seen = "".join(cell.identity(sampler) for sampler in sweep.samplers)
+                cells[index] = numbers.setdefault(seen, len(numbers))
+        except Exception:  # a user's layer may raise anything
+            values = sweep.values(index)
+            point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes)
+            for sentence in _sentences(sweep, values, partial):
+                found.setdefault(sentence, f" (first at {point})" if point else "")
+    if not found and not written and not partial:
+        return _idle_axes(sweep, cells)
+    entries = (*sweep.fixed, *sweep.axes, "fractions")
+    return [
+        (next((e for e in entries if sentence.startswith(e)), "fixed"), sentence + place)
+        for sentence, place in found.items()
+    ]
+
+
+def _sentences(sweep: Grid, values: dict[str, Any], partial: bool) -> list[str]:
+    """Return all that is wrong with a cell: after each fault, the cell without the value."""
+    found: list[str] = []
+    left = dict(values)
+    while True:
+        if partial and left.get("layer", "attention") in KINDS:
+            left.setdefault("gamma", _PLACEHOLDER)
+        try:
+            _check_cell(sweep, make_cell(left, sweep.samplers))
+        except Exception as error:  # a user's layer may raise anything
+            sentence = str(error)
+            if not isinstance(error, REFUSALS):
+                sentence = (
+                    f"layer={values.get('layer')!r}: it raised {type(error).__name__}: {error}"
+                )
+            entry = next((name for name in left if sentence.startswith(f"{name}=")), None)
+            # Without a value that was given, the fault may follow from what is left out.
+            if entry is not None or not partial:
+                found.append(sentence)
+            if entry is None:
+                return found
+            left.pop(entry)
+            partial = True
+        else:
+            return found
+
+
+def _check_cell(sweep: Grid, cell: Cell) -> None:
+    """Raise the ValueError that a sampler would, without simulating anything."""
+    for sampler in sweep.samplers:
+        cell.times(sampler, sweep.fractions)
+        cell.check(sampler, sweep.block, sweep.seed, sweep.dtype)
+
+
+def _idle_axes(sweep: Grid, cells: NDArray[np.int64]) -> list[tuple[str, str]]:
+    """Return axes along which all cells are the same."""
+    return [
+        (
+            name,
+            f"{name}={values!r}: an axis without effect on samplers={list(sweep.samplers)}; it "
+            "must be left out",
+        )
+        for place, (name, values) in enumerate(sweep.axes.items())
+        if len(values) > 1 and bool((cells == cells.take([0], axis=place)).all())
+    ]

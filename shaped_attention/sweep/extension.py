@@ -1,0 +1,108 @@
+"""Larger sweeps in the same store: more samples of each cell, further values on the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shaped_attention.checks import check_count, did_you_mean
+from shaped_attention.numerics.seeds import canonical
+from shaped_attention.sweep.faults import SweepFaultsError, size_faults
+from shaped_attention.sweep.specification import Sweep, plain_values
+from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.store_records import kept_sweep
+
+
+def extend_sweep(
+    path: str | Path,
+    *,
+    samples: int | None = None,
+    axes: Mapping[str, Sequence[Any]] | None = None,
+) -> Sweep:
+    """Extend the sweep of a store to more samples, further values on its axes, or both.
+
+    Nothing is drawn: `resume_sweep` draws what is missing. Each cell then has the samples, to the
+    last bit, that it has in a new store of the larger sweep with the same `block`. A last block
+    with fewer samples than a block is drawn again, in full. The extension is made whole or not at
+    all, whatever moment the process dies at; a Dataset opened before must be opened again.
+
+    Parameters
+    ----------
+    path
+        Folder of the store.
+    samples
+        Samples of each cell and sampler, more than before.
+    axes
+        Values to append, by axis, of the type of those that the axis has.
+
+    Returns
+    -------
+    The larger sweep.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer samples, a value that its axis has already or of another type, an
+        unknown axis, or a cell that cannot run.
+    StoreError
+        If there is no store, a run is writing to it, or it cannot be written.
+    """
+    store = Store(path)
+    with store.locked():
+        store.check_current()
+        larger = _larger(kept_sweep(store.path), samples, dict(axes or {}))
+        store.extend(larger)
+    return store.sweep
+
+
+def _larger(sweep: Sweep, samples: int | None, further: Mapping[str, Any]) -> Sweep:
+    """Return the larger sweep, or raise ValueError with one sentence."""
+    if samples is None and not further:
+        raise ValueError("samples, axes: one of the two is needed")
+    wanted = sweep.samples if samples is None else samples
+    check_count("samples", wanted)
+    if wanted < sweep.samples or (wanted == sweep.samples and not further):
+        raise ValueError(f"samples={wanted!r}: more than the store's {sweep.samples} are needed")
+    axes = {name: list(values) for name, values in sweep.axes.items()}
+    for name, values in further.items():
+        if name not in axes:
+            known = did_you_mean(name, axes) if axes else "the sweep has no axes"
+            raise ValueError(f"{name}={values!r}: no axis of the sweep; {known}")
+        if isinstance(values, str | Mapping) or not hasattr(values, "__len__") or not len(values):
+            raise ValueError(f"{name}={values!r}: a list of values is needed")
+        for value in plain_values(values):
+            if canonical(value) in {canonical(old) for old in axes[name]}:
+                raise ValueError(f"{name}={value!r}: the axis has this value already")
+            kinds = {_kind(old) for old in sweep.axes[name]}
+            if _kind(value) not in kinds:
+                needed = " or ".join(sorted(kinds))
+                raise ValueError(f"{name}={value!r}: {needed} is needed, as the axis has it")
+            axes[name].append(value)
+    try:
+        larger = replace(sweep, samples=wanted, axes=axes)
+        if faults := size_faults(larger):
+            raise SweepFaultsError(faults)
+    except SweepFaultsError as error:
+        raise ValueError("; ".join(sentence for _, sentence in error.faults)) from None
+    if larger.observed != sweep.observed:
+        lost = next(name for name in sweep.observed if name not in larger.observed)
+        raise ValueError(
+            f"tokens={list(further['tokens'])}: the store keeps {lost!r}, which these cells lack"
+        )
+    return larger
+
+
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    dict: "a table",
+    list: "a list",
+}
+
+
+def _kind(value: Any) -> str:
+    return _KINDS.get(type(value), "None")

@@ -1,0 +1,126 @@
+"""The Zarr arrays of a sweep's store as files: drafted, moved to their place, written in chunks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.core.buffer import Buffer
+from zarr.storage import LocalStore
+
+from shaped_attention.io.storage import sync, write_durably
+from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.store_layout import attributes, coordinates, layouts
+from shaped_attention.sweep.work_units import Unit
+
+DRAFT = ".data.zarr.draft"
+"""The folder below a store's in which its arrays are drafted."""
+
+_COMPRESSOR: dict[str, Any] = {"id": "zstd", "level": 1}
+
+_SUMMARY = ".zmetadata"
+"""The consolidated metadata: the file that xarray reads first."""
+
+
+def draft_arrays(draft: Path, sweep: Sweep, versions: Mapping[str, str]) -> None:
+    """Write the arrays of a store without any samples to `draft`, and bring them to the disk."""
+    shutil.rmtree(draft, ignore_errors=True)
+    lead = ("sampler", *sweep.axes)
+    found = coordinates(sweep, versions)
+    found.to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
+    group = zarr.open_group(draft, mode="r+", zarr_format=2)
+    for name, layout in layouts(sweep).items():
+        group.create_array(
+            name,
+            shape=(len(sweep.samplers), *sweep.shape, *layout.shape),
+            chunks=(*(1 for _ in lead), *layout.chunk),
+            dtype=layout.dtype,
+            fill_value=layout.fill,
+            compressors=_COMPRESSOR,
+            attributes={"_ARRAY_DIMENSIONS": [*lead, *layout.dims], **attributes(name)},
+        )
+    zarr.consolidate_metadata(draft, zarr_format=2)
+    os.sync()
+
+
+def enlarge_arrays(draft: Path, data: Path) -> None:
+    """Give the arrays in `data` the sizes, coordinates and attributes of those in `draft`.
+
+    A draft has no samples. Chunks stay as they are: their sizes, and their places along axes and
+    blocks, are those of every larger sweep.
+    """
+    files = sorted(file for file in draft.rglob("*") if file.is_file())
+    # Last: until it is moved, xarray reads the sizes of before.
+    for file in sorted(files, key=lambda file: file.name == _SUMMARY):
+        file.replace(data / file.relative_to(draft))
+    os.sync()
+    shutil.rmtree(draft)
+
+
+class Arrays:
+    """The arrays of a store, into which units are written.
+
+    Parameters
+    ----------
+    data
+        Folder of the Zarr group.
+    sweep
+        The sweep whose units they hold.
+    """
+
+    def __init__(self, data: Path, sweep: Sweep) -> None:
+        self._data, self._sweep = data, sweep
+        self._layouts = layouts(sweep)
+        self._opened: dict[str, zarr.Array[Any]] = {}
+
+    def write(self, unit: Unit, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Write what `run_unit` returned into the place of the unit."""
+        for name in self._layouts:
+            self._array(name)[self._region(unit, name)] = arrays[name]
+
+    def sync(self) -> None:
+        """Bring the entries of the folders to the disk."""
+        for name in self._layouts:
+            sync(self._data / name)
+
+    def moments(self, unit: Unit) -> NDArray[np.float64]:
+        """Return moments (time, observable, 2) of a finished unit."""
+        return np.asarray(self._array("moments")[self._region(unit, "moments")])
+
+    def chunks(self, unit: Unit) -> Iterator[Path]:
+        """Return the files of a unit: one of every array."""
+        for name, layout in self._layouts.items():
+            own = [unit.block if dim in ("block", "sample") else 0 for dim in layout.dims]
+            key = (unit.sampler, *self._sweep.index(unit.cell), *own)
+            yield self._data / name / ".".join(map(str, key))
+
+    def _array(self, name: str) -> zarr.Array[Any]:
+        if name not in self._opened:
+            config: Any = {"write_empty_chunks": True}
+            files = _DurableFiles(self._data)
+            self._opened[name] = zarr.open_array(
+                files, path=name, mode="r+", zarr_format=2, config=config
+            )
+        return self._opened[name]
+
+    def _region(self, unit: Unit, name: str) -> tuple[int | slice, ...]:
+        """Return where the unit is in an array."""
+        first = unit.block * self._sweep.block
+        samples = slice(first, first + self._sweep.block_samples(unit.block))
+        own: dict[str, int | slice] = {"block": unit.block, "sample": samples}
+        lead = (unit.sampler, *self._sweep.index(unit.cell))
+        return (*lead, *(own.get(dim, slice(None)) for dim in self._layouts[name].dims))
+
+
+class _DurableFiles(LocalStore):
+    """Zarr's files, of which a process that dies leaves none in part."""
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write a file to the disk."""
+        write_durably(self.root / key, value.to_bytes())

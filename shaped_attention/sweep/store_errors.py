@@ -1,0 +1,11 @@
+"""What goes wrong with the store of a sweep."""
+
+from __future__ import annotations
+
+
+class StoreError(RuntimeError):
+    """The store cannot be used or written; what the ledger has is intact."""
+
+
+class UnwritableError(StoreError):
+    """The disk is full, or the folder can no longer be written."""

@@ -1,0 +1,101 @@
+"""Tables of a sweep for other programs: a row for each mean, or for each sample."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from shaped_attention.io.storage import written
+from shaped_attention.results.files import save
+from shaped_attention.sweep.reading import open_sweep, sweep_of, sweep_summary
+
+_ARRAYS = (".nc", ".zarr")
+
+_TABLES = (".csv", ".parquet")
+
+_COLUMNS = ["mean", "half_width", "lower", "upper", "deviation", "samples"]
+"""What a table of the summary has."""
+
+
+def export_sweep(store: Path, output: Path, summary: bool | None = None) -> None:
+    """Write the sweep of a store to a file, or a folder for Zarr, of the format its name ends in.
+
+    Parameters
+    ----------
+    store, output
+        Folder of the store, and where to write.
+    summary
+        Whether to write means with their intervals rather than samples; by default in tables, CSV
+        and Parquet.
+
+    Raises
+    ------
+    ValueError
+        If the name has another end, samples are asked for of a store that keeps none, or it cannot
+        be written.
+    StoreError
+        If there is no store.
+    """
+    check_suffix(output)
+    data = open_sweep(store)
+    if output.suffix not in _TABLES:
+        save(sweep_summary(data) if summary else data.load(), output)
+        return
+    table = sample_table(data) if summary is False else summary_table(data)
+    with written(output) as draft:
+        if output.suffix == ".csv":
+            table.to_csv(draft, index=False)
+        else:
+            table.to_parquet(draft, index=False)
+
+
+def check_suffix(output: Path) -> None:
+    """Raise ValueError unless the name of a file ends in a format that can be written."""
+    if output.suffix not in _ARRAYS + _TABLES:
+        raise ValueError(
+            f"{output}: a name that ends in .nc, .zarr, .csv or .parquet is needed (netCDF, Zarr, "
+            "CSV, Parquet)"
+        )
+    if output.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise ValueError(f"{output}: Parquet needs the extra `parquet`: pip install pyarrow")
+
+
+def summary_table(data: xr.Dataset) -> pd.DataFrame:
+    """Return the means of a sweep, a row for each cell, sampler, time and observable."""
+    order = [*sweep_of(data).axes, "sampler", "time", "observable"]
+    table = sweep_summary(data)[_COLUMNS].to_dataframe(dim_order=order).reset_index()
+    return table[[*order, *_COLUMNS]]
+
+
+def sample_table(data: xr.Dataset) -> pd.DataFrame:
+    """Return the samples of a sweep that are drawn, a row for each cell, sampler, time and sample.
+
+    The observables have a column each, or the entries of V on and above its diagonal, and the last
+    column is the stopping time.
+
+    Raises
+    ------
+    ValueError
+        If the sweep keeps reductions.
+    """
+    if "values" in data:
+        names = data["kept"].values.tolist()
+        columns = {name: data["values"].sel(kept=name, drop=True) for name in names}
+    elif "V" in data:
+        m = data.sizes["row"]
+        columns = {
+            f"V[{i},{j}]": data["V"].isel(row=i, col=j) for i in range(m) for j in range(i, m)
+        }
+    else:
+        raise ValueError("the sweep keeps reductions, which have no samples; --summary is needed")
+    columns["stopping_time"] = data["stopping_time"]
+    order = [*sweep_of(data).axes, "sampler", "time", "sample"]
+    numbered = xr.Dataset(columns).assign_coords(sample=np.arange(data.sizes["sample"]))
+    block = numbered["sample"] // data.attrs["block_samples"]
+    drawn = (data["drawn"] > 0).isel(block=block).drop_vars("block", errors="ignore")
+    table = numbered.assign({"": drawn}).to_dataframe(dim_order=order).reset_index()
+    return table.loc[table[""], [*order, *columns]].reset_index(drop=True)

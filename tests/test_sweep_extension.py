@@ -1,0 +1,269 @@
+"""A sweep that grows in its store: the bits of a new store of the larger sweep, or none of it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import pytest
+import torch
+
+import shaped_attention as sa
+from shaped_attention.sweep import extend_sweep, open_sweep, resume_sweep, run_sweep
+from shaped_attention.sweep import run_loop as running
+from shaped_attention.sweep.store import Store, StoreError
+from shaped_attention.sweep.store_extension import announce, enlarge
+from tests import sweep_layers as layers
+from tests.sweep_examples import FIXED, Clock, small
+
+TWO = {"gamma": [0.3, 0.5], "tau0": [1.0, 2.0]}
+"""Two axes: a value appended to the second one moves the numbers of cells."""
+
+
+def grid(**changes):
+    return small(**({"axes": TWO, "fractions": (0.5, 1.0)} | changes))
+
+
+def finish(path):
+    """Draw what is missing; the files, and the units that the run drew."""
+    before = len(Store(path).finished())
+    report = resume_sweep(path, progress=False)
+    assert report.left == report.failed == 0
+    return layers.contents(path), report.finished - before
+
+
+def new(sweep, path):
+    """The files of a new store."""
+    assert run_sweep(sweep, path, progress=False).left == 0
+    return layers.contents(path)
+
+
+LARGER = {
+    "more samples": ({"samples": 40}, {"samples": 40}, {}),
+    "a part of a block": ({"samples": 22}, {"samples": 22}, {}),
+    "a last axis": ({"axes": {"tau0": [3.0]}}, {}, {"tau0": [1.0, 2.0, 3.0]}),
+    "a first axis": ({"axes": {"gamma": np.array([0.6])}}, {}, {"gamma": [0.3, 0.5, 0.6]}),
+    "all": (
+        {"samples": 24, "axes": {"gamma": [0.1], "tau0": [0.5]}},
+        {"samples": 24}, {"gamma": [0.3, 0.5, 0.1], "tau0": [1.0, 2.0, 0.5]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("keep", ["observables", "V", "reductions"])
+@pytest.mark.parametrize("case", LARGER)
+def test_an_extended_store_is_a_new_one_of_the_larger_sweep(case, keep, tmp_path):
+    """Every file of the arrays, of chain and SDE; only units that are missing are drawn."""
+    extension, changes, axes = LARGER[case]
+    larger = grid(keep=keep, axes=TWO | axes, **changes)
+    run_sweep(grid(keep=keep), tmp_path / "s", progress=False)
+    old = {unit for unit in Store(tmp_path / "s").finished() if unit.block < 2}
+    assert extend_sweep(tmp_path / "s", **extension) == larger
+    data = open_sweep(tmp_path / "s")
+    assert dict(data["drawn"].sizes) == {
+        "sampler": 2, **{name: len(values) for name, values in larger.axes.items()},
+        "block": larger.blocks,
+    }  # fmt: skip
+    assert (data["moments"].notnull().all(("time", "observable", "power"))
+            == (data["drawn"] > 0)).all()  # fmt: skip
+    found, drawn = finish(tmp_path / "s")
+    assert found == new(larger, tmp_path / "new")
+    kept = len(old) if "samples" in extension else 3 * len(old) // 2
+    assert drawn == 2 * np.prod(larger.shape) * larger.blocks - kept
+    assert open_sweep(tmp_path / "s").load().identical(open_sweep(tmp_path / "new").load())
+
+
+def test_other_blocks_and_seeds_would_be_noticed(tmp_path):
+    """Negative control: with another block, or seed, the files differ."""
+    run_sweep(small(), tmp_path / "s", progress=False)
+    extend_sweep(tmp_path / "s", samples=40)
+    found, _ = finish(tmp_path / "s")
+    for k, change in enumerate(({"block": 10}, {"seed": 1})):
+        assert new(small(samples=40, **change), tmp_path / str(k)) != found
+
+
+def test_extensions_in_a_row(tmp_path):
+    """Twice without a run between them, after a run that was cut off, and once after it."""
+    run_sweep(replace(grid(), target={"observable": "rho[0,1]", "half_width": 9.0, "first": 1}),
+              tmp_path / "s", progress=False)  # fmt: skip
+    extend_sweep(tmp_path / "s", samples=22)
+    extend_sweep(tmp_path / "s", samples=30, axes={"tau0": [0.5]})
+    run_sweep(replace(Store(tmp_path / "s").sweep, target=None), tmp_path / "s", progress=False)
+    extend_sweep(tmp_path / "s", axes={"gamma": [0.4], "tau0": [0.7]})
+    found, drawn = finish(tmp_path / "s")
+    axes = {"gamma": [0.3, 0.5, 0.4], "tau0": [1.0, 2.0, 0.5, 0.7]}
+    expected = new(grid(samples=30, axes=axes), tmp_path / "new")
+    found.pop("sweep.json"), expected.pop("sweep.json")
+    # The store keeps the target with which it was made.
+    for files in (found, expected):
+        files.pop("data.zarr/.zattrs"), files.pop("data.zarr/.zmetadata")
+    assert found == expected
+    assert drawn == 6 * 2 * 4
+
+
+def test_a_new_run_of_the_larger_sweep_goes_on(tmp_path):
+    """A changed file runs in the store once it is extended; before, the sentence names the way."""
+    run_sweep(small(), tmp_path / "s", progress=False)
+    larger = small(samples=40)
+    with pytest.raises(StoreError, match=r"other: samples\); `sweep extend` or another folder is"):
+        run_sweep(larger, tmp_path / "s", progress=False)
+    extend_sweep(tmp_path / "s", samples=40)
+    assert run_sweep(larger, tmp_path / "s", progress=False).finished == 4 * 5
+    with pytest.raises(StoreError, match=r"other: samples\); another folder is needed"):
+        run_sweep(small(), tmp_path / "s", progress=False)
+
+
+def test_records_stay_with_their_cells(tmp_path, monkeypatch):
+    """Failures and reasons name cells along the axes; why cells stopped is not known any more."""
+    axes = {"rho": [0.2, 0.5], "fault": ["none", "raise"]}
+    sweep = layers.small(axes, samples=20, block=10, log=str(tmp_path))
+    report = run_sweep(sweep, tmp_path / "s", retries=0, progress=False)
+    assert report.reasons == {"samples": 2, "failed": 2}
+    failed = [
+        (sweep.index(record["unit"].cell), record["unit"].block)
+        for record in Store(tmp_path / "s").failures()
+    ]
+    extend_sweep(tmp_path / "s", axes={"fault": ["other"]})
+    store = Store(tmp_path / "s")
+    assert failed == [
+        (store.sweep.index(record["unit"].cell), record["unit"].block)
+        for record in store.failures()
+    ]
+    assert store.reasons() == {}
+    assert (open_sweep(tmp_path / "s")["reason"] == "").all()
+
+
+def test_what_is_known_of_a_run_stays(tmp_path):
+    """Target and time limit of the sweep are as before."""
+    target = {"observable": "rho[0,1]", "half_width": 0.5, "first": 1}
+    sweep = small(target=target, seconds=60.0)
+    run_sweep(sweep, tmp_path / "s", progress=False)
+    larger = extend_sweep(tmp_path / "s", samples=40)
+    assert (larger.target, larger.seconds) == (sweep.target, 60.0)
+    assert Store(tmp_path / "s").sweep == larger
+
+
+def test_a_further_layer_is_no_change_of_code(tmp_path):
+    """The code of a layer that was not there before is noted, and a change still is refused."""
+    fixed = FIXED | {"strength": 0.3}
+    one = {"layer": ["tests.sweep_examples:scores"]}
+    run_sweep(small(fixed=fixed, axes=one, samplers="chain"), tmp_path / "s", progress=False)
+    extend_sweep(tmp_path / "s", axes={"layer": ["tests.sweep_examples:no_limit"]})
+    assert resume_sweep(tmp_path / "s", progress=False).left == 0
+
+
+REFUSED = {
+    "fewer": ({"samples": 19}, "samples=19: more than the store's 20 are needed"),
+    "as many": ({"samples": 20}, "samples=20: more than the store's 20 are needed"),
+    "a fraction": ({"samples": 20.5}, "samples=20.5: a whole number >= 1 is needed"),
+    "nothing": ({}, "samples, axes: one of the two is needed"),
+    "again": ({"axes": {"gamma": [0.7, 0.3]}}, "gamma=0.3: the axis has this value already"),
+    "twice": ({"axes": {"gamma": [0.7, 0.7]}}, "gamma=0.7: the axis has this value already"),
+    "unknown": (
+        {"axes": {"gama": [0.7]}},
+        "gama=[0.7]: no axis of the sweep; one of gamma is needed (did you mean 'gamma'?)",
+    ),
+    "fixed": ({"axes": {"rho": [0.5]}}, "rho=[0.5]: no axis of the sweep; one of gamma is needed"),
+    "text": ({"axes": {"gamma": ["0.7"]}}, "gamma='0.7': a number is needed, as the axis has it"),
+    "truth": ({"axes": {"gamma": [True]}}, "gamma=True: a number is needed, as the axis has it"),
+    "a number": ({"axes": {"gamma": 0.7}}, "gamma=0.7: a list of values is needed"),
+    "no values": ({"axes": {"gamma": []}}, "gamma=[]: a list of values is needed"),
+    "range": ({"axes": {"gamma": [1.5]}},
+              "gamma=1.5: a number from 0 to 1 is needed (first at gamma=1.5)"),
+    "units": ({"samples": 10**7}, "block=8: 5000000 units (2 cells, 2 samplers, 1250000 blocks); "
+              "at most 1000000, so a larger block, fewer samples or fewer cells are needed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_extensions_leave_the_store_alone(case, tmp_path):
+    extension, sentence = REFUSED[case]
+    run_sweep(small(), tmp_path / "s", progress=False)
+    before = layers.contents(tmp_path / "s")
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  # the text is compared
+        extend_sweep(tmp_path / "s", **extension)
+    assert str(caught.value) == sentence
+    assert layers.contents(tmp_path / "s") == before
+    assert not (tmp_path / "s" / "extension.json").exists()
+
+
+def test_cells_without_the_observables_are_refused(tmp_path):
+    """The observables of a store are those that its cells share; fewer tokens have fewer."""
+    fixed = {k: v for k, v in FIXED.items() if k != "tokens"} | {"gamma": 0.3}
+    Store(tmp_path / "s", small(fixed=fixed, axes={"tokens": [3]}))
+    with pytest.raises(ValueError, match=r"tokens=\[2\]: the store keeps 'log V\[2,2\]', which"):
+        extend_sweep(tmp_path / "s", axes={"tokens": [2]})
+    assert extend_sweep(tmp_path / "s", axes={"tokens": [4]}).shape == (2,)
+
+
+def test_a_running_store_is_not_extended(tmp_path):
+    """And a store that was extended since it was opened is not run."""
+    store = Store(tmp_path / "s", small())
+    with store.locked(), pytest.raises(StoreError, match="another run is writing to this store"):
+        extend_sweep(tmp_path / "s", samples=40)
+    with pytest.raises(StoreError, match="there is no sweep here"):
+        extend_sweep(tmp_path / "none", samples=40)
+    extend_sweep(tmp_path / "s", samples=40)
+    with store.locked(), pytest.raises(StoreError, match="was extended just now; another try"):
+        store.check_current()
+
+
+def test_death_at_every_moment_of_an_extension(tmp_path):
+    """Before every fsync and deletion, and before and after every move of a file.
+
+    What is opened next has the files of the old store, or those of an extension in one go.
+    """
+    torch.set_num_threads(1)
+    extension = {"samples": 24, "axes": {"gamma": [0.7]}}
+    run_sweep(small(samplers="chain"), tmp_path / "old", progress=False)
+    shutil.copytree(tmp_path / "old", tmp_path / "extended")
+    extend_sweep(tmp_path / "extended", **extension)
+    files = [layers.contents(tmp_path / name) for name in ("old", "extended")]
+    seen = []
+    for k in count(1):
+        path = tmp_path / f"dead{k}"
+        shutil.copytree(tmp_path / "old", path)
+        status = layers.in_process(layers.extend_and_die, path, extension, k)
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+        done = len(Store(path).finished())
+        seen.append(files.index(layers.contents(path)))
+        assert done == (6, 4)[seen[-1]]
+        assert not (path / "extension.json").exists()
+        summary = sa.sweep_summary(open_sweep(path))
+        assert summary["mean"].isel(gamma=slice(0, 2)).notnull().all()
+    assert seen == sorted(seen)
+    assert seen.count(0) >= 2
+    assert seen.count(1) >= 15
+
+
+def test_an_extension_that_is_not_finished_would_be_noticed(tmp_path, monkeypatch):
+    """Negative control of the test of deaths: without the look for it, the sizes disagree."""
+    run_sweep(small(), tmp_path / "s", progress=False)
+    announce(tmp_path / "s", small(samples=40))
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "_finish_extension", lambda self: None)
+        assert int(open_sweep(tmp_path / "s").sizes["sample"]) == 20
+        with pytest.raises(StoreError, match="was extended just now"):
+            resume_sweep(tmp_path / "s", progress=False)
+    assert int(open_sweep(tmp_path / "s").sizes["sample"]) == 40
+    announce(tmp_path / "s", small(samples=48))
+    for _ in range(2):
+        announce(tmp_path / "s", small(samples=48))
+        enlarge(tmp_path / "s")
+    assert finish(tmp_path / "s")[0] == new(small(samples=48), tmp_path / "new")
+
+
+def test_a_run_cut_off_is_extended(tmp_path, monkeypatch):
+    """Blocks that were never drawn are drawn once, with the others."""
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "time", Clock())
+        report = run_sweep(small(), tmp_path / "s", seconds=10.0, progress=False)
+    assert 0 < report.finished < 12
+    extend_sweep(tmp_path / "s", samples=40)
+    found, _ = finish(tmp_path / "s")
+    assert found == new(small(samples=40), tmp_path / "new")
