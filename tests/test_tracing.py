@@ -91,8 +91,8 @@ ROOTS = {"array": _array, "added": _added, "torch": _torch, "entries": _entries,
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("array", r"TypeError: .*ndarray: .* primitives.constant\(array, like=matrix\)"),
-        ("added", r"TypeError: .*ndarray: .* primitives.constant\(array, like=matrix\)"),
+        ("array", r"TypeError: .*ndarray; primitives.constant\(array, like=matrix\)"),
+        ("added", r"TypeError: .*ndarray; primitives.constant\(array, like=matrix\)"),
         ("torch", "TypeError: .*must be Tensor, not Matrix"),
         ("entries", "TypeError: a description may branch on sizes, never on entries of a matrix"),
     ],

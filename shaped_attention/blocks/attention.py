@@ -54,7 +54,7 @@ _LARGEST_TAU0 = 1e100
 
 @dataclass(frozen=True)
 class ScoresCoupling(Coupling):
-    """Coupling by dZ_2 = K^T of the scores and W of W_O, both summed over heads over sqrt H."""
+    """Coupling by dZ_2 = K^T and by the W of W_O, both as sums over heads divided by sqrt H."""
 
     block: ShapedAttention
 
