@@ -13,7 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from shaped_attention.argument_types import with_types
 
+
+@with_types
 def record_outputs(
     model: nn.Module, inputs: Any, choose: Callable[[str, nn.Module], bool]
 ) -> dict[str, Float[Tensor, "*B m n"]]:

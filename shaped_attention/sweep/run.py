@@ -25,6 +25,7 @@ from typing import Any
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count
 from shaped_attention.samplers.devices import check_device, named_device
 from shaped_attention.sweep.code_identity import Code, differences, imported_code
@@ -75,6 +76,7 @@ class Report:
     seconds: float
 
 
+@with_types
 def run_sweep(
     sweep: Sweep | str | Path,
     path: str | Path,
@@ -126,6 +128,8 @@ def run_sweep(
     used = InProcess() if engine is None else engine
     if isinstance(used, Executor):
         used = ExecutorEngine(used, getattr(used, "_max_workers", None) or os.cpu_count() or 1)
+    if not hasattr(used, "devices"):
+        raise ValueError(f"engine={engine!r}: an engine, an executor or None is needed")
     for device in used.devices or (sweep.device,):
         if named_device(device).type != named_device(sweep.device).type:
             raise ValueError(
@@ -141,6 +145,7 @@ def run_sweep(
         return run.loop(progress)
 
 
+@with_types
 def resume_sweep(path: str | Path, **options: Any) -> Report:
     """`run_sweep` for the sweep of an existing store.
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count, check_finite
 from shaped_attention.io.inputs import read_covariance, read_tokens
 from shaped_attention.io.storage import reason
@@ -54,6 +55,7 @@ _SPACES: dict[str, Callable[[float, float, int], Any]] = {
 }
 
 
+@with_types
 def read_sweep(path: str | Path) -> Sweep:
     """The sweep of a TOML file.
 
