@@ -11,6 +11,7 @@ import sys
 import numba
 import numpy as np
 import pytest
+import torch
 
 import shaped_attention as sa
 
@@ -139,3 +140,71 @@ def test_a_start_that_single_precision_cannot_hold():
         )
     run = sa.simulate_chain(sa.ShapedAttention(0.5), big, width=8, depth=1, samples=1)
     assert np.isfinite(run["V"]).all()
+
+
+PARTS = {
+    "Block": "a base class", "Limit": "a base class", "Explanation": "returned by `explain`",
+    "__version__": "text", "plots": "a module", "sphere": "a module", "sweep": "a module",
+}  # fmt: skip
+"""Public names that are not called by users."""
+
+
+@pytest.fixture(scope="module")
+def replaced():
+    """What every public function answers if one of its arguments is something else."""
+    out = subprocess.run(
+        [sys.executable, "-m", "tests.wrong_arguments"],
+        env=os.environ | {"NUMBA_CACHE_DIR": numba.config.CACHE_DIR, "TQDM_DISABLE": "1"},
+        capture_output=True,
+        check=True,
+    )
+    return {name: found for line in out.stdout.splitlines() for name, found in [json.loads(line)]}
+
+
+def test_every_public_function_is_called(replaced):
+    public = {name for name in sa.__all__ if name not in PARTS}
+    assert public | {f"sphere.{name}" for name in sa.sphere.__all__} == set(replaced)
+
+
+def test_errors_name_the_argument_of_a_wrong_type(replaced):
+    """Of some 2,000 calls; each is accepted, or refused in a sentence with the argument's name."""
+    assert sum(len(answers) for answers in replaced.values()) > 1500
+    raw = {
+        f"{name}: {argument}": answer
+        for name, answers in replaced.items()
+        for argument, answer in answers.items()
+        if answer != "accepted" and not answer.startswith("named: ")
+    }
+    assert raw == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sa.record_covariances(1, 2), "model=1: a Module is needed"),
+        (lambda: sa.load(3), "path=3: a path is needed"),
+        (lambda: sa.stopping_map(np.eye(2), 0.5, [1.0]), "gammas=0.5: a list of numbers is needed"),
+        (lambda: sa.save(3, "a.nc"), "result=3: a Dataset is needed"),
+        (lambda: sa.sphere.sphere_flow(3, None, [0.0]), "attention=3: a SphereAttention is needed"),
+        (lambda: sa.sphere.angles_of("x"), "tokens has entries of type <U1; numbers are needed"),
+    ],
+)
+def test_sentences_about_wrong_types(call, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        call()
+
+
+def test_a_long_value_is_called_by_its_type():
+    with pytest.raises(ValueError, match=r"^path is a ndarray: a path is needed$"):
+        sa.load(np.eye(5))
+
+
+def test_functions_of_tokens_on_the_circle_take_arrays():
+    """And give arrays: the same numbers as of tensors."""
+    angles = np.array([[0.1, 0.5, -1.0]])
+    attention = sa.sphere.SphereAttention(2.0)
+    tokens = sa.sphere.tokens_of(angles)
+    assert isinstance(tokens, np.ndarray)
+    np.testing.assert_allclose(sa.sphere.angles_of(tokens), angles, rtol=1e-14)
+    of_tensor = sa.sphere.angle_field(torch.tensor(angles), attention).numpy()
+    np.testing.assert_array_equal(sa.sphere.angle_field(angles, attention), of_tensor)

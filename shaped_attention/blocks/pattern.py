@@ -35,7 +35,10 @@ class Pattern:
     layers: Any
 
     def __post_init__(self) -> None:
-        if not isinstance(self.layers, list | tuple) or not self.layers:
+        known = (Block, list, tuple)
+        if not (isinstance(self.layers, list | tuple) and self.layers) or not all(
+            isinstance(layer, known) for layer in self.layers
+        ):
             raise ValueError(f"layers={self.layers!r}: a non-empty list of layers is needed")
         object.__setattr__(self, "layers", tuple(blocks_of(layer) for layer in self.layers))
 

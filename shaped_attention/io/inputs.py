@@ -16,12 +16,14 @@ import numpy as np
 from jaxtyping import Float64
 from numpy.typing import NDArray
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.io.file_formats import READERS, SHAPES
 
 _EXAMPLE = "moby_dick_tokens.npz"
 _REAL_KINDS = "iuf"
 
 
+@with_types
 def read_tokens(
     path: str | os.PathLike[str], key: str | None = None
 ) -> Float64[np.ndarray, "m n0"]:
@@ -55,6 +57,7 @@ def read_tokens(
     return read_array(path, key)
 
 
+@with_types
 def read_covariance(
     path: str | os.PathLike[str], key: str | None = None
 ) -> Float64[np.ndarray, "m m"]:
@@ -111,6 +114,7 @@ def read_example(filename: str, key: str) -> tuple[list[str], NDArray[np.float64
         return arrays["tokens"].tolist(), arrays[key].astype(np.float64)
 
 
+@with_types
 def read_array(
     path: str | os.PathLike[str], key: str | None = None, dimensions: tuple[int, ...] = (2,)
 ) -> NDArray[np.float64]:

@@ -13,10 +13,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from shaped_attention.argument_types import with_types
+
 INPUT = "input"
 """The name of the input of the first chosen module."""
 
 
+@with_types
 def record_outputs(
     model: nn.Module,
     inputs: Any,

@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count, real_array
 from shaped_attention.results.provenance import recorded
 
@@ -127,6 +128,7 @@ def truncation_cost(omega: ArrayLike, tokens: ArrayLike, ranks: Sequence[int]) -
     )
 
 
+@with_types
 def initial_spectrum(x: ArrayLike, ratio: float) -> NDArray[np.float64]:
     """Return the limiting density at x of sigma^2 / d^2 for Omega = W_Q W_K^T at initialisation.
 

@@ -31,6 +31,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.numerics.covariance import correlations
 
 TIME_TOLERANCE = 1e-9
@@ -38,6 +39,7 @@ MOST_TOKENS = 8
 _TINY = float(np.finfo(np.float64).tiny)
 
 
+@with_types
 def observables(
     V: ArrayLike, tokens: Sequence[int] | None = None, *, precision: float | None = None
 ) -> dict[str, NDArray[np.float64]]:

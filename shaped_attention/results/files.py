@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.blocks.base import Block, blocks_of
 from shaped_attention.blocks.pattern import Pattern
 from shaped_attention.io.storage import reason, written
@@ -30,6 +31,7 @@ def layer_of(result: xr.Dataset) -> list[Block] | Pattern:
     return layer if isinstance(layer, Pattern) else list(blocks_of(layer))
 
 
+@with_types
 def save(result: xr.Dataset, path: str | Path) -> Path:
     """Write a Dataset to a netCDF file (``.nc``) or a Zarr store (``.zarr``).
 
@@ -55,6 +57,7 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
     return target
 
 
+@with_types
 def load(path: str | Path) -> xr.Dataset:
     """Read a Dataset written by `save` into memory.
 

@@ -25,6 +25,7 @@ from typing import Any, ParamSpec
 import numpy as np
 import xarray as xr
 
+from shaped_attention.argument_types import type_check
 from shaped_attention.results.plain_arguments import (
     ADDED,
     UnrecordedError,
@@ -82,13 +83,15 @@ def recorded(
 
     def decorate(function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         signature = inspect.signature(function)
+        check = type_check(function)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
             values: Any = [_number(value) for value in args]
             named: Any = {name: _number(value) for name, value in kwargs.items()}
-            result = function(*values, **named)
             bound = signature.bind(*values, **named)
+            check(bound.arguments)
+            result = function(*values, **named)
             bound.apply_defaults()
             return _with_record(result, call, sampler, bound.arguments)
 

@@ -70,7 +70,8 @@ def continue_run(
     given = {"depth": depth, "horizon": horizon}
     total = given.pop(length)
     if total is None or any(value is not None for value in given.values()):
-        raise ValueError(f"result comes from {sampler!r}: {length} alone is needed")
+        asked = f"depth={depth!r}, horizon={horizon!r}"
+        raise ValueError(f"{asked}: result comes from {sampler!r}, so {length} alone is needed")
     for block in blocks_of(arguments["layer"]):
         if scheduled(block):
             raise ValueError(

@@ -19,12 +19,15 @@ from jaxtyping import Complex, Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_finite, real_array
+from shaped_attention.sphere.array_arguments import also_of_arrays
 from shaped_attention.sphere.dynamics import SphereAttention
 
 
+@also_of_arrays("tokens")
 def angles_of(tokens: Float[Tensor, "*B N 2"]) -> Float[Tensor, "*B N"]:
-    """The angles, in (-pi, pi], of tokens (..., N, 2) on the unit circle.
+    """The angles, in (-pi, pi], of tokens (..., N, 2) on the unit circle; of an array an array.
 
     Raises
     ------
@@ -36,13 +39,18 @@ def angles_of(tokens: Float[Tensor, "*B N 2"]) -> Float[Tensor, "*B N"]:
     return torch.atan2(tokens[..., 1], tokens[..., 0])
 
 
+@also_of_arrays("angles")
 def tokens_of(angles: Float[Tensor, "*B N"]) -> Float[Tensor, "*B N 2"]:
-    """The tokens (cos a, sin a) (..., N, 2) of angles (..., N)."""
+    """The tokens (cos a, sin a) (..., N, 2) of angles (..., N); of an array an array."""
     return torch.stack([torch.cos(angles), torch.sin(angles)], dim=-1)
 
 
+@also_of_arrays("angles")
+@with_types
 def angle_field(angles: Float[Tensor, "*B N"], attention: SphereAttention) -> Float[Tensor, "*B N"]:
     """da/dt of angles (..., N): -sum_j w_ij sin(a_i - a_j), w the weights; + for V = -I."""
+    if angles.ndim < 1:
+        raise ValueError(f"angles have shape {tuple(angles.shape)}; (..., N) is needed")
     apart = angles[..., :, None] - angles[..., None, :]
     speed = -(attention.weights(torch.cos(apart)) * torch.sin(apart)).sum(-1)
     return -speed if attention.repulsion else speed

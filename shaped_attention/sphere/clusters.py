@@ -19,22 +19,21 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from shaped_attention.checks import check_inside, real_array
+from shaped_attention.checks import check_inside
+from shaped_attention.sphere.array_arguments import also_of_arrays
 
 
 def _also_of_arrays(measure: Callable[..., Tensor]) -> Callable[..., Any]:
-    """A measure of tensors that takes arrays, too."""
+    """A measure of Gram matrices that takes arrays too, and the V of a result."""
+    of_arrays = also_of_arrays("gram")(measure)
 
     @wraps(measure)
     def measured(gram: Any, *arguments: Any, **named: Any) -> Any:
-        if isinstance(gram, Tensor):
-            return measure(gram, *arguments, **named)
         if isinstance(gram, xr.DataArray):
             ordered = gram.transpose(..., "row", "col")
             found = measured(ordered.to_numpy(), *arguments, **named)
             return ordered.isel(row=0, col=0, drop=True).copy(data=found)
-        array = real_array(gram, "gram")
-        return measure(torch.from_numpy(array), *arguments, **named).numpy()
+        return of_arrays(gram, *arguments, **named)
 
     return measured
 

@@ -33,10 +33,12 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.network import WeightProduct
+from shaped_attention.sphere.array_arguments import also_of_arrays
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.flow import Observe, check_start, from_format_2
 from shaped_attention.sphere.layers import check_layers, run_layers, unprojected
@@ -188,6 +190,8 @@ def noisy_chain(
     return run_layers(start, step, layers, save_every, advance, observe)
 
 
+@also_of_arrays("v")
+@with_types
 def common_noise_drift(
     attention: SphereAttention, v: Float[Tensor, "*B N N"], dimension: int, sigma: float
 ) -> Float[Tensor, "*B N N"]:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count, check_finite, check_width, real_array
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.samplers.devices import check_device
@@ -18,6 +19,7 @@ from shaped_attention.sphere.unit_vectors import unit_rows
 _UNIT = 1e-6
 
 
+@with_types
 def uniform_start(
     tokens: int,
     dimension: int,
@@ -46,6 +48,7 @@ def uniform_start(
     return unit_rows(draws.wishart_factor(tokens, dimension))
 
 
+@with_types
 def equiangular_start(tokens: int, cosine: float) -> Float[Tensor, "1 N N"]:
     """Tokens with the same cosine between each two, in [-1 / (N - 1), 1].
 

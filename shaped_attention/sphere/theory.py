@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import quad
 from scipy.special import hyp0f1
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count, check_finite, check_inside, check_width, real_array
 
 _LARGEST_BETA = 300.0
@@ -22,6 +23,7 @@ _ALL_ONE_LOG, _CELLS, _NEWTON = 40.0, 2000, 12
 """Length of the interval of s on which g becomes 1, its cells, and steps of Newton's method."""
 
 
+@with_types
 def equiangular_field(
     cosine: ArrayLike, tokens: int, beta: float, normalised: bool = True
 ) -> NDArray[np.float64]:
@@ -30,7 +32,7 @@ def equiangular_field(
     SA: 2 e^{beta g} (1 - g) ((N - 1) g + 1) / (e^beta + (N - 1) e^{beta g});
     USA: (2 / N) e^{beta g} (1 - g) ((N - 1) g + 1).
     """
-    g = np.asarray(cosine, dtype=np.float64)
+    g = real_array(cosine, "cosine")
     return (1.0 - g) * _closing_rate(1.0 - g, tokens, beta, normalised)
 
 
@@ -45,6 +47,7 @@ def _closing_rate(
     return 2.0 * np.exp(beta * (1.0 - left)) * others / tokens
 
 
+@with_types
 def equiangular_cosine(
     times: ArrayLike, tokens: int, beta: float, start: float = 0.0, normalised: bool = True
 ) -> NDArray[np.float64]:
@@ -113,6 +116,7 @@ def equiangular_cosine(
     return np.where(t == 0.0, start, cosine(edges[cell] + moved))
 
 
+@with_types
 def meeting_time(
     delta: float, tokens: int, beta: float, start: float = 0.0, normalised: bool = True
 ) -> float:
@@ -157,6 +161,7 @@ def many_token_cosine(times: ArrayLike, start: float) -> NDArray[np.float64]:
     return 1.0 / (1.0 + (1.0 / start - 1.0) * np.exp(-2.0 * real_array(times, "times")))
 
 
+@with_types
 def final_rate(tokens: int, beta: float, normalised: bool = True) -> float:
     """The rate r of 1 - <x_i, x_j> ~ e^{-r t} once all tokens are close: 2, for USA 2 e^beta.
 

@@ -22,6 +22,7 @@ from jaxtyping import Float64
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count, check_fraction, check_inside, real_array
 from shaped_attention.io.inputs import read_array, read_example
 from shaped_attention.models.recording import call_model, record_outputs, stack_outputs
@@ -31,6 +32,7 @@ from shaped_attention.sphere.unit_vectors import unit_rows
 _EXAMPLE = "minilm_hidden_states.npz"
 
 
+@with_types
 def record_hidden_states(
     model: nn.Module,
     inputs: Any,
@@ -149,6 +151,7 @@ def inner_products(
     )
 
 
+@with_types
 def read_hidden_states(
     path: str | os.PathLike[str], key: str | None = None
 ) -> Float64[np.ndarray, "layers *samples tokens features"]:

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import (
@@ -34,6 +35,7 @@ SMALLEST, LARGEST = 1e-4, 1e4
 """The range of eigenvalues of Noci et al. (arXiv 2306.17759), figures 4 and 8."""
 
 
+@with_types
 def exit_times(
     result: xr.Dataset, smallest: float = SMALLEST, largest: float = LARGEST
 ) -> NDArray[np.float64]:
@@ -192,6 +194,7 @@ def explosion_table(
     return over_grid(lambda curve: explosion_curve(runs[curve], times), {"curve": list(runs)})
 
 
+@with_types
 def explosion_curves(
     layer: Layer, v0: ArrayLike, widths: Sequence[int], **options: Any
 ) -> dict[str, xr.Dataset]:

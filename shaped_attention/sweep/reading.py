@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import ks_2samp
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_choice, check_inside
 from shaped_attention.io.storage import reason
 from shaped_attention.results.provenance import recorded
@@ -27,6 +28,7 @@ from shaped_attention.sweep.work_units import STOPPING_BINS
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
+@with_types
 def open_sweep(path: str | Path) -> xr.Dataset:
     """Open a sweep's store, which is read as it is needed, also while a run goes on.
 
@@ -196,6 +198,7 @@ def sweep_distances(
     samplers = list(data["sampler"].values)
     check_choice("first", first, samplers)
     check_choice("second", second, samplers)
+    check_inside("level", level)
     if "values" not in data and "histogram" not in data:
         raise ValueError("data has no observables: a sweep that keeps them is needed")
     drawn = data["drawn"].sum("block")

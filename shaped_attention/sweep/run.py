@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count, check_positive
 from shaped_attention.samplers.devices import check_device, named_device
 from shaped_attention.sweep.engines import Engine, ExecutorEngine, InProcess, Processes
@@ -16,6 +17,7 @@ from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.toml import as_sweep
 
 
+@with_types
 def run_sweep(
     sweep: Sweep | str | Path,
     path: str | Path,
@@ -72,6 +74,8 @@ def run_sweep(
     used = InProcess() if engine is None else engine
     if isinstance(used, Executor):
         used = ExecutorEngine(used, getattr(used, "_max_workers", None) or os.cpu_count() or 1)
+    if not hasattr(used, "devices"):
+        raise ValueError(f"engine={engine!r}: an engine, an executor or None is needed")
     for device in used.devices or (sweep.device,):
         if named_device(device).type != named_device(sweep.device).type:
             raise ValueError(
@@ -89,6 +93,7 @@ def run_sweep(
         return loop.run(progress)
 
 
+@with_types
 def resume_sweep(path: str | Path, **options: Any) -> Report:
     """`run_sweep` for the sweep of an existing store.
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import did_you_mean
 from shaped_attention.io.inputs import read_covariance, read_tokens
 from shaped_attention.io.storage import reason
@@ -50,6 +51,7 @@ _PLACEHOLDER = None
 """The only value of an axis that could not be read."""
 
 
+@with_types
 def read_sweep(path: str | Path) -> Sweep:
     """The sweep of a TOML file.
 

@@ -107,6 +107,8 @@ def clustering_with_noise(
     """
     check_count("tokens", tokens, lowest=2)
     check_count("network_samples", network_samples, lowest=2)
+    check_count("shaped_width", shaped_width)
+    check_count("shaped_samples", shaped_samples)
     for name, value in (("horizon", horizon), ("step", step), ("gamma", gamma)):
         check_positive(name, value)
     check_inside("delta", delta)

@@ -171,7 +171,7 @@ def ensemble_phase(
     check_values("ensembles", ensembles)
     check_values("betas", betas)
     for ensemble in ensembles:
-        check_choice("ensemble", ensemble, ENSEMBLES)
+        check_choice("ensembles", ensemble, ENSEMBLES)
     for beta in betas:
         TokenAttention(float(beta), normalised=normalised)
     check_inside("delta", delta)

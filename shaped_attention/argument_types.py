@@ -1,0 +1,121 @@
+"""Types of arguments at the public boundary: a wrong one is a ValueError that names the argument.
+
+What an argument should be is its annotation. Values inside a type are checked where they are used,
+with the checks of `shaped_attention.checks`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import wraps
+from numbers import Number
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Test = Callable[[Any], bool]
+
+_LONGEST = 80
+"""Characters of the longest value that is shown."""
+
+
+def with_types(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public function so that it refuses arguments of wrong types.
+
+    Examples
+    --------
+    >>> @with_types
+    ... def area(width: float, path: str | Path | None = None) -> None:
+    ...     pass
+    >>> area("wide")
+    Traceback (most recent call last):
+    ValueError: width='wide': a number is needed
+    """
+    signature = inspect.signature(function)
+    check = type_check(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        check(signature.bind(*args, **kwargs).arguments)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def type_check(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], None]:
+    """Return a function that raises ValueError for arguments, by name, of a wrong type.
+
+    Annotations that have another alternative than those of `_known` are not looked at.
+    """
+    rules = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        alternatives = [
+            part.strip() for part in re.split(r"\|(?![^\[]*\])", str(parameter.annotation))
+        ]
+        found = [_known(part) for part in alternatives if part != "None"]
+        known = [each for each in found if each is not None]
+        if parameter.kind is not parameter.VAR_KEYWORD and known and known == found:
+            words = dict.fromkeys(words for words, _ in known)
+            if "a path" in words:
+                words.pop("text", None)
+            tests = [test for _, test in known]
+            rules[name] = " or ".join(words), tests, "None" in alternatives
+
+    def check(arguments: Mapping[str, Any]) -> None:
+        for name, (words, tests, optional) in rules.items():
+            value = arguments.get(name)
+            if name not in arguments or (value is None and optional):
+                continue
+            if not any(test(value) for test in tests):
+                raise ValueError(f"{_shown(name, value)}: {words} is needed")
+
+    return check
+
+
+def _known(annotation: str) -> tuple[str, Test] | None:
+    """Words for an annotation, and a test of a value; None if it is not checked here."""
+    if annotation.startswith("Callable"):
+        return "a function", callable
+    if annotation in ("SphereAttention", "TokenAttention", "nn.Module", "xr.Dataset"):
+        return _instance(annotation.rpartition(".")[2])
+    return {
+        "bool": ("True or False", lambda value: isinstance(value, bool | np.bool_)),
+        "int": ("a number", _is_number),
+        "float": ("a number", _is_number),
+        "str": ("text", lambda value: isinstance(value, str)),
+        "Path": ("a path", lambda value: isinstance(value, os.PathLike)),
+        "os.PathLike[str]": ("a path", lambda value: isinstance(value, os.PathLike)),
+        "Sequence[int]": ("a list of numbers", _list_of(_is_number)),
+        "Sequence[float]": ("a list of numbers", _list_of(_is_number)),
+        "Sequence[str]": ("a list of names", _list_of(lambda value: isinstance(value, str))),
+    }.get(annotation)
+
+
+def _shown(name: str, value: Any) -> str:
+    """A name with its value, or with the type of one that takes more than a line."""
+    text = repr(value)
+    short = len(text) <= _LONGEST and "\n" not in text
+    return f"{name}={text}" if short else f"{name} is a {type(value).__name__}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Number | np.generic)
+
+
+def _list_of(test: Test) -> Test:
+    def is_list(value: Any) -> bool:
+        listed = hasattr(value, "__len__") and hasattr(value, "__iter__")
+        return listed and not isinstance(value, str | bytes | Mapping) and all(map(test, value))
+
+    return is_list
+
+
+def _instance(name: str) -> tuple[str, Test]:
+    """By the name of the class, which is not imported to look at an argument."""
+    return f"a {name}", lambda value: any(kind.__name__ == name for kind in type(value).__mro__)
