@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xarray as xr
 from click.testing import CliRunner
+from matplotlib.figure import Figure
 
 import shaped_attention as sa
 from shaped_attention.commands.main import main
+from shaped_attention.figures.labels import expectation_label, observable_label, parameter_label
 from shaped_attention.figures.paper import catalogue as paper_figures
 from shaped_attention.figures.paper import original as paper
+from shaped_attention.figures.paper.plots import stopping_maps
 from shaped_attention.figures.recipes import make
+from shaped_attention.statistics.density import observable_names
 
 SMALL = {
     "1-left": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},
@@ -27,13 +32,65 @@ SMALL = {
 }
 
 
+def overlaps(figure):
+    """Titles and labels of axes that run through each other."""
+    figure.draw_without_rendering()
+    axes = [axis for axis in figure.axes if axis.get_visible()]
+    texts = [text for a in axes for text in (a.title, a.xaxis.label, a.yaxis.label)]
+    texts = [text for text in [*texts, figure._suptitle] if text is not None and text.get_text()]
+    boxes = [text.get_window_extent() for text in texts]
+    return [
+        (texts[i].get_text(), texts[j].get_text())
+        for i in range(len(texts))
+        for j in range(i)
+        if boxes[i].overlaps(boxes[j])
+    ]
+
+
 @pytest.mark.parametrize("name", paper_figures.FIGURES)
 def test_every_figure_is_drawn(name):
+    """With finite numbers, and no label that runs through another."""
     figure, data = make(paper_figures.FIGURES, name, **SMALL[name])
     assert len(figure.axes) >= 1
+    assert overlaps(figure) == []
     for key, variable in data.data_vars.items():
         # Few samples resolve no rate.
         assert "rate" in key or np.isfinite(variable).all()
+
+
+def test_overlapping_labels_are_found():
+    """The label of the third figure once was longer than its axis."""
+    figure = Figure(figsize=(5.5, 4.0), layout="constrained")
+    figure.subplots().set_ylabel("size of the correlation of pairs, mean, and 5–95 % band" * 2)
+    figure.suptitle("Ablations, to a large norm, for several sizes and all parameters: " * 2)
+    assert len(overlaps(figure)) == 1
+
+
+def test_capped_exit_times_are_written_as_bounds():
+    """A cell whose quantile is the horizon says so, and the colour bar says what is capped."""
+    times = np.array([[[[0.25, 0.5, 0.5]]], [[[0.5, 0.5, 0.5]]]])
+    data = xr.Dataset(
+        {"exit_time": (("sampler", "gamma", "tau0", "sample"), times)},
+        coords={"sampler": ["chain", "SDE"], "gamma": [0.3], "tau0": [1.0]},
+        attrs={"horizon": 0.5},
+    )
+    figure = stopping_maps(data)
+    cells = [axis.texts[0].get_text() for axis in figure.axes[:4]]
+    assert cells == ["≥ 0.5", "≥ 0.5", "0.30", "≥ 0.5"]
+    assert figure.axes[4].get_ylabel() == "exit time $t$, capped at $T$ = 0.5"
+
+
+def test_labels_are_those_of_one_table():
+    """Symbols of parameters and observables; a name that has none stays as it is."""
+    assert [parameter_label(name) for name in ("gamma", "tau0", "other")] == [
+        r"$\gamma$", r"$\tau_0$", "other",
+    ]  # fmt: skip
+    assert observable_label("rho[0,2]") == r"$\rho_{0,2}$"
+    assert observable_label("log V[1,1]", ["a", "b"]) == r"$\log V_{1,1}$   (“b”)"
+    assert expectation_label("mean |rho|") == r"$\mathbb{E}$ mean $|\rho|$"
+    for name in observable_names(3):
+        # Every name has a symbol, except where words say it.
+        assert "$" in observable_label(name), name
 
 
 def test_figure_1_left_shows_collapse_and_none():

@@ -74,10 +74,10 @@ def stopping_command(
         ShapedAttention(gamma, tau0), v0, WIDTHS, samples=samples, seed=seed, progress=progress
     )
     curves = {name: table.sel(curve=name) for name in table["curve"].values.tolist()}
-    title = rf"$|V|$ reaches $10^4\,|V_0|$: $\gamma={gamma:g}$, $\tau_0={tau0:g}$, m={tokens}"
+    title = rf"$|V|$ reaches $10^4\,|V_0|$: $\gamma={gamma:g}$, $\tau_0={tau0:g}$, $m={tokens}$"
     drawn = paper_plots.explosion_probabilities(curves, title)
     data = stopping_map(v0, GAMMAS, TAU0S, samples=map_samples, seed=seed, progress=progress)
-    title = rf"First time an eigenvalue leaves $[10^{{-4}},10^4]$: $n=200$, m={tokens}"
+    title = rf"First time an eigenvalue leaves $[10^{{-4}},10^4]$: $n=200$, $m={tokens}$"
     map_ = paper_plots.stopping_maps(data, title)
     paths = plots.save_figure(drawn, figures / "stopping-explosion")
     paths += plots.save_figure(map_, figures / "stopping-map")

@@ -38,13 +38,13 @@ FIGURES: dict[str, Recipe] = {
         original.figure_4,
         plots.stopping_maps,
         r"First time an eigenvalue leaves $[10^{-4},10^4]$: $n=%(width)d$, "
-        r"$V_{aa}=100$, $m=%(tokens)d$",
+        r"$V_{a,a}=100$, $m=%(tokens)d$",
     ),
     "eigenvalues": Recipe(
         beyond.figure_eigenvalues,
         plots.eigenvalue_paths,
         r"Largest eigenvalue, stopped at $|V|=10^5$: $n=L=%(width)d$, $\tau_0=1$, "
-        r"$V_{aa}=100$, $m=%(tokens)d$",
+        r"$V_{a,a}=100$, $m=%(tokens)d$",
     ),
     "transformer": Recipe(
         beyond.figure_transformer,
