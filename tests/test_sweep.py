@@ -235,3 +235,25 @@ def test_a_time_limit_stops_early_and_loses_nothing(tmp_path, monkeypatch):
     assert run_sweep(small(), tmp_path / "parts").reasons == {"samples": 4}
     whole, parts = stored(tmp_path / "whole"), stored(tmp_path / "parts")
     assert all(np.array_equal(whole[k], parts[k], equal_nan=True) for k in whole)
+
+
+def test_seconds_are_those_of_one_run(tmp_path, monkeypatch):
+    """The next run has the limit of the sweep: none here, and then a long one."""
+    monkeypatch.setattr(running, "time", Clock())
+    for k, limit in enumerate((None, 1000.0)):
+        path = tmp_path / str(k)
+        report = run_sweep(small(seconds=limit), path, seconds=10.0, progress=False)
+        assert 0 < report.finished < 12
+        assert Store(path).sweep.seconds == limit
+        assert resume_sweep(path, progress=False, seconds=1.0).left > 0
+        assert resume_sweep(path, progress=False).left == 0
+    with pytest.raises(ValueError, match="seconds=0: a positive finite number is needed"):
+        resume_sweep(path, seconds=0)
+
+
+def test_the_time_limit_of_the_sweep_holds_for_each_run(tmp_path, monkeypatch):
+    """Negative control: that of the sweep itself is kept in its store."""
+    monkeypatch.setattr(running, "time", Clock())
+    for run in (lambda: run_sweep(small(seconds=5.0), tmp_path / "s"),
+                lambda: resume_sweep(tmp_path / "s")):  # fmt: skip
+        assert run().left > 0

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from click.testing import CliRunner
 
 import shaped_attention as sa
 from shaped_attention.commands.main import main
+from shaped_attention.sweep import tables
 from shaped_attention.sweep.plots import heat_maps, small_multiples
 
 ROOT = Path(__file__).parent.parent
@@ -72,13 +74,139 @@ def test_plan_run_status_resume_draw_export(tmp_path):
     invoke("export", store, tmp_path / "all.nc")
     whole = sa.open_sweep(store).load()
     assert sa.load(tmp_path / "all.nc")["values"].equals(whole["values"])
-    invoke("export", store, tmp_path / "table.csv")
-    table = pd.read_csv(tmp_path / "table.csv")
-    mean = sa.sweep_summary(whole)["mean"].sel(observable="mean |rho|", sampler="sde").squeeze()
-    rows = table[(table.observable == "mean |rho|") & (table.sampler == "sde")]
-    np.testing.assert_allclose(rows["mean"], mean.values.ravel())
     invoke("export", store, tmp_path / "s.nc", "--summary")
     assert "mean" in sa.load(tmp_path / "s.nc")
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """A store with samples, one with V and one with histograms, of which a cell is incomplete."""
+    folder = tmp_path_factory.mktemp("stores")
+    (folder / "sweep.toml").write_text(SMALL, encoding="utf-8")
+    sweep = sa.read_sweep(folder / "sweep.toml")
+    for keep in ("observables", "V", "reductions"):
+        own = replace(sweep, keep=keep, fractions=(0.5, 1.0))
+        assert sa.run_sweep(own, folder / keep, progress=False).left == 0
+        sa.extend_sweep(folder / keep, samples=30)
+    return folder
+
+
+def exported(store, name, *options):
+    invoke("export", store, store.parent / name, *options, "--overwrite")
+    return store.parent / name
+
+
+def test_exports_of_arrays_are_the_store(stores):
+    """netCDF and Zarr, which plain xarray opens without a warning."""
+    whole = sa.open_sweep(stores / "observables").load()
+    for name in ("all.nc", "all.zarr"):
+        path = exported(stores / "observables", name)
+        assert sa.load(path).equals(whole)
+        with xr.open_dataset(path, engine="zarr" if name == "all.zarr" else "h5netcdf") as plain:
+            assert plain.equals(whole)
+            assert plain.attrs == whole.attrs
+        path = exported(stores / "observables", name, "--summary")
+        assert sa.load(path)["mean"].equals(sa.sweep_summary(whole)["mean"])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("keep", ["observables", "V", "reductions"])
+def test_tables_of_means(stores, suffix, keep):
+    """Tidy: a row for each cell, sampler, time and observable; the numbers are the summary's."""
+    table = read_table(exported(stores / keep, f"table{suffix}"))
+    index = ["gamma", "rho", "sampler", "time", "observable"]
+    columns = ["mean", "half_width", "lower", "upper", "deviation", "samples"]
+    assert list(table.columns) == index + columns
+    summary = sa.sweep_summary(sa.open_sweep(stores / keep))
+    assert len(table) == summary["mean"].size
+    again = table.set_index(index).to_xarray()
+    for name in columns:
+        expected = summary[name].broadcast_like(summary["mean"]).transpose(*index)
+        np.testing.assert_array_equal(again[name].sel(expected.coords), expected)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_tables_of_samples(stores, suffix):
+    """A row for each sample that is drawn: 24 of 30, of which 6 are one unit to be drawn again."""
+    table = read_table(exported(stores / "observables", f"values{suffix}", "--values"))
+    data = sa.open_sweep(stores / "observables").load()
+    index = ["gamma", "rho", "sampler", "time", "sample"]
+    names = data["kept"].values.tolist()
+    assert list(table.columns) == [*index, *names, "stopping_time"]
+    assert len(table) == 4 * 2 * 2 * 24
+    again = table.set_index(index).to_xarray()
+    for name in names:
+        expected = data["values"].sel(kept=name).isel(sample=slice(0, 24)).transpose(*index)
+        np.testing.assert_array_equal(again[name].sel(sampler=["chain", "sde"]), expected)
+    assert np.isinf(table["stopping_time"]).all()
+
+
+def test_tables_of_covariances(stores):
+    """The entries on and above the diagonal; reductions have no samples."""
+    table = read_table(exported(stores / "V", "v.parquet", "--values"))
+    assert list(table.columns[5:]) == ["V[0,0]", "V[0,1]", "V[1,1]", "stopping_time"]
+    v = sa.open_sweep(stores / "V")["V"]
+    cell = table[(table.gamma == 0.4) & (table.rho == 0.1) & (table.sampler == "sde")]
+    one = v.sel(gamma=0.4, rho=0.1, sampler="sde", row=0, col=1).isel(sample=slice(0, 24))
+    np.testing.assert_array_equal(cell["V[0,1]"], one.values.ravel())
+    output = invoke("export", stores / "reductions", stores / "r.csv", "--values", status=2)
+    assert "the sweep keeps reductions, which have no samples; --summary is needed" in output
+
+
+def read_table(path):
+    return pd.read_csv(path, float_precision="round_trip") if path.suffix == ".csv" else (
+        pd.read_parquet(path))  # fmt: skip
+
+
+def test_exports_without_a_format(stores, monkeypatch):
+    """One sentence, which lists the formats, or names the extra that is missing."""
+    for name in ("g.txt", "g"):
+        output = invoke("export", stores / "V", stores / name, status=2)
+        assert output.splitlines() == [
+            f"Error: {stores / name}: a name that ends in .nc, .zarr, .csv or .parquet is needed "
+            "(netCDF, Zarr, CSV, Parquet)"
+        ]
+    monkeypatch.setattr(tables, "find_spec", lambda name: None)
+    output = invoke("export", stores / "V", stores / "g.parquet", status=2)
+    assert output.splitlines() == [
+        f"Error: {stores / 'g.parquet'}: Parquet needs the extra `parquet`: pip install pyarrow"
+    ]
+
+
+def test_extend_on_the_command_line(tmp_path):
+    """Numbers, a table and text; the status of a store that is not finished, and one sentence."""
+    file, store = tmp_path / "sweep.toml", tmp_path / "store"
+    file.write_text(SMALL.replace("rho = [0.1, 0.2]", "mask = ['none']"), encoding="utf-8")
+    invoke("run", file, store)
+    assert invoke(
+        "extend", store, "--samples", 40, "--axis", "gamma=0.3,0.5", "--axis",
+        "gamma={ logspace = [0.6, 0.8, 2] }", "--axis", "mask=causal",
+    ).splitlines() == [
+        f"{store}: gamma (6) x mask (2); 40 samples each; 108 units to draw",
+        f"`shaped-attention sweep resume {store}` draws them",
+    ]  # fmt: skip
+    assert "12 of 120 units" in invoke("status", store)
+    assert "120 units in" in invoke("resume", store)
+    data = sa.open_sweep(store)
+    assert data["gamma"].values.tolist() == [0.2, 0.4, 0.3, 0.5, 0.6, 0.8]
+    for options, sentence in (
+        ([], "--samples, --axis: one of the two is needed"),
+        (["--samples", 8], "samples=8: more than the store's 40 are needed"),
+        (["--axis", "gama=0.9"], "gama=[0.9]: no axis of the sweep; one of gamma, mask is needed "
+         "(did you mean 'gamma'?)"),
+        (["--axis", "gamma=x"], "gamma='x': a number is needed, as the axis has it"),
+        (["--axis", "gamma"], "'gamma': NAME=VALUES is needed, as in gamma=0.7,0.8"),
+    ):  # fmt: skip
+        output = invoke("extend", store, *options, status=2)
+        assert output.splitlines() == [f"Error: {sentence}"]
+
+
+def test_seconds_on_the_command_line_hold_for_one_run(tmp_path):
+    file, store = tmp_path / "sweep.toml", tmp_path / "store"
+    file.write_text(SMALL, encoding="utf-8")
+    output = invoke("run", file, store, "--seconds", "1e-9", status=3)
+    assert f"24 units still to do: `shaped-attention sweep resume {store}`" in output
+    assert "24 units in" in invoke("resume", store)
 
 
 def test_faults_are_reported_with_their_lines(tmp_path):
@@ -130,7 +258,11 @@ def test_a_target_is_reported(tmp_path):
     text = SMALL + '[target]\nobservable = "mean |rho|"\nhalf_width = 5.0\nfirst = 2\n'
     file.write_text(text, encoding="utf-8")
     assert "8 by target" in invoke("run", file, store)
-    assert "16 of 24 units at most (it has a target)" in invoke("status", store)
+    status = invoke("status", store)
+    assert "16 of 24 units at most (it has a target)" in status
+    assert "left" not in status
+    sa.extend_sweep(store, axes={"gamma": [0.3]})
+    assert "left on one worker at least (it has a target)" in invoke("status", store)
 
 
 def test_drawings_refuse_what_they_cannot_draw(tmp_path):

@@ -285,3 +285,23 @@ def test_an_interrupt_keeps_what_came_back(tmp_path, monkeypatch, where, moment)
     assert len(Store(path).finished()) >= moment
     assert not Store(path).running
     assert whole(sweep, path) == expected
+
+
+class _Client:
+    """What `dask_engine` needs of two workers of one thread each."""
+
+    def wait_for_workers(self, number):
+        assert number == 1
+
+    def nthreads(self):
+        return {"tcp://one": 1, "tcp://two": 1}
+
+    def get_executor(self, pure):
+        assert not pure
+        return ThreadPoolExecutor(1)
+
+
+def test_units_on_a_cluster_have_one_thread_each():
+    engine = dask_engine(_Client())
+    assert engine.workers == 2
+    assert engine.submit(lambda *arguments: arguments, "unit").result() == ("unit", None, 1)

@@ -149,6 +149,17 @@ def test_reading_while_the_run_goes_on(keep, tmp_path, monkeypatch):
     assert int(open_sweep(tmp_path / "s")["drawn"].sum()) == 4 * 32
 
 
+@pytest.mark.parametrize("function", [sweep_summary, sweep_distances])
+def test_what_is_no_opened_sweep_is_refused(function, kept):
+    for data, kind in ((1, "1"), (None, "None"), (kept["V"].drop_vars("drawn"), "a Dataset")):
+        with pytest.raises(ValueError, match=f"data={kind}: a Dataset from open_sweep is needed"):
+            function(data)
+    with pytest.raises(
+        ValueError, match=r"level=2\.0: a number strictly between 0 and 1 is needed"
+    ):
+        function(kept["observables"], level=2.0)
+
+
 def test_labels_of_axes_that_are_no_numbers(tmp_path):
     matrices = [np.eye(2), [[2.0, 0.5], [0.5, 1.0]]]
     fixed = {k: v for k, v in FIXED.items() if k != "tokens"} | {"gamma": 0.3}

@@ -267,6 +267,6 @@ def test_an_interrupt_while_workers_start(file, tmp_path):
     assert run.returncode == 3, errors
     assert output == ""
     assert errors.splitlines() == [
-        f"interrupted; `shaped-attention sweep resume {tmp_path / 's'}` goes on"
+        f"interrupted; `shaped-attention sweep resume {tmp_path / 's'}` continues"
     ]
     assert resume_sweep(tmp_path / "s", progress=False).left == 0

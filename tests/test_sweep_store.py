@@ -32,7 +32,7 @@ def test_a_zarr_of_someone_else_is_not_touched(tmp_path):
 
 def test_plain_xarray_reads_the_store(tmp_path):
     run_sweep(small(keep="reductions"), tmp_path / "s")
-    plain = xr.open_zarr(tmp_path / "s" / "data.zarr", consolidated=False)
+    plain = xr.open_zarr(tmp_path / "s" / "data.zarr")
     assert list(plain["sampler"].values) == ["chain", "sde"]
     assert plain["stopping"].dtype == np.int64
     assert int(plain["histogram"].sel(kept="mean |rho|").isel(time=0).sum()) == 4 * 20

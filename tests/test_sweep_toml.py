@@ -136,7 +136,7 @@ step = 0.05
 key_sise = 3
 gamma = 1.5
 heads = 0
-query_bias = "x"
+query_bias = inf
 [axes]
 tau = [0.5, 1.0]
 tau0 = [1.0, -2.0]
@@ -151,7 +151,7 @@ halfwidth = 0.1
         10: "key_sise: no parameter; .*did you mean 'key_size'",
         11: "gamma=1.5: a number from 0 to 1 is needed",
         12: "heads=0: a whole number",
-        13: "query_bias='x': a finite number",
+        13: "query_bias=inf: a finite number",
         15: "tau: no parameter; .*did you mean 'tau0'",
         16: "tau0=-2.0: a positive finite number",
         19: "target.halfwidth: no entry of a target; .*did you mean 'half_width'",

@@ -70,8 +70,8 @@ def _engine_options(command: Any) -> Any:
 def plan(file: Path) -> None:
     """Check the sweep in FILE (TOML) and estimate its cost.
 
-    Run a few samples, and print the numbers of cells and units, the size of the store, and the
-    expected time.
+    Prints the numbers of cells and units, the size of the store, and the expected time, for which
+    it draws a few samples.
     """
     with _reported():
         sweep = read_sweep(file)

@@ -103,25 +103,14 @@ def faults_of(sweep: Grid, written: bool, known: Collection[str] = ()) -> list[t
     be at fault have defaults in their place, or are left out.
     """
     found = _setting_faults(sweep)
-    axis_faults = _axis_faults(sweep)
-    found += axis_faults
+    found += _axis_faults(sweep)
     bad = {*known, *(entry for entry, _ in found)}
     if not written and not bad & {"samples", "block", "axes", "samplers", "layer"}:
         found += size_faults(sweep) + _idle_parameters(sweep)
-    if bad & {
-        "axes",
-        "samplers",
-        "layer",
-        "fixed",
-        "fractions",
-        "device",
-        "dtype",
-        "block",
-        "seed",
-    }:
+    if bad & {"axes", "layer"}:
         return found
-    # The rest is asked of the cells without what is at fault on the axes.
-    left = known_part(sweep, {entry for entry, _ in axis_faults})
+    # The rest is asked of cells without what is at fault.
+    left = _without(sweep, bad)
     found += cell_faults(left, written, partial=bool(found or known))
     return found if found or known else _name_faults(sweep)
 
@@ -163,12 +152,15 @@ def _setting_faults(sweep: Grid) -> list[tuple[str, str]]:
     return found
 
 
-def known_part(sweep: Grid, bad: Collection[str]) -> Grid:
-    """Return the sweep without the parameters at fault."""
+def _without(sweep: Grid, bad: Collection[str]) -> Grid:
+    """Return the sweep without the parameters at fault, and with values in the place of others."""
     own = {entry.name: getattr(sweep, entry.name) for entry in fields(Grid)}
     for table in ("fixed", "axes"):
         own[table] = {name: value for name, value in own[table].items() if name not in bad}
-    return Grid(**own)
+    known = kind_of(sweep.layers[0]).samplers
+    own["samplers"] = tuple(name for name in sweep.samplers if name in known) or known[-1:]
+    neutral = {"block": 1, "seed": 0, "dtype": "float64", "fractions": (1.0,)}
+    return Grid(**own | {name: value for name, value in neutral.items() if name in bad})
 
 
 def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
