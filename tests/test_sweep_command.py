@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
 import re
+import struct
+import subprocess
+import sys
+import termios
 from dataclasses import replace
 from pathlib import Path
 
@@ -275,3 +282,28 @@ def test_drawings_refuse_what_they_cannot_draw(tmp_path):
     with pytest.raises(ValueError, match="sampler and one or two axes"):
         small_multiples(summary["samples"], "")
     assert "the sweep has 0 axes" in invoke("draw", tmp_path / "s", status=2)
+
+
+def test_a_progress_bar_appears_in_a_terminal(tmp_path):
+    """Without an option on a terminal 80 columns wide, and not where the error stream is a file."""
+    (tmp_path / "sweep.toml").write_text(SMALL, encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "shaped_attention",
+        "sweep",
+        "run",
+        str(tmp_path / "sweep.toml"),
+    ]
+    main_end, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    subprocess.run([*command, str(tmp_path / "s")], stderr=terminal, cwd=ROOT, check=True,
+                   stdout=subprocess.DEVNULL)  # fmt: skip
+    os.close(terminal)
+    shown = os.read(main_end, 10_000).decode()
+    os.close(main_end)
+    assert "24/24" in shown
+    silent = subprocess.run(
+        [*command, str(tmp_path / "t")], capture_output=True, cwd=ROOT, check=True
+    )
+    assert silent.stderr == b""

@@ -45,7 +45,7 @@ _SETTINGS = {
     "seconds": "seconds",
     "target": "target",
 }
-"""Entries of a file beside the tables `fixed` and `axes`, and the fields that they set."""
+"""Entries of a file other than the tables `fixed` and `axes`, and the fields that they set."""
 
 _PLACEHOLDER = None
 """The only value of an axis that could not be read."""

@@ -16,6 +16,7 @@ _RATES = "shaped_attention/statistics/rates.py"
 _SPHERE_CHAOS = "shaped_attention/sphere/propagation_of_chaos.py"
 _SPHERE_ENSEMBLES = "shaped_attention/sphere/figures/random_matrices.py"
 _STEPS = "shaped_attention/samplers/steps.py"
+_SWEEP_STORE = "shaped_attention/sweep/store.py"
 _SWEEP_UNITS = "shaped_attention/sweep/work_units.py"
 _TASK = "shaped_attention/samplers/task.py"
 _THREEFRY = "shaped_attention/numerics/threefry.py"
@@ -103,6 +104,13 @@ SAMPLERS = [
         "self.task.keys, self.samples, 0, place, self.dtype, increments",
         _BY_HAND,
         blind=True,
+    ),
+    Mutant(
+        "sweep-short-block-kept",
+        _SWEEP_STORE,
+        "if samples == sweep.block_samples(unit.block)",
+        "if samples > 0",
+        ("test_sweep_extension.py::test_an_extended_store_is_a_new_one_of_the_larger_sweep",),
     ),
     Mutant(
         "sweep-seed-ignored",
