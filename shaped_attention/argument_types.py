@@ -110,6 +110,9 @@ def _is_number(value: Any) -> bool:
 
 def _list_of(test: Test) -> Test:
     def is_list(value: Any) -> bool:
+        if hasattr(value, "shape"):
+            # An array or a tensor, which the function looks at.
+            return True
         listed = hasattr(value, "__len__") and hasattr(value, "__iter__")
         return listed and not isinstance(value, str | bytes | Mapping) and all(map(test, value))
 

@@ -325,7 +325,7 @@ def test_refused_settings(options: dict[str, Any], message: str) -> None:
 
 def test_refused_results() -> None:
     good = made(1, 10)
-    with pytest.raises(ValueError, match=r"first is a ndarray; an xarray.Dataset"):
+    with pytest.raises(ValueError, match=r"first is a ndarray: a Dataset is needed"):
         compare(np.eye(3), good)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"second lacks V; V \(time"):
         compare(good, good.drop_vars("V"))

@@ -16,6 +16,7 @@ import symbolic
 from docs import _pages
 from shaped_attention.commands.gallery import GALLERY
 from shaped_attention.version import __version__
+from tests.test_command_options import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -83,7 +84,14 @@ def test_every_command_is_in_the_reference():
         text = _pages.help_texts(program)
         for name in command.commands:
             assert f"## `{program} {name}`" in text
-    assert "## `shaped-attention sweep run`" in _pages.help_texts("shaped-attention")
+    text = _pages.help_texts("shaped-attention")
+    for words, command in COMMANDS.items():
+        _, found, section = text.partition(f"## `shaped-attention {' '.join(words)}`\n")
+        assert found
+        section = section.partition("\n## ")[0]
+        assert all(
+            option.opts[0] in section for option in command.params if option.opts[0][0] == "-"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())

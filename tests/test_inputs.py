@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[str, Writer, str | None, str]] = {
         "a.txt",
         as_text("1,2"),
         None,
-        r"extension is \.txt, .*\.npy, \.npz, \.csv",
+        r"extension is \.txt; .*\.npy, \.npz, \.csv",
     ),
     "no extension": ("a", as_text("1,2"), None, "no extension"),
     "directory": ("a.npy", lambda p: p.mkdir(), None, "this is a directory"),
@@ -155,7 +155,12 @@ REFUSED: dict[str, tuple[str, Writer, str | None, str]] = {
         None,
         "no array .*; the keys are 'x', 'y'",
     ),
-    "npz, lone vector": ("a.npz", as_npz(x=[1.0, 2.0]), None, r"\(key 'x'\): .*1-dimensional"),
+    "npz, lone vector": (
+        "a.npz",
+        as_npz(x=[1.0, 2.0]),
+        None,
+        r"\(key 'x'\): .*shape \(2,\); a two-dimensional",
+    ),
     "npz, many keys": (
         "a.npz",
         as_npz(**{f"k{i:02d}": NUMBERS for i in range(20)}),
@@ -197,14 +202,19 @@ REFUSED: dict[str, tuple[str, Writer, str | None, str]] = {
     "pt, complex": ("a.pt", as_pt(torch.ones(2, 2) * 1j), None, "complex"),
     "pt, truth values": ("a.pt", as_pt(torch.ones(2, 2) > 0), None, "non-numeric type bool"),
     "pt, sparse": ("a.pt", as_pt(torch.eye(2).to_sparse()), None, "sparse_coo .* dense tensor"),
-    "complex": ("a.npy", as_npy(NUMBERS * 1j), None, "real numbers, but they are complex"),
-    "complex in npz": ("a.npz", as_npz(x=NUMBERS * 1j, y=[1.0]), None, "they are complex"),
+    "complex": (
+        "a.npy",
+        as_npy(NUMBERS * 1j),
+        None,
+        "entries are complex; real numbers are needed",
+    ),
+    "complex in npz": ("a.npz", as_npz(x=NUMBERS * 1j, y=[1.0]), None, "entries are complex"),
     "text": ("a.npy", as_npy(np.array([["a", "b"]])), None, "non-numeric type <U1"),
     "dates": ("a.npy", as_npy(np.array([["2020-01-01"]], "M8[D]")), None, "non-numeric"),
     "truth values": ("a.npy", as_npy(NUMBERS > 0), None, "non-numeric type bool"),
-    "scalar": ("a.npy", as_npy(np.float64(3)), None, "0-dimensional"),
-    "vector": ("a.npy", as_npy(np.ones(3)), None, r"1-dimensional with shape \(3,\)"),
-    "stack": ("a.npy", as_npy(np.ones((2, 3, 3))), None, "3-dimensional"),
+    "scalar": ("a.npy", as_npy(np.float64(3)), None, r"shape \(\); a two-dimensional"),
+    "vector": ("a.npy", as_npy(np.ones(3)), None, r"shape \(3,\); a two-dimensional one is needed"),
+    "stack": ("a.npy", as_npy(np.ones((2, 3, 3))), None, r"shape \(2, 3, 3\); a two-dimensional"),
     "no rows": ("a.npy", as_npy(np.ones((0, 3))), None, r"empty with shape \(0, 3\)"),
     "no columns": ("a.npy", as_npy(np.ones((3, 0))), None, r"empty with shape \(3, 0\)"),
     "nan": (
@@ -266,7 +276,7 @@ def test_permission_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meth
     path = tmp_path / "a.npy"
     np.save(path, NUMBERS)
     monkeypatch.setattr(Path, method, refuse)
-    with pytest.raises(ValueError, match=r"a\.npy: permission to read this file was denied"):
+    with pytest.raises(ValueError, match=r"a\.npy: permission to read it was denied"):
         read_tokens(path)
 
 
@@ -305,7 +315,7 @@ def test_longdouble_beyond_float64_is_not_finite(tmp_path: Path) -> None:
     if not large.astype(object)[0, 0] > np.finfo(np.float64).max:
         pytest.skip("longdouble is float64 here")
     np.save(tmp_path / "a.npy", large)
-    with pytest.raises(ValueError, match="must be finite"):
+    with pytest.raises(ValueError, match="finite numbers are needed"):
         read_tokens(tmp_path / "a.npy")
 
 
@@ -318,7 +328,9 @@ def test_covariance_is_returned_as_stored(tmp_path: Path) -> None:
 
 def test_covariance_must_be_square(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", NUMBERS)
-    with pytest.raises(ValueError, match=r"a\.npy: .* square matrix, .* 2 rows and 3 columns"):
+    with pytest.raises(
+        ValueError, match=r"a\.npy: .* 2 rows and 3 columns; a square one is needed"
+    ):
         read_covariance(tmp_path / "a.npy")
 
 

@@ -314,7 +314,7 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
         ),
         (
             lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1.0], betas=2.0),
-            "betas: a list of numbers",
+            "betas=2.0: a list of numbers",
         ),
         (
             lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1], betas=[math.inf]),

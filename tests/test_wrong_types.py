@@ -69,9 +69,9 @@ calls = {
     "memory=None": lambda: sa.simulate_chain(block, v0, memory=None, **run),
     "radius='a'": lambda: sa.simulate_chain(block, v0, radius="a", **run),
     "dtype=<class 'int'>": lambda: sa.simulate_chain(block, v0, dtype=int, **run),
-    "times has entries of type <U1": lambda: sa.simulate_chain(block, v0, times=["0"], **run),
+    "times=['0']: a list of numbers": lambda: sa.simulate_chain(block, v0, times=["0"], **run),
     "times has complex entries": lambda: sa.simulate_chain(block, v0, times=[0j], **run),
-    "times has shape ()": lambda: sa.simulate_chain(block, v0, times=0.0, **run),
+    "times=0.0: a list of numbers": lambda: sa.simulate_chain(block, v0, times=0.0, **run),
     "times is not an array": lambda: sa.simulate_chain(block, v0, times=[0.0, [0.1]], **run),
     "layer[0]=[": lambda: sa.simulate_chain([[block]], v0, **run),
     "layer contains Labelled": lambda: sa.simulate_chain(Labelled(0.5, label=print), v0, **run),
@@ -158,7 +158,10 @@ def replaced():
         capture_output=True,
         check=True,
     )
-    return {name: found for line in out.stdout.splitlines() for name, found in [json.loads(line)]}
+    found = {}
+    for line in out.stdout.splitlines():
+        found |= json.loads(line)
+    return found
 
 
 def test_every_public_function_is_called(replaced):

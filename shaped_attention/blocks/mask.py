@@ -34,7 +34,9 @@ def checked_mask(mask: Any) -> Mask:
         raise ValueError(f"mask has entries of type {array.dtype}; booleans are needed")
     if not array.any(axis=1).all():
         empty = int(np.argmin(array.any(axis=1)))
-        raise ValueError(f"mask has an empty row {empty}; every token must see at least one")
+        raise ValueError(
+            f"mask has an empty row {empty}; at least one token that each token sees is needed"
+        )
     return tuple(tuple(bool(x) for x in row) for row in array)
 
 

@@ -121,7 +121,7 @@ class ShapedMLP(Block):
             if max(map(abs, slopes)) < _SMALLEST_SLOPE:
                 raise ValueError(
                     f"c_plus={self.c_plus!r}, c_minus={self.c_minus!r}: at width {width} both "
-                    "slopes of the activation vanish; at least one must not"
+                    "slopes of the activation vanish; one that does not is needed"
                 )
 
     def slopes(self, p: Any, width: int) -> tuple[Any, Any]:

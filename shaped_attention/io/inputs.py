@@ -87,8 +87,7 @@ def read_covariance(
     rows, columns = matrix.shape
     if rows != columns:
         raise ValueError(
-            f"{path}: a covariance must be a square matrix, but this one has {rows} rows and "
-            f"{columns} columns"
+            f"{path}: the matrix has {rows} rows and {columns} columns; a square one is needed"
         )
     return matrix
 
@@ -134,16 +133,16 @@ def read_array(
             raise FileNotFoundError(f"{file}: there is no such file")
         if not file.is_file():
             kind = "a directory" if file.is_dir() else "not a regular file"
-            raise ValueError(f"{file}: this is {kind}, but a {formats} file is needed")
+            raise ValueError(f"{file}: this is {kind}; a {formats} file is needed")
         reader = readers.get(file.suffix.lower())
         if reader is None:
             found = f"the extension is {file.suffix}" if file.suffix else "there is no extension"
-            raise ValueError(f"{file}: {found}, but a {formats} file is needed")
+            raise ValueError(f"{file}: {found}; a {formats} file is needed")
         with file.open("rb") as stream:
             array, name = reader(stream, str(file), key, dimensions)
     except PermissionError as error:
         raise ValueError(
-            f"{file}: permission to read this file was denied; it must be readable"
+            f"{file}: permission to read it was denied; a readable file is needed"
         ) from error
     except FileNotFoundError:
         raise
@@ -158,11 +157,10 @@ def read_array(
 def _checked(array: NDArray[Any], name: str, dimensions: tuple[int, ...]) -> NDArray[np.float64]:
     if array.dtype.kind not in _REAL_KINDS:
         kind = "complex" if array.dtype.kind == "c" else f"of the non-numeric type {array.dtype}"
-        raise ValueError(f"{name}: entries must be real numbers, but they are {kind}")
+        raise ValueError(f"{name}: entries are {kind}; real numbers are needed")
     if array.ndim not in dimensions:
         raise ValueError(
-            f"{name}: the array must be {SHAPES[dimensions]}, but it is {array.ndim}-dimensional "
-            f"with shape {array.shape}"
+            f"{name}: the array has shape {array.shape}; a {SHAPES[dimensions]} one is needed"
         )
     if array.size == 0:
         layer = "layer, one " if array.ndim > 2 else ""
@@ -179,8 +177,8 @@ def _checked(array: NDArray[Any], name: str, dimensions: tuple[int, ...]) -> NDA
         layer = f"layer {first[0] + 1}, " if array.ndim > 2 else ""
         layer += f"sample {first[1] + 1}, " if array.ndim == 4 else ""
         raise ValueError(
-            f"{name}: entries must be finite, but {np.count_nonzero(~finite)} of {numbers.size} "
-            f"are not, the first being {numbers[first]} in {layer}row {first[-2] + 1}, "
-            f"column {first[-1] + 1}"
+            f"{name}: {np.count_nonzero(~finite)} of {numbers.size} entries are not finite, the "
+            f"first being {numbers[first]} in {layer}row {first[-2] + 1}, column {first[-1] + 1}; "
+            "finite numbers are needed"
         )
     return numbers

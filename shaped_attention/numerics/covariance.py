@@ -96,7 +96,8 @@ def equicorrelated(tokens: int, rho: float, scale: float = 1.0) -> Matrix:
     lowest = -1.0 / (tokens - 1) if tokens > 1 else -1.0
     if not lowest <= rho <= 1.0:
         raise ValueError(
-            f"rho={rho!r}: {tokens} tokens can have a common correlation from {lowest:.6g} to 1"
+            f"rho={rho!r}: a common correlation of {tokens} tokens, from {lowest:.6g} to 1, "
+            "is needed"
         )
     check_positive("scale", scale)
     matrix = np.full((tokens, tokens), float(scale) * float(rho))
@@ -138,7 +139,8 @@ def covariance_of(tokens: ArrayLike) -> Matrix:
         v = x @ x.T / x.shape[1]
     if not np.isfinite(v).all():
         raise ValueError(
-            f"tokens has entries up to {np.abs(x).max():.3g}; their squares must not overflow"
+            f"tokens has entries up to {np.abs(x).max():.3g}; entries whose squares do not "
+            "overflow are needed"
         )
     return v
 

@@ -43,8 +43,6 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
     ValueError
         If the suffix is neither .nc nor .zarr, or the Dataset cannot be written there.
     """
-    if not isinstance(result, xr.Dataset):
-        raise ValueError(f"result: a Dataset is needed, not {type(result).__name__}")
     target = Path(path)
     if target.suffix not in (".nc", ".zarr"):
         raise ValueError(f"path={str(path)!r}: a name that ends in .nc or .zarr is needed")

@@ -25,7 +25,9 @@ def check_device(device: str | torch.device) -> torch.device:
     if resolved.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (resolved.index or 0) >= count:
-            raise ValueError(f"device={device!r}: torch finds {count} CUDA devices here; use 'cpu'")
+            raise ValueError(
+                f"device={device!r}: torch finds {count} CUDA devices here; 'cpu' is needed"
+            )
     return resolved
 
 
@@ -38,7 +40,7 @@ def named_device(device: str | torch.device) -> torch.device:
             f"device={device!r}: unknown; 'cpu', 'cuda' or 'cuda:INDEX' is needed"
         ) from None
     if resolved.type not in ("cpu", "cuda"):
-        raise ValueError(f"device={device!r}: only 'cpu' and 'cuda' are supported")
+        raise ValueError(f"device={device!r}: 'cpu', 'cuda' or 'cuda:INDEX' is needed")
     return resolved
 
 
