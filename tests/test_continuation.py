@@ -66,7 +66,10 @@ def test_what_cannot_be_continued():
     kept = chain(LAYERS["attention"], keep_state=True)
     with pytest.raises(ValueError, match=r"^result has taken 10 steps; more than that are needed"):
         sa.continue_run(kept, depth=10)
-    with pytest.raises(ValueError, match=r"^result comes from 'chain': depth alone is needed$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^depth=None, horizon=2.0: result comes from 'chain', so depth alone is needed$",
+    ):
         sa.continue_run(kept, horizon=2.0)
     changing = sa.ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
     with pytest.raises(ValueError, match=r"whose schedule depends on the total depth"):

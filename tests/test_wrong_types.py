@@ -72,7 +72,7 @@ calls = {
     "times=['0']: a list of numbers": lambda: sa.simulate_chain(block, v0, times=["0"], **run),
     "times has complex entries": lambda: sa.simulate_chain(block, v0, times=[0j], **run),
     "times=0.0: a list of numbers": lambda: sa.simulate_chain(block, v0, times=0.0, **run),
-    "times is not an array": lambda: sa.simulate_chain(block, v0, times=[0.0, [0.1]], **run),
+    "times=[[0.1]]: a list of numbers": lambda: sa.simulate_chain(block, v0, times=[[0.1]], **run),
     "layer[0]=[": lambda: sa.simulate_chain([[block]], v0, **run),
     "layer contains Labelled": lambda: sa.simulate_chain(Labelled(0.5, label=print), v0, **run),
     "tokens is not an array": lambda: sa.covariance_of([[1.0], [1.0, 2.0]]),
