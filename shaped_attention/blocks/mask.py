@@ -12,12 +12,12 @@ Mask = str | tuple[tuple[bool, ...], ...] | None
 
 
 def checked_mask(mask: Any) -> Mask:
-    """None, "causal", or a boolean (m, m) mask as nested tuples (hashable, plain data).
+    """Return None, "causal", or a boolean (m, m) mask as nested tuples (hashable, plain data).
 
     Raises
     ------
     ValueError
-        If it is something else, or a token sees none.
+        If it is not a mask, or a token sees no token.
     """
     if mask is None or (isinstance(mask, str) and mask == "causal"):
         return mask
@@ -42,9 +42,9 @@ def checked_mask(mask: Any) -> Mask:
 
 @lru_cache(maxsize=64)
 def uniform_weights(mask: Mask, tokens: int) -> NDArray[np.float64]:
-    """w (m, m): 1 / m_a where token a sees token b, 0 elsewhere.
+    """Return w (m, m): 1 / m_a where token a sees token b, 0 elsewhere.
 
-    Made once for a mask, since the chain asks in every layer; it cannot be written to.
+    The read-only matrix is cached, since the chain needs it in every layer.
     """
     if mask is None:
         weights = np.full((tokens, tokens), 1.0 / tokens)

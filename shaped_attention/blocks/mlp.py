@@ -30,14 +30,14 @@ _SMALLEST_SLOPE = 1e-12
 
 
 class ReLULimit(Limit):
-    """The limit of the shaped ReLU network; k = 2 gamma^2, one gamma^2 for each weight matrix."""
+    """Limit of the shaped ReLU network; k = 2 gamma^2, one gamma^2 per weight matrix."""
 
     def growth(self, p: Any, v: M) -> M:
         """Return ``kappa sqrt(V_aa V_bb) J(rho_ab)``."""
         return _kappa(p) * arc_cosine_kernel(v)
 
     def decay(self, p: Any) -> Any:
-        """Return ``pi kappa``: the diagonal does not move."""
+        """Return ``pi kappa``, which leaves the diagonal of V unchanged."""
         return math.pi * _kappa(p)
 
 
@@ -51,13 +51,13 @@ def _slopes(p: Any, width: int) -> tuple[Any, Any]:
 
 
 def _normalisation(p: Any, width: int) -> Any:
-    """``c`` with 1 / c = E s(g)^2 = (s_+^2 + s_-^2) / 2."""
+    """Return ``c`` with 1 / c = E s(g)^2 = (s_+^2 + s_-^2) / 2."""
     plus, minus = _slopes(p, width)
     return 2.0 / (plus**2 + minus**2)
 
 
 class HiddenCoupling(Coupling):
-    """To leading order the hidden units are the hidden Gaussians."""
+    """Coupling of chain and limit: to leading order the hidden units are the hidden Gaussians."""
 
     def common(self, p: Any, handed: Handed, width: int) -> Tensor:
         """Return gamma^2 W of the Gram of the hidden Gaussians."""
@@ -104,7 +104,7 @@ class ShapedMLP(Block):
 
     @property
     def limit(self) -> Limit:
-        """The limit; without the flow if the activation is linear."""
+        """The limit, which has no drift if the activation is linear."""
         linear = self.gamma == 0.0 or self.c_plus == self.c_minus
         return Limit() if linear else ReLULimit()
 

@@ -1,1 +1,1 @@
-"""Files: token arrays and covariances in, and whatever is written, whole or not at all."""
+"""Files: reading token arrays and covariances, and writing files whole or not at all."""

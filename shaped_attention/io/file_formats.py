@@ -1,8 +1,8 @@
 """The formats of files with arrays: ``.npy``, ``.npz``, ``.csv`` and ``.pt``.
 
-A file is data and never code: nothing is unpickled. A reader takes a stream, the file's name for
-messages, the name of the array or None, and the numbers of dimensions that are wanted when the
-array has no name; it gives the array as it is stored, and the name by which messages call it.
+A file is data and never code: nothing is unpickled. The arguments of a reader are a stream, the
+name of the file for messages, the name of the array or None, and the allowed numbers of dimensions
+of an array without a name. A reader returns the array as stored, and its name for messages.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ def _choice(
 ) -> str:
     """Decide which array is meant: `key`, or the only one that could be.
 
-    `labels` are all names in the file, `arrays` those of arrays that can be read, `fitting` those
-    of numeric arrays of the `shape` that is needed, such as "two-dimensional".
+    `labels` are all names in the file, `arrays` those of readable arrays, and `fitting` those of
+    numeric arrays of the required `shape`, such as "two-dimensional".
     """
     if key is not None:
         if key not in arrays:

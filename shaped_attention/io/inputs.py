@@ -1,7 +1,7 @@
-"""Starting data from files: token arrays, covariances, and the examples that are shipped.
+"""Initial data from files: token arrays, covariances, and the shipped examples.
 
-`file_formats` reads the four formats. Each defect of a file is one `ValueError` of one sentence
-that names the file, what was found and what is allowed.
+`file_formats` reads the four formats. A defective file raises a `ValueError` of one sentence that
+names the file, what was found and what is allowed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def read_tokens(
     ----------
     path
         A ``.npy``, ``.npz``, ``.csv`` or ``.pt`` file. A ``.csv`` file holds comma separated
-        numbers; its first line is taken for a header if none of its fields is a number, so a
-        header of bare numbers would be read as a token. A ``.pt`` file holds a tensor, or a
+        numbers; its first line is a header if none of its fields is a number, so a header of
+        bare numbers would be read as a token. A ``.pt`` file holds a tensor, or a
         dictionary with tensors, and is loaded with ``weights_only=True``.
     key
         Name of the array in a ``.npz`` file or of the tensor in a ``.pt`` dictionary. It may be
-        left out if the file holds one array only, or one two-dimensional numeric array only.
+        omitted if the file holds a single array, or a single two-dimensional numeric array.
 
     Returns
     -------
@@ -61,10 +61,9 @@ def read_tokens(
 def read_covariance(
     path: str | os.PathLike[str], key: str | None = None
 ) -> Float64[np.ndarray, "m m"]:
-    """Read a square matrix of finite real numbers, meant as a token covariance V.
+    """Read a square matrix of finite real numbers, intended as a token covariance V.
 
-    Symmetry and semidefiniteness are properties of covariances, not of files: they are checked
-    where the matrix is used.
+    Symmetry and positive semidefiniteness are checked where the matrix is used.
 
     Parameters
     ----------
@@ -93,7 +92,7 @@ def read_covariance(
 
 
 def example_tokens() -> tuple[list[str], Float64[np.ndarray, "8 384"]]:
-    """Eight tokens of the first sentences of Moby-Dick and their embeddings by a real model.
+    """Return eight tokens of the first sentences of Moby-Dick, and their trained embeddings.
 
     Returns
     -------
@@ -107,7 +106,7 @@ def example_tokens() -> tuple[list[str], Float64[np.ndarray, "8 384"]]:
 
 
 def read_example(filename: str, key: str) -> tuple[list[str], NDArray[np.float64]]:
-    """The words `tokens` and the array `key` of a shipped file, the numbers as float64."""
+    """Return the words `tokens` and the array `key` of a shipped file, the numbers as float64."""
     stored = resources.files("shaped_attention").joinpath("data", filename).read_bytes()
     with np.load(io.BytesIO(stored), allow_pickle=False) as arrays:
         return arrays["tokens"].tolist(), arrays[key].astype(np.float64)

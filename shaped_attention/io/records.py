@@ -1,4 +1,4 @@
-"""Files of records, one a line with a checksum, of which a dying process tears the last at most."""
+"""Files of records, one per line with a checksum; a dying process tears at most the last one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def append_records(path: Path, records: list[dict[str, Any]]) -> None:
-    """Append whole lines, each with a checksum; a torn line before them is closed first."""
+    """Append whole lines, each with a checksum, after closing a torn line."""
     text = b""
     for record in records:
         body = json.dumps(record).encode()
@@ -26,7 +26,7 @@ def append_records(path: Path, records: list[dict[str, Any]]) -> None:
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The records whose checksum is right."""
+    """Return the records with a valid checksum."""
     found = []
     if path.exists():
         for line in path.read_bytes().splitlines():

@@ -1,9 +1,9 @@
 """Files and folders that are written whole or not at all.
 
-What the package writes is made next to its place, brought to the disk and moved there at the end,
-so that an interrupted run leaves what was there before: `written` takes what a library writes to a
-path, and its errors are for users; `write_durably` takes bytes, and its draft has a fixed name, so
-that a process that is killed leaves nothing that the next does not write again.
+A draft is written next to its target, flushed to the disk and moved at the end, so an interrupted
+run leaves the old target. `written` is for a library that writes to a path, and its errors are for
+users. `write_durably` is for bytes; its draft has a fixed name, so the next process overwrites what
+a killed one leaves.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 
 @contextmanager
 def written(path: str | Path) -> Iterator[Path]:
-    """A draft next to `path` to write a file or a folder to; moved to `path` if the block succeeds.
+    """Yield a draft next to `path` for a file or a folder, and move it there if the block succeeds.
 
-    Parent folders are made, and what stands at `path` is replaced; a folder replaces only a folder.
+    Parent folders are created, and what is at `path` is replaced; a folder replaces only a folder.
 
     Raises
     ------
@@ -45,14 +45,14 @@ def written(path: str | Path) -> Iterator[Path]:
 
 
 def write_durably(target: Path, data: bytes) -> None:
-    """Write a file in a folder that is there."""
+    """Write a file in an existing folder."""
     draft = target.with_name(f".{target.name}.draft")
     draft.write_bytes(data)
     _put_file(draft, target)
 
 
 def sync(path: Path) -> None:
-    """Bring a file or a folder's entries to the disk."""
+    """Flush a file, or the entries of a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -61,9 +61,9 @@ def sync(path: Path) -> None:
 
 
 def check_writable(folder: str | Path, name: str) -> None:
-    """Raise ValueError unless files can be written into `folder`, which is made if need be.
+    """Raise ValueError unless files can be written into `folder`, which is created if necessary.
 
-    Called before a long run, so that it does not end in an error.
+    A long run calls it first, in order not to end in an error.
     """
     place = Path(folder)
     try:
@@ -75,7 +75,7 @@ def check_writable(folder: str | Path, name: str) -> None:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, in one line."""
+    """Return the cause of an error in one line."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return next(iter(str(error).splitlines()), type(error).__name__)
@@ -87,7 +87,7 @@ def _put_file(draft: Path, target: Path) -> None:
 
 
 def _put_folder(draft: Path, target: Path, aside: Path) -> None:
-    """Move `draft` to `target`; what is there gives way, and comes back if that fails."""
+    """Move `draft` to `target`, whose old content is restored if that fails."""
     if not os.path.lexists(target):
         draft.rename(target)
         return

@@ -1,4 +1,4 @@
-"""Starting covariances, their factors, and half-vectorisation."""
+"""Initial covariances, their factors, and half-vectorisation."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def _matrices(v: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_covariance(v: ArrayLike, name: str = "covariance") -> Matrix:
-    """Return `v` as a symmetric positive semidefinite float64 matrix, or say what is wrong.
+    """Return `v` as a symmetric positive semidefinite float64 matrix, or raise ValueError.
 
     Parameters
     ----------
     v
-        Array of shape (m, m), m >= 1. Singular matrices are welcome.
+        Array of shape (m, m), m >= 1. It may be singular.
     name
-        What error messages call it.
+        Name in error messages.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def check_covariance(v: ArrayLike, name: str = "covariance") -> Matrix:
 
 
 def equicorrelated(tokens: int, rho: float, scale: float = 1.0) -> Matrix:
-    """The covariance of exchangeable tokens: `scale` on the diagonal, `scale * rho` off it.
+    """Return the covariance of exchangeable tokens: `scale` on the diagonal, `scale * rho` off it.
 
     Parameters
     ----------
@@ -106,9 +106,9 @@ def equicorrelated(tokens: int, rho: float, scale: float = 1.0) -> Matrix:
 
 
 def covariance_of(tokens: ArrayLike) -> Matrix:
-    """The covariance ``X X^T / n_0`` (m, m) of tokens X (m, n_0), one in each row.
+    """Return the covariance ``X X^T / n_0`` (m, m) of tokens X (m, n_0), one per row.
 
-    With more tokens than features, which may be a transposed array, a UserWarning is issued.
+    More tokens than features raise a UserWarning: the array may be transposed.
 
     Raises
     ------
@@ -146,12 +146,12 @@ def covariance_of(tokens: ArrayLike) -> Matrix:
 
 
 def factor(v: ArrayLike) -> Matrix:
-    """Lower triangular F (m, m) with F F^T = v for positive semidefinite `v`, singular or not.
+    """Return lower triangular F (m, m) with F F^T = v for positive semidefinite `v`.
 
-    The factor of the eigendecomposition of the correlations, made triangular. Eigenvalues below
-    m eps times the largest are zero, and so are pivots whose squares are at rounding level, as in
-    every factorisation of a covariance: their square roots would make equal tokens differ by 1e-8.
-    Tokens with equal rows of `v` are one token, and have equal rows of F.
+    F is the triangular form of the root from the eigendecomposition of the correlations, singular
+    ones included. Eigenvalues below m eps times the largest are set to zero, as are pivots whose
+    squares are at rounding level: their square roots would make equal tokens differ by 1e-8. Tokens
+    with equal rows of `v` are one token, and have equal rows of F.
     """
     given = np.asarray(v, dtype=np.float64)
     _, first, same = np.unique(given, axis=0, return_index=True, return_inverse=True)
@@ -175,7 +175,7 @@ def start_factor(v: Matrix, columns: int) -> Matrix:
 
 
 def half_vectorise(v: ArrayLike) -> NDArray[np.float64]:
-    """The lower triangle of `v` (..., m, m) row by row: (..., m (m + 1) / 2).
+    """Return the lower triangle of `v` (..., m, m) row by row, (..., m (m + 1) / 2).
 
     Examples
     --------
@@ -188,7 +188,7 @@ def half_vectorise(v: ArrayLike) -> NDArray[np.float64]:
 
 
 def correlations(v: ArrayLike) -> NDArray[np.float64]:
-    """Correlations ``V_ab / sqrt(V_aa V_bb)`` of `v` (..., m, m), in [-1, 1]; 0 where V_aa = 0."""
+    """Return ``V_ab / sqrt(V_aa V_bb)`` of `v` (..., m, m), in [-1, 1]; 0 where V_aa = 0."""
     array = _matrices(v)
     norm = np.sqrt(np.maximum(np.diagonal(array, axis1=-2, axis2=-1), 0.0))
     # One norm at a time: the product of two could overflow or underflow where the ratio does not.

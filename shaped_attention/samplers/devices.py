@@ -1,4 +1,4 @@
-"""Where a run computes and in which precision: devices and dtypes that are supported."""
+"""Supported devices and dtypes of a run."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ _PRECISIONS = ("float64", "float32")
 
 
 def device_name(device: str | torch.device) -> str:
-    """Return the name of a device that is there, "cpu" without asking torch."""
+    """Return the name of an available device; "cpu" does not load torch."""
     return "cpu" if device == "cpu" else str(check_device(device))
 
 
 def precision_name(dtype: str | torch.dtype) -> str:
-    """Return "float64" or "float32", where a name is given without asking torch."""
+    """Return "float64" or "float32"; a name does not load torch."""
     if isinstance(dtype, str) and dtype in _PRECISIONS:
         return dtype
     return str(check_dtype(dtype)).removeprefix("torch.")
 
 
 def check_device(device: str | torch.device) -> torch.device:
-    """The torch device, if torch knows it and it is there."""
+    """Return the torch device if it is supported and available."""
     resolved = named_device(device)
     if resolved.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -32,7 +32,7 @@ def check_device(device: str | torch.device) -> torch.device:
 
 
 def named_device(device: str | torch.device) -> torch.device:
-    """The torch device of a supported type, whether it is there or not."""
+    """Return the torch device of a supported type, available or not."""
     try:
         resolved = torch.device(device)
     except (RuntimeError, TypeError):
@@ -45,7 +45,7 @@ def named_device(device: str | torch.device) -> torch.device:
 
 
 def check_dtype(dtype: str | torch.dtype) -> torch.dtype:
-    """torch.float64 or torch.float32."""
+    """Return torch.float64 or torch.float32."""
     known = {name: getattr(torch, name) for name in _PRECISIONS}
     resolved: torch.dtype | None = known.get(dtype) if isinstance(dtype, str) else dtype
     if resolved not in known.values():

@@ -1,4 +1,4 @@
-"""What the three samplers share: checked arguments, in one object, and the times that are saved."""
+"""Checked arguments that the three samplers share, and the times they save."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _COUNTER_LIMIT = 2**32
 
 @dataclass(frozen=True)
 class Request:
-    """A checked request: so many samples of a layer's covariance process on a grid of steps.
+    """A checked request for samples of a layer's covariance process on a grid of steps.
 
     Attributes
     ----------
     pattern, v0
         The blocks of each layer (layer l has those of number l modulo the length), and the
-        starting covariance (m, m), or one for each sample (samples, m, m).
+        initial covariance (m, m), or one per sample (samples, m, m).
     steps, dt
         The grid of times: 0, dt, ..., steps * dt.
     saved
         Indices of the grid points that are stored, increasing.
     samples, seed, radius, chunk, memory
-        As in the samplers' docstrings; `chunk` is None until a sampler chooses it.
+        As in the samplers' docstrings; `chunk` is None until a sampler sets it.
     place, precision
         The names of device and dtype, from which torch makes `device` and `dtype`.
     keep
@@ -48,7 +48,7 @@ class Request:
     keep_state
         Whether the state at the end is stored too.
     resumed
-        The state of an earlier run, if this one goes on from it.
+        The state of the earlier run that this one continues, if any.
     eager
         Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
     """
@@ -72,7 +72,7 @@ class Request:
 
     @property
     def begin(self) -> int:
-        """The step from which the run goes on; 0 for a new one."""
+        """The step from which the run continues; 0 for a new run."""
         return self.resumed.steps if self.resumed else 0
 
     @property
@@ -88,7 +88,7 @@ class Request:
     def start_factors(
         self, first: int, count: int, groups: int, columns: int
     ) -> NDArray[np.float64]:
-        """Factors (count, groups, m, c) of the starting covariances of some samples."""
+        """Return factors (count, groups, m, c) of the initial covariances of some samples."""
         if self.resumed:
             return self.resumed.state[first : first + count]
         if self.v0.ndim == 2:
@@ -109,17 +109,17 @@ class Request:
 
     @property
     def compiled_device(self) -> bool:
-        """Whether device and precision are those of compiled code, and nobody asked for torch."""
+        """Whether compiled code supports device and precision, and torch was not requested."""
         return (self.place, self.precision) == ("cpu", "float64") and not self.eager
 
     @property
     def device(self) -> torch.device:
-        """Where torch computes."""
+        """The device of torch."""
         return torch.device(self.place)
 
     @property
     def dtype(self) -> torch.dtype:
-        """In which precision torch computes."""
+        """The dtype of torch."""
         return check_dtype(self.precision)
 
 
@@ -152,7 +152,7 @@ def make_request(
     Raises
     ------
     ValueError
-        With one sentence that names the argument, its value and what is allowed.
+        If an argument is outside its range.
     """
     pattern = pattern_of(layer)
     check_count("samples", samples)
@@ -221,9 +221,9 @@ def saved_steps(
     save_every: int | None,
     begin: int = 0,
 ) -> tuple[int, ...]:
-    """Grid indices to store: `times`, or every `save_every` steps and the last, or the two ends.
+    """Return the grid indices to store: `times`, every `save_every` steps, or both ends.
 
-    A run that goes on from the step `begin` stores nothing before it.
+    A run that continues from the step `begin` stores nothing before it.
 
     Raises
     ------

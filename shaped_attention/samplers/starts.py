@@ -1,4 +1,4 @@
-"""What a run starts from: covariances, one for each sample if asked for, or the end of a run."""
+"""Initial conditions of a run: one covariance, one per sample, or the end of an earlier run."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def checksum(result: xr.Dataset) -> int:
 
 @dataclass(frozen=True)
 class Resumed:
-    """The end of an earlier run, from which another goes on.
+    """The end of an earlier run, which another continues.
 
     Attributes
     ----------
     v0
-        The starting covariances of the earlier run.
+        Initial covariances of the earlier run.
     steps
-        The steps that it took.
+        Number of its steps.
     state, stopping_time
         Its state (samples, groups, m, c) and stopping times (samples,).
     """
@@ -82,12 +82,12 @@ class Resumed:
 
 
 def check_starts(v0: ArrayLike, samples: int) -> NDArray[np.float64]:
-    """Return a starting covariance (m, m), or one for each sample (samples, m, m), if it is valid.
+    """Return a valid initial covariance (m, m), or one per sample (samples, m, m).
 
     Raises
     ------
     ValueError
-        As `check_covariance`, or if the number of matrices is not that of samples.
+        As `check_covariance`, and if the number of matrices is not the number of samples.
     """
     array = real_array(v0, "v0")
     if array.ndim != 3:
@@ -101,7 +101,7 @@ def check_starts(v0: ArrayLike, samples: int) -> NDArray[np.float64]:
 
 
 def check_rank(v0: NDArray[np.float64], columns: int, width: int) -> None:
-    """Raise ValueError if tokens with that many columns cannot have the covariance."""
+    """Raise ValueError if the rank of the covariance exceeds the number of columns."""
     if columns >= v0.shape[-1]:
         return
     values = np.linalg.eigvalsh(v0).reshape(-1, v0.shape[-1])
@@ -114,7 +114,7 @@ def check_rank(v0: NDArray[np.float64], columns: int, width: int) -> None:
 
 
 def check_radius(radius: float | None, v0: NDArray[np.float64], single: bool = False) -> float:
-    """The stopping radius; by default `DEFAULT_RADIUS` times the Frobenius norm of `v0`.
+    """Return the stopping radius, by default `DEFAULT_RADIUS` times the Frobenius norm of `v0`.
 
     It is never above `LARGEST_RADIUS`, so `v0` must be within it; in single precision within
     `LARGEST_SINGLE_NORM`.
