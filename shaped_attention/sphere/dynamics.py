@@ -58,7 +58,7 @@ class SphereAttention:
         check_finite("beta", self.beta)
         if abs(self.beta) > _LARGEST_BETA:
             raise ValueError(
-                f"beta={self.beta!r}: at most {_LARGEST_BETA:g} in size is needed (exp overflows)"
+                f"beta={self.beta!r}: |beta| <= {_LARGEST_BETA:g} is needed (exp overflows)"
             )
         for name in ("normalised", "repulsion", "causal"):
             if not isinstance(getattr(self, name), bool):

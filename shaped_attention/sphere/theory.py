@@ -237,4 +237,4 @@ def polygon_energy(tokens: int, beta: float) -> float:
 def _check_beta(beta: float, largest: float) -> None:
     check_finite("beta", beta)
     if abs(beta) > largest:
-        raise ValueError(f"beta={beta!r}: at most {largest:g} in size is needed (exp overflows)")
+        raise ValueError(f"beta={beta!r}: |beta| <= {largest:g} is needed (exp overflows)")
