@@ -229,7 +229,7 @@ def test_the_figure_shows_what_was_computed(tmp_path):
     ("call", "message"),
     [
         (lambda: mean_field(math.nan, two_bumps, [1.0]), "beta=nan: a finite number"),
-        (lambda: mean_field(601.0, two_bumps, [1.0]), "beta=601.0: at most 600"),
+        (lambda: mean_field(601.0, two_bumps, [1.0]), r"beta=601.0: \|beta\| <= 600"),
         (lambda: mean_field(1.0, two_bumps, [1.0], normalised=1), "normalised=1: True or False"),
         (lambda: mean_field(1.0, two_bumps, []), "times: a list"),
         (lambda: mean_field(1.0, two_bumps, [2.0, 1.0]), "times: increasing"),

@@ -193,7 +193,7 @@ def test_extreme_energies_are_those_of_gram_matrices():
         (lambda: many_token_cosine([0.0], 0.0), "start=0.0: a cosine above 0"),
         (lambda: final_rate(1, 1.0), "tokens=1: a whole number >= 2"),
         (lambda: final_rate(2, math.inf), "beta=inf: a finite number"),
-        (lambda: dirac_energy(601.0), "beta=601.0: at most 600 in size"),
+        (lambda: dirac_energy(601.0), r"beta=601.0: \|beta\| <= 600"),
         (lambda: uniform_energy(1.0, 0), "dimension=0: a whole number >= 1"),
         (lambda: polygon_energy(1, 1.0), "tokens=1: a whole number >= 2"),
     ],

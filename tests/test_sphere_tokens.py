@@ -236,7 +236,10 @@ def test_matrices_of_any_precision_are_those_in_float64():
             lambda: check(value=lambda t: torch.ones(1, 2)),
             r"value has shape \(1, 1, 1, 2\); square matrices",
         ),
-        (lambda: check(lambda t: torch.ones(1, 2)), "query needs 2 rows, not 1: the other is I"),
+        (
+            lambda: check(lambda t: torch.ones(1, 2)),
+            "query needs 2 rows, not 1: key is the identity",
+        ),
         (
             lambda: check(torch.ones(1, 2), lambda t: torch.ones(3, 2)),
             "as many rows of query as of key",

@@ -1,9 +1,9 @@
 """Self-attention on the sphere: clustering, energies, phase diagrams, mean field.
 
-The second half of the notes behind this package, after Geshkovski, Letrouit, Polyanskiy and
-Rigollet (arXiv 2312.10794). For Q = K = I and V = +-I everything is a function of the Gram matrix
-of the tokens, at a cost that does not depend on their dimension (`sphere_flow`); other matrices,
-heads and an MLP need the tokens themselves (`token_flow`).
+This is the second half of the notes behind this package, after Geshkovski, Letrouit, Polyanskiy
+and Rigollet (arXiv 2312.10794). For Q = K = I and V = +-I everything is a function of the Gram
+matrix of the tokens, at a cost that does not depend on their dimension (`sphere_flow`). Other
+matrices, heads and an MLP need the tokens themselves (`token_flow`).
 """
 
 import lazy_loader

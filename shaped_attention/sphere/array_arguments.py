@@ -1,4 +1,4 @@
-"""Functions of tensors that take arrays too."""
+"""Decorator that makes functions of tensors accept arrays too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shaped_attention.checks import real_array
 
 
 def also_of_arrays(name: str) -> Callable[[Callable[..., Tensor]], Callable[..., Any]]:
-    """Decorate a function of a tensor, its argument `name`: of an array it returns an array."""
+    """Make a function of the tensor `name` accept an array too; it then returns an array."""
 
     def decorate(function: Callable[..., Tensor]) -> Callable[..., Any]:
         signature = inspect.signature(function)

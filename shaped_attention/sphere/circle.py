@@ -6,7 +6,7 @@ For d = 2 a token is x = (cos a, sin a), and the flow of `SphereAttention` is
 
 At beta = 0 it is Kuramoto's model of identical oscillators, da_i/dt = -R sin(a_i - psi) with
 R e^{i psi} the mean of e^{i a_j} (Geshkovski et al., arXiv 2312.10794, section 7). Its mean field
-keeps the Poisson kernels (Ott and Antonsen, Chaos 18, 2008).
+preserves the family of Poisson kernels (Ott and Antonsen, Chaos 18, 2008).
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from shaped_attention.sphere.dynamics import SphereAttention
 
 @also_of_arrays("tokens")
 def angles_of(tokens: Float[Tensor, "*B N 2"]) -> Float[Tensor, "*B N"]:
-    """The angles, in (-pi, pi], of tokens (..., N, 2) on the unit circle; of an array an array.
+    """Return the angles in (-pi, pi] of tokens (..., N, 2) on the unit circle.
+
+    Accepts a tensor or an array and returns the same kind.
 
     Raises
     ------
@@ -41,14 +43,21 @@ def angles_of(tokens: Float[Tensor, "*B N 2"]) -> Float[Tensor, "*B N"]:
 
 @also_of_arrays("angles")
 def tokens_of(angles: Float[Tensor, "*B N"]) -> Float[Tensor, "*B N 2"]:
-    """The tokens (cos a, sin a) (..., N, 2) of angles (..., N); of an array an array."""
+    """Return the tokens (cos a, sin a) (..., N, 2) of angles (..., N).
+
+    Accepts a tensor or an array and returns the same kind.
+    """
     return torch.stack([torch.cos(angles), torch.sin(angles)], dim=-1)
 
 
 @also_of_arrays("angles")
 @with_types
 def angle_field(angles: Float[Tensor, "*B N"], attention: SphereAttention) -> Float[Tensor, "*B N"]:
-    """da/dt of angles (..., N): -sum_j w_ij sin(a_i - a_j), w the weights; + for V = -I."""
+    """Return da_i/dt = -sum_j w_ij sin(a_i - a_j) at angles (..., N), with + for V = -I.
+
+    The weights w_ij are those of `attention`. Accepts a tensor or an array and returns the same
+    kind.
+    """
     if angles.ndim < 1:
         raise ValueError(f"angles have shape {tuple(angles.shape)}; (..., N) is needed")
     apart = angles[..., :, None] - angles[..., None, :]
@@ -57,17 +66,19 @@ def angle_field(angles: Float[Tensor, "*B N"], attention: SphereAttention) -> Fl
 
 
 def mean_direction(angles: Float[Tensor, "*B N"]) -> Complex[Tensor, "*B"]:
-    """R e^{i psi}, the mean of e^{i a_j} over the tokens of angles (..., N)."""
+    """Return R e^{i psi}, the mean of e^{i a_j} over tokens with angles (..., N)."""
     return torch.polar(torch.ones_like(angles), angles).mean(-1)
 
 
 def poisson_density(angles: ArrayLike, radius: float) -> NDArray[np.float64]:
-    """(1 - r^2) / (2 pi (1 - 2 r cos a + r^2)) at `angles`: a law whose mean of e^{i a} is r.
+    """Return the Poisson kernel (1 - r^2) / (2 pi (1 - 2 r cos a + r^2)) at `angles`.
+
+    Under this law e^{i a} has mean r.
 
     Raises
     ------
     ValueError
-        If the radius r is not in [0, 1), or the angles are no finite numbers.
+        If the radius r is not in [0, 1), or an angle is not finite.
     """
     _check_radius("radius", radius)
     a = real_array(angles, "angles")
@@ -79,9 +90,9 @@ def poisson_density(angles: ArrayLike, radius: float) -> NDArray[np.float64]:
 
 
 def poisson_radius(times: ArrayLike, start: float) -> NDArray[np.float64]:
-    """r at `times` >= 0 for the mean field of beta = 0 from the Poisson kernel of radius `start`.
+    """Return the radius r of the mean field at beta = 0 from a Poisson kernel of radius `start`.
 
-    r' = r (1 - r^2) / 2, so r(t)^2 = 1 / (1 + (1 / r_0^2 - 1) e^{-t}): Ott and Antonsen's
+    r' = r (1 - r^2) / 2, so r(t)^2 = 1 / (1 + (1 / r_0^2 - 1) e^{-t}). This is Ott and Antonsen's
     z' = (z - conj(z) z^2) / 2 for identical oscillators without rotation.
 
     Raises

@@ -1,13 +1,13 @@
-"""The 2-Wasserstein distance on the circle, with the arc length as cost.
+"""The 2-Wasserstein distance on the circle for the arc length.
 
-With quantile functions F^-1, G^-1 that go on by 2 pi after each turn,
+With quantile functions F^-1, G^-1 that increase by 2 pi with each turn,
 
     W2^2 = min over alpha of int_0^1 (F^-1(q + alpha) - G^-1(q))^2 dq,
 
-which is convex in alpha (Delon, Salomon and Sobolevski, SIAM J. Appl. Math. 70, 2010). For N points
-F^-1 has steps at i/N, and the derivative in alpha is the sum over them of
+and the integral is convex in alpha (Delon, Salomon and Sobolevski, SIAM J. Appl. Math. 70, 2010).
+For N points F^-1 has steps at i/N, and the derivative in alpha is the sum over them of
 (x_i - x_{i-1}) (x_i + x_{i-1} - 2 G^-1(i/N - alpha)), which never decreases. Its zero is found by
-bisection in [-1, 1]: outside of it one function is above the other everywhere.
+bisection in [-1, 1]: outside this interval one function is above the other everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HALVINGS = 50
 
 
 def circle_wasserstein2(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
-    """W2 on the circle between N and M points of equal weight each; exact to rounding.
+    """Return W2 on the circle between N and M equally weighted points, exact to rounding.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def circle_wasserstein2(first: ArrayLike, second: ArrayLike) -> NDArray[np.float
     count, other = x.shape[-1], y.shape[-1]
     x = np.broadcast_to(x, (*shape, count)).reshape(-1, count)
     y = np.broadcast_to(y, (*shape, other)).reshape(-1, other)
-    # All steps are at whole multiples of 1 / parts, and so is the best alpha.
+    # All steps are at integer multiples of 1 / parts, and so is the best alpha.
     parts = math.lcm(count, other)
     each, every = parts // count, parts // other
     before = np.concatenate([x[:, -1:] - _TURN, x[:, :-1]], axis=1)
@@ -56,7 +56,7 @@ def circle_wasserstein2(first: ArrayLike, second: ArrayLike) -> NDArray[np.float
     high = np.full((len(x), 1), parts)
     while (low < high).any():
         middle = (low + high) // 2
-        # G^-1 half a part before the step: the derivative just after alpha = middle.
+        # G^-1 half a part before the step gives the derivative just after alpha = middle.
         opposite = _lifted(y, (steps - middle - 1) // every)
         slope = ((x - before) * (x + before - 2.0 * opposite)).sum(-1, keepdims=True)
         high = np.where(slope >= 0.0, middle, high)
@@ -72,22 +72,24 @@ def circle_wasserstein2(first: ArrayLike, second: ArrayLike) -> NDArray[np.float
 
 
 def circle_distance_to_density(angles: ArrayLike, density: ArrayLike) -> NDArray[np.float64]:
-    """W2 on the circle between N points of equal weight and a density; the square to 1e-12.
+    """Return W2 on the circle between N equally weighted points and a density.
+
+    The square of W2 is accurate to 1e-12.
 
     Parameters
     ----------
     angles
         Points (..., N).
     density
-        Averages over equal cells (cells,) of [-pi, pi), as those of `mean_field`: of mass 1 to
-        1e-6, and divided by it. It is taken as constant in each cell.
+        Averages (cells,) over equal cells of [-pi, pi), such as those of `mean_field`. The mass
+        must be 1 to 1e-6 and is normalised. The density is taken to be constant in each cell.
 
     Raises
     ------
     ValueError
-        If there are no points, angles are NaN or infinite, or the density is none.
+        If there are no points, angles are NaN or infinite, or the density is invalid.
     """
-    # The angles are in [0, 2 pi) and the density's in [-pi, pi), moved here by half a turn.
+    # The angles are in [0, 2 pi), those of the density in [-pi, pi): shift by half a turn.
     x = _sorted_angles(real_array(angles, "angles") + math.pi, "angles")
     mass = cell_averages(cell_averages(density, 0), 0, rescale=True)
     shape, count = x.shape[:-1], x.shape[-1]
@@ -115,7 +117,7 @@ def circle_distance_to_density(angles: ArrayLike, density: ArrayLike) -> NDArray
     at = np.sort(np.concatenate(ends, axis=1), axis=1)
     widths, middle = np.diff(at, axis=1), 0.5 * (at[:, :-1] + at[:, 1:])
     cell = np.clip(np.searchsorted(below, middle, side="right") - 1, 0, len(mass) - 1)
-    # G^-1 is linear on a piece: the square at its middle, and the variance within the piece.
+    # G^-1 is linear on a piece: add the square at its middle and the variance within it.
     share = np.divide(widths, mass[cell], out=np.zeros_like(widths), where=mass[cell] > 0.0)
     place = np.floor((middle + alpha) * count).astype(np.int64)
     apart = _lifted(x, place) - quantile(middle)
@@ -124,7 +126,7 @@ def circle_distance_to_density(angles: ArrayLike, density: ArrayLike) -> NDArray
 
 
 def _lifted(x: Float[np.ndarray, "B N"], place: Int[np.ndarray, "B K"]) -> Float[np.ndarray, "B K"]:
-    """Sorted angles by number, any whole number: a turn more after each N."""
+    """Return the sorted angles at integer indices; each N further adds a turn."""
     turns, within = np.divmod(place, x.shape[-1])
     return np.take_along_axis(x, within, axis=1) + _TURN * turns
 

@@ -1,10 +1,10 @@
-"""How clustered tokens are: functions of Gram matrices V, V_ij = <x_i, x_j>, for batches.
+"""Measures of clustering: functions of batches of Gram matrices V, V_ij = <x_i, x_j>.
 
-Two tokens are close if V_ij >= 1 - delta; a cluster is a connected component of the graph of close
-tokens, so that a chain of close tokens is one cluster. One cluster is the limit of the attractive
-flow for almost every start (Geshkovski, Letrouit, Polyanskiy and Rigollet, arXiv 2312.10794).
+Two tokens are close if V_ij >= 1 - delta. A cluster is a connected component of the graph of close
+tokens, so a chain of close tokens is one cluster. The attractive flow converges to one cluster from
+almost every initial condition (Geshkovski, Letrouit, Polyanskiy and Rigollet, arXiv 2312.10794).
 
-All functions take a tensor, a NumPy array or the `V` of a result, and give one of the same kind.
+All functions accept a tensor, a NumPy array or the `V` of a result, and return the same kind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shaped_attention.sphere.array_arguments import also_of_arrays
 
 
 def _also_of_arrays(measure: Callable[..., Tensor]) -> Callable[..., Any]:
-    """A measure of Gram matrices that takes arrays too, and the V of a result."""
+    """Make a measure of Gram matrices accept arrays and the V of a result too."""
     of_arrays = also_of_arrays("gram")(measure)
 
     @wraps(measure)
@@ -40,20 +40,20 @@ def _also_of_arrays(measure: Callable[..., Tensor]) -> Callable[..., Any]:
 
 @_also_of_arrays
 def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*B"]:
-    """Number of clusters: connected components of the graph {V_ij >= 1 - delta}.
+    """Return the number of clusters: connected components of the graph {V_ij >= 1 - delta}.
 
-    A token is joined to all within 2^k links after the k-th squaring of the adjacency matrix.
+    After k squarings of the adjacency matrix a token is joined to all tokens within 2^k links.
 
     Parameters
     ----------
     gram
         Gram matrices of unit tokens (..., N, N).
     delta
-        How close, strictly between 0 and 1.
+        Two tokens are linked if V_ij >= 1 - delta; strictly between 0 and 1.
 
     Returns
     -------
-    Whole numbers (...) from 1 to N.
+    Integers (...) from 1 to N.
 
     Raises
     ------
@@ -65,13 +65,13 @@ def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*
     joined = (near | near.mT | itself).float()
     for _ in range(math.ceil(math.log2(gram.shape[-1]))):
         joined = (joined @ joined).clamp(max=1.0)
-    # A cluster is counted at its first token: the one that is joined to none before it.
+    # A cluster is counted at its first token, which is joined to no earlier one.
     return (joined.tril(-1).sum(-1) == 0.0).sum(-1)
 
 
 @_also_of_arrays
 def close_pairs(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*B"]:
-    """Fraction of the pairs i < j with V_ij >= 1 - delta.
+    """Return the fraction of pairs i < j with V_ij >= 1 - delta.
 
     Raises
     ------
@@ -87,12 +87,14 @@ def close_pairs(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*
 
 @_also_of_arrays
 def order_parameter(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
-    """The norm of the mean token, |sum_i x_i| / N = sqrt(sum_ij V_ij) / N: 1 for one cluster.
+    """Return the norm of the mean token, |sum_i x_i| / N = sqrt(sum_ij V_ij) / N.
+
+    It is 1 for one cluster.
 
     Raises
     ------
     ValueError
-        If these are no finite square matrices.
+        If `gram` does not hold finite square matrices.
     """
     _check_gram(gram)
     return gram.sum((-2, -1)).clamp(min=0.0).sqrt() / gram.shape[-1]
@@ -100,15 +102,15 @@ def order_parameter(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
 
 @_also_of_arrays
 def spectral_gap(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
-    """Difference of the two largest eigenvalues of V / N, which sum to 1: 1 if V has rank one.
+    """Return the difference of the two largest eigenvalues of V / N, whose eigenvalues sum to 1.
 
-    Rank one means one cluster, or two opposite ones; in dimension d the gap is 0 where the two
-    largest principal axes of the tokens are alike, as for the uniform law.
+    It is 1 if V has rank one: one cluster, or two antipodal ones. It is 0 if the two largest
+    principal axes of the tokens have equal length, as for the uniform law.
 
     Raises
     ------
     ValueError
-        If these are no finite square matrices.
+        If `gram` does not hold finite square matrices.
     """
     _check_gram(gram)
     if gram.shape[-1] == 1:

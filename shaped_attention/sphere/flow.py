@@ -22,13 +22,13 @@ from shaped_attention.sphere.integrate import Field, integrate_flow
 Observe = Callable[[Tensor], Tensor]
 
 CHUNK_ENTRIES = 2**16
-"""Entries of the tokens in a chunk: in the cache, and enough to hide the interpreter."""
+"""Token entries per chunk: few enough for the cache, enough to hide the interpreter's cost."""
 
 _FINEST = 1e-12
 
 
 def from_format_2(result: xr.Dataset, stored: dict[str, Any]) -> dict[str, Any]:
-    """Arguments as they are recorded now, of a flow or network saved in format 1 or 2."""
+    """Return the arguments of a flow or network saved in format 1 or 2 as recorded now."""
     if "query" in stored["attention"]:
         attention = {"unrecorded": "a TokenAttention, whose matrices are not stored"}
     else:
@@ -51,43 +51,49 @@ def sphere_flow(
     tolerance: float = 1e-5,
     chunk: int | None = None,
 ) -> xr.Dataset:
-    """Follow tokens on the sphere and keep their Gram matrices, or what `observe` makes of them.
+    """Follow tokens on the sphere and keep their Gram matrices, or a function of them.
 
     Parameters
     ----------
     attention
-        The field.
+        Field of the flow.
     start
-        Unit tokens (samples, N, r) from `uniform_start`, `equiangular_start` or `given_start`; the
+        Unit tokens (samples, N, r) from `uniform_start`, `equiangular_start` or `given_start`. The
         flow runs on their device.
     times
         Increasing times >= 0.
     betas
-        Follow the same starts for each of these beta, together, in the place of the attention's.
+        Inverse temperatures that replace the attention's. The same initial tokens are followed for
+        each, all together.
     observe
-        Function of Gram matrices (B, N, N) that gives a tensor (B, ...), such as
-        ``lambda v: cluster_count(v, 1e-3)``; None keeps them, which `compare` and figures need.
+        Function of Gram matrices (B, N, N) that returns a tensor (B, ...), such as
+        ``lambda v: cluster_count(v, 1e-3)``. None keeps the matrices, which `compare` and figures
+        need.
     tolerance
-        Largest local error of a token in a step, at least 1e-12. Errors of V are of this order
-        times the number of steps while tokens part, and less where they close.
+        Largest local error of a token per step, at least 1e-12. Errors of V are of this order
+        times the number of steps while tokens separate, and smaller where they approach.
     chunk
-        Samples that are integrated together; they do not change a sample's numbers beyond rounding.
+        Number of samples integrated together. It changes results only by rounding errors.
 
     Returns
     -------
     xarray.Dataset
-        A result as those of the samplers, with `V` (time, sample, row, col), symmetric, positive
-        semidefinite and of unit diagonal to rounding, `stopping_time` (infinite: nothing explodes)
-        and the `start` (sample, row, feature); or `observed` (time, sample, ...) and the `start`.
-        With `betas`, `V` or `observed` has the dimension `beta` first; ``isel(beta=0)`` is a
-        result.
+        A result like those of the samplers, with
+
+        - `V` (time, sample, row, col), to rounding symmetric, positive semidefinite and of unit
+          diagonal, and `stopping_time`, which is infinite because nothing explodes; or, with
+          `observe`, `observed` (time, sample, ...);
+        - `start` (sample, row, feature).
+
+        With `betas`, the first dimension of `V` or `observed` is `beta`; ``isel(beta=0)`` is a
+        single result.
 
     Raises
     ------
     ValueError
         If an argument is outside its range.
     FloatingPointError
-        If the field is too steep to be followed.
+        If the field is too steep to integrate.
     """
     wanted = checked_times(times)
     check_start(start)
@@ -130,14 +136,14 @@ def follow(
     *,
     autonomous: bool = False,
 ) -> NDArray[np.float64]:
-    """``observe(tokens)`` (time, sample, ...) along a flow, integrated in chunks of samples.
+    """Return ``observe(tokens)`` (time, sample, ...) along a flow, in chunks of samples.
 
     Raises
     ------
     ValueError
         If the tolerance or the chunk is outside its range.
     FloatingPointError
-        As from `integrate_flow`.
+        If `integrate_flow` fails.
     """
     check_positive("tolerance", tolerance)
     if tolerance < _FINEST:
@@ -157,7 +163,7 @@ def follow(
 
 
 def checked_times(times: ArrayLike) -> NDArray[np.float64]:
-    """`times` as an array of finite increasing numbers >= 0, or a ValueError."""
+    """Return `times` as an array; raise ValueError unless finite, increasing and >= 0."""
     wanted = real_array(times, "times")
     if wanted.ndim != 1 or wanted.size == 0 or not np.isfinite(wanted).all():
         raise ValueError("times: a list of finite numbers, at least one, is needed")
@@ -167,7 +173,7 @@ def checked_times(times: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_start(start: Tensor) -> None:
-    """Raise ValueError unless these are unit tokens (samples, N, r)."""
+    """Raise ValueError unless `start` holds unit tokens (samples, N, r)."""
     if not isinstance(start, Tensor) or start.ndim != 3 or start.numel() == 0:
         shape = tuple(start.shape) if isinstance(start, Tensor) else type(start).__name__
         raise ValueError(
@@ -179,12 +185,12 @@ def check_start(start: Tensor) -> None:
 
 
 def observed(tokens: Float[Tensor, "B N r"], observe: Observe | None) -> Tensor:
-    """Gram matrices (B, N, N) of tokens, or what `observe` makes of them.
+    """Return the Gram matrices (B, N, N) of tokens, or `observe` of them.
 
     Raises
     ------
     ValueError
-        If that is no tensor with as many samples.
+        If `observe` does not return a tensor with as many samples.
     """
     gram = tokens @ tokens.mT
     if observe is None:
@@ -201,7 +207,7 @@ def observed(tokens: Float[Tensor, "B N r"], observe: Observe | None) -> Tensor:
 
 
 def flow_variables(data: NDArray[np.float64], start: Tensor, observe: Observe | None) -> xr.Dataset:
-    """What a flow keeps, from data (beta, time, sample, ...)."""
+    """Return the variables of a flow from data (beta, time, sample, ...)."""
     first = {"start": (("sample", "row", "feature"), start.cpu().numpy())}
     if observe is not None:
         rest = tuple(f"o{k}" for k in range(data.ndim - 3))

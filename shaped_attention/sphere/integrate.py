@@ -1,11 +1,11 @@
-"""Flows on the sphere, integrated with an error control for each sample of a batch.
+"""Integrator of flows on the sphere, with error control for each sample of a batch.
 
-Bogacki and Shampine's embedded pair of orders 3 and 2 (Appl. Math. Lett. 2, 1989): three
-evaluations a step. Every sample has its own time and step. The field is asked about unit tokens
-only: x -> f(x / |x|) is a smooth extension of the field whose flow keeps the sphere, so neither
-normalising the points between nor the new tokens lowers the order, and weights exp(beta |x|^2) off
-the sphere never arise. Output times do not cut steps: between two points there is the cubic through
-both with the field's slopes, of the same order.
+The method is Bogacki and Shampine's embedded pair of orders 3 and 2 (Appl. Math. Lett. 2, 1989),
+with three evaluations per step. Every sample has its own time and step. The field is evaluated at
+unit tokens only: x -> f(x / |x|) is a smooth extension of the field whose flow preserves the
+sphere. So normalising the intermediate points and the new tokens does not lower the order, and
+weights exp(beta |x|^2) off the sphere never arise. Output times do not shorten steps: the Hermite
+cubic through both ends of a step, with the field as slopes, has the same order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Field = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""dx/dt (B, N, r) of tokens (B, N, r), at times (B,), of the samples with these numbers (B,)."""
+"""Map of tokens (B, N, r), times (B,) and indices of the samples (B,) to dx/dt (B, N, r)."""
 
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 5.0
 _FIRST = 0.05
@@ -26,7 +26,7 @@ _STABLE = 2.0
 _MOST_STEPS = 1_000_000
 
 _STILL = 1e-15
-"""Steps that move no token farther change nothing but the last digit."""
+"""Steps that move no token farther change only the last digit."""
 
 
 def integrate_flow(
@@ -38,28 +38,28 @@ def integrate_flow(
     *,
     autonomous: bool = False,
 ) -> list[Tensor]:
-    """``observe(tokens)`` at increasing times >= 0, from tokens at time 0.
+    """Return ``observe(tokens)`` at increasing times >= 0, from tokens at time 0.
 
     Parameters
     ----------
     field
-        Tangent to the sphere; the numbers say which of the samples it is asked about.
+        Field tangent to the sphere; its last argument holds the indices of the samples.
     start
         Unit tokens (B, N, r).
     times
-        Increasing.
+        Increasing times >= 0.
     observe
-        What is kept at a time.
+        Function of tokens whose value is kept.
     tolerance
         Largest local error of a token per step, as a distance.
     autonomous
-        Whether the field does not depend on time: samples that do not move any more beyond
-        rounding are then left where they are.
+        Whether the field is independent of time. If so, samples that no longer move beyond
+        rounding are left where they are.
 
     Raises
     ------
     FloatingPointError
-        If the field is not finite, a step would be lost in rounding, or 10^6 steps do not suffice.
+        If the field is not finite, a step is lost to rounding, or 10^6 steps do not suffice.
     """
     x = start.clone()
     everyone = torch.arange(len(x), device=x.device)
@@ -81,18 +81,20 @@ def integrate_flow(
                 "earlier time, a smaller beta or a larger tolerance is needed (USA moves "
                 "exp(beta) times faster than SA)"
             )
-        # Most often all go on: no copies then.
+        # Usually all samples continue, and nothing is copied.
         alone = slice(None) if len(going) == len(x) else going
         old, first, began, h = x[alone], slope[alone], now[alone], step[alone]
         new, last, error, rate = _attempt(field, old, first, began, h, going)
         error = torch.nan_to_num(error, nan=torch.inf)
         accepted = error <= tolerance
         factor = _SAFETY * (tolerance / error.clamp(min=1e-300)) ** (1.0 / 3.0)
-        # Beyond 2.5 over the rate of relaxation the scheme is unstable; a cluster would not
-        # close, but stay as wide as the tolerance.
+        # Steps above 2.5 / rate of relaxation are unstable: a cluster would not close but stay
+        # as wide as the tolerance.
         proposed = torch.minimum(h * factor.clamp(_SHRINK, _GROW), _STABLE / rate)
         if bool((~accepted & (began + proposed == began)).any()):
-            raise FloatingPointError(f"the flow needs a step that is lost beside t = {times[-1]:g}")
+            raise FloatingPointError(
+                f"the flow needs a step that is negligible at t = {times[-1]:g}"
+            )
         if bool(accepted.all()):
             output.between(going, old, new, first, last, began, h)
             x[alone], slope[alone], now[alone] = new, last, began + h
@@ -109,7 +111,7 @@ def integrate_flow(
 
 
 class _Output:
-    """What is observed at the output times; every sample waits for its own next one."""
+    """Observations at the output times; every sample has its own next output time."""
 
     def __init__(self, times: Float[Tensor, " T"], observe: Callable[[Tensor], Tensor]) -> None:
         self.times, self.observe = times, observe
@@ -117,14 +119,14 @@ class _Output:
         self.next: Tensor | None = None
 
     def waiting(self, among: Bool[Tensor, " B"]) -> Int[Tensor, " k"]:
-        """Those of the samples `among` that have not been at the last time."""
+        """Return the samples of `among` that have not reached the last time."""
         assert self.next is not None
         return torch.nonzero(among & (self.next < len(self.times))).flatten()
 
     def keep(
         self, which: Int[Tensor, " B"], now: Float[Tensor, " B"], tokens: Float[Tensor, "B N r"]
     ) -> None:
-        """Observe all samples where they are, for all their times up to `now`."""
+        """Record all samples at their current tokens, for all their times up to `now`."""
         if self.next is None:
             self.next = torch.zeros_like(which)
         seen = self.observe(tokens)
@@ -145,7 +147,7 @@ class _Output:
         began: Float[Tensor, " k"],
         h: Float[Tensor, " k"],
     ) -> None:
-        """Observe samples at their times in (began, began + h], on Hermite's cubic."""
+        """Record samples at their times in (began, began + h], on the Hermite cubic."""
         assert self.next is not None
         ended = torch.cat([self.times, self.times.new_tensor([torch.inf])])
         while True:
@@ -168,16 +170,16 @@ class _Output:
 
 
 def _fastest(slope: Float[Tensor, "B N r"]) -> Float[Tensor, " B"]:
-    """The largest speed of a token."""
+    """Return the largest speed of a token."""
     return slope.norm(dim=-1).amax(-1)
 
 
 def _attempt(
     field: Field, x: Tensor, first: Tensor, now: Tensor, h: Tensor, which: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """New tokens, the field there, the pair's largest difference, and a rate of relaxation.
+    """Return new tokens, the field there, the largest error estimate and a rate of relaxation.
 
-    The rate (B,) is that at which the field changes between the last two points.
+    The rate (B,) is that of the change of the field between the last two points.
     """
     step = h[:, None, None]
     second = field(_unit(x + 0.5 * step * first), now + 0.5 * h, which)

@@ -1,14 +1,15 @@
-"""Discrete networks whose continuum limits are self-attention flows: layers of a given step.
+"""Discrete networks whose continuum limits are self-attention flows.
 
-    after:   x' = N(x + h A(x)),  N(y) = y / |y|   (layer normalisation behind the residual sum),
+    after:   x' = N(x + h A(x)),  N(y) = y / |y|   (post-norm: after the residual sum),
     None:    x' = x + h A(x)                       (no normalisation),
-    before:  x' = x + h A(N(x))                    (Pre-LN: in front of the attention),
+    before:  x' = x + h A(N(x))                    (pre-norm: before the attention),
 
-with A the attention (and MLP) before the projection. For h to 0 and time = layer * h the first is
-the flow on the sphere, dx/dt = P_x A(x), since N(x + h y) = x + h P_x y + O(h^2); the second is
-Euler's method for dx/dt = A(x) in R^d, the third for dx/dt = A(N(x)), whose directions u = N(x)
-have du/dt = P_u A(u) / |x|: the flow on the sphere with a clock 1 / |x| for each token. Errors are
-of order h. With h = 1 the first is the network of arXiv 2312.10794, section 2.
+with A the attention (and MLP) before the projection. As h -> 0 with time = layer * h, the first
+converges to the flow on the sphere, dx/dt = P_x A(x), since N(x + h y) = x + h P_x y + O(h^2). The
+second is Euler's method for dx/dt = A(x) in R^d, the third for dx/dt = A(N(x)). The directions
+u = N(x) of the third satisfy du/dt = P_u A(u) / |x|: the flow on the sphere with a clock 1 / |x|
+for each token. Errors are of order h. With h = 1 the first is the network of arXiv 2312.10794,
+section 2.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from shaped_attention.sphere.unit_vectors import unit_tokens
 NORMALISATIONS = ("after", None, "before")
 
 Advance = Callable[[Tensor, int, int], Tensor]
-"""The next tokens of a chunk, from these, the number of the layer and of the first sample."""
+"""Map of a chunk's tokens, the layer's number and the first sample's number to the next tokens."""
 
 
 @recorded("sphere network", from_format_2)
@@ -57,34 +58,35 @@ def sphere_network(
     Parameters
     ----------
     attention
-        Of every layer; matrices that are functions of time are taken at layer * step.
+        Attention of every layer; matrices that depend on time are evaluated at layer * step.
     start
-        Unit tokens (samples, N, r): all coordinates for `TokenAttention`, min(N, d) are enough for
+        Unit tokens (samples, N, r). `TokenAttention` needs all coordinates; min(N, d) suffice for
         `SphereAttention`.
     step
-        h, positive; 1 in networks of practice.
+        Positive step h; 1 in practical networks.
     layers
-        Their number.
+        Number of layers.
     normalise
-        "after", None or "before", as above.
+        With N(y) = y / |y|, "after": x' = N(x + h A(x)); None: x' = x + h A(x); or "before":
+        x' = x + h A(N(x)).
     save_every
-        Layers 0, s, 2 s, ... and the last are kept.
+        Number of layers between stored ones; layer 0 and the last are always stored.
     observe
-        Function of Gram matrices (B, N, N) that gives (B, ...); None keeps them.
+        Function of Gram matrices (B, N, N) that returns (B, ...); None keeps the matrices.
 
     Returns
     -------
     xarray.Dataset
-        As from `sphere_flow`, at times layer * step, with the layer as a second coordinate. `V` has
-        unit diagonal for "after" only.
+        A result like that of `sphere_flow`, at times layer * step, with the layer as a second
+        coordinate. `V` has unit diagonal only for "after".
 
     Raises
     ------
     ValueError
         If an argument is outside its range.
     FloatingPointError
-        If the norm of a token overflows, or is zero where it is to be normalised. (Without
-        normalisation USA explodes in finite time: norms feed e^{beta |x|^2}.)
+        If the norm of a token overflows, or a token to be normalised is zero. (Without
+        normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.)
     """
     check_start(start)
     check_layers(step, layers, save_every)
@@ -109,7 +111,7 @@ def run_layers(
     advance: Advance,
     observe: Observe | None,
 ) -> xr.Dataset:
-    """The result of a network of any kind, computed in chunks of samples that stay in the cache.
+    """Run a network of any kind, in chunks of samples that stay in the cache.
 
     Parameters
     ----------
@@ -118,13 +120,13 @@ def run_layers(
     step, layers, save_every
         As in `sphere_network`.
     advance
-        One layer, for a chunk of samples.
+        Function that applies one layer to a chunk of samples.
     observe
-        Function of Gram matrices (B, N, N) that gives (B, ...); None keeps them.
+        Function of Gram matrices (B, N, N) that returns (B, ...); None keeps the matrices.
 
     Returns
     -------
-    xarray.Dataset as that of `sphere_network`.
+    xarray.Dataset like that of `sphere_network`.
 
     Raises
     ------
@@ -157,9 +159,9 @@ def unprojected(
     time: float,
     first: int = 0,
 ) -> Float[Tensor, "B N r"]:
-    """A(x): the attention (and MLP) of tokens of any norm, before the projection.
+    """Return A(x): the attention (and MLP) of tokens of any norm, before the projection.
 
-    `first` is the number of the first of these samples, which follow one another.
+    The samples are consecutive, and `first` is the number of the first.
     """
     if isinstance(attention, TokenAttention):
         which = torch.arange(first, first + len(tokens), device=tokens.device)
@@ -169,7 +171,7 @@ def unprojected(
 
 
 def check_layers(step: float, layers: int, save_every: int) -> None:
-    """Raise ValueError unless the step is positive and the others are whole numbers >= 1."""
+    """Raise ValueError unless the step is positive and the two counts are integers >= 1."""
     check_positive("step", step)
     check_count("layers", layers)
     check_count("save_every", save_every)

@@ -1,4 +1,4 @@
-"""The mean field on the circle: the law of infinitely many tokens, by finite volumes.
+"""Mean field on the circle: the law of infinitely many tokens, by finite volumes.
 
     d_t mu + d_a (mu chi[mu]) = 0,
     chi[mu](a) = -(1 / Z(a)) int exp(beta cos(a - b)) sin(a - b) mu(b) db,
@@ -7,10 +7,10 @@ SA: Z(a) = int exp(beta cos(a - b)) mu(b) db; USA: Z = 1; repulsion changes the 
 al., arXiv 2312.10794, sections 3 and 7). Under USA it is the gradient flow of the energy
 E = (1 / (2 beta)) int int exp(beta cos(a - b)) mu(a) mu(b) for the Wasserstein distance.
 
-The scheme has upwind fluxes with limited slopes (van Leer, J. Comput. Phys. 32, 1979) and the
-three-stage Runge-Kutta method that keeps positivity (Shu and Osher, J. Comput. Phys. 77, 1988):
-second order, mass kept to rounding, no negative density. Its step comes from the largest speed that
-any law has, so it obeys the Courant condition in every stage.
+The scheme combines upwind fluxes with limited slopes (van Leer, J. Comput. Phys. 32, 1979) and the
+positivity-preserving three-stage Runge-Kutta method (Shu and Osher, J. Comput. Phys. 77, 1988). It
+is of second order, conserves mass to rounding and keeps the density nonnegative. Its step follows
+from the largest speed under any law, so every stage satisfies the Courant condition.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Density = ArrayLike | Callable[[Array], Array]
 """Cell averages (cells,) on [-pi, pi), or a function of angles."""
 
 _COURANT = 0.45
-"""Cells that anything crosses in a step; no density is negative up to 1/2."""
+"""Courant number of a step; the density stays nonnegative up to 1/2."""
 
 _FEWEST_CELLS = 8
 _MASS_ERROR = 1e-6
@@ -52,40 +52,41 @@ def mean_field(
     cells: int = 512,
     rescale: bool = False,
 ) -> xr.Dataset:
-    """Follow a density on the circle.
+    """Solve the mean-field equation on the circle from a given density.
 
     Parameters
     ----------
     beta
-        Inverse temperature, finite; at most 600 in size.
+        Inverse temperature; finite, at most 600 in absolute value.
     density
-        The start: averages over equal cells of [-pi, pi), or a function of arrays of angles; of
-        mass 1 to 1e-6, and not negative.
+        Initial density: averages over equal cells of [-pi, pi), or a function of arrays of angles.
+        It must be nonnegative and have mass 1 to 1e-6.
     times
         Increasing times >= 0.
     normalised, repulsion
-        SA or USA; whether V = -I.
+        Whether attention is normalised by its sum (SA) or not (USA); whether V = -I.
     cells
-        Cells of a start that is a function, at least 8. A step costs the square of it.
+        Number of cells if the density is a function, at least 8. The cost of a step grows as its
+        square.
     rescale
-        Whether to divide the start by its mass.
+        Whether to divide the initial density by its mass.
 
     Returns
     -------
     xarray.Dataset with
 
     - `density` (time, angle): averages over the cells with these centres;
-    - `energy` (time): E; for beta = 0 the limit but for a constant, int int cos(a - b) mu mu / 2;
-    - `dissipation` (time): int chi^2 mu. Under USA with attraction dE/dt is equal to it; under SA
+    - `energy` (time): E; at beta = 0, int int cos(a - b) mu mu / 2, the limit up to a constant;
+    - `dissipation` (time): int chi^2 mu. Under USA with attraction it equals dE/dt; under SA
       dE/dt = int Z chi^2 mu;
-    - `order` (time): the size of int e^{i a} mu.
+    - `order` (time): the modulus of int e^{i a} mu.
 
     Raises
     ------
     ValueError
         If an argument is outside its range.
     FloatingPointError
-        If more than 10^7 steps would be needed: USA at large beta moves exp(beta) times faster.
+        If more than 10^7 steps are needed, as for USA at large beta (exp(beta) times faster).
     """
     attention = SphereAttention(beta, normalised, repulsion)
     wanted = checked_times(times)
@@ -110,15 +111,15 @@ def mean_field(
 
 
 def cell_centres(cells: int) -> Array:
-    """Centres (cells,) of equal cells of [-pi, pi)."""
+    """Return the centres (cells,) of equal cells of [-pi, pi)."""
     return -math.pi + (np.arange(cells, dtype=np.float64) + 0.5) * (2.0 * math.pi / cells)
 
 
 def cell_averages(density: Density, cells: int, rescale: bool = False) -> Array:
-    """Averages of a start over equal cells of [-pi, pi), checked; see `mean_field`.
+    """Return the checked averages of an initial density over equal cells of [-pi, pi).
 
-    A function is averaged by Gauss's rule of five points in each cell; an array has its own number
-    of cells.
+    A function is averaged by five-point Gauss quadrature in each cell; for an array `cells` is
+    ignored. See `mean_field`.
 
     Raises
     ------
@@ -146,27 +147,26 @@ def cell_averages(density: Density, cells: int, rescale: bool = False) -> Array:
 
 
 def _averaged(function: Callable[[Array], Array], first: float, cells: int) -> Array:
-    """Averages over equal cells of the circle, the first of which starts at `first`."""
+    """Return averages over equal cells of the circle; the first cell starts at `first`."""
     nodes, weights = (np.asarray(part, float) for part in np.polynomial.legendre.leggauss(5))
     width = 2.0 * math.pi / cells
     points = first + width * (np.arange(cells)[:, None] + 0.5 * (nodes + 1.0))
     values = real_array(function(points), "density")
     if values.shape != points.shape:
         raise ValueError(
-            f"density gives shape {values.shape} for angles {points.shape}; one number each is "
-            "needed"
+            f"density gives shape {values.shape} for angles {points.shape}; one number per angle "
+            "is needed"
         )
     return values @ (0.5 * weights)
 
 
 @dataclass(frozen=True)
 class _Transport:
-    """Speeds at faces and averages over cells, for one attention and one number of cells h wide.
+    """Speeds at faces and averages over cells of width h, for one attention.
 
-    Face i is the left end of cell i. Integrals over cells are those of Gauss's rule, the same for
-    the speed and for Z, so that no speed under SA is above 1. They are summed directly, not by
-    Fourier transforms: where only distant tokens are seen Z is small, and its relative accuracy
-    matters.
+    Face i is the left end of cell i. Integrals over cells use the same Gauss quadrature for the
+    speed and for Z, so no speed under SA exceeds 1. They are summed directly, not by Fourier
+    transforms: Z is small where only distant tokens are seen, and its relative accuracy matters.
     """
 
     pull: Array
@@ -196,18 +196,18 @@ class _Transport:
         return cls(-pull if attention.repulsion else pull, total, pairs, fastest, width)
 
     def speeds(self, density: Array) -> Array:
-        """The field at the faces (cells,)."""
+        """Return the field at the faces (cells,)."""
         moved = self.pull @ density
         return moved if self.total is None else moved / (self.total @ density)
 
     def change(self, density: Array) -> Array:
-        """The time derivative of the cell averages (cells,)."""
+        """Return the time derivative of the cell averages (cells,)."""
         forward = np.roll(density, -1) - density
         backward = np.roll(forward, 1)
-        # Half of the harmonic mean of the differences: the ends of a cell lie between neighbours.
+        # Half the harmonic mean of the differences: the ends of a cell lie between neighbours.
         product = np.maximum(forward * backward, 0.0)
         slope = product / np.where(product > 0.0, forward + backward, 1.0)
-        # Rounding could take it past the density, and an end below zero.
+        # Rounding could make it exceed the density, and an end value negative.
         slope = np.clip(slope, -density, density)
         speed = self.speeds(density)
         left = np.roll(density + slope, 1)
@@ -215,7 +215,7 @@ class _Transport:
         return (flux - np.roll(flux, -1)) / self.width
 
     def moved(self, density: Array, time: float) -> Array:
-        """The cell averages after a time, in equal steps."""
+        """Return the cell averages after a time, in equal steps."""
         longest = _COURANT * self.width / self.fastest
         steps = math.ceil(time / longest)
         if steps > _MOST_STEPS:
@@ -232,16 +232,16 @@ class _Transport:
         return density
 
     def energies(self, densities: Array) -> Array:
-        """E of densities (times, cells)."""
+        """Return E of densities (times, cells)."""
         return ((densities @ self.pairs) * densities).sum(-1)
 
     def dissipations(self, densities: Array) -> Array:
-        """int chi^2 mu of densities (times, cells)."""
+        """Return int chi^2 mu of densities (times, cells)."""
         speeds = np.array([self.speeds(density) for density in densities])
         centred = 0.5 * (speeds + np.roll(speeds, -1, axis=-1))
         return self.width * (centred**2 * densities).sum(-1)
 
     def orders(self, densities: Array) -> Array:
-        """|int e^{i a} mu| of densities (times, cells); exact for constant cells."""
+        """Return |int e^{i a} mu| of densities (times, cells) that are constant in each cell."""
         waves = np.exp(1j * cell_centres(densities.shape[-1]))
         return 2.0 * math.sin(0.5 * self.width) * np.abs(densities @ waves)

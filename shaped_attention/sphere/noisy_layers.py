@@ -1,13 +1,13 @@
-"""Tokens on the sphere with the noise of random value matrices: networks, chain, generator.
+"""Tokens on the sphere with noise from random value matrices: networks, chain and drift.
 
 One layer of step h has the value matrix V = s I + (sigma / sqrt h) W / sqrt d, where s = 1 (-1 for
-repulsion) and W (d, d) has independent N(0, 1) entries, new in each layer, common to all tokens:
+repulsion). W (d, d) has independent N(0, 1) entries, new in each layer and common to all tokens:
 
     X' = N( X + s h A X + sigma sqrt(h) A X W / sqrt d ),    A = w(X X^T),    N(y) = y / |y|.
 
-For sigma = 0 this is the discrete layer-normalised network of the flow of Geshkovski, Letrouit,
-Polyanskiy and Rigollet (arXiv 2312.10794), their V = s I. For h -> 0 the Gram matrix R of X follows
-an SDE. Before the rows are normalised, with R = F F^T, U = A R and C = A R A^T,
+For sigma = 0 this is the layer-normalised network of Geshkovski, Letrouit, Polyanskiy and Rigollet
+(arXiv 2312.10794) with V = s I. As h -> 0 the Gram matrix R of X follows an SDE. Before the rows
+are normalised, with R = F F^T, U = A R and C = A R A^T,
 
     dR = (s U + s U^T + sigma^2 C) dt + (sigma / sqrt d) (A F dH F^T + transpose),
 
@@ -20,8 +20,8 @@ Ito's formula for R_ij / sqrt(R_ii R_jj) at R_ii = R_jj = 1 gives the drift
     Phi_ij + sigma^2 [ (1 - (2 - R_ij^2) / d) C_ij - (1 - 1/d) R_ij (C_ii + C_jj) / 2 ]
 
 with the flow's field Phi (`SphereAttention.gram_field`). The noise has a variance of order
-sigma^2 / d, but for d -> infinity there remains the drift sigma^2 (C_ij - R_ij (C_ii + C_jj) / 2),
-a pull by the noise alone: tokens with like weights receive like noise.
+sigma^2 / d, but as d -> infinity the drift sigma^2 (C_ij - R_ij (C_ii + C_jj) / 2) remains. This
+attraction is due to the noise alone: tokens with similar weights receive similar noise.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from shaped_attention.sphere.random_parts import SpherePart
 from shaped_attention.sphere.unit_vectors import unit_rows, unit_tokens
 
 _LARGEST_SCALE = 1e12
-"""Of sigma and the step: with weights of at most exp(600) nothing overflows."""
+"""Largest sigma and step: with weights of at most exp(600) nothing overflows."""
 
 
 @recorded("noisy network", from_format_2)
@@ -61,31 +61,33 @@ def noisy_network(
     save_every: int = 1,
     observe: Observe | None = None,
 ) -> xr.Dataset:
-    """Explicit networks: a real Gaussian matrix W (d, d) for each layer and sample.
+    """Sample explicit networks, with a Gaussian matrix W (d, d) for each layer and sample.
+
+    One layer is X' = N(X + s h A X + sigma sqrt(h) A X W / sqrt d), with N(y) = y / |y|.
 
     Parameters
     ----------
     attention
-        The weights A and the sign s.
+        Attention, which gives the weights A and the sign s (-1 for repulsion).
     start
         Unit tokens (samples, N, d); d is the dimension of the networks.
     sigma
         Strength of the noise, from 0 to 1e12.
     step, layers
-        h, positive, at most 1e12, and the number of layers; layer l ends at time l h.
+        Positive step h, at most 1e12, and number of layers; layer l ends at time l h.
     seed
-        Whole number >= 0, of the matrices. They are independent of a start with the same seed and
-        of those of `noisy_chain`.
+        Seed of the matrices (integer >= 0). They are independent of an initial condition with the
+        same seed and of the noise of `noisy_chain`.
     save_every
-        Layers 0, s, 2 s, ... and the last are kept.
+        Number of layers between stored ones; layer 0 and the last are always stored.
     observe
-        Function of Gram matrices (B, N, N) that gives (B, ...); None keeps them.
+        Function of Gram matrices (B, N, N) that returns (B, ...); None keeps the matrices.
 
     Returns
     -------
-    xarray.Dataset as that of `sphere_network`: `V` (time, sample, row, col), `stopping_time` and
-    `start`, or `observed` (time, sample, ...), and the layer as a second coordinate. Without noise
-    it is that of `sphere_network` with normalise="after".
+    xarray.Dataset like that of `sphere_network`: `V` (time, sample, row, col) and `stopping_time`,
+    or `observed` (time, sample, ...); `start`; and the layer as a second coordinate. Without noise
+    it equals that of `sphere_network` with normalise="after".
 
     Raises
     ------
@@ -125,16 +127,17 @@ def noisy_chain(
     save_every: int = 1,
     observe: Observe | None = None,
 ) -> xr.Dataset:
-    """Gram matrices with the law of `noisy_network`, at a cost independent of the dimension.
+    """Sample Gram matrices with the law of `noisy_network`, at a cost independent of d.
 
-    X = F Q with F (N, r) and orthonormal rows Q (r, d). Q W is an (r, d) Gaussian matrix; its part
-    (Q W) Q^T = H along Q is Gaussian (r, r), and what is orthogonal to Q is independent of H with
-    the Gram of a Gaussian (r, d - r), B B^T ~ Wishart_r(d - r, I). So before normalisation
+    Write X = F Q with F (N, r) and Q (r, d) with orthonormal rows. Q W is an (r, d) Gaussian
+    matrix. Its part H = (Q W) Q^T along Q is Gaussian (r, r). Its part orthogonal to Q is
+    independent of H and has the Gram matrix of a Gaussian (r, d - r) matrix,
+    B B^T ~ Wishart_r(d - r, I). So before normalisation
 
         R' = D D^T + E E^T,   D = F + s h A F + sigma sqrt(h/d) A F H,   E = sigma sqrt(h/d) A F B,
 
-    exactly. The next F is [D, E], reduced to N columns if it has more (by QR), with rows of
-    length 1. B has r columns, or d - r if these are fewer or r + 1: F never has more than d.
+    exactly. The next F is [D, E] with normalised rows, reduced by QR to N columns if it has more.
+    B has d - r columns if d - r <= r + 1 and r otherwise, so F never has more than d columns.
 
     Parameters
     ----------
@@ -143,13 +146,14 @@ def noisy_chain(
     start
         Unit tokens (samples, N, r) from `uniform_start`, `equiangular_start` or `given_start`.
     dimension
-        d, at least min(N, r).
+        Dimension d of the networks, at least min(N, r).
     seed
-        Whole number >= 0, of the noise; independent of a start with the same seed.
+        Seed of the noise (integer >= 0), which is independent of an initial condition with the same
+        seed.
 
     Returns
     -------
-    xarray.Dataset as that of `noisy_network`.
+    xarray.Dataset like that of `noisy_network`.
 
     Raises
     ------
@@ -195,12 +199,16 @@ def noisy_chain(
 def common_noise_drift(
     attention: SphereAttention, v: Float[Tensor, "*B N N"], dimension: int, sigma: float
 ) -> Float[Tensor, "*B N N"]:
-    """The drift of Gram matrices (..., N, N) for h -> 0: see the module, with R = v.
+    """Return the drift of Gram matrices `v` (..., N, N) of `noisy_network` in the limit h -> 0.
+
+    It is Phi_ij + sigma^2 [ (1 - (2 - v_ij^2) / d) C_ij - (1 - 1/d) v_ij (C_ii + C_jj) / 2 ] with
+    C = A v A^T, the weights A and Phi = ``attention.gram_field(v)``. Accepts a tensor or an array
+    and returns the same kind.
 
     Raises
     ------
     ValueError
-        If `v` has no unit diagonal, or another argument is outside its range.
+        If `v` does not have unit diagonal, or another argument is outside its range.
     """
     check_width("dimension", dimension)
     _check_scale("sigma", sigma)
@@ -217,12 +225,12 @@ def common_noise_drift(
 
 
 def _reduced(factor: Float[Tensor, "B N c"]) -> Float[Tensor, "B N N"]:
-    """A factor of the same Gram matrices with N <= c columns: factor^T = Q R gives R^T."""
+    """Return a factor of the same Gram matrices with N <= c columns: R^T if factor^T = Q R."""
     return torch.linalg.qr(factor.mT, mode="r").R.mT
 
 
 def _noise_scale(attention: SphereAttention, sigma: float, step: float, dimension: int) -> float:
-    """s sigma sqrt(h / d): the sign undoes that of s A X, which is what W multiplies here."""
+    """Return s sigma sqrt(h / d): W multiplies s A X here, and s undoes its sign."""
     sign = -1.0 if attention.repulsion else 1.0
     return sign * sigma * math.sqrt(step / dimension)
 

@@ -1,10 +1,11 @@
-"""Propagation of chaos on the circle: N tokens against the mean field, by W2.
+"""Propagation of chaos on the circle: N tokens against the mean field, in W2.
 
-Tokens that start independently from a density mu_0 stay near independent ones of the law mu_t of
-the mean field as N grows. The empirical measure of N independent points of a density on the circle
-that is bounded below has E W2 of order N^(-1/2) from it (Bobkov and Ledoux, Memoirs of the AMS
-1259, 2019, for the line), and the flow, which is Lipschitz in the measure, keeps the order over
-bounded times (Geshkovski et al., arXiv 2312.10794, section 3).
+As N grows, tokens that start independently from a density mu_0 stay close to independent tokens
+with the law mu_t of the mean field. For N independent points from a density on the circle that is
+bounded below, the expected W2 distance of the empirical measure from it is of order N^(-1/2)
+(Bobkov and Ledoux, Memoirs of the AMS 1259, 2019, for the line). The flow is Lipschitz in the
+measure, so it preserves this order over bounded times (Geshkovski et al., arXiv 2312.10794,
+section 3).
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ SIZES = (16, 32, 64, 128, 256, 512, 1024)
 
 
 def two_bumps(angles: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A smooth density without symmetry: (1 + 0.5 cos a + 0.6 cos(2 a - 1)) / (2 pi)."""
+    """Return a smooth density without symmetry: (1 + 0.5 cos a + 0.6 cos(2 a - 1)) / (2 pi)."""
     return (1.0 + 0.5 * np.cos(angles) + 0.6 * np.cos(2.0 * angles - 1.0)) / (2.0 * math.pi)
 
 
 def drawn_angles(
     density: ArrayLike, tokens: int, samples: int = 1, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Independent angles (samples, N) of a density that is constant in cells, by its quantiles.
+    """Draw independent angles (samples, N) from a piecewise constant density, by its quantiles.
 
     Parameters
     ----------
     density
         Averages (cells,) over equal cells of [-pi, pi).
     tokens, samples, seed
-        N, how many sets of them, and the seed; other N have independent angles.
+        Number of tokens N, number of samples, and seed; angles for different N are independent.
 
     Raises
     ------
@@ -77,7 +78,7 @@ def particle_angles(
     times: ArrayLike,
     tolerance: float = 1e-5,
 ) -> NDArray[np.float64]:
-    """Angles (time, sample, N) in (-pi, pi] of tokens on the circle from angles (samples, N).
+    """Return angles (time, sample, N) in (-pi, pi] of tokens that start at angles (samples, N).
 
     Raises
     ------
@@ -105,29 +106,29 @@ def mean_field_distance(
     tolerance: float = 1e-5,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """W2 between N tokens and the mean field at a time, by N, with the rate at which it falls.
+    """Measure W2 between N tokens and the mean field for several N, and fit its rate of decay.
 
     Parameters
     ----------
     beta, normalised
-        Of the attention.
+        Inverse temperature; whether attention is normalised by its sum (SA) or not (USA).
     density, cells
-        The start, as for `mean_field`.
+        Initial density and number of cells, as for `mean_field`.
     sizes
-        Numbers of tokens N, at least two, increasing.
+        At least two increasing numbers of tokens N.
     time
-        At which they are compared; before the collapse into one point.
+        Time of the comparison, before the tokens collapse into one point.
     samples, seed
-        Sets of tokens for each size, at least two, and the seed.
+        Number of samples for each size, at least two, and seed.
     tolerance
-        Of the flow.
+        Error tolerance of the flow.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
     xarray.Dataset with `distance` and `standard` (size), the mean of W2 and its standard error, and
-    `rate`, `rate_error` of a fit a N^-r.
+    `rate`, `rate_error` of the fit a N^-r.
 
     Raises
     ------
@@ -176,7 +177,7 @@ def figure_mean_field(
     normalised: bool = True,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """The mean field on the circle, paths of tokens over it, and their distance by N.
+    """Compute the mean field on the circle, paths of tokens, and their W2 distance for each N.
 
     Parameters
     ----------
@@ -185,15 +186,15 @@ def figure_mean_field(
     times
         Increasing times of the densities; by default 101 from 0 to 6.
     particles
-        Number of tokens whose paths are drawn over a density.
+        Number of tokens whose paths are drawn over each density.
     sizes
-        Numbers N of tokens whose distance to the density is measured.
+        Numbers of tokens N whose distance from the density is measured.
     samples
-        Number of starts for each N.
+        Number of samples for each N.
     time
         Time at which the distance is measured.
     seed
-        Seed of the random numbers (whole number >= 0).
+        Seed of the random numbers (integer >= 0).
     cells
         Number of cells of the density, at least 8.
     normalised

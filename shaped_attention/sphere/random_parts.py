@@ -1,4 +1,4 @@
-"""Parts of the random stream "sphere": what draws from it, by number."""
+"""Parts of the random stream "sphere", a number for each function that draws from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class SpherePart(IntEnum):
-    """Parts of the stream "sphere", alongside `uniform_start`, the stream itself. Append only."""
+    """Parts of the stream "sphere"; `uniform_start` uses the stream itself. Append only."""
 
     NOISY_CHAIN = 1
     NOISY_NETWORK = 2

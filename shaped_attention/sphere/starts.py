@@ -1,4 +1,4 @@
-"""Starts on the sphere: tokens (samples, N, r) whose Gram matrix has the law asked for."""
+"""Initial conditions on the sphere: tokens (samples, N, r) with a given law."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ def uniform_start(
     *,
     device: str | torch.device = "cpu",
 ) -> Float[Tensor, "samples N r"]:
-    """Independent uniform tokens on S^{d-1}, rotated into at most N + 1 coordinates.
+    """Draw independent uniform tokens on S^{d-1}, rotated into at most N + 1 coordinates.
 
-    N Gaussian vectors of R^d are L Q with orthonormal rows Q and Bartlett's factor L of a
-    Wishart_N(d) matrix (the Gaussian matrix itself for d < N + 2): r is N, or d for d < N + 2. L's
-    rows are divided by their norms. They do not depend on the device but for rounding.
+    N Gaussian vectors in R^d are L Q, where Q has orthonormal rows and L is Bartlett's factor of a
+    Wishart_N(d) matrix (the Gaussian matrix itself if d < N + 2). The tokens are the rows of L
+    divided by their norms, so r = d if d < N + 2 and r = N otherwise. They depend on the device
+    only by rounding.
 
     Raises
     ------
     ValueError
-        If an argument is no whole number in its range, or the device is unknown or missing.
+        If an argument is not an integer in its range, or the device is unknown or unavailable.
     """
     check_count("tokens", tokens)
     check_width("dimension", dimension)
@@ -50,7 +51,7 @@ def uniform_start(
 
 @with_types
 def equiangular_start(tokens: int, cosine: float) -> Float[Tensor, "1 N N"]:
-    """Tokens with the same cosine between each two, in [-1 / (N - 1), 1].
+    """Return tokens with the same cosine, in [-1 / (N - 1), 1], between any two.
 
     Raises
     ------
@@ -73,19 +74,19 @@ def equiangular_start(tokens: int, cosine: float) -> Float[Tensor, "1 N N"]:
 
 
 def given_start(tokens: ArrayLike, normalise: bool = False) -> Float[Tensor, "samples N r"]:
-    """Given tokens (N, d) or (samples, N, d), rotated into min(N, d) coordinates.
+    """Return given tokens (N, d) or (samples, N, d), rotated into min(N, d) coordinates.
 
     Parameters
     ----------
     tokens
-        Unit vectors; with `normalise` any that are not zero.
+        Unit vectors, or any nonzero vectors with `normalise`.
     normalise
         Whether to divide them by their norms.
 
     Raises
     ------
     ValueError
-        If the shape is another one, an entry is not finite, or a token is zero or not of norm 1.
+        If the shape is invalid, an entry is not finite, or a token is zero or not of norm 1.
     """
     array = real_array(tokens, "tokens")
     array = array[None] if array.ndim == 2 else array

@@ -17,26 +17,26 @@ from shaped_attention.sphere.starts import uniform_start
 _FIELD = ("beta", "normalised", "repulsion", "causal")
 
 _NEEDED = ("beta", "tokens", "dimension", "horizon")
-"""What has no default."""
+"""Parameters without a default."""
 
 _TOLERANCE = 1e-5
 _STEPS_PER_TIME = 3
 _STEEPEST = 12.0
-"""Beyond it USA needs more steps than a flow makes, unless all tokens meet before."""
+"""Above it USA exceeds the step limit of a flow unless all tokens meet earlier."""
 
 
 @dataclass(frozen=True)
 class SphereCell:
-    """A flow from uniform starts on S^{d-1}; samples and seed are those of `uniform_start`.
+    """Flow from uniform tokens on S^{d-1}; samples and seed are those of `uniform_start`.
 
     Attributes
     ----------
     attention
-        The field.
+        Field of the flow.
     tokens, dimension
-        N and d.
+        Number of tokens N and dimension d.
     horizon, tolerance
-        The last time, and the flow's tolerance.
+        Last time and error tolerance of the flow.
     """
 
     samplers = ("sphere",)
@@ -49,12 +49,12 @@ class SphereCell:
 
     @classmethod
     def parameters(cls, layer: str) -> tuple[str, ...]:
-        """Names that a sweep of flows may fix or vary."""
+        """Return the names that a sweep of flows may fix or vary."""
         return (*_FIELD, "tokens", "dimension", "horizon", "tolerance")
 
     @classmethod
     def make(cls, values: Mapping[str, Any], samplers: tuple[str, ...]) -> Self:
-        """The cell of these parameters; ValueError if one is missing or outside its range."""
+        """Return the cell; raise ValueError if a parameter is missing or outside its range."""
         for name in _NEEDED:
             if name not in values:
                 raise ValueError(f"{name}: a value is needed, fixed or as an axis")
@@ -68,13 +68,13 @@ class SphereCell:
         return cls(attention, tokens, dimension, float(horizon), tolerance)
 
     def steps(self, sampler: str) -> int:
-        """A number for plans; the flow's own steps follow from its tolerance."""
+        """Return an estimate for plans; the flow chooses its steps from its tolerance."""
         beta = self.attention.beta
         speed = 1.0 if self.attention.normalised else math.exp(min(max(beta, 0.0), _STEEPEST))
         return max(1, round(_STEPS_PER_TIME * self.horizon * speed))
 
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
-        """Times at these fractions of the horizon; there is no grid."""
+        """Return the times at these fractions of the horizon; there is no grid."""
         return [fraction * self.horizon for fraction in fractions]
 
     def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
@@ -83,7 +83,7 @@ class SphereCell:
             raise ValueError(f"dtype={dtype!r}: flows on the sphere are computed in 'float64'")
 
     def identity(self, sampler: str) -> str:
-        """Text that two cells share if their flows are the same."""
+        """Return a text that two cells share if their flows are the same."""
         return repr(self)
 
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:

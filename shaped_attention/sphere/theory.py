@@ -1,4 +1,4 @@
-"""What is known exactly: equiangular and two tokens, rates near one cluster, extreme energies.
+"""Exact results: equiangular and two tokens, rates near one cluster, extreme energies.
 
 After Geshkovski, Letrouit, Polyanskiy and Rigollet (arXiv 2312.10794), and Cohn and Kumar,
 "Universally optimal distribution of points on spheres" (J. Amer. Math. Soc. 20, 2007).
@@ -20,14 +20,14 @@ _LARGEST_BETA = 300.0
 """exp(2 beta) does not overflow up to here."""
 
 _ALL_ONE_LOG, _CELLS, _NEWTON = 40.0, 2000, 12
-"""Length of the interval of s on which g becomes 1, its cells, and steps of Newton's method."""
+"""Length of the interval of s over which g reaches 1, its number of cells, and Newton steps."""
 
 
 @with_types
 def equiangular_field(
     cosine: ArrayLike, tokens: int, beta: float, normalised: bool = True
 ) -> NDArray[np.float64]:
-    """g' of the common cosine g of N tokens.
+    """Return the time derivative g' of the common cosine g of N tokens.
 
     SA: 2 e^{beta g} (1 - g) ((N - 1) g + 1) / (e^beta + (N - 1) e^{beta g});
     USA: (2 / N) e^{beta g} (1 - g) ((N - 1) g + 1).
@@ -39,7 +39,7 @@ def equiangular_field(
 def _closing_rate(
     gap: ArrayLike, tokens: int, beta: float, normalised: bool
 ) -> NDArray[np.float64]:
-    """g' / (1 - g) as a function of 1 - g: smooth, and not 0 at g = 1."""
+    """Return g' / (1 - g) as a function of 1 - g; it is smooth and nonzero at g = 1."""
     left = np.asarray(gap, dtype=np.float64)
     others = (tokens - 1) * (1.0 - left) + 1.0
     if normalised:
@@ -51,22 +51,23 @@ def _closing_rate(
 def equiangular_cosine(
     times: ArrayLike, tokens: int, beta: float, start: float = 0.0, normalised: bool = True
 ) -> NDArray[np.float64]:
-    """The common cosine g of N tokens at `times`, from `start`, by inverted quadrature; to 1e-10.
+    """Return the common cosine g of N tokens at `times`, from `start`, to 1e-10.
 
     With s = log(((N - 1) g + 1) / (1 - g)) the equation of `equiangular_field` is ds/dt = 1 / q,
     SA: q = (e^{beta (1 - g)} + N - 1) / (2 N);   USA: q = e^{-beta g} / 2;
-    so that t is the integral of q over s, which is smooth, and grows linearly in the end.
+    so t is the integral of q over s, which is smooth and grows linearly for large s. It is inverted
+    numerically.
 
     Parameters
     ----------
     times
-        Increasing, >= 0.
+        Increasing times >= 0.
     tokens, beta
-        N >= 2, and a number of at most 300 in size.
+        Number of tokens N >= 2, and inverse temperature, at most 300 in absolute value.
     start
-        A cosine from -1 / (N - 1) to 1; both ends stay where they are.
+        Initial cosine from -1 / (N - 1) to 1; both ends are fixed points.
     normalised
-        SA or USA.
+        True for SA, False for USA.
 
     Raises
     ------
@@ -120,15 +121,16 @@ def equiangular_cosine(
 def meeting_time(
     delta: float, tokens: int, beta: float, start: float = 0.0, normalised: bool = True
 ) -> float:
-    """The time at which equiangular tokens have the cosine 1 - delta, by quadrature to 1e-10.
+    """Return the time at which equiangular tokens reach the cosine 1 - delta, to 1e-10.
 
-    In high dimension uniform tokens are nearly orthogonal (start = 0), and the phase diagram of
-    P(<x_1, x_2> >= 1 - delta) is a step at this curve, Gamma_{infinity, delta}.
+    In high dimension uniform tokens are nearly orthogonal (start = 0), and in the phase diagram
+    P(<x_1, x_2> >= 1 - delta) jumps from 0 to 1 at this curve, Gamma_{infinity, delta}.
 
     Raises
     ------
     ValueError
-        If `delta` is not in (0, 1), beta is above 300 in size, or the start is not below 1 - delta.
+        If `delta` is not in (0, 1), `beta` is above 300 in absolute value, or `start` is not below
+        1 - delta.
     """
     check_inside("delta", delta)
     check_count("tokens", tokens, lowest=2)
@@ -147,14 +149,14 @@ def meeting_time(
 
 
 def many_token_cosine(times: ArrayLike, start: float) -> NDArray[np.float64]:
-    """The common cosine of equiangular tokens under SA as N grows: g' = 2 g (1 - g), for any beta.
+    """Return the common cosine of equiangular tokens under SA for N -> infinity, at any beta.
 
-    g = 1 / (1 + (1 / g_0 - 1) e^{-2 t}); finite N are away from it by O(1 / N).
+    g' = 2 g (1 - g), so g = 1 / (1 + (1 / g_0 - 1) e^{-2 t}); the error at finite N is O(1 / N).
 
     Raises
     ------
     ValueError
-        If the start is not in (0, 1], or `times` are not numbers.
+        If `start` is not in (0, 1], or `times` are not numbers.
     """
     if not 0.0 < start <= 1.0:
         raise ValueError(f"start={start!r}: a cosine above 0 and at most 1 is needed")
@@ -163,16 +165,16 @@ def many_token_cosine(times: ArrayLike, start: float) -> NDArray[np.float64]:
 
 @with_types
 def final_rate(tokens: int, beta: float, normalised: bool = True) -> float:
-    """The rate r of 1 - <x_i, x_j> ~ e^{-r t} once all tokens are close: 2, for USA 2 e^beta.
+    """Return the rate r of 1 - <x_i, x_j> ~ e^{-r t} once all tokens are close.
 
-    Near one cluster at c, x_i = c + y_i and dy_i/dt = k (mean(y) - y_i) to first order, k = 1 for
-    SA and e^beta for USA: differences fall as e^{-k t} and 1 - <x_i, x_j> = |y_i - y_j|^2 / 2 as
-    its square. The number of tokens does not enter.
+    It is 2 for SA and 2 e^beta for USA, whatever the number of tokens. Near one cluster at c,
+    x_i = c + y_i and dy_i/dt = k (mean(y) - y_i) to first order, with k = 1 for SA and e^beta for
+    USA. Differences decay as e^{-k t}, and 1 - <x_i, x_j> = |y_i - y_j|^2 / 2 as the square.
 
     Raises
     ------
     ValueError
-        Unless there are two tokens or more and beta is finite and at most 300 in size.
+        If there are fewer than two tokens, or `beta` is not finite or above 300 in absolute value.
     """
     check_count("tokens", tokens, lowest=2)
     _check_beta(beta, _LARGEST_BETA)
@@ -180,30 +182,30 @@ def final_rate(tokens: int, beta: float, normalised: bool = True) -> float:
 
 
 def dirac_energy(beta: float) -> float:
-    """The energy e^beta / (2 beta) of one cluster: the largest there is, for beta >= 0.
+    """Return the energy e^beta / (2 beta) of one cluster: the largest of all laws, for beta >= 0.
 
-    For beta = 0 it is 1 / 2, in the convention of `SphereAttention.energy`.
+    At beta = 0 it is 1 / 2, by the convention of `SphereAttention.energy`.
 
     Raises
     ------
     ValueError
-        If beta is above 600 in size.
+        If `beta` is above 600 in absolute value.
     """
     _check_beta(beta, 600.0)
     return 0.5 if beta == 0.0 else math.exp(beta) / (2.0 * beta)
 
 
 def uniform_energy(beta: float, dimension: int) -> float:
-    """The energy of the uniform law on S^{d-1}: the smallest of all laws, for beta >= 0.
+    """Return the energy of the uniform law on S^{d-1}: the smallest of all laws, for beta >= 0.
 
-    (1 / (2 beta)) Gamma(d / 2) (2 / beta)^{d/2 - 1} I_{d/2 - 1}(beta). N tokens have more, since
-    each meets itself. For beta = 0 it is 0, in the convention of `SphereAttention.energy`. Accurate
-    to 1e-9 for d up to 10^5.
+    (1 / (2 beta)) Gamma(d / 2) (2 / beta)^{d/2 - 1} I_{d/2 - 1}(beta). N tokens have a
+    larger energy, since each interacts with itself. At beta = 0 it is 0, by the convention of
+    `SphereAttention.energy`. Accurate to 1e-9 for d up to 10^5.
 
     Raises
     ------
     ValueError
-        If beta is above 600 in size, or `dimension` is no whole number >= 1.
+        If `beta` is above 600 in absolute value, or `dimension` is not an integer >= 1.
     """
     _check_beta(beta, 600.0)
     check_width("dimension", dimension)
@@ -214,15 +216,15 @@ def uniform_energy(beta: float, dimension: int) -> float:
 
 
 def polygon_energy(tokens: int, beta: float) -> float:
-    """The energy of N tokens at the corners of a regular N-gon: the smallest of N points in d = 2.
+    """Return the energy of a regular N-gon: the smallest of N tokens in d = 2, for beta > 0.
 
-    (1 / (2 beta N)) sum_k exp(beta cos(2 pi k / N)), for beta > 0 (Cohn and Kumar); for beta = 0 it
-    is 0 in the convention of `SphereAttention.energy`.
+    (1 / (2 beta N)) sum_k exp(beta cos(2 pi k / N)) (Cohn and Kumar). At beta = 0 it is 0, by the
+    convention of `SphereAttention.energy`.
 
     Raises
     ------
     ValueError
-        If beta is above 600 in size, or there are fewer than two tokens.
+        If `beta` is above 600 in absolute value, or there are fewer than two tokens.
     """
     check_count("tokens", tokens, lowest=2)
     _check_beta(beta, 600.0)
@@ -235,4 +237,4 @@ def polygon_energy(tokens: int, beta: float) -> float:
 def _check_beta(beta: float, largest: float) -> None:
     check_finite("beta", beta)
     if abs(beta) > largest:
-        raise ValueError(f"beta={beta!r}: at most {largest:g} in size is needed (exp overflows)")
+        raise ValueError(f"beta={beta!r}: |beta| <= {largest:g} is needed (exp overflows)")

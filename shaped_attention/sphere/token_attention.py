@@ -1,4 +1,4 @@
-"""Self-attention of tokens with any query, key and value matrices, heads, time and an MLP.
+"""Self-attention with arbitrary query, key and value matrices, heads and an MLP.
 
     dx_i/dt = P_{x_i} ( sum_h sum_j w^h_ij V_h x_j + MLP(x_i) ),    P_x y = y - <x, y> x,
     SA: w^h_ij = exp(beta <Q_h x_i, K_h x_j>) / Z_i,    USA: Z_i = number of tokens that i sees,
@@ -21,39 +21,39 @@ from shaped_attention.results.plain_arguments import storable
 from shaped_attention.sphere.dynamics import SphereAttention
 
 Matrices = Tensor | Callable[[Tensor], Tensor] | None
-"""Matrices of a layer, a function of times (B,) that gives them, or None for the identity."""
+"""Matrices of a layer, a function of times (B,) that returns them, or None for the identity."""
 
 Perceptron = Callable[[Tensor], Tensor]
-"""A map of tokens (..., N, d) to (..., N, d), token by token."""
+"""Map of tokens (..., N, d) to (..., N, d), token by token."""
 
 
 @storable
 @dataclass(frozen=True, eq=False)
 class TokenAttention:
-    """The field of one self-attention layer on tokens in R^d.
+    """Field of one self-attention layer on tokens in R^d.
 
     Parameters
     ----------
     beta
-        Inverse temperature, finite; at most 600 in size.
+        Inverse temperature; finite, at most 600 in absolute value.
     query, key
-        Q and K: (k, d), or (H, k, d) for H heads, or (samples, H, k, d) for each sample its own.
-        A function gets times (B,) that may all differ, and gives one of these; with four
-        dimensions its first is that of the times. None is the identity. All are kept with four,
+        Q and K, of shape (k, d), or (H, k, d) for H heads, or (samples, H, k, d) if they differ
+        between samples. A function of times (B,), which may all differ, returns one of these, with
+        B in the place of samples. None is the identity. Matrices are stored with four dimensions
         in float64, and used in the precision and on the device of the tokens.
     value
-        V likewise, with k = d.
+        V, in the same form with k = d.
     normalised
         True for SA, False for USA.
     causal
-        Whether token i sees the tokens up to i only; USA then divides by their number.
+        Whether token i sees only the tokens up to i; USA then divides by their number.
     mlp
-        Added to the attention before the projection.
+        Function of tokens that is added to the attention before the projection.
 
     Raises
     ------
     ValueError
-        If a number is outside its range, or the shapes do not fit each other.
+        If a number is outside its range, or the shapes are incompatible.
     """
 
     beta: float
@@ -91,18 +91,18 @@ class TokenAttention:
         time: Float[Tensor, " B"] | None = None,
         which: Int[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B N d"]:
-        """The attention of tokens (B, N, d) plus the MLP, before the projection.
+        """Return the attention of tokens (B, N, d) plus the MLP, before the projection.
 
-        It is not finite where the weights or the matrices are too large.
+        It is not finite if the weights or the matrices are too large.
 
         Parameters
         ----------
         tokens
-            Of any norm.
+            Tokens of any norm.
         time
-            Of each sample; None is 0.
+            Time of each sample; None means 0.
         which
-            Numbers of the samples, for matrices that differ between samples; None is all of them.
+            Indices of the samples, for matrices that differ between samples; None means all.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class TokenAttention:
         time: Float[Tensor, " B"] | None = None,
         which: Int[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B N d"]:
-        """dx/dt of tokens (B, N, d) on the unit sphere: `moved`, projected."""
+        """Return dx/dt of tokens (B, N, d) on the unit sphere: the projection of `moved`."""
         moved = self.moved(tokens, time, which)
         return moved - (moved * tokens).sum(-1, keepdim=True) * tokens
 
@@ -137,7 +137,7 @@ class TokenAttention:
         time: Float[Tensor, " B"] | None = None,
         which: Int[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B H N N"]:
-        """<Q_h x_i, K_h x_j>, without beta."""
+        """Return <Q_h x_i, K_h x_j>, without beta."""
         left, right = self._forms
         asked = self._times("query", left, tokens, time, which)
         return asked @ self._times("key", right, tokens, time, which).mT
@@ -148,17 +148,17 @@ class TokenAttention:
         time: Float[Tensor, " B"] | None = None,
         which: Int[Tensor, " B"] | None = None,
     ) -> Float[Tensor, " B"]:
-        """E = (1 / (2 beta N^2)) sum_h sum_ij exp(beta <Q_h x_i, K_h x_j>).
+        """Return E = (1 / (2 beta N^2)) sum_h sum_ij exp(beta <Q_h x_i, K_h x_j>).
 
-        If every V_h = Q_h^T K_h and is symmetric, without mask, MLP or time, then along USA
-        dE/dt = (1/N) sum_i |dx_i/dt|^2; along SA with one head each term is multiplied by Z_i / N.
-        Symmetry is needed: the gradient holds (Q^T K + K^T Q) / 2. For beta = 0 it is the limit
-        but for a constant.
+        At beta = 0 it is the limit up to a constant. If every V_h = Q_h^T K_h is symmetric, and
+        there is no mask, MLP or time dependence, then dE/dt = (1/N) sum_i |dx_i/dt|^2 along USA;
+        along SA with one head each term is multiplied by Z_i / N. Symmetry is needed because the
+        gradient contains (Q^T K + K^T Q) / 2.
         """
         return self._weighing.energy(self.scores(tokens, time, which)).sum(-1)
 
     def check_start(self, start: Float[Tensor, "samples N d"]) -> None:
-        """Raise ValueError unless tokens (samples, N, d) fit the matrices, at time 0 if that is."""
+        """Raise ValueError unless tokens (samples, N, d) fit the matrices, those of time 0."""
         samples, dimension = start.shape[0], start.shape[-1]
         known = {}
         for name, matrix in self._matrices().items():
@@ -177,7 +177,7 @@ class TokenAttention:
 
     @property
     def autonomous(self) -> bool:
-        """Whether no matrix is a function of time."""
+        """Whether no matrix depends on time."""
         return not any(callable(matrix) for matrix in self._matrices().values())
 
     def _matrices(self) -> dict[str, Matrices]:
@@ -189,7 +189,7 @@ class TokenAttention:
     def _times(
         self, name: str, matrix: Matrices, tokens: Tensor, time: Tensor | None, which: Tensor | None
     ) -> Tensor:
-        """Matrices times tokens, (B, H, N, k)."""
+        """Return the matrices times the tokens, (B, H, N, k)."""
         if matrix is None:
             return tokens[:, None]
         if isinstance(matrix, Tensor):
@@ -212,12 +212,14 @@ def relu_mlp(
     outer: Float[Tensor, "d h"],
     bias: Float[Tensor, " h"] | None = None,
 ) -> Perceptron:
-    """x -> outer relu(inner x + bias), for each token, in its precision and on its device.
+    """Return the map x -> outer relu(inner x + bias) of each token.
+
+    It works in the precision and on the device of the tokens.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit each other, or an entry is not finite.
+        If the shapes are incompatible, or an entry is not finite.
     """
     first, last = _finite("inner", inner), _finite("outer", outer)
     shift = first.new_zeros(first.shape[:1]) if bias is None else _finite("bias", bias)
@@ -247,7 +249,7 @@ def _constant(name: str, matrix: Tensor) -> Tensor:
 
 
 def _finite(name: str, matrix: Tensor) -> Tensor:
-    """The matrix in float64, on its device."""
+    """Return the matrix in float64, on its device."""
     if not isinstance(matrix, Tensor):
         raise ValueError(f"{name} is a {type(matrix).__name__}; a tensor is needed")
     found = torch.from_numpy(real_array(matrix, name, trained=True)).to(matrix.device)
@@ -266,7 +268,7 @@ def _four(name: str, matrix: Tensor) -> Tensor:
 
 
 def _check_fit(known: dict[str, Tensor], identities: set[str]) -> None:
-    """Raise ValueError unless matrices (S, H, k, d) fit each other, and the identities."""
+    """Raise ValueError unless matrices (S, H, k, d) fit each other and the identities."""
     shapes = {name: tuple(matrix.shape) for name, matrix in known.items()}
     sets, heads = ({shape[axis] for shape in shapes.values()} - {1} for axis in (0, 1))
     if len(sets) > 1 or len(heads) > 1 or len({shape[3] for shape in shapes.values()}) > 1:
@@ -279,7 +281,7 @@ def _check_fit(known: dict[str, Tensor], identities: set[str]) -> None:
     for name, partner in (("query", "key"), ("key", "query")):
         if name in rows and partner in identities and rows[name] != shapes[name][3]:
             raise ValueError(
-                f"{name} needs {shapes[name][3]} rows, not {rows[name]}: the other is I"
+                f"{name} needs {shapes[name][3]} rows, not {rows[name]}: {partner} is the identity"
             )
 
 

@@ -1,7 +1,7 @@
-"""Tokens in all d coordinates under self-attention with any matrices, followed in time.
+"""Flow of tokens in all d coordinates under self-attention with arbitrary matrices.
 
-The counterpart of `shaped_attention.sphere.flow` for fields that are no function of the Gram
-matrix (arXiv 2312.10794, section 2): same integrator, same kind of result.
+This is the counterpart of `shaped_attention.sphere.flow` for fields that are not functions of the
+Gram matrix (arXiv 2312.10794, section 2), with the same integrator and the same kind of result.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def random_tokens(
     *,
     device: str | torch.device = "cpu",
 ) -> Float[Tensor, "samples N d"]:
-    """Independent uniform tokens on S^{d-1}, in all d coordinates: normal vectors, normalised.
+    """Draw independent uniform tokens on S^{d-1}, in all d coordinates.
 
-    The Gram matrices have the law of those of `uniform_start`, but are others for the same seed.
-    They do not depend on the device but for rounding.
+    The Gram matrices have the same law as those of `uniform_start`, but differ from them for the
+    same seed. They depend on the device only by rounding.
 
     Raises
     ------
     ValueError
-        If an argument is no whole number in its range, or the device is unknown or missing.
+        If an argument is not an integer in its range, or the device is unknown or unavailable.
     """
     check_count("tokens", tokens)
     check_count("dimension", dimension)
@@ -70,37 +70,39 @@ def token_flow(
     tolerance: float = 1e-5,
     chunk: int | None = None,
 ) -> xr.Dataset:
-    """Follow tokens on the sphere and keep their Gram matrices, or what `observe` makes of them.
+    """Follow tokens on the sphere and keep their Gram matrices, or a function of them.
 
     Parameters
     ----------
     attention
-        The field; matrices that differ between samples are as many as those of the start.
+        Field of the flow. Matrices that differ between samples need one set for each sample of
+        `start`.
     start
-        Unit tokens (samples, N, d) in all coordinates, as from `random_tokens`.
+        Unit tokens (samples, N, d) in all coordinates, such as those of `random_tokens`.
     times
         Increasing times >= 0.
     observe
-        Function of Gram matrices (B, N, N) that gives (B, ...); None keeps them.
+        Function of Gram matrices (B, N, N) that returns (B, ...); None keeps the matrices.
     keep_tokens
         Whether to keep the tokens too.
     tolerance
-        Largest local error of a token in a step.
+        Largest local error of a token per step.
     chunk
-        Samples that are integrated together; they do not change a sample's numbers beyond rounding.
+        Number of samples integrated together. It changes results only by rounding errors.
 
     Returns
     -------
     xarray.Dataset
-        As from `sphere_flow`: `V` (time, sample, row, col), `stopping_time` and `start`, or
-        `observed` (time, sample, ...); and `tokens` (time, sample, row, feature) if they are kept.
+        A result like that of `sphere_flow`: `V` (time, sample, row, col) and `stopping_time`, or
+        `observed` (time, sample, ...); `start`; and `tokens` (time, sample, row, feature) with
+        `keep_tokens`.
 
     Raises
     ------
     ValueError
-        If an argument is outside its range, or the shapes do not fit.
+        If an argument is outside its range, or the shapes are incompatible.
     FloatingPointError
-        If the field overflows, or is too steep to be followed.
+        If the field overflows, or is too steep to integrate.
     """
     wanted = checked_times(times)
     check_start(start)
@@ -112,7 +114,7 @@ def token_flow(
     attention.check_start(start)
 
     def look(tokens: Tensor) -> Tensor:
-        # A copy: the integrator goes on writing to these tokens.
+        # A copy, because the integrator overwrites these tokens.
         return tokens.clone() if keep_tokens else observed(tokens, observe)
 
     data = follow(

@@ -4,8 +4,8 @@ Layer normalisation keeps tokens near a sphere, and self-attention draws them to
 <x_i, x_j> / (|x_i| |x_j|) of a trained model are expected to drift towards 1 with depth, as
 Geshkovski, Letrouit, Polyanskiy and Rigollet show for ALBERT (arXiv 2312.10794).
 
-Models of Hugging Face's transformers are recognised by how they are called, so that library is
-needed only by those who use it.
+Models of Hugging Face's transformers are recognised by their signature, so that library is needed
+only to use them.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ def record_hidden_states(
     inputs: Any,
     choose: Callable[[str, nn.Module], bool] | None = None,
 ) -> Float64[np.ndarray, "layers *samples tokens features"]:
-    """Hidden states of every layer of a torch model, from one call without gradients.
+    """Record the hidden states of every layer of a torch model, in one call without gradients.
 
     Parameters
     ----------
     model
-        With `choose` any torch model; without, one with the interface of Hugging Face's
-        transformers: it takes ``output_hidden_states=True`` and then returns `hidden_states`, the
-        embeddings first and an array for each layer after them. Training or evaluation mode stays
-        as it is; ``model.eval()`` switches dropout off.
+        Any torch model if `choose` is given. Otherwise a model with the interface of Hugging Face's
+        transformers: it accepts ``output_hidden_states=True`` and then returns `hidden_states`, the
+        embeddings followed by one array per layer. Its training or evaluation mode is left as it
+        is; ``model.eval()`` switches dropout off.
     inputs
-        What the model takes: called with ``model(inputs)``, or ``model(**inputs)`` for a dict.
-        Positions that pad a text are recorded like the others.
+        Inputs of the model, called as ``model(inputs)``, or ``model(**inputs)`` for a dict.
+        Padding positions are recorded too.
     choose
-        Function of a module's name and the module: whether its output, or the first element of a
-        tuple, is recorded.
+        Function of a module's name and the module that returns whether to record its output (for a
+        tuple, the first element).
 
     Returns
     -------
-    ndarray (layers, tokens, features), or (layers, samples, tokens, features) if the model's arrays
-    have an axis of samples, of float64.
+    ndarray (layers, tokens, features) of float64, or (layers, samples, tokens, features) if the
+    model's arrays have an axis of samples.
 
     Raises
     ------
     ValueError
-        If `choose` is needed and missing or chooses nothing, or what is recorded are no tokens of
-        one shape.
+        If `choose` is needed but missing or selects nothing, or the recorded outputs are not tokens
+        of one shape.
     """
     if choose is not None:
         return stack_outputs(list(record_outputs(model, inputs, choose).values())).numpy()
@@ -93,17 +93,17 @@ def inner_products(
     quantiles: Sequence[float] = (0.05, 0.25, 0.75, 0.95),
     delta: float = 0.1,
 ) -> xr.Dataset:
-    """Law of the cosines <x_i, x_j>, i < j, of each layer's tokens divided by their norms.
+    """Compute the law of the cosines <x_i, x_j> / (|x_i| |x_j|), i < j, in each layer.
 
     Parameters
     ----------
     hidden_states
-        Tokens (layers, tokens, features), or (layers, samples, tokens, features), whose pairs
-        inside each sample are pooled.
+        Tokens (layers, tokens, features) or (layers, samples, tokens, features). Only pairs within
+        a sample count, and all samples are pooled.
     bins
-        Equal bins of [-1, 1].
+        Number of equal bins of [-1, 1].
     quantiles
-        Levels from 0 to 1.
+        Levels of the quantiles, from 0 to 1.
     delta
         Two tokens are close if their cosine is at least 1 - delta; strictly between 0 and 1.
 
@@ -116,7 +116,7 @@ def inner_products(
     Raises
     ------
     ValueError
-        If the shape is another one, there are less than two tokens, an entry is not finite, a
+        If the shape is invalid, there are fewer than two tokens, an entry is not finite, a
         token is zero, or an argument is outside its range.
     """
     check_count("bins", bins)
@@ -163,21 +163,21 @@ def read_hidden_states(
         A ``.npy``, ``.npz`` or ``.pt`` file; nothing is unpickled.
     key
         Name of the array in a ``.npz`` file or of the tensor in a ``.pt`` dictionary. It may be
-        left out if the file holds one array only, or one numeric array of three or four
-        dimensions only.
+        omitted if the file holds only one array, or only one numeric array of three or four
+        dimensions.
 
     Raises
     ------
     FileNotFoundError
-        There is no file at `path`.
+        If there is no file at `path`.
     ValueError
-        As for `shaped_attention.read_tokens`, with three or four dimensions in the place of two.
+        As for `shaped_attention.read_tokens`, with three or four dimensions instead of two.
     """
     return read_array(path, key, dimensions=(3, 4))
 
 
 def example_hidden_states() -> tuple[list[str], Float64[np.ndarray, "7 70 384"]]:
-    """The first sentences of Moby-Dick in a trained model: its tokens in every layer.
+    """Return the first sentences of Moby-Dick as tokens in every layer of a trained model.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def _is_stream(state: object) -> bool:
 
 
 def _checked_states(hidden_states: ArrayLike) -> NDArray[np.float64]:
-    """The states as (layers, samples, tokens, features)."""
+    """Return the states as (layers, samples, tokens, features)."""
     states = real_array(hidden_states, "hidden_states", trained=True)
     if states.ndim not in (3, 4) or 0 in states.shape:
         raise ValueError(

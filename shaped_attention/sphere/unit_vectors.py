@@ -1,8 +1,8 @@
-"""Unit vectors from vectors of any length, and the tokens of a layer put back on the sphere.
+"""Normalisation of vectors of any length, and of the tokens of a layer.
 
-N(y) = y / |y|, row by row. An entry above 1e154 has a square that overflows and one below 1e-162 a
-square that vanishes, so rows are first brought near 1 by a power of two, which rounds nothing:
-where x / |x| can be computed directly, the result is the same to the last bit.
+N(y) = y / |y|, row by row. The square of an entry above 1e154 overflows, and that of an entry below
+1e-162 vanishes. So rows are first scaled near 1 by a power of two, which is exact: where x / |x|
+can be computed directly, the result is bit-identical.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from torch import Tensor
 
 
 def unit_rows(x: Float[Tensor, "*B N r"]) -> Float[Tensor, "*B N r"]:
-    """Rows of x (..., N, r) divided by their norms, for any finite numbers.
+    """Return the rows of x (..., N, r) divided by their norms, for any finite numbers.
 
     Returns
     -------
-    Rows (..., N, r) of norm 1 to rounding. A row of zeros, which has no direction, stays zero, and
-    one with an entry that is not finite becomes NaN: what they mean is up to the caller.
+    Rows (..., N, r) of norm 1 to rounding. A row of zeros stays zero, and a row with an entry that
+    is not finite becomes NaN; callers handle both.
     """
     largest = x.abs().amax(-1, keepdim=True)
     # frexp gives 2 m in [1, 2); the whole power would overflow for the largest numbers.
@@ -30,9 +30,9 @@ def unit_rows(x: Float[Tensor, "*B N r"]) -> Float[Tensor, "*B N r"]:
 
 
 def unit_tokens(x: Float[Tensor, "B N r"], layer: int) -> Float[Tensor, "B N r"]:
-    """`unit_rows` of the tokens (B, N, r) that the layer with this number, from 1, gives.
+    """Normalise tokens (B, N, r), the output of the layer with this number, counted from 1.
 
-    Networks use it wherever a token is to be put on the sphere, so that all report alike.
+    All networks normalise their tokens with it, so all report the same errors.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def unit_tokens(x: Float[Tensor, "B N r"], layer: int) -> Float[Tensor, "B N r"]
         If a token is not finite, or zero.
     """
     unit = unit_rows(x)
-    # Of norm 1 but for these two.
+    # All norms are 1 except in these two cases.
     squares = unit.square().sum(-1)
     if not bool((squares > 0.5).all()):
         if bool((squares == 0.0).any()):

@@ -1,1 +1,1 @@
-"""The figures of the sphere: the data of most, and the catalogue of all by name."""
+"""Figures of the sphere: the data of most of them, and the catalogue of all by name."""

@@ -1,4 +1,4 @@
-"""The figures of self-attention on the sphere, by name."""
+"""Catalogue of the figures of self-attention on the sphere, by name."""
 
 from __future__ import annotations
 

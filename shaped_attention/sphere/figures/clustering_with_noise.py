@@ -53,12 +53,12 @@ def clustering_with_noise(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Mean cosine and share of close pairs over time, with noise of several strengths.
+    """Compute the mean cosine and the fraction of close pairs over time, for several noise levels.
 
     Parameters
     ----------
     dimensions
-        Dimensions d of the spaces of the spheres, one for each panel.
+        Dimensions d of the ambient space, one for each panel.
     sigmas
         Strengths sigma of the noise.
     tokens
@@ -72,30 +72,30 @@ def clustering_with_noise(
     delta
         A pair is close if its cosine is at least 1 - delta; strictly between 0 and 1.
     samples
-        Number of uniform starts, each followed by `noisy_chain`.
+        Number of uniform initial conditions, each followed by `noisy_chain`.
     network_samples
-        Number of them from which explicit networks start too.
+        Number of explicit networks, which start from the first of these initial conditions.
     shaped_width
         Width n >= N of the shaped chain.
     shaped_samples
-        Number of samples of the shaped chain, all from one uniform start in R^n.
+        Number of samples of the shaped chain, all from one uniform initial condition in R^n.
     gamma
-        Weight of the attention branch of the shaped chain, which ends at the time
+        Weight of the attention branch of the shaped chain, which ends at time
         gamma^2 l / n = horizon.
     tau0
         Temperature of the shaped chain.
     seed
-        Seed of starts and noise (whole number >= 0), which all sigma share.
+        Seed of the initial conditions and of the noise (integer >= 0), the same for all sigma.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
-    xarray.Dataset with the mean over samples and the 10 and 90 % quantiles over samples of the
-    measures of a sample (measure: its mean cosine over pairs and its share of close pairs):
+    xarray.Dataset with the mean and the 10 and 90 % quantiles over samples of two measures of a
+    sample (measure): the mean cosine over pairs, and the fraction of close pairs:
 
     - `mean`, `low`, `high` (measure, dimension, sigma, time), of `noisy_chain`;
-    - `flow` (measure, dimension, time): the mean of `sphere_flow` on the same starts;
+    - `flow` (measure, dimension, time): the mean of `sphere_flow` from the same initial conditions;
     - `network`, `network_error` (measure, dimension, sigma, mark): mean and standard error of
       `noisy_network` at the times `mark_time` (mark);
     - `shaped_mean`, `shaped_low`, `shaped_high` (measure, shaped_time), of the shaped chain.
@@ -188,7 +188,7 @@ def _shaped_chain(
     seed: int,
     measured: Observe,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Times gamma^2 l / n (time) of the shaped chain, and bands (time, measure, 3)."""
+    """Return times gamma^2 l / n (time) of the shaped chain, and bands (time, measure, 3)."""
     layer = Normalised(ShapedAttention(gamma, tau0), place="after")
     depth = max(1, round(horizon * width / gamma**2))
     result = simulate_chain(
@@ -200,12 +200,12 @@ def _shaped_chain(
 
 
 def _bands(found: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean and quantiles (time, measure, 3) over the samples of (time, sample, measure)."""
+    """Return the mean and quantiles (time, measure, 3) over samples of (time, sample, measure)."""
     low, high = np.quantile(found, _BAND, axis=1)
     return np.stack([found.mean(1), low, high], axis=-1)
 
 
 def _by_curve(found: list[NDArray[np.float64]], grid: tuple[int, int]) -> NDArray[np.float64]:
-    """Arrays (time, measure, ...) of the curves as (measure, dimension, sigma, time, ...)."""
+    """Stack arrays (time, measure, ...) of curves to (measure, dimension, sigma, time, ...)."""
     stacked = np.stack(found)
     return np.moveaxis(stacked.reshape(*grid, *stacked.shape[1:]), 3, 0)

@@ -1,9 +1,9 @@
-"""Data of two figures: clusters that last, and energies that rise to their largest or fall.
+"""Data of two figures: metastable clusters, and energies that rise or fall to their extremes.
 
-For large beta tokens first gather in several clusters, which then wait for a time that grows
-exponentially with beta before they merge: such states are metastable. The energy of SA and USA
-rises all the while towards that of one cluster; with V = -I it falls towards that of the uniform
-law (Geshkovski, Letrouit, Polyanskiy and Rigollet, arXiv 2312.10794).
+For large beta tokens first gather in several clusters, which merge only after a time that grows
+exponentially with beta: such states are metastable. The energy of SA and USA rises throughout
+towards that of one cluster; with V = -I it falls towards that of the uniform law (Geshkovski,
+Letrouit, Polyanskiy and Rigollet, arXiv 2312.10794).
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ def metastability(
     normalised: bool = True,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Clusters in time from uniform starts, for each beta from the same ones.
+    """Compute the clusters over time from uniform tokens, the same for each beta.
 
     Parameters
     ----------
     betas
         Inverse temperatures beta.
     times
-        Increasing, >= 0; by default 0 and 100 from 0.1 to 10^4, evenly in the logarithm.
+        Increasing times >= 0; by default 0 and 100 log-spaced times from 0.1 to 10^4.
     tokens
         Number of tokens N >= 2.
     dimension
-        Dimension d of the space of the sphere; single tokens are drawn for 2 alone.
+        Dimension d of the ambient space; single tokens are drawn only for d = 2.
     delta
         Two tokens are linked if their cosine is at least 1 - delta; strictly between 0 and 1.
     samples
         Number of realisations.
     seed
-        Seed of the random numbers (whole number >= 0).
+        Seed of the random numbers (integer >= 0).
     tolerance
-        Largest local error of a token in a step of the flow.
+        Largest local error of a token per step of the flow.
     normalised
         Whether attention is normalised by its sum (SA) or not (USA).
     progress
@@ -127,34 +127,34 @@ def energy_curves(
     tolerance: float = 1e-4,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Energies in time under SA, USA and SA with V = -I, from the same uniform starts.
+    """Compute energies over time under SA, USA and SA with V = -I, from the same uniform tokens.
 
-    USA near one cluster is e^beta times as fast as SA: its energies are those at e^{-beta} times
-    the `time`, so that all three are seen on one axis.
+    Near one cluster USA is e^beta times as fast as SA. Its energies are therefore taken at
+    e^{-beta} times `time`, so all three fit on one axis.
 
     Parameters
     ----------
     betas
         Inverse temperatures beta.
     times
-        Increasing, >= 0; by default 0 and 80 from 0.01 to 10^3, evenly in the logarithm.
+        Increasing times >= 0; by default 0 and 80 log-spaced times from 0.01 to 10^3.
     tokens
         Number of tokens N.
     dimension
-        Dimension d of the space of the sphere.
+        Dimension d of the ambient space.
     samples
         Number of realisations.
     seed
-        Seed of the random numbers (whole number >= 0).
+        Seed of the random numbers (integer >= 0).
     tolerance
-        Largest local error of a token in a step of the flow.
+        Largest local error of a token per step of the flow.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
-    xarray.Dataset with `energy` (kind, beta, time, sample), the kinds being "SA", "USA" and
-    "repulsion", and the extremes over all laws on the sphere: `uniform` and `dirac` (beta).
+    xarray.Dataset with `energy` (kind, beta, time, sample) for the kinds "SA", "USA" and
+    "repulsion", and the extremes over all laws on the sphere, `uniform` and `dirac` (beta).
 
     Raises
     ------

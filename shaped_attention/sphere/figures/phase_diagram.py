@@ -39,16 +39,16 @@ def phase_diagram(
     device: str = "cpu",
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """The probability that two tokens are close, from uniform starts in several dimensions.
+    """Compute the probability that two tokens are close, from uniform tokens in each dimension.
 
     Parameters
     ----------
     dimensions
-        Dimensions d of the spaces of the spheres, one for each panel.
+        Dimensions d of the ambient space, one for each panel.
     betas
         Inverse temperatures beta, one for each row.
     times
-        Increasing; by default 61 from 0 to 30.
+        Increasing times >= 0; by default 61 from 0 to 30.
     tokens
         Number of tokens N >= 2.
     delta
@@ -56,13 +56,13 @@ def phase_diagram(
     samples
         Number of realisations in each dimension, the same for all beta.
     seed
-        Seed of the random numbers (whole number >= 0).
+        Seed of the random numbers (integer >= 0).
     tolerance
-        Largest local error of a token in a step of the flow.
+        Largest local error of a token per step of the flow.
     normalised
         Whether attention is normalised by its sum (SA) or not (USA).
     device
-        'cpu', or 'cuda' or 'cuda:INDEX': where the flow runs.
+        Device of the flow: 'cpu', 'cuda' or 'cuda:INDEX'.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 
@@ -70,7 +70,7 @@ def phase_diagram(
     -------
     xarray.Dataset with `probability` (dimension, beta, time), the mean over realisations and over
     the pairs of tokens (which are exchangeable), and `curve` (beta), the time at which equiangular
-    tokens from 0 are that close: the limit of high dimension.
+    tokens from cosine 0 are this close: the limit of high dimension.
 
     Raises
     ------

@@ -1,12 +1,12 @@
 """Phase diagrams of clustering for random query, key and value matrices.
 
-The four ensembles of Geshkovski, Letrouit, Polyanskiy and Rigollet (arXiv 2312.10794): with
-independent matrices, and with V = Q^T K, which is a gradient flow where Q^T K is symmetric.
+The ensembles are the four of Geshkovski, Letrouit, Polyanskiy and Rigollet (arXiv 2312.10794): with
+independent matrices, and with V = Q^T K, which is a gradient flow if Q^T K is symmetric.
 
-Entries have the variance 1/d (the diagonal of a Wigner matrix 2/d): the norm of a Ginibre or Wigner
-matrix is 2 and a random vector keeps its length on average, whatever the dimension. This sets the
-scale of beta: the variance s^2 / d of Q and K (`scale`) is the same as beta multiplied by s^2 and,
-where V = Q^T K, a time that passes s^2 times as fast.
+Entries have variance 1/d (2/d on the diagonal of a Wigner matrix). So in any dimension the norm of
+a Ginibre or Wigner matrix is 2 and a random vector keeps its length on average. This sets the scale
+of beta: variance s^2 / d for Q and K (`scale`) is the same as beta multiplied by s^2 and, if
+V = Q^T K, a clock s^2 times as fast.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from shaped_attention.sphere.token_flow import random_tokens, token_flow
 ENSEMBLES = ("ginibre", "wigner-psd", "ginibre-gradient", "wigner-gradient")
 
 _CHUNK = 64
-"""Samples whose matrices are in memory together."""
+"""Number of samples whose matrices are in memory together."""
 
 
 def random_attention(
@@ -57,7 +57,7 @@ def random_attention(
     normalised: bool = True,
     scale: float = 1.0,
 ) -> TokenAttention:
-    """One head with random matrices, others for each sample.
+    """Draw the random matrices of one head, independently for each sample.
 
     Parameters
     ----------
@@ -65,20 +65,21 @@ def random_attention(
         - "ginibre": Q, K and V independent with independent normal entries of variance 1/d;
         - "wigner-psd": Q^T K = W from the GOE, W = (G + G^T) / sqrt(2) with G Ginibre (entries of
           variance 1/d, 2/d on the diagonal, eigenvalues in [-2, 2] for large d); V = |W'|, the
-          matrix absolute value of an independent one: symmetric, positive semidefinite;
+          matrix absolute value of an independent W': symmetric, positive semidefinite;
         - "ginibre-gradient": Q and K Ginibre, V = Q^T K (not symmetric: no gradient flow);
         - "wigner-gradient": Q^T K = W and V = W: a gradient flow.
 
-        Where only Q^T K is given, K is W and Q the identity.
+        If only Q^T K is given, K = W and Q = I.
     dimension, samples
-        d, and the number of samples.
+        Dimension d and number of samples.
     beta, normalised
         As for `TokenAttention`.
     seed, first
-        The seed, and the number of the first sample: those from 0 in parts are the whole.
+        Seed (integer >= 0), and index of the first sample: the matrices of a sample depend only on
+        the seed and its index.
     scale
-        s, positive; multiplies Q and K, so that Ginibre ones have entries of variance s^2 / d and
-        Q^T K = s^2 W for Wigner ones. V changes only where it is Q^T K.
+        Factor s > 0 of Q and K. Ginibre matrices then have entries of variance s^2 / d, and
+        Q^T K = s^2 W for Wigner matrices. V changes only if it is Q^T K.
 
     Raises
     ------
@@ -126,29 +127,29 @@ def ensemble_phase(
     scale: float = 1.0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """The probability that two tokens are close, from uniform starts, for random matrices.
+    """Compute the probability that two tokens are close, for random matrices and uniform tokens.
 
     Parameters
     ----------
     ensembles
-        Ensembles of the panels: some of ginibre, wigner-psd, ginibre-gradient and
+        Ensembles of matrices, one for each panel, from ginibre, wigner-psd, ginibre-gradient and
         wigner-gradient.
     betas
         Inverse temperatures beta, one for each row.
     times
-        Increasing; by default 61 from 0 to 30.
+        Increasing times >= 0; by default 61 from 0 to 30.
     tokens
         Number of tokens N >= 2.
     dimension
-        Dimension d of the space of the sphere, the size of the matrices.
+        Dimension d of the ambient space and size of the matrices.
     delta
         Two tokens are close if their cosine is at least 1 - delta; strictly between 0 and 1.
     samples
-        Number of realisations, with the same matrices and starts for all beta.
+        Number of realisations; all beta share their matrices and initial tokens.
     seed
-        Seed of the random numbers (whole number >= 0).
+        Seed of the random numbers (integer >= 0).
     tolerance
-        Largest local error of a token in a step of the flow.
+        Largest local error of a token per step of the flow.
     normalised
         Whether attention is normalised by its sum (SA) or not (USA).
     scale
@@ -208,6 +209,6 @@ def _wigner(draws: Draws, dimension: int) -> Float[Tensor, "B d d"]:
 
 
 def _absolute(symmetric: Float[Tensor, "B d d"]) -> Float[Tensor, "B d d"]:
-    """(W^2)^{1/2}."""
+    """Return (W^2)^{1/2}."""
     values, vectors = torch.linalg.eigh(symmetric)
     return (vectors * values.abs()[:, None, :]) @ vectors.mT

@@ -1,1 +1,1 @@
-"""Drawings of the data of `shaped_attention.sphere`, one file for each kind."""
+"""Figures drawn from the data of `shaped_attention.sphere`, one file for each kind."""

@@ -1,4 +1,4 @@
-"""Figures of clusters on the sphere: metastable states in time, and energies."""
+"""Figures of clusters on the sphere: metastable states over time, and energies."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NAMES = {"SA": "SA", "USA": r"USA, time $\times\, e^{\beta}$", "repulsion": r"S
 
 @drawing
 def metastability_strip(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw the tokens' angles in one realisation against time, and the number of clusters in all.
+    """Draw the tokens' angles in one realisation and the number of clusters in all, over time.
 
-    Two rows of panels with a column for each beta. Below, the mean and the band from 5 to 95 % over
-    realisations.
+    There is a column of two panels for each beta. The lower panel shows the mean and the 5-95 %
+    band over realisations.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def metastability_strip(data: xr.Dataset, title: str | None = None, *, ax: Targe
     Raises
     ------
     ValueError
-        If there are no angles.
+        If `data` has no angles.
     """
     if "angle" not in data:
         raise ValueError("data has no angles; a result in dimension 2 is needed")
@@ -73,9 +73,10 @@ def metastability_strip(data: xr.Dataset, title: str | None = None, *, ax: Targe
 
 @drawing
 def energy_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw energies in time over that of one cluster, a panel for each beta: mean and 5 to 95 %.
+    """Draw the energy relative to that of one cluster over time, a panel for each beta.
 
-    The lines across are the extremes over all laws: one cluster and the uniform law.
+    Lines are means, shaded areas 5-95 % bands. The horizontal lines are the extremes over all laws:
+    one cluster and the uniform law.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Figures of the mean field on the circle: densities over time, and tokens against them."""
+"""Figures of the mean field on the circle: densities over time, and their distance from tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shaped_attention.figures.labels import parameter_label
 from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, drawing
 
 _LOWEST, _HIGHEST = 1e-2, 10.0
-"""Densities that have their own shade; those of clusters grow without bound."""
+"""Range of the colour scale; densities of clusters grow without bound."""
 
 _BETA = parameter_label("beta")
 _MARKERS = ("o", "s", "^", "D")
@@ -62,7 +62,7 @@ def distance_by_size(data: xr.Dataset, title: str | None = None, *, ax: Target =
 
 @drawing
 def mean_field_figure(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw densities with paths of tokens and, as the last panel, how W2 falls with N.
+    """Draw densities with paths of tokens and, as the last panel, how W2 decays with N.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _draw_strips(panels: Panels, every: list[xr.Dataset]) -> None:
 
 
 def _unbroken(path: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Paths (time, particle) with a gap in place of the line across the panel where they wrap."""
+    """Return paths (time, particle) with a gap where they wrap, so no line crosses the panel."""
     wraps = np.abs(np.diff(path, axis=0)) > math.pi
     return np.where(np.vstack([wraps, np.zeros_like(wraps[:1])]), np.nan, path)
 

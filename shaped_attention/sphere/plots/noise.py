@@ -1,4 +1,4 @@
-"""Clustering with and without noise: the data of `figures.clustering_with_noise`."""
+"""Figure of clustering with and without noise, from `clustering_with_noise`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target
 def noise_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw both measures over time: a column for each dimension, and one for the shaped chain.
 
-    Lines are means, shades the 10-90 % bands over samples of the first and the last sigma, points
-    explicit networks with two standard errors, and the thin black line the flow without noise.
+    Lines are means, shaded areas the 10-90 % bands over samples for the first and the last sigma,
+    and points explicit networks with two standard errors. The thin black line is the flow without
+    noise.
 
     Raises
     ------
@@ -23,7 +24,9 @@ def noise_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
     """
     missing = {"mean", "network", "shaped_mean"} - set(data.data_vars)
     if missing:
-        raise ValueError(f"data has no {sorted(missing)}; that of clustering_with_noise is needed")
+        raise ValueError(
+            f"data has no {sorted(missing)}; a Dataset from clustering_with_noise is needed"
+        )
     dimensions = data["dimension"].values
     columns = len(dimensions) + 1
     measures = data["measure"].to_numpy()
@@ -55,7 +58,7 @@ def _noise_curves(axis: Axes, data: xr.Dataset) -> None:
     time, marks = data["time"].values, data["mark_time"].values
     for k, sigma in enumerate(data["sigma"].values):
         curve, color = data.isel(sigma=k), COLORS[k % len(COLORS)]
-        # Four bands over each other cannot be told apart: the first and the last are drawn.
+        # Four overlapping bands are hard to distinguish: only the first and the last are drawn.
         if k in (0, data.sizes["sigma"] - 1):
             axis.fill_between(
                 time, curve["low"], curve["high"], color=color, alpha=0.15, linewidth=0.8
@@ -64,7 +67,7 @@ def _noise_curves(axis: Axes, data: xr.Dataset) -> None:
             time, curve["mean"], LINES[k % len(LINES)], color=color,
             label=rf"chain, $\sigma$ = {sigma:g}",
         )  # fmt: skip
-        # Without noise the networks have no randomness of their own.
+        # Without noise the networks are deterministic.
         if sigma > 0.0:
             axis.errorbar(
                 marks, curve["network"], 2.0 * curve["network_error"], color=color, fmt="o",

@@ -1,4 +1,4 @@
-"""Phase diagrams: P(two tokens are close) over time and beta, a panel for each start or law."""
+"""Phase diagrams: P(two tokens are close) over time and beta, by dimension or ensemble."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _panels(data: xr.Dataset, names: Sequence[str], ax: Target, columns: int) ->
     shades = sns.color_palette("viridis", as_cmap=True)
     for axis, name, values in zip(panels.axes, names, data["probability"].values, strict=True):
         mesh = axis.pcolormesh(time, beta, values, cmap=shades, vmin=0.0, vmax=1.0, rasterized=True)
-        # The mesh ends half a cell beyond the last values; curves may go on.
+        # The mesh ends half a cell beyond the last values; curves may continue.
         axis.margins(0.0)
         axis.autoscale_view()
         axis.autoscale(enable=False)

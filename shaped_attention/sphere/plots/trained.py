@@ -1,4 +1,4 @@
-"""Figure of a trained model's cosines: their histogram in every layer, as small panels."""
+"""Figure of the cosines in a trained model: a histogram for each layer."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def inner_product_histograms(
 
     Returns
     -------
-    Panels with common axes. Dashed is the law of independent uniform tokens on S^{d-1}, whose
-    density is proportional to (1 - c^2)^{(d-3)/2}: (1 + c) / 2 is Beta((d - 1) / 2, (d - 1) / 2).
-    It may be taller than the panels, which the histograms fill.
+    Panels with shared axes. The dashed line is the law of independent uniform tokens on S^{d-1},
+    with density proportional to (1 - c^2)^{(d-3)/2}: (1 + c) / 2 is Beta((d - 1) / 2, (d - 1) / 2).
+    It may exceed the panels, whose height fits the histograms.
 
     Raises
     ------
     ValueError
-        If `data` is no such Dataset.
+        If `data` is not from `inner_products`.
     """
     if not isinstance(data, xr.Dataset) or not {"density", "mean", "close"} <= set(data):
         raise ValueError("data: a Dataset made by inner_products is needed")
