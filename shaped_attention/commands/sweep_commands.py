@@ -70,8 +70,8 @@ def _engine_options(command: Any) -> Any:
 def plan(file: Path) -> None:
     """Check the sweep in FILE (TOML) and estimate its cost.
 
-    Prints the numbers of cells and units, the size of the store, and the expected time, for which
-    it draws a few samples.
+    Prints the numbers of cells and units, the size of the store, and the expected time. It draws a
+    few samples to estimate the time.
     """
     with _reported():
         sweep = read_sweep(file)
@@ -91,7 +91,7 @@ def plan(file: Path) -> None:
 def run(file: Path, store: Path, **options: Any) -> None:
     """Run the sweep in FILE (TOML) and keep it in the folder STORE.
 
-    A sweep that STORE has already is continued. The exit status is 3 if units are left.
+    If STORE already has this sweep, it is continued. The exit status is 3 if units are left.
     """
     with _reported():
         _run(read_sweep(file), store, **options)
@@ -118,7 +118,7 @@ def status(store: Path, traceback: bool) -> None:
         opened = Store(store)
         done, failures, running = opened.finished(), opened.failures(), opened.running
         sweep = opened.sweep
-        # With a target, cells that have reached it want no more.
+        # With a target, cells that have reached it need no more units.
         wanted = Schedule(sweep, done, opened.arrays.moments).left
     units = _units(sweep)
     state = "running" if running else "not running"
@@ -155,7 +155,7 @@ def status(store: Path, traceback: bool) -> None:
 def draw(store: Path, observable: str, figures: Path) -> None:
     """Draw the sweep in the folder STORE.
 
-    Means, distances between chain and SDE, and fractions of stopped paths, over the grid.
+    The figures show means, distances between chain and SDE, and fractions of stopped paths.
     """
     with _reported():
         check_writable(figures, "figures")
@@ -182,8 +182,8 @@ def draw(store: Path, observable: str, figures: Path) -> None:
 def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> None:
     """Write the sweep in STORE to OUTPUT: .nc, .zarr, .csv or .parquet.
 
-    A table, CSV or Parquet, has a row for each cell, sampler, time and observable, or with
-    --values for each cell, sampler, time and sample.
+    A table (CSV or Parquet) has one row per cell, sampler, time and observable, or with --values
+    one row per cell, sampler, time and sample.
     """
     with _reported():
         check_suffix(output)
@@ -195,9 +195,9 @@ def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> 
 
 @click.command()
 @_store
-@click.option("--samples", type=int, help="Samples of each cell and sampler, more than before.")
+@click.option("--samples", type=int, help="New, larger number of samples per cell and sampler.")
 @click.option("--axis", "axes", multiple=True, metavar="NAME=VALUES",
-              help="Values to append to an axis, as TOML writes them: gamma=0.7,0.8 or "
+              help="Values to append to an axis, written as in TOML: gamma=0.7,0.8 or "
               "'tau0={ logspace = [3, 5, 3] }'. Can be repeated.")  # fmt: skip
 def extend(store: Path, samples: int | None, axes: tuple[str, ...]) -> None:
     """Extend the sweep in STORE: more samples, or values on its axes.
@@ -229,7 +229,7 @@ def _units(sweep: Sweep) -> int:
 
 
 def _run(sweep: Sweep, store: Path, **options: Any) -> None:
-    # Batch systems end a job with this signal; it is an interrupt here.
+    # Batch systems end a job with this signal; treat it as an interrupt.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _engine(options["workers"], options["devices"], options["dask"]) as engine:
         try:
@@ -292,7 +292,7 @@ def _print_report(report: Report, store: Path) -> None:
 
 @contextmanager
 def _reported() -> Iterator[None]:
-    """Errors as one sentence, or a list of faults: exit status 2 for bad arguments, else 1."""
+    """Report errors as a sentence or a list of faults; exit status 2 for bad arguments, else 1."""
     try:
         yield
     except (UnwritableError, BrokenExecutor) as error:
