@@ -59,7 +59,7 @@ def test_a_sweep_of_flows_on_the_sphere(tmp_path):
         ({"beta": 1.0}, {"samplers": ("chain",)}, "some of sphere, once, with layer='sphere'"),
         ({}, {}, "beta: a value is needed"),
         ({"beta": math.nan}, {}, "beta=nan: a finite number"),
-        ({"beta": 1.0, "gamma": 0.5}, {}, "gamma: no parameter"),
+        ({"beta": 1.0, "gamma": 0.5}, {}, "gamma: not a parameter"),
         ({"beta": 1.0}, {"dtype": "float32"}, "computed in 'float64'"),
         ({"beta": 1.0, "dimension": 0}, {}, "dimension=0: a whole number"),
     ],

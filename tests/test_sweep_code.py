@@ -1,4 +1,4 @@
-"""A store knows the code that made its units, and takes no units of other code in silence."""
+"""A store knows the code that made its units, and accepts no units from different code silently."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_edited_code_is_refused_and_other_edits_are_not(edit, written, tmp_path,
         assert run_sweep(sweep, tmp_path / "s").left == 0
         assert len(code_records(tmp_path / "s")) == 1
         return
-    message = rf"its {units} units may come from other code than the next would \({phrase}\); "
+    message = rf"its {units} units may come from different code \({phrase}\); "
     for again in (lambda: run_sweep(sweep, tmp_path / "s"), lambda: resume_sweep(tmp_path / "s")):
         with pytest.raises(StoreError, match=message + r"another folder, or --accept-changed-code"):
             again()
@@ -175,7 +175,7 @@ def test_a_store_without_units_takes_the_code_of_the_first(written, tmp_path):
 
 def test_a_worker_with_other_code_is_refused(written, tmp_path, monkeypatch):
     """A cluster with other packages, and a module that was edited but not imported again."""
-    with pytest.raises(RuntimeError, match=r"the worker has other code than the run .*numpy"):
+    with pytest.raises(RuntimeError, match=r"the worker's code is not that of the run .*numpy"):
         running._timed_unit(small(), Unit(0, 0, 0), Code({}, {"numpy": "0"}), None, None)
     units = begun(tmp_path / "s", monkeypatch)
     written("SLOPE = 1.0", "SLOPE = 0.5", forget=False)

@@ -199,9 +199,9 @@ def test_extend_on_the_command_line(tmp_path):
     for options, sentence in (
         ([], "--samples, --axis: one of the two is needed"),
         (["--samples", 8], "samples=8: more than the store's 40 are needed"),
-        (["--axis", "gama=0.9"], "gama=[0.9]: no axis of the sweep; one of gamma, mask is needed "
-         "(did you mean 'gamma'?)"),
-        (["--axis", "gamma=x"], "gamma='x': a number is needed, as the axis has it"),
+        (["--axis", "gama=0.9"], "gama=[0.9]: not an axis of the sweep; one of gamma, "
+         "mask is needed (did you mean 'gamma'?)"),
+        (["--axis", "gamma=x"], "gamma='x': a number is needed, as on the axis"),
         (["--axis", "gamma"], "'gamma': NAME=VALUES is needed, as in gamma=0.7,0.8"),
     ):  # fmt: skip
         output = invoke("extend", store, *options, status=2)

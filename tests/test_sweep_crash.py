@@ -1,4 +1,4 @@
-"""Nothing that a sweep's ledger has is lost or changed, whatever a run dies of."""
+"""Nothing that a sweep's ledger has is lost or changed, however a run dies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _server() -> Iterator[None]:
 
 
 def test_kills_at_random_moments(tmp_path):
-    """More than eight kills -9 while it writes: bit for bit what an uninterrupted run gives.
+    """More than eight kills -9 while it writes: bit-identical to an uninterrupted run.
 
     After each, the ledger has what it had, and no chunk of it was written again.
     """
@@ -231,7 +231,7 @@ def test_places_that_cannot_be_written(tmp_path):
     file = tmp_path / "file"
     file.write_text("precious")
     for path in (file, file / "below"):
-        with pytest.raises(StoreError, match=r"no sweep can be kept here \(.+\)"):
+        with pytest.raises(StoreError, match=r"a sweep cannot be stored here \(.+\)"):
             run_sweep(sweep, path, progress=False)
         with pytest.raises(StoreError, match="there is no sweep here"):
             resume_sweep(path, progress=False)
@@ -249,7 +249,7 @@ def test_stores_of_others_are_refused_and_left_alone(tmp_path):
     path = tmp_path / "store"
     expected = whole(sweep, path)
     ledger = (path / "ledger.jsonl").read_bytes()
-    message = r"belongs to another sweep \(other: seed\); another folder"
+    message = r"belongs to another sweep \(different: seed\); another folder"
     with pytest.raises(StoreError, match=message):
         run_sweep(other, path, progress=False)
     assert layers.contents(path) == expected
@@ -257,7 +257,7 @@ def test_stores_of_others_are_refused_and_left_alone(tmp_path):
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("precious")
-    with pytest.raises(StoreError, match="the folder is not empty, and no store of a sweep"):
+    with pytest.raises(StoreError, match="the folder is neither empty nor the store of a sweep"):
         run_sweep(sweep, foreign, progress=False)
     assert [f.name for f in foreign.iterdir()] == ["thesis.tex"]
     assert (foreign / "thesis.tex").read_text() == "precious"

@@ -1,4 +1,4 @@
-"""A sweep's numbers do not depend on who computes them, and outlast the death of who does."""
+"""A sweep's numbers do not depend on the engine, and survive the death of its workers."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_an_executor_of_the_caller_that_breaks(tmp_path):
         def recover(self):
             return False
 
-    with pytest.raises(BrokenExecutor, match="not this run's to replace"):
+    with pytest.raises(BrokenExecutor, match="only its owner can replace it"):
         run_sweep(sweep, tmp_path / "store", engine=Breaking(), progress=False)
     assert len(Store(tmp_path / "store").finished()) == 4
     assert whole(sweep, tmp_path / "store") == expected

@@ -104,19 +104,21 @@ def test_extensions_in_a_row(tmp_path):
 
 
 def test_a_new_run_of_the_larger_sweep_goes_on(tmp_path):
-    """A changed file runs in the store once it is extended; before, the sentence names the way."""
+    """A changed file runs in the store once it is extended; before, the error says how."""
     run_sweep(small(), tmp_path / "s", progress=False)
     larger = small(samples=40)
-    with pytest.raises(StoreError, match=r"other: samples\); `sweep extend` or another folder is"):
+    with pytest.raises(
+        StoreError, match=r"different: samples\); `sweep extend` or another folder is"
+    ):
         run_sweep(larger, tmp_path / "s", progress=False)
     extend_sweep(tmp_path / "s", samples=40)
     assert run_sweep(larger, tmp_path / "s", progress=False).finished == 4 * 5
-    with pytest.raises(StoreError, match=r"other: samples\); another folder is needed"):
+    with pytest.raises(StoreError, match=r"different: samples\); another folder is needed"):
         run_sweep(small(), tmp_path / "s", progress=False)
 
 
 def test_records_stay_with_their_cells(tmp_path, monkeypatch):
-    """Failures and reasons name cells along the axes; why cells stopped is not known any more."""
+    """Failures and reasons name cells along the axes; why cells stopped is no longer known."""
     axes = {"rho": [0.2, 0.5], "fault": ["none", "raise"]}
     sweep = layers.small(axes, samples=20, block=10, log=str(tmp_path))
     report = run_sweep(sweep, tmp_path / "s", retries=0, progress=False)
@@ -146,7 +148,7 @@ def test_what_is_known_of_a_run_stays(tmp_path):
 
 
 def test_a_further_layer_is_no_change_of_code(tmp_path):
-    """The code of a layer that was not there before is noted, and a change still is refused."""
+    """The code of a layer that was not there before is recorded, and a change is still refused."""
     fixed = FIXED | {"strength": 0.3}
     one = {"layer": ["tests.sweep_examples:scores"]}
     run_sweep(small(fixed=fixed, axes=one, samplers="chain"), tmp_path / "s", progress=False)
@@ -159,15 +161,15 @@ REFUSED = {
     "as many": ({"samples": 20}, "samples=20: more than the store's 20 are needed"),
     "a fraction": ({"samples": 20.5}, "samples=20.5: a whole number >= 1 is needed"),
     "nothing": ({}, "samples, axes: one of the two is needed"),
-    "again": ({"axes": {"gamma": [0.7, 0.3]}}, "gamma=0.3: the axis has this value already"),
-    "twice": ({"axes": {"gamma": [0.7, 0.7]}}, "gamma=0.7: the axis has this value already"),
+    "again": ({"axes": {"gamma": [0.7, 0.3]}}, "gamma=0.3: the axis already has this value"),
+    "twice": ({"axes": {"gamma": [0.7, 0.7]}}, "gamma=0.7: the axis already has this value"),
     "unknown": (
         {"axes": {"gama": [0.7]}},
-        "gama=[0.7]: no axis of the sweep; one of gamma is needed (did you mean 'gamma'?)",
+        "gama=[0.7]: not an axis of the sweep; one of gamma is needed (did you mean 'gamma'?)",
     ),
-    "fixed": ({"axes": {"rho": [0.5]}}, "rho=[0.5]: no axis of the sweep; one of gamma is needed"),
-    "text": ({"axes": {"gamma": ["0.7"]}}, "gamma='0.7': a number is needed, as the axis has it"),
-    "truth": ({"axes": {"gamma": [True]}}, "gamma=True: a number is needed, as the axis has it"),
+    "fixed": ({"axes": {"rho": [0.5]}}, "rho=[0.5]: not an axis of the sweep; one of gamma is"),
+    "text": ({"axes": {"gamma": ["0.7"]}}, "gamma='0.7': a number is needed, as on the axis"),
+    "truth": ({"axes": {"gamma": [True]}}, "gamma=True: a number is needed, as on the axis"),
     "a number": ({"axes": {"gamma": 0.7}}, "gamma=0.7: a list of values is needed"),
     "no values": ({"axes": {"gamma": []}}, "gamma=[]: a list of values is needed"),
     "range": ({"axes": {"gamma": [1.5]}},
@@ -206,7 +208,7 @@ def test_a_running_store_is_not_extended(tmp_path):
     with pytest.raises(StoreError, match="there is no sweep here"):
         extend_sweep(tmp_path / "none", samples=40)
     extend_sweep(tmp_path / "s", samples=40)
-    with store.locked(), pytest.raises(StoreError, match="was extended just now; another try"):
+    with store.locked(), pytest.raises(StoreError, match="has just been extended; try again"):
         store.check_current()
 
 
@@ -246,7 +248,7 @@ def test_an_extension_that_is_not_finished_would_be_noticed(tmp_path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(Store, "_finish_extension", lambda self: None)
         assert int(open_sweep(tmp_path / "s").sizes["sample"]) == 20
-        with pytest.raises(StoreError, match="was extended just now"):
+        with pytest.raises(StoreError, match="has just been extended"):
             resume_sweep(tmp_path / "s", progress=False)
     assert int(open_sweep(tmp_path / "s").sizes["sample"]) == 40
     announce(tmp_path / "s", small(samples=48))

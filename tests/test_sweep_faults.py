@@ -33,7 +33,7 @@ CASES = {
     "fractions NaN": ({"fractions": (float("nan"),)}, "fractions=.*: increasing numbers in"),
     "fractions no list": ({"fractions": 5}, "fractions=.*5"),
     "fractions off": ({"fractions": (0.33,)}, "fractions: 0.33 of the 10 steps of the chain"),
-    "unknown": (fixed(gama=0.3), "gama: no parameter; one of .*gamma"),
+    "unknown": (fixed(gama=0.3), "gama: not a parameter; one of .*gamma"),
     "layer": (fixed(layer="rnn"), "layer='rnn': one of attention, mlp, transformer, sphere, or"),
     "layer misspelt": (fixed(layer="atention"), r"is needed \(did you mean 'attention'\?\)"),
     "layer of old files": (fixed(layer="both"), r"is needed \(did you mean 'transformer'\?\)"),
@@ -77,7 +77,7 @@ CASES = {
     ),
     "half_width": ({"target": Target("stopped", 0)}, "target.half_width=0: a positive finite"),
     "first": ({"target": Target("stopped", 0.1, first=0)}, "target.first=0: a whole number >="),
-    "level": ({"target": Target("stopped", 0.1, level=2.0)}, "target.level=2.0: between 0 and 1"),
+    "level": ({"target": Target("stopped", 0.1, level=2.0)}, "target.level=2.0: a float between 0"),
     "target's entry": ({"target": {"observable": "stopped", "width": 1}}, "target.*width"),
     "no target": ({"target": 5}, "target=5"),
     "no limit": (
@@ -98,12 +98,12 @@ CASES = {
     "a width without a chain": (
         {**fixed(width=None, depth=None, horizon=0.5), "axes": {"width": [20, 40]},
          "samplers": ("sde",)},
-        r"width=\[20, 40\]: an axis without effect on samplers=\['sde'\]; it must be left out",
+        r"width=\[20, 40\]: this axis has no effect on samplers=\['sde'\]; leave it out",
     ),
     "a step without an SDE": (
         {**fixed(step=None), "axes": {"gamma": [0.3], "step": [0.05, 0.1]},
          "fixed": {k: v for k, v in FIXED.items() if k != "step"}, "samplers": ("chain",)},
-        r"step=\[0.05, 0.1\]: an axis without effect on samplers=\['chain'\]",
+        r"step=\[0.05, 0.1\]: this axis has no effect on samplers=\['chain'\]",
     ),
     "rho of a covariance": (
         {**fixed(tokens=None, covariance=[[1.0]]), "axes": {"rho": [0.1, 0.2]}},
@@ -112,7 +112,7 @@ CASES = {
     "an ignored parameter": (
         {**fixed(layer="tests.sweep_examples:ignoring", gamma=None, strength=0.3),
          "axes": {"scale": [1.0, 2.0], "ignored": [1, 2, 3]}},
-        r"ignored=\[1, 2, 3\]: an axis without effect on samplers=\['chain', 'sde'\]",
+        r"ignored=\[1, 2, 3\]: this axis has no effect on samplers=\['chain', 'sde'\]",
     ),
     "no argument": (fixed(layer="tests.sweep_examples:scores", gamma=None), "strength"),
 }  # fmt: skip

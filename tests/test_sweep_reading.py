@@ -1,4 +1,4 @@
-"""What is read off the store of a sweep, against numpy and scipy on the raw values."""
+"""What is read from the store of a sweep, against numpy and scipy on the raw values."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_counts_are_whole_numbers(kept):
 
 
 def test_distances(kept):
-    """From values those of scipy; from histograms less, by what one bin holds at most."""
+    """From values those of scipy; from histograms smaller by at most what one bin holds."""
     data = kept["observables"]
     exact, binned = (sweep_distances(kept[k]) for k in ("observables", "reductions"))
     for place in np.ndindex(2, 2, 8):

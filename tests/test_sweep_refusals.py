@@ -109,7 +109,7 @@ def test_a_second_run_into_the_same_folder(file, tmp_path):
     file.write_text(SMALL.replace("samples = 24", "samples = 32"))
     sentence = refused("run", file, tmp_path / "s")
     assert sentence.endswith(
-        "belongs to another sweep (other: samples); `sweep extend` or another folder is needed"
+        "belongs to another sweep (different: samples); `sweep extend` or another folder is needed"
     )
 
 

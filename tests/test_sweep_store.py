@@ -24,7 +24,7 @@ def test_a_zarr_of_someone_else_is_not_touched(tmp_path):
     xr.Dataset({"x": ("i", np.arange(3.0))}).to_zarr(
         tmp_path / "data.zarr", zarr_format=2, consolidated=False
     )
-    with pytest.raises(StoreError, match="the folder is not empty, and no store of a sweep"):
+    with pytest.raises(StoreError, match="the folder is neither empty nor the store of a sweep"):
         run_sweep(small(), tmp_path)
     again = xr.open_zarr(tmp_path / "data.zarr", consolidated=False)
     assert again["x"].values.tolist() == [0, 1, 2]

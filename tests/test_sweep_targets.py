@@ -1,4 +1,4 @@
-"""When a cell of a sweep has samples enough: targets, in rounds, and their intervals."""
+"""When a cell of a sweep has enough samples: targets, in rounds, and their intervals."""
 
 from __future__ import annotations
 

@@ -103,17 +103,17 @@ c_plus = { range = [0, 1, 2] }
     expected = {
         1: "samplers=['chain', 'ode']: some of network, chain, sde",
         2: "samples=0: a whole number >= 1 is needed",
-        3: "colour: no entry of a sweep; one of samplers, ",
+        3: "colour: not an entry of a sweep; one of samplers, ",
         4: "fractions=[0.5, 0.5]: increasing numbers in [0, 1]",
         9: "keep='all': one of observables, V, reductions is needed",
         10: "dtype='float16': 'float64' or 'float32' is needed",
-        14: "gama: no parameter; one of ",
+        14: "gama: not a parameter; one of ",
         19: "gamma={'linspace': [0.1, 0.2]}: [first, last, number] is needed",
         20: "tau0={'logspace': [-1, 2, 3]}: [first, last, number] is needed",
         21: "rho=[]: different values, at least one, are needed",
         22: "scale=[1.0, 1.0]: different values, at least one, are needed",
         23: "heads: both fixed and an axis",
-        24: "c_plus={'range': [0, 1, 2]}: a list, or {linspace = [first, last, number]}",
+        24: "c_plus={'range': [0, 1, 2]}: a list, {linspace = [first, last, number]} or logspace",
     }
     found = faults_of(text, tmp_path)
     for line, sentence in expected.items():
@@ -145,16 +145,16 @@ observable = "rho"
 halfwidth = 0.1
 """
     expected = {
-        1: "sample: no entry of a sweep; .*did you mean 'samples'",
+        1: "sample: not an entry of a sweep; .*did you mean 'samples'",
         2: "seed=-1: a whole number >= 0",
         3: "samplers=3: a list of names",
-        10: "key_sise: no parameter; .*did you mean 'key_size'",
+        10: "key_sise: not a parameter; .*did you mean 'key_size'",
         11: "gamma=1.5: a number from 0 to 1 is needed",
         12: "heads=0: a whole number",
         13: "query_bias=inf: a finite number",
-        15: "tau: no parameter; .*did you mean 'tau0'",
+        15: "tau: not a parameter; .*did you mean 'tau0'",
         16: "tau0=-2.0: a positive finite number",
-        19: "target.halfwidth: no entry of a target; .*did you mean 'half_width'",
+        19: "target.halfwidth: not an entry of a target; .*did you mean 'half_width'",
     }
     found = faults_of(text, tmp_path)
     assert len(found) == len(expected)
@@ -176,11 +176,11 @@ FILES = {
     "text": (START + "[axes]\ngamma = { linspace = [0.1, 'x', 3] }\n", "^line 8: gamma="),
     "value": (START + "[axes]\ngamma = 0.3\n", "^line 8: gamma=0.3: a list"),
     "long header": (START + "[axes.gamma]\nlinspace = [0.1]\n", "^line 7: gamma="),
-    "dotted": ("samples = 9\nfixed.gama = 0.3\nfixed.gamma = 0.3\n", "^line 2: gama: no par"),
+    "dotted": ("samples = 9\nfixed.gama = 0.3\nfixed.gamma = 0.3\n", "^line 2: gama: not a par"),
     "fixed": ("samples = 9\nfixed = 3\n", r"^line 2: fixed=3: a table \[fixed\]"),
     "target": ("target = 5\n" + GAMMA, "^line 1: target=5"),
     "target's entry": (GAMMA + "[target]\nwidth = 5\n",
-                       "^line 9: target.width: no entry of a target; .*mean 'half_width'"),
+                       "^line 9: target.width: not an entry of a target; .*mean 'half_width'"),
     "target's level": (
         GAMMA + "[target]\nobservable = 'stopped'\nhalf_width = 0.1\nlevel = 7.0\n",
         r"^line 8: target.level=7.0|^line 11: target.level=7.0",
@@ -210,10 +210,10 @@ LINES = {
                            4, "samples=0"),
     "its beginning": ("samples = 9\nfractions = [\n  0.5,\n  0.5,\n]\n" + GAMMA, 2, "fractions="),
     "comment": (GAMMA + "# [axes]\n# gama = 1\ngama = 2  # gama = 3\n", 10, "gama"),
-    "key with a space": (GAMMA + '"a b" = 1\n', 8, "a b: no parameter"),
-    "key with an escape": (GAMMA + '"g\\u0061ma" = 1\n', 8, "gama: no parameter"),
+    "key with a space": (GAMMA + '"a b" = 1\n', 8, "a b: not a parameter"),
+    "key with an escape": (GAMMA + '"g\\u0061ma" = 1\n', 8, "gama: not a parameter"),
     "dotted key": ("samples = 9\nfixed . \"gama\" = 1\n" + GAMMA[8:].replace("\n", "\nfixed.", 5)
-                   .replace("tokens", "fixed.tokens"), 2, "gama: no parameter"),
+                   .replace("tokens", "fixed.tokens"), 2, "gama: not a parameter"),
     "header": (GAMMA + "[ 'axes' ]\nrho = []\n", 9, r"rho=\[\]"),
     "inline table": ("samples = 9\naxes = { rho = [] }\n" + GAMMA, 2, r"rho=\[\]"),
     "CRLF": (("samples = 9\nseed = -1\n" + GAMMA).replace("\n", "\r\n"), 2, "seed=-1"),

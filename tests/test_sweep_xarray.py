@@ -93,7 +93,7 @@ def test_values_of_axes_select_exactly(case, tmp_path):
 
 
 def test_other_values_do_not_select(tmp_path):
-    """Negative control: a neighbouring floating-point number is no value of the axis."""
+    """Negative control: a neighbouring floating-point number is not a value of the axis."""
     Store(tmp_path / "s", small(axes={"gamma": axis_values("gamma", {"linspace": [0, 1, 4]})}))
     with pytest.raises(KeyError):
         open_sweep(tmp_path / "s").sel(gamma=np.nextafter(1 / 3, 1.0))
@@ -146,6 +146,6 @@ def test_axes_on_the_command_line(text, axis):
 )
 def test_axes_that_cannot_be_read(text):
     with pytest.raises(
-        ValueError, match=r"NAME=VALUES is needed, as in gamma=0\.7,0\.8|a list, or"
+        ValueError, match=r"NAME=VALUES is needed, as in gamma=0\.7,0\.8|a list, \{linspace"
     ):
         read_axis(text)

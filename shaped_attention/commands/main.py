@@ -44,7 +44,7 @@ _COMMANDS = [
     Later(
         "sweep",
         "sweep:sweep_command",
-        "Batch runs over grids of parameters, which lose nothing when they are stopped.",
+        "Run grids of parameters in batches; an interrupt loses no finished work.",
     ),
 ]
 

@@ -43,4 +43,4 @@ _COMMANDS = [
 
 @click.group(name="sweep", cls=LazyGroup, commands=_COMMANDS)
 def sweep_command() -> None:
-    """Batch runs over grids of parameters, which lose nothing when they are stopped."""
+    """Run grids of parameters in batches; an interrupt loses no finished work."""

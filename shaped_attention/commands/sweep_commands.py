@@ -1,39 +1,16 @@
-"""The commands of the group `sweep`: plan, run, resume, extend, status, draw, export."""
+"""The commands of the group `sweep`: plan, run, resume, extend, status, draw, export.
+
+`sweep_actions` is imported when a command runs, so that help texts load no library.
+"""
 
 from __future__ import annotations
 
-import math
-import signal
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from shaped_attention.commands.options import InputError, figures_option
-from shaped_attention.figures import plots
-from shaped_attention.io.storage import check_writable, reason
-from shaped_attention.sweep import plots as sweep_plots
-from shaped_attention.sweep.axis_values import read_axis
-from shaped_attention.sweep.code_identity import code_records
-from shaped_attention.sweep.engines import Engine, InProcess, Processes, dask_engine
-from shaped_attention.sweep.extension import extend_sweep
-from shaped_attention.sweep.plan import plan_sweep
-from shaped_attention.sweep.reading import open_sweep, sweep_distances, sweep_summary
-from shaped_attention.sweep.run import run_sweep
-from shaped_attention.sweep.run_loop import Report
-from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store import Store
-from shaped_attention.sweep.store_errors import StoreError, UnwritableError
-from shaped_attention.sweep.tables import check_suffix, export_sweep
-from shaped_attention.sweep.toml import read_sweep
-from shaped_attention.sweep.work_order import Schedule
-
-INCOMPLETE = 3
-"""Exit status of a run that leaves units undone or gives some up."""
+from shaped_attention.commands.options import figures_option, progress_option
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 _store = click.argument("store", type=click.Path(path_type=Path))
@@ -44,8 +21,7 @@ def _engine_options(command: Any) -> Any:
         click.option("--seconds", type=float,
                      help="Start no further units after this many seconds of this run.  [default: "
                      "`seconds` of the sweep, if it has any]"),
-        click.option("--progress/--no-progress", default=None, help="Show progress bars.  "
-                     "[default: if the error stream is a terminal]"),
+        progress_option,
         click.option("--accept-changed-code", is_flag=True,
                      help="Continue although the code of the layer or the versions of packages "
                      "have changed since the units in STORE were drawn; STORE records what "
@@ -70,18 +46,12 @@ def _engine_options(command: Any) -> Any:
 def plan(file: Path) -> None:
     """Check the sweep in FILE (TOML) and estimate its cost.
 
-    Prints the numbers of cells and units, the size of the store, and the expected time, for which
-    it draws a few samples.
+    Prints the numbers of cells and units, the size of the store, and the expected time. It draws a
+    few samples to estimate the time.
     """
-    with _reported():
-        sweep = read_sweep(file)
-        found = plan_sweep(sweep)
-    click.echo(f"cells     {found.cells}: {_shape(sweep)}")
-    click.echo(f"samplers  {', '.join(sweep.samplers)}; {sweep.samples} samples each, at most")
-    click.echo(f"units     {found.units} of {sweep.block} samples, {_size(found.unit_bytes)} each")
-    click.echo(f"store     {_size(found.store_bytes)} before compression (keep = {sweep.keep!r})")
-    parts = ", ".join(f"{name} {_time(s)}" for name, s in found.by_sampler.items())
-    click.echo(f"time      about {_time(found.seconds)} in one process ({parts})")
+    from shaped_attention.commands import sweep_actions
+
+    sweep_actions.plan(file)
 
 
 @click.command()
@@ -91,10 +61,11 @@ def plan(file: Path) -> None:
 def run(file: Path, store: Path, **options: Any) -> None:
     """Run the sweep in FILE (TOML) and keep it in the folder STORE.
 
-    A sweep that STORE has already is continued. The exit status is 3 if units are left.
+    If STORE already has this sweep, it is continued. The exit status is 3 if units are left.
     """
-    with _reported():
-        _run(read_sweep(file), store, **options)
+    from shaped_attention.commands import sweep_actions
+
+    sweep_actions.run(file, store, **options)
 
 
 @click.command()
@@ -105,8 +76,9 @@ def resume(store: Path, **options: Any) -> None:
 
     Draws what is missing, and tries again what failed. The exit status is 3 if units are left.
     """
-    with _reported():
-        _run(Store(store).sweep, store, **options)
+    from shaped_attention.commands import sweep_actions
+
+    sweep_actions.resume(store, **options)
 
 
 @click.command()
@@ -114,36 +86,9 @@ def resume(store: Path, **options: Any) -> None:
 @click.option("--traceback", is_flag=True, help="Print the tracebacks of units that were given up.")
 def status(store: Path, traceback: bool) -> None:
     """Print how much of the sweep in STORE is done, also while it runs."""
-    with _reported():
-        opened = Store(store)
-        done, failures, running = opened.finished(), opened.failures(), opened.running
-        sweep = opened.sweep
-        # With a target, cells that have reached it want no more.
-        wanted = Schedule(sweep, done, opened.arrays.moments).left
-    units = _units(sweep)
-    state = "running" if running else "not running"
-    at_most = " at most (it has a target)" if sweep.target else ""
-    click.echo(f"{store}: {state}; {len(done)} of {units} units{at_most}")
-    if done and wanted:
-        seconds = sum(done.values()) / len(done) * wanted
-        at_least = " at least (it has a target)" if sweep.target else ""
-        click.echo(f"about {_time(seconds)} left on one worker{at_least}")
-    for record in code_records(store):
-        if record["changed"]:
-            click.echo(f"code changed after {record['units']} units, at {record['time']}: "
-                       f"{'; '.join(record['changed'])}")  # fmt: skip
-    reasons = Counter(opened.reasons().values())
-    if reasons and not running:
-        ended = ", ".join(f"{count} by {why}" for why, count in sorted(reasons.items()))
-        click.echo(f"cells and samplers ended: {ended}")
-    for record in failures:
-        unit = record["unit"]
-        values = sweep.values(sweep.index(unit.cell))
-        point = ", ".join(f"{name}={values[name]}" for name in sweep.axes)
-        click.echo(f"given up: {sweep.samplers[unit.sampler]}, {point}, block {unit.block}: "
-                   f"{record['error']}")  # fmt: skip
-        if traceback:
-            click.echo(record["traceback"])
+    from shaped_attention.commands import sweep_actions
+
+    sweep_actions.status(store, traceback)
 
 
 @click.command()
@@ -155,18 +100,11 @@ def status(store: Path, traceback: bool) -> None:
 def draw(store: Path, observable: str, figures: Path) -> None:
     """Draw the sweep in the folder STORE.
 
-    Means, distances between chain and SDE, and fractions of stopped paths, over the grid.
+    The figures show means, distances between chain and SDE, and fractions of stopped paths.
     """
-    with _reported():
-        check_writable(figures, "figures")
-        data = open_sweep(store)
-        summary = sweep_summary(data)
-        both = {"chain", "sde"} <= set(data["sampler"].values) and "V" not in data
-        distances = sweep_distances(data) if both else None
-        drawn = sweep_plots.sweep_figures(data, summary, distances, observable)
-        for name, figure in drawn.items():
-            for path in plots.save_figure(figure, figures / f"sweep-{name}"):
-                click.echo(path)
+    from shaped_attention.commands import sweep_actions
+
+    sweep_actions.draw(store, observable, figures)
 
 
 @click.command()
@@ -182,138 +120,25 @@ def draw(store: Path, observable: str, figures: Path) -> None:
 def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> None:
     """Write the sweep in STORE to OUTPUT: .nc, .zarr, .csv or .parquet.
 
-    A table, CSV or Parquet, has a row for each cell, sampler, time and observable, or with
-    --values for each cell, sampler, time and sample.
+    A table (CSV or Parquet) has one row per cell, sampler, time and observable, or with --values
+    one row per cell, sampler, time and sample.
     """
-    with _reported():
-        check_suffix(output)
-        if output.exists() and not overwrite:
-            raise ValueError(f"{output}: it exists; another name, or --overwrite, is needed")
-        export_sweep(store, output, summary)
-    click.echo(output)
+    from shaped_attention.commands import sweep_actions
+
+    sweep_actions.export(store, output, summary, overwrite)
 
 
 @click.command()
 @_store
-@click.option("--samples", type=int, help="Samples of each cell and sampler, more than before.")
+@click.option("--samples", type=int, help="New, larger number of samples per cell and sampler.")
 @click.option("--axis", "axes", multiple=True, metavar="NAME=VALUES",
-              help="Values to append to an axis, as TOML writes them: gamma=0.7,0.8 or "
+              help="Values to append to an axis, written as in TOML: gamma=0.7,0.8 or "
               "'tau0={ logspace = [3, 5, 3] }'. Can be repeated.")  # fmt: skip
 def extend(store: Path, samples: int | None, axes: tuple[str, ...]) -> None:
     """Extend the sweep in STORE: more samples, or values on its axes.
 
     Draws nothing: `shaped-attention sweep resume STORE` draws what is missing.
     """
-    with _reported():
-        if samples is None and not axes:
-            raise ValueError("--samples, --axis: one of the two is needed")
-        further: dict[str, list[Any]] = {}
-        for text in axes:
-            name, values = read_axis(text)
-            further.setdefault(name, []).extend(values)
-        sweep = extend_sweep(store, samples=samples, axes=further)
-        left = _units(sweep) - len(Store(store).finished())
-    at_most = " at most" if sweep.target else ""
-    click.echo(
-        f"{store}: {_shape(sweep)}; {sweep.samples} samples each{at_most}; {left} units to draw"
-    )
-    click.echo(f"`shaped-attention sweep resume {store}` draws them")
+    from shaped_attention.commands import sweep_actions
 
-
-def _shape(sweep: Sweep) -> str:
-    return " x ".join(f"{name} ({len(axis)})" for name, axis in sweep.axes.items()) or "one cell"
-
-
-def _units(sweep: Sweep) -> int:
-    return math.prod(sweep.shape) * len(sweep.samplers) * sweep.blocks
-
-
-def _run(sweep: Sweep, store: Path, **options: Any) -> None:
-    # Batch systems end a job with this signal; it is an interrupt here.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _engine(options["workers"], options["devices"], options["dask"]) as engine:
-        try:
-            report = run_sweep(
-                sweep, store, engine=engine,
-                retries=options["retries"], progress=options["progress"],
-                accept_changed_code=options["accept_changed_code"], seconds=options["seconds"],
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            click.echo(f"interrupted; `shaped-attention sweep resume {store}` continues", err=True)
-            raise click.exceptions.Exit(INCOMPLETE) from None
-    _print_report(report, store)
-
-
-@contextmanager
-def _engine(workers: int | None, devices: str | None, dask: str | None) -> Iterator[Engine]:
-    given = {"--workers": workers, "--devices": devices, "--dask": dask}
-    names = [name for name, value in given.items() if value is not None]
-    if len(names) > 1:
-        raise ValueError(f"{' and '.join(names)} exclude each other; one of them is needed")
-    if dask is not None:
-        try:
-            from distributed import Client
-        except ImportError:
-            raise ValueError("--dask needs the extra `cluster`: pip install distributed") from None
-        with Client(dask) as client:
-            yield dask_engine(client)
-        return
-    engine: Engine
-    if devices is not None:
-        engine = Processes(devices=devices.split(","))
-    elif workers in (None, 1):
-        engine = InProcess()
-    else:
-        engine = Processes(workers)
-    try:
-        yield engine
-    finally:
-        engine.close()
-
-
-def _print_report(report: Report, store: Path) -> None:
-    reasons = ", ".join(f"{count} by {name}" for name, count in sorted(report.reasons.items()))
-    click.echo(
-        f"{report.finished} units in {store} after {_time(report.seconds)}; "
-        f"cells and samplers ended: {reasons}"
-    )
-    if report.failed:
-        click.echo(
-            f"{report.failed} units were given up: `shaped-attention sweep status {store}`",
-            err=True,
-        )
-    if report.left:
-        click.echo(
-            f"{report.left} units still to do: `shaped-attention sweep resume {store}`", err=True
-        )
-    if report.failed or report.left:
-        raise click.exceptions.Exit(INCOMPLETE)
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    """Errors as one sentence, or a list of faults: exit status 2 for bad arguments, else 1."""
-    try:
-        yield
-    except (UnwritableError, BrokenExecutor) as error:
-        raise click.ClickException(str(error)) from None
-    except (ValueError, StoreError) as error:
-        raise InputError(str(error)) from None
-    except OSError as error:
-        raise InputError(f"{error.filename or 'a file'}: {reason(error)}") from None
-
-
-def _size(count: int) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000  # type: ignore[assignment]
-    return f"{count:.3g} TB"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.3g} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.3g} min"
-    return f"{seconds / 3600:.3g} h"
+    sweep_actions.extend(store, samples, axes)

@@ -1,4 +1,4 @@
-"""Figures: drawings of results, recipes of data and drawing by name, the paper's figures."""
+"""Figures: drawings of results, named recipes of data and drawing, and the paper's figures."""
 
 import lazy_loader
 

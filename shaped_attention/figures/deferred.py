@@ -1,6 +1,6 @@
-"""Functions that are described by their source, and imported when they are called.
+"""Functions described by their source, and imported when they are called.
 
-A command lists its options from such a description, so that its help text loads no library.
+A command builds its options from this description, so that its help text loads no library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter of a function: its name, its annotation as text, and its default value."""
+    """Parameter of a function: its name, its annotation as text, and its default value."""
 
     name: str
     annotation: str
@@ -26,7 +26,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Deferred:
-    """A function of a module, known by its place "module:name"."""
+    """Function of a module, identified by its place "module:name"."""
 
     place: str
 
@@ -93,7 +93,7 @@ def _tree(module: str) -> ast.Module:
 
 
 def _value(node: ast.expr, module: str) -> Any:
-    """The value of an expression, whose names are constants of the module or imported by it."""
+    """Return the value of an expression of constants that the module defines or imports."""
     names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
     constants = {name: _constant(name, module) for name in names}
     return eval(compile(ast.Expression(node), module, "eval"), {"__builtins__": {}}, constants)

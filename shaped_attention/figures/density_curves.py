@@ -30,9 +30,9 @@ def draw_density(
     level: float = 0.95,
     **line: Any,
 ) -> None:
-    """Draw the estimate of `estimate_density`: the line, and a light band of its intervals.
+    """Draw the density from `estimate_density`: a line, and a light band of its intervals.
 
-    Equal values have no density: a vertical line is where they are. `line` has the colour, the line
+    Equal values have no density; a vertical line marks them. `line` has the colour, the line
     style and the label.
     """
     equal = atom(values)

@@ -1,4 +1,4 @@
-"""Symbols of parameters and observables in figures: one table of each.
+"""Symbols of parameters and observables in figures, in one table each.
 
 The depth is L and the width n, so that the time of layer l is l / n; d is the dimension of tokens
 on the sphere. Tokens are counted from 0, as in the names of observables: ``rho[0,1]`` is
@@ -46,7 +46,7 @@ _OBSERVABLES = {
 
 
 def parameter_label(name: str) -> str:
-    """Return the label of a parameter; of an unknown one, its name."""
+    """Return the label of a parameter, or its name if it is unknown."""
     return PARAMETERS.get(name, name)
 
 
@@ -56,7 +56,7 @@ def sampler_label(name: object) -> str:
 
 
 def observable_label(name: str, words: Sequence[str] | None = None) -> str:
-    """Return the label of an observable; with `words` of the tokens, those it is about."""
+    """Return the label of an observable, with the words of its tokens if `words` are given."""
     if not name.endswith("]"):
         return _OBSERVABLES.get(name, name)
     kind, inside = name.rstrip("]").split("[")

@@ -1,4 +1,4 @@
-"""Figures as files: SVG, PNG and PDF, the same bytes whenever the same figure is drawn."""
+"""Figures as SVG, PNG and PDF files; the same figure always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shaped_attention.io.storage import written
 
 FORMATS = ("png", "svg", "pdf")
 RESOLUTION = 300
-"""Dots per inch of a PNG, and of what is drawn as pixels in the other formats."""
+"""Dots per inch of a PNG, and of rasterised parts in the other formats."""
 
 _COLORS = 256
 # Dates would differ from run to run, and versions from machine to machine.
@@ -30,19 +30,19 @@ _METADATA: dict[str, dict[str, Any]] = {
 def save_figure(
     figure: Figure, path: str | Path, formats: Iterable[str] | None = None
 ) -> list[Path]:
-    """Write a figure to `path` with each of the suffixes, whole or not at all.
+    """Write a figure to `path` with each of the suffixes, completely or not at all.
 
-    PNG has 300 dots per inch and a palette of 256 colours. The same figure gives the same bytes in
-    every format, with the same versions of matplotlib and Pillow: files have no dates.
+    A PNG has 300 dots per inch and a palette of 256 colours. With the same versions of matplotlib
+    and Pillow, the same figure gives the same bytes in every format, because files have no dates.
 
     Parameters
     ----------
     figure
-        What a plotting function returned, or any Figure.
+        Figure from a plotting function, or any other Figure.
     path
-        With or without one of the suffixes.
+        Path of the file, with or without one of the suffixes.
     formats
-        Of "png", "svg" and "pdf". Default: that of the suffix of `path`; without one, PNG and SVG.
+        Any of "png", "svg" and "pdf". Default: the suffix of `path`; without one, PNG and SVG.
 
     Returns
     -------

@@ -1,9 +1,9 @@
-"""Where a figure is drawn: on panels of its own, or on the Axes that a caller gives as `ax`.
+"""Panels of a figure: new ones, or the Axes that a caller gives as `ax`.
 
-Every plotting function has the argument `ax`. Without it, a new Figure is drawn in the package's
-style and returned: seaborn, colour-blind safe, and a line style for each sampler, so that it can be
-read in grey. With it, the function draws into these Axes, in the style that they have, writes
-nothing on the rest of the figure, and returns them.
+Every plotting function has the argument `ax`. Without it, the function draws a new Figure in the
+package's style and returns it. The style is seaborn's, with colour-blind safe colours, and with a
+line style per sampler so that the figure can be read in greyscale. With `ax`, the function draws
+into these Axes in their own style, writes nothing on the rest of the figure, and returns them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ D = TypeVar("D", contravariant=True)
 A = TypeVar("A", bound="Axes | Sequence[Axes] | NDArray[Any]")
 
 Target = Axes | Sequence[Axes] | NDArray[Any] | None
-"""What `ax` may be: one Axes for one panel, as many as there are panels, or nothing."""
+"""Type of `ax`: one Axes for one panel, a sequence with one Axes per panel, or None."""
 
 Drawn = Any
 """A new Figure, or the `ax` that was given."""
@@ -51,7 +51,7 @@ class _Function(Protocol[D]):
 def styled(function: Callable[P, R]) -> Callable[P, R]:
     """Draw in the package's style, and leave matplotlib's settings as they were.
 
-    Axes that are given as `ax` have a style: it stays.
+    Axes that are given as `ax` keep their style.
     """
 
     @wraps(function)
@@ -69,30 +69,30 @@ def styled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def drawing(function: _Function[D]) -> Drawing[D]:
-    """Type a `styled` function of data and title by whether it is given `ax`."""
+    """Return a `styled` function of data and title, typed by whether it is given `ax`."""
     return cast(Drawing[D], styled(function))
 
 
 class Panels:
-    """The panels of a drawing, in rows: of a new figure, or given.
+    """Panels of a drawing in rows, new or given.
 
     Parameters
     ----------
     ax
-        What the caller gave.
+        The caller's argument.
     names
-        What each panel shows, for the message that the number of Axes is wrong.
+        What each panel shows, for the error message if the number of Axes is wrong.
     size
-        Of a new figure, in inches.
+        Size of a new figure, in inches.
     columns
-        Of a new figure; by default all panels are in one row.
+        Number of columns of a new figure; by default all panels are in one row.
     subplots
         Further arguments of `Figure.subplots`, such as `sharey`.
 
     Raises
     ------
     ValueError
-        If `ax` are not as many Axes as there are names.
+        If `ax` does not have one Axes per name.
     """
 
     def __init__(
@@ -123,24 +123,24 @@ class Panels:
 
     @property
     def left(self) -> list[Axes]:
-        """The panels that name the vertical axis: those of the first column, or all given ones."""
+        """Panels that name the vertical axis: those of the first column, or all given ones."""
         return self.axes if self.given is not None else self.axes[:: self._columns]
 
     @property
     def lowest(self) -> list[Axes]:
-        """The panels that name the horizontal axis: the last of each column, or all given ones."""
+        """Panels that name the horizontal axis: the last of each column, or all given ones."""
         return self.axes if self.given is not None else self.axes[-self._columns :]
 
     def colorbar(self, shades: ScalarMappable, axes: Sequence[Axes], **options: Any) -> None:
-        """Add a colour bar, next to all of these panels."""
+        """Add a colour bar next to these panels."""
         self.figure.colorbar(shades, ax=list(axes), **options)
 
     def finish(
         self, title: str | None, *, note: str = "", legend: bool = False, columns: int | None = None
     ) -> Drawn:
-        """Write the title, a note and a legend that the panels share; return what was drawn on.
+        """Write the title, a note and a shared legend; return the Figure or the given Axes.
 
-        On given Axes the title goes on the first of them, and so does the legend, under the note.
+        On given Axes, title and legend go on the first of them, with the note above the legend.
         """
         entries: dict[str, Any] = {}
         for axis in self.axes if legend else ():

@@ -1,7 +1,7 @@
-"""Figures of results: how the law of V moves in time, and its densities at one time.
+"""Figures of results: how the law of V evolves, and its densities at one time.
 
-Every function returns a matplotlib Figure and shows nothing, or draws into the Axes given as `ax`;
-`save_figure` writes a Figure.
+Every function returns a matplotlib Figure without showing it, or draws into the Axes given as
+`ax`. `save_figure` writes a Figure.
 """
 
 from __future__ import annotations
@@ -71,25 +71,25 @@ def trajectories(
     Parameters
     ----------
     results
-        A result with several stored times, a list of results, or results by the name that the
-        legend gives them.
+        A result with several stored times, a list of results, or results by their names in the
+        legend.
     observables
-        A name of `shaped_attention.observables`, with any token, or several: a panel for each.
-        Default: log V[a,a], rho[a,b] and log det V.
+        A name of `shaped_attention.observables`, for any tokens, or several names with one panel
+        each. Default: log V[a,a], rho[a,b] and log det V.
     pair
-        The tokens a, b of the default.
+        The tokens a, b of the default observables.
     labels
         Words of the tokens, for the axis labels.
     title
         Title of the figure; with `ax`, of the first panel.
     ax
-        Axes to draw into, one for each panel; returned. Without, a new Figure is returned.
+        Axes to draw into and return, one per panel. By default a new Figure is returned.
 
     Raises
     ------
     ValueError
-        If `results` or `labels` do not fit each other, `pair` is not a pair of tokens, a name is
-        unknown, or `ax` are not as many Axes as there are panels.
+        If `results` and `labels` do not have the same number of tokens, `pair` is not a pair of
+        tokens, a name is unknown, or `ax` does not have one Axes per panel.
     """
     named = _named(results)
     tokens = _tokens(named, labels)
@@ -101,7 +101,7 @@ def trajectories(
         found = [_quantiles(v, names) for v in result["V"].transpose(*_DIMENSIONS).values]
         for axis, name in zip(panels.axes, names, strict=True):
             low, middle, high = np.array([quantiles[name] for quantiles in found]).T
-            # Bands that lie over each other are one grey block: the last result's alone is filled.
+            # Overlapping bands would be one grey block: only that of the last result is filled.
             if index == len(named) - 1:
                 axis.fill_between(time, low, high, color=color, alpha=0.15, linewidth=0)
             few = "o" if len(time) < 8 else None
@@ -159,8 +159,8 @@ def densities(
     """Draw densities of observables at one stored time, with pointwise bands.
 
     The estimates are those of `shaped_attention.density`: kernel estimates, corrected at the ends
-    of a bounded support; with `bins`, histograms. A vertical line is where all values of a result
-    are equal. Paths that exploded would squeeze the rest into a corner, so an axis shows the
+    of a bounded support; with `bins`, histograms. A vertical line marks a result whose values
+    are all equal. Paths that exploded would squeeze the rest into a corner, so an axis shows the
     central 99.8 % of the pooled samples and a quarter of that range on both sides.
 
     Parameters
@@ -212,7 +212,7 @@ _DIMENSIONS = ("time", "sample", "row", "col")
 
 
 def _named(results: Results) -> dict[str, xr.Dataset]:
-    """Return the results by name; those without are named after their samplers."""
+    """Return the results by name; unnamed results are named after their samplers."""
     if isinstance(results, xr.Dataset):
         return _named([results])
     if not isinstance(results, Mapping | list | tuple) or not results:
@@ -236,10 +236,10 @@ def _named(results: Results) -> dict[str, xr.Dataset]:
 def _tokens(results: Mapping[str, xr.Dataset], labels: Sequence[str] | None) -> int:
     sizes = {int(result.sizes["row"]) for result in results.values()}
     if len(sizes) > 1:
-        raise ValueError(f"results have {sorted(sizes)} tokens; equally many are needed")
+        raise ValueError(f"results have {sorted(sizes)} tokens; the same number is needed")
     if labels is not None and len(labels) != max(sizes):
         raise ValueError(
-            f"labels has {len(labels)} words for {max(sizes)} tokens; one each is needed"
+            f"labels has {len(labels)} words for {max(sizes)} tokens; one word per token is needed"
         )
     return sizes.pop()
 

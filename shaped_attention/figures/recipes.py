@@ -1,4 +1,4 @@
-"""How a figure is made: data, drawing and title, by name."""
+"""Recipes of figures by name: data, drawing and title."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEWEST = 10
-"""Samples below which nothing is drawn."""
+"""Smallest number of samples that is drawn."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What makes a figure: `simulate` gives its data, `draw` draws them under `title`.
+    """Recipe of a figure: `simulate` returns its data, and `draw` draws them under `title`.
 
     Values in the title come from the attributes of the data.
     """
@@ -28,9 +28,9 @@ class Recipe:
     draw: Deferred
     title: str
     takes: str = ""
-    """How long it takes."""
+    """Its run time, in words."""
     small: tuple[str, ...] = ("--samples", "16")
-    """Options of its command that make it small, for a test."""
+    """Options of its command that make it small enough for a test."""
 
     @property
     def about(self) -> str:

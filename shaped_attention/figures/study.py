@@ -1,4 +1,4 @@
-"""The main job: networks, chain and SDE from one start, compared, drawn and written down."""
+"""The main study: networks, chain and SDE from one V_0, compared, drawn and saved."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ PAIRS = {
     "network against SDE": ("network", "SDE"),
     "network against chain": ("network", "exact chain"),
 }
-"""The comparisons of a study. The last two results have the same law: it is a check."""
+"""The comparisons of a study. Network and chain have the same law: the last one is a check."""
 
 _SAVED_TIMES = 30
 
 
 @dataclass(frozen=True)
 class Study:
-    """What `run_study` found: results by sampler, comparison tables by name of `PAIRS`."""
+    """Results of `run_study` by sampler, and comparison tables by name in `PAIRS`."""
 
     results: dict[str, xr.Dataset]
     tables: dict[str, xr.Dataset]
@@ -64,9 +64,9 @@ def run_study(
     layer, v0, width, depth, step, seed, progress
         As in the samplers; `step` must divide depth / width.
     samples
-        Of the chain and the SDE.
+        Number of samples of the chain and of the SDE.
     network_samples
-        Of the networks with real weight matrices, which cost about 1,000 times more.
+        Number of networks with real weight matrices, which cost about 1,000 times more.
     options
         `radius`, `device`, `dtype`, `chunk`, `memory` for all three samplers.
 
@@ -126,9 +126,9 @@ def check_study(
 
 
 def common_times(width: int, depth: int, step: float) -> list[float]:
-    """About 30 times from 0 to depth / width on the grids of both 1 / width and `step`.
+    """Return about 30 times from 0 to depth / width on the grids of both 1 / width and `step`.
 
-    If the grids meet too rarely, only the two ends.
+    If the grids have too few common points, return only the two ends.
     """
     layer_time = Fraction(1, width)
     step_time = Fraction(step).limit_denominator(10**9)
@@ -145,7 +145,7 @@ def common_times(width: int, depth: int, step: float) -> list[float]:
 
 
 def most_correlated_pair(v0: NDArray[np.float64]) -> tuple[int, int]:
-    """The tokens a < b with the largest absolute correlation below 1: the figures show them."""
+    """Return the tokens a < b with the largest absolute correlation below 1, for the figures."""
     if len(v0) == 1:
         return 0, 0
     rho = np.abs(correlations(v0))

@@ -1,8 +1,8 @@
-"""Batch runs over grids of architectures and widths, which lose nothing when they are stopped.
+"""Batch runs over grids of architectures and widths; an interrupt loses no finished work.
 
-A `Sweep` (or a TOML file, `read_sweep`) is cut into work units, blocks of samples of one cell and
-sampler, each a pure function of the sweep and of integer keys. `run_sweep` hands them to an engine
-and writes each into its place in a Zarr store; `open_sweep` reads the store.
+A `Sweep` (or a TOML file, `read_sweep`) is divided into work units. A unit is a block of samples of
+one cell and sampler, and a pure function of the sweep and of integer keys. `run_sweep` hands the
+units to an engine and writes each into its place in a Zarr store; `open_sweep` reads the store.
 """
 
 import lazy_loader

@@ -15,18 +15,18 @@ from shaped_attention.checks import check_count, check_finite
 from shaped_attention.sweep.faults import MOST_CELLS
 
 _ROUNDING = 1e-14
-"""Relative error of NumPy's logarithmic spacing, below which a round number is meant."""
+"""Rounding error of NumPy's logarithmic spacing: a round number so close is meant."""
 
 _BARE = re.compile(r"[A-Za-z_][\w.:-]*")
 
 
 def axis_values(name: str, value: Any) -> list[Any]:
-    """Return the values of an axis: of a list, or of a table `linspace` or `logspace`.
+    """Return the values of an axis, given as a list or as a table `linspace` or `logspace`.
 
     Raises
     ------
     ValueError
-        If it is neither.
+        If `value` is neither.
     """
     if isinstance(value, list):
         return value
@@ -47,19 +47,19 @@ def axis_values(name: str, value: Any) -> list[Any]:
         whole = whole and all(x == round(x) for x in found)
         return [round(x) for x in found] if whole else found
     raise ValueError(
-        f"{name}={value!r}: a list, or {{linspace = [first, last, number]}} or logspace"
+        f"{name}={value!r}: a list, {{linspace = [first, last, number]}} or logspace is needed"
     )
 
 
 def read_axis(text: str) -> tuple[str, list[Any]]:
-    """Return name and values of NAME=VALUES on a command line.
+    """Return the name and the values in NAME=VALUES, as given on a command line.
 
-    Values are as TOML writes them, with commas between them; text needs no quotes.
+    Values are written as in TOML and separated by commas; text needs no quotes.
 
     Raises
     ------
     ValueError
-        If it cannot be read so.
+        If `text` does not have this form.
     """
     name, equals, values = (part.strip() for part in text.partition("="))
     needed = f"{text!r}: NAME=VALUES is needed, as in gamma=0.7,0.8"
@@ -83,16 +83,16 @@ def read_axis(text: str) -> tuple[str, list[Any]]:
 
 
 def _linear(first: float, last: float, number: int) -> list[float]:
-    """Return the floating-point numbers next to the exact ones: 0.3, and 1 / 3 as Python has it."""
+    """Return the floating-point numbers nearest the exact ones: 0.3, and 1 / 3 as in Python."""
     low, high = Fraction(str(first)), Fraction(str(last))
     steps = max(number - 1, 1)
     return [float(low + (high - low) * k / steps) for k in range(number)]
 
 
 def _logarithmic(first: float, last: float, number: int) -> list[float]:
-    """Return NumPy's values, and the round number or simple fraction where it is meant by one."""
+    """Return NumPy's values, or the round number or simple fraction that is meant by one."""
     if not (first > 0 and last > 0):
-        raise ValueError("the ends of a logspace are positive")
+        raise ValueError("the ends of a logspace must be positive")
     return [_meant(float(x)) for x in np.geomspace(first, last, number)]
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with cells of a sweep: values that their samplers refuse, axes without effect."""
+"""Faults of a sweep's cells: values that the samplers reject, and axes without effect."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from shaped_attention.sweep.cells import Cell, make_cell
 from shaped_attention.sweep.grid import Grid
 
 REFUSALS = (ValueError, TypeError, OverflowError, MemoryError)
-"""What functions raise for values that they cannot take."""
+"""Exceptions that functions raise for values they do not accept."""
 
 _PLACEHOLDER = 0.5
-"""A weight gamma that is accepted, in the place of one that is at fault."""
+"""A valid weight gamma, used in place of an invalid one."""
 
 
 def cell_faults(sweep: Grid, written: bool, partial: bool) -> list[tuple[str, str]]:
-    """Return the first cell of each different fault; if there are none, the axes without effect.
+    """Return each distinct fault with its first cell; if there are none, the axes without effect.
 
-    With `partial`, some entries are at fault and left out, so that what is missing is no fault.
+    With `partial`, invalid entries have been left out, so a missing value is not a fault.
     """
     found: dict[str, str] = {}
     numbers: dict[str, int] = {}
@@ -49,7 +49,7 @@ def cell_faults(sweep: Grid, written: bool, partial: bool) -> list[tuple[str, st
 
 
 def _sentences(sweep: Grid, values: dict[str, Any], partial: bool) -> list[str]:
-    """Return all that is wrong with a cell: after each fault, the cell without the value."""
+    """Return all faults of a cell: after each fault, check the cell without that value."""
     found: list[str] = []
     left = dict(values)
     while True:
@@ -61,10 +61,11 @@ def _sentences(sweep: Grid, values: dict[str, Any], partial: bool) -> list[str]:
             sentence = str(error)
             if not isinstance(error, REFUSALS):
                 sentence = (
-                    f"layer={values.get('layer')!r}: it raised {type(error).__name__}: {error}"
+                    f"layer={values.get('layer')!r}: the function raised "
+                    f"{type(error).__name__}: {error}"
                 )
             entry = next((name for name in left if sentence.startswith(f"{name}=")), None)
-            # Without a value that was given, the fault may follow from what is left out.
+            # Once a value is left out, a fault may follow from that alone.
             if entry is not None or not partial:
                 found.append(sentence)
             if entry is None:
@@ -83,12 +84,12 @@ def _check_cell(sweep: Grid, cell: Cell) -> None:
 
 
 def _idle_axes(sweep: Grid, cells: NDArray[np.int64]) -> list[tuple[str, str]]:
-    """Return axes along which all cells are the same."""
+    """Return the axes along which all cells are the same."""
     return [
         (
             name,
-            f"{name}={values!r}: an axis without effect on samplers={list(sweep.samplers)}; it "
-            "must be left out",
+            f"{name}={values!r}: this axis has no effect on samplers={list(sweep.samplers)}; leave "
+            "it out",
         )
         for place, (name, values) in enumerate(sweep.axes.items())
         if len(values) > 1 and bool((cells == cells.take([0], axis=place)).all())

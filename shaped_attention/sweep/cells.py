@@ -1,6 +1,6 @@
-"""A cell of a sweep: parameters by name, and the sampler's arguments that they stand for.
+"""A cell of a sweep: parameters by name, and the sampler's arguments that they determine.
 
-The rest of the sweep knows only `Cell`, whose kinds are in one table.
+The rest of the sweep uses only the protocol `Cell`; the table `CELLS` lists its classes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CELLS = {
     **dict.fromkeys(KINDS, _BLOCKS),
     "sphere": "shaped_attention.sphere.sweep_cells:SphereCell",
 }
-"""Classes of cells by the name of the layer, loaded on use; 'module:function' is one of blocks."""
+"""Class of cells for each layer, loaded on use; 'module:function' has that of blocks."""
 
 LAYERS = f"one of {', '.join(CELLS)}, or 'module:function'"
 
@@ -28,17 +28,17 @@ DEFAULTS: dict[str, Any] = {"layer": "attention", "rho": 0.2, "step": 0.01}
 
 
 class Cell(Protocol):
-    """What the rest of the sweep needs of a point of the grid."""
+    """Point of the grid, as the rest of the sweep uses it."""
 
     samplers: ClassVar[tuple[str, ...]]
 
     @classmethod
     def parameters(cls, layer: str) -> tuple[str, ...]:
-        """Names that a sweep with that layer may fix or vary, besides `layer`."""
+        """Return the names that a sweep with this layer may fix or vary, apart from `layer`."""
 
     @classmethod
     def make(cls, values: Mapping[str, Any], samplers: tuple[str, ...]) -> Self:
-        """The cell of these parameters; ValueError if one is missing or outside its range."""
+        """Return the cell of these parameters; raise ValueError if one is missing or invalid."""
 
     @property
     def tokens(self) -> int:
@@ -46,26 +46,26 @@ class Cell(Protocol):
 
     @property
     def horizon(self) -> float:
-        """The last time."""
+        """Final time."""
 
     def steps(self, sampler: str) -> int:
-        """Steps or layers of a sample: what its cost is proportional to."""
+        """Return the number of steps or layers of a sample; its cost is proportional to it."""
 
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
-        """Times at these fractions of the horizon; ValueError if they are off the grid."""
+        """Return the times at these fractions of the horizon; raise ValueError if off the grid."""
 
     def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
         """Raise the ValueError that the sampler would, without simulating anything."""
 
     def identity(self, sampler: str) -> str:
-        """Text that two cells share if the sampler does the same for both."""
+        """Return a text that two cells share if the sampler does the same for both."""
 
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the sampler; `settings` are samples, seed, device, dtype and chunk."""
 
 
 def kind_of(layer: Any) -> type[Cell]:
-    """The class of the cells with that layer.
+    """Return the class of cells with this layer.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def kind_of(layer: Any) -> type[Cell]:
         If the layer is unknown.
     """
     if not isinstance(layer, str) or (layer not in CELLS and ":" not in layer):
-        # Files of earlier versions have this name.
+        # Files of earlier versions use this name.
         near = ["transformer"] if layer == "both" else get_close_matches(str(layer), CELLS, n=1)
         guess = f" (did you mean {near[0]!r}?)" if near else ""
         raise ValueError(f"layer={layer!r}: {LAYERS} is needed{guess}")
@@ -83,6 +83,6 @@ def kind_of(layer: Any) -> type[Cell]:
 
 
 def make_cell(values: Mapping[str, Any], samplers: tuple[str, ...]) -> Cell:
-    """The cell of these parameters; ValueError if one is missing or outside its range."""
+    """Return the cell of these parameters; raise ValueError if one is missing or invalid."""
     given = DEFAULTS | dict(values)
     return kind_of(given["layer"]).make(given, samplers)

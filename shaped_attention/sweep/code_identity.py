@@ -1,11 +1,11 @@
-"""The code that makes the numbers of a sweep: its layer functions, and versions of packages.
+"""The code that determines the numbers of a sweep: layer functions and versions of packages.
 
-Of a layer 'module:function' the code is the definition of the function at the top level of the
-module, and those of all functions, classes, constants and imports of that module that it reaches by
-name, directly or through others. A definition also counts with the statements that change it
-(``TABLE["a"] = 1``, ``TABLE.update(...)``). Comments, docstrings, layout, what is under
-``if __name__ == "__main__":`` and definitions that are not reached do not matter. Of a name that is
-imported only the import statement counts, unless the layer function itself is imported.
+The code of a layer 'module:function' is the definition of the function at the top level of the
+module. It includes all functions, classes, constants and imports of that module that the function
+reaches by name, directly or through others, with the statements that change them
+(``TABLE["a"] = 1``, ``TABLE.update(...)``). Comments, docstrings, layout, the body of
+``if __name__ == "__main__":`` and definitions that are not reached do not count. For an imported
+name only the import statement counts, unless the layer function itself is imported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shaped_attention.sweep.specification import Sweep
 _RECORDS = "code.jsonl"
 
 _STAR = "*"
-"""The name for star imports, which may bind anything that is reached."""
+"""Name for star imports, which may bind any name."""
 
 
 class Code(NamedTuple):
@@ -47,7 +47,7 @@ class _Statement(NamedTuple):
 
 
 def code_of(sweep: Sweep) -> Code:
-    """The code of a sweep, as its modules are on the disk now."""
+    """Return the code of a sweep, as its modules are on disk now."""
     functions = ((name, layer_function(name)) for name in _functions(sweep))
     return _code(definitions_of(name, function) for name, function in functions)
 
@@ -56,35 +56,35 @@ _imported: dict[int, tuple[Callable[..., Any], dict[str, str]]] = {}
 
 
 def imported_code(sweep: Sweep) -> Code:
-    """The code of a sweep, as this process first saw the functions that it has imported."""
+    """Return the code of a sweep, as this process first saw the functions that it imported."""
     found = []
     for name in _functions(sweep):
         function = layer_function(name)
         if id(function) not in _imported:
-            # With the function itself, so that its id is not given to another object.
+            # The function is kept, so that no other object gets its id.
             _imported[id(function)] = function, definitions_of(name, function)
         found.append(_imported[id(function)][1])
     return _code(found)
 
 
 def code_records(folder: Path) -> list[dict[str, Any]]:
-    """The code that made the units of a store, and its accepted changes, in order.
+    """Return the code that made the units of a store, and its accepted changes, in order.
 
-    Each has `time`, the number of `units` that were finished then, `changed`, what had changed in
-    words, `definitions` and `versions`. Empty for stores that are older than such records.
+    A record has `time`, the number of `units` finished by then, `changed` (what had changed, in
+    words), `definitions` and `versions`. The list is empty for stores older than such records.
     """
     return read_records(folder / _RECORDS)
 
 
 def note_code(folder: Path, code: Code, units: int, changed: list[str]) -> None:
-    """Add a record of code to a store."""
+    """Add a record of the code to a store."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     record = {"time": now, "units": units, "changed": changed, **code._asdict()}
     append_records(folder / _RECORDS, [record])
 
 
 def note_further_layers(folder: Path, before: Sweep, after: Sweep) -> None:
-    """Add the code of layers that a larger sweep has and the one before it has not."""
+    """Record the code of the layers that only the larger sweep has."""
     if further := set(_functions(after)) - set(_functions(before)):
         last = code_records(folder)[-1]
         added = _code(definitions_of(name, layer_function(name)) for name in sorted(further))
@@ -93,7 +93,7 @@ def note_further_layers(folder: Path, before: Sweep, after: Sweep) -> None:
 
 
 def changes_since(folder: Path, now: Code) -> list[str]:
-    """What differs between the last code of a store and that of now, one phrase each."""
+    """Return the differences between the code last recorded in a store and `now`, as phrases."""
     records = code_records(folder)
     if not records:
         return ["the store has no record of its code and versions"]
@@ -101,7 +101,7 @@ def changes_since(folder: Path, now: Code) -> list[str]:
 
 
 def differences(before: Code, now: Code) -> list[str]:
-    """What differs between two codes, one phrase each."""
+    """Return the differences between two versions of the code, as phrases."""
     found = []
     for name in sorted({*before.definitions, *now.definitions}):
         old, new = before.definitions.get(name), now.definitions.get(name)
@@ -117,9 +117,9 @@ def differences(before: Code, now: Code) -> list[str]:
 
 
 def definitions_of(name: str, function: Callable[..., Any]) -> dict[str, str]:
-    """Digests of the definitions that a layer 'module:function' reaches in its module.
+    """Return digests of the definitions that a layer 'module:function' reaches in its module.
 
-    Empty where Python has no source.
+    There are none where Python has no source.
     """
     module, _, attribute = name.partition(":")
     found = _reached(module, attribute, function)
@@ -163,7 +163,7 @@ def _reached(module: str, start: str, function: Callable[..., Any]) -> dict[str,
 
 
 def _source(module: str, function: Callable[..., Any]) -> str:
-    """The source of a module; of the function alone if it was typed in; '' if there is none."""
+    """Return the source of a module, or of the function if it was typed in, or ''."""
     for owner in (sys.modules.get(module), function):
         try:
             return textwrap.dedent(inspect.getsource(owner))  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ def _statements(source: str) -> Iterator[_Statement]:
 
 
 def _changed_in_place(node: ast.AST) -> Iterator[str]:
-    """Names of which an item or attribute is set, or a method is called for its effect."""
+    """Yield the names that a statement changes by an item, an attribute or a method call."""
     for part in ast.walk(node):
         if isinstance(part, ast.ImportFrom) and part.names[0].name == "*":
             yield _STAR
@@ -204,7 +204,7 @@ def _changed_in_place(node: ast.AST) -> Iterator[str]:
 
 
 def _used(table: symtable.SymbolTable) -> Iterator[str]:
-    """Names of the module that a statement uses, in functions and classes in it too."""
+    """Yield the module's names that a statement uses, also in its functions and classes."""
     for symbol in table.get_symbols():
         if symbol.is_global() or table.get_type() == "module":
             yield symbol.get_name()
@@ -213,7 +213,7 @@ def _used(table: symtable.SymbolTable) -> Iterator[str]:
 
 
 def _plain(node: Any) -> Any:
-    """A syntax tree as plain data, without docstrings, and without fields that are empty."""
+    """Return a syntax tree as plain data, without docstrings and empty fields."""
     if isinstance(node, list):
         return [_plain(entry) for entry in node]
     if not isinstance(node, ast.AST):

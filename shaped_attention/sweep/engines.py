@@ -1,7 +1,7 @@
 """Engines run work units: in this process, in an executor, in local processes, on a Dask cluster.
 
-An engine has a number of `workers` and hands out futures; `recover` is called after an executor
-broke because a worker died, and says whether it can go on.
+An engine has a number of `workers` and returns futures. If the death of a worker breaks its
+executor, `recover` is called and returns whether the engine can continue.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from shaped_attention.samplers.devices import named_device
 NO_GUARD = "in a script, workers need `if __name__ == '__main__':` around the call"
 
 _UNGUARDED = 91
-"""Exit status of a worker that is about to start workers because it imports the script."""
+"""Exit status of a worker whose import of the script would start further workers."""
 
 _log = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
-    """What `run_sweep` needs of an engine.
+    """Interface of an engine, as `run_sweep` uses it.
 
-    It calls functions with two further arguments: the device and the number of threads of a unit,
-    or None to leave them as they are.
+    An engine calls functions with two further arguments: the device and the number of threads of a
+    unit. None leaves either as it is.
     """
 
     workers: int
@@ -42,14 +42,14 @@ class Engine(Protocol):
         """Start a call."""
 
     def recover(self) -> bool:
-        """Make the engine fit for work after a worker died; False if it cannot."""
+        """Restore the engine after a worker died; return whether it can continue."""
 
     def close(self) -> None:
-        """Free what the engine holds."""
+        """Release the resources of the engine."""
 
 
 class InProcess:
-    """Units one after the other in this process, each on the threads of the samplers."""
+    """Engine that runs units one after another in this process, on the samplers' threads."""
 
     workers = 1
     devices: tuple[str, ...] = ()
@@ -64,24 +64,24 @@ class InProcess:
         return future
 
     def recover(self) -> bool:
-        """There is nothing that could break."""
+        """Return True: nothing can break here."""
         return True
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
 
 class ExecutorEngine:
-    """Units in any `concurrent.futures.Executor`, which stays the caller's.
+    """Engine that runs units in any `concurrent.futures.Executor`, owned by the caller.
 
     Parameters
     ----------
     executor
-        With functions and arguments that it can send to its workers.
+        Executor that can send functions and arguments to its workers.
     workers
-        How many units it runs at a time.
+        Number of units that it runs at a time.
     threads
-        Threads of a unit in a worker, for executors of processes; None leaves them as they are.
+        Number of threads per unit, for executors of processes; None leaves it as it is.
 
     Raises
     ------
@@ -101,22 +101,22 @@ class ExecutorEngine:
         return self._executor.submit(function, *arguments, None, self._threads)
 
     def recover(self) -> bool:
-        """An executor of someone else is not made again."""
+        """Return False: the caller's executor cannot be replaced."""
         return False
 
     def close(self) -> None:
-        """The executor is the caller's."""
+        """Do nothing: the caller closes the executor."""
 
 
 class Processes:
-    """Local processes, one thread each, or one for each device; a dead one is replaced.
+    """Engine of local processes with one thread each, or one per device; replaces dead ones.
 
     Parameters
     ----------
     workers
-        Number of processes, by default 2.
+        Number of processes; by default 2.
     devices
-        Devices such as 'cuda:0', one process for each, instead of `workers`.
+        Devices such as 'cuda:0', with one process each, instead of `workers`.
 
     Raises
     ------
@@ -126,13 +126,13 @@ class Processes:
 
     def __init__(self, workers: int | None = None, devices: Sequence[str] = ()) -> None:
         if getattr(multiprocessing.current_process(), "_inheriting", False):
-            # The script of the run is being imported by one of its own workers; the run says so.
+            # The script of the run is being imported by one of its own workers; the run reports it.
             os._exit(_UNGUARDED)
         self.devices = (devices,) if isinstance(devices, str) else tuple(devices)
         if self.devices and workers is not None:
             raise ValueError(
                 f"workers={workers!r}, devices={list(self.devices)}: one of the two is needed; "
-                "there is a process for each device"
+                "there is one process per device"
             )
         for device in self.devices:
             named_device(device)
@@ -167,9 +167,9 @@ class Processes:
         Raises
         ------
         BrokenExecutor
-            If the process died because the script of the run starts a run when it is imported.
+            If a process died because importing the script of the run starts a run.
         """
-        # Its other processes are ended by the pool itself; there is nothing to wait for.
+        # The pool ends its other processes itself; there is nothing to wait for.
         self._pool.shutdown(wait=False, cancel_futures=True)
         codes = {process.exitcode for process in self._started}
         self._started.clear()
@@ -185,16 +185,17 @@ class Processes:
 
 
 def dask_engine(client: Any) -> ExecutorEngine:
-    """Units on the workers of a Dask `distributed.Client` (extra `cluster`).
+    """Return an engine on the workers of a Dask `distributed.Client` (extra `cluster`).
 
-    It waits for the first worker; twice as many units as there are threads then are under way, so
-    wait for all workers before (`client.wait_for_workers(n)`). Dask runs a unit again elsewhere if
-    its worker dies. On Slurm the client is one of a `dask_jobqueue.SLURMCluster`.
+    The call waits for the first worker and counts the threads there are then. The engine keeps
+    twice as many units in flight, so wait for all workers first (`client.wait_for_workers(n)`). If
+    a worker dies, Dask runs its unit again elsewhere. On Slurm, use the client of a
+    `dask_jobqueue.SLURMCluster`.
 
     Raises
     ------
     ValueError
-        If the client is none.
+        If `client` is not a Dask client.
     """
     if not hasattr(client, "get_executor"):
         raise ValueError(f"client={client!r}: a distributed.Client is needed")
@@ -205,9 +206,9 @@ def dask_engine(client: Any) -> ExecutorEngine:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C wait, and have it blocked in processes that are started meanwhile.
+    """Delay Ctrl-C, and block it in processes that are started meanwhile.
 
-    They would be interrupted while they import, before they can leave that to the parent.
+    Otherwise it would interrupt their imports, before they can leave it to the parent.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -220,10 +221,10 @@ _device: str | None = None
 
 
 def _begin_worker(devices: Any) -> None:
-    """Take a device from the queue, if there is one for each process; end with the parent."""
+    """Take a device from the queue, if there is one per process; exit when the parent does."""
     global _device
     _device = devices.get()
-    # An interrupt is the parent's to answer.
+    # The parent handles interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -231,11 +232,11 @@ def _begin_worker(devices: Any) -> None:
 
 
 def _end_with(sentinel: int) -> None:
-    """Leave when the parent is gone, also by `kill -9`, which the pool would not notice."""
+    """Exit when the parent is gone, even by `kill -9`, which the pool would not notice."""
     multiprocessing.connection.wait([sentinel])
     os._exit(1)
 
 
 def _on_device(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a unit in a worker process: on its device, and one thread."""
+    """Run a unit in a worker process, on its device and with one thread."""
     return function(*arguments, _device, 1)

@@ -1,4 +1,4 @@
-"""Larger sweeps in the same store: more samples of each cell, further values on the axes."""
+"""Larger sweeps in the same store: more samples per cell, further values on the axes."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def extend_sweep(
 ) -> Sweep:
     """Extend the sweep of a store to more samples, further values on its axes, or both.
 
-    Nothing is drawn: `resume_sweep` draws what is missing. Each cell then has the samples, to the
-    last bit, that it has in a new store of the larger sweep with the same `block`. A last block
-    with fewer samples than a block is drawn again, in full. The extension is made whole or not at
-    all, whatever moment the process dies at; a Dataset opened before must be opened again.
+    Nothing is drawn: `resume_sweep` draws what is missing. The samples of each cell are then
+    bit-identical to those in a new store of the larger sweep with the same `block`. If the last
+    block was smaller than `block`, it is drawn again in full. The extension is complete or absent,
+    whenever the process dies. A Dataset opened before must be opened again.
 
     Parameters
     ----------
     path
         Folder of the store.
     samples
-        Samples of each cell and sampler, more than before.
+        Number of samples per cell and sampler, larger than before.
     axes
-        Values to append, by axis, of the type of those that the axis has.
+        Values to append, by axis, of the same type as those on the axis.
 
     Returns
     -------
@@ -44,8 +44,8 @@ def extend_sweep(
     Raises
     ------
     ValueError
-        If there are fewer samples, a value that its axis has already or of another type, an
-        unknown axis, or a cell that cannot run.
+        If the number of samples is smaller, a value is already on its axis or has another type, an
+        axis is unknown, or a cell cannot run.
     StoreError
         If there is no store, a run is writing to it, or it cannot be written.
     """
@@ -69,16 +69,16 @@ def _larger(sweep: Sweep, samples: int | None, further: Mapping[str, Any]) -> Sw
     for name, values in further.items():
         if name not in axes:
             known = did_you_mean(name, axes) if axes else "the sweep has no axes"
-            raise ValueError(f"{name}={values!r}: no axis of the sweep; {known}")
+            raise ValueError(f"{name}={values!r}: not an axis of the sweep; {known}")
         if isinstance(values, str | Mapping) or not hasattr(values, "__len__") or not len(values):
             raise ValueError(f"{name}={values!r}: a list of values is needed")
         for value in plain_values(values):
             if canonical(value) in {canonical(old) for old in axes[name]}:
-                raise ValueError(f"{name}={value!r}: the axis has this value already")
+                raise ValueError(f"{name}={value!r}: the axis already has this value")
             kinds = {_kind(old) for old in sweep.axes[name]}
             if _kind(value) not in kinds:
                 needed = " or ".join(sorted(kinds))
-                raise ValueError(f"{name}={value!r}: {needed} is needed, as the axis has it")
+                raise ValueError(f"{name}={value!r}: {needed} is needed, as on the axis")
             axes[name].append(value)
     try:
         larger = replace(sweep, samples=wanted, axes=axes)

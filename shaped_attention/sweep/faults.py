@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a sweep, found before anything runs."""
+"""Faults of a sweep, all found before anything runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shaped_attention.sweep.cells import kind_of
 from shaped_attention.sweep.grid import STOPPED, Grid, Target, common_observables
 
 KEEP = ("observables", "V", "reductions")
-"""What is stored of every sample: its observables, its V, or moments and histograms of blocks."""
+"""What is stored: observables or V of every sample, or moments and histograms of blocks."""
 
 MOST_CELLS = 100_000
 
@@ -33,11 +33,11 @@ _RESERVED = frozenset(
         *("stopped_lower", "stopped_upper"),
     }
 )
-"""Names of the store and the summaries, which no axis may have."""
+"""Names used by the store and the summaries; no axis may have them."""
 
 
 class SweepFaultsError(ValueError):
-    """A sweep that cannot run; `faults` has pairs of the entry at fault and a sentence."""
+    """Error of a sweep that cannot run; `faults` has pairs of the entry at fault and a sentence."""
 
     def __init__(self, faults: Sequence[tuple[str, str]], place: str = "sweep") -> None:
         self.faults = tuple(faults)
@@ -46,7 +46,7 @@ class SweepFaultsError(ValueError):
 
 
 def type_faults(sweep: Grid) -> list[tuple[str, str]]:
-    """Entries of another type than is needed, before anything is done with them."""
+    """Return the entries of the wrong type, before any of them is used."""
     found = []
 
     def listed(value: Any) -> bool:
@@ -61,7 +61,7 @@ def type_faults(sweep: Grid) -> list[tuple[str, str]]:
     if not listed(sweep.fractions):
         found.append(("fractions", f"fractions={sweep.fractions!r}: a list of numbers is needed"))
     found += [
-        (name, f"{name}={getattr(sweep, name)!r}: values by parameter are needed")
+        (name, f"{name}={getattr(sweep, name)!r}: a mapping from parameters to values is needed")
         for name in ("fixed", "axes")
         if not isinstance(getattr(sweep, name), Mapping)
     ]
@@ -80,7 +80,7 @@ def _target_type_faults(target: Any) -> list[tuple[str, str]]:
         unknown = [
             (
                 f"target.{name}",
-                f"target.{name}: no entry of a target; {did_you_mean(name, entries)}",
+                f"target.{name}: not an entry of a target; {did_you_mean(name, entries)}",
             )
             for name in target
             if name not in entries
@@ -90,17 +90,17 @@ def _target_type_faults(target: Any) -> list[tuple[str, str]]:
     elif target is None or isinstance(target, Target):
         return []
     sentence = (
-        f"target={target!r}: a table with observable and half_width, and possibly level and first, "
+        f"target={target!r}: a table with observable, half_width and optionally level and first "
         "is needed"
     )
     return [("target", sentence)]
 
 
 def faults_of(sweep: Grid, written: bool, known: Collection[str] = ()) -> list[tuple[str, str]]:
-    """All that is wrong, as pairs of the entry at fault and a sentence.
+    """Return all faults, as pairs of the entry at fault and a sentence.
 
-    Of a sweep that is `written`, in a store, what says nothing is not. Entries that are `known` to
-    be at fault have defaults in their place, or are left out.
+    If the sweep is `written` in a store, an entry without effect is not a fault. Entries `known` to
+    be at fault have been replaced by defaults or left out.
     """
     found = _setting_faults(sweep)
     found += _axis_faults(sweep)
@@ -109,14 +109,14 @@ def faults_of(sweep: Grid, written: bool, known: Collection[str] = ()) -> list[t
         found += size_faults(sweep) + _idle_parameters(sweep)
     if bad & {"axes", "layer"}:
         return found
-    # The rest is asked of cells without what is at fault.
+    # The rest is checked on cells without the entries at fault.
     left = _without(sweep, bad)
     found += cell_faults(left, written, partial=bool(found or known))
     return found if found or known else _name_faults(sweep)
 
 
 def _setting_faults(sweep: Grid) -> list[tuple[str, str]]:
-    """What is wrong with the entries that are no parameters of cells."""
+    """Return the faults of entries that are not parameters of cells."""
     found: list[tuple[str, str]] = []
 
     def attempt(entry: str, function: Any, *arguments: Any) -> None:
@@ -138,7 +138,9 @@ def _setting_faults(sweep: Grid) -> list[tuple[str, str]]:
         attempt("target.first", check_count, "target.first", sweep.target.first)
         level = sweep.target.level
         if not (isinstance(level, float) and 0.0 < level < 1.0):
-            found.append(("target.level", f"target.level={level!r}: between 0 and 1 is needed"))
+            found.append(
+                ("target.level", f"target.level={level!r}: a float between 0 and 1 is needed")
+            )
     numbers = all(isinstance(x, int | float) for x in sweep.fractions)
     if not (
         numbers
@@ -147,13 +149,16 @@ def _setting_faults(sweep: Grid) -> list[tuple[str, str]]:
         and 0.0 <= sweep.fractions[0] <= sweep.fractions[-1] <= 1.0
     ):
         found.append(
-            ("fractions", f"fractions={list(sweep.fractions)}: increasing numbers in [0, 1]")
+            (
+                "fractions",
+                f"fractions={list(sweep.fractions)}: increasing numbers in [0, 1] are needed",
+            )
         )
     return found
 
 
 def _without(sweep: Grid, bad: Collection[str]) -> Grid:
-    """Return the sweep without the parameters at fault, and with values in the place of others."""
+    """Return the sweep without parameters at fault, and with defaults for other invalid entries."""
     own = {entry.name: getattr(sweep, entry.name) for entry in fields(Grid)}
     for table in ("fixed", "axes"):
         own[table] = {name: value for name, value in own[table].items() if name not in bad}
@@ -178,7 +183,7 @@ def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
             place = f"samplers={list(sweep.samplers)}: some of {', '.join(kind.samplers)}, once"
             found.append(("samplers", f"{place}, with layer={layer!r}"))
     found += [
-        (name, f"{name}: no parameter; {did_you_mean(name, sorted(known))}")
+        (name, f"{name}: not a parameter; {did_you_mean(name, sorted(known))}")
         for name in (*sweep.fixed, *sweep.axes)
         if known and name not in known
     ]
@@ -186,7 +191,7 @@ def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
         if name in sweep.fixed:
             found.append((name, f"{name}: both fixed and an axis"))
         if name in _RESERVED:
-            found.append((name, f"{name}: the store has this name for itself; another is needed"))
+            found.append((name, f"{name}: the store reserves this name; a different one is needed"))
         texts = [canonical(value) for value in values]
         if not values or len(set(texts)) < len(texts):
             found.append((name, f"{name}={values!r}: different values, at least one, are needed"))
@@ -217,7 +222,7 @@ def size_faults(sweep: Grid) -> list[tuple[str, str]]:
 
 
 def _idle_parameters(sweep: Grid) -> list[tuple[str, str]]:
-    """Parameters that say nothing about the layers or the start."""
+    """Return the parameters without effect on the layers and the initial covariance."""
     given = {*sweep.fixed, *sweep.axes}
     layers = sweep.layers
     if {"rho", "covariance"} <= given:

@@ -1,4 +1,4 @@
-"""The entries of a sweep and the grid that they make, whether or not they are right."""
+"""The entries of a sweep, not yet checked, and the grid that they define."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from shaped_attention.numerics.observables import observables
 from shaped_attention.sweep.cells import Cell, make_cell
 
 STOPPED = "stopped"
-"""The observable that is 1 for paths that reached the radius by the horizon, and 0 for others."""
+"""Observable that is 1 for paths that reached the radius by the horizon, and 0 otherwise."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Go on until a mean is known: half its confidence interval is at most `half_width`.
+    """Precision at which a cell stops: half the width of the confidence interval of a mean.
 
     Attributes
     ----------
     observable
-        A name among the sweep's, or 'stopped'; at the last stored time.
+        Name of an observable of the sweep, or 'stopped'; its mean is at the last stored time.
     half_width
-        Positive, in units of the observable.
+        Largest half width, positive, in units of the observable.
     level
-        Confidence of the normal interval of the mean.
+        Confidence level of the interval.
     first
-        Blocks before the first look; then their number doubles from look to look.
+        Number of blocks before the first check; it doubles from check to check.
     """
 
     observable: str
@@ -40,7 +40,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Grid:
-    """The entries that `Sweep` documents, unchecked, and what follows from them."""
+    """Entries that `Sweep` documents, unchecked, and what follows from them."""
 
     fixed: Mapping[str, Any]
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -63,11 +63,11 @@ class Grid:
 
     @property
     def blocks(self) -> int:
-        """Work units of a cell and sampler, if all samples are drawn."""
+        """Number of work units per cell and sampler, if all samples are drawn."""
         return -(-self.samples // self.block)
 
     def index(self, cell: int) -> tuple[int, ...]:
-        """The indices along the axes of a cell by its number, in C order."""
+        """Return the indices along the axes of the cell with this number, in C order."""
         return tuple(int(i) for i in np.unravel_index(cell, self.shape)) if self.shape else ()
 
     def number(self, index: Sequence[int]) -> int:
@@ -85,26 +85,26 @@ class Grid:
 
     @cached_property
     def tokens(self) -> set[int]:
-        """How many tokens the cells have: each number once."""
+        """Numbers of tokens that occur among the cells."""
         return {self.cell(index).tokens for index in np.ndindex(self.shape)}
 
     @cached_property
     def observed(self) -> tuple[str, ...]:
-        """The observables that are kept, and `STOPPED` last."""
+        """Names of the observables kept, with `STOPPED` last."""
         common = common_observables(self.tokens)
         return (*(self.names or common), STOPPED)
 
     def block_samples(self, block: int) -> int:
-        """Samples of a work unit: those of the last one are what is left."""
+        """Return the number of samples of a block; the last block has the remainder."""
         return min(self.block, self.samples - block * self.block)
 
     @property
     def layers(self) -> list[Any]:
-        """The values of the parameter `layer`."""
+        """Values of the parameter `layer`."""
         return list(self.axes.get("layer", [self.fixed.get("layer", "attention")]))
 
 
 def common_observables(tokens: set[int]) -> list[str]:
-    """The observables that covariances of all these numbers of tokens have."""
+    """Return the observables that exist for all these numbers of tokens."""
     named = [list(observables(np.eye(m)[None])) for m in sorted(tokens)]
     return [name for name in named[0] if all(name in other for other in named)]

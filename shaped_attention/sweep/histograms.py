@@ -1,7 +1,7 @@
 """Histograms of observables on one fixed grid, so that counts of different blocks add exactly.
 
-Bins are uniform in asinh(x / c), c = 1/20: of width 0.0005 near 0, and 1 % of x for large x. A
-quantile read off them is inside its bin.
+Bins are uniform in asinh(x / c) with c = 1/20. Their width is 0.0005 near 0, and 1 % of x for
+large x. A quantile computed from the counts is inside its bin.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BINS = _INNER + 2
 
 
 def histogram(values: NDArray[np.float64]) -> NDArray[np.uint32]:
-    """Counts (time, observable, bin) of values (time, sample, observable)."""
+    """Return counts (time, observable, bin) of values (time, sample, observable)."""
     times, _, names = values.shape
     bins = np.searchsorted(EDGES, values, side="right")
     counts = np.empty((times, names, BINS), dtype=np.uint32)
@@ -33,7 +33,7 @@ def histogram(values: NDArray[np.float64]) -> NDArray[np.uint32]:
 
 
 def quantile(counts: NDArray[np.integer], level: float) -> NDArray[np.float64]:
-    """The quantile of counts (..., bin), linear inside its bin; NaN without counts.
+    """Return the quantile of counts (..., bin), linear inside its bin; NaN without counts.
 
     In the two outermost bins it is the edge.
     """

@@ -32,7 +32,7 @@ LAYER = tuple(inspect.signature(named_layer).parameters)[1:]
 """Parameters of the named layers."""
 
 START = ("tokens", "rho", "scale", "covariance")
-"""Parameters of the start: `tokens` equicorrelated ones, or a matrix."""
+"""Parameters of the initial covariance: `tokens` equicorrelated tokens, or a matrix."""
 
 GRID = ("width", "depth", "horizon", "step", "radius")
 """Parameters of the samplers."""
@@ -42,14 +42,14 @@ _MOST_TOKENS = 4096
 
 @dataclass(frozen=True)
 class CellOfLayer:
-    """What the samplers of a layer need for a point of the grid.
+    """Cell whose layer is made of blocks, with the samplers' arguments.
 
     Attributes
     ----------
     layer, v0
-        Blocks, or a pattern of layers, and starting covariance.
+        Blocks, or a pattern of layers, and the initial covariance.
     width, depth
-        n and L; None if only the SDE is asked for.
+        n and L; None if only the SDE is sampled.
     horizon, step
         T = L / n, and the SDE's step.
     radius
@@ -68,7 +68,7 @@ class CellOfLayer:
 
     @classmethod
     def parameters(cls, layer: str) -> tuple[str, ...]:
-        """Names that a sweep with that layer may fix or vary."""
+        """Return the names that a sweep with this layer may fix or vary."""
         if layer in KINDS:
             own = LAYER
         else:
@@ -77,13 +77,13 @@ class CellOfLayer:
                 own = tuple(inspect.signature(function).parameters)
             except (TypeError, ValueError):
                 raise ValueError(
-                    f"layer={layer!r}: a function whose parameters Python can tell is needed"
+                    f"layer={layer!r}: a function with a signature that Python can read is needed"
                 ) from None
         return (*own, *START, *GRID)
 
     @classmethod
     def make(cls, values: Mapping[str, Any], samplers: tuple[str, ...]) -> Self:
-        """The cell of these parameters; ValueError if one is missing or outside its range."""
+        """Return the cell of these parameters; raise ValueError if one is missing or invalid."""
         given = dict(values)
         kind = given["layer"]
         if given.get("mask") == "none":
@@ -107,20 +107,20 @@ class CellOfLayer:
         return len(self.v0)
 
     def steps(self, sampler: str) -> int:
-        """Steps of the SDE, or layers."""
+        """Return the number of steps of the SDE, or of layers."""
         if sampler == "sde":
             return count_steps(self.horizon, self.step)
-        assert self.depth is not None  # `make` refuses it otherwise
+        assert self.depth is not None  # `make` has checked it
         return self.depth
 
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
-        """Times at these fractions of the horizon; ValueError if they are off the grid."""
+        """Return the times at these fractions of the horizon; raise ValueError if off the grid."""
         steps = self.steps(sampler)
         for fraction in fractions:
             if abs(fraction * steps - round(fraction * steps)) > 1e-6:
                 raise ValueError(
-                    f"fractions: {fraction:g} of the {steps} steps of the {sampler} is no whole "
-                    "number of steps"
+                    f"fractions: {fraction:g} of the {steps} steps of the {sampler} is not a "
+                    "whole number of steps"
                 )
         dt = self.horizon / steps
         return [round(fraction * steps) * dt for fraction in fractions]
@@ -131,7 +131,7 @@ class CellOfLayer:
             check_limit(self.layer)
             dt, width = self.step, None
         else:
-            assert self.width is not None  # `make` refuses it otherwise
+            assert self.width is not None  # `make` has checked it
             dt, width = 1.0 / self.width, self.width
             if sampler == "chain":
                 check_chain(self.layer)
@@ -142,7 +142,7 @@ class CellOfLayer:
         )  # fmt: skip
 
     def identity(self, sampler: str) -> str:
-        """Digest of all that the sampler is given."""
+        """Return a digest of everything that the sampler receives."""
         grid = (self.horizon, self.step) if sampler == "sde" else (self.width, self.depth)
         layer = specification_of(pattern_of(self.layer))
         text = json.dumps([layer, grid, self.radius, self.v0.shape], default=plain)
@@ -165,15 +165,15 @@ class CellOfLayer:
 
 
 def layer_function(name: str) -> Callable[..., Any]:
-    """The function behind a layer 'module:function', which takes parameters by their names.
+    """Return the function behind a layer 'module:function'; it accepts parameters by name.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If there is no such function.
     """
     module, _, attribute = name.partition(":")
-    # As `python -m` does, and unlike installed commands: modules in the working directory.
+    # Find modules in the working directory, like `python -m` and unlike installed commands.
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
@@ -188,7 +188,7 @@ def layer_function(name: str) -> Callable[..., Any]:
 
 
 def _schedule(value: Any) -> Any:
-    """A table with the knots of a schedule, as TOML has it, as a `Schedule`."""
+    """Return a `Schedule` for a table of its knots, as in TOML, and other values unchanged."""
     if isinstance(value, Mapping) and set(value) == {"schedule"}:
         return Schedule(value["schedule"])
     return value
@@ -202,7 +202,7 @@ def _grid(
         raise ValueError("depth, horizon: one of the two is needed")
     if width is None:
         if horizon is None or set(samplers) != {"sde"}:
-            raise ValueError("width: a value is needed (only an SDE with a horizon has none)")
+            raise ValueError("width: a value is needed (only an SDE with a horizon needs none)")
         check_positive("horizon", horizon)
         return None, None, float(horizon)
     check_width("width", width)

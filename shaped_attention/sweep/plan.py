@@ -1,4 +1,4 @@
-"""What a sweep will cost, before it runs."""
+"""The cost of a sweep, estimated before it runs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _PROBE_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Plan:
-    """Numbers of a sweep.
+    """Size and estimated cost of a sweep.
 
     Attributes
     ----------
     cells, units
-        Cells, and work units if all samples are drawn.
+        Number of cells, and of work units if all samples are drawn.
     store_bytes, unit_bytes
         Size of the store before compression, and of the arrays of a unit in memory.
     seconds
-        Expected time on one worker in this process, by probing some cells.
+        Expected time on one worker in this process, estimated by probing some cells.
     by_sampler
-        Expected seconds of each sampler.
+        Expected seconds per sampler.
     """
 
     cells: int
@@ -44,15 +44,15 @@ class Plan:
 
 
 def plan_sweep(sweep: Sweep | str | Path) -> Plan:
-    """Count, estimate memory, and probe the time of up to three cells of each sampler.
+    """Count cells and units, estimate memory, and time up to three cells per sampler.
 
-    The probes take a few hundred samples (networks: up to a third of a second); their times are
-    scaled by steps. `sweep` may be the path of a TOML file.
+    The probes draw a few hundred samples (networks: for up to a third of a second). Their times are
+    scaled by the number of steps. `sweep` may be the path of a TOML file.
 
     Raises
     ------
     ValueError
-        If `sweep` is neither, or a sampler fails.
+        If `sweep` is neither a Sweep nor a path, or a sampler fails.
     """
     sweep = as_sweep(sweep)
     cells = math.prod(sweep.shape)
@@ -88,7 +88,7 @@ def _probed(sweep: Sweep, cell: int, sampler: int) -> float:
 
 
 def _seconds_per_step(sweep: Sweep, cell: int, sampler: int) -> float:
-    """Seconds per step and sample, measured on a small unit after a first one that compiles."""
+    """Return the seconds per step and sample of a small unit, after a first one that compiles."""
     name = sweep.samplers[sampler]
     steps = sweep.cell(sweep.index(cell)).steps(name)
     unit = Unit(0, cell, sampler)
@@ -101,7 +101,7 @@ def _seconds_per_step(sweep: Sweep, cell: int, sampler: int) -> float:
         began = time.perf_counter()
         run_unit(small, unit)
         seconds = time.perf_counter() - began
-        # Few samples hide the cost of each behind that of the call.
+        # With few samples, the cost of the call hides that of the samples.
         if seconds > _PROBE_SECONDS or probe < samples or name != "network":
             return seconds / (steps * probe)
         samples *= 4

@@ -48,26 +48,26 @@ def heat_maps(
     *,
     ax: Target = None,
 ) -> Drawn:
-    """Draw a heat map over two axes, with the numbers written in, for each value of the others.
+    """Draw heat maps over two axes with their numbers, one per value of a further dimension.
 
     Parameters
     ----------
     values
         Numbers over two axes of a sweep and at most one further dimension (panels), such as
-        ``summary["mean"].sel(observable="mean |rho|").isel(time=-1)``; the two axes come last but
-        for the panels.
+        ``summary["mean"].sel(observable="mean |rho|").isel(time=-1)``. The dimension of the panels
+        comes first.
     title, label
-        Of the figure and the colour bar.
+        Title of the figure, and label of the colour bar.
     limits
-        Of the colours; by default those of the values.
+        Limits of the colour scale; by default the range of the values.
     ax
-        Axes to draw into, one for each panel.
+        Axes to draw into, one per panel.
 
     Raises
     ------
     ValueError
-        If there are not two axes, more than one further dimension, or `ax` are not as many Axes as
-        there are panels.
+        If `values` do not have two axes and at most one further dimension, or `ax` does not have
+        one Axes per panel.
     """
     across, x, y = _dimensions(values, 2)
     names = _names(values, across)
@@ -116,23 +116,23 @@ def small_multiples(
     *,
     ax: Target = None,
 ) -> Drawn:
-    """Draw curves along the last axis: a panel by value of the axis before, a line by sampler.
+    """Draw curves along the last axis: one panel per value of the other, one line per sampler.
 
     Parameters
     ----------
     values
         Numbers (sampler, axis) or (sampler, panels, axis).
     title, label
-        Of the figure and the vertical axes.
+        Title of the figure, and label of the vertical axes.
     error
-        Half widths of intervals, of the shape of `values`.
+        Half widths of intervals, in the shape of `values`.
     ax
-        Axes to draw into, one for each panel.
+        Axes to draw into, one per panel.
 
     Raises
     ------
     ValueError
-        If the dimensions are others, or `ax` are not as many Axes as there are panels.
+        If `values` have other dimensions, or `ax` does not have one Axes per panel.
     """
     if "sampler" not in values.dims or values.ndim not in (2, 3):
         raise ValueError(f"values have {values.dims}; sampler and one or two axes are needed")
@@ -158,11 +158,11 @@ def small_multiples(
 def sweep_figures(
     data: xr.Dataset, summary: xr.Dataset, distances: xr.Dataset | None, observable: str
 ) -> dict[str, Figure]:
-    """Draw the figures that suit a sweep, by name: of the last time, for one observable.
+    """Draw the figures that suit a sweep, by name, for one observable at the last time.
 
-    With two axes `mean` and `stopped` are heat maps with a panel for each sampler and `distance`
-    one of the Kolmogorov-Smirnov distance; with one or two axes `curves` has the means with their
-    intervals, the longer axis being the horizontal one.
+    With two axes, `mean` and `stopped` are heat maps with one panel per sampler, and `distance` is
+    a heat map of the Kolmogorov-Smirnov distance. With one or two axes, `curves` shows the means
+    with their intervals against the longer axis.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def sweep_figures(
                 f"KS distance of {observable_label(observable)} at {at}, {first} and {second} "
                 f"(known to ± {margin:.3f})"
             )
-            # What is not resolved has one end of the colours.
+            # Unresolved distances stay in the lower half of the colour scale.
             limits = (0.0, max(2.0 * margin, float(one.max())))
             figures["distance"] = heat_maps(one, title, "KS distance", limits)
     ordered = sorted(axes, key=lambda name: summary.sizes[name])
@@ -203,7 +203,8 @@ def _dimensions(values: xr.DataArray, axes: int) -> tuple[str | None, str, str]:
     dims = [str(dim) for dim in values.dims]
     if len(dims) not in (axes, axes + 1):
         raise ValueError(
-            f"values have the dimensions {tuple(dims)}; two axes and panels are needed"
+            f"values have the dimensions {tuple(dims)}; two axes, and at most one dimension of "
+            "panels, are needed"
         )
     panels = dims[0] if len(dims) == axes + 1 else None
     return panels, dims[-2], dims[-1]

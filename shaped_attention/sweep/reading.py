@@ -1,4 +1,4 @@
-"""A sweep's store as a Dataset, and what one usually wants of it."""
+"""A sweep's store as a Dataset, and the means, quantiles and distances of its samples."""
 
 from __future__ import annotations
 
@@ -30,27 +30,28 @@ _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @with_types
 def open_sweep(path: str | Path) -> xr.Dataset:
-    """Open a sweep's store, which is read as it is needed, also while a run goes on.
+    """Open a sweep's store as a Dataset that is read lazily, also during a run.
 
-    Without `drawn`, `reason` and `code_changes` it is what ``xarray.open_zarr`` makes of the folder
-    `data.zarr` in the store.
+    It is the Dataset that ``xarray.open_zarr`` returns for the folder `data.zarr` in the store,
+    with `drawn`, `reason` and `code_changes` added.
 
     Returns
     -------
     xarray.Dataset with the dimensions `sampler`, the axes, and
 
     - `values` (time, sample, kept) and `stopping_time` (sample), or `V` (time, sample, row,
-      col), or `histogram` (block, time, kept, bin), as the sweep keeps; samples not drawn
-      are NaN, and `kept` are the names of the observables;
+      col), or `histogram` (block, time, kept, bin), depending on `keep`; samples not drawn
+      are NaN, and `kept` has the names of the observables;
     - `moments` (block, time, observable, power): sums of values, and of squared deviations from
       the block's mean; the observable 'stopped' is 1 for paths that reached the radius;
-    - `stopping` (block, stopping_bin): counts of stopping times in bins of [0, T], the last: never;
-    - `drawn` (block): samples of each block that are in the store;
-    - `reason`: why the cell stopped, 'samples', 'target', 'failed', 'time' or '' (not yet known).
+    - `stopping` (block, stopping_bin): counts of stopping times in bins of [0, T], and of paths
+      that did not stop in the last bin;
+    - `drawn` (block): number of samples of each block in the store;
+    - `reason`: why the cell stopped: 'samples', 'target', 'failed', 'time' or '' (not yet known).
 
-    The coordinate `time` has times, or fractions of the horizon if that differs between cells. The
-    attribute `code_changes` lists changes of code and versions that were accepted, in JSON: `time`,
-    `units` finished before, and what `changed`.
+    The coordinate `time` has times, or fractions of the horizon if the horizon differs between
+    cells. The attribute `code_changes` is a JSON list of the accepted changes of code and versions:
+    their `time`, the number of `units` finished before, and what `changed`.
 
     Raises
     ------
@@ -58,11 +59,11 @@ def open_sweep(path: str | Path) -> xr.Dataset:
         If there is no store, or it cannot be read.
     """
     store = Store(path)
-    # First: of what is written while the arrays are read, the summaries then know nothing.
+    # First, so that the summaries ignore what is written while the arrays are read.
     drawn = _drawn(store)
     try:
         data = xr.open_zarr(store.path / "data.zarr", consolidated=False, chunks=None)
-    except Exception as error:  # Zarr raises anything at files that are not its own
+    except Exception as error:  # Zarr may raise anything for files of other programs
         message = f"{store.path}: the arrays of the sweep cannot be read ({reason(error)})"
         raise StoreError(message) from None
     changes = [
@@ -71,13 +72,13 @@ def open_sweep(path: str | Path) -> xr.Dataset:
         if record["changed"]
     ]
     if sweep_of(data).digest != store.sweep.digest:
-        raise StoreError(f"{store.path}: this store was extended just now; another try is needed")
+        raise StoreError(f"{store.path}: this store has just been extended; try again")
     data = data.assign(drawn=drawn, reason=_reasons(store))
     return data.assign_attrs(code_changes=json.dumps(changes))
 
 
 def _reasons(store: Store) -> xr.DataArray:
-    """Why each cell stopped, by the last run: 'samples', 'target', 'failed', 'time' or ''."""
+    """Return why each cell stopped in the last run: 'samples', 'target', 'failed', 'time' or ''."""
     sweep = store.sweep
     reasons = np.full((len(sweep.samplers), *sweep.shape), "", dtype="<U7")
     for place, why in store.reasons().items():
@@ -92,32 +93,37 @@ def _drawn(store: Store) -> xr.DataArray:
     drawn = np.zeros(shape, dtype=np.int64)
     for unit in store.finished():
         drawn[(unit.sampler, *sweep.index(unit.cell), unit.block)] = sweep.block_samples(unit.block)
-    about = {"long_name": "number of samples of a block that are drawn"}
+    about = {"long_name": "number of samples drawn in the block"}
     return xr.DataArray(drawn, dims=("sampler", *sweep.axes, "block"), attrs=about)
 
 
 @recorded()
 def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
-    """Means with confidence intervals, standard deviations and quantiles of every cell.
+    """Return means with confidence intervals, standard deviations and quantiles of every cell.
 
-    Blocks are added in their order, so the numbers do not depend on that of the run.
+    Blocks are added in a fixed order, so the numbers do not depend on the order of the run.
 
     Parameters
     ----------
     data
-        From `open_sweep`.
+        Dataset from `open_sweep`.
     level
-        Confidence of the intervals: normal ones of means, exact ones (Clopper and Pearson) of the
-        fractions of stopped paths.
+        Confidence level of the intervals. Those of means are normal, those of the fractions of
+        stopped paths exact (Clopper and Pearson).
 
     Returns
     -------
-    xarray.Dataset with `mean`, the bounds `lower` and `upper` of its interval, `half_width` (of
-    'stopped' the longer side), `deviation` (sampler, axes, time, observable), `quantile` (sampler,
-    axes, time, kept, level; from histograms to within a bin) unless V was kept, `stopped` (sampler,
-    axes, fraction), the probability of having stopped by that fraction of the horizon, with
-    `stopped_lower` and `stopped_upper`, and `samples` (sampler, axes). Cells without samples are
-    NaN.
+    xarray.Dataset with
+
+    - `mean`, the bounds `lower` and `upper` of its interval, `half_width` (for 'stopped', the
+      longer side) and `deviation` (sampler, axes, time, observable);
+    - `quantile` (sampler, axes, time, kept, level), unless V was kept; from histograms, to within a
+      bin;
+    - `stopped` (sampler, axes, fraction), the probability of having stopped by that fraction of the
+      horizon, with `stopped_lower` and `stopped_upper`;
+    - `samples` (sampler, axes).
+
+    Cells without samples are NaN.
 
     Raises
     ------
@@ -130,7 +136,7 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     samples = data["drawn"].sum("block")
     moments = data["moments"].transpose("block", "sampler", ..., "power")
     counts = data["drawn"].transpose("block", "sampler", ...)
-    # Block by block in their order, so that the sums are the same to the last bit.
+    # Block by block in a fixed order, so that the sums are bit-identical.
     mean, variance = (
         moments.isel(block=0, power=0, drop=True).copy(data=part)
         for part in merged(counts, moments.isel(power=0), moments.isel(power=1))
@@ -177,10 +183,10 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
 def sweep_distances(
     data: xr.Dataset, first: str = "chain", second: str = "sde", level: float = 0.95
 ) -> xr.Dataset:
-    """Kolmogorov-Smirnov distances between two samplers in every cell.
+    """Return the Kolmogorov-Smirnov distances between two samplers in every cell.
 
-    From values they are exact; from histograms, those at the edges of the bins, which are smaller
-    by what lies inside a bin at most.
+    Distances from values are exact. Those from histograms are taken at the edges of the bins; they
+    are smaller by at most the fraction of samples in a bin.
 
     Returns
     -------
@@ -228,7 +234,7 @@ def sweep_distances(
 
 
 def _check_opened(data: object) -> None:
-    """Raise ValueError unless a Dataset is from `open_sweep`."""
+    """Raise ValueError unless `data` is a Dataset from `open_sweep`."""
     if not isinstance(data, xr.Dataset) or not {"drawn", "moments", "sampler"} <= set(
         data.variables
     ):
@@ -237,12 +243,12 @@ def _check_opened(data: object) -> None:
 
 
 def _seen_values(data: xr.Dataset) -> xr.DataArray:
-    """The values of the blocks that were there when the store was opened; NaN elsewhere."""
+    """Return the values of blocks present when the store was opened; NaN elsewhere."""
     number = np.arange(data.sizes["sample"]) // data.attrs["block_samples"]
     seen = (data["drawn"] > 0).isel(block=xr.DataArray(number, dims="sample"))
     return data["values"].where(seen)
 
 
 def sweep_of(data: xr.Dataset) -> Sweep:
-    """The sweep that made a Dataset from `open_sweep`."""
+    """Return the sweep that made a Dataset from `open_sweep`."""
     return Sweep.from_json(data.attrs["sweep"])

@@ -1,4 +1,4 @@
-"""Run a sweep into its store, or what is left of it."""
+"""Run a sweep, or what is left of it, into its store."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def run_sweep(
     Parameters
     ----------
     sweep
-        What to run, or the path of its TOML file. The store keeps it and takes no other.
+        The sweep, or the path of its TOML file. The store accepts no other sweep.
     path
-        Folder of the store; it is made, or continued.
+        Folder of the store, which is created or continued.
     engine
-        Where units run: `InProcess` by default, `Processes`, an executor (`ExecutorEngine` says how
-        many units it takes at a time) or `dask_engine`. It is not closed here. It does not change a
-        result on the same type of device.
+        Where units run: `InProcess` (the default), `Processes`, an executor (with `ExecutorEngine`,
+        you set how many units it runs at a time) or `dask_engine`. The caller closes it. On the
+        same type of device, it does not change the results.
     retries
-        How often a unit that raises an error, or whose worker dies while it runs alone, is tried
-        again; then it is given up and its error stands in the store.
+        Number of further attempts at a unit that raises an error, or whose worker dies while it
+        runs alone. The unit is then given up, and the store records its error.
     progress
         Whether to show a bar; by default if the standard error stream is a terminal.
     accept_changed_code
-        Whether to go on with a store whose units come from other code. The store keeps digests of
+        Whether to continue a store whose units come from different code. The store keeps digests of
         the layer function and of what it reaches by name in its module, and the versions of this
-        package and of NumPy, SciPy, PyTorch, Numba and torchsde. A difference is refused, or
-        accepted and noted in the store with the number of units that are older.
+        package and of NumPy, SciPy, PyTorch, Numba and torchsde. A difference raises StoreError
+        unless it is accepted. The store then records it with the number of older units.
     seconds
-        Time after which this run begins no more units; by default `seconds` of the sweep.
+        Seconds after which this run starts no further units; by default `seconds` of the sweep.
 
     Returns
     -------
@@ -60,8 +60,8 @@ def run_sweep(
     Raises
     ------
     StoreError
-        If the store belongs to another sweep, has units of other code, is in use, or cannot be
-        written.
+        If the store belongs to another sweep, has units from different code, is in use, or cannot
+        be written.
     BrokenExecutor
         If worker processes cannot start, as in a script without ``if __name__ == "__main__":``.
     ValueError
@@ -80,7 +80,7 @@ def run_sweep(
         if named_device(device).type != named_device(sweep.device).type:
             raise ValueError(
                 f"engine has the device {device!r}, the sweep {sweep.device!r}: the same type is "
-                "needed, on which numbers are the same to the last bit"
+                "needed for bit-identical results"
             )
         if isinstance(used, InProcess | Processes):
             check_device(device)
@@ -95,11 +95,11 @@ def run_sweep(
 
 @with_types
 def resume_sweep(path: str | Path, **options: Any) -> Report:
-    """`run_sweep` for the sweep of an existing store.
+    """Continue the sweep of an existing store; `options` are those of `run_sweep`.
 
     Raises
     ------
     StoreError
-        If there is none, and as `run_sweep`.
+        If there is no store, or as in `run_sweep`.
     """
     return run_sweep(Store(path).sweep, path, **options)

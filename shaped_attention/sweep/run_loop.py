@@ -36,25 +36,25 @@ _LOOK_SECONDS = 0.5
 """How long the loop waits for a unit before it looks at the clock."""
 
 _MOST_BYTES = 256 * 1024**2
-"""Results that may wait for the writer; then the loop waits too."""
+"""Size of the results that may wait for the writer before the loop waits too."""
 
 _MOST_BREAKS = 3
-"""Executors that may break, one after the other, without any unit coming back."""
+"""Number of executors that may break in succession before any unit returns."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a run did.
+    """Outcome of a run.
 
     Attributes
     ----------
     finished, failed, left
-        Units that the store has, that were given up in this run, and that are still to do.
+        Number of units in the store, given up in this run, and still to do.
     reasons
-        How many cells (with a sampler) stopped for which reason: 'samples', 'target', 'time',
-        'failed'.
+        Number of cells (counted per sampler) by the reason why they stopped: 'samples', 'target',
+        'time', 'failed'.
     seconds
-        Of the run.
+        Duration of the run.
     """
 
     finished: int
@@ -67,27 +67,27 @@ class Report:
 def _timed_unit(
     sweep: Sweep, unit: Unit, code: Code, device: str | None, threads: int | None
 ) -> tuple[dict[str, NDArray[Any]], float]:
-    """What an engine calls: a unit, and how long it took; refused where the code is other."""
+    """Run a unit and return its arrays and seconds; raise if the worker's code is different."""
     began = time.perf_counter()
     if changed := differences(code, imported_code(sweep)):
-        raise RuntimeError(f"the worker has other code than the run ({'; '.join(changed)})")
+        raise RuntimeError(f"the worker's code is not that of the run ({'; '.join(changed)})")
     arrays = run_unit(sweep, unit, device, threads)
     return arrays, time.perf_counter() - began
 
 
 class Loop:
-    """A run of what a store lacks.
+    """Loop over the units that a store lacks.
 
     Parameters
     ----------
     store, engine
-        The store, whose lock is held, and where units run.
+        The store, whose lock is held, and the engine that runs the units.
     retries
-        How often a unit is tried again.
+        Number of further attempts at a unit that fails.
     code
         The code that workers must have.
     seconds
-        Time after which no more units begin, or None.
+        Seconds after which no further units start, or None.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Loop:
         self.schedule = Schedule(store.sweep, store.finished(), store.arrays.moments)
         self.waiting: Iterator[Unit] = self.schedule.next_units()
         self.again: list[Unit] = []
-        # Units that ran when a worker died: each alone next, to tell which one kills.
+        # Units that ran when a worker died: each runs alone next, to find the one that kills.
         self.suspects: list[Unit] = []
         self.alone = False
         self.running: dict[Future[Any], Unit] = {}
@@ -113,7 +113,7 @@ class Loop:
         self.tell: Callable[[], None] = lambda: None
 
     def run(self, progress: bool | None) -> Report:
-        """Run until nothing is left or the time is over."""
+        """Run until nothing is left or the time is up."""
         schedule = self.schedule
         show = progress if progress is not None else sys.stderr.isatty()
         done = schedule.total - schedule.left
@@ -128,7 +128,7 @@ class Loop:
             except StoreError:
                 raise
             except BaseException:
-                # What has come back is kept whatever happened.
+                # Results that have come back are kept in any case.
                 self._commit(settle=True)
                 raise
             finally:
@@ -139,7 +139,7 @@ class Loop:
         return self._report()
 
     def _full(self) -> bool:
-        """Two units a worker, so that none waits for this loop; suspects run alone."""
+        """Return whether to wait: two units per worker keep it busy, and suspects run alone."""
         if self.suspects or self.alone:
             return bool(self.running)
         return len(self.running) >= 2 * self.engine.workers
@@ -148,7 +148,7 @@ class Loop:
         return self.seconds is not None and time.monotonic() - self.began > self.seconds
 
     def _submit(self) -> bool:
-        """Keep the engine busy; whether anything was submitted."""
+        """Keep the engine busy; return whether anything was submitted."""
         submitted = False
         while not self._full() and not self._out_of_time():
             self.alone = bool(self.suspects)
@@ -169,7 +169,7 @@ class Loop:
         return submitted
 
     def _collect(self) -> None:
-        """Take what is finished, and give back what a dead worker cut off."""
+        """Collect finished units, and repeat those that a dead worker cut off."""
         finished, _ = wait(self.running, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
         cut_off: list[Unit] = []
         for future in finished:
@@ -192,14 +192,14 @@ class Loop:
             self._commit()
 
     def _repair(self, cut_off: list[Unit]) -> None:
-        """All that runs in a broken executor is lost with it; a unit that was alone is to blame."""
+        """Replace a broken executor and repeat its units; a unit that ran alone is to blame."""
         lost = list(self.running.items())
         self.running.clear()
         self.breaks += 1
         if self.breaks > _MOST_BREAKS + self.retries:
             raise BrokenExecutor(f"workers die before any unit comes back; {NO_GUARD}")
         if not self.engine.recover():
-            raise BrokenExecutor("the executor broke, and is not this run's to replace")
+            raise BrokenExecutor("the executor broke, and only its owner can replace it")
         for future, unit in lost:
             if future.done() and not future.cancelled() and future.exception() is None:
                 self.ready.append((unit, *future.result()))
@@ -211,7 +211,7 @@ class Loop:
         (unit,) = cut_off
         self.deaths[unit] += 1
         if self.deaths[unit] > self.retries:
-            self._give_up(unit, BrokenExecutor("its worker died each time that it ran alone"))
+            self._give_up(unit, BrokenExecutor("its worker died every time it ran alone"))
         else:
             self.suspects.append(unit)
 
@@ -231,7 +231,7 @@ class Loop:
         self.failed += 1
 
     def _commit(self, settle: bool = False) -> None:
-        """Have what is ready written, while units run; with `settle`, wait for it."""
+        """Start writing finished units, while others run; with `settle`, wait for it."""
         ready, self.ready = self.ready, []
         self._settle()
         if ready:
@@ -241,7 +241,7 @@ class Loop:
             self._settle()
 
     def _settle(self) -> None:
-        """Units count as finished once their line is in the ledger."""
+        """Mark units as finished once their lines are in the ledger."""
         units, written = self.writing
         self.writing = ([], None)
         if written is not None:
@@ -251,7 +251,7 @@ class Loop:
             self.tell()
 
     def reasons(self) -> dict[tuple[int, int], str]:
-        """Why each cell and sampler stopped."""
+        """Return why each cell and sampler stopped."""
         return {key: self.schedule.reasons.get(key, "time") for key in self.schedule.keys}
 
     def _report(self) -> Report:

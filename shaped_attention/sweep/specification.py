@@ -1,4 +1,4 @@
-"""What a sweep is: fixed values, axes, samplers and what to keep, validated whole."""
+"""Specification of a sweep: fixed values, axes, samplers and what to keep."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from shaped_attention.sweep.faults import SweepFaultsError, faults_of, type_faul
 from shaped_attention.sweep.grid import Grid, Target
 
 FORMAT = 2
-"""Number of the layout of stores; raised when an old one could be misread."""
+"""Version of the layout of stores; increased when an old store could be misread."""
 
 _BLOCK = 1024
 
 
 @dataclass(frozen=True)
 class Sweep(Grid):
-    """A grid of cells, each with samples from some samplers.
+    """Grid of cells, each with samples from one or more samplers.
 
     Parameters
     ----------
     fixed
-        Values by parameter: `layer` ('attention' by default, 'mlp', 'transformer', 'sphere', or
-        'module:function') and its parameters; `tokens` and `rho`, or a `covariance`, and `scale`;
-        `width`, `depth` or `horizon`, `step`, `radius`.
+        Fixed values by parameter: `layer` ('attention' by default, 'mlp', 'transformer', 'sphere',
+        or 'module:function') and its parameters; `tokens` and `rho`, or a `covariance`, and
+        `scale`; `width`, `depth` or `horizon`, `step`, `radius`.
     axes
         Values along each axis, by parameter, in the order of the store's dimensions.
     samplers
-        Some of 'network', 'chain' and 'sde'; for the layer 'sphere' it is 'sphere'.
+        One or more of 'network', 'chain' and 'sde'; for the layer 'sphere', 'sphere'.
     samples, block
-        Samples of each cell and sampler (with a target, at most), and of a work unit, 1024 or all
-        by default.
+        Number of samples per cell and sampler (with a target, at most), and per work unit; by
+        default `block` is 1024, or `samples` if that is smaller.
     seed
-        Whole number >= 0.
+        An integer >= 0.
     keep
-        What is kept of every sample: 'observables', 'V', or 'reductions' (moments and histograms).
+        What to keep: 'observables' or 'V' of each sample, or 'reductions' (moments, histograms).
     names
         Observables to keep; by default all that every cell has.
     fractions
@@ -50,31 +50,31 @@ class Sweep(Grid):
     device, dtype
         As in the samplers.
     target
-        When a cell has samples enough; None for all `samples`.
+        Precision at which a cell stops early; None draws all `samples`.
     seconds
-        Time after which a run begins no more units; None for no limit.
+        Seconds after which a run starts no further units; None for no limit.
     written
-        Whether it is read from a store. What is refused because it says nothing, such as an axis
-        without effect, is then accepted: the store may be older than the refusal.
+        Whether the sweep is read from a store. Entries without effect are then accepted, because
+        the store may be older than the check that rejects them.
 
     Raises
     ------
     SweepFaultsError
-        If anything is at fault, with all faults.
+        If the sweep has faults, with all of them.
     """
 
     _: KW_ONLY
     written: InitVar[bool] = False
 
     def __post_init__(self, written: bool) -> None:
-        # `replace` hands it on.
+        # `replace` passes it on.
         object.__setattr__(self, "written", written)
         if self.block is None:
             whole = isinstance(self.samples, int) and self.samples > 0
             object.__setattr__(self, "block", min(_BLOCK, self.samples) if whole else _BLOCK)
         faults = type_faults(self)
         bad = {entry.partition(".")[0] for entry, _ in faults}
-        # The rest is checked with defaults in the place of what has another type.
+        # The rest is checked with defaults in place of entries of the wrong type.
         for entry, default in _TYPED.items():
             if entry in bad:
                 object.__setattr__(self, "names" if entry == "observables" else entry, default)
@@ -91,7 +91,7 @@ class Sweep(Grid):
             raise SweepFaultsError(faults)
 
     def to_json(self) -> str:
-        """Canonical text: equal for equal sweeps, the order of the axes included."""
+        """Return canonical text, equal for equal sweeps; the order of the axes counts."""
         return json.dumps({"format": FORMAT} | self._entries(), sort_keys=True, default=plain)
 
     def _entries(self) -> dict[str, Any]:
@@ -99,12 +99,12 @@ class Sweep(Grid):
         return asdict(self) | {"axes": [[name, axis] for name, axis in self.axes.items()]}
 
     def differing(self, other: Sweep) -> list[str]:
-        """The entries in which two sweeps differ, but for those that may."""
+        """Return the entries in which two sweeps differ, except those that may differ."""
         own, others = self._entries(), other._entries()
         return [k for k in own if k not in _FREE and canonical(own[k]) != canonical(others[k])]
 
     def enlarges(self, other: Sweep) -> bool:
-        """Whether this is the other sweep with more samples, or more values at ends of axes."""
+        """Return whether this is the other sweep with more samples or values appended to axes."""
         longer = list(self.axes) == list(other.axes) and all(
             canonical(self.axes[name][: len(values)]) == canonical(values)
             for name, values in other.axes.items()
@@ -114,14 +114,14 @@ class Sweep(Grid):
 
     @classmethod
     def from_json(cls, text: str) -> Sweep:
-        """The sweep of `to_json`."""
+        """Return the sweep that `to_json` wrote."""
         values = json.loads(text)
         values["axes"] = dict(values["axes"])
         return cls(**{entry.name: values[entry.name] for entry in fields(cls)}, written=True)
 
     @cached_property
     def digest(self) -> str:
-        """Digest of what determines the numbers, but for code: not of time limits and targets."""
+        """Digest of the entries that determine the numbers: all but time limits and targets."""
         relevant = {k: v for k, v in self._entries().items() if k not in _FREE}
         text = json.dumps(relevant, sort_keys=True, default=plain)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -142,7 +142,7 @@ _FREE = ("seconds", "target")
 
 
 def plain_values(values: Sequence[Any]) -> list[Any]:
-    """Return values of an axis without NumPy's types."""
+    """Return the values of an axis without NumPy's types."""
     return [_plain(value) for value in values]
 
 

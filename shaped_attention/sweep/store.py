@@ -8,17 +8,17 @@
     FOLDER/failures.jsonl  a line for each unit that was given up, with its traceback
     FOLDER/run.json        the target and time limit of the sweep in the last run, and why each
                            cell stopped
-    FOLDER/extension.json  a larger sweep, which the store is being extended to
+    FOLDER/extension.json  a larger sweep, to which the store is being extended
     FOLDER/lock            held while a run writes
 
-A unit owns one chunk of every array. A chunk is written next to its place, to the disk, and moved
-there; only then does the ledger get its line: what the ledger has is whole, whatever moment a
-process dies at, and a unit that is written twice leaves the same bytes.
+A unit owns one chunk of every array. A chunk is written next to its place, flushed to disk and
+moved there; only then does the ledger get its line. The units in the ledger are therefore complete,
+whenever a process dies, and a unit that is written twice leaves the same bytes.
 
-Records name a unit by its block, the indices of its cell along the axes, and its sampler, and the
-ledger has its number of samples: an extension appends to axes and samples, which moves no unit. An
-extension is decided once `extension.json` is there; what a process that dies then leaves undone is
-done when the store is opened next.
+Records identify a unit by its block, the indices of its cell along the axes, and its sampler. The
+ledger also has its number of samples. An extension appends to axes and samples, so it moves no
+unit. It is decided once `extension.json` exists: if the process dies then, the extension is
+completed when the store is opened next.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ from shaped_attention.sweep.store_records import (
 from shaped_attention.sweep.work_units import Unit
 
 _BEGUN = (DRAFT, ".sweep.json.draft", "code.jsonl", "ledger.jsonl", "lock")
-"""What a process that died while it made a store may leave behind."""
+"""Files that a process may leave behind if it dies while it creates a store."""
 
 _UNREADABLE = (OSError, AttributeError, KeyError, TypeError, ValueError)
-"""What reading a file raises that is no specification of a sweep."""
+"""Exceptions from reading a file that is not a specification of a sweep."""
 
 _PATIENCE = 0.2
-"""Seconds to wait for a lock, which a look whether it is held (`running`) holds for a moment."""
+"""Seconds to wait for a lock, because checking it (`running`) holds it for a moment."""
 
 _EXTENSION_PATIENCE = 20.0
 """Seconds to wait for a lock whose holder is extending the store."""
 
 
 class Store:
-    """A sweep's folder, opened or made.
+    """Folder of a sweep, opened or created.
 
     Raises
     ------
     StoreError
-        If the folder belongs to another sweep, is no store, or cannot be read or written.
+        If the folder belongs to another sweep, is not a store, or cannot be read or written.
     """
 
     def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:
@@ -82,7 +82,7 @@ class Store:
                     raise StoreError(f"{self.path}: there is no sweep here")
                 self._begin(sweep)
         except (OSError, ValueError) as error:
-            text = f"{self.path}: no sweep can be kept here ({reason(error)})"
+            text = f"{self.path}: a sweep cannot be stored here ({reason(error)})"
             raise StoreError(text) from None
         try:
             self._finish_extension()
@@ -94,8 +94,8 @@ class Store:
             names = ", ".join(sweep.differing(self.sweep))
             way = "`sweep extend` or " if sweep.enlarges(self.sweep) else ""
             raise StoreError(
-                f"{self.path}: this store belongs to another sweep (other: {names}); {way}another "
-                "folder is needed"
+                f"{self.path}: this store belongs to another sweep (different: {names}); {way}"
+                "another folder is needed"
             )
         if sweep is not None:
             self.sweep = sweep
@@ -103,17 +103,17 @@ class Store:
 
     def _read(self) -> Sweep:
         sweep = kept_sweep(self.path)
-        # A sweep may come back with another target or time limit; the last ones hold.
+        # A sweep may return with another target or time limit; the latest apply.
         if last := last_run(self.path):
             sweep = replace(sweep, seconds=last["seconds"], target=last["target"])
         return sweep
 
     def _begin(self, sweep: Sweep) -> None:
-        """Make the store, unless another process was faster; a beginning cut off is made again."""
+        """Create the store, unless another process was faster; start again if one was cut off."""
         if self.path.exists() and any(
             entry.name not in (*_BEGUN, "sweep.json", "data.zarr") for entry in self.path.iterdir()
         ):
-            raise StoreError(f"{self.path}: the folder is not empty, and no store of a sweep")
+            raise StoreError(f"{self.path}: the folder is neither empty nor the store of a sweep")
         self.path.mkdir(parents=True, exist_ok=True)
         with self.locked():
             if not (self.path / "sweep.json").exists():
@@ -122,12 +122,14 @@ class Store:
     def _make(self, sweep: Sweep) -> None:
         data = self.path / "data.zarr"
         if data.exists():
-            # Of a making that died after the arrays, empty; anything else is not ours to replace.
+            # An interrupted creation leaves empty arrays; anything else must not be replaced.
             records = self.path / "ledger.jsonl"
             if records.exists() and not read_records(records):
                 shutil.rmtree(data)
             else:
-                raise StoreError(f"{self.path}: the folder is not empty, and no store of a sweep")
+                raise StoreError(
+                    f"{self.path}: the folder is neither empty nor the store of a sweep"
+                )
         draft = self.path / DRAFT
         (self.path / "code.jsonl").unlink(missing_ok=True)
         note_code(self.path, code_of(sweep), 0, [])
@@ -140,9 +142,9 @@ class Store:
         sync(self.path.parent)
 
     def extend(self, sweep: Sweep) -> None:
-        """Give the store to a larger sweep: whole or not at all, whatever moment a process dies at.
+        """Extend the store to a larger sweep, completely or not at all, whenever a process dies.
 
-        Units whose block has more samples in the larger sweep are undone.
+        Units whose block has more samples in the larger sweep are to be drawn again.
 
         Raises
         ------
@@ -158,7 +160,7 @@ class Store:
         self.arrays = Arrays(self.path / "data.zarr", self.sweep)
 
     def _finish_extension(self) -> None:
-        """Do what a process that died left undone of an extension."""
+        """Complete an extension during which a process died."""
         if announced(self.path):
             with self.locked(_EXTENSION_PATIENCE):
                 if announced(self.path):
@@ -171,7 +173,7 @@ class Store:
         Raises
         ------
         StoreError
-            If another run holds it for longer than `patience` seconds, or it cannot be made.
+            If another run holds it for longer than `patience` seconds, or it cannot be created.
         """
         try:
             held = FileLock(self.path / "lock").acquire(timeout=patience)
@@ -195,7 +197,7 @@ class Store:
             return False
 
     def settle_code(self, accept: bool) -> Code:
-        """The code of a run that begins, noted if it differs from that of the units in the store.
+        """Return the code of a new run; record it if it differs from that of the stored units.
 
         Raises
         ------
@@ -207,7 +209,7 @@ class Store:
             units = len(self.finished())
             if units and not accept:
                 raise StoreError(
-                    f"{self.path}: its {units} units may come from other code than the next would "
+                    f"{self.path}: its {units} units may come from different code "
                     f"({'; '.join(changed)}); another folder, or --accept-changed-code "
                     "(accept_changed_code=True), is needed"
                 )
@@ -221,9 +223,7 @@ class Store:
         """Raise StoreError if the store was extended since it was opened; the lock is held."""
         pending = announced(self.path)
         if pending or kept_sweep(self.path).digest != self.sweep.digest:
-            raise StoreError(
-                f"{self.path}: this store was extended just now; another try is needed"
-            )
+            raise StoreError(f"{self.path}: this store has just been extended; try again")
 
     def finished(self) -> dict[Unit, float]:
         """Return the units whose samples are all in the store, and the seconds each took.
@@ -265,7 +265,7 @@ class Store:
             raise UnwritableError(_unwritable(self.path, error)) from error
 
     def record_failure(self, unit: Unit, error: BaseException, trace: str) -> None:
-        """Note a unit that is given up."""
+        """Record a unit that was given up."""
         record = {
             "unit": name_of(self.sweep, unit),
             "error": f"{type(error).__name__}: {error}",
@@ -277,7 +277,7 @@ class Store:
             raise UnwritableError(_unwritable(self.path, cause)) from cause
 
     def note_run(self, reasons: dict[tuple[int, int], str]) -> None:
-        """Keep target and time limit of the sweep, and why cells (cell, sampler) stopped."""
+        """Record the target and time limit of the sweep, and why each (cell, sampler) stopped."""
         target = self.sweep.target
         rows = [
             [self.sweep.index(cell), sampler, why]
@@ -303,7 +303,7 @@ class Store:
 
 
 def _sentence(error: Exception) -> str:
-    """What is wrong, in one line."""
+    """Return what is wrong, in one line."""
     if isinstance(error, SweepFaultsError):
         return "; ".join(sentence for _, sentence in error.faults)
     if isinstance(error, KeyError | TypeError | AttributeError):

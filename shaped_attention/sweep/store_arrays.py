@@ -1,4 +1,4 @@
-"""The Zarr arrays of a sweep's store as files: drafted, moved to their place, written in chunks."""
+"""The Zarr arrays of a sweep's store as files: drafted, moved into place, written in chunks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shaped_attention.sweep.store_layout import attributes, coordinates, layouts
 from shaped_attention.sweep.work_units import Unit
 
 DRAFT = ".data.zarr.draft"
-"""The folder below a store's in which its arrays are drafted."""
+"""Folder inside a store's in which its arrays are drafted."""
 
 _COMPRESSOR: dict[str, Any] = {"id": "zstd", "level": 1}
 
@@ -29,7 +29,7 @@ _SUMMARY = ".zmetadata"
 
 
 def draft_arrays(draft: Path, sweep: Sweep, versions: Mapping[str, str]) -> None:
-    """Write the arrays of a store without any samples to `draft`, and bring them to the disk."""
+    """Write the arrays of a store without any samples to `draft`, and flush them to disk."""
     shutil.rmtree(draft, ignore_errors=True)
     lead = ("sampler", *sweep.axes)
     found = coordinates(sweep, versions)
@@ -52,11 +52,11 @@ def draft_arrays(draft: Path, sweep: Sweep, versions: Mapping[str, str]) -> None
 def enlarge_arrays(draft: Path, data: Path) -> None:
     """Give the arrays in `data` the sizes, coordinates and attributes of those in `draft`.
 
-    A draft has no samples. Chunks stay as they are: their sizes, and their places along axes and
-    blocks, are those of every larger sweep.
+    The draft has no samples. Chunks stay as they are, because their sizes and their places along
+    axes and blocks are the same in every larger sweep.
     """
     files = sorted(file for file in draft.rglob("*") if file.is_file())
-    # Last: until it is moved, xarray reads the sizes of before.
+    # Last: until it is moved, xarray reads the old sizes.
     for file in sorted(files, key=lambda file: file.name == _SUMMARY):
         file.replace(data / file.relative_to(draft))
     os.sync()
@@ -64,7 +64,7 @@ def enlarge_arrays(draft: Path, data: Path) -> None:
 
 
 class Arrays:
-    """The arrays of a store, into which units are written.
+    """Arrays of a store, into which units are written.
 
     Parameters
     ----------
@@ -80,12 +80,12 @@ class Arrays:
         self._opened: dict[str, zarr.Array[Any]] = {}
 
     def write(self, unit: Unit, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write what `run_unit` returned into the place of the unit."""
+        """Write the arrays from `run_unit` into the place of the unit."""
         for name in self._layouts:
             self._array(name)[self._region(unit, name)] = arrays[name]
 
     def sync(self) -> None:
-        """Bring the entries of the folders to the disk."""
+        """Flush the entries of the folders to disk."""
         for name in self._layouts:
             sync(self._data / name)
 
@@ -94,7 +94,7 @@ class Arrays:
         return np.asarray(self._array("moments")[self._region(unit, "moments")])
 
     def chunks(self, unit: Unit) -> Iterator[Path]:
-        """Return the files of a unit: one of every array."""
+        """Yield the files of a unit, one per array."""
         for name, layout in self._layouts.items():
             own = [unit.block if dim in ("block", "sample") else 0 for dim in layout.dims]
             key = (unit.sampler, *self._sweep.index(unit.cell), *own)
@@ -110,7 +110,7 @@ class Arrays:
         return self._opened[name]
 
     def _region(self, unit: Unit, name: str) -> tuple[int | slice, ...]:
-        """Return where the unit is in an array."""
+        """Return the region of a unit in an array."""
         first = unit.block * self._sweep.block
         samples = slice(first, first + self._sweep.block_samples(unit.block))
         own: dict[str, int | slice] = {"block": unit.block, "sample": samples}
@@ -119,8 +119,8 @@ class Arrays:
 
 
 class _DurableFiles(LocalStore):
-    """Zarr's files, of which a process that dies leaves none in part."""
+    """Files of Zarr, each written completely or not at all."""
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a file to the disk."""
+        """Write a file and flush it to disk."""
         write_durably(self.root / key, value.to_bytes())

@@ -1,10 +1,10 @@
-"""What goes wrong with the store of a sweep."""
+"""Errors of the store of a sweep."""
 
 from __future__ import annotations
 
 
 class StoreError(RuntimeError):
-    """The store cannot be used or written; what the ledger has is intact."""
+    """The store cannot be used or written; the units in the ledger are intact."""
 
 
 class UnwritableError(StoreError):

@@ -1,7 +1,7 @@
-"""The extension of a store, whole or not at all whatever moment a process dies at.
+"""The extension of a store, complete or absent whenever a process dies.
 
-It is decided once the file that announces it is there. The rest can be done again from any point,
-and is, when the store is opened next.
+It is decided once the file that announces it exists. The remaining steps can be repeated from any
+point, and are repeated when the store is opened next.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _ANNOUNCED = "extension.json"
 
 
 def announced(folder: Path) -> bool:
-    """Whether an extension is decided and not yet done."""
+    """Return whether an extension is decided and not yet complete."""
     return (folder / _ANNOUNCED).exists()
 
 
 def announce(folder: Path, sweep: Sweep) -> None:
-    """Decide that the store is extended to a larger sweep."""
+    """Decide to extend the store to a larger sweep."""
     write_durably(folder / _ANNOUNCED, sweep.to_json().encode())
     sync(folder)
 
 
 def enlarge(folder: Path) -> None:
-    """Give the store to the larger sweep that is announced; the lock is held.
+    """Extend the store to the larger sweep that is announced; the lock is held.
 
-    Chunks of units that have more samples in it are deleted.
+    Chunks of units with more samples in the larger sweep are deleted.
     """
     before = kept_sweep(folder)
     sweep = Sweep.from_json((folder / _ANNOUNCED).read_text(encoding="utf-8"))
@@ -52,7 +52,7 @@ def enlarge(folder: Path) -> None:
             for chunk in arrays.chunks(unit):
                 chunk.unlink(missing_ok=True)
     if last := last_run(folder):
-        # Why cells stopped is not known of the larger sweep.
+        # The reasons why cells stopped do not apply to the larger sweep.
         write_run(folder, last | {"reasons": []})
     os.sync()
     write_durably(folder / "sweep.json", sweep.to_json().encode())

@@ -21,14 +21,14 @@ MISSING = (
     "belongs to a path that did not reach the radius. stopping and histogram count 0 where nothing "
     "is drawn."
 )
-"""The conventions of a store, as its attribute `comment` states them."""
+"""Conventions of a store, stated in its attribute `comment`."""
 
 _ABOUT = {
     "values": "observable of a sample at a time",
     "V": "token covariance V of a sample at a time",
     "stopping_time": "time at which the path reached the radius; infinite if it did not",
     "moments": "sum over the samples of a block, and sum of squared deviations from its mean",
-    "stopping": "number of paths of a block by the bin of their stopping time; the last: never",
+    "stopping": "number of paths of a block by bin of their stopping time; last bin: not stopped",
     "histogram": "number of samples of a block by bin",
     "sampler": "sampler",
     "time": "time t",
@@ -42,8 +42,8 @@ _ABOUT = {
     "step": "step of the SDE",
     "radius": "radius at which paths stop",
     "rho": "initial correlation",
-    "scale": "scale of the start",
-    "covariance": "covariance of the start",
+    "scale": "scale of the initial covariance",
+    "covariance": "initial covariance",
     "gamma": "weight gamma of the branch",
     "mlp_gamma": "weight gamma of the MLP",
     "tau0": "temperature tau_0",
@@ -58,12 +58,12 @@ _ABOUT = {
     "beta": "inverse temperature beta",
     "dimension": "dimension d",
 }
-"""What variables and coordinates are, as their attribute `long_name` states it."""
+"""Descriptions of variables and coordinates, stated in their attribute `long_name`."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Dimensions and sizes after sampler and axes, those of a unit's chunk, its type."""
+    """Dimensions and sizes after sampler and axes, sizes of a unit's chunk, and data type."""
 
     dims: tuple[str, ...]
     shape: tuple[int, ...]
@@ -73,7 +73,7 @@ class Layout:
 
 
 def layouts(sweep: Sweep) -> dict[str, Layout]:
-    """The arrays of a store by name; `work_units.run_unit` says what they hold."""
+    """Return the layouts of a store's arrays by name; `run_unit` describes what they hold."""
     times, names = len(sweep.fractions), len(sweep.observed)
     blocks, block = sweep.blocks, sweep.block
     own = {
@@ -146,7 +146,7 @@ def coordinates(sweep: Sweep, versions: Mapping[str, str]) -> xr.Dataset:
 
 
 def _labels(values: Sequence[Any]) -> list[Any]:
-    """Return values of an axis as coordinates: text unless all are numbers, or truth values."""
+    """Return values of an axis as coordinates: text unless all are numbers or all are bool."""
     kinds = {isinstance(value, bool) for value in values}
     numbers = len(kinds) == 1 and all(isinstance(value, int | float) for value in values)
     return list(values) if numbers else [str(value) for value in values]

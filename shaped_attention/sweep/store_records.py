@@ -1,6 +1,6 @@
-"""What the records in the folder of a sweep say: its specification, finished units, the last run.
+"""Records in the folder of a sweep: its specification, its finished units and the last run.
 
-A record names a unit by its block, the indices of its cell along the axes, and its sampler.
+A record identifies a unit by its block, the indices of its cell along the axes, and its sampler.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shaped_attention.sweep.work_units import Unit
 
 
 def kept_sweep(folder: Path) -> Sweep:
-    """Return the sweep as the store has it on the disk now.
+    """Return the sweep that the store has on disk now.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def kept_sweep(folder: Path) -> Sweep:
     if (found := json.loads(text).get("format")) != FORMAT:
         raise StoreError(
             f"{folder}: this store has the format {found}, and this version of the package reads "
-            f"{FORMAT} alone; another folder, or the version that made it, is needed"
+            f"only {FORMAT}; another folder, or the version that made it, is needed"
         )
     return Sweep.from_json(text)
 

@@ -1,4 +1,4 @@
-"""Tables of a sweep for other programs: a row for each mean, or for each sample."""
+"""Tables of a sweep for other programs: one row per mean, or per sample."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _ARRAYS = (".nc", ".zarr")
 _TABLES = (".csv", ".parquet")
 
 _COLUMNS = ["mean", "half_width", "lower", "upper", "deviation", "samples"]
-"""What a table of the summary has."""
+"""Variables in a table of the summary."""
 
 
 def export_sweep(store: Path, output: Path, summary: bool | None = None) -> None:
-    """Write the sweep of a store to a file, or a folder for Zarr, of the format its name ends in.
+    """Write the sweep of a store to a file, or a folder for Zarr, in the format of its suffix.
 
     Parameters
     ----------
     store, output
-        Folder of the store, and where to write.
+        Folder of the store, and path to write to.
     summary
         Whether to write means with their intervals rather than samples; by default in tables, CSV
         and Parquet.
@@ -35,8 +35,8 @@ def export_sweep(store: Path, output: Path, summary: bool | None = None) -> None
     Raises
     ------
     ValueError
-        If the name has another end, samples are asked for of a store that keeps none, or it cannot
-        be written.
+        If the suffix is not supported, samples are requested from a store that keeps none, or the
+        file cannot be written.
     StoreError
         If there is no store.
     """
@@ -54,7 +54,7 @@ def export_sweep(store: Path, output: Path, summary: bool | None = None) -> None
 
 
 def check_suffix(output: Path) -> None:
-    """Raise ValueError unless the name of a file ends in a format that can be written."""
+    """Raise ValueError unless the suffix of a file names a format that can be written."""
     if output.suffix not in _ARRAYS + _TABLES:
         raise ValueError(
             f"{output}: a name that ends in .nc, .zarr, .csv or .parquet is needed (netCDF, Zarr, "
@@ -65,17 +65,17 @@ def check_suffix(output: Path) -> None:
 
 
 def summary_table(data: xr.Dataset) -> pd.DataFrame:
-    """Return the means of a sweep, a row for each cell, sampler, time and observable."""
+    """Return the means of a sweep, one row per cell, sampler, time and observable."""
     order = [*sweep_of(data).axes, "sampler", "time", "observable"]
     table = sweep_summary(data)[_COLUMNS].to_dataframe(dim_order=order).reset_index()
     return table[[*order, *_COLUMNS]]
 
 
 def sample_table(data: xr.Dataset) -> pd.DataFrame:
-    """Return the samples of a sweep that are drawn, a row for each cell, sampler, time and sample.
+    """Return the samples drawn in a sweep, one row per cell, sampler, time and sample.
 
-    The observables have a column each, or the entries of V on and above its diagonal, and the last
-    column is the stopping time.
+    There is one column per observable, or per entry of V on and above its diagonal. The last column
+    is the stopping time.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Sweeps from TOML files; each fault has its line.
+"""Sweeps from TOML files; each fault is reported with its line.
 
 samplers = ["chain", "sde"]
 samples = 4096
@@ -45,19 +45,19 @@ _SETTINGS = {
     "seconds": "seconds",
     "target": "target",
 }
-"""Entries of a file other than the tables `fixed` and `axes`, and the fields that they set."""
+"""Entries of a file apart from the tables `fixed` and `axes`, and the fields that they set."""
 
 _PLACEHOLDER = None
-"""The only value of an axis that could not be read."""
+"""Single value of an axis that could not be read."""
 
 
 @with_types
 def read_sweep(path: str | Path) -> Sweep:
-    """The sweep of a TOML file.
+    """Read a sweep from a TOML file.
 
-    Its tables `fixed` and `axes` have the parameters of `Sweep`; an axis is a list, or
-    ``{linspace = [first, last, number]}``, or `logspace` with the ends themselves (not their
-    logarithms); a `layer` is needed. `fixed.covariance` and `fixed.token_file` may name a file (see
+    Its tables `fixed` and `axes` have the parameters of `Sweep`; `layer` is required. An axis is a
+    list, ``{linspace = [first, last, number]}``, or `logspace` with the ends themselves (not their
+    logarithms). `fixed.covariance` and `fixed.token_file` may name a file (see
     `shaped_attention.read_covariance`, `read_tokens`), relative to the sweep's own. The other
     entries are `samplers`, `samples`, `block`, `seed`, `keep`, `observables`, `fractions`,
     `device`, `dtype`, `seconds`, and the table `target`.
@@ -65,7 +65,7 @@ def read_sweep(path: str | Path) -> Sweep:
     Raises
     ------
     SweepFaultsError
-        With all faults, each with its line.
+        If the file has faults, with all of them and their lines.
     """
     source = Path(path)
     try:
@@ -77,7 +77,7 @@ def read_sweep(path: str | Path) -> Sweep:
     for name in entries:
         if name not in (*_SETTINGS, "fixed", "axes"):
             known = did_you_mean(name, (*_SETTINGS, "fixed", "axes"))
-            faults.append((name, f"{name}: no entry of a sweep; {known}"))
+            faults.append((name, f"{name}: not an entry of a sweep; {known}"))
     settings = {_SETTINGS[k]: v for k, v in entries.items() if k in _SETTINGS}
     fixed, axes = (_table(entries, name, faults) for name in ("fixed", "axes"))
     for name, value in axes.items():
@@ -91,7 +91,7 @@ def read_sweep(path: str | Path) -> Sweep:
     try:
         sweep = Sweep(fixed=fixed, axes=axes, **settings)
     except SweepFaultsError as error:
-        # What was put in the place of a bad entry is no second fault.
+        # A placeholder for an invalid entry is not a second fault.
         faults += [
             (name, sentence)
             for name, sentence in error.faults
@@ -110,12 +110,12 @@ def read_sweep(path: str | Path) -> Sweep:
 
 
 def as_sweep(sweep: Sweep | str | Path) -> Sweep:
-    """The sweep itself, or that of a TOML file.
+    """Return the sweep itself, or that of a TOML file.
 
     Raises
     ------
     ValueError
-        If it is neither, and as `read_sweep`.
+        If `sweep` is neither, or as in `read_sweep`.
     """
     if isinstance(sweep, Sweep):
         return sweep
@@ -133,7 +133,7 @@ def _table(entries: dict[str, Any], name: str, faults: list[tuple[str, str]]) ->
 
 
 def _read_start(fixed: dict[str, Any], folder: Path, faults: list[tuple[str, str]]) -> None:
-    """Put the matrix of a file in its place, so that the sweep knows no files."""
+    """Replace the name of a file by its matrix, so that the sweep depends on no files."""
     for name in ("covariance", "token_file"):
         value = fixed.get(name)
         if not isinstance(value, str):
@@ -154,9 +154,9 @@ def _read_start(fixed: dict[str, Any], folder: Path, faults: list[tuple[str, str
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """The first line of each entry and table, by its keys from the outermost on.
+    """Return the first line of each entry and table, by its keys from the outermost inwards.
 
-    A statement of TOML is over with the first line at which the parser accepts it.
+    A statement of TOML ends with the first line at which the parser accepts it.
     """
     lines: dict[tuple[str, ...], int] = {}
     header, statement, first = "", "", 1
@@ -175,14 +175,14 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
 
 
 def _paths(value: Any) -> Iterator[tuple[str, ...]]:
-    """The keys of all entries of nested tables, outer ones first."""
+    """Yield the keys of all entries of nested tables, outer ones first."""
     for name, entry in value.items() if isinstance(value, dict) else ():
         yield (name,)
         yield from ((name, *path) for path in _paths(entry))
 
 
 def _line(lines: dict[tuple[str, ...], int], name: str, axes: dict[str, Any]) -> int | None:
-    """Where an entry is: among the axes first if it is one."""
+    """Return the line of an entry: among the axes first if it is one."""
     if "." in name:
         return lines.get(tuple(name.split(".")), lines.get((name.partition(".")[0],)))
     places = ("axes", name), ("fixed", name), (name,)

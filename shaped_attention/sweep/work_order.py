@@ -1,9 +1,9 @@
-"""Which units are to do next, and when a cell has enough.
+"""Which units come next, and when a cell has enough samples.
 
-Without a target every cell gets all its blocks, block by block over the whole grid. With a target a
-cell has rounds: its first blocks, then twice as many, and so on; after each whole round its
-confidence interval decides. The decision sees whole rounds only, so it is the same whatever the
-order in which the units came back.
+Without a target, every cell gets all its blocks, block by block over the whole grid. With a target,
+a cell has rounds: its first blocks, then twice as many, and so on. After each complete round its
+confidence interval decides whether it stops. The decision uses only complete rounds, so it does not
+depend on the order in which units return.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Moments = Callable[[Unit], Floats]
 
 
 class Schedule:
-    """The units of a sweep that are still to do.
+    """Units of a sweep that are still to do.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Schedule:
     done
         Finished units.
     moments
-        Function that gives the moments of a finished unit.
+        Function that returns the moments of a finished unit.
     """
 
     def __init__(self, sweep: Sweep, done: Iterable[Unit], moments: Moments) -> None:
@@ -58,7 +58,7 @@ class Schedule:
             self._look(key)
 
     def next_units(self) -> Iterator[Unit]:
-        """Units not handed out before, those of early blocks first, for all rounds as now known."""
+        """Yield units not yet handed out, early blocks first, for all rounds as now known."""
         for block in range(self._sweep.blocks):
             for key in self.keys:
                 unit = Unit(block, *key)
@@ -68,32 +68,32 @@ class Schedule:
                     yield unit
 
     def finish(self, unit: Unit) -> None:
-        """Note a finished unit."""
+        """Record a finished unit."""
         key = (unit.cell, unit.sampler)
         self._done[key].add(unit.block)
         self._look(key)
 
     def fail(self, unit: Unit) -> None:
-        """Note a unit that is given up; its cell gets no further rounds."""
+        """Record a unit that was given up; its cell gets no further rounds."""
         key = (unit.cell, unit.sampler)
         self._given_up[key] += 1
         self.reasons[key] = "failed"
 
     @property
     def total(self) -> int:
-        """Units wanted, as now known."""
+        """Number of units wanted, as now known."""
         return sum(self._wanted.values())
 
     @property
     def left(self) -> int:
-        """Units wanted that are neither finished nor given up."""
+        """Number of units wanted that are neither finished nor given up."""
         return sum(
             max(0, wanted - len(self._done[key]) - self._given_up[key])
             for key, wanted in self._wanted.items()
         )
 
     def _look(self, key: Key) -> None:
-        """Close a cell, or widen its round, while whole rounds are done."""
+        """Close a cell or widen its round, as long as its rounds are complete."""
         sweep = self._sweep
         while key not in self.reasons:
             wanted = self._wanted[key]
@@ -118,10 +118,10 @@ class Schedule:
 
 
 def merged(counts: ArrayLike, sums: ArrayLike, squares: ArrayLike) -> tuple[Floats, Floats]:
-    """Mean and variance (with N - 1) from those of blocks, along the first axis, in its order.
+    """Return mean and variance (with N - 1) from sums of blocks, in order along the first axis.
 
     `squares` are squared deviations from a block's own mean (Chan, Golub and LeVeque, Am.
-    Statistician 37, 1983); blocks with a count of 0 do not matter. NaN where there are too few.
+    Statistician 37, 1983). Blocks with a count of 0 are ignored. NaN if there are too few samples.
     """
     n, s, q = (np.asarray(x, dtype=np.float64) for x in (counts, sums, squares))
     n = n.reshape(n.shape + (1,) * (s.ndim - n.ndim)) if n.ndim < s.ndim else n
@@ -135,11 +135,11 @@ def merged(counts: ArrayLike, sums: ArrayLike, squares: ArrayLike) -> tuple[Floa
 def half_width(
     samples: ArrayLike, mean: ArrayLike, variance: ArrayLike, level: float, frequency: ArrayLike
 ) -> Floats:
-    """Half the confidence interval of means.
+    """Return half the width of the confidence interval of means.
 
-    It is normal, and infinite for fewer than two samples. Where the mean is a `frequency` it is the
-    longer side of the exact interval (`fraction_bounds`), so that mean +- half covers at least as
-    often as it should.
+    The interval is normal, and infinite for fewer than two samples. If the mean is a `frequency`,
+    the result is the longer side of the exact interval (`fraction_bounds`), so that mean +- half
+    has at least the coverage `level`.
     """
     n, m, v = (np.asarray(x, dtype=np.float64) for x in (samples, mean, variance))
     half = norm.isf((1.0 - level) / 2.0) * np.sqrt(v / np.maximum(n, 2.0))
@@ -151,10 +151,10 @@ def half_width(
 def frequency_bounds(
     samples: ArrayLike, mean: ArrayLike, level: float, frequency: ArrayLike = True
 ) -> tuple[Floats, Floats]:
-    """The exact interval of means that are a `frequency`; NaN for others."""
+    """Return the exact interval of means that are a `frequency`; NaN for the others."""
     n, m, counted = np.broadcast_arrays(np.asarray(samples, float), mean, np.asarray(frequency))
     low, high = np.full(m.shape, np.nan), np.full(m.shape, np.nan)
-    # Nothing is known of a mean without samples, which is NaN.
+    # Without samples the mean is NaN; zero successes stand for it.
     successes = np.rint(np.where(n > 0.0, m * n, 0.0))
     low[counted], high[counted] = fraction_bounds(successes[counted], n[counted], level)
     return low, high

@@ -20,7 +20,7 @@ from shaped_attention.sweep.specification import Sweep
 _log = logging.getLogger(__name__)
 
 _LARGEST_CHUNK = 2048
-"""No sampler takes more together by itself on the CPU; what fails is at most so large."""
+"""Largest chunk that a sampler chooses on the CPU, and so the largest that can fail."""
 
 STOPPING_BINS = 100
 """Bins of stopping times over [0, T]; one more counts the paths that did not stop."""
@@ -28,7 +28,7 @@ STOPPING_BINS = 100
 
 @dataclass(frozen=True, order=True)
 class Unit:
-    """Number of the block, of the cell (in C order of the axes) and of the sampler."""
+    """Numbers of the block, of the cell (in C order of the axes) and of the sampler."""
 
     block: int
     cell: int
@@ -36,10 +36,10 @@ class Unit:
 
 
 def unit_seed(sweep: Sweep, unit: Unit) -> int:
-    """The seed of a unit: keyed by the sweep's seed, the cell's values and the block.
+    """Return the seed of a unit, derived from the sweep's seed, the cell's values and the block.
 
-    Values, not places on the axes, are the key, so that a cell has the same samples in every grid;
-    chain and SDE have streams of their own below the same seed.
+    It depends on values, not on places along the axes, so that a cell has the same samples in every
+    grid. Chain and SDE have separate streams under the same seed.
     """
     values = DEFAULTS | sweep.values(sweep.index(unit.cell))
     return derived_seed(sweep.seed, values, unit.block)
@@ -48,22 +48,22 @@ def unit_seed(sweep: Sweep, unit: Unit) -> int:
 def run_unit(
     sweep: Sweep, unit: Unit, device: str | None = None, threads: int | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Simulate a unit and give what the store keeps of it.
+    """Simulate a unit and return what the store keeps of it.
 
-    `device` takes the place of the sweep's, and `threads` is set for all of the process. Where a
-    unit does not fit into memory it is run in smaller chunks, which do not change it.
+    `device` replaces the sweep's, and `threads` is set for the whole process. A unit that does not
+    fit into memory is run in smaller chunks, which do not change the result.
 
     Returns
     -------
     Arrays by name: `moments` (time, observable, 2), sums of values and of squared deviations;
-    `stopping` (bins + 1), counts; and, as the sweep says, `values` (time, sample, observable) or
+    `stopping` (bins + 1), counts; and, depending on `keep`, `values` (time, sample, observable) or
     `V` (time, sample, row, col) with `stopping_time` (sample), or `histogram`
     (time, observable, bin).
 
     Raises
     ------
     MemoryError
-        If not even single samples fit.
+        If not even a single sample fits.
     """
     if threads is not None:
         torch.set_num_threads(threads)
@@ -114,7 +114,7 @@ def _kept(sweep: Sweep, cell: Cell, result: xr.Dataset) -> dict[str, NDArray[Any
 
 
 def _stopping_counts(stopping: NDArray[np.float64], horizon: float) -> NDArray[np.int64]:
-    """Counts (bins + 1,) of stopping times in ((k - 1) h, k h], h = T / bins; the last: never."""
+    """Count stopping times in ((k - 1) h, k h], h = T / bins; the last count: not stopped."""
     finite = stopping[np.isfinite(stopping)]
     bins = np.clip(np.ceil(finite / horizon * STOPPING_BINS - 1e-6) - 1, 0, STOPPING_BINS - 1)
     counts = np.zeros(STOPPING_BINS + 1, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Figures beyond the paper: the whole family, each with its distance to the SDE by width.
+"""Figures beyond the paper: the whole family of blocks, with distances to the SDE by width.
 
-As in `shaped_attention.figures.paper`, networks are simulated by the exact chain, tau_0 = 1 and
-rho_0 = 0.2 unless something else is said, and every function returns the data.
+As in `original`, networks are simulated by the exact chain, and every function returns the data.
+tau_0 = 1 and rho_0 = 0.2 unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHOWN = "log det V"
 def figure_transformer(
     tokens: int = 4, samples: int = 2**16, seed: int = 0, progress: bool | None = None
 ) -> xr.Dataset:
-    """Attention, MLP and both in turn, gamma = 1/2, with the SDE of the whole transformer."""
+    """Attention, MLP and both alternating, gamma = 1/2, with the SDE of the whole transformer."""
     attention, mlp = ShapedAttention(0.5), ShapedMLP(0.5)
     models: dict[str, Layer] = {
         "attention": attention,
@@ -47,7 +47,7 @@ def figure_transformer(
 def figure_causal(
     tokens: int = 4, samples: int = 2**15, seed: int = 0, progress: bool | None = None
 ) -> xr.Dataset:
-    """Causal against full attention, gamma = 1/sqrt 2 so that the mask is seen."""
+    """Causal against full attention, gamma = 1/sqrt 2 so that the mask has a visible effect."""
     gamma = 1 / math.sqrt(2)
     models: dict[str, Layer] = {
         "full": ShapedAttention(gamma),
@@ -81,10 +81,10 @@ def figure_tokens(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """What the number of tokens m changes: rho_01 and V_01 for m = 2, 4, 8 and 16.
+    """Effect of the number of tokens m: rho_01 and V_01 for m = 2, 4, 8 and 16.
 
-    gamma = 0.6 and tau_0 = 0.5, so that the scores are seen. Returns as
-    `original.figure_1_right`, the model being m.
+    gamma = 0.6 and tau_0 = 0.5, so that the scores have a visible effect. Returns the variables of
+    `original.figure_1_right`, with m as the model.
     """
     block = ShapedAttention(0.6, 0.5)
     parts = [
@@ -103,16 +103,16 @@ def figure_keys(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """What the key size n_k changes: nothing in the limit, and little at finite width.
+    """Effect of the key size n_k: none in the limit, and little at finite width.
 
-    As `figure_tokens`, for n_k = 1, 8 and n.
+    Like `figure_tokens`, for n_k = 1, 8 and n.
     """
     models: dict[str, Layer] = {
         rf"$n_k$ = {keys}": ShapedAttention(0.6, 0.5, key_size=keys) for keys in (1, 8, width)
     }
     data = densities(models, equicorrelated(tokens, RHO_0), width, depth, samples, seed, progress)
     for name in ("rho", "covariance"):
-        # One and the same limit: its samples differ by chance alone.
+        # The limit is the same for all: its samples differ only by chance.
         data[name].loc[{"sampler": "SDE"}] = data[name].sel(sampler="SDE").values[:1]
     return data.assign_coords(key_size=("model", [1, 8, width]))
 
@@ -126,13 +126,13 @@ def figure_eigenvalues(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Largest eigenvalue of V in time, at V_aa = 100 far from the limit at n = 200 (figures 4, 8).
+    """Largest eigenvalue of V in time at V_aa = 100, far from the limit at n = 200 (figures 4, 8).
 
     The SDE's paths explode where the softmax of a network saturates; wider networks follow later.
 
     n = L = 200, tau_0 = 1, tokens of norm 10 sqrt n (V_aa = 100), stopped at |V| = 10^5. Returns
-    `largest` (sampler, gamma, time, sample), 10^5 from where a path has stopped: the step over the
-    radius, which a path keeps, is no eigenvalue of the solution.
+    `largest` (sampler, gamma, time, sample), which is 10^5 once a path has stopped: the step beyond
+    the radius, which a path keeps, is not an eigenvalue of the solution.
     """
     v0 = equicorrelated(tokens, RHO_0, 100.0)
     runs: dict[str, list[np.ndarray]] = {"chain": [], "SDE": []}
@@ -173,10 +173,10 @@ def _family(
     progress: bool | None,
     pairs: int = 2**12,
 ) -> xr.Dataset:
-    """Samples of rho_01 and V_01 at the largest width, and distances to the SDE by width.
+    """Return samples of rho_01 and V_01 at the largest width, and distances to the SDE by width.
 
-    Adds to `densities` the variables of `distances_by_width`, and of `convergence` the weak and
-    strong errors with their fitted rates, all by model.
+    To the variables of `densities` it adds those of `distances_by_width`, and the weak and strong
+    errors of `convergence` with their fitted rates, all by model.
     """
     v0, horizon = equicorrelated(tokens, RHO_0), 0.5
     width = widths[-1]

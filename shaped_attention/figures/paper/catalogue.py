@@ -72,4 +72,4 @@ FIGURES: dict[str, Recipe] = {
         r"Key size: $n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$, $m=%(tokens)d$",
     ),
 }
-"""Those with a number are the paper's, the others go beyond it."""
+"""Figures with a number are the paper's; the others go beyond it."""

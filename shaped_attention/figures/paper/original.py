@@ -1,8 +1,8 @@
-"""The figures of "The Shaped Transformer" (arXiv 2306.17759), simulated again.
+"""The figures of "The Shaped Transformer" (arXiv 2306.17759), reproduced.
 
 Networks are simulated by the exact chain (the law of networks with real weights). Parameters are
-those printed with the figures; the number of tokens m and the key size n_k are not printed: n_k is
-the width here and m is an argument. Every function runs the samplers and returns the data of its
+those printed with the figures. The number of tokens m and the key size n_k are not printed; here
+n_k is the width and m is an argument. Every function runs the samplers and returns the data of its
 figure as a Dataset; `shaped_attention.figures.paper.plots` draws them.
 
 Here the depth is L, which the paper calls d, and tokens are counted from 0: rho_01 is the paper's
@@ -28,16 +28,16 @@ from shaped_attention.samplers.sde import integrate_sde
 from shaped_attention.statistics.stopping import stopping_map
 
 RHO_0 = 0.2
-"""The starting correlation of all figures."""
+"""Initial correlation of all figures."""
 
 
 def relu(gamma: float, width: int) -> ShapedMLP:
-    """The unshaped ReLU at that width: s_- = 1 + c_- / sqrt n = 0."""
+    """Return the unshaped ReLU at this width: s_- = 1 + c_- / sqrt n = 0."""
     return ShapedMLP(gamma, 0.0, -math.sqrt(width))
 
 
 def softmax_attention(gamma: float) -> ShapedAttention:
-    """Attention without identity and centring, at temperature sqrt(n_k)."""
+    """Return attention without identity and centring, at temperature sqrt(n_k)."""
     return ShapedAttention(gamma, identity=False, centring=False, scaled_temperature=False)
 
 
@@ -52,7 +52,7 @@ def figure_1_left(
 ) -> xr.Dataset:
     """Correlation of two tokens against the layer: shaped, unshaped, and unshaped Pre-LN.
 
-    gamma = 1/sqrt 8, tau_0 = 1, rho_0 = 0.2; attention and MLP blocks in turn. Returns
+    gamma = 1/sqrt 8, tau_0 = 1, rho_0 = 0.2; alternating attention and MLP blocks. Returns
     `correlation` (model, layer, level): mean over the pairs of tokens; quantiles over samples.
     """
     gamma = 1 / math.sqrt(8)
@@ -84,7 +84,7 @@ def figure_1_right(
 ) -> xr.Dataset:
     """Samples of rho_01 and V_01 at the last layer: chain and SDE (also figure 7).
 
-    gamma = 1/sqrt 8, tau_0 = 1, V_0,ab = 0.2, SDE step 0.01. Beside attention alone also the whole
+    gamma = 1/sqrt 8, tau_0 = 1, V_0,ab = 0.2, SDE step 0.01. It shows attention alone and the whole
     transformer, whose SDE the paper states. Returns `rho`, `covariance` (model, sampler, sample).
     """
     gamma = 1 / math.sqrt(8)
@@ -108,8 +108,8 @@ def figure_2(
 ) -> xr.Dataset:
     """Samples of rho_01 for several gamma, MLP alone, chain and SDE; c_+ = 0, c_- = -1.
 
-    gamma = 1 and 1/sqrt d are among the default values. Returns as `figure_1_right`, with gamma in
-    the place of the model; the 95th percentile of |rho| against gamma follows from it.
+    gamma = 1 and 1/sqrt d are among the default values. Returns the variables of `figure_1_right`,
+    with gamma in place of the model; the 95th percentile of |rho| against gamma follows from it.
     """
     values = [1 / math.sqrt(depth), 0.25, 0.5, 0.75, 1.0] if gammas is None else gammas
     models: dict[str, Layer] = {f"{gamma:.3g}": ShapedMLP(float(gamma)) for gamma in values}
@@ -127,7 +127,7 @@ def figure_3(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Mean |rho| and median |V_ab| against the layer, for attention without one modification.
+    """Mean |rho| and median |V_ab| against the layer, with one modification of attention removed.
 
     gamma = 1/sqrt 2, tau_0 = 1, rho_0 = 0.2. Returns `correlation` and `covariance` (model, layer,
     level), means over the pairs of tokens; quantiles over samples.
@@ -168,7 +168,7 @@ def figure_4(
     """Times at which an eigenvalue leaves [10^-4, 10^4], capped at 1, over gamma and tau_0.
 
     n = L = 200, tokens of norm 10 sqrt n (V_aa = 100), correlation 0.2 (figures 4 and 8). Returns
-    what `shaped_attention.statistics.stopping.stopping_map` returns.
+    the variables of `shaped_attention.statistics.stopping.stopping_map`.
     """
     v0 = equicorrelated(tokens, RHO_0, 100.0)
     return stopping_map(
@@ -201,7 +201,7 @@ def densities(
     seed: int,
     progress: bool | None = False,
 ) -> xr.Dataset:
-    """Samples of rho_01 and V_01 at the last layer of chains, and at T = L / n of their SDEs.
+    """Draw samples of rho_01 and V_01 at the last layer of chains, and at T = L / n of their SDEs.
 
     The seed of a model is derived from `seed` and its name. Returns `rho`, `covariance`
     (model, sampler, sample).

@@ -23,7 +23,7 @@ _GAMMA, _TAU0 = parameter_label("gamma"), parameter_label("tau0")
 
 @drawing
 def layer_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw the mean (of V: the median) and the 5-95 % band against the layer, by variable."""
+    """Draw the mean (for V: the median) and the 5-95 % band against the layer, by variable."""
     shown = [name for name in ("correlation", "covariance") if name in data]
     panels = Panels(ax, shown, (5.5 * len(shown), 4.2))
     for axis, name in zip(panels.axes, shown, strict=True):
@@ -39,14 +39,14 @@ def layer_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
         axis.set(xlabel=LAYER, ylabel=data[name].attrs.get("long_name", name))
         axis.set_title(f"{middle_name}, and 5–95 % band", fontsize="small")
         if name == "covariance":
-            # Without the identity V decays like lambda^(2 l); that need not be followed down.
+            # Without the identity, V decays like lambda^(2 l); the axis does not follow it down.
             axis.set(yscale="log", ylim=(1e-6, None))
     return panels.finish(title, legend=True)
 
 
 @drawing
 def density_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw densities of rho_01 and V_01: chain solid, SDE dashed; a color for each model."""
+    """Draw densities of rho_01 and V_01: chain solid, SDE dashed; a colour for each model."""
     panels = Panels(ax, ("rho[0,1]", "V[0,1]"), (11.0, 4.6))
     rho, covariance = panels.axes
     # Quantiles further out are carried by the paths that explode.
@@ -82,7 +82,7 @@ def density_and_percentile(
 def stopping_maps(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw medians and 10th percentiles of the exit time over (gamma, tau_0), chain and SDE.
 
-    Exit times are capped at the horizon: a quantile there is written as a lower bound.
+    Exit times are capped at the horizon; a quantile there is written as a lower bound.
     """
     levels = ((0.5, "median"), (0.1, "10th percentile"))
     shown = [(sampler, level) for level in levels for sampler in data["sampler"].values]
@@ -138,7 +138,7 @@ def family_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = No
         axis.set(xscale="log", yscale="log", xlabel=parameter_label("width"), ylabel=label)
         axis.set_xticks(data["width"].values, [str(n) for n in data["width"].values])
         axis.xaxis.set_minor_locator(NullLocator())
-        # Often no power of ten is in sight.
+        # Often the axis has no power of ten.
         axis.yaxis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(1.5, 0.5)))
         axis.tick_params(axis="y", which="minor", labelsize="x-small")
         axis.legend(fontsize="x-small")
@@ -204,7 +204,7 @@ def _against_width(axis: Axes, data: xr.Dataset, name: str, rate: str) -> None:
 def _densities(
     axis: Axes, data: xr.DataArray, window: Interval, support: Interval, label: str
 ) -> None:
-    """Draw densities of data (model, sampler, sample): a color by model, a line by sampler."""
+    """Draw densities of data (model, sampler, sample): a colour by model, a line by sampler."""
     for k, model in enumerate(data["model"].values):
         for line, sampler in zip(LINES, data["sampler"].values, strict=False):
             values: Floats = data.sel(model=model, sampler=sampler).values
