@@ -11,10 +11,11 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
-from numbers import Number
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+
+from shaped_attention.checks import is_number
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,17 +83,17 @@ def _known(annotation: str) -> tuple[str, Test] | None:
     """Words for an annotation, and a test of a value; None if it is not checked here."""
     if annotation.startswith("Callable"):
         return "a function", callable
-    if annotation in ("SphereAttention", "TokenAttention", "nn.Module", "xr.Dataset"):
+    if annotation in ("SphereAttention", "TokenAttention", "xr.Dataset"):
         return _instance(annotation.rpartition(".")[2])
     return {
         "bool": ("True or False", lambda value: isinstance(value, bool | np.bool_)),
-        "int": ("a number", _is_number),
-        "float": ("a number", _is_number),
+        "int": ("a whole number", is_number),
+        "float": ("a number", is_number),
         "str": ("text", lambda value: isinstance(value, str)),
         "Path": ("a path", lambda value: isinstance(value, os.PathLike)),
         "os.PathLike[str]": ("a path", lambda value: isinstance(value, os.PathLike)),
-        "Sequence[int]": ("a list of numbers", _list_of(_is_number)),
-        "Sequence[float]": ("a list of numbers", _list_of(_is_number)),
+        "Sequence[int]": ("a list of numbers", _list_of(is_number)),
+        "Sequence[float]": ("a list of numbers", _list_of(is_number)),
         "Sequence[str]": ("a list of names", _list_of(lambda value: isinstance(value, str))),
     }.get(annotation)
 
@@ -102,10 +103,6 @@ def _shown(name: str, value: Any) -> str:
     text = repr(value)
     short = len(text) <= _LONGEST and "\n" not in text
     return f"{name}={text}" if short else f"{name} is a {type(value).__name__}"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Number | np.generic)
 
 
 def _list_of(test: Test) -> Test:

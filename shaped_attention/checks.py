@@ -18,13 +18,13 @@ LARGEST_WIDTH = 2**53
 
 def check_fraction(name: str, value: float) -> None:
     """Raise ValueError unless 0 <= value <= 1."""
-    if not (_is_number(value) and 0.0 <= value <= 1.0):
+    if not (is_number(value) and 0.0 <= value <= 1.0):
         raise ValueError(f"{name}={value!r}: a number from 0 to 1 is needed")
 
 
 def check_inside(name: str, value: float) -> None:
     """Raise ValueError unless value is a number strictly between 0 and 1."""
-    if not (_is_number(value) and 0.0 < value < 1.0):
+    if not (is_number(value) and 0.0 < value < 1.0):
         raise ValueError(f"{name}={value!r}: a number strictly between 0 and 1 is needed")
 
 
@@ -37,19 +37,19 @@ def check_skip(skip: Any) -> None:
 
 def check_positive(name: str, value: float) -> None:
     """Raise ValueError unless value is finite and positive."""
-    if not (_is_number(value) and np.isfinite(value) and value > 0.0):
+    if not (is_number(value) and np.isfinite(value) and value > 0.0):
         raise ValueError(f"{name}={value!r}: a positive finite number is needed")
 
 
 def check_finite(name: str, value: float) -> None:
     """Raise ValueError unless value is a finite number."""
-    if not (_is_number(value) and np.isfinite(value)):
+    if not (is_number(value) and np.isfinite(value)):
         raise ValueError(f"{name}={value!r}: a finite number is needed")
 
 
 def check_count(name: str, value: int, lowest: int = 1) -> None:
     """Raise ValueError unless value is an integer >= lowest."""
-    if not (_is_number(value) and isinstance(value, int | np.integer) and value >= lowest):
+    if not (is_number(value) and isinstance(value, int | np.integer) and value >= lowest):
         raise ValueError(f"{name}={value!r}: a whole number >= {lowest} is needed")
 
 
@@ -94,7 +94,8 @@ def check_values(name: str, values: Sequence[object]) -> None:
         raise ValueError(f"{name}={list(values)}: different values, at least one, are needed")
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Return whether a value is a real number and not a truth value."""
     number = isinstance(value, int | float | np.integer | np.floating)
     return number and not isinstance(value, bool | np.timedelta64)
 

@@ -117,6 +117,7 @@ WRONG = {
     ("sphere", "energy"): ("--tokens", "0"),
     ("sweep", "draw"): ("none",),
     ("sweep", "export"): ("none", "all.nc"),
+    ("sweep", "extend"): ("none", "--samples", "8"),
     ("sweep", "plan"): ("none.toml",),
     ("sweep", "resume"): ("none",),
     ("sweep", "run"): ("none.toml", "store"),

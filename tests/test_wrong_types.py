@@ -70,7 +70,7 @@ calls = {
     "radius='a'": lambda: sa.simulate_chain(block, v0, radius="a", **run),
     "dtype=<class 'int'>": lambda: sa.simulate_chain(block, v0, dtype=int, **run),
     "times=['0']: a list of numbers": lambda: sa.simulate_chain(block, v0, times=["0"], **run),
-    "times has complex entries": lambda: sa.simulate_chain(block, v0, times=[0j], **run),
+    "times=[0j]: a list of numbers": lambda: sa.simulate_chain(block, v0, times=[0j], **run),
     "times=0.0: a list of numbers": lambda: sa.simulate_chain(block, v0, times=0.0, **run),
     "times=[[0.1]]: a list of numbers": lambda: sa.simulate_chain(block, v0, times=[[0.1]], **run),
     "layer[0]=[": lambda: sa.simulate_chain([[block]], v0, **run),
@@ -184,7 +184,7 @@ def test_errors_name_the_argument_of_a_wrong_type(replaced):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sa.record_covariances(1, 2), "model=1: a Module is needed"),
+        (lambda: sa.record_covariances(1, 2), "model=1: a torch.nn.Module is needed"),
         (lambda: sa.load(3), "path=3: a path is needed"),
         (lambda: sa.stopping_map(np.eye(2), 0.5, [1.0]), "gammas=0.5: a list of numbers is needed"),
         (lambda: sa.save(3, "a.nc"), "result=3: a Dataset is needed"),
@@ -211,3 +211,10 @@ def test_functions_of_tokens_on_the_circle_take_arrays():
     np.testing.assert_allclose(sa.sphere.angles_of(tokens), angles, rtol=1e-14)
     of_tensor = sa.sphere.angle_field(torch.tensor(angles), attention).numpy()
     np.testing.assert_array_equal(sa.sphere.angle_field(angles, attention), of_tensor)
+
+
+@pytest.mark.parametrize("value", [1j, np.str_("a"), True, "a", None])
+def test_only_real_numbers_are_numbers(value):
+    chain = sa.simulate_chain(sa.ShapedMLP(0.5), np.eye(2), width=4, depth=1, save_every=1)
+    with pytest.raises(ValueError, match=r"^smallest=.*: a number is needed$"):
+        sa.exit_times(chain, smallest=value)

@@ -7,8 +7,10 @@ in tests the run-time type checks would answer first.
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import os
+import shutil
 import tempfile
 import warnings
 from pathlib import Path
@@ -70,6 +72,12 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     omega = sa.score_form(np.eye(2), np.eye(2))
     store = folder / "store"
     sa.run_sweep(sweep, store, progress=False)
+    copies = itertools.count()
+
+    def extend_copy(samples: Any = 16, axes: Any = None) -> Any:
+        copy = shutil.copytree(store, folder / f"copy-{next(copies)}")
+        return sa.extend_sweep(copy, samples=samples, axes=axes)
+
     data = sa.open_sweep(store)
     start, few = {"start": START}, {"samples": 4}
     found: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -78,6 +86,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "convergence": (sa.convergence, {"layer": LAYER, "v0": V0, "widths": [8, 16]} | few),
         "correlations": (sa.correlations, {"v": V0}),
         "covariance_of": (sa.covariance_of, {"tokens": V0}),
+        "density": (sa.density, {"result": chain, "observable": "rho[0,1]", "points": 5}),
         "diffusion": (sa.diffusion, {"layer": LAYER, "v": V0}),
         "distances_by_width": (
             sa.distances_by_width, {"layer": LAYER, "v0": V0, "widths": [8, 16], "samples": 20},
@@ -104,6 +113,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         ),
         "Sweep": (sa.Sweep, {"fixed": sweep.fixed, "axes": sweep.axes}),
         "format_comparison": (sa.format_comparison, {"table": table}),
+        "extend_sweep": (extend_copy, {}),
         "half_vectorise": (sa.half_vectorise, {"v": V0}),
         "integrate_sde": (
             sa.integrate_sde,
@@ -234,6 +244,10 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
 def answers(function: Any, good: dict[str, Any]) -> dict[str, str]:
     """What a function answers, by the wrong argument: "accepted", or the error."""
     found = {}
+    try:
+        function(**good)
+    except Exception as error:
+        found["nothing wrong"] = repr(error)
     names = [
         name
         for name, parameter in inspect.signature(function).parameters.items()
@@ -259,11 +273,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     os.environ["TQDM_DISABLE"] = "1"
     with tempfile.TemporaryDirectory() as folder:
+        # "x y" is the name of a file for some functions, which write it here.
+        os.chdir(folder)
         for name, (function, good) in calls(Path(folder)).items():
-            try:
-                function(**good)
-            except Exception as error:
-                print(json.dumps({name: {"good": repr(error)}}), flush=True)
             print(json.dumps({name: answers(function, good)}), flush=True)
 
 
