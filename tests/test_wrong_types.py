@@ -215,6 +215,8 @@ def test_functions_of_tokens_on_the_circle_take_arrays():
 
 @pytest.mark.parametrize("value", [1j, np.str_("a"), True, "a", None])
 def test_only_real_numbers_are_numbers(value):
-    chain = sa.simulate_chain(sa.ShapedMLP(0.5), np.eye(2), width=4, depth=1, save_every=1)
+    chain = sa.simulate_chain(
+        sa.ShapedMLP(0.5), np.eye(2), width=4, depth=1, samples=2, save_every=1
+    )
     with pytest.raises(ValueError, match=r"^smallest=.*: a number is needed$"):
         sa.exit_times(chain, smallest=value)
