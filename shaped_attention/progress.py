@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from shutil import get_terminal_size
 from typing import Any, TypeVar, overload
 
 from tqdm import tqdm
@@ -34,4 +35,7 @@ def progress_bar(
     options
         Options of tqdm, such as `total` and `unit`.
     """
-    return tqdm(parts, label, disable=None if progress is None else not progress, **options)
+    hidden = None if progress is None else not progress
+    # A terminal without a size has no room for a bar; this is its size or 80 columns.
+    columns = get_terminal_size().columns
+    return tqdm(parts, label, disable=hidden, ncols=columns, **options)

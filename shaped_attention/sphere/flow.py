@@ -175,9 +175,10 @@ def checked_times(times: ArrayLike) -> NDArray[np.float64]:
 def check_start(start: Tensor) -> None:
     """Raise ValueError unless `start` holds unit tokens (samples, N, r)."""
     if not isinstance(start, Tensor) or start.ndim != 3 or start.numel() == 0:
-        shape = tuple(start.shape) if isinstance(start, Tensor) else type(start).__name__
+        tensor = isinstance(start, Tensor)
+        found = f"has shape {tuple(start.shape)}" if tensor else f"has type {type(start).__name__}"
         raise ValueError(
-            f"start has shape {shape}; a tensor (samples, N, r) is needed, such as "
+            f"start {found}; a tensor (samples, N, r) is needed, such as "
             "given_start(tokens) makes of an array"
         )
     if not bool(((start.norm(dim=-1) - 1.0).abs() < 1e-6).all()):

@@ -28,16 +28,16 @@ from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.cautions import common_ground
 from shaped_attention.statistics.comparison_text import verdict
 from shaped_attention.statistics.distances import (
+    ROUNDING,
     integral_distances,
     joint_test,
     ks_distance,
     ks_margin,
+    rounded,
 )
 from shaped_attention.statistics.transport import joint_wasserstein2, wasserstein2_rows
 
 FEWEST_SAMPLES, _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 8, 99, 50
-# A few operations magnify the rounding error of V before it reaches an observable.
-_ROUNDING = 64
 _PAIRINGS = 99
 
 
@@ -135,9 +135,8 @@ def compare(
         for result in (first, second)
     )
     names = _chosen_names(observables, list(x))
-    resolution = _ROUNDING * precision
     exact = [np.stack([values[name] for name in names]) for values in (x, y)]
-    x_rows, y_rows = (np.round(rows / resolution) * resolution for rows in exact)
+    x_rows, y_rows = (rounded(rows, precision) for rows in exact)
 
     pairs = zip(x_rows, y_rows, strict=True)
     ks = np.array([ks_distance(a, b, confidence) for a, b in pairs])
@@ -166,7 +165,7 @@ def compare(
     table["joint_p_value"] = joint.p_value
     if transport:
         v, w = (_half_vectorised(result, time) for result in (first, second))
-        whole = joint_wasserstein2(v, w, _PAIRINGS, seed, precision=resolution)
+        whole = joint_wasserstein2(v, w, _PAIRINGS, seed, precision=ROUNDING * precision)
         table["joint_wasserstein2"] = whole.distance
         table["joint_wasserstein2_p_value"] = whole.p_value
         table["joint_wasserstein2_null"] = whole.null

@@ -46,6 +46,8 @@ from scipy.spatial.distance import cdist
 from shaped_attention.checks import check_count, check_inside
 from shaped_attention.numerics.draws import STREAMS
 
+# A few operations magnify the rounding error of V before it reaches an observable.
+ROUNDING = 64
 JOINT_POINTS = 1500
 # Resamples are drawn in blocks of a fixed size: memory remains bounded at any sample size, and the
 # draws do not depend on the number of observables that share them.
@@ -268,6 +270,12 @@ def thinned_ranks(size: int) -> NDArray[np.intp]:
     tail = np.arange(_TAIL_POINTS)
     middle = np.linspace(_TAIL_POINTS, size - _TAIL_POINTS, _MIDDLE_POINTS, endpoint=False)
     return np.concatenate([tail, middle.astype(np.intp), tail + size - _TAIL_POINTS])
+
+
+def rounded(values: Array, precision: float) -> Array:
+    """Round values to 64 times the relative precision of V: equal values are then ties."""
+    resolution = ROUNDING * precision
+    return np.round(values / resolution) * resolution
 
 
 def quantile_rank(name: str, count: int, confidence: float) -> int:

@@ -14,7 +14,7 @@ from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_choice, check_inside
 from shaped_attention.io.storage import reason
 from shaped_attention.results.provenance import recorded
-from shaped_attention.statistics.distances import ks_margin
+from shaped_attention.statistics.distances import ks_margin, rounded
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.grid import STOPPED
@@ -213,6 +213,8 @@ def sweep_distances(
         raise ValueError("some cells have no samples yet; a finished sweep is needed")
     if "values" in data:
         values = _seen_values(data)
+        precision = float(np.finfo(sweep_of(data).dtype).eps)
+        values = values.copy(data=rounded(values.values, precision))
         parts = [values.sel(sampler=name).drop_vars("sampler") for name in (first, second)]
         test = xr.apply_ufunc(
             ks_2samp, *parts, input_core_dims=[["sample"], ["sample"]], output_core_dims=[[], []],
