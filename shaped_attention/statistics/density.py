@@ -25,10 +25,10 @@ from shaped_attention.statistics.density_estimates import (
     Interval,
     atom,
     estimate_density,
+    largest_atom,
 )
 
 STOPPING = "stopping time"
-_ATOM = 0.01
 
 
 @recorded()
@@ -159,13 +159,12 @@ def support_of(observable: str, tokens: int, time: float = math.inf) -> Interval
 
 
 def _warn_of_atoms(values: Floats, observable: str) -> None:
-    found, counts = np.unique(values, return_counts=True)
-    most = int(np.argmax(counts))
-    share = counts[most] / len(values)
-    if counts[most] > 1 and share > _ATOM:
+    found = largest_atom(values)
+    if found is not None:
+        place, share = found
         warnings.warn(
-            f"{100 * share:.2g} % of the samples of {observable!r} have the value "
-            f"{found[most]:.6g}; such an atom has no density",
+            f"{100 * share:.3g} % of the samples of {observable!r} have the value {place:.6g}; "
+            "such an atom has no density",
             UserWarning,
             stacklevel=4,
         )
