@@ -240,7 +240,12 @@ def test_bad_arguments(options, message):
 
 
 def test_few_samples_are_refused():
-    with pytest.raises(ValueError, match=r"at least 8 finite numbers are needed, not 7 with 0"):
-        sa.density(result_of(cosines(3, 7, 3)), "rho[0,1]")
+    """The message names the argument, in a figure with the key of the result."""
+    few, enough = result_of(cosines(3, 7, 3)), result_of(cosines(3, 8, 3))
+    with pytest.raises(ValueError, match=r"^result has 7 samples; at least 8 are needed$"):
+        sa.density(few, "rho[0,1]")
+    with pytest.raises(ValueError, match=r"^results\['b'\] has 7 samples; at least 8 are needed$"):
+        plots.densities({"a": enough, "b": few})
+    sa.density(enough, "rho[0,1]")
     with pytest.raises(ValueError, match=r"^result=\{\}: a Dataset is needed$"):
         sa.density({}, "rho[0,1]")

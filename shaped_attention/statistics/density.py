@@ -19,6 +19,7 @@ from shaped_attention.numerics.observables import (
 )
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.density_estimates import (
+    FEWEST,
     UNBOUNDED,
     Bins,
     Floats,
@@ -134,6 +135,10 @@ def observable_values(
 ) -> tuple[Floats, float]:
     """Return the values (samples,) of one observable at a stored time, and that time."""
     check_result(result, name)
+    if result.sizes["sample"] < FEWEST:
+        raise ValueError(
+            f"{name} has {result.sizes['sample']} samples; at least {FEWEST} are needed"
+        )
     check_choice("observable", observable, [*observable_names(result.sizes["row"]), STOPPING])
     saved = result["time"].to_numpy()
     at = float(saved[-1] if time is None else saved[time_index(result, time, name)])
