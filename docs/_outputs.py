@@ -2,20 +2,22 @@
 
 `make outputs` runs the notebooks at small size into build/notebooks and calls this module, which
 copies their outputs into notebooks/, with images of 256 colours. With ``--check`` it writes nothing
-and fails if an output in notebooks/ has other words, numbers apart, than that of the run.
+and fails if an output in notebooks/ has other words, numbers apart, than that of the run. It also
+fails if a notebook has not been run.
 """
 
 from __future__ import annotations
 
 import base64
-import io
 import re
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from PIL import Image
+
+from shaped_attention.figures.output import with_palette
 
 ROOT = Path(__file__).parent.parent
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?")
@@ -30,7 +32,8 @@ def shown(executed: Any) -> Any:
         for output in cell.get("outputs", []):
             output.get("metadata", {}).clear()
             if "image/png" in output.get("data", {}):
-                output.data["image/png"] = _small(output.data["image/png"])
+                drawn = BytesIO(base64.b64decode(output.data["image/png"]))
+                output.data["image/png"] = base64.b64encode(with_palette(drawn)).decode()
     return executed
 
 
@@ -42,26 +45,30 @@ def words(notebook: Any) -> list[list[str]]:
     ]
 
 
-def _small(png: str) -> str:
-    image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
-    buffer = io.BytesIO()
-    image.quantize(256, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
-    return base64.b64encode(buffer.getvalue()).decode()
+def copy_outputs(root: Path, check: bool) -> None:
+    """Copy the outputs in build/notebooks to notebooks/, or check them.
 
-
-def main() -> None:
-    """Copy the outputs, or check them."""
+    Raises
+    ------
+    SystemExit
+        If a notebook has not been run, or, with `check`, its outputs are those of another run.
+    """
+    committed = sorted((root / "notebooks").glob("*.ipynb"))
+    executed = [root / "build" / "notebooks" / path.name for path in committed]
+    missing = [path.name for path in executed if not path.exists()]
+    if missing or not committed:
+        names = ", ".join(missing) or "notebooks"
+        raise SystemExit(f"{names}: not in build/notebooks; `make notebooks` is needed")
     stale = []
-    for path in sorted((ROOT / "build" / "notebooks").glob("*.ipynb")):
-        executed = nbformat.read(path, as_version=4)
-        committed = ROOT / "notebooks" / path.name
-        if "--check" not in sys.argv:
-            nbformat.write(shown(executed), committed)
-        elif words(executed) != words(nbformat.read(committed, as_version=4)):
+    for path, place in zip(executed, committed, strict=True):
+        notebook = nbformat.read(path, as_version=4)
+        if not check:
+            nbformat.write(shown(notebook), place)
+        elif words(notebook) != words(nbformat.read(place, as_version=4)):
             stale.append(path.name)
     if stale:
         raise SystemExit(f"{', '.join(stale)}: outputs of another run; `make outputs` is needed")
 
 
 if __name__ == "__main__":
-    main()
+    copy_outputs(ROOT, "--check" in sys.argv)

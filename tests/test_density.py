@@ -10,6 +10,7 @@ import xarray as xr
 from scipy.stats import beta, gaussian_kde
 
 import shaped_attention as sa
+from shaped_attention import plots
 from shaped_attention.statistics.density_estimates import estimate_density
 
 ENDS = (-1.0, 1.0)
@@ -157,6 +158,61 @@ def test_atoms_are_refused_or_named():
     sa.density(result_of(rho), "rho[0,1]")
 
 
+def stopped_at(times):
+    """As of a sampler: these stopping times, of which infinite ones are paths that never stop."""
+    result = result_of(cosines(3, len(times), 1), (0.0, 0.75))
+    return result.assign(stopping_time=("sample", np.asarray(times)))
+
+
+@pytest.mark.parametrize("bins", [None, 10])
+@pytest.mark.parametrize("grid", [0.0, 0.05])
+def test_a_figure_has_the_atom_as_a_line_and_the_mass_of_the_others(bins, grid):
+    """52 % never stop: a line at the last time, and a curve of mass 0.48, the estimate's.
+
+    Stopping times of layers lie on a grid, here with up to 20 % of the samples at one time: none
+    of these is taken out of the curve.
+    """
+    times = np.full(1000, np.inf)
+    times[:480] = np.random.default_rng(4).normal(0.35, 0.05, 480)
+    if grid:
+        times = np.ceil(times / grid) * grid
+    figure = plots.densities(stopped_at(times), observables="stopping time", bins=bins)
+    (axis,) = figure.axes
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "result (1,000 samples): 52 % at $t$ = 0.75", "result (1,000 samples)"
+    ]  # fmt: skip
+    np.testing.assert_array_equal(axis.lines[0].get_xdata(), [0.75, 0.75])
+    if bins is None:
+        assert np.trapezoid(*axis.lines[1].get_data()[::-1]) == pytest.approx(0.48, abs=1e-3)
+    else:
+        values, edges, _ = axis.patches[-1].get_data()
+        assert np.diff(edges) @ values == pytest.approx(0.48, abs=1e-9)
+    with pytest.warns(UserWarning, match=r"^52 % of the samples of 'stopping time' .* 0.75;"):
+        sa.density(stopped_at(times), "stopping time")
+
+
+def test_an_estimate_without_its_atom_is_that_of_the_others_times_their_share():
+    """The standard error is that of a mean over all samples, zeros of the atom included."""
+    values = cosines(3, 600, 5)
+    known = estimate_density(values, support=ENDS, window=ENDS, bandwidth=0.2)
+    mixed = np.concatenate([values, np.full(400, 1.0)])
+    found = estimate_density(mixed, support=ENDS, window=ENDS, bandwidth=0.2, without=1.0)
+    np.testing.assert_allclose(found["density"], 0.6 * known["density"], rtol=1e-12)
+    square = 599 * known["standard_error"] ** 2 + known["density"] ** 2
+    error = np.sqrt((0.6 * square - found["density"] ** 2) / 999)
+    np.testing.assert_allclose(found["standard_error"], error, rtol=1e-9)
+    assert found.attrs["samples"] == 1000
+
+
+def test_a_few_samples_without_the_atom_have_no_curve():
+    times = np.full(100, np.inf)
+    times[:4] = [0.1, 0.2, 0.3, 0.4]
+    figure = plots.densities(stopped_at(times), observables="stopping time")
+    (text,) = figure.legends[0].get_texts()
+    assert text.get_text() == ("result (100 samples): 96 % at $t$ = 0.75, no curve for the rest")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -184,7 +240,12 @@ def test_bad_arguments(options, message):
 
 
 def test_few_samples_are_refused():
-    with pytest.raises(ValueError, match=r"at least 8 finite numbers are needed, not 7 with 0"):
-        sa.density(result_of(cosines(3, 7, 3)), "rho[0,1]")
-    with pytest.raises(ValueError, match=r"result is a dict; an xarray.Dataset of a sampler"):
+    """The message names the argument, in a figure with the key of the result."""
+    few, enough = result_of(cosines(3, 7, 3)), result_of(cosines(3, 8, 3))
+    with pytest.raises(ValueError, match=r"^result has 7 samples; at least 8 are needed$"):
+        sa.density(few, "rho[0,1]")
+    with pytest.raises(ValueError, match=r"^results\['b'\] has 7 samples; at least 8 are needed$"):
+        plots.densities({"a": enough, "b": few})
+    sa.density(enough, "rho[0,1]")
+    with pytest.raises(ValueError, match=r"^result=\{\}: a Dataset is needed$"):
         sa.density({}, "rho[0,1]")

@@ -78,6 +78,26 @@ def test_unknown_formats_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_transparent_background_is_white_and_translucent_colours_are_blended(tmp_path):
+    """Half-transparent red on nothing is pink; without blending, the background is black."""
+    figure = Figure(figsize=(1.0, 1.0), facecolor="none")
+    axis = figure.subplots()
+    axis.set_facecolor("none")
+    axis.axvspan(0.25, 0.75, color="red", alpha=0.5, linewidth=0.0)
+    (path,) = plots.save_figure(figure, tmp_path / "one.png")
+    with Image.open(path) as picture:
+        colours = [colour for _, colour in picture.convert("RGB").getcolors()]
+        assert picture.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+    assert np.abs(np.subtract(colours, (255, 127, 127))).max(axis=1).min() <= 1
+
+
+@pytest.mark.parametrize("formats", [[], ()])
+def test_no_format_is_refused(tmp_path, formats):
+    with pytest.raises(ValueError, match=r"^formats=(\[\]|\(\)): at least one of png, svg, pdf is"):
+        plots.save_figure(Figure(), tmp_path / "one", formats)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_committed_figures_are_small():
     """Each PNG has at most 500 kB."""
     folder = Path(__file__).resolve().parent.parent / "figures"
@@ -93,6 +113,7 @@ def test_a_figure_has_the_formats_that_are_asked_for(tmp_path):
     assert names(tmp_path / "gamma-0.5") == ["gamma-0.5.png", "gamma-0.5.svg"]
     assert names(tmp_path / "one.pdf") == ["one.pdf"]
     assert names(tmp_path / "one.png", ("svg",)) == ["one.svg"]
+    assert names(tmp_path / "one", "svg") == ["one.svg"]
     assert {path.name for path in tmp_path.iterdir()} == {
         "gamma-0.5.png", "gamma-0.5.svg", "one.pdf", "one.svg",
     }  # fmt: skip

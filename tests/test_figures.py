@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import click
 import numpy as np
 import pytest
 import xarray as xr
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 from matplotlib.figure import Figure
 
 import shaped_attention as sa
+from shaped_attention.commands import gallery
 from shaped_attention.commands.main import main
 from shaped_attention.figures.labels import expectation_label, observable_label, parameter_label
 from shaped_attention.figures.paper import catalogue as paper_figures
@@ -100,6 +102,30 @@ def test_figure_1_left_shows_collapse_and_none():
     assert ends["unshaped"] > 0.95
     assert ends["unshaped, Pre-LN"] > 0.95
     assert abs(ends["shaped"] - 0.2) < 0.05
+
+
+def test_the_gallery_stops_with_the_status_of_a_command_that_does_not_finish(tmp_path, monkeypatch):
+    """The command after it does not run; without a status, it does."""
+    ran = []
+
+    def stops(status):
+        @click.command(name="later")
+        @click.option("--figures")
+        def command(figures):
+            ran.append(figures)
+            if status and len(ran) == 1:
+                raise click.exceptions.Exit(status)
+
+        return command
+
+    entries = {name: gallery.Entry((), (("later",),), ()) for name in ("one", "two")}
+    monkeypatch.setattr(gallery, "GALLERY", entries)
+    for status, count in ((3, 1), (0, 2)):
+        ran.clear()
+        group = click.Group(commands={"gallery": gallery.gallery_command, "later": stops(status)})
+        result = CliRunner().invoke(group, ["gallery", "--figures", str(tmp_path)])
+        assert result.exit_code == status, result.output
+        assert len(ran) == count
 
 
 def test_commands(tmp_path):

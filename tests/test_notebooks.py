@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+from io import BytesIO
 from pathlib import Path
 
 import jupytext
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from PIL import Image
+
+from docs import _outputs
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 TEXTS = sorted(FOLDER.glob("*.md"))
@@ -54,3 +61,41 @@ def test_it_says_what_it_shows_and_what_to_try_next(text):
     assert written[0].source.startswith("# ")
     assert "What to try next" in written[-1].source
     assert any("SHAPED_ATTENTION_SIZE" in cell.source for cell in written)
+
+
+def test_the_check_of_outputs_needs_every_notebook_and_compares_its_words(tmp_path):
+    """Numbers may differ; words may not, and a notebook that has not been run fails."""
+
+    def write(folder, name, text):
+        place = tmp_path / folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        output = new_output("stream", name="stdout", text=text)
+        nbformat.write(new_notebook(cells=[new_code_cell("x", outputs=[output])]), place)
+
+    def check():
+        _outputs.copy_outputs(tmp_path, check=True)
+
+    write("notebooks", "one.ipynb", "rate 0.5")
+    write("notebooks", "two.ipynb", "rate 0.5")
+    with pytest.raises(SystemExit, match=r"^one.ipynb, two.ipynb: not in build/notebooks; "):
+        check()
+    write("build/notebooks", "one.ipynb", "rate 0.7")
+    with pytest.raises(SystemExit, match=r"^two.ipynb: not in build/notebooks; "):
+        check()
+    write("build/notebooks", "two.ipynb", "rate 0.7")
+    check()
+    write("build/notebooks", "two.ipynb", "no rate")
+    with pytest.raises(SystemExit, match=r"^two.ipynb: outputs of another run; "):
+        check()
+
+
+def test_pictures_of_outputs_have_few_colours_and_a_white_background():
+    drawn = BytesIO()
+    Image.new("RGBA", (3, 2), (0, 0, 0, 0)).save(drawn, "PNG")
+    picture = base64.b64encode(drawn.getvalue()).decode()
+    output = new_output("display_data", data={"image/png": picture})
+    notebook = _outputs.shown(new_notebook(cells=[new_code_cell("x", outputs=[output])]))
+    found = base64.b64decode(notebook.cells[0].outputs[0].data["image/png"])
+    with Image.open(BytesIO(found)) as small:
+        assert small.mode == "P"
+        assert small.convert("RGB").getpixel((0, 0)) == (255, 255, 255)

@@ -100,5 +100,8 @@ def gallery_command(
                 words = [str(Path(folder) / "store") if word == STORE else word for word in command]
                 if command == entry.commands[-1]:
                     words += ["--figures", str(figures), *(entry.small if small else ())]
-                root.main(words, standalone_mode=False, default_map=shown)
+                # Without standalone mode, click returns the status that a command exits with.
+                status = root.main(words, standalone_mode=False, default_map=shown)
+                if status:
+                    raise click.exceptions.Exit(status)
         click.echo(f"{name}: {time.perf_counter() - began:.0f} s", err=True)

@@ -8,12 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from shaped_attention.statistics.density_estimates import (
+    FEWEST,
     UNBOUNDED,
     Bins,
     Floats,
     Interval,
     atom,
     estimate_density,
+    largest_atom,
 )
 
 _BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}
@@ -28,20 +30,36 @@ def draw_density(
     bins: Bins | None = None,
     bandwidth: float | str | None = None,
     level: float = 0.95,
+    last: float | None = None,
     **line: Any,
 ) -> None:
     """Draw the density from `estimate_density`: a line, and a light band of its intervals.
 
-    Equal values have no density; a vertical line marks them. `line` has the colour, the line
-    style and the label.
+    Equal values have no density; a vertical line marks them. If more than 1 % of the samples share
+    one value, the line's entry in the legend has their share, and the curve has the mass of the
+    others. `last` is the last time, if the values are stopping times: only paths that have not
+    stopped by then are such an atom. `line` has the colour, the line style and the label.
     """
     equal = atom(values)
     if equal is not None:
         axis.axvline(equal, **line)
         return
+    place = None
+    shared = largest_atom(values, last)
+    if shared is not None:
+        place, share = shared
+        others = values[values != place]
+        drawn = len(others) >= FEWEST and atom(others) is None
+        at = f"{place:.4g}" if last is None else f"$t$ = {place:.4g}"
+        more = "" if drawn else ", no curve for the rest"
+        label = f"{line['label']}: {100 * share:.3g} % at {at}{more}"
+        axis.axvline(place, **line | {"label": label})
+        if not drawn:
+            return
     found = estimate_density(
-        values, bins=bins, bandwidth=bandwidth, support=support, window=window, level=level
-    )
+        values, bins=bins, bandwidth=bandwidth, support=support, window=window, level=level,
+        without=place,
+    )  # fmt: skip
     band = _BAND | {"color": line["color"]}
     if bins is None:
         axis.fill_between(found["value"], found["lower"], found["upper"], **band)

@@ -28,12 +28,13 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def save_figure(
-    figure: Figure, path: str | Path, formats: Iterable[str] | None = None
+    figure: Figure, path: str | Path, formats: str | Iterable[str] | None = None
 ) -> list[Path]:
     """Write a figure to `path` with each of the suffixes, completely or not at all.
 
     A PNG has 300 dots per inch and a palette of 256 colours. With the same versions of matplotlib
     and Pillow, the same figure gives the same bytes in every format, because files have no dates.
+    Where a figure is transparent, its PNG is white.
 
     Parameters
     ----------
@@ -42,7 +43,8 @@ def save_figure(
     path
         Path of the file, with or without one of the suffixes.
     formats
-        Any of "png", "svg" and "pdf". Default: the suffix of `path`; without one, PNG and SVG.
+        One or more of "png", "svg" and "pdf". Default: the suffix of `path`; without one, PNG and
+        SVG.
 
     Returns
     -------
@@ -51,7 +53,7 @@ def save_figure(
     Raises
     ------
     ValueError
-        If a format is unknown, or the folder cannot be written.
+        If a format is unknown, there is none, or the folder cannot be written.
     """
     target = Path(path)
     suffix = target.suffix[1:]
@@ -59,7 +61,9 @@ def save_figure(
         formats = (suffix,) if suffix in FORMATS else ("png", "svg")
     if suffix in FORMATS:
         target = target.with_suffix("")
-    kinds = list(formats)
+    kinds = [formats] if isinstance(formats, str) else list(formats)
+    if not kinds:
+        raise ValueError(f"formats={formats!r}: at least one of {', '.join(FORMATS)} is needed")
     for kind in kinds:
         check_choice("formats", kind, FORMATS)
     targets = [target.with_name(f"{target.name}.{kind}") for kind in kinds]
@@ -69,17 +73,19 @@ def save_figure(
             figure.savefig(
                 drawn, format=kind, dpi=RESOLUTION, bbox_inches="tight", metadata=_METADATA[kind]
             )
-            draft.write_bytes(_with_palette(drawn) if kind == "png" else drawn.getvalue())
+            draft.write_bytes(with_palette(drawn) if kind == "png" else drawn.getvalue())
     return targets
 
 
-def _with_palette(drawn: BytesIO) -> bytes:
-    """Return a PNG with 256 colours, a third of the size; lines and text look the same."""
+def with_palette(png: BytesIO) -> bytes:
+    """Return a PNG on white with 256 colours, a third of the size; lines and text look the same."""
     found = BytesIO()
-    picture = Image.open(drawn).convert("RGB")
+    drawn = Image.open(png)
+    layers = Image.new("RGBA", drawn.size, "white"), drawn.convert("RGBA")
+    picture = Image.alpha_composite(*layers).convert("RGB")
     # `kmeans` moves each colour to the mean of its pixels: shades of colour maps stay apart.
     reduced = picture.quantize(
         _COLORS, method=Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE
     )
-    reduced.save(found, format="png", optimize=True, dpi=(RESOLUTION, RESOLUTION))
+    reduced.save(found, format="png", optimize=True, dpi=drawn.info.get("dpi"))
     return found.getvalue()

@@ -160,8 +160,12 @@ def densities(
 
     The estimates are those of `shaped_attention.density`: kernel estimates, corrected at the ends
     of a bounded support; with `bins`, histograms. A vertical line marks a result whose values
-    are all equal. Paths that exploded would squeeze the rest into a corner, so an axis shows the
-    central 99.8 % of the pooled samples and a quarter of that range on both sides.
+    are all equal. If more than 1 % of the samples share one value, such as the last time for paths
+    that never stop, a vertical line marks it, the legend has the share, and the curve has the mass
+    of the other samples.
+
+    Paths that exploded would squeeze the rest into a corner, so an axis shows the central 99.8 % of
+    the pooled samples and a quarter of that range on both sides.
 
     Parameters
     ----------
@@ -197,6 +201,7 @@ def densities(
                 axis, drawn[label], support=support, window=window, bins=bins,
                 bandwidth=bandwidth, level=level, color=COLORS[index % len(COLORS)],
                 linestyle=LINES[index % len(LINES)], label=_entry(label, result, own),
+                last=at[label] if name == STOPPING else None,
             )  # fmt: skip
         axis.set(xlabel=observable_label(name, labels), ylabel="density")
         axis.xaxis.set_major_locator(MaxNLocator(5))
@@ -205,7 +210,7 @@ def densities(
         axis.set_ylim(bottom=0.0)
     times = {f"at $t$ = {t:.4g}; " for t in at.values()}
     note = f"{times.pop() if len(times) == 1 else ''}bands: pointwise {100 * level:g} % intervals"
-    return panels.finish(title, note=note, legend=True)
+    return panels.finish(title, note=note, legend=True, columns=len(named))
 
 
 _DIMENSIONS = ("time", "sample", "row", "col")

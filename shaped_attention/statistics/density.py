@@ -19,16 +19,17 @@ from shaped_attention.numerics.observables import (
 )
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.density_estimates import (
+    FEWEST,
     UNBOUNDED,
     Bins,
     Floats,
     Interval,
     atom,
     estimate_density,
+    largest_atom,
 )
 
 STOPPING = "stopping time"
-_ATOM = 0.01
 
 
 @recorded()
@@ -134,6 +135,10 @@ def observable_values(
 ) -> tuple[Floats, float]:
     """Return the values (samples,) of one observable at a stored time, and that time."""
     check_result(result, name)
+    if result.sizes["sample"] < FEWEST:
+        raise ValueError(
+            f"{name} has {result.sizes['sample']} samples; at least {FEWEST} are needed"
+        )
     check_choice("observable", observable, [*observable_names(result.sizes["row"]), STOPPING])
     saved = result["time"].to_numpy()
     at = float(saved[-1] if time is None else saved[time_index(result, time, name)])
@@ -159,13 +164,12 @@ def support_of(observable: str, tokens: int, time: float = math.inf) -> Interval
 
 
 def _warn_of_atoms(values: Floats, observable: str) -> None:
-    found, counts = np.unique(values, return_counts=True)
-    most = int(np.argmax(counts))
-    share = counts[most] / len(values)
-    if counts[most] > 1 and share > _ATOM:
+    found = largest_atom(values)
+    if found is not None:
+        place, share = found
         warnings.warn(
-            f"{100 * share:.2g} % of the samples of {observable!r} have the value "
-            f"{found[most]:.6g}; such an atom has no density",
+            f"{100 * share:.3g} % of the samples of {observable!r} have the value {place:.6g}; "
+            "such an atom has no density",
             UserWarning,
             stacklevel=4,
         )

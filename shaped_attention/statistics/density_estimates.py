@@ -42,7 +42,10 @@ RULES = {"scott": 1.06, "silverman": 0.9}
 """Factors of A N^(-1/5), with A the smaller of the standard deviation and IQR / 1.349."""
 
 UNBOUNDED: Interval = (-math.inf, math.inf)
-_FEWEST = 8
+FEWEST = 8
+"""Smallest number of samples of an estimate."""
+
+_ATOM = 0.01
 _ROUNDING = 1e-9
 _REACH = 9.0
 """Bandwidths beyond which the Gaussian kernel is below rounding."""
@@ -57,16 +60,21 @@ def estimate_density(
     window: Interval | None = None,
     points: int = 201,
     level: float = 0.95,
+    without: float | None = None,
 ) -> xr.Dataset:
-    """Estimate the density of the law of `values`, as `density` does, but accept atoms."""
+    """Estimate the density of the law of `values`, as `density` does, but accept atoms.
+
+    Values equal to `without` are samples, but not part of the density: its mass is the share of
+    the others.
+    """
     check_inside("level", level)
     if bins is not None and bandwidth is not None:
         raise ValueError(f"bandwidth={bandwidth!r}: a histogram (bins=) has none")
     low, high = _interval("support", support)
     sample = np.sort(real_array(values, "values").ravel())
-    if len(sample) < _FEWEST or not np.isfinite(sample).all():
+    if len(sample) < FEWEST or not np.isfinite(sample).all():
         raise ValueError(
-            f"values: at least {_FEWEST} finite numbers are needed, not {len(sample)} with "
+            f"values: at least {FEWEST} finite numbers are needed, not {len(sample)} with "
             f"{int((~np.isfinite(sample)).sum())} infinite or NaN"
         )
     slack = _ROUNDING * max(1.0, abs(sample[0]), abs(sample[-1]))
@@ -75,7 +83,8 @@ def estimate_density(
             f"support=({low:g}, {high:g}): the values, from {sample[0]:.6g} to {sample[-1]:.6g}, "
             "have to be inside"
         )
-    sample = np.clip(sample, low, high)
+    total = len(sample)
+    sample = np.clip(sample if without is None else sample[sample != without], low, high)
     if window is None:
         window = density_window(sample, (low, high))
     else:
@@ -85,10 +94,10 @@ def estimate_density(
                 f"window={window!r}: finite ends inside the support ({low:g}, {high:g}) are needed"
             )
     if bins is not None:
-        return _histogram(sample, _edges(bins, window), (low, high), level)
+        return _histogram(sample, total, _edges(bins, window), (low, high), level)
     check_count("points", points, 2)
     h = _bandwidth(sample, "scott" if bandwidth is None else bandwidth, (low, high))
-    return _kernel(sample, np.linspace(*window, points), h, (low, high), level)
+    return _kernel(sample, total, np.linspace(*window, points), h, (low, high), level)
 
 
 def density_window(values: Floats, support: Interval = UNBOUNDED) -> Interval:
@@ -106,8 +115,23 @@ def atom(values: Floats) -> float | None:
     return float(values[0]) if spread <= _ROUNDING * float(np.abs(values).max()) else None
 
 
-def _histogram(sample: Floats, edges: Floats, support: Interval, level: float) -> xr.Dataset:
-    width, total = np.diff(edges), len(sample)
+def largest_atom(values: Floats, place: float | None = None) -> tuple[float, float] | None:
+    """Return the most frequent value and its share; None if it is one sample or at most 1 %.
+
+    With `place`, that is the only value that may be an atom: times on a grid are often equal.
+    """
+    if place is None:
+        found, counts = np.unique(values, return_counts=True)
+        place = float(found[np.argmax(counts)])
+    count = int((values == place).sum())
+    share = count / len(values)
+    return (place, share) if count > 1 and share > _ATOM else None
+
+
+def _histogram(
+    sample: Floats, total: int, edges: Floats, support: Interval, level: float
+) -> xr.Dataset:
+    width = np.diff(edges)
     counts = np.histogram(sample, edges)[0]
     share = counts / total
     lower, upper = fraction_bounds(counts, total, level)
@@ -117,13 +141,18 @@ def _histogram(sample: Floats, edges: Floats, support: Interval, level: float) -
         "lower": lower / width,
         "upper": upper / width,
     }
-    attrs = {"method": "histogram", "bins": len(width), "outside": 1.0 - counts.sum() / total}
-    data = _dataset(0.5 * (edges[:-1] + edges[1:]), found, attrs, sample, support, level)
+    attrs = {
+        "method": "histogram",
+        "bins": len(width),
+        "outside": (len(sample) - counts.sum()) / total,
+    }
+    data = _dataset(0.5 * (edges[:-1] + edges[1:]), found, attrs, total, support, level)
     return data.assign_coords(left=("value", edges[:-1]), right=("value", edges[1:]))
 
 
-def _kernel(sample: Floats, grid: Floats, h: float, support: Interval, level: float) -> xr.Dataset:
-    total = len(sample)
+def _kernel(
+    sample: Floats, total: int, grid: Floats, h: float, support: Interval, level: float
+) -> xr.Dataset:
     # u ranges over [a, b] as X ranges over the support.
     a, b = (grid - support[1]) / h, (grid - support[0]) / h
     a0 = ndtr(b) - ndtr(a)
@@ -145,20 +174,20 @@ def _kernel(sample: Floats, grid: Floats, h: float, support: Interval, level: fl
         "lower": np.maximum(mean - half, 0.0),
         "upper": np.maximum(mean + half, 0.0),
     }
-    inside = (sample >= grid[0]) & (sample <= grid[-1])
-    attrs = {"method": "kernel", "bandwidth": h, "outside": 1.0 - float(inside.mean())}
-    return _dataset(grid, found, attrs, sample, support, level)
+    outside = (sample < grid[0]) | (sample > grid[-1])
+    attrs = {"method": "kernel", "bandwidth": h, "outside": float(outside.sum()) / total}
+    return _dataset(grid, found, attrs, total, support, level)
 
 
 def _dataset(
     grid: Floats,
     found: dict[str, Floats],
     attrs: dict[str, Any],
-    sample: Floats,
+    total: int,
     support: Interval,
     level: float,
 ) -> xr.Dataset:
-    attrs |= {"level": level, "samples": len(sample), "support": list(support)}
+    attrs |= {"level": level, "samples": total, "support": list(support)}
     return xr.Dataset(
         {name: ("value", numbers) for name, numbers in found.items()},
         coords={"value": grid},
