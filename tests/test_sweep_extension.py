@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from shaped_attention.sweep import extend_sweep, open_sweep, resume_sweep, run_sweep
+from shaped_attention.sweep import (
+    extend_sweep,
+    open_sweep,
+    resume_sweep,
+    run_sweep,
+    sweep_distances,
+    sweep_summary,
+)
 from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.store import Store, StoreError
 from shaped_attention.sweep.store_extension import announce, enlarge
@@ -198,6 +205,29 @@ def test_cells_without_the_observables_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"tokens=\[2\]: the store keeps 'log V\[2,2\]', which"):
         extend_sweep(tmp_path / "s", axes={"tokens": [2]})
     assert extend_sweep(tmp_path / "s", axes={"tokens": [4]}).shape == (2,)
+
+
+@pytest.mark.parametrize("function", [sweep_summary, sweep_distances])
+def test_a_dataset_opened_before_is_refused(function, tmp_path, monkeypatch):
+    """Also with cells selected, in memory, and from another folder; not if a run ends it."""
+    path = tmp_path / "s"
+    Store(path, small())
+    monkeypatch.chdir(tmp_path)
+    old = open_sweep("s")
+    resume_sweep(path, progress=False)
+    full = open_sweep(path)
+    expected = function(full)
+    monkeypatch.chdir("/")
+    extend_sweep(path, samples=40)
+    resume_sweep(path, progress=False)
+    for data in (old, full, full.isel(gamma=[0]), full.load()):
+        with pytest.raises(ValueError, match="was extended since it was opened") as caught:
+            function(data)
+        assert str(caught.value) == (
+            f"data: the store at {path} was extended since it was opened; open_sweep again is "
+            "needed"
+        )
+    assert not function(open_sweep(path)).equals(expected)
 
 
 def test_a_running_store_is_not_extended(tmp_path):

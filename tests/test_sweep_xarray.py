@@ -102,8 +102,8 @@ def test_other_values_do_not_select(tmp_path):
 def test_text_truth_values_and_fractions_select(tmp_path):
     fixed = FIXED | {"mlp_gamma": 0.3}
     axes = {
-        "layer": ["both", "mlp"], "mask": ["none", "causal"], "output_projection": [False, True],
-        "gamma": [1 / 3, 2 / 3, 1],
+        "layer": ["transformer", "mlp"], "mask": ["none", "causal"],
+        "output_projection": [False, True], "gamma": [1 / 3, 2 / 3, 1],
     }  # fmt: skip
     Store(tmp_path / "s", small(fixed=fixed, axes=axes))
     for data in (open_sweep(tmp_path / "s"), xr.open_zarr(tmp_path / "s" / "data.zarr")):
@@ -124,7 +124,7 @@ def test_text_truth_values_and_fractions_select(tmp_path):
             "layer=tests.sweep_examples:scores,mlp",
             ("layer", ["tests.sweep_examples:scores", "mlp"]),
         ),
-        ("layer='both', 'mlp'", ("layer", ["both", "mlp"])),
+        ("layer='transformer', 'mlp'", ("layer", ["transformer", "mlp"])),
         ("output_projection=true", ("output_projection", [True])),
         ("tau0={ logspace = [3, 5, 3] }", ("tau0", [3.0, float(np.geomspace(3, 5, 3)[1]), 5.0])),
         ("width={ linspace = [20, 40, 3] }", ("width", [20, 30, 40])),

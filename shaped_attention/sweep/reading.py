@@ -22,6 +22,8 @@ from shaped_attention.sweep.histograms import quantile
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.store_errors import StoreError
+from shaped_attention.sweep.store_extension import announced
+from shaped_attention.sweep.store_records import text_digest
 from shaped_attention.sweep.work_order import frequency_bounds, half_width, merged
 from shaped_attention.sweep.work_units import STOPPING_BINS
 
@@ -59,6 +61,8 @@ def open_sweep(path: str | Path) -> xr.Dataset:
         If there is no store, or it cannot be read.
     """
     store = Store(path)
+    # Read before the arrays, so that an extension during the opening is noticed.
+    digest = text_digest(store.path)
     # First, so that the summaries ignore what is written while the arrays are read.
     drawn = _drawn(store)
     try:
@@ -74,6 +78,7 @@ def open_sweep(path: str | Path) -> xr.Dataset:
     if sweep_of(data).digest != store.sweep.digest:
         raise StoreError(f"{store.path}: this store has just been extended; try again")
     data = data.assign(drawn=drawn, reason=_reasons(store))
+    data.encoding |= {"store": str(store.path.resolve()), "sweep": digest}
     return data.assign_attrs(code_changes=json.dumps(changes))
 
 
@@ -128,7 +133,8 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     Raises
     ------
     ValueError
-        If `data` is not from `open_sweep`, or `level` is not between 0 and 1.
+        If `data` is not from `open_sweep`, its store was extended since, or `level` is not between
+        0 and 1.
     """
     _check_opened(data)
     check_inside("level", level)
@@ -196,15 +202,14 @@ def sweep_distances(
     Raises
     ------
     ValueError
-        If `data` is not from `open_sweep`, a sampler is not in the sweep, V was kept, a cell has
-        no samples, or `level` is not between 0 and 1.
+        If `data` is not from `open_sweep`, its store was extended since, a sampler is not in the
+        sweep, V was kept, a cell has no samples, or `level` is not between 0 and 1.
     """
     _check_opened(data)
     check_inside("level", level)
     samplers = list(data["sampler"].values)
     check_choice("first", first, samplers)
     check_choice("second", second, samplers)
-    check_inside("level", level)
     if "values" not in data and "histogram" not in data:
         raise ValueError("data has no observables: a sweep that keeps them is needed")
     drawn = data["drawn"].sum("block")
@@ -236,12 +241,23 @@ def sweep_distances(
 
 
 def _check_opened(data: object) -> None:
-    """Raise ValueError unless `data` is a Dataset from `open_sweep`."""
+    """Raise ValueError unless `data` is a Dataset from `open_sweep` whose store has not grown.
+
+    A Dataset in memory is refused too, because it may have been loaded after the extension.
+    """
     if not isinstance(data, xr.Dataset) or not {"drawn", "moments", "sampler"} <= set(
         data.variables
     ):
         kind = f"a {type(data).__name__}" if isinstance(data, xr.Dataset) else repr(data)
         raise ValueError(f"data={kind}: a Dataset from open_sweep is needed")
+    store = Path(data.encoding.get("store", ""))
+    if "sweep" not in data.encoding or not (store / "sweep.json").exists():
+        return
+    if announced(store) or text_digest(store) != data.encoding["sweep"]:
+        raise ValueError(
+            f"data: the store at {store} was extended since it was opened; open_sweep again is "
+            "needed"
+        )
 
 
 def _seen_values(data: xr.Dataset) -> xr.DataArray:

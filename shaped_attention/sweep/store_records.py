@@ -5,6 +5,7 @@ A record identifies a unit by its block, the indices of its cell along the axes,
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,11 @@ def kept_sweep(folder: Path) -> Sweep:
             f"only {FORMAT}; another folder, or the version that made it, is needed"
         )
     return Sweep.from_json(text)
+
+
+def text_digest(folder: Path) -> str:
+    """Return a digest of the specification on disk, which only an extension changes."""
+    return hashlib.sha256((folder / "sweep.json").read_bytes()).hexdigest()
 
 
 def first_versions(folder: Path) -> dict[str, str]:
