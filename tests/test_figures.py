@@ -152,3 +152,36 @@ def test_commands(tmp_path):
     assert "map_samples=0: a whole number >= 1 is needed" in result.output
     listed = runner.invoke(main, ["paper", "--help"]).output
     assert all(f"  {name} " in listed for name in paper_figures.FIGURES)
+
+
+def test_the_gallery_hands_on_progress_and_nothing_else(tmp_path, monkeypatch):
+    """The figure `tokens` has the name of an option of `compare`."""
+    seen = []
+
+    def command(name):
+        @click.command(name)
+        @click.option("--tokens", type=int)
+        @click.option("--progress/--no-progress", default=None)
+        @click.option("--figures")
+        def run(tokens, progress, figures):
+            seen.append((name, tokens, progress))
+
+        return run
+
+    entries = {
+        name: gallery.Entry((), (tuple(name.split()),), ()) for name in ("compare", "paper tokens")
+    }
+    monkeypatch.setattr(gallery, "GALLERY", entries)
+    group = click.Group(
+        commands={
+            "gallery": gallery.gallery_command,
+            "compare": command("compare"),
+            "paper": click.Group("paper", commands={"tokens": command("tokens")}),
+        }
+    )
+    for options in ([], ["--no-progress"]):
+        result = CliRunner().invoke(group, ["gallery", "--figures", str(tmp_path), *options])
+        assert result.exit_code == 0, result.output
+    assert seen == [
+        (name, None, shown) for shown in (None, False) for name in ("compare", "tokens")
+    ]

@@ -40,6 +40,9 @@ class Entry:
 _RECIPES = {"paper": PAPER, "sphere": SPHERE}
 """Figures by the group of commands that makes them."""
 
+_GROUPS = (*_RECIPES, "sweep")
+"""Words of commands that a further word follows."""
+
 GALLERY: dict[str, Entry] = {
     **{
         f"{group} {name}": Entry((f"{group}-{name}",), ((group, name),), recipe.small)
@@ -87,12 +90,7 @@ def gallery_command(
         )
     chosen = {name: GALLERY[name] for name in GALLERY if not names or parts[name] & set(names)}
     root = click.get_current_context().find_root().command
-    # The commands below that have progress bars, with or without a group.
     option = {} if progress is None else {"progress": progress}
-    below = dict.fromkeys(
-        (word for entry in GALLERY.values() for word in entry.commands[0]), option
-    )
-    shown = dict.fromkeys(_RECIPES | GALLERY, option | below)
     for name, entry in chosen.items():
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
@@ -100,6 +98,8 @@ def gallery_command(
                 words = [str(Path(folder) / "store") if word == STORE else word for word in command]
                 if command == entry.commands[-1]:
                     words += ["--figures", str(figures), *(entry.small if small else ())]
+                first, second = words[:2] if len(words) > 1 else (words[0], "")
+                shown = {first: {second: option} if first in _GROUPS else option}
                 # Without standalone mode, click returns the status that a command exits with.
                 status = root.main(words, standalone_mode=False, default_map=shown)
                 if status:
