@@ -59,7 +59,7 @@ def styled(function: Callable[P, R]) -> Callable[P, R]:
         if kwargs.get("ax") is not None:
             return function(*args, **kwargs)
         with (
-            mpl.rc_context({"svg.hashsalt": "shaped_attention", "figure.dpi": 120}),
+            mpl.rc_context({"figure.dpi": 120}),
             sns.axes_style("whitegrid", {"grid.linestyle": ":"}),
             sns.plotting_context("notebook", font_scale=0.95),
         ):
