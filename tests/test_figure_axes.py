@@ -50,7 +50,7 @@ def plotting_functions(module):
     for name, function in inspect.getmembers(module, inspect.isfunction):
         returned = str(inspect.signature(function).return_annotation)
         own = function.__module__ == module.__name__ and not name.startswith("_")
-        if own and returned in ("Drawn", "Figure", "A", "dict[str, Figure]"):
+        if own and returned in ("Drawn", "Figure", "dict[str, Figure]"):
             yield function
 
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 import shaped_attention as sa
 from shaped_attention.commands import gallery
 from shaped_attention.commands.main import main
+from shaped_attention.figures.deferred import Functions
 from shaped_attention.figures.labels import expectation_label, observable_label, parameter_label
 from shaped_attention.figures.paper import catalogue as paper_figures
 from shaped_attention.figures.paper import original as paper
@@ -66,6 +67,16 @@ def test_overlapping_labels_are_found():
     figure.subplots().set_ylabel("size of the correlation of pairs, mean, and 5–95 % band" * 2)
     figure.suptitle("Ablations, to a large norm, for several sizes and all parameters: " * 2)
     assert len(overlaps(figure)) == 1
+
+
+def test_functions_of_a_module_are_looked_up_in_its_source():
+    """A name that the source does not define fails at once, not when the figure is made."""
+    functions = Functions("shaped_attention.figures.paper.original")
+    assert functions.figure_2.load() is paper.figure_2
+    message = r"^shaped_attention.figures.paper.original.figure_20: one of .* \(did you mean 'fig"
+    with pytest.raises(AttributeError, match=message):
+        _ = functions.figure_20
+    assert not hasattr(functions, "recorded")
 
 
 def test_capped_exit_times_are_written_as_bounds():

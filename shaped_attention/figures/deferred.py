@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from inspect import cleandoc
 from typing import Any
 
+from shaped_attention.checks import did_you_mean
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -75,12 +77,20 @@ class Deferred:
 
 
 class Functions:
-    """The functions of a module as attributes, each `Deferred`."""
+    """The public functions that the source of a module defines, as attributes, each `Deferred`."""
 
     def __init__(self, module: str) -> None:
         self._module = module
 
     def __getattr__(self, name: str) -> Deferred:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = [
+            node.name for node in _tree(self._module).body if isinstance(node, ast.FunctionDef)
+        ]
+        if name not in known:
+            choices = [other for other in known if not other.startswith("_")]
+            raise AttributeError(f"{self._module}.{name}: {did_you_mean(name, choices)}")
         return Deferred(f"{self._module}:{name}")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -22,30 +22,15 @@ from numpy.typing import NDArray
 
 P = ParamSpec("P")
 R = TypeVar("R")
-D = TypeVar("D", contravariant=True)
-A = TypeVar("A", bound="Axes | Sequence[Axes] | NDArray[Any]")
 
 Target = Axes | Sequence[Axes] | NDArray[Any] | None
 """Type of `ax`: one Axes for one panel, a sequence with one Axes per panel, or None."""
 
-Drawn = Any
-"""A new Figure, or the `ax` that was given."""
+Drawn = Figure | Any
+"""Type of what a plotting function returns: a new Figure, or the `ax` that was given."""
 
 LINES = ("-", "--", ":", "-.")
 COLORS = sns.color_palette("colorblind")
-
-
-class Drawing(Protocol[D]):
-    """A function that draws data under a title."""
-
-    @overload
-    def __call__(self, data: D, title: str | None = None, *, ax: None = None) -> Figure: ...
-    @overload
-    def __call__(self, data: D, title: str | None = None, *, ax: A) -> A: ...
-
-
-class _Function(Protocol[D]):
-    def __call__(self, data: D, title: str | None = None, *, ax: Target = None) -> Drawn: ...
 
 
 def styled(function: Callable[P, R]) -> Callable[P, R]:
@@ -59,18 +44,13 @@ def styled(function: Callable[P, R]) -> Callable[P, R]:
         if kwargs.get("ax") is not None:
             return function(*args, **kwargs)
         with (
-            mpl.rc_context({"svg.hashsalt": "shaped_attention", "figure.dpi": 120}),
+            mpl.rc_context({"figure.dpi": 120}),
             sns.axes_style("whitegrid", {"grid.linestyle": ":"}),
             sns.plotting_context("notebook", font_scale=0.95),
         ):
             return function(*args, **kwargs)
 
     return draw
-
-
-def drawing(function: _Function[D]) -> Drawing[D]:
-    """Return a `styled` function of data and title, typed by whether it is given `ax`."""
-    return cast(Drawing[D], styled(function))
 
 
 class Panels:

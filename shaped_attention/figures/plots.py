@@ -7,11 +7,10 @@ Every function returns a matplotlib Figure without showing it, or draws into the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast, overload
+from typing import cast
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
@@ -19,7 +18,7 @@ from shaped_attention.checks import check_choice
 from shaped_attention.figures.density_curves import draw_density
 from shaped_attention.figures.labels import SAMPLERS, TIME, observable_label, sampler_label
 from shaped_attention.figures.output import save_figure
-from shaped_attention.figures.panels import COLORS, LINES, A, Drawn, Panels, Target, styled
+from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 from shaped_attention.numerics import observables as of_covariances
 from shaped_attention.numerics.observables import check_result
 from shaped_attention.statistics.density import (
@@ -36,26 +35,6 @@ __all__ = ["densities", "save_figure", "trajectories"]
 Results = xr.Dataset | Mapping[str, xr.Dataset] | Sequence[xr.Dataset]
 
 
-@overload
-def trajectories(
-    results: Results,
-    *,
-    observables: str | Sequence[str] | None = None,
-    pair: tuple[int, int] = (0, 1),
-    labels: Sequence[str] | None = None,
-    title: str | None = None,
-    ax: None = None,
-) -> Figure: ...
-@overload
-def trajectories(
-    results: Results,
-    *,
-    observables: str | Sequence[str] | None = None,
-    pair: tuple[int, int] = (0, 1),
-    labels: Sequence[str] | None = None,
-    title: str | None = None,
-    ax: A,
-) -> A: ...
 @styled
 def trajectories(
     results: Results,
@@ -114,34 +93,6 @@ def trajectories(
     return panels.finish(title, note="median, and 5–95 % band", legend=True)
 
 
-@overload
-def densities(
-    results: Results,
-    *,
-    observables: str | Sequence[str] | None = None,
-    pair: tuple[int, int] = (0, 1),
-    time: float | None = None,
-    bins: Bins | None = None,
-    bandwidth: float | str | None = None,
-    level: float = 0.95,
-    labels: Sequence[str] | None = None,
-    title: str | None = None,
-    ax: None = None,
-) -> Figure: ...
-@overload
-def densities(
-    results: Results,
-    *,
-    observables: str | Sequence[str] | None = None,
-    pair: tuple[int, int] = (0, 1),
-    time: float | None = None,
-    bins: Bins | None = None,
-    bandwidth: float | str | None = None,
-    level: float = 0.95,
-    labels: Sequence[str] | None = None,
-    title: str | None = None,
-    ax: A,
-) -> A: ...
 @styled
 def densities(
     results: Results,

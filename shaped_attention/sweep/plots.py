@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 import numpy as np
 import seaborn as sns
 import xarray as xr
@@ -17,28 +15,10 @@ from shaped_attention.figures.labels import (
     parameter_label,
     sampler_label,
 )
-from shaped_attention.figures.panels import COLORS, LINES, A, Drawn, Panels, Target, styled
+from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 from shaped_attention.sweep.reading import sweep_of
 
 
-@overload
-def heat_maps(
-    values: xr.DataArray,
-    title: str | None = None,
-    label: str = "",
-    limits: tuple[float, float] | None = None,
-    *,
-    ax: None = None,
-) -> Figure: ...
-@overload
-def heat_maps(
-    values: xr.DataArray,
-    title: str | None = None,
-    label: str = "",
-    limits: tuple[float, float] | None = None,
-    *,
-    ax: A,
-) -> A: ...
 @styled
 def heat_maps(
     values: xr.DataArray,
@@ -89,24 +69,6 @@ def heat_maps(
     return panels.finish(title)
 
 
-@overload
-def small_multiples(
-    values: xr.DataArray,
-    title: str | None = None,
-    label: str = "",
-    error: xr.DataArray | None = None,
-    *,
-    ax: None = None,
-) -> Figure: ...
-@overload
-def small_multiples(
-    values: xr.DataArray,
-    title: str | None = None,
-    label: str = "",
-    error: xr.DataArray | None = None,
-    *,
-    ax: A,
-) -> A: ...
 @styled
 def small_multiples(
     values: xr.DataArray,

@@ -12,7 +12,7 @@ from matplotlib.ticker import LogFormatterSciNotation, NullLocator
 
 from shaped_attention.figures.density_curves import draw_density
 from shaped_attention.figures.labels import LAYER, TIME, observable_label, parameter_label
-from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, drawing
+from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 from shaped_attention.statistics.density_estimates import UNBOUNDED, Floats, Interval
 
 _CORRELATIONS: Interval = (-1.0, 1.0)
@@ -21,7 +21,7 @@ _BANDS = "bands: pointwise 95 % intervals"
 _GAMMA, _TAU0 = parameter_label("gamma"), parameter_label("tau0")
 
 
-@drawing
+@styled
 def layer_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw the mean (for V: the median) and the 5-95 % band against the layer, by variable."""
     shown = [name for name in ("correlation", "covariance") if name in data]
@@ -44,7 +44,7 @@ def layer_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
     return panels.finish(title, legend=True)
 
 
-@drawing
+@styled
 def density_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw densities of rho_01 and V_01: chain solid, SDE dashed; a colour for each model."""
     panels = Panels(ax, ("rho[0,1]", "V[0,1]"), (11.0, 4.6))
@@ -59,7 +59,7 @@ def density_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = N
     return panels.finish(title, note=_BANDS, legend=True, columns=min(4, 2 * data.sizes["model"]))
 
 
-@drawing
+@styled
 def density_and_percentile(
     data: xr.Dataset, title: str | None = None, *, ax: Target = None
 ) -> Drawn:
@@ -78,7 +78,7 @@ def density_and_percentile(
     return panels.finish(title, note=_BANDS)
 
 
-@drawing
+@styled
 def stopping_maps(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw medians and 10th percentiles of the exit time over (gamma, tau_0), chain and SDE.
 
@@ -109,7 +109,7 @@ def stopping_maps(data: xr.Dataset, title: str | None = None, *, ax: Target = No
     return panels.finish(title)
 
 
-@drawing
+@styled
 def family_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw densities at the largest width; distances and strong errors by width, with rates."""
     names = ("density", "KS distance", "weak error", "strong error")
@@ -145,7 +145,7 @@ def family_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = No
     return panels.finish(title, note=f"{_BANDS}; bars: two standard errors")
 
 
-@drawing
+@styled
 def eigenvalue_paths(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw the largest eigenvalue against time: paths thin, the median thick; chain and SDE."""
     gammas = data["gamma"].values
@@ -167,7 +167,7 @@ def eigenvalue_paths(data: xr.Dataset, title: str | None = None, *, ax: Target =
     return panels.finish(title, legend=True)
 
 
-@drawing
+@styled
 def explosion_probabilities(
     data: Mapping[str, xr.Dataset], title: str | None = None, *, ax: Target = None
 ) -> Drawn:

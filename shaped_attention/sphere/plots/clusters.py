@@ -6,13 +6,13 @@ import numpy as np
 import xarray as xr
 
 from shaped_attention.figures.labels import parameter_label
-from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, drawing
+from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 
 _BETA = parameter_label("beta")
 _NAMES = {"SA": "SA", "USA": r"USA, time $\times\, e^{\beta}$", "repulsion": r"SA with $V = -I$"}
 
 
-@drawing
+@styled
 def metastability_strip(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw the tokens' angles in one realisation and the number of clusters in all, over time.
 
@@ -71,7 +71,7 @@ def metastability_strip(data: xr.Dataset, title: str | None = None, *, ax: Targe
     return panels.finish(title)
 
 
-@drawing
+@styled
 def energy_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw the energy relative to that of one cluster over time, a panel for each beta.
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from shaped_attention.figures.labels import parameter_label
-from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, drawing
+from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 
 _LOWEST, _HIGHEST = 1e-2, 10.0
 """Range of the colour scale; densities of clusters grow without bound."""
@@ -23,7 +23,7 @@ _BETA = parameter_label("beta")
 _MARKERS = ("o", "s", "^", "D")
 
 
-@drawing
+@styled
 def density_strips(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw the density over time and angle, a panel for each beta, with paths of tokens.
 
@@ -42,7 +42,7 @@ def density_strips(data: xr.Dataset, title: str | None = None, *, ax: Target = N
     return panels.finish(title)
 
 
-@drawing
+@styled
 def distance_by_size(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw W2 between N tokens and the mean field against N, with the fitted powers of N.
 
@@ -60,7 +60,7 @@ def distance_by_size(data: xr.Dataset, title: str | None = None, *, ax: Target =
     return panels.finish(title)
 
 
-@drawing
+@styled
 def mean_field_figure(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw densities with paths of tokens and, as the last panel, how W2 decays with N.
 

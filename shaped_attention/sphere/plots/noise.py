@@ -6,10 +6,10 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, drawing
+from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 
 
-@drawing
+@styled
 def noise_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw both measures over time: a column for each dimension, and one for the shaped chain.
 

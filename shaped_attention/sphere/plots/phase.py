@@ -8,7 +8,7 @@ import seaborn as sns
 import xarray as xr
 
 from shaped_attention.figures.labels import parameter_label
-from shaped_attention.figures.panels import Drawn, Panels, Target, drawing
+from shaped_attention.figures.panels import Drawn, Panels, Target, styled
 
 _ENSEMBLES = {
     "ginibre": r"$Q, K, V$ Ginibre",
@@ -18,7 +18,7 @@ _ENSEMBLES = {
 }
 
 
-@drawing
+@styled
 def phase_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw the data of `phase_diagram`: a panel for each dimension, with the equiangular curve."""
     names = [f"$d$ = {dimension}" for dimension in data["dimension"].values]
@@ -31,7 +31,7 @@ def phase_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
     return panels.finish(title)
 
 
-@drawing
+@styled
 def ensemble_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw the data of `ensemble_phase`: a panel for each ensemble of matrices."""
     names = [_ENSEMBLES[str(name)] for name in data["ensemble"].values]

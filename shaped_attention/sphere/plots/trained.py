@@ -6,13 +6,13 @@ import numpy as np
 import xarray as xr
 from scipy.stats import beta
 
-from shaped_attention.figures.panels import COLORS, Drawn, Panels, Target, drawing
+from shaped_attention.figures.panels import COLORS, Drawn, Panels, Target, styled
 
 _COLUMNS = 4
 _POINTS = 801
 
 
-@drawing
+@styled
 def inner_product_histograms(
     data: xr.Dataset, title: str | None = None, *, ax: Target = None
 ) -> Drawn:
