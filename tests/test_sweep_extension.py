@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import signal
 from dataclasses import replace
@@ -16,6 +18,7 @@ from shaped_attention.sweep import (
     open_sweep,
     resume_sweep,
     run_sweep,
+    store_extension,
     sweep_distances,
     sweep_summary,
 )
@@ -174,7 +177,8 @@ REFUSED = {
         {"axes": {"gama": [0.7]}},
         "gama=[0.7]: not an axis of the sweep; one of gamma is needed (did you mean 'gamma'?)",
     ),
-    "fixed": ({"axes": {"rho": [0.5]}}, "rho=[0.5]: not an axis of the sweep; one of gamma is"),
+    "fixed": ({"axes": {"rho": [0.5]}}, "rho=[0.5]: not an axis of the sweep; one of gamma is "
+              "needed"),
     "text": ({"axes": {"gamma": ["0.7"]}}, "gamma='0.7': a number is needed, as on the axis"),
     "truth": ({"axes": {"gamma": [True]}}, "gamma=True: a number is needed, as on the axis"),
     "a number": ({"axes": {"gamma": 0.7}}, "gamma=0.7: a list of values is needed"),
@@ -230,6 +234,36 @@ def test_a_dataset_opened_before_is_refused(function, tmp_path, monkeypatch):
     assert not function(open_sweep(path)).equals(expected)
 
 
+def test_a_full_disk_leaves_the_store_as_it_is(tmp_path, monkeypatch):
+    """While no draft fits on the disk, the store opens as before; then it is extended."""
+    run_sweep(small(), tmp_path / "s", progress=False)
+    before = layers.contents(tmp_path / "s")
+    draft_arrays = store_extension.draft_arrays
+
+    def full(draft, *arguments):
+        draft_arrays(draft, *arguments)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store_extension, "draft_arrays", full)
+        with pytest.raises(StoreError, match=r"cannot be written \(No space left on device\)"):
+            extend_sweep(tmp_path / "s", samples=40)
+        assert int(sweep_summary(open_sweep(tmp_path / "s"))["samples"].sum()) == 4 * 20
+    assert layers.contents(tmp_path / "s") == before
+    assert not (tmp_path / "s" / store_extension.DRAFT).exists()
+    extend_sweep(tmp_path / "s", samples=40)
+    assert finish(tmp_path / "s")[0] == new(small(samples=40), tmp_path / "new")
+
+
+def test_a_store_without_a_record_of_its_code_is_not_extended(tmp_path):
+    """One sentence, and the store opens as before."""
+    run_sweep(small(), tmp_path / "s", progress=False)
+    (tmp_path / "s" / "code.jsonl").unlink()
+    with pytest.raises(StoreError, match=r"s: there is no record of its code \(code\.jsonl\)"):
+        extend_sweep(tmp_path / "s", samples=40)
+    assert int(open_sweep(tmp_path / "s").sizes["sample"]) == 20
+
+
 def test_a_running_store_is_not_extended(tmp_path):
     """And a store that was extended since it was opened is not run."""
     store = Store(tmp_path / "s", small())
@@ -275,6 +309,7 @@ def test_an_extension_that_is_not_finished_would_be_noticed(tmp_path, monkeypatc
     """Negative control of the test of deaths: without the look for it, the sizes disagree."""
     run_sweep(small(), tmp_path / "s", progress=False)
     announce(tmp_path / "s", small(samples=40))
+    shutil.rmtree(tmp_path / "s" / store_extension.DRAFT)
     with monkeypatch.context() as patched:
         patched.setattr(Store, "_finish_extension", lambda self: None)
         assert int(open_sweep(tmp_path / "s").sizes["sample"]) == 20

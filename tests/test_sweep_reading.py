@@ -163,8 +163,12 @@ def test_reading_while_the_run_goes_on(keep, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("function", [sweep_summary, sweep_distances])
 def test_what_is_no_opened_sweep_is_refused(function, kept):
-    for data, kind in ((1, "1"), (None, "None"), (kept["V"].drop_vars("drawn"), "a Dataset")):
-        with pytest.raises(ValueError, match=f"data={kind}: a Dataset.* is needed"):
+    for data, sentence in (
+        (1, "data=1: a Dataset is needed"),
+        (None, "data=None: a Dataset is needed"),
+        (kept["V"].drop_vars("drawn"), "data=a Dataset: a Dataset from open_sweep is needed"),
+    ):
+        with pytest.raises(ValueError, match=f"^{sentence}$"):
             function(data)
     with pytest.raises(
         ValueError, match=r"level=2\.0: a number strictly between 0 and 1 is needed"

@@ -120,7 +120,7 @@ class Panels:
     ) -> Drawn:
         """Write the title, a note and a shared legend; return the Figure or the given Axes.
 
-        On given Axes, title and legend go on the first of them, with the note above the legend.
+        On given Axes, title and legend go on the first of them; the note has no room there.
         """
         entries: dict[str, Any] = {}
         for axis in self.axes if legend else ():
@@ -131,7 +131,7 @@ class Panels:
             if title:
                 first.set_title("\n".join(filter(None, (title, first.get_title()))))
             if entries:
-                first.legend(entries.values(), entries.keys(), title=note or None, fontsize="small")
+                first.legend(entries.values(), entries.keys(), fontsize="small")
             return self.given
         if entries:
             self.figure.legend(

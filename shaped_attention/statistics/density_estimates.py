@@ -172,7 +172,8 @@ def _kernel(
         "density": np.maximum(mean, 0.0),
         "standard_error": error,
         "lower": np.maximum(mean - half, 0.0),
-        "upper": np.maximum(mean + half, 0.0),
+        # So that an estimate of 0 has an interval of the size of its error.
+        "upper": np.maximum(mean, 0.0) + half,
     }
     outside = (sample < grid[0]) | (sample > grid[-1])
     attrs = {"method": "kernel", "bandwidth": h, "outside": float(outside.sum()) / total}

@@ -240,16 +240,13 @@ def sweep_distances(
     return xr.Dataset({"distance": distance, "margin": margin})
 
 
-def _check_opened(data: object) -> None:
+def _check_opened(data: xr.Dataset) -> None:
     """Raise ValueError unless `data` is a Dataset from `open_sweep` whose store has not grown.
 
     A Dataset in memory is refused too, because it may have been loaded after the extension.
     """
-    if not isinstance(data, xr.Dataset) or not {"drawn", "moments", "sampler"} <= set(
-        data.variables
-    ):
-        kind = f"a {type(data).__name__}" if isinstance(data, xr.Dataset) else repr(data)
-        raise ValueError(f"data={kind}: a Dataset from open_sweep is needed")
+    if not {"drawn", "moments", "sampler"} <= set(data.variables):
+        raise ValueError("data=a Dataset: a Dataset from open_sweep is needed")
     store = Path(data.encoding.get("store", ""))
     if "sweep" not in data.encoding or not (store / "sweep.json").exists():
         return

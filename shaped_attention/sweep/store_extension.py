@@ -1,12 +1,14 @@
 """The extension of a store, complete or absent whenever a process dies.
 
-It is decided once the file that announces it exists. The remaining steps can be repeated from any
-point, and are repeated when the store is opened next.
+What may fail comes first: the larger arrays are drafted and flushed to disk. The extension is
+decided once the file that announces it exists. The remaining steps can be repeated from any point,
+and are repeated when the store is opened next.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from shaped_attention.io.storage import sync, write_durably
@@ -30,7 +32,19 @@ def announced(folder: Path) -> bool:
 
 
 def announce(folder: Path, sweep: Sweep) -> None:
-    """Decide to extend the store to a larger sweep."""
+    """Draft the arrays of a larger sweep, and decide to extend the store to it; the lock is held.
+
+    Raises
+    ------
+    StoreError
+        If the store has no record of its code.
+    """
+    draft = folder / DRAFT
+    try:
+        draft_arrays(draft, sweep, first_versions(folder))
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
     write_durably(folder / _ANNOUNCED, sweep.to_json().encode())
     sync(folder)
 
@@ -44,7 +58,11 @@ def enlarge(folder: Path) -> None:
     sweep = Sweep.from_json((folder / _ANNOUNCED).read_text(encoding="utf-8"))
     note_further_layers(folder, before, sweep)
     draft, data = folder / DRAFT, folder / "data.zarr"
-    draft_arrays(draft, sweep, first_versions(folder))
+    if not draft.exists():
+        # Under another name, because a process may die before the draft is complete.
+        fresh = folder / f"{DRAFT}.new"
+        draft_arrays(fresh, sweep, first_versions(folder))
+        fresh.rename(draft)
     enlarge_arrays(draft, data)
     arrays = Arrays(data, sweep)
     for unit, (samples, _) in ledger(folder, sweep).items():

@@ -41,8 +41,16 @@ def text_digest(folder: Path) -> str:
 
 
 def first_versions(folder: Path) -> dict[str, str]:
-    """Return the versions of packages that made the first units."""
-    return dict(code_records(folder)[0]["versions"])
+    """Return the versions of packages that made the first units.
+
+    Raises
+    ------
+    StoreError
+        If the store has no record of its code.
+    """
+    if not (records := code_records(folder)):
+        raise StoreError(f"{folder}: there is no record of its code (code.jsonl)")
+    return dict(records[0]["versions"])
 
 
 def ledger(folder: Path, sweep: Sweep) -> dict[Unit, tuple[int, float]]:
