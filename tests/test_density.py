@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.special import ndtri
 from scipy.stats import beta, gaussian_kde
 
 import shaped_attention as sa
@@ -249,3 +250,15 @@ def test_few_samples_are_refused():
     sa.density(enough, "rho[0,1]")
     with pytest.raises(ValueError, match=r"^result=\{\}: a Dataset is needed$"):
         sa.density({}, "rho[0,1]")
+
+
+def test_an_estimate_of_zero_has_an_interval():
+    """Where the law vanishes at -1 and 1, the boundary kernel can be negative; its error is not."""
+    values = 2.0 * np.random.default_rng(5).beta(3.0, 3.0, size=400) - 1.0
+    found = estimate_density(values, support=(-1.0, 1.0), window=(-1.0, 1.0))
+    ends = found.isel(value=[0, -1])
+    assert (ends["density"] == 0.0).any()
+    assert (ends["standard_error"] > 0.0).all()
+    np.testing.assert_allclose(
+        found["upper"] - found["density"], ndtri(0.975) * found["standard_error"]
+    )
