@@ -184,6 +184,7 @@ def test_a_figure_has_the_atom_as_a_line_and_the_mass_of_the_others(bins, grid):
         "result (1,000 samples): 52 % at $t$ = 0.75", "result (1,000 samples)"
     ]  # fmt: skip
     np.testing.assert_array_equal(axis.lines[0].get_xdata(), [0.75, 0.75])
+    assert axis.get_xlim()[1] > 0.755  # The frame does not hide the line.
     if bins is None:
         assert np.trapezoid(*axis.lines[1].get_data()[::-1]) == pytest.approx(0.48, abs=1e-3)
     else:

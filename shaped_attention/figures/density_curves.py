@@ -32,18 +32,20 @@ def draw_density(
     level: float = 0.95,
     last: float | None = None,
     **line: Any,
-) -> None:
+) -> bool:
     """Draw the density from `estimate_density`: a line, and a light band of its intervals.
 
     Equal values have no density; a vertical line marks them. If more than 1 % of the samples share
     one value, the line's entry in the legend has their share, and the curve has the mass of the
     others. `last` is the last time, if the values are stopping times: only paths that have not
     stopped by then are such an atom. `line` has the colour, the line style and the label.
+
+    Return whether there is a vertical line.
     """
     equal = atom(values)
     if equal is not None:
         axis.axvline(equal, **line)
-        return
+        return True
     place = None
     shared = largest_atom(values, last)
     if shared is not None:
@@ -55,7 +57,7 @@ def draw_density(
         label = f"{line['label']}: {100 * share:.3g} % at {at}{more}"
         axis.axvline(place, **line | {"label": label})
         if not drawn:
-            return
+            return True
     found = estimate_density(
         values, bins=bins, bandwidth=bandwidth, support=support, window=window, level=level,
         without=place,
@@ -64,7 +66,8 @@ def draw_density(
     if bins is None:
         axis.fill_between(found["value"], found["lower"], found["upper"], **band)
         axis.plot(found["value"], found["density"], **line)
-        return
+        return shared is not None
     edges = np.append(found["left"].values, found["right"].values[-1])
     axis.stairs(found["upper"].values, edges, baseline=found["lower"].values, fill=True, **band)
     axis.stairs(found["density"].values, edges, **line)
+    return shared is not None

@@ -146,9 +146,10 @@ def densities(
         support = support_of(name, tokens, max(at.values()))
         pooled = np.concatenate(list(drawn.values()))
         window = None if atom(pooled) is not None else density_window(pooled, support)
+        marked = False
         for index, (label, result) in enumerate(named.items()):
             own = "" if np.ptp([*at.values()]) < 1e-9 else f", t = {at[label]:.4g}"
-            draw_density(
+            marked |= draw_density(
                 axis, drawn[label], support=support, window=window, bins=bins,
                 bandwidth=bandwidth, level=level, color=COLORS[index % len(COLORS)],
                 linestyle=LINES[index % len(LINES)], label=_entry(label, result, own),
@@ -157,7 +158,9 @@ def densities(
         axis.set(xlabel=observable_label(name, labels), ylabel="density")
         axis.xaxis.set_major_locator(MaxNLocator(5))
         if window is not None and (bins is None or np.ndim(bins) == 0):
-            axis.set_xlim(window)
+            # The frame would hide a vertical line at the end of the window.
+            margin = 0.02 * (window[1] - window[0]) if marked else 0.0
+            axis.set_xlim(window[0] - margin, window[1] + margin)
         axis.set_ylim(bottom=0.0)
     times = {f"at $t$ = {t:.4g}; " for t in at.values()}
     note = f"{times.pop() if len(times) == 1 else ''}bands: pointwise {100 * level:g} % intervals"
