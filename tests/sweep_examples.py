@@ -29,6 +29,11 @@ def ignoring(strength, ignored):
     return sa.ShapedAttention(strength)
 
 
+def short(h):
+    """A layer by a parameter whose name begins that of another entry."""
+    return sa.ShapedAttention(h)
+
+
 def no_limit(strength):
     """A block without an SDE."""
     return sa.ShapedAttention(strength, centring=False)

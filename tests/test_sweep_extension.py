@@ -12,6 +12,7 @@ from itertools import count
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 from shaped_attention.sweep import (
     extend_sweep,
@@ -23,6 +24,7 @@ from shaped_attention.sweep import (
     sweep_summary,
 )
 from shaped_attention.sweep import run_loop as running
+from shaped_attention.sweep.plots import heat_maps, small_multiples
 from shaped_attention.sweep.store import Store, StoreError
 from shaped_attention.sweep.store_extension import announce, enlarge
 from tests import sweep_layers as layers
@@ -183,6 +185,9 @@ REFUSED = {
     "truth": ({"axes": {"gamma": [True]}}, "gamma=True: a number is needed, as on the axis"),
     "a number": ({"axes": {"gamma": 0.7}}, "gamma=0.7: a list of values is needed"),
     "no values": ({"axes": {"gamma": []}}, "gamma=[]: a list of values is needed"),
+    "a list": ({"axes": [0.7]}, "axes=[0.7]: a mapping from the axes to lists of values is needed"),
+    "zero": ({"axes": 0}, "axes=0: a mapping from the axes to lists of values is needed"),
+    "words": ({"samples": "many"}, "samples='many': a number is needed"),
     "range": ({"axes": {"gamma": [1.5]}},
               "gamma=1.5: a number from 0 to 1 is needed (first at gamma=1.5)"),
     "units": ({"samples": 10**7}, "block=8: 5000000 units (2 cells, 2 samplers, 1250000 blocks); "
@@ -202,6 +207,11 @@ def test_refused_extensions_leave_the_store_alone(case, tmp_path):
     assert not (tmp_path / "s" / "extension.json").exists()
 
 
+def test_a_number_is_no_store():
+    with pytest.raises(ValueError, match=r"^path=5: a path is needed$"):
+        extend_sweep(5, samples=3)
+
+
 def test_cells_without_the_observables_are_refused(tmp_path):
     """The observables of a store are those that its cells share; fewer tokens have fewer."""
     fixed = {k: v for k, v in FIXED.items() if k != "tokens"} | {"gamma": 0.3}
@@ -209,6 +219,22 @@ def test_cells_without_the_observables_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"tokens=\[2\]: the store keeps 'log V\[2,2\]', which"):
         extend_sweep(tmp_path / "s", axes={"tokens": [2]})
     assert extend_sweep(tmp_path / "s", axes={"tokens": [4]}).shape == (2,)
+
+
+def test_smaller_covariances_are_refused_by_name(tmp_path):
+    """A covariance has a number of tokens too; an axis that leaves it alone is not named."""
+    fixed = {k: v for k, v in FIXED.items() if k != "tokens"}
+    axes = {"gamma": [0.3], "covariance": [np.eye(3)]}
+    Store(tmp_path / "s", small(fixed=fixed, axes=axes))
+    smaller = {"gamma": [0.5], "covariance": [np.eye(2)]}
+    with pytest.raises(ValueError, match="the store keeps") as caught:
+        extend_sweep(tmp_path / "s", axes=smaller)
+    assert str(caught.value) == (
+        "covariance=[[[1.0, 0.0], [0.0, 1.0]]]: the store keeps 'log V[2,2]', which these cells "
+        "lack"
+    )
+    same = smaller | {"covariance": [2 * np.eye(3)]}
+    assert extend_sweep(tmp_path / "s", axes=same).shape == (2, 2)
 
 
 @pytest.mark.parametrize("function", [sweep_summary, sweep_distances])
@@ -264,6 +290,24 @@ def test_a_store_without_a_record_of_its_code_is_not_extended(tmp_path):
     assert int(open_sweep(tmp_path / "s").sizes["sample"]) == 20
 
 
+def test_figures_sort_the_values_of_an_extended_axis():
+    """Curves run from left to right, and the columns of heat maps too, each with its numbers."""
+    gamma, tau0 = [0.3, 0.5, 0.1], [2.0, 1.0]
+    coords = {"sampler": ["chain"], "tau0": tau0, "gamma": gamma}
+    numbers = np.array(gamma) + 10 * np.array(tau0)[:, None]
+    values = xr.DataArray(numbers[None], coords, tuple(coords))
+    first, second = heat_maps(values[0].T).axes[0], small_multiples(values, error=values / 100)
+    assert [text.get_text() for text in first.get_xticklabels()] == ["0.1", "0.3", "0.5"]
+    found = np.asarray(first.collections[0].get_array()).reshape(2, 3)
+    np.testing.assert_array_equal(found, [[20.1, 20.3, 20.5], [10.1, 10.3, 10.5]])
+    for axis, height in zip(second.axes, (10, 20), strict=True):
+        line, _, (bars,) = axis.containers[0]
+        np.testing.assert_array_equal(line.get_xdata(), [0.1, 0.3, 0.5])
+        np.testing.assert_array_equal(line.get_ydata(), height + np.array([0.1, 0.3, 0.5]))
+        sizes = [np.ptp(bar[:, 1]) / 2 for bar in bars.get_segments()]
+        np.testing.assert_allclose(sizes, line.get_ydata() / 100)
+
+
 def test_a_running_store_is_not_extended(tmp_path):
     """And a store that was extended since it was opened is not run."""
     store = Store(tmp_path / "s", small())
@@ -279,7 +323,8 @@ def test_a_running_store_is_not_extended(tmp_path):
 def test_death_at_every_moment_of_an_extension(tmp_path):
     """Before every fsync and deletion, and before and after every move of a file.
 
-    What is opened next has the files of the old store, or those of an extension in one go.
+    Plain xarray opens the store as it is. What is opened next has the files of the old store, or
+    those of an extension in one go.
     """
     torch.set_num_threads(1)
     extension = {"samples": 24, "axes": {"gamma": [0.7]}}
@@ -287,6 +332,7 @@ def test_death_at_every_moment_of_an_extension(tmp_path):
     shutil.copytree(tmp_path / "old", tmp_path / "extended")
     extend_sweep(tmp_path / "extended", **extension)
     files = [layers.contents(tmp_path / name) for name in ("old", "extended")]
+    axes = [[0.3, 0.5], [0.3, 0.5, 0.7]]
     seen = []
     for k in count(1):
         path = tmp_path / f"dead{k}"
@@ -295,6 +341,8 @@ def test_death_at_every_moment_of_an_extension(tmp_path):
         if status == 0:
             break
         assert status == -signal.SIGKILL
+        plain = xr.open_zarr(path / "data.zarr").load()
+        assert plain["gamma"].values.tolist() in axes
         done = len(Store(path).finished())
         seen.append(files.index(layers.contents(path)))
         assert done == (6, 4)[seen[-1]]

@@ -169,3 +169,13 @@ def test_the_limit_sees_no_key_bias():
 def test_a_block_is_by_default_all_samples_up_to_1024():
     assert Sweep(FIXED | {"gamma": 0.3}, samples=100).block == 100
     assert Sweep(FIXED | {"gamma": 0.3}, samples=4000).block == 1024
+
+
+def test_a_fault_is_at_the_entry_with_its_whole_name():
+    """A layer's parameter `h` does not begin the fault of `horizon`."""
+    values = {"layer": "tests.sweep_examples:short", "h": 0.3, "tokens": 2, "horizon": -1.0}
+    with pytest.raises(SweepFaultsError) as caught:
+        Sweep(values, samplers="sde", samples=2)
+    ((entry, sentence),) = caught.value.faults
+    assert sentence.startswith("horizon=-1.0: ")
+    assert entry == "horizon"

@@ -137,7 +137,8 @@ def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> 
 def extend(store: Path, samples: int | None, axes: tuple[str, ...]) -> None:
     """Extend the sweep in STORE: more samples, or values on its axes.
 
-    Draws nothing: `shaped-attention sweep resume STORE` draws what is missing.
+    Draws nothing: `shaped-attention sweep resume STORE` draws what is missing. If more samples are
+    needed in a last block that was not full, its samples are deleted and drawn again.
     """
     from shaped_attention.commands import sweep_actions
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,13 @@ def cell_faults(sweep: Grid, written: bool, partial: bool) -> list[tuple[str, st
     if not found and not written and not partial:
         return _idle_axes(sweep, cells)
     entries = (*sweep.fixed, *sweep.axes, "fractions")
-    return [
-        (next((e for e in entries if sentence.startswith(e)), "fixed"), sentence + place)
-        for sentence, place in found.items()
-    ]
+    return [(_entry(sentence, entries), sentence + place) for sentence, place in found.items()]
+
+
+def _entry(sentence: str, entries: tuple[str, ...]) -> str:
+    """Return the entry that a sentence begins with, as a whole word, or 'fixed'."""
+    first = re.match(r"\w*", sentence)
+    return first[0] if first and first[0] in entries else "fixed"
 
 
 def _sentences(sweep: Grid, values: dict[str, Any], partial: bool) -> list[str]:

@@ -71,7 +71,7 @@ def code_records(folder: Path) -> list[dict[str, Any]]:
     """Return the code that made the units of a store, and its accepted changes, in order.
 
     A record has `time`, the number of `units` finished by then, `changed` (what had changed, in
-    words), `definitions` and `versions`. The list is empty for stores older than such records.
+    words), `definitions` and `versions`. The list is empty if the file is gone.
     """
     return read_records(folder / _RECORDS)
 

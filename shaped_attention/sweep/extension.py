@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count, did_you_mean
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.sweep.faults import SweepFaultsError, size_faults
@@ -15,6 +16,7 @@ from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.store_records import kept_sweep
 
 
+@with_types
 def extend_sweep(
     path: str | Path,
     *,
@@ -25,7 +27,8 @@ def extend_sweep(
 
     Nothing is drawn: `resume_sweep` draws what is missing. The samples of each cell are then
     bit-identical to those in a new store of the larger sweep with the same `block`. If the last
-    block was smaller than `block`, it is drawn again in full. The extension is complete or absent,
+    block was smaller than `block`, more samples enlarge it: its samples are deleted at once, to be
+    drawn again. The extension is complete or absent,
     whenever the process dies. A Dataset opened before must be opened again.
 
     Parameters
@@ -49,10 +52,13 @@ def extend_sweep(
     StoreError
         If there is no store, a run is writing to it, or it cannot be written.
     """
+    further = {} if axes is None else axes
+    if not isinstance(further, Mapping):
+        raise ValueError(f"axes={axes!r}: a mapping from the axes to lists of values is needed")
     store = Store(path)
     with store.locked():
         store.check_current()
-        larger = _larger(kept_sweep(store.path), samples, dict(axes or {}))
+        larger = _larger(kept_sweep(store.path), samples, further)
         store.extend(larger)
     return store.sweep
 
@@ -88,9 +94,14 @@ def _larger(sweep: Sweep, samples: int | None, further: Mapping[str, Any]) -> Sw
         raise ValueError("; ".join(sentence for _, sentence in error.faults)) from None
     if larger.observed != sweep.observed:
         lost = next(name for name in sweep.observed if name not in larger.observed)
-        raise ValueError(
-            f"tokens={list(further['tokens'])}: the store keeps {lost!r}, which these cells lack"
-        )
+        # Those that change the number of tokens, and with it the observables.
+        names = [
+            name
+            for name in further
+            if replace(larger, axes={**sweep.axes, name: axes[name]}).observed != sweep.observed
+        ]
+        shown = ", ".join(f"{name}={plain_values(further[name])}" for name in names)
+        raise ValueError(f"{shown}: the store keeps {lost!r}, which these cells lack")
     return larger
 
 

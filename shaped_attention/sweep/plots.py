@@ -49,6 +49,7 @@ def heat_maps(
         If `values` do not have two axes and at most one further dimension, or `ax` does not have
         one Axes per panel.
     """
+    values = _ascending(values)
     across, x, y = _dimensions(values, 2)
     names = _names(values, across)
     panels = Panels(ax, names, (1.2 + 4.8 * len(names), 4.2))
@@ -98,6 +99,8 @@ def small_multiples(
     """
     if "sampler" not in values.dims or values.ndim not in (2, 3):
         raise ValueError(f"values have {values.dims}; sampler and one or two axes are needed")
+    error = None if error is None else _ascending(error.assign_coords(values.coords))
+    values = _ascending(values)
     axes_names = [str(dim) for dim in values.dims if dim != "sampler"]
     x, across = axes_names[-1], axes_names[0] if len(axes_names) == 2 else None
     names = _names(values, across)
@@ -159,6 +162,12 @@ def sweep_figures(
     mean, half = (last[name].transpose("sampler", *ordered) for name in ("mean", "half_width"))
     figures["curves"] = small_multiples(mean, f"{mean_label} at {at}", mean_label, half)
     return figures
+
+
+def _ascending(values: xr.DataArray) -> xr.DataArray:
+    """Sort the numbers of every axis; an extension appends them in any order."""
+    numbers = [dim for dim in values.dims if np.issubdtype(values[dim].dtype, np.number)]
+    return values.sortby(numbers)
 
 
 def _dimensions(values: xr.DataArray, axes: int) -> tuple[str | None, str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 import traceback
 from collections import Counter
@@ -20,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
-from tqdm import tqdm
 
+from shaped_attention.progress import progress_bar
 from shaped_attention.sweep.code_identity import Code, differences, imported_code
 from shaped_attention.sweep.engines import NO_GUARD, Engine
 from shaped_attention.sweep.specification import Sweep
@@ -115,10 +114,9 @@ class Loop:
     def run(self, progress: bool | None) -> Report:
         """Run until nothing is left or the time is up."""
         schedule = self.schedule
-        show = progress if progress is not None else sys.stderr.isatty()
         done = schedule.total - schedule.left
-        with tqdm(
-            total=schedule.total, initial=done, desc="sweep", unit="unit", disable=not show
+        with progress_bar(
+            "sweep", progress, total=schedule.total, initial=done, unit="unit"
         ) as bar:
             self.tell = lambda: _advance(bar, schedule)
             try:

@@ -54,8 +54,8 @@ class Sweep(Grid):
     seconds
         Seconds after which a run starts no further units; None for no limit.
     written
-        Whether the sweep is read from a store. Entries without effect are then accepted, because
-        the store may be older than the check that rejects them.
+        Whether the sweep is read from a store. Entries without effect are then not looked for,
+        because this was done when the store was made.
 
     Raises
     ------

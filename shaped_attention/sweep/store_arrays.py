@@ -33,7 +33,9 @@ def draft_arrays(draft: Path, sweep: Sweep, versions: Mapping[str, str]) -> None
     shutil.rmtree(draft, ignore_errors=True)
     lead = ("sampler", *sweep.axes)
     found = coordinates(sweep, versions)
-    found.to_zarr(draft, mode="w", zarr_format=2, consolidated=False)
+    # One value per chunk, so that an extension adds chunks and leaves the others as they are.
+    single = {name: {"chunks": (1,)} for name in sweep.axes}
+    found.to_zarr(draft, mode="w", zarr_format=2, consolidated=False, encoding=single)
     group = zarr.open_group(draft, mode="r+", zarr_format=2)
     for name, layout in layouts(sweep).items():
         group.create_array(
@@ -55,9 +57,11 @@ def enlarge_arrays(draft: Path, data: Path) -> None:
     The draft has no samples. Chunks stay as they are, because their sizes and their places along
     axes and blocks are the same in every larger sweep.
     """
-    files = sorted(file for file in draft.rglob("*") if file.is_file())
-    # Last: until it is moved, xarray reads the old sizes.
-    for file in sorted(files, key=lambda file: file.name == _SUMMARY):
+    files = [file for file in draft.rglob("*") if file.is_file()]
+    # Until the last is moved, xarray reads the old sizes. The chunks come directly before it: those
+    # of coordinates that change their type (longer text, or times that become fractions of the
+    # horizon) cannot be read in between. Chunks of numbers on an axis can be read at all times.
+    for file in sorted(files, key=lambda file: (file.name == _SUMMARY, file.name[0] != ".", file)):
         file.replace(data / file.relative_to(draft))
     os.sync()
     shutil.rmtree(draft)
