@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,12 @@ def agree(expected: str, printed: str) -> bool:
 @pytest.mark.parametrize("name", PAGES)
 def test_the_blocks_run_and_print_what_the_page_says(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    handler = signal.getsignal(signal.SIGINT)
     # A page is a session of a reader, who may use torch's generator.
     with torch.random.fork_rng(devices=[]):
         blocks = run((DOCS / f"{name}.md").read_text())
+    # The import of dask_jobqueue replaces the handler.
+    signal.signal(signal.SIGINT, handler)
     assert blocks
     for expected, printed in blocks:
         assert agree(expected, printed), (

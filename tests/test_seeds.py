@@ -58,7 +58,7 @@ def test_cells_of_a_map_share_no_numbers():
 def family(seed):
     """The distances and densities of a family of two blocks, as the figures have them."""
     models = {"attention": BLOCK, "causal": sa.ShapedAttention(0.5, mask="causal")}
-    beyond._family(models, 2, (8, 16), 10, seed, pairs=10)
+    beyond._family(models, 2, (8, 16), 10, seed, False, pairs=10)
 
 
 STUDIES = {

@@ -296,7 +296,7 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
         (lambda: sphere_flow(4.0, uniform_start(2, 2), [1.0]), "attention=4.0: a SphereAttention"),
         (
             lambda: sphere_flow(SphereAttention(1.0), np.eye(2), [1.0]),
-            r"start has shape ndarray; .*given_start\(tokens\)",
+            r"start has type ndarray; .*given_start\(tokens\)",
         ),
         (
             lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1.0], observe="rho"),

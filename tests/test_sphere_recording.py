@@ -144,13 +144,16 @@ def test_every_format_gives_the_same_hidden_states(tmp_path, kind, samples):
     [
         (
             STATES[0],
-            r"must be three- or four-dimensional, but it is 2-dimensional with shape \(6, 4\)",
+            r"the array has shape \(6, 4\); a three- or four-dimensional one is needed$",
         ),
-        (np.ones((1, 1, 2, 3, 4)), "but it is 5-dimensional"),
+        (
+            np.ones((1, 1, 2, 3, 4)),
+            r"the array has shape \(1, 1, 2, 3, 4\); a three- or",
+        ),
         (np.full((1, 1, 2, 3), np.nan), "in layer 1, sample 1, row 1, column 1"),
         (np.ones((2, 0, 3)), r"empty with shape \(2, 0, 3\); at least one layer, one row"),
         (np.where(STATES[1, 2, 3] == STATES, np.nan, STATES), "in layer 2, row 3, column 4"),
-        (STATES * 1j, "they are complex"),
+        (STATES * 1j, "entries are complex; real numbers are needed"),
     ],
 )
 def test_bad_files_of_hidden_states_are_refused(tmp_path, array, message):
@@ -161,7 +164,7 @@ def test_bad_files_of_hidden_states_are_refused(tmp_path, array, message):
 
 def test_a_csv_file_holds_no_hidden_states(tmp_path):
     (tmp_path / "a.csv").write_text("1,2\n")
-    with pytest.raises(ValueError, match=r"is \.csv, but a \.npy, \.npz or \.pt file is needed"):
+    with pytest.raises(ValueError, match=r"is \.csv; a \.npy, \.npz or \.pt file is needed"):
         read_hidden_states(tmp_path / "a.csv")
 
 

@@ -187,7 +187,7 @@ REFUSED = {
     "no values": ({"axes": {"gamma": []}}, "gamma=[]: a list of values is needed"),
     "a list": ({"axes": [0.7]}, "axes=[0.7]: a mapping from the axes to lists of values is needed"),
     "zero": ({"axes": 0}, "axes=0: a mapping from the axes to lists of values is needed"),
-    "words": ({"samples": "many"}, "samples='many': a number is needed"),
+    "words": ({"samples": "many"}, "samples='many': a whole number is needed"),
     "range": ({"axes": {"gamma": [1.5]}},
               "gamma=1.5: a number from 0 to 1 is needed (first at gamma=1.5)"),
     "units": ({"samples": 10**7}, "block=8: 5000000 units (2 cells, 2 samplers, 1250000 blocks); "
