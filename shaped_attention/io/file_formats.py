@@ -49,7 +49,7 @@ def _read_npz(
             try:
                 member = archive[label]
             except ValueError:
-                # An array of Python objects is no reason to refuse the numbers beside it.
+                # An array of Python objects is no reason to refuse the numbers next to it.
                 if label == key or len(labels) == 1:
                     raise
             else:
