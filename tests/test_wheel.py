@@ -114,7 +114,7 @@ def test_the_installed_package_is_the_wheel(installed):
 
 def test_the_main_job_runs_there(installed):
     """Three samplers, comparison and figures from the shipped tokens; the results can be read."""
-    out = ("--figures", "figures", "--output", "results")
+    out = ("--figures", "figures", "--results", "results")
     installed.run("shaped-attention", "compare", *SMALL, *out)
     for name, samples in {"network": 16, "chain": 64, "sde": 64}.items():
         with xr.open_dataset(installed.work / "results" / f"{name}.nc", engine="h5netcdf") as data:
