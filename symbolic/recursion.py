@@ -107,7 +107,7 @@ entry (1, 1) is -V_11*gamma**2
     """
 
     fields: Sequence[Field] = ()
-    """The random matrices that the recursion uses."""
+    """Random matrices of the recursion."""
 
     def generators(self, v: Matrix) -> Sequence[Expr]:
         """Return the parameters, and functions of the entries of `v` (m, m) if not polynomial."""

@@ -62,7 +62,7 @@ def test_every_figure_is_drawn(name):
 
 
 def test_overlapping_labels_are_found():
-    """The label of the third figure once was longer than its axis."""
+    """An axis label longer than its axis overlaps the title."""
     figure = Figure(figsize=(5.5, 4.0), layout="constrained")
     figure.subplots().set_ylabel("size of the correlation of pairs, mean, and 5–95 % band" * 2)
     figure.suptitle("Ablations, to a large norm, for several sizes and all parameters: " * 2)

@@ -239,7 +239,7 @@ def test_smaller_covariances_are_refused_by_name(tmp_path):
 
 @pytest.mark.parametrize("function", [sweep_summary, sweep_distances])
 def test_a_dataset_opened_before_is_refused(function, tmp_path, monkeypatch):
-    """Also with cells selected, in memory, and from another folder; not if a run ends it."""
+    """A selection, a loaded copy and another working folder are refused; a resumed store is not."""
     path = tmp_path / "s"
     Store(path, small())
     monkeypatch.chdir(tmp_path)

@@ -53,7 +53,7 @@ def save_figure(
     Raises
     ------
     ValueError
-        If a format is unknown, there is none, or the folder cannot be written.
+        If a format is unknown, `formats` is empty, or the folder cannot be written.
     """
     target = Path(path)
     suffix = target.suffix[1:]

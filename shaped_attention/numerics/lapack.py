@@ -32,7 +32,7 @@ _PANEL = 32
 """Columns of a panel of the QR factorisation (16, 32 and 64 were measured)."""
 
 _SUSPICIOUS = 8.0
-"""The exact rule decides pivots below this many levels times the number of rows."""
+"""The exact rule decides pivots below this multiple of (level times number of rows)."""
 
 
 def _routine(module: str, name: str) -> Callable[..., None]:

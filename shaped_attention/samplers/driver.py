@@ -56,7 +56,7 @@ class LimitProcess(Process, Protocol):
 
     @property
     def task(self) -> Task:
-        """The task of the paths."""
+        """Programs of the step of these paths."""
 
     def stop(self, stopping_times: Array) -> None:
         """Mark the paths that have stopped already; they do not move."""

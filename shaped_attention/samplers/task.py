@@ -88,12 +88,12 @@ class Task:
 
     @cached_property
     def compiled(self) -> _Packed:
-        """The programs for the compiled executor on tiles."""
+        """Programs of the tile executor."""
         return _Packed.of(self.programs, self)
 
     @cached_property
     def plans(self) -> list[Plan]:
-        """The programs for the executor on large matrices."""
+        """Programs of the executor for large matrices."""
         return [Plan.of(program, self.keys.key, self.depths) for program in self.programs]
 
 
