@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sympy import (
     Expr,
+    Integer,
     Matrix,
     Rational,
     Symbol,
@@ -174,18 +175,25 @@ def _erf_bound() -> Finding:
 
 
 def causal_equations_hold(heads: int) -> bool:
-    """Return whether u, V_11 and log u of two tokens under a causal mask are as stated."""
+    """Return whether u, V_11, log u and u^(1 - 2a) under a causal mask are as stated, m = 2."""
     ito = Ito(derive(ShapedAttention(mask="causal", heads=heads), 2))
     law = two_tokens(heads)
     first, second = PAIR[0, 0], PAIR[1, 1]
     variation = 2 * law.rate * GAP**2 + law.delta * second * GAP**3
-    log_drift = ito.drift(GAP) / GAP - ito.covariation(GAP, GAP) / (2 * GAP**2)
+
+    def power_drift(power: Expr) -> Expr:
+        """Return the drift of u^p over p u^p; at p = 0 that of log u."""
+        spread = ito.covariation(GAP, GAP) / (2 * GAP**2)
+        return ito.drift(GAP) / GAP + (power - 1) * spread
+
+    surplus = (law.alpha - law.delta / 2) * second * GAP
     return (
         expand(ito.drift(GAP) - law.alpha * second * GAP**2) == 0
         and expand(ito.covariation(GAP, GAP) - variation) == 0
         and expand(ito.drift(first)) == 0
         and expand(ito.covariation(first, first) - 2 * law.rate * first**2) == 0
-        and vanishes(log_drift + law.rate - (law.alpha - law.delta / 2) * second * GAP)
+        and vanishes(power_drift(Integer(0)) + law.rate - surplus)
+        and vanishes(power_drift(1 - 2 * law.ratio) + 2 * law.ratio * law.rate)
     )
 
 
@@ -197,7 +205,7 @@ def _causal() -> Finding:
         "derived du and dV_11 = sqrt(2 k) V_11 dB_1, H = 1, 2; d log u has the drift -k + (alpha - "
         "delta/2) V_22 u, and delta/2 - alpha has the sign of 2 gamma^2 - H: if that is not "
         "negative, log u is a local martingale less a nonnegative process, which cannot tend to "
-        "infinity",
+        "infinity, and u^(1 - 2 a) has the drift -2 a (1 - 2 a) k u^(1 - 2 a)",
         causal_equations_hold(1),
         causal_equations_hold(2),
         expand(excess - (2 * GAMMA**2 - heads)) == 0,
@@ -267,8 +275,8 @@ CLAIMS = [
     ),
     Claim(
         "explosion-causal",
-        "Two tokens, causal mask: du = alpha V_22 u^2 dt + sqrt(2 k u^2 + delta V_22 u^3) dB, and "
-        "no explosion if gamma^2 >= H/2.",
+        "Two tokens, causal mask: du = alpha V_22 u^2 dt + sqrt(2 k u^2 + delta V_22 u^3) dB; if "
+        "gamma^2 >= H/2, no explosion, and P(u ever reaches R) <= (u_0/R)^(1 - 2 a).",
         r"causal, $m=2$: $du=\alpha V_{22}u^2dt+\sqrt{2ku^2+\delta V_{22}u^3}\,dB$",
         Verdict.PROVEN,
         _causal,
