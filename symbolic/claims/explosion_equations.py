@@ -259,8 +259,8 @@ CLAIMS = [
     Claim(
         "explosion-live-token",
         "V_0 = v e_j e_j^T keeps its form, and u = V_jj solves the equation with alpha = gamma^2 p "
-        "q (p q + q - p)/tau_0^2, delta = 4 gamma^4 p^2 q^2/(tau_0^2 H), q = 1 - p, p = 1/m for "
-        "full and 1/j for causal attention.",
+        "q (p q + q - p)/tau_0^2, delta = 4 gamma^4 p^2 q^2/(tau_0^2 H), q = 1 - p, 1/p the number "
+        "of tokens that j sees: m with full, j with causal attention.",
         r"$V_0=ve_je_j^\top$: $\alpha=\frac{\gamma^2pq(pq+q-p)}{\tau_0^2}$, "
         r"$\delta=\frac{4\gamma^4p^2q^2}{\tau_0^2H}$",
         Verdict.PROVEN,

@@ -18,7 +18,7 @@ class LiveToken(ShapedAttention):
     """Row j of attention at V = v e_j e_j^T, with p as a symbol.
 
     E[G_ab G_cd] = V_ac V_bd leaves one score, G_jj. All rows of A but row j are those of the
-    identity, and the others entries of row j meet tokens that are zero. What is left is
+    identity, and the other entries of row j meet tokens that are zero. Only A_jj is left:
     A_jj = 1 + p e^x / (1 - p + p e^x) - p with x = G_jj / (tau_0 sqrt n).
     """
 
