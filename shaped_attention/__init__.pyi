@@ -60,11 +60,13 @@ from .sweep import (
     sweep_summary,
 )
 from .theory.drift_diffusion import diffusion, drift
+from .theory.explosion.law import ExplosionLaw, explosion_law
 from .version import __version__
 
 __all__ = [
     "Block",
     "Explanation",
+    "ExplosionLaw",
     "Limit",
     "Normalised",
     "Parallel",
@@ -92,6 +94,7 @@ __all__ = [
     "explain",
     "explosion_curve",
     "explosion_curves",
+    "explosion_law",
     "extend_sweep",
     "format_comparison",
     "half_vectorise",
