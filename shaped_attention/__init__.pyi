@@ -60,6 +60,7 @@ from .sweep import (
     sweep_summary,
 )
 from .theory.drift_diffusion import diffusion, drift
+from .theory.explosion.correlation import correlation_law
 from .theory.explosion.law import ExplosionLaw, explosion_law
 from .version import __version__
 
@@ -80,6 +81,7 @@ __all__ = [
     "compare",
     "continue_run",
     "convergence",
+    "correlation_law",
     "correlations",
     "covariance_of",
     "density",

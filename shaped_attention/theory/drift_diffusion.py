@@ -170,8 +170,8 @@ def limits_at(
 
 
 def unit_noise(
-    limit: Limit, p: Parameters, factor: Float[Tensor, "*B m m"]
-) -> Float[Tensor, "e *B m m"] | None:
+    limit: Limit, p: Parameters, factor: Float[Tensor, "*B m c"]
+) -> Float[Tensor, "e *B m c"] | None:
     """Return the noise of F for each unit increment, along the first axis, or None."""
     sizes = _Sizes()
     if limit.factor_noise(p, factor, sizes) is None:

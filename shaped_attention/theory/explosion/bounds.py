@@ -69,10 +69,11 @@ class TraceBound:
         """Return the bound on P(S ever reaches the level)."""
         if self.u0 >= level:
             return 1.0
-        if self.u0 == 0.0:
-            return 0.0
-        top = float(special.erf(self.rate * level)) if level < math.inf else 1.0
-        return min(1.0, float(special.erf(self.rate * self.u0)) / top)
+        if level == math.inf:
+            return float(special.erf(self.rate * self.u0))
+        if self.rate == 0.0:
+            return self.u0 / level
+        return float(special.erf(self.rate * self.u0) / special.erf(self.rate * level))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Law of the correlation of two tokens, without kernel smoothing.
 
-With w = (1, -1) / sqrt 2, e = (1, 1) / sqrt 2 and h = V_ww = u / 2, V is given by u, d = det V / h and
-beta = V_we / h. For two tokens with full attention, drift alpha u^2 V and diffusion k Sigma_lin + 4
+With w = (1, -1) / sqrt 2, e = (1, 1) / sqrt 2 and h = V_ww = u / 2, V is given by u,
+d = det V / h and beta = V_we / h. For two tokens with full attention, drift alpha u^2 V and diffusion k Sigma_lin + 4
 delta Att of `shaped_attention.theory.drift_diffusion`,
 
     d log d = [(alpha - delta / 4) u^2 - 2 k] dt + sqrt(2k) dW_1,
@@ -139,8 +139,8 @@ def _law(layer: Layer, v0: Array) -> ScalarLaw:
     exact = found.kind == "exact" and found.scalar == "V_11 - 2 V_12 + V_22"
     if not (exact and all(_follows(layer, law, v) for v in states)):
         raise ValueError(
-            f"layer={layer!r}: full attention, with linear blocks at most, is needed for the law of "
-            "the correlation"
+            f"layer={layer!r}: full attention, with linear blocks at most, is needed for the law "
+            "of the correlation"
         )
     return law
 

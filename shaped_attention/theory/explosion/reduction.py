@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.mlp import ReLULimit
 from shaped_attention.blocks.overrides import Overrides
 from shaped_attention.theory.drift_diffusion import limits_at, moments_along, unit_noise
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
@@ -204,16 +205,21 @@ def groups_of(v0: Matrix) -> list[Matrix]:
 def without_attention(layer: Layer, v0: Matrix) -> Reduction | None:
     """Return the reduction to V_11 of a layer in which no V_jj can explode, or None."""
     m, parts = len(v0), limits_at(layer, 0.0)
-    column = torch.ones((m, 1), dtype=torch.float64)
+    column, identity = (torch.ones(m, 1, dtype=torch.float64), torch.eye(m, dtype=torch.float64))
     for limit, p, _ in parts:
         if limit.factor_drift(p, column) is not None or unit_noise(limit, p, column) is not None:
             return None
+    # The ReLU network leaves the diagonal unchanged, exactly and not only to rounding.
+    growth = any(
+        type(limit) is not ReLULimit and limit.growth(p, identity) is not None
+        for limit, p, _ in parts
+    )
     reason = "the layer has no attention, so that no entry of V can explode"
     unit = np.eye(m)
     each = [Reduction("V_11", reason, row, unit, np.zeros((0, m))) for row in unit]
     for reduction in each:
         try:
-            if scalar_law(layer, reduction, v0).alpha != 0.0:
+            if scalar_law(layer, reduction, v0, growth).alpha != 0.0:
                 return None
         except ValueError:
             return None
