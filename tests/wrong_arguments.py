@@ -68,6 +68,10 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "samplers = ['chain']\n[fixed]\nlayer = 'mlp'\ngamma = 0.5\ntokens = 2\n"
         "width = 8\ndepth = 2\n"
     )
+    exploding = sa.integrate_sde(
+        sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(2, 0.2), horizon=0.75, step=0.05,
+        samples=400, radius=30.0,
+    )  # fmt: skip
     half = torch.tensor(0.5)
     omega = sa.score_form(np.eye(2), np.eye(2))
     store = folder / "store"
@@ -102,6 +106,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         ),
         "explain": (sa.explain, {"layer": LAYER}),
         "explosion_curve": (sa.explosion_curve, {"result": chain}),
+        "explosion_probability": (sa.explosion_probability, {"result": exploding}),
         "explosion_curves": (
             sa.explosion_curves, {"layer": LAYER, "v0": V0, "widths": [8], "samples": 4},
         ),
