@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from shaped_attention.theory.exact_laws import inverse_square
 from shaped_attention.theory.explosion import laplace
 from shaped_attention.theory.explosion.finite_differences import (
     marginal,
@@ -192,7 +193,4 @@ def test_marginal_law_of_u():
     h = math.log(u[1] / u[0])
     left = 1.0 - laplace.probability(law, horizon, level)
     assert density.sum() * h == pytest.approx(left, abs=2e-5)
-    rate = 6 * law.k + 2 * law.mu
-    growth = math.exp(rate * horizon)
-    exact = law.u0**-2 * growth + law.delta * (3 - 2 * law.a) * (growth - 1) / rate
-    assert (density * u**-2).sum() * h == pytest.approx(exact, rel=2e-3)
+    assert (density * u**-2).sum() * h == pytest.approx(inverse_square(law, horizon), rel=2e-3)
