@@ -48,7 +48,8 @@ def token_factor(gamma: float, width: int) -> Any:
 def log_determinant_moments(width: int, depth: int, tokens: int) -> tuple[float, float]:
     """Return mean and standard deviation of log det V_L - log det V_0 at width n.
 
-    They hold for gamma = 1 as tau_0 -> infinity. Without the skip connection V' = F W F^T / n with W Wishart, so that log det gains
+    They hold for gamma = 1 as tau_0 -> infinity. Without the skip connection V' = F W F^T / n
+    with W Wishart, so that log det gains
     sum_i log(chi^2_{n-i} / n) in each layer, whatever V is.
     """
     freedom = width - np.arange(tokens)
