@@ -18,7 +18,7 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention import sphere
-from shaped_attention.figures.paper import beyond, original
+from shaped_attention.figures.paper import beyond, explosion, original
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
@@ -161,6 +161,10 @@ CALLS = [
     call(beyond.figure_tokens, _SEED, **_FIGURE | {"tokens": (2, 3)}),
     call(beyond.figure_keys, _SEED, **_FIGURE | {"width": 10}),
     call(beyond.figure_eigenvalues, _SEED, gammas=(0.05,), tokens=2, width=4, samples=2),
+    call(explosion.figure_explosion, _SEED, gammas=[0.6], tau0s=[0.5], widths=[8], level=2.0,
+         samples=8),
+    call(sa.correlation_law, _SEED, layer=sa.ShapedAttention(0.4, heads=2), v0=V0, horizon=0.1,
+         samples=4, cells=4),
     call(mine, {"count": 2}, count=3),
     Call(sa.density, {"observable": "rho[0,1]", "bins": 3, "window": (-1.0, 1.0)}, {"bins": 4},
          {"result": sa.simulate_chain(BLOCK, V0, width=8, depth=2, samples=9)}),
