@@ -1,8 +1,8 @@
 """Law of the correlation of two tokens, without kernel smoothing.
 
 With w = (1, -1) / sqrt 2, e = (1, 1) / sqrt 2 and h = V_ww = u / 2, V is given by u,
-d = det V / h and beta = V_we / h. For two tokens with full attention, drift alpha u^2 V and diffusion k Sigma_lin + 4
-delta Att of `shaped_attention.theory.drift_diffusion`,
+d = det V / h and beta = V_we / h. For two tokens with full attention, drift alpha u^2 V and
+diffusion k Sigma_lin + 4 delta Att of `shaped_attention.theory.drift_diffusion`,
 
     d log d = [(alpha - delta / 4) u^2 - 2 k] dt + sqrt(2k) dW_1,
     d beta = sqrt((2 d / u) (k + delta u^2 / 4)) dW_2,
