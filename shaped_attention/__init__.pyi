@@ -40,6 +40,7 @@ from .statistics.compare import compare
 from .statistics.comparison_text import format_comparison
 from .statistics.convergence import convergence
 from .statistics.density import density
+from .statistics.explosions import explosion_probability
 from .statistics.multilevel import expectation
 from .statistics.rates import distances_by_width
 from .statistics.stopping import (
@@ -97,6 +98,7 @@ __all__ = [
     "explosion_curve",
     "explosion_curves",
     "explosion_law",
+    "explosion_probability",
     "extend_sweep",
     "format_comparison",
     "half_vectorise",

@@ -144,6 +144,7 @@ def test_a_start_that_single_precision_cannot_hold():
 
 PARTS = {
     "Block": "a base class", "Limit": "a base class", "Explanation": "returned by `explain`",
+    "ExplosionLaw": "returned by `explosion_law`",
     "__version__": "text", "plots": "a module", "sphere": "a module", "sweep": "a module",
 }  # fmt: skip
 """Public names that are not called by users."""

@@ -68,6 +68,10 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "samplers = ['chain']\n[fixed]\nlayer = 'mlp'\ngamma = 0.5\ntokens = 2\n"
         "width = 8\ndepth = 2\n"
     )
+    exploding = sa.integrate_sde(
+        sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(2, 0.2), horizon=0.75, step=0.05,
+        samples=400, radius=30.0,
+    )  # fmt: skip
     half = torch.tensor(0.5)
     omega = sa.score_form(np.eye(2), np.eye(2))
     store = folder / "store"
@@ -84,6 +88,10 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "compare": (sa.compare, {"first": chain, "second": second}),
         "continue_run": (sa.continue_run, {"result": chain, "depth": 4}),
         "convergence": (sa.convergence, {"layer": LAYER, "v0": V0, "widths": [8, 16]} | few),
+        "correlation_law": (
+            sa.correlation_law,
+            {"layer": LAYER, "v0": V0, "horizon": 0.1, "samples": 4, "cells": 4},
+        ),
         "correlations": (sa.correlations, {"v": V0}),
         "covariance_of": (sa.covariance_of, {"tokens": V0}),
         "density": (sa.density, {"result": chain, "observable": "rho[0,1]", "points": 5}),
@@ -102,9 +110,11 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         ),
         "explain": (sa.explain, {"layer": LAYER}),
         "explosion_curve": (sa.explosion_curve, {"result": chain}),
+        "explosion_probability": (sa.explosion_probability, {"result": exploding}),
         "explosion_curves": (
             sa.explosion_curves, {"layer": LAYER, "v0": V0, "widths": [8], "samples": 4},
         ),
+        "explosion_law": (sa.explosion_law, {"layer": LAYER, "v0": V0}),
         "initial_spectrum": (sa.initial_spectrum, {"x": [0.1], "ratio": 0.5}),
         "leading_directions": (sa.leading_directions, {"omega": omega, "rank": 1}),
         "score_form": (sa.score_form, {"query": np.eye(2), "key": np.eye(2)}),

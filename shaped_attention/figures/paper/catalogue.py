@@ -6,6 +6,7 @@ from shaped_attention.figures.deferred import Functions
 from shaped_attention.figures.recipes import Recipe
 
 beyond = Functions("shaped_attention.figures.paper.beyond")
+explosion = Functions("shaped_attention.figures.paper.explosion")
 original = Functions("shaped_attention.figures.paper.original")
 plots = Functions("shaped_attention.figures.paper.plots")
 
@@ -70,6 +71,11 @@ FIGURES: dict[str, Recipe] = {
         beyond.figure_keys,
         plots.density_panels,
         r"Key size: $n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$, $m=%(tokens)d$",
+    ),
+    "explosion": Recipe(
+        explosion.figure_explosion,
+        explosion.passage_probabilities,
+        r"Two tokens: $u=V_{1,1}-2V_{1,2}+V_{2,2}$ reaches %(level)g, or explodes",
     ),
 }
 """Figures with a number are the paper's; the others go beyond it."""

@@ -6,7 +6,7 @@ symmetric with respect to the speed density
 
     m(X) = sinh^{2 - 2a} X cosh^{2a - 1 + 2r} X.
 
-The basis tanh^{2a-1} X cosh^{-(1/2 + r)} X p_j(X^2), with Legendre polynomials p_j of X^2 on [0,
+The basis tanh^{2a-1} X cosh^{-(1/2 + r)} X p_j(X^2), with Jacobi polynomials p_j of X^2 on [0,
 L], has the singularity of D at 0, which only even functions of X multiply. The boundary at L
 reflects; L is so far that no path reaches it in time, or none returns from it.
 """
@@ -16,27 +16,30 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.polynomial import legendre
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, special
 
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
 
-FLOOR = 1e-11
+FLOOR = 1e-9
 """Absolute error of the probabilities, which limits those that are small."""
 
 _REACH = 34.0
 """Probabilities of reaching L, or of returning from it, below exp(-34) are neglected."""
 
 
+_NEGLIGIBLE = 1e-14
+"""Probabilities below this are returned as 0."""
+
 _NODES = 1000
 """Nodes of the quadrature of the initial condition."""
 
 
-def explosion_curve(
-    law: ScalarLaw, times: ArrayLike, size: int | None = None
-) -> NDArray[np.float64]:
+def explosion_curve(law: ScalarLaw, times: ArrayLike) -> NDArray[np.float64]:
     """Return P(explosion by t) at each time, with an absolute error of about `FLOOR`.
+
+    Each octave of times has its own basis: D(0, X) does not vanish at X = 0, which a basis resolves
+    only after part of its longest time.
 
     Parameters
     ----------
@@ -44,18 +47,30 @@ def explosion_curve(
         The law of u; it must be explosive.
     times
         Nonnegative times.
-    size
-        Number of basis functions; None for enough.
     """
     t = np.asarray(times, dtype=np.float64)
+    found = np.zeros_like(t)
+    # Without the tanh of its drift, X is a Bessel process, whose time to 0 is 1 / gamma.
+    start = law.coordinate(law.u0)
+    tail = float(special.gammainccinv(law.a - 0.5, _NEGLIGIBLE))
+    shortest = start**2 / (4.0 * law.k * tail)
+    longest = float(t.max(initial=0.0))
+    while longest > shortest:
+        octave = (t <= longest) & (t > longest / 2.0)
+        if octave.any():
+            found[octave] = _octave(law, t[octave], longest)
+        longest /= 2.0
+    return found
+
+
+def _octave(law: ScalarLaw, t: NDArray[np.float64], longest: float) -> NDArray[np.float64]:
+    """Return the probabilities at times from half the longest on."""
     start, outward = law.coordinate(law.u0), 1.0 + 2.0 * law.r
-    kt = law.k * max(float(t.max()), 1e-12)
+    kt = law.k * longest
     length = start + min(outward * kt + math.sqrt(4.0 * _REACH * kt), _REACH / outward)
-    size = int(72 + 2.0 * length) if size is None else size
-    rates, vectors, basis, initial = _eigensystem(law, length, size, start)
+    rates, vectors, basis, initial = _eigensystem(law, length, int(90 + 2.0 * length), start)
     weights = (basis @ vectors) * (initial @ vectors)
-    later = np.exp(-np.multiply.outer(t, rates)) @ weights
-    return np.where(t > 0.0, law.ever() - later, 0.0)
+    return law.ever() - np.exp(-np.multiply.outer(t, rates)) @ weights
 
 
 def _eigensystem(
@@ -70,14 +85,14 @@ def _eigensystem(
     w = w * 2.0 ** (0.5 - a) * length ** (2.0 * a - 1.0) / 2.0
     tanh = np.tanh(x)
     smooth = w * (tanh / x) ** (2.0 * a - 2.0)
-    p, slope = _polynomials(y, size)
+    p, slope = _polynomials(y, size, a - 0.5)
     slope = slope * (4.0 * x / length**2)[:, None]
     moved = ((2.0 * a - 1.0) * (1.0 - tanh**2) - s * tanh**2)[:, None] * p + tanh[:, None] * slope
     mass = p.T @ ((smooth * tanh**2)[:, None] * p)
     stiffness = law.k * (moved.T @ (smooth[:, None] * moved))
     rates, vectors = linalg.eigh(stiffness, mass)
     y0 = 2.0 * (start / length) ** 2 - 1.0
-    basis = _polynomials(np.array([y0]), size)[0][0]
+    basis = _polynomials(np.array([y0]), size, a - 0.5)[0][0]
     basis = basis * math.tanh(start) ** (2.0 * a - 1.0) * math.cosh(start) ** -s
     # The initial condition against the basis. Its power of X becomes smooth in v = (X / L)^(1/4).
     z, weight = special.roots_legendre(_NODES)
@@ -85,13 +100,15 @@ def _eigensystem(
     x = length * v**4
     ever = special.betainc(s, a - 0.5, 1.0 / np.cosh(x) ** 2)
     density = 2.0 * length * weight * v**3 * ever * np.sinh(x) * np.cosh(x) ** (s - 1.0)
-    return rates, vectors, basis, density @ _polynomials(2.0 * v**8 - 1.0, size)[0]
+    return rates, vectors, basis, density @ _polynomials(2.0 * v**8 - 1.0, size, a - 0.5)[0]
 
 
 def _polynomials(
-    y: NDArray[np.float64], size: int
+    y: NDArray[np.float64], size: int, power: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the Legendre polynomials p_j and their derivatives in y (points, size)."""
-    values = legendre.legvander(y, size - 1)
-    slopes = legendre.legvander(y, size - 2) @ legendre.legder(np.eye(size))
-    return np.asarray(values, np.float64), np.asarray(slopes, np.float64)
+    """Return orthonormal Jacobi polynomials of weight (1 + y)^power, and slopes (points, size)."""
+    j = np.arange(size)
+    length = np.sqrt((2.0 * j + power + 1.0) / 2.0 ** (power + 1.0))
+    values = special.eval_jacobi(j, 0.0, power, y[:, None])
+    slopes = 0.5 * (j + power + 1.0) * special.eval_jacobi(j - 1, 1.0, power + 1.0, y[:, None])
+    return length * values, length * np.where(j > 0, slopes, 0.0)

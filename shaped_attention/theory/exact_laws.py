@@ -1,0 +1,78 @@
+"""Exact laws of the models, in one table: what every sampler must reproduce.
+
+k is the linear rate of a layer, gamma^2 (2 - gamma^2) for attention without an output projection.
+
+| what | law | where |
+| --- | --- | --- |
+| one token, limit | log V_T - log V_0 ~ N(-k T, 2 k T) | `log_token` |
+| one token, width n | V' / V ~ noncentral chi-square | `token_factor` |
+| log det V as tau_0 -> infinity, limit | N(-k m (m + 1) T / 2, 2 m k T) | `log_determinant` |
+| the same, gamma = 1, width n | product of chi-squares | `log_determinant_moments` |
+| A V A^T as tau_0 -> infinity, any width | started from A V_0 A^T | (a symmetry) |
+| hidden layer of the ReLU network, width n | its mean | `relu_kernel` |
+| explosion, passage of u, two tokens and others | `ScalarLaw` | `explosion_law` |
+| u without explosion, a <= 1/2 | E u^-2 | `inverse_square` |
+| u at the threshold a = 1/2 (gamma^2 = H / 2) | E log u | `mean_log` |
+| rest of V for two tokens, given u | log d and beta are normal | `correlation_law` |
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from shaped_attention.theory.explosion.scalar_law import ScalarLaw
+
+
+def log_token(k: float, horizon: float) -> Any:
+    """Return the normal law of log V_T - log V_0 for one token, with attention and any MLP."""
+    return log_determinant(k, 1, horizon)
+
+
+def log_determinant(k: float, tokens: int, horizon: float) -> Any:
+    """Return the normal law of log det V_T - log det V_0 in the limit, as tau_0 -> infinity."""
+    mean = -k * tokens * (tokens + 1) * horizon / 2.0
+    return stats.norm(mean, math.sqrt(2.0 * tokens * k * horizon))
+
+
+def token_factor(gamma: float, width: int) -> Any:
+    """Return the law of V_{l+1} / V_l for one token and attention, |lambda e + gamma g|^2 / n."""
+    shift = width * (1.0 - gamma**2) / gamma**2
+    return stats.ncx2(width, shift, scale=gamma**2 / width)
+
+
+def log_determinant_moments(width: int, depth: int, tokens: int) -> tuple[float, float]:
+    """Return mean and standard deviation of log det V_L - log det V_0 at width n.
+
+    They hold for gamma = 1 as tau_0 -> infinity. Without the skip connection V' = F W F^T / n
+    with W Wishart, so that log det gains
+    sum_i log(chi^2_{n-i} / n) in each layer, whatever V is.
+    """
+    freedom = width - np.arange(tokens)
+    mean = depth * float((special.digamma(freedom / 2.0) + math.log(2.0 / width)).sum())
+    return mean, math.sqrt(depth * float(special.polygamma(1, freedom / 2.0).sum()))
+
+
+def relu_kernel(rho: NDArray[np.float64], plus: float, minus: float) -> NDArray[np.float64]:
+    """Return c E s(g_a) s(g_b) for unit normals of correlation rho and slopes s_+, s_-."""
+    bend = (np.sqrt(1.0 - rho**2) - rho * np.arccos(rho)) / (2.0 * math.pi)
+    return np.asarray(rho + 2.0 * (plus - minus) ** 2 / (plus**2 + minus**2) * bend)
+
+
+def inverse_square(law: ScalarLaw, horizon: float) -> float:
+    """Return E u_T^-2 for a <= 1/2, where Q = sinh^2 X is a Pearson diffusion.
+
+    It moves at the rate B = 6 k + 2 mu: E u_T^-2 = u_0^-2 e^{BT} + delta (3 - 2a) (e^{BT} - 1) / B.
+    """
+    rate = 6.0 * law.k + 2.0 * law.mu
+    growth = math.expm1(rate * horizon) / rate
+    return law.u0**-2 * (1.0 + rate * growth) + (3.0 * law.delta - 2.0 * law.alpha) * growth
+
+
+def mean_log(law: ScalarLaw, horizon: float) -> float:
+    """Return E log u_T = log u_0 - (k + mu) T at a = 1/2, where u^2 drops out of its drift."""
+    return math.log(law.u0) - (law.k + law.mu) * horizon

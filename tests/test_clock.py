@@ -1,0 +1,276 @@
+"""The clock of the limit: its step, its executors, its law, and what it adds to results."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import shaped_attention as sa
+from shaped_attention import Parallel, Pattern, Schedule, ShapedAttention, ShapedMLP
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.samplers import clock_run, clock_step
+from shaped_attention.theory.drift_diffusion import unit_noise
+
+MASK = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], dtype=bool)
+BLOCKS = {
+    "full": ShapedAttention(0.6, 0.5),
+    "heads": ShapedAttention(0.6, 0.5, heads=2, output_projection=True),
+    "causal": ShapedAttention(0.6, 0.5, mask="causal"),
+    "mask": ShapedAttention(0.6, 0.5, mask=MASK),
+    "bias": ShapedAttention(0.6, 0.5, query_bias=0.7),
+    "mask and bias": ShapedAttention(0.6, 0.5, query_bias=0.7, mask=MASK),
+    "parallel": Parallel(ShapedAttention(0.4, 0.5), ShapedAttention(0.3, 0.4, mask="causal")),
+}
+LAYERS = {
+    "full": BLOCKS["full"],
+    "with an MLP": [BLOCKS["causal"], ShapedMLP(0.5)],
+    "parallel": BLOCKS["parallel"],
+    "pattern": Pattern([BLOCKS["full"], ShapedMLP(0.4)]),
+    "schedule": ShapedAttention(Schedule([(0.0, 0.3), (1.0, 0.7)]), 0.5),
+    "MLP alone": ShapedMLP(0.5),
+}
+V0 = sa.equicorrelated(4, 0.2)
+LIVE = np.diag([1.6, 0.0])
+"""One live token: u is V_11, so the radius is a level of u."""
+
+
+@pytest.fixture
+def factor() -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(3).normal(size=(4, 4)))
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_second_order_of_the_noise_is_that_of_its_derivatives(name, factor):
+    """noise_drift against forward mode, to rounding; half of it, another mask's, is 5 % off."""
+    block = BLOCKS[name]
+    p, limit = at_depth(block, 0.0), block.limit
+    directions = unit_noise(limit, p, factor)
+    total = torch.zeros_like(factor)
+    for i, direction in enumerate(directions):
+        moved = torch.func.jvp(lambda x, i=i: unit_noise(limit, p, x)[i], (factor,), (direction,))
+        total += moved[1]
+    found = limit.noise_drift(p, factor)
+    torch.testing.assert_close(found, total, rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(0.95 * found, total, rtol=1e-2)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_noise_along_a_direction_is_the_variance_of_that_entry(name, factor):
+    block = BLOCKS[name]
+    p, limit = at_depth(block, 0.0), block.limit
+    direction = factor @ factor.mT + torch.eye(4, dtype=torch.float64)
+    moved = unit_noise(limit, p, factor) @ factor.mT
+    exact = (2.0 * (moved * direction).sum((-2, -1))).square().sum()
+    found = limit.noise_along(p, factor, direction)
+    torch.testing.assert_close(found, exact[None, None], rtol=1e-12, atol=0.0)
+
+
+@pytest.mark.parametrize("name", ["full", "heads", "causal", "mask", "parallel"])
+def test_speed_grows_like_the_square_of_v(name, factor):
+    block = BLOCKS[name]
+    p, limit = at_depth(block, 0.0), block.limit
+    ratio = limit.speed(p, 3.0 * factor) / limit.speed(p, factor)
+    torch.testing.assert_close(ratio, torch.full((1, 1), 81.0, dtype=torch.float64))
+
+
+def run(layer, v0=V0, **options):
+    arguments = {"horizon": 0.5, "step": 0.05, "samples": 100, "seed": 5, "method": "clock"}
+    return sa.integrate_sde(layer, v0, **(arguments | options))
+
+
+def assert_same_paths(a, b):
+    """Rounding is amplified along paths that explode: 1e-6 of their size, 1e-10 of the others'."""
+    np.testing.assert_array_equal(a.steps_taken, b.steps_taken)
+    np.testing.assert_allclose(a.stopping_time, b.stopping_time, rtol=1e-9)
+    v, w = a.V.values, b.V.values
+    scale = np.linalg.norm(w, axis=(-2, -1), keepdims=True)
+    stopped = np.isfinite(b.stopping_time.values)
+    assert (np.abs(v - w)[:, stopped] <= 1e-6 * scale[:, stopped]).all()
+    assert (np.abs(v - w)[:, ~stopped] <= 1e-10 * scale[:, ~stopped]).all()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_executors_follow_the_same_paths(name, monkeypatch):
+    layer = LAYERS[name]
+    options = {"times": [0.0, 0.2, 0.5], "radius": 100.0}
+    tiles = run(layer, **options)
+    with sa.eager():
+        torch_paths = run(layer, **options)
+    assert_same_paths(tiles, torch_paths)
+    monkeypatch.setattr(clock_run, "by_library", lambda request: True)
+    few = run(layer, samples=20, **options)
+    assert_same_paths(tiles.isel(sample=slice(20)), few)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_chunks_and_stored_times_do_not_change_a_path(name):
+    layer = LAYERS[name]
+    whole = run(layer, radius=100.0)
+    parts = run(layer, radius=100.0, chunk=64, save_every=1)
+    np.testing.assert_array_equal(whole.V[-1], parts.V[-1])
+    np.testing.assert_array_equal(whole.stopping_time, parts.stopping_time)
+    np.testing.assert_array_equal(whole.steps_taken, parts.steps_taken)
+    other = run(layer, radius=100.0, seed=6)
+    assert not np.array_equal(whole.V[-1], other.V[-1])
+
+
+def test_stored_values_of_stopped_paths_are_those_where_they_stopped():
+    result = run(BLOCKS["full"], radius=20.0, save_every=1, samples=400)
+    times, v = result.time.values, result.V.values
+    stopped = np.flatnonzero(np.isfinite(result.stopping_time))
+    assert len(stopped) > 20
+    for i in stopped:
+        after = times >= result.stopping_time.values[i]
+        assert (v[after, i] == v[-1, i]).all()
+        assert not (v[~after, i] == v[-1, i]).all(axis=(-2, -1)).any()
+        assert np.linalg.norm(v[-1, i]) > 0.5 * 20.0
+    assert (np.linalg.norm(v[-1][np.isinf(result.stopping_time)], axis=(-2, -1)) < 20.0).all()
+
+
+@pytest.mark.parametrize("name", ["full", "with an MLP", "parallel", "pattern"])
+def test_a_continued_run_is_the_longer_run(name):
+    half = run(LAYERS[name], horizon=0.25, radius=100.0, keep_state=True)
+    whole, continued = run(LAYERS[name], radius=100.0), sa.continue_run(half, horizon=0.5)
+    for variable in ("stopping_time", "steps_taken", "largest_trace"):
+        np.testing.assert_array_equal(continued[variable], whole[variable])
+    np.testing.assert_array_equal(continued.V[-1], whole.V[-1])
+
+
+def test_single_precision_follows_the_same_paths():
+    single, double = run(BLOCKS["full"], dtype="float32"), run(BLOCKS["full"])
+    same = single.steps_taken.values == double.steps_taken.values
+    assert same.mean() > 0.9
+    inside = same & np.isinf(double.stopping_time.values)
+    np.testing.assert_allclose(single.V.values[-1, inside], double.V.values[-1, inside], rtol=2e-3,
+                               atol=2e-3)  # fmt: skip
+
+
+def test_the_clock_is_the_default_where_paths_can_explode():
+    for layer, v0, method in (
+        (BLOCKS["full"], V0, "clock"),
+        (LAYERS["with an MLP"], V0, "clock"),
+        (LAYERS["MLP alone"], V0, "torchsde"),
+        (BLOCKS["full"], np.array([[1.0]]), "torchsde"),
+    ):
+        result = sa.integrate_sde(layer, v0, horizon=0.1, step=0.05, samples=2)
+        assert f'"method": "{method}"' in result.attrs["specification"]
+        assert ("steps_taken" in result) == (method == "clock")
+
+
+def test_a_fixed_step_warns_if_paths_stop():
+    with pytest.warns(UserWarning, match=r"method='direct': \d+ of 100 paths .* fixed step"):
+        run(BLOCKS["full"], radius=10.0, method="direct")
+
+
+def test_a_single_token_keeps_its_law():
+    """log V_T ~ N(-kT, 2kT) up to the order of the step: KS of 20,000; 12 % more variance fails."""
+    gamma = 0.5
+    result = run(ShapedAttention(gamma), np.array([[1.0]]), samples=20_000, step=0.01)
+    kt = gamma**2 * (2.0 - gamma**2) * 0.5
+    scores = (np.log(result.V.values[-1, :, 0, 0]) + kt) / math.sqrt(2.0 * kt)
+    assert stats.kstest(scores, "norm").pvalue > 0.01
+    assert stats.kstest(scores * math.sqrt(1.12), "norm").pvalue < 0.01
+
+
+SETS = (
+    (0.6, 0.5, 0.75, 1000.0),
+    (0.8, 0.6, 0.75, 1000.0),
+    (0.35, 0.5, 1.5, 1000.0),
+    (0.5, 0.5, 1.0, 100.0),
+)
+"""gamma, tau_0, horizon and level; gamma^2 > 1/2 in the second, where no path explodes."""
+
+
+def passage(gamma, tau0, horizon, level, samples, seed=1, **options):
+    """Return the exact probability to reach the level, and the estimate with its deviation."""
+    block = ShapedAttention(gamma, tau0)
+    exact = sa.explosion_law(block, LIVE).probability(horizon=horizon, level=level)
+    result = sa.integrate_sde(
+        block, LIVE, horizon=horizon, samples=samples, seed=seed, radius=level, **options
+    )
+    found = float(np.isfinite(result.stopping_time).mean())
+    return exact, found, math.sqrt(exact * (1.0 - exact) / samples)
+
+
+@pytest.mark.parametrize("parameters", SETS)
+def test_the_probability_to_reach_a_level_is_exact(parameters):
+    """At 20,000 paths an error of 15 to 20 % is found at 3 standard errors (validation: 1 %)."""
+    exact, found, error = passage(*parameters, 20_000)
+    assert abs(found - exact) < 3.0 * error
+
+
+def test_a_fixed_step_reaches_the_level_too_often():
+    with pytest.warns(UserWarning, match="fixed step"):
+        exact, found, error = passage(*SETS[0], 20_000, method="direct")
+    assert found - exact > 8.0 * error
+
+
+@pytest.mark.validation
+@pytest.mark.parametrize("parameters", SETS)
+def test_the_probability_to_reach_a_level_is_within_one_per_cent(parameters):
+    """1.5 to 4 million paths, so that 1 % is at least two and a half standard errors."""
+    samples = 4_000_000 if parameters[0] == 0.8 else 2_000_000
+    exact, found, error = passage(*parameters, samples)
+    assert abs(found / exact - 1.0) < 0.01 + error / exact
+
+
+@pytest.mark.validation
+def test_without_the_second_order_of_the_noise_the_probability_is_wrong(monkeypatch):
+    """Negative control: Euler's noise, everything else equal, at gamma = 0.8."""
+    monkeypatch.setattr(clock_step, "_second_order", _first_order)
+    exact, found, error = passage(*SETS[1], 1_500_000)
+    assert abs(found / exact - 1.0) > 0.01 + 2.0 * error / exact
+
+
+def _first_order(limit, p, root, noise, moved, numbers, size, share):
+    found = limit.factor_noise(p, root, numbers)
+    return None if found is None else math.sqrt(share) * (found * size)
+
+
+@pytest.mark.validation
+@pytest.mark.parametrize("name", ["full", "causal", "mask and bias"])
+def test_four_tokens_agree_with_a_quarter_of_the_step(name):
+    """The fractions at 200,000 paths; 0.01 + 3 standard errors of the difference, about 2 %."""
+    found = [
+        float(np.isfinite(run(BLOCKS[name], horizon=0.75, step=step, samples=200_000, radius=1e4)
+                          .stopping_time).mean())
+        for step in (0.01, 0.0025)
+    ]  # fmt: skip
+    error = math.sqrt(2.0 * found[1] * (1.0 - found[1]) / 200_000)
+    assert abs(found[0] - found[1]) < 0.01 * found[1] + 3.0 * error
+
+
+@pytest.mark.parametrize(
+    ("gamma", "tau0", "horizon"), [(0.6, 0.5, 0.75), (0.5, 0.4, 1.0), (0.8, 0.4, 1.0)]
+)
+def test_explosions_differ_from_paths_that_only_reach_the_radius(gamma, tau0, horizon):
+    """Twice the 95 % bounds; at gamma = 0.8 no path explodes, though 1.7 % reach the radius."""
+    block = ShapedAttention(gamma, tau0)
+    exact = sa.explosion_law(block, LIVE).probability(horizon=horizon)
+    result = sa.integrate_sde(block, LIVE, horizon=horizon, samples=20_000, seed=3)
+    found = sa.explosion_probability(result)
+    half = float(found.upper - found.lower) / 2.0
+    assert float(found.lower) - half <= exact <= float(found.upper) + half
+    if gamma == 0.8:
+        assert float(found.reached) > 0.01
+        assert exact == float(found.probability) == 0.0
+
+
+def test_explosion_probability_refuses_what_it_cannot_use():
+    with pytest.raises(ValueError, match=r"result has no largest_trace"):
+        sa.explosion_probability(run(BLOCKS["full"], step=0.05, method="direct", radius=1e6))
+    with pytest.raises(ValueError, match=r"result has 0 paths that reached the radius; 20"):
+        sa.explosion_probability(run(ShapedAttention(0.1), radius=1e6))
+
+
+def test_a_layer_without_second_order_still_runs(monkeypatch):
+    limit = type(BLOCKS["full"].limit)
+    monkeypatch.setattr(limit, "noise_drift", lambda self, p, factor: None)
+    plain = run(BLOCKS["full"])
+    monkeypatch.undo()
+    assert np.isfinite(plain.V).all()
+    assert not np.array_equal(plain.V[-1], run(BLOCKS["full"]).V[-1])
