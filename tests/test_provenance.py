@@ -116,8 +116,6 @@ CALLS = [
          horizon=0.25, step=0.125, samples=4, radius=1.5),
     call(sa.stopping_map, {"gammas": [0.7]}, v0=V0.tolist(), gammas=[0.5, 0.6], tau0s=(1.0,),
          width=4, step=0.25, samples=2),
-    call(sa.correlation_law, _SEED, layer=sa.ShapedAttention(0.4), v0=V0, horizon=0.25, cells=8, samples=16,
-         step=0.125),
     call(sa.leading_directions, {"rank": 1}, omega=OMEGA, rank=np.int64(2)),
     call(sa.truncation_cost, {"ranks": [2]}, omega=OMEGA, tokens=OMEGA[:3, :39], ranks=range(1, 3)),
     Call(sa.explosion_curve, {"times": [0.1, 0.2]}, {"level": 0.9},
