@@ -31,29 +31,50 @@ def sde(layer, v0=V0, depth=10, samples=70, **options):
     return sa.integrate_sde(layer, v0, horizon=depth / 8, step=1 / 8, samples=samples, **options)
 
 
+def fixed_steps(layer, v0=V0, **options):
+    return sde(layer, v0, method="direct", **options)
+
+
+WITH_FIXED_STEPS = pytest.mark.parametrize(
+    "sampler",
+    [
+        network,
+        chain,
+        sde,
+        # Whether paths reach the radius, of which it warns, depends on the layer.
+        pytest.param(fixed_steps, marks=pytest.mark.filterwarnings("ignore:method='direct'")),
+    ],
+)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("radius", [None, 6.0])
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("sampler", [network, chain, sde])
+@WITH_FIXED_STEPS
 def test_a_continued_run_has_the_bits_of_the_longer_one(sampler, name, radius, dtype):
-    if dtype == "float32" and sampler is not sde:
+    if dtype == "float32" and sampler in (network, chain):
         return
     options = {"radius": radius, "dtype": dtype}
     whole = sampler(LAYERS[name], save_every=1, **options)
     first = sampler(LAYERS[name], depth=4, keep_state=True, **options)
-    total = {"horizon": 1.25} if sampler is sde else {"depth": 10}
-    rest = sa.continue_run(first, **total, save_every=1)
+    rest = sa.continue_run(first, **total(sampler), save_every=1)
     np.testing.assert_array_equal(rest.V, whole.V[4:])
     np.testing.assert_array_equal(rest.time, whole.time[4:])
     np.testing.assert_array_equal(rest.stopping_time, whole.stopping_time)
+    if sampler is sde and "steps_taken" in whole:
+        np.testing.assert_array_equal(rest.steps_taken, whole.steps_taken)
+        np.testing.assert_array_equal(rest.largest_trace, whole.largest_trace)
 
 
-@pytest.mark.parametrize("sampler", [network, chain, sde])
+def total(sampler):
+    return {"depth": 10} if sampler in (network, chain) else {"horizon": 1.25}
+
+
+@WITH_FIXED_STEPS
 def test_every_chunk_goes_on_from_its_own_state(sampler):
     whole = sampler(LAYERS["attention"], samples=150, radius=6.0)
     first = sampler(LAYERS["attention"], samples=150, depth=4, radius=6.0, keep_state=True)
-    total = {"horizon": 1.25} if sampler is sde else {"depth": 10}
-    rest = sa.continue_run(first, **total, chunk=64)
+    rest = sa.continue_run(first, **total(sampler), chunk=64)
     np.testing.assert_array_equal(rest.V[-1], whole.V[-1])
     np.testing.assert_array_equal(rest.stopping_time, whole.stopping_time)
 
@@ -174,10 +195,13 @@ def test_the_limit_of_parallel_branches():
     expected = sa.diffusion(flat, V0)[0, 0]
     assert abs(variance - expected) < 5 * error
     assert abs(variance - 1.2 * expected) > 5 * error
-    slow = sa.integrate_sde(PARALLEL, V0, horizon=0.5, step=0.05, samples=80, method="direct")
-    np.testing.assert_array_equal(
-        slow.V, sa.integrate_sde(PARALLEL, V0, horizon=0.5, step=0.05, samples=80).V
-    )
+    run = {"horizon": 0.5, "step": 0.05, "samples": 80}
+    with pytest.warns(UserWarning, match="1 of 80 paths reached the radius with a fixed step"):
+        slow, loop = (
+            sa.integrate_sde(PARALLEL, V0, **run, method=method)
+            for method in ("direct", "torchsde")
+        )
+    np.testing.assert_array_equal(slow.V, loop.V)
 
 
 def test_parallel_branches_are_stored_and_run_again(tmp_path):

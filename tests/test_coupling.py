@@ -60,7 +60,7 @@ def test_the_sde_of_a_pair_has_the_law_of_the_sde(member):
     """KS against `integrate_sde` at the same step; a limit with another gamma is rejected."""
     layer = FAMILY[member]
     _, limit = pairs(layer, 32, 16, 4000)
-    run = {"horizon": 0.5, "step": 1 / 32, "samples": 20_000, "seed": 8}
+    run = {"horizon": 0.5, "step": 1 / 32, "samples": 20_000, "seed": 8, "method": "direct"}
     alone = sa.integrate_sde(layer, V0, **run)
     coupled = alone.isel(sample=slice(0, 4000)).copy(deep=True)
     coupled["V"][-1] = limit

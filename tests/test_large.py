@@ -194,9 +194,10 @@ def test_stopping(executors):
     layer, v0 = ShapedAttention(0.5, 0.8), equicorrelated(40, 0.2, 2.0)
 
     def sde(method):
-        return integrate_sde(
-            layer, v0, horizon=0.1, step=0.01, samples=12, seed=2, radius=26.0, method=method
-        )
+        with pytest.warns(UserWarning, match="reached the radius with a fixed step"):
+            return integrate_sde(
+                layer, v0, horizon=0.1, step=0.01, samples=12, seed=2, radius=26.0, method=method
+            )
 
     runs = [
         executors(
@@ -215,7 +216,10 @@ def test_stopping(executors):
 @pytest.mark.parametrize("method", ["direct", "torchsde"])
 def test_a_path_that_would_overflow_stops_where_it_is(method):
     layer, v0 = ShapedAttention(0.5, 1e-60), equicorrelated(40, 0.2)
-    run = integrate_sde(layer, v0, horizon=0.1, step=0.05, samples=2, radius=1e30, method=method)
+    with pytest.warns(UserWarning, match="2 of 2 paths reached the radius with a fixed step"):
+        run = integrate_sde(
+            layer, v0, horizon=0.1, step=0.05, samples=2, radius=1e30, method=method
+        )
     np.testing.assert_array_equal(run.stopping_time, 0.0)
     np.testing.assert_array_equal(run.V.values[-1], run.V.values[0])
 
@@ -244,6 +248,7 @@ def test_the_same_bits_for_all_chunks_and_threads():
             partial(simulate_chain, LAYERS["both"], v0, width=160, depth=2),
             partial(simulate_chain, LAYERS["heads"], singular, width=160, depth=2),
             partial(integrate_sde, LAYERS["causal"], v0, horizon=0.1, step=0.05),
+            partial(integrate_sde, LAYERS["causal"], v0, horizon=0.1, step=0.05, method="torchsde"),
             partial(
                 integrate_sde, LAYERS["both"], singular, horizon=0.1, step=0.05, method="direct"
             ),

@@ -93,7 +93,7 @@ def test_a_nonlinear_limit(nonlinear):
     """
     v = final(
         integrate_sde(ShapedAttention(0.5, 0.7), equicorrelated(3, 0.2), horizon=T, step=1 / 320,
-                      samples=100_000, seed=3)
+                      samples=100_000, seed=3, method="direct")
     )  # fmt: skip
     x = observables(v)["mean |rho|"]
     error = math.hypot(float(nonlinear["standard_error"]), x.std() / math.sqrt(len(x)))

@@ -101,14 +101,27 @@ def test_the_network_follows_the_sde_to_the_radius_as_it_widens():
 
 
 def test_stopping_map():
+    """Median exit times at gamma = 0.1, 0.5 and 0.9, tau_0 = 1 and 16, from V_aa = 100.
+
+    At tau_0 = 1 the SDE explodes with probability 0.97 for gamma = 0.5, where the chain's softmax
+    saturates. For gamma = 0.9 it does not explode, and most paths stay inside; by the fixed step
+    0.05 they would leave before t = 0.2.
+    """
     v0 = sa.equicorrelated(2, 0.2, 100.0)
-    data = stopping_map(v0, [0.1, 0.9], [1.0, 16.0], width=20, samples=20, step=0.05)
-    assert dict(data.sizes) == {"sampler": 2, "gamma": 2, "tau0": 2, "sample": 20}
+    options = {"width": 20, "samples": 20, "step": 0.05}
+    data = stopping_map(v0, [0.1, 0.5, 0.9], [1.0, 16.0], **options)
+    assert dict(data.sizes) == {"sampler": 2, "gamma": 3, "tau0": 2, "sample": 20}
     medians = np.median(data["exit_time"], axis=-1)
-    assert medians.max() <= 1.0
-    # The SDE explodes where the chain's softmax saturates; a small gamma keeps both inside.
-    assert medians[1, 1, 0] < medians[0, 1, 0]
-    assert medians[0, 0, 1] == 1.0
+    assert (medians[0] == 1.0).all()
+    assert medians[1, 1, 0] < 0.2
+    assert sa.explosion_law(sa.ShapedAttention(0.5, 1.0), v0).probability() > 0.9
+    assert (medians[1, :, 1] == 1.0).all()
+    assert medians[1, 2, 0] == 1.0
+    assert sa.explosion_law(sa.ShapedAttention(0.9, 1.0), v0).probability() == 0.0
+    run = {"horizon": 1.0, "step": 0.05, "samples": 20, "save_every": 1, "radius": 2e5}
+    with pytest.warns(UserWarning, match="reached the radius with a fixed step"):
+        fixed = sa.integrate_sde(sa.ShapedAttention(0.9, 1.0), v0, method="direct", **run)
+    assert np.median(exit_times(fixed)) < 0.2
     with pytest.raises(ValueError, match=r"gammas=\[\]: different values, at least one"):
         stopping_map(v0, [], [1.0])
 

@@ -200,10 +200,11 @@ def integrated() -> xr.Dataset:
 
     At a step of 0.004 some paths of the textbook lose their definiteness before that.
     """
-    return sa.integrate_sde(
-        sa.ShapedAttention(0.6, 0.5), CORRELATED, horizon=0.4, step=0.002, samples=4000, seed=1,
-        radius=15.0,
-    )  # fmt: skip
+    with pytest.warns(UserWarning, match="reached the radius with a fixed step"):
+        return sa.integrate_sde(
+            sa.ShapedAttention(0.6, 0.5), CORRELATED, horizon=0.4, step=0.002, samples=4000, seed=1,
+            radius=15.0, method="direct",
+        )  # fmt: skip
 
 
 def law_of_textbook(equation: type[StoppedSDE], monkeypatch: pytest.MonkeyPatch) -> xr.Dataset:

@@ -65,7 +65,7 @@ _OPTIONS = [
     click.option("--width", default=200, help=HELP["width"]),
     click.option("--depth", default=150, help="Number L of layers; the SDE runs on [0, L / n]."),
     click.option("--step", default=0.01,
-                 help="Step of the SDE's Euler scheme; it must divide L / n."),
+                 help="Step of the SDE; it must divide L / n."),
     click.option("--samples", default=4096,
                  help="Number of samples of the exact chain and the SDE."),
     click.option("--network-samples", default=512,

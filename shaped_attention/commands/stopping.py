@@ -50,10 +50,9 @@ def stopping_command(
     """Draw when eigenvalues leave [10^-4, 10^4], and how often paths explode.
 
     A map of the exit times over (gamma, tau_0), chain and SDE side by side; and at one gamma and
-    tau_0 the probability that |V| has reached 10^4 |V_0|, for chains of several widths and the SDE
-    with the fixed step 0.0025, which decides how many of its paths explode.
+    tau_0 the probability that |V| has reached 10^4 |V_0|, for chains of several widths and the SDE.
 
-    About half a minute on 2 cores.
+    About a minute on 2 cores.
     """
     from shaped_attention.blocks import ShapedAttention
     from shaped_attention.checks import check_count

@@ -2,7 +2,7 @@
 
 The seed of a sampler fixes its random numbers, whatever the parameters are. A path is therefore a
 function of the parameters, and its derivative is the limit of the difference quotients of
-`simulate_chain` and `integrate_sde` with common random numbers.
+`simulate_chain`, and of `integrate_sde` with fixed steps, with common random numbers.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def pathwise(
     """Sample the final covariances of the chain or of the limit, differentiable by torch.
 
     They agree to rounding with those of `simulate_chain` (with `width` and `depth`) or of
-    `integrate_sde` (with `horizon` and `step`) at the same seed. Automatic differentiation keeps
-    every step of every sample in memory.
+    `integrate_sde` with ``method="direct"`` (with `horizon` and `step`) at the same seed. Automatic
+    differentiation keeps every step of every sample in memory.
 
     Parameters
     ----------

@@ -44,8 +44,9 @@ def exit_times(
     Parameters
     ----------
     result
-        A result with every layer or step stored (``save_every=1``), and a radius above `largest`
-        times the root of the number of tokens: stopped paths keep their V, which is then outside.
+        A result with every layer or step stored (``save_every=1``), and a radius well above
+        `largest` times the root of the number of tokens: stopped paths keep their V, which is near
+        the radius and then outside.
     smallest, largest
         Range of eigenvalues, 0 <= smallest < largest.
 
@@ -148,8 +149,9 @@ def explosion_table(
     """Compute `explosion_curve` for chains at several widths and for the SDE, as one Dataset.
 
     The theorem is local: at any fixed radius the chain's curve converges to that of the SDE. At
-    fixed width the two differ at large radii, because the softmax saturates. The curve of the SDE
-    is that of the fixed step, which determines how many paths explode: with two tokens, too many.
+    fixed width the two differ at large radii, because the softmax saturates. The SDE's steps shrink
+    with the state, so its curve hardly depends on `step`. Reaching the radius is not exploding: for
+    some layers `shaped_attention.explosion_law` has the probability of an explosion.
 
     Parameters
     ----------

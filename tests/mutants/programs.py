@@ -100,8 +100,8 @@ PROGRAMS = [
     Mutant(
         "tiles-increments-of-the-first-tile",
         _INTERPRETER,
-        "sample = first + tile * LANES",
-        "sample = first",
+        "count_paths(paths, first + tile * LANES, step)",
+        "count_paths(paths, first, step)",
         ("test_sde.py",),
     ),
     Mutant(

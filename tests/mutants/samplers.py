@@ -44,16 +44,16 @@ SAMPLERS = [
     Mutant(
         "sde-correction-without-one",
         _STEPS,
-        "(c + 1) / 8.0 * rate)",
-        "c / 8.0 * rate)",
+        "(-(root.shape[-1] + 1) / 8.0",
+        "(-root.shape[-1] / 8.0",
         _BY_HAND,
         blind=True,
     ),
     Mutant(
         "sde-noise-before-flow",
         _STEPS,
-        "noise = root @ (",
-        "noise = factor @ (",
+        "noise = parts.noise(root, numbers_at)",
+        "noise = parts.noise(factor, numbers_at)",
         ("test_sde.py::test_the_noise_is_taken_after_the_flow",),
         blind=True,
     ),
@@ -196,8 +196,8 @@ SAMPLERS = [
     Mutant(
         "sde-noise-by-rate",
         _STEPS,
-        "(0.5 * sqrt(rate)) * symmetric_noise",
-        "(0.5 * rate) * symmetric_noise",
+        "(0.5 * sqrt(self.rate)) * symmetric_noise",
+        "(0.5 * self.rate) * symmetric_noise",
         _BY_HAND,
     ),
     Mutant(
