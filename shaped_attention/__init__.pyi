@@ -41,6 +41,7 @@ from .statistics.comparison_text import format_comparison
 from .statistics.convergence import convergence
 from .statistics.density import density
 from .statistics.multilevel import expectation
+from .statistics.rare_events import rare_event
 from .statistics.rates import distances_by_width
 from .statistics.stopping import (
     exit_times,
@@ -105,6 +106,7 @@ __all__ = [
     "pathwise",
     "plan_sweep",
     "plots",
+    "rare_event",
     "read_covariance",
     "read_sweep",
     "read_tokens",

@@ -158,6 +158,8 @@ CALLS = [
     call(beyond.figure_tokens, _SEED, **_FIGURE | {"tokens": (2, 3)}),
     call(beyond.figure_keys, _SEED, **_FIGURE | {"width": 10}),
     call(beyond.figure_eigenvalues, _SEED, gammas=(0.05,), tokens=2, width=4, samples=2),
+    call(sa.rare_event, {"level": 2.2}, layer=BLOCK, v0=V0, observable="u", level=2.0, replicas=20,
+         runs=2, width=8, depth=4),
     call(mine, {"count": 2}, count=3),
     Call(sa.density, {"observable": "rho[0,1]", "bins": 3, "window": (-1.0, 1.0)}, {"bins": 4},
          {"result": sa.simulate_chain(BLOCK, V0, width=8, depth=2, samples=9)}),
