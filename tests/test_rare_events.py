@@ -155,13 +155,14 @@ def tilted(branching, count, starts, seed):
 
     Each begins with the factor that the sampler's path of its number has there.
     """
-    paths = branching.begin(0, branching.first(count), np.zeros(count), np.zeros(count, np.int64))
+    start, marks = branching.first(count)
+    paths = branching.begin(0, start, np.zeros(count, np.int64), marks)
     factors = np.array(paths.factors())
     for _ in range(DEPTH):
         late = paths.steps == starts
         factors[late] = paths.factors()[late]
         paths.advance()
-    branches = branching.begin(seed, factors, np.zeros(count), starts)
+    branches = branching.begin(seed, factors, starts, marks)
     while len(branches.advance()):
         pass
     return branches.covariances()
@@ -194,7 +195,8 @@ def test_paths_that_wait_or_have_ended_do_not_move():
     """Only those that `advance` reports move, and each of their steps is counted."""
     starts = np.array([3, 0, 3, 7])
     branching = grid()
-    paths = branching.begin(0, branching.first(4), np.zeros(4), starts)
+    factors, marks = branching.first(4)
+    paths = branching.begin(0, factors, starts, marks)
     before = paths.covariances().copy()
     assert paths.advance().tolist() == [1]
     moved = (paths.covariances() != before).any(axis=(1, 2))

@@ -32,6 +32,10 @@ class Branches(Protocol):
         """Time of each path (count,)."""
 
     @property
+    def marks(self) -> Array:
+        """Numbers (count, k) on which the future of a path depends besides its factor and steps."""
+
+    @property
     def ended(self) -> NDArray[np.bool_]:
         """Whether a path is at the horizon, has stopped, or was ended (count,)."""
 
@@ -52,17 +56,13 @@ class Branching(Protocol):
     """A sampler whose paths can begin anywhere."""
 
     @property
-    def horizon(self) -> float:
-        """Time at which paths end."""
-
-    @property
     def usual_steps(self) -> int:
         """Number of steps of a path for which room is reserved at first."""
 
-    def first(self, count: int) -> Array:
-        """Return the factors (count, groups, m, c) of paths at time 0."""
+    def first(self, count: int) -> tuple[Array, Array]:
+        """Return factors (count, groups, m, c) and marks (count, k) of paths at time 0."""
 
-    def begin(self, first: int, factors: Array, times: Array, steps: Indices) -> Branches:
+    def begin(self, first: int, factors: Array, steps: Indices, marks: Array) -> Branches:
         """Return paths with the sample numbers first, first + 1, ..., where others were."""
 
 
@@ -74,20 +74,16 @@ class GridBranching:
     task: Task
 
     @property
-    def horizon(self) -> float:
-        """Time at which paths end."""
-        return self.task.steps * self.task.dt
-
-    @property
     def usual_steps(self) -> int:
         """Number of steps of a path."""
         return self.task.steps
 
-    def first(self, count: int) -> Array:
-        """Return the factors (count, groups, m, c) of paths at time 0."""
-        return self.request.start_factors(0, count, self.task.groups, self.task.columns)
+    def first(self, count: int) -> tuple[Array, Array]:
+        """Return factors (count, groups, m, c) of paths at time 0, and no marks."""
+        start = self.request.start_factors(0, count, self.task.groups, self.task.columns)
+        return start, np.empty((count, 0))
 
-    def begin(self, first: int, factors: Array, times: Array, steps: Indices) -> Branches:
+    def begin(self, first: int, factors: Array, steps: Indices, marks: Array) -> Branches:
         """Return paths with the sample numbers first, first + 1, ..., where others were."""
         return GridBranches(self, first, factors, steps)
 
@@ -109,6 +105,11 @@ class GridBranches:
     def times(self) -> Array:
         """Time of each path (count,)."""
         return self.steps.astype(np.float64) * self._dt
+
+    @property
+    def marks(self) -> Array:
+        """Nothing: the number of steps gives the time."""
+        return np.empty((len(self.steps), 0))
 
     def advance(self) -> Indices:
         """Take one step of the paths that are furthest behind, and return which."""

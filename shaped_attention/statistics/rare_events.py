@@ -273,8 +273,8 @@ class _Sampler:
 def _with_drift(reaction: Reaction, sampler: _Sampler, name: str) -> Reaction:
     """Return the reaction with the drift of a few paths; check a coordinate on them."""
     branching = sampler.paths(sampler.seed(part="pilot"))
-    start = branching.first(_PILOT)
-    paths = branching.begin(0, start, np.zeros(_PILOT), np.zeros(_PILOT, dtype=np.int64))
+    factors, marks = branching.first(_PILOT)
+    paths = branching.begin(0, factors, np.zeros(_PILOT, dtype=np.int64), marks)
     varies = False
     while len(moved := paths.advance()):
         if reaction.coordinate is not None and not varies:

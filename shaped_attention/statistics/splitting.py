@@ -65,21 +65,21 @@ class Run:
 
 
 class Replicas:
-    """The paths of the replicas: scores, times and factors at each of their steps."""
+    """The paths of the replicas: scores and states at each of their steps."""
 
     def __init__(self, branching: Branching, count: int, score: Score) -> None:
         self._branching, self._score, self.count = branching, score, count
-        self._first = branching.first(count)
+        factors, marks = branching.first(count)
         room = (branching.usual_steps + 1, count)
         self.scores = np.full(room, -np.inf)
-        self._times = np.zeros(room)
-        self._factors = np.zeros((*room, *self._first.shape[1:]))
+        self._factors = np.zeros((*room, *factors.shape[1:]))
+        self._marks = np.zeros((*room, *marks.shape[1:]))
+        self._factors[0], self._marks[0] = factors, marks
         self._born = 0
         self.steps = 0
 
     def begin(self, tick: Callable[[], None]) -> None:
         """Run all replicas from time 0."""
-        self._factors[0] = self._first
         self._run(np.arange(self.count), np.zeros(self.count, dtype=np.int64), tick)
 
     def branch(
@@ -92,8 +92,8 @@ class Replicas:
         parents, starts = parents[order], starts[order]
         known = np.arange(len(self.scores))[:, None] <= starts
         self.scores[:, dead] = np.where(known, self.scores[:, parents], -np.inf)
-        self._times[:, dead] = self._times[:, parents]
         self._factors[:, dead] = self._factors[:, parents]
+        self._marks[:, dead] = self._marks[:, parents]
         self._run(dead, starts, tick)
 
     def best(self) -> Array:
@@ -102,9 +102,8 @@ class Replicas:
 
     def _run(self, which: Indices, starts: Indices, tick: Callable[[], None]) -> None:
         """Run replicas from given steps of their records to their ends."""
-        paths = self._branching.begin(
-            self._born, self._factors[starts, which], self._times[starts, which], starts
-        )
+        factors, marks = self._factors[starts, which], self._marks[starts, which]
+        paths = self._branching.begin(self._born, factors, starts, marks)
         self._born += len(which)
         paths.end(np.flatnonzero(self.scores[starts, which] == np.inf))
         while len(moved := paths.advance()):
@@ -121,13 +120,13 @@ class Replicas:
         scores = np.where(ended & (scores < np.inf), -np.inf, scores)
         paths.end(moved[scores == np.inf])
         self.scores[steps, which[moved]] = scores
-        self._times[steps, which[moved]] = times
         self._factors[steps, which[moved]] = paths.factors()[moved]
+        self._marks[steps, which[moved]] = paths.marks[moved]
         self.steps += len(moved)
 
     def _double(self) -> None:
         self.scores = np.concatenate([self.scores, np.full_like(self.scores, -np.inf)])
-        self._times = np.concatenate([self._times, np.zeros_like(self._times)])
+        self._marks = np.concatenate([self._marks, np.zeros_like(self._marks)])
         self._factors = np.concatenate([self._factors, np.zeros_like(self._factors)])
 
 
