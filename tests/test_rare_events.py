@@ -13,7 +13,7 @@ import shaped_attention as sa
 from shaped_attention.samplers.branches import GridBranching
 from shaped_attention.samplers.request import make_request
 from shaped_attention.samplers.task import task_of
-from shaped_attention.statistics import rare_events
+from shaped_attention.statistics import rare_event_runs
 from shaped_attention.statistics.distances import generator_of
 from shaped_attention.statistics.reaction import spread
 from shaped_attention.statistics.splitting import Replicas, split
@@ -322,7 +322,7 @@ def test_an_interrupted_call_continues_where_it_was(tmp_path, monkeypatch):
     """Finished runs are not repeated, and the result is that of one call; so with more runs."""
     store = tmp_path / "runs"
     whole = sa.rare_event(**COMMON, **CHAIN)
-    original, count = rare_events.split, []
+    original, count = rare_event_runs.split, []
 
     def interrupted(*arguments):
         count.append(1)
@@ -330,8 +330,8 @@ def test_an_interrupted_call_continues_where_it_was(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return original(*arguments)
 
-    monkeypatch.setattr(rare_events, "split", interrupted)
-    monkeypatch.setattr(rare_events, "thread_count", lambda place: 1)
+    monkeypatch.setattr(rare_event_runs, "split", interrupted)
+    monkeypatch.setattr(rare_event_runs, "thread_count", lambda place: 1)
     with pytest.raises(KeyboardInterrupt):
         sa.rare_event(**COMMON, **CHAIN, store=store)
     assert len(store.read_text().splitlines()) == 3  # The call, and two runs.
@@ -409,7 +409,7 @@ def test_a_certain_event_has_the_probability_one():
     result = estimate(-3.0, when="end", replicas=50, runs=4)
     assert float(result.probability) == 1.0
     assert result.interval.to_numpy()[1] == 1.0
-    assert float(result.cost) == 4 * 50
+    assert float(result.cost) == 4 * 50 + 256
 
 
 @pytest.mark.validation

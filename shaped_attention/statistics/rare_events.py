@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 import warnings
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -25,17 +20,18 @@ from shaped_attention.checks import (
     check_inside,
     check_positive,
 )
-from shaped_attention.numerics.seeds import derived_seed
-from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.branches import Branching, GridBranching
-from shaped_attention.samplers.chunks import thread_count
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.samplers.starts import LARGEST_RADIUS
-from shaped_attention.samplers.task import task_of
-from shaped_attention.statistics.distances import generator_of
 from shaped_attention.statistics.proportions import fraction_bounds
+from shaped_attention.statistics.rare_event_runs import (
+    PILOTS,
+    Study,
+    check_coordinate,
+    run_all,
+    with_drift,
+)
 from shaped_attention.statistics.reaction import (
     Coordinate,
     Observable,
@@ -46,13 +42,10 @@ from shaped_attention.statistics.reaction import (
     value_of,
 )
 from shaped_attention.statistics.run_records import RunRecords
-from shaped_attention.statistics.splitting import Replicas, Run, split
+from shaped_attention.statistics.splitting import Run
 from shaped_attention.version import __version__
 
 WHEN = ("ever", "end")
-
-_PILOT = 256
-"""Paths that show the drift of the coordinate."""
 
 
 @recorded()
@@ -127,7 +120,7 @@ def rare_event(
     - `probability`, the mean of the runs, its `relative_error`, the standard error over it, and
       `interval` (bound), Student's on the scale of the logarithm. If all runs agree, it is that of
       Clopper and Pearson for their first replicas;
-    - `cost`, in paths: the number of steps taken over those of a path;
+    - `cost`, in paths: the number of steps taken over those of a path, with 256 pilot paths;
     - `run_probability`, `run_cost`, `run_hits` (run): the estimate of a run, its cost, and the
       number of its first replicas in the event;
     - `levels`, `killed` (run, generation): scores below which replicas were killed, and their
@@ -170,9 +163,7 @@ def rare_event(
     check_inside("confidence", confidence)
     if observable in ("norm", "u"):
         check_positive("level", level)
-    request, stream = _request(
-        layer, v0, horizon, step, width, depth, replicas, seed, radius, memory
-    )
+    request = _request(layer, v0, horizon, step, width, depth, replicas, seed, radius, memory)
     reaction = Reaction(
         value=value_of(observable, request.tokens),
         level=float(level),
@@ -185,7 +176,6 @@ def rare_event(
     start = reaction.value(request.v0[None])
     if when == "ever" and reaction.inside(start)[0]:
         raise ValueError(f"level={level!r}: v0 has the value {start[0]:.6g}, which is in the event")
-    sampler = _Sampler(request, stream, width)
     records = RunRecords(
         store,
         {
@@ -197,10 +187,12 @@ def rare_event(
             "coordinate": coordinate and name_of_function(coordinate),
         },
     )  # fmt: skip
-    missing = [number for number in range(runs) if number not in records.runs]
-    if missing:
-        reaction = _with_drift(reaction, sampler, name_of_function(coordinate))
-    _run_all(missing, sampler, reaction, replicas, records, runs, progress)
+    study = Study(request, width)
+    if len(records.runs) < runs and coordinate is not None:
+        check_coordinate(study, reaction, name_of_function(coordinate))
+    elif len(records.runs) < runs:
+        reaction = with_drift(study, reaction)
+    run_all(study, reaction, replicas, records, runs, progress)
     found = [records.runs[number] for number in range(runs)]
     lost = sum(run.probability == 0.0 for run in found)
     if lost:
@@ -216,8 +208,8 @@ def rare_event(
 def _request(
     layer: Layer, v0: ArrayLike, horizon: float | None, step: float | None, width: int | None,
     depth: int | None, replicas: int, seed: int, radius: float | None, memory: int,
-) -> tuple[Request, str]:  # fmt: skip
-    """Return the request of one run and the stream of its sampler."""
+) -> Request:  # fmt: skip
+    """Return the request of one run."""
     if width is None:
         if horizon is None or depth is not None:
             raise ValueError(
@@ -249,92 +241,7 @@ def _request(
         raise ValueError(
             f"replicas={replicas!r}: the paths of at most {most} fit into memory={memory!r} bytes"
         )
-    return request, "sde" if width is None else "chain"
-
-
-@dataclass(frozen=True)
-class _Sampler:
-    """Maker of the paths of each part of a study, which has its own seed."""
-
-    request: Request
-    stream: str
-    width: int | None
-
-    def seed(self, **part: Any) -> int:
-        """Return the seed of a part."""
-        return derived_seed(self.request.seed, {"study": "rare_event", **part})
-
-    def paths(self, seed: int) -> Branching:
-        """Return the paths with a seed."""
-        request = replace(self.request, seed=seed)
-        return GridBranching(request, task_of(request, self.stream, self.width))
-
-
-def _with_drift(reaction: Reaction, sampler: _Sampler, name: str) -> Reaction:
-    """Return the reaction with the drift of a few paths; check a coordinate on them."""
-    branching = sampler.paths(sampler.seed(part="pilot"))
-    factors, marks = branching.first(_PILOT)
-    paths = branching.begin(0, factors, np.zeros(_PILOT, dtype=np.int64), marks)
-    varies = False
-    while len(moved := paths.advance()):
-        if reaction.coordinate is not None and not varies:
-            left = reaction.horizon - paths.times[moved]
-            scores = reaction.coordinate(paths.covariances()[moved], left)
-            varies = bool((scores != scores[0]).any())
-    if reaction.coordinate is not None:
-        if not varies:
-            raise ValueError(
-                f"coordinate={name}: it has the same values on all paths; one that depends on V is "
-                "needed"
-            )
-        return reaction
-    v = np.concatenate([sampler.request.v0[None], paths.covariances()])
-    gaps = reaction.gap(v, reaction.value(v))
-    return replace(reaction, drift=float(gaps[0] - np.median(gaps[1:])) / reaction.horizon)
-
-
-def _run_all(
-    missing: list[int], sampler: _Sampler, reaction: Reaction, replicas: int, records: RunRecords,
-    runs: int, progress: bool | None,
-) -> None:  # fmt: skip
-    """Carry out the missing runs on threads, and keep each as soon as it is finished."""
-    cancelled = threading.Event()
-
-    def tick() -> None:
-        if cancelled.is_set():
-            raise _CancelledError
-
-    def one(number: int) -> None:
-        seed = sampler.seed(run=number)
-        try:
-            tick()
-            paths = Replicas(sampler.paths(seed), replicas, reaction.score)
-            records.add(number, split(paths, generator_of(seed, 0), tick))
-        except BaseException:
-            cancelled.set()
-            raise
-
-    done = runs - len(missing)
-    with (
-        progress_bar("rare event", progress, total=runs, initial=done, unit="run") as bar,
-        ThreadPoolExecutor(thread_count(sampler.request.place)) as pool,
-    ):
-        futures = [pool.submit(one, number) for number in missing]
-        try:
-            for future in as_completed(futures):
-                # The error that cancelled a run is raised, not the cancellation.
-                with suppress(_CancelledError):
-                    future.result()
-                    bar.update(1)
-        except BaseException:
-            cancelled.set()
-            for future in futures:
-                future.cancel()
-            raise
-
-
-class _CancelledError(Exception):
-    """Raised inside a run when another run fails or the user interrupts."""
+    return request
 
 
 def interval_of(
@@ -371,7 +278,7 @@ def _dataset(found: list[Run], steps: int, replicas: int, confidence: float) -> 
             "probability": mean,
             "relative_error": error / mean if mean > 0.0 else math.inf,
             "interval": ("bound", list(bounds)),
-            "cost": float(costs.sum()),
+            "cost": float(costs.sum()) + PILOTS,
             "run_probability": ("run", estimates),
             "run_cost": ("run", costs),
             "run_hits": ("run", hits),

@@ -37,8 +37,8 @@ Observable = str | Callable[[Array], ArrayLike]
 Coordinate = str | Callable[[Array, Array], ArrayLike] | None
 """A function of V (samples, m, m) and the time left (samples,), larger where closer."""
 
-_SIZES = ("log trace V", "log largest eigenvalue")
-"""Observables that grow with an explosion, besides the norms of tokens."""
+_SIZES = ("norm", "log trace V", "log largest eigenvalue")
+"""Observables that grow with an explosion, besides u and the norms of tokens."""
 
 _NEEDED = "a name, 'module:function' or a function"
 
@@ -143,6 +143,33 @@ class Reaction:
         return -(gap - self.drift * time) / np.sqrt(time)
 
 
+@dataclass(frozen=True)
+class Scale:
+    """Scale on which the noise of an observable is nearly constant, with its inverse."""
+
+    forward: Callable[[Any], Any]
+    inverse: Callable[[Any], Any]
+
+
+_PLAIN = Scale(lambda x: x, lambda x: x)
+_LOGARITHM = Scale(lambda x: np.log(_positive(x)), np.exp)
+_FISHER = Scale(lambda x: np.arctanh(np.clip(x, -1.0 + 1e-16, 1.0 - 1e-16)), np.tanh)
+
+
+def scale_of(observable: Observable) -> Scale:
+    """Return the scale of an observable."""
+    if observable in ("norm", "u"):
+        return _LOGARITHM
+    if isinstance(observable, str) and observable.startswith("rho["):
+        return _FISHER
+    return _PLAIN
+
+
+def is_size(observable: Observable) -> bool:
+    """Return whether an observable grows with an explosion, by its name."""
+    return observable in _SIZES or (isinstance(observable, str) and observable.startswith("log V["))
+
+
 def gap_of(
     observable: Observable,
     level: float,
@@ -150,37 +177,27 @@ def gap_of(
     pattern: Sequence[Sequence[Block]],
     tokens: int,
 ) -> Callable[[Array, Array], Array]:
-    """Return the gap as a function of V and the observable."""
-    sign = 1.0 if above else -1.0
-    scale = noise_scale(pattern)
+    """Return the gap as a function of V and the observable.
+
+    V explodes if u does, with |C V C| of the size of V: for a size of V the smaller of the gaps of
+    its logarithm and of u counts.
+    """
+    sign, scale, own = 1.0 if above else -1.0, noise_scale(pattern), scale_of(observable)
+    end = float(own.forward(level))
     if observable == "u":
         return lambda _, values: sign * (_distance(values, scale) - _distance(level, scale))
-    if observable == "norm":
-        return _size_gap(math.log(level), above, scale, tokens, lambda x: np.log(_positive(x)))
-    if observable in _SIZES or (isinstance(observable, str) and observable.startswith("log V[")):
-        return _size_gap(level, above, scale, tokens, lambda x: x)
-    if isinstance(observable, str) and observable.startswith("rho["):
-        limit = np.arctanh(np.clip(level, -1.0 + 1e-16, 1.0 - 1e-16))
-        return lambda _, values: (
-            sign * (limit - np.arctanh(np.clip(values, -1.0 + 1e-16, 1.0 - 1e-16)))
+    if above and is_size(observable):
+        far = _distance(4.0 / tokens * math.exp(min(end, 700.0)), scale)
+        return lambda v, values: np.minimum(
+            end - own.forward(values), _distance(spread(v), scale) - far
         )
-    return lambda _, values: sign * (level - values)
+    return lambda _, values: sign * (end - own.forward(values))
 
 
-def _size_gap(
-    level: float, above: bool, scale: float, tokens: int, logarithm: Callable[[Array], Array]
-) -> Callable[[Array, Array], Array]:
-    """Return the gap of a measure of the size of V, whose logarithm has the given level.
-
-    V explodes if u does, with |C V C| of the size of V: the smaller of the two gaps counts.
-    """
-    end = _distance(4.0 / tokens * math.exp(min(level, 700.0)), scale)
-
-    def gap(v: Array, values: Array) -> Array:
-        plain = level - logarithm(values)
-        return np.minimum(plain, _distance(spread(v), scale) - end) if above else -plain
-
-    return gap
+def linear_rate(pattern: Sequence[Sequence[Block]]) -> float:
+    """Return k of a layer, or of the mean layer of a pattern, at depth 0."""
+    rates = [block.limit.linear_rate(at_depth(block, 0.0)) for layer in pattern for block in layer]
+    return float(sum(rates)) / len(pattern)
 
 
 def noise_scale(pattern: Sequence[Sequence[Block]]) -> float:
@@ -191,13 +208,12 @@ def noise_scale(pattern: Sequence[Sequence[Block]]) -> float:
     blocks = [block for layer in pattern for block in layer]
     if any(isinstance(block.limit, str) for block in blocks):
         return math.inf
-    rate = delta = 0.0
+    delta = 0.0
     for block in blocks:
-        p = at_depth(block, 0.0, {})
-        rate += block.limit.linear_rate(p)
         if isinstance(block, ShapedAttention):
-            delta += p.gamma**4 / (4.0 * p.tau0**2 * block.heads)
-    return math.sqrt(2.0 * rate / delta) if delta > 0.0 else math.inf
+            p = at_depth(block, 0.0)
+            delta += p.gamma**4 / (4.0 * p.tau0**2 * block.heads) / len(pattern)
+    return math.sqrt(2.0 * linear_rate(pattern) / delta) if delta > 0.0 else math.inf
 
 
 def _distance(u: Any, scale: float) -> Any:
