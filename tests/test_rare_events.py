@@ -23,7 +23,7 @@ K = GAMMA**2 * (2.0 - GAMMA**2)
 ONE = sa.ShapedAttention(GAMMA)
 V0 = np.eye(1)
 CHAIN = {"width": WIDTH, "depth": DEPTH}
-SDE = {"horizon": 0.6, "step": 0.05}
+SDE = {"horizon": 0.6, "step": 0.05, "method": "direct"}
 PAIR, PAIR_V0 = sa.ShapedAttention(0.5, 0.7), sa.equicorrelated(2, 0.2)
 
 
@@ -366,9 +366,10 @@ def test_a_torn_file_loses_its_last_run_alone(tmp_path):
         ({"runs": 1}, "runs=1: a whole number >= 2 is needed"),
         ({"confidence": 1.0}, "confidence=1.0: "),
         ({"memory": 15_000}, "replicas=50: the paths of at most 24 fit into memory=15000 bytes"),
-        ({"depth": None}, "a horizon and possibly a step, or a width and a depth, are needed"),
+        ({"depth": None}, "method=None: a width and a depth alone, or a horizon, are needed"),
         ({"width": None}, "a horizon, or a width and a depth, are needed"),
-        ({"step": 0.1}, "a horizon and possibly a step, or a width and a depth, are needed"),
+        ({"step": 0.1}, "step=0.1, method=None: a width and a depth alone, or a horizon"),
+        ({"method": "euler"}, "method='euler': one of clock, direct is needed"),
         ({"v0": np.stack([PAIR_V0] * 50)}, "v0 has shape .50, 2, 2."),
     ],
 )

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.branches import Branching, GridBranching
 from shaped_attention.samplers.chunks import thread_count
+from shaped_attention.samplers.clock_branches import ClockBranching
 from shaped_attention.samplers.request import Request
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.distances import generator_of
@@ -21,8 +25,10 @@ from shaped_attention.statistics.reaction import Reaction
 from shaped_attention.statistics.run_records import RunRecords
 from shaped_attention.statistics.splitting import Replicas, split
 
+Array = NDArray[np.float64]
+
 PILOTS = 256
-"""Number of paths that show the drift of the score's coordinate."""
+"""Number of pilot paths."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,12 @@ class Study:
 
     request: Request
     width: int | None
+    method: str = "direct"
+
+    @property
+    def horizon(self) -> float:
+        """Time at which paths end."""
+        return self.request.steps * self.request.dt
 
     def seed(self, **part: Any) -> int:
         """Return the seed of a part."""
@@ -39,36 +51,50 @@ class Study:
     def paths(self, seed: int) -> Branching:
         """Return the paths with a seed."""
         request = replace(self.request, seed=seed)
-        stream = "sde" if self.width is None else "chain"
-        return GridBranching(request, task_of(request, stream, self.width))
+        task = task_of(request, "sde" if self.width is None else "chain", self.width)
+        if self.method == "clock":
+            return ClockBranching(request, task)
+        return GridBranching(request, task)
 
 
-def with_drift(study: Study, reaction: Reaction) -> Reaction:
-    """Return the reaction with the drift of the coordinate, from pilot paths."""
+@dataclass(frozen=True)
+class Pilot:
+    """What a few paths show.
+
+    Attributes
+    ----------
+    ends
+        V at their ends.
+    deviation
+        Root mean square change of the observable, on its scale, in a step.
+    varies
+        Whether a given coordinate differs between paths at the same time.
+    """
+
+    ends: Array
+    deviation: float
+    varies: bool
+
+
+def pilot(
+    study: Study, values: Callable[[Array], Array], coordinate: Callable[..., Array] | None
+) -> Pilot:
+    """Run pilot paths; `values` maps V to the observable on its scale."""
     branching = study.paths(study.seed(part="pilot"))
     factors, marks = branching.first(PILOTS)
     paths = branching.begin(0, factors, np.zeros(PILOTS, dtype=np.int64), marks)
-    while len(paths.advance()):
-        pass
-    v = np.concatenate([study.request.v0[None], paths.covariances()])
-    gaps = reaction.gap(v, reaction.value(v))
-    return replace(reaction, drift=float(gaps[0] - np.median(gaps[1:])) / reaction.horizon)
-
-
-def check_coordinate(study: Study, reaction: Reaction, name: str) -> None:
-    """Raise ValueError unless the given coordinate differs between paths at some step."""
-    branching = study.paths(study.seed(part="pilot"))
-    factors, marks = branching.first(PILOTS)
-    paths = branching.begin(0, factors, np.zeros(PILOTS, dtype=np.int64), marks)
+    now = values(paths.covariances())
+    squares, steps, varies = 0.0, 0, False
     while len(moved := paths.advance()):
-        v, left = paths.covariances()[moved], reaction.horizon - paths.times[moved]
-        same = left == left[0]
-        scores = reaction.coordinate(v[same], left[same]) if reaction.coordinate else left
-        if (scores != scores[0]).any():
-            return
-    raise ValueError(
-        f"coordinate={name}: it has the same values on all paths; one that depends on V is needed"
-    )
+        v, left = paths.covariances()[moved], study.horizon - paths.times[moved]
+        new = values(v)
+        squares, steps = squares + float(((new - now[moved]) ** 2).sum()), steps + len(moved)
+        now[moved] = new
+        if coordinate is not None and not varies:
+            together = np.isclose(left, left[0], rtol=0.0, atol=1e-12)
+            scores = coordinate(v[together], left[together])
+            varies = bool((scores != scores[0]).any())
+    return Pilot(paths.covariances(), math.sqrt(squares / steps), varies)
 
 
 def run_all(

@@ -21,6 +21,7 @@ from shaped_attention.checks import (
     check_positive,
 )
 from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.clock_step import SHIFT, can_explode
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.samplers.starts import LARGEST_RADIUS
@@ -28,9 +29,8 @@ from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.statistics.rare_event_runs import (
     PILOTS,
     Study,
-    check_coordinate,
+    pilot,
     run_all,
-    with_drift,
 )
 from shaped_attention.statistics.reaction import (
     Coordinate,
@@ -38,7 +38,10 @@ from shaped_attention.statistics.reaction import (
     Reaction,
     checked,
     gap_of,
+    is_size,
+    linear_rate,
     name_of_function,
+    scale_of,
     value_of,
 )
 from shaped_attention.statistics.run_records import RunRecords
@@ -46,6 +49,7 @@ from shaped_attention.statistics.splitting import Run
 from shaped_attention.version import __version__
 
 WHEN = ("ever", "end")
+METHODS = ("clock", "direct")
 
 
 @recorded()
@@ -59,6 +63,7 @@ def rare_event(
     when: str = "ever",
     horizon: float | None = None,
     step: float | None = None,
+    method: str | None = None,
     width: int | None = None,
     depth: int | None = None,
     replicas: int = 1000,
@@ -90,9 +95,10 @@ def rare_event(
         The event: the observable is at least the level, or at most if `above` is False.
     when
         "ever": at any layer or step after the first; "end": at the last.
-    horizon, step
-        For the SDE, as in `shaped_attention.integrate_sde`; the step is 0.01 by default. The
-        probability is that of the scheme with this step, which near an explosion is too large.
+    horizon, step, method
+        For the SDE, as in `shaped_attention.integrate_sde`; the step is 0.01 by default. With
+        "clock" the level is moved so that a path that passes it between two steps counts; "direct"
+        is the scheme itself at its steps. None, the default, is the clock where paths can explode.
     width, depth
         For the chain in place of horizon and step.
     replicas
@@ -157,24 +163,21 @@ def rare_event(
     True
     """
     check_choice("when", when, WHEN)
+    if method is not None:
+        check_choice("method", method, METHODS)
     check_finite("level", level)
     check_count("replicas", replicas, lowest=8)
     check_count("runs", runs, lowest=2)
     check_inside("confidence", confidence)
     if observable in ("norm", "u"):
         check_positive("level", level)
-    request = _request(layer, v0, horizon, step, width, depth, replicas, seed, radius, memory)
-    reaction = Reaction(
-        value=value_of(observable, request.tokens),
-        level=float(level),
-        above=bool(above),
-        at_end=when == "end",
-        horizon=request.steps * request.dt,
-        gap=gap_of(observable, level, above, request.pattern, request.tokens),
-        coordinate=None if coordinate is None else checked(coordinate, "coordinate", 2),
+    request, method = _request(
+        layer, v0, horizon, step, method, width, depth, replicas, seed, radius, memory
     )
-    start = reaction.value(request.v0[None])
-    if when == "ever" and reaction.inside(start)[0]:
+    value, given = value_of(observable, request.tokens), coordinate
+    score = None if given is None else checked(given, "coordinate", 2)
+    start = value(request.v0[None])
+    if when == "ever" and ((start >= level) if above else (start <= level))[0]:
         raise ValueError(f"level={level!r}: v0 has the value {start[0]:.6g}, which is in the event")
     records = RunRecords(
         store,
@@ -182,16 +185,37 @@ def rare_event(
             "function": "rare_event", "version": __version__,
             "layer": specification_of(request.pattern), "v0": request.v0.tolist(),
             "observable": name_of_function(observable), "level": float(level), "above": above,
-            "when": when, "width": width, "steps": request.steps, "horizon": reaction.horizon,
-            "replicas": replicas, "seed": request.seed, "radius": request.radius,
-            "coordinate": coordinate and name_of_function(coordinate),
+            "when": when, "width": width, "steps": request.steps, "dt": request.dt,
+            "method": method, "replicas": replicas, "seed": request.seed, "radius": request.radius,
+            "coordinate": given and name_of_function(given),
         },
     )  # fmt: skip
-    study = Study(request, width)
-    if len(records.runs) < runs and coordinate is not None:
-        check_coordinate(study, reaction, name_of_function(coordinate))
-    elif len(records.runs) < runs:
-        reaction = with_drift(study, reaction)
+    study, scale = Study(request, width, method), scale_of(observable)
+    pilots = pilot(study, lambda v: scale.forward(value(v)), score)
+    if score is not None and not pilots.varies:
+        raise ValueError(
+            f"coordinate={name_of_function(given)}: it has the same values on all paths; one that "
+            "depends on V is needed"
+        )
+    barrier = float(level)
+    if method == "clock" and when == "ever":
+        # A path passes a barrier more often between steps than at their ends.
+        large = above and (observable == "u" or is_size(observable))
+        rate = 2.0 * linear_rate(request.pattern) * request.dt
+        shift = SHIFT * (math.sqrt(rate) if large else pilots.deviation)
+        barrier = float(scale.inverse(scale.forward(level) - (shift if above else -shift)))
+    gap = gap_of(observable, barrier, above, request.pattern, request.tokens)
+    gaps = gap(request.v0[None], start), np.median(gap(pilots.ends, value(pilots.ends)))
+    reaction = Reaction(
+        value=value,
+        level=barrier,
+        above=bool(above),
+        at_end=when == "end",
+        horizon=study.horizon,
+        gap=gap,
+        drift=float(gaps[0][0] - gaps[1]) / study.horizon,
+        coordinate=score,
+    )
     run_all(study, reaction, replicas, records, runs, progress)
     found = [records.runs[number] for number in range(runs)]
     lost = sum(run.probability == 0.0 for run in found)
@@ -206,10 +230,11 @@ def rare_event(
 
 
 def _request(
-    layer: Layer, v0: ArrayLike, horizon: float | None, step: float | None, width: int | None,
-    depth: int | None, replicas: int, seed: int, radius: float | None, memory: int,
-) -> Request:  # fmt: skip
-    """Return the request of one run."""
+    layer: Layer, v0: ArrayLike, horizon: float | None, step: float | None, method: str | None,
+    width: int | None, depth: int | None, replicas: int, seed: int, radius: float | None,
+    memory: int,
+) -> tuple[Request, str]:  # fmt: skip
+    """Return the request of one run, and the method."""
     if width is None:
         if horizon is None or depth is not None:
             raise ValueError(
@@ -220,10 +245,10 @@ def _request(
         steps = count_steps(horizon, 0.01 if step is None else step)
         dt = horizon / steps
     else:
-        if depth is None or horizon is not None or step is not None:
+        if depth is None or any(x is not None for x in (horizon, step, method)):
             raise ValueError(
-                f"width={width!r}, depth={depth!r}, horizon={horizon!r}, step={step!r}: a horizon "
-                "and possibly a step, or a width and a depth, are needed"
+                f"width={width!r}, depth={depth!r}, horizon={horizon!r}, step={step!r}, "
+                f"method={method!r}: a width and a depth alone, or a horizon, are needed"
             )
         check_chain(layer)
         check_count("width", width)
@@ -241,7 +266,9 @@ def _request(
         raise ValueError(
             f"replicas={replicas!r}: the paths of at most {most} fit into memory={memory!r} bytes"
         )
-    return request
+    if width is None and method is None:
+        method = "clock" if can_explode(request.pattern, request.tokens) else "direct"
+    return request, method or "direct"
 
 
 def interval_of(
