@@ -11,7 +11,7 @@ from scipy import special, stats
 from shaped_attention.numerics import vectormath
 from shaped_attention.numerics.draws import STREAMS, Draws, stream_key, threefry
 from shaped_attention.numerics.jit import LANES
-from shaped_attention.numerics.threefry import fill_chi, fill_normals, fill_weights
+from shaped_attention.numerics.threefry import fill_chi, fill_normals, fill_weights, path_words
 from shaped_attention.numerics.threefry import threefry as compiled_threefry
 from shaped_attention.numerics.wishart import fill_bartlett
 
@@ -87,7 +87,7 @@ def draws() -> Draws:
 @pytest.mark.parametrize("count", [1, 2, 19, 64])
 def test_normals_are_the_same_numbers_in_torch_and_compiled(count):
     out = np.empty((count + 1, LANES))
-    fill_normals(out, count, 1.0, KEY, FIRST, STEP, SLOT, 0)
+    fill_normals(out, count, 1.0, KEY, path_words(FIRST, LANES, STEP), SLOT, 0)
     weights = np.empty((LANES, count))
     fill_weights(weights, KEY, FIRST, STEP, SLOT, 0)
     twin = draws().normals_at(SLOT, 0, count).numpy()
@@ -121,7 +121,7 @@ def test_normals_may_be_asked_for_in_pieces():
 def test_wishart_factors_are_the_same_numbers_in_torch_and_compiled(dof):
     m = 5
     buf = np.zeros((m * m + m * (m - 1) // 2 + m + 1, LANES))
-    fill_bartlett(buf, 0, m, dof, m * m, KEY, FIRST, STEP, SLOT)
+    fill_bartlett(buf, 0, m, dof, m * m, KEY, path_words(FIRST, LANES, STEP), SLOT)
     ours = buf[: m * m].T.reshape(LANES, m, m)
     np.testing.assert_allclose(ours, draws().wishart_factor(m, dof).numpy(), rtol=1e-12)
 
@@ -130,7 +130,7 @@ def many_normals(rows: int, tiles: int) -> np.ndarray:
     """Normals (steps x pairs, samples): consecutive integers in every direction."""
     out = np.empty((tiles, rows, LANES))
     for t in range(tiles):
-        fill_normals(out[t], rows, 1.0, KEY, t * LANES, STEP, SLOT, 0)
+        fill_normals(out[t], rows, 1.0, KEY, path_words(t * LANES, LANES, STEP), SLOT, 0)
     return np.moveaxis(out, 1, 0).reshape(rows, -1)
 
 
@@ -151,7 +151,7 @@ def test_chi_variables_have_their_law(dof):
     tiles, degrees = 1250, np.array([dof, dof + 1.0])
     out = np.empty((tiles, 2, LANES))
     for t in range(tiles):
-        fill_chi(out[t], degrees, KEY, t * LANES, STEP, SLOT)
+        fill_chi(out[t], degrees, KEY, path_words(t * LANES, LANES, STEP), SLOT)
     square = out[:, 0].ravel() ** 2
     assert stats.kstest(square, stats.chi2(dof).cdf).pvalue > 1e-3
     if dof <= 64:

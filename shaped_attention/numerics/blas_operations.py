@@ -12,7 +12,7 @@ from scipy.special import expit, ndtr
 
 from shaped_attention.numerics import entries, lapack
 from shaped_attention.numerics.graph import Node, Shape
-from shaped_attention.numerics.threefry import fill_chi, fill_weights
+from shaped_attention.numerics.threefry import fill_chi, fill_weights, path_words
 
 Array = NDArray[np.float64]
 
@@ -108,9 +108,8 @@ def _wishart(op: Operation, place: Place, out: Array) -> None:
     below = np.empty((1, rows * (rows - 1) // 2))
     fill_weights(below, op.key, place.sample, place.step, slot, 0)
     chi = np.empty((rows, 1))
-    fill_chi(
-        chi, dof - np.arange(rows, dtype=np.float64), op.key, place.sample, place.step, slot + 1
-    )  # fmt: skip
+    path = path_words(place.sample, 1, place.step)
+    fill_chi(chi, dof - np.arange(rows, dtype=np.float64), op.key, path, slot + 1)
     entries.triangle(below[0], chi[:, 0], out)
 
 

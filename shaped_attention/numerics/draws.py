@@ -26,6 +26,7 @@ from shaped_attention.numerics.threefry import (
     ROTATIONS,
     fill_chi,
     fill_weights,
+    path_words,
 )
 
 STREAMS = {
@@ -210,7 +211,8 @@ class Draws:
             rows = np.empty((tiles, len(dof), LANES))
             for tile, out in enumerate(rows):
                 start = self._compiled_first + tile * LANES
-                fill_chi(out, np.array(dof, dtype=float), self.key, start, self.step, slot)
+                paths = path_words(start, LANES, self.step)
+                fill_chi(out, np.array(dof, dtype=float), self.key, paths, slot)
             flat = rows.transpose(0, 2, 1).reshape(-1, len(dof))
             return torch.from_numpy(flat[: len(self.samples)])
         device = self.samples.device

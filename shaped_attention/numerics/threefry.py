@@ -86,19 +86,33 @@ def counter(slot, pair, sample, step):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def fill_normals(out, count, scale, key, first, step, slot, pair):  # type: ignore[no-untyped-def]
+def count_paths(out, first, step):  # type: ignore[no-untyped-def]
+    """Write the second counter words of the samples first, first + 1, ... at a step."""
+    for p in range(out.shape[0]):
+        _, out[p] = counter(0, 0, first + p, step)
+
+
+def path_words(first: int, count: int, step: int) -> NDArray[np.uint64]:
+    """Return the second counter words of `count` samples at a step."""
+    out = np.empty(count, dtype=np.uint64)
+    count_paths(out, first, step)
+    return out
+
+
+@kernel
+def fill_normals(out, count, scale, key, paths, slot, pair):  # type: ignore[no-untyped-def]
     """Write `count` normals times `scale` into rows of `out` (rows, LANES), one path per lane.
 
-    Rows 2k and 2k + 1 hold the pair of index `pair` + k for the samples first, first + 1, ...;
-    an odd `count` writes one extra row, for which `out` must have room.
+    Rows 2k and 2k + 1 hold the pair of index `pair` + k for the paths whose second counter words
+    (sample and step, see `counter`) are `paths` (LANES,); an odd `count` writes one extra row, for
+    which `out` must have room.
     """
     prefer_wide_vectors()
     k0, k1 = key[0], key[1]
     for k in range((count + 1) // 2):
         c0, _ = counter(slot, pair + k, 0, 0)
         for p in range(LANES):
-            _, c1 = counter(0, 0, first + p, step)
-            x0, x1 = threefry(k0, k1, c0, c1)
+            x0, x1 = threefry(k0, k1, c0, paths[p])
             a, b = normal_pair(x0, x1)
             out[2 * k, p] = scale * a
             out[2 * k + 1, p] = scale * b
@@ -147,16 +161,16 @@ def _chi_accepts(normal, word, cube, d):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _chi_again(dof, j, k0, k1, sample, step, slot):  # type: ignore[no-untyped-def]
+def _chi_again(dof, j, k0, k1, path, slot):  # type: ignore[no-untyped-def]
     """Return the first accepted proposal after the zeroth, for one path."""
     attempt = 1
     while True:
         pair = (attempt << ATTEMPT_SHIFT) + 2 * (j // 2)
-        c0, c1 = counter(slot, pair, sample, step)
-        x0, x1 = threefry(k0, k1, c0, c1)
+        c0, _ = counter(slot, pair, 0, 0)
+        x0, x1 = threefry(k0, k1, c0, path)
         a, b = normal_pair(x0, x1)
-        c0, c1 = counter(slot, pair + 1, sample, step)
-        w0, w1 = threefry(k0, k1, c0, c1)
+        c0, _ = counter(slot, pair + 1, 0, 0)
+        w0, w1 = threefry(k0, k1, c0, path)
         normal, word = (a, w0) if j % 2 == 0 else (b, w1)
         cube, d = _chi_proposal(normal, dof)
         if _chi_accepts(normal, word, cube, d):
@@ -165,7 +179,7 @@ def _chi_again(dof, j, k0, k1, sample, step, slot):  # type: ignore[no-untyped-d
 
 
 @kernel
-def fill_chi(out, dof, key, first, step, slot):  # type: ignore[no-untyped-def]
+def fill_chi(out, dof, key, paths, slot):  # type: ignore[no-untyped-def]
     """Write chi variables with `dof[j]` >= 2 degrees of freedom into row j of `out` (J, lanes).
 
     The rejection method of Marsaglia and Tsang (ACM TOMS 26, 2000) is exact; every attempt has its
@@ -181,9 +195,8 @@ def fill_chi(out, dof, key, first, step, slot):  # type: ignore[no-untyped-def]
         cb, _ = counter(slot, j + 1, 0, 0)
         rejected = 0
         for p in range(lanes):
-            _, c1 = counter(0, 0, first + p, step)
-            x0, x1 = threefry(k0, k1, ca, c1)
-            w0, w1 = threefry(k0, k1, cb, c1)
+            x0, x1 = threefry(k0, k1, ca, paths[p])
+            w0, w1 = threefry(k0, k1, cb, paths[p])
             a, b = normal_pair(x0, x1)
             cube_a, d_a = _chi_proposal(a, dof_a)
             cube_b, d_b = _chi_proposal(b, dof_b)
@@ -197,4 +210,4 @@ def fill_chi(out, dof, key, first, step, slot):  # type: ignore[no-untyped-def]
             for i in range(j, min(j + 2, rows)):
                 for p in range(lanes):
                     if out[i, p] < 0.0:
-                        out[i, p] = _chi_again(dof[i], i, k0, k1, first + p, step, slot)
+                        out[i, p] = _chi_again(dof[i], i, k0, k1, paths[p], slot)

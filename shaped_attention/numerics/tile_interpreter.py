@@ -6,12 +6,14 @@ and `wishart`.
 
 from __future__ import annotations
 
+import numpy as np
+
 from shaped_attention.numerics import program as pr
 from shaped_attention.numerics import tile_algebra as al
 from shaped_attention.numerics.graph import OPERATIONS
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel, scalar
 from shaped_attention.numerics.products import lower_half, mirror, multiply
-from shaped_attention.numerics.threefry import fill_normals
+from shaped_attention.numerics.threefry import count_paths, fill_normals
 from shaped_attention.numerics.wishart import fill_bartlett
 
 _CODES = {name: code for code, name in enumerate(OPERATIONS)}
@@ -122,7 +124,7 @@ def simple(line, numbers, buf):  # type: ignore[no-untyped-def]
 
 
 @scalar
-def _activated_gram(code, at, numbers, key, buf, sample, step):  # type: ignore[no-untyped-def]
+def _activated_gram(code, at, numbers, key, buf, paths):  # type: ignore[no-untyped-def]
     """Sum s(h) s(h)^T over columns h = F g; the instructions that follow are those of s."""
     line = code[at]
     out, factor, rows, inner = line[_OUT], line[_A], line[_ROWS], line[_INNER]
@@ -137,7 +139,7 @@ def _activated_gram(code, at, numbers, key, buf, sample, step):  # type: ignore[
     for start in range(0, count, _HIDDEN):
         here = min(_HIDDEN, count - start)
         fill_normals(
-            buf[normals : normals + inner * _HIDDEN + 1], here * inner, 1.0, key, sample, step,
+            buf[normals : normals + inner * _HIDDEN + 1], here * inner, 1.0, key, paths,
             line[_SLOT], start * inner // 2,
         )  # fmt: skip
         multiply(
@@ -151,10 +153,11 @@ def _activated_gram(code, at, numbers, key, buf, sample, step):  # type: ignore[
 
 
 @scalar
-def run(code, start, stop, numbers, keys, buf, sample, step, given, taking):  # type: ignore[no-untyped-def]
+def run(code, start, stop, numbers, keys, buf, paths, given, taking):  # type: ignore[no-untyped-def]
     """Run the instructions start, ..., stop - 1 for one tile in one step.
 
-    With `taking` the normals are rows of `given`, otherwise they are drawn.
+    `paths` (LANES,) are the counter words of its paths (`threefry.count_paths`). With `taking` the
+    normals are rows of `given`, otherwise they are drawn.
     """
     k = start
     while k < stop:
@@ -169,24 +172,24 @@ def run(code, start, stop, numbers, keys, buf, sample, step, given, taking):  # 
                         buf[out + i, p] = given[line[_COUNT] + i, p]
             else:
                 fill_normals(
-                    buf[out : out + size + 1], size, numbers[line[_S]], keys[line[_KEY]], sample,
-                    step, line[_SLOT], compiled_once(0),
+                    buf[out : out + size + 1], size, numbers[line[_S]], keys[line[_KEY]], paths,
+                    line[_SLOT], compiled_once(0),
                 )  # fmt: skip
         elif op == _WISHART:
             if line[_WORK] > 0:
                 fill_bartlett(
                     buf, line[_OUT], line[_ROWS], line[_COUNT], line[_WORK], keys[line[_KEY]],
-                    sample, step, line[_SLOT],
+                    paths, line[_SLOT],
                 )  # fmt: skip
             else:
                 size = line[_ROWS] * line[_WIDE]
                 out = line[_OUT]
                 fill_normals(
-                    buf[out : out + size + 1], size, 1.0, keys[line[_KEY]], sample, step,
+                    buf[out : out + size + 1], size, 1.0, keys[line[_KEY]], paths,
                     line[_SLOT], compiled_once(0),
                 )  # fmt: skip
         elif op == _ACTIVATED_GRAM:
-            _activated_gram(code, k, numbers, keys[line[_KEY]], buf, sample, step)
+            _activated_gram(code, k, numbers, keys[line[_KEY]], buf, paths)
             k = line[_LAST] - 1
         elif op > _ACTIVATED_GRAM:
             simple(line, numbers, buf)
@@ -197,8 +200,9 @@ def run(code, start, stop, numbers, keys, buf, sample, step, given, taking):  # 
 def draw(code, table, keys, ranges, first, step, out):  # type: ignore[no-untyped-def]
     """Write the normals of a step into `out` (tiles, count + 1, LANES)."""
     numbers = table[step if table.shape[0] > 1 else 0]
+    paths = np.empty(LANES, np.uint64)
     for tile in range(out.shape[0]):
-        sample = first + tile * LANES
+        count_paths(paths, first + tile * LANES, step)
         for k in range(ranges[0, 0], ranges[0, 1]):
             line = code[k]
             if line[_OP] == _NORMAL:
@@ -206,5 +210,5 @@ def draw(code, table, keys, ranges, first, step, out):  # type: ignore[no-untype
                 # An odd number writes one extra row, which the next normals overwrite.
                 fill_normals(
                     out[tile, start : start + size + 1], size, numbers[line[_S]],
-                    keys[line[_KEY]], sample, step, line[_SLOT], compiled_once(0),
+                    keys[line[_KEY]], paths, line[_SLOT], compiled_once(0),
                 )  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 
 from shaped_attention.numerics import tile_algebra as al
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel
+from shaped_attention.numerics.threefry import count_paths
 from shaped_attention.numerics.tile_interpreter import run
 
 LARGEST_FACTOR = 1e75
@@ -122,6 +123,7 @@ def advance(  # type: ignore[no-untyped-def]
         tokens = parts[g, 2]
     work = rows
     buf = np.empty((rows + 3, LANES))
+    paths = np.empty(LANES, np.uint64)
     programs = ranges.shape[0]
     for tile in range(tiles):
         living = 0.0
@@ -146,9 +148,10 @@ def advance(  # type: ignore[no-untyped-def]
                     step * dt,
                 )  # fmt: skip
             numbers = table[step if table.shape[0] > 1 else 0]
+            count_paths(paths, first + tile * LANES, step)
             run(
-                code, ranges[which, 0], ranges[which, 1], numbers, keys, buf,
-                first + tile * LANES, step, given[tile], mode == REPORT,
+                code, ranges[which, 0], ranges[which, 1], numbers, keys, buf, paths,
+                given[tile], mode == REPORT,
             )  # fmt: skip
             drift, noise = outputs[which, 0, 0], outputs[which, outputs.shape[1] - 1, 0]
             all_move = mode != REPLACE and _stop_overflowing(

@@ -9,7 +9,7 @@ from shaped_attention.numerics.threefry import fill_chi, fill_normals
 
 
 @kernel
-def fill_bartlett(buf, out, rows, dof, work, key, first, step, slot):  # type: ignore[no-untyped-def]
+def fill_bartlett(buf, out, rows, dof, work, key, paths, slot):  # type: ignore[no-untyped-def]
     """Write Bartlett's lower triangular factor of a Wishart_rows(dof, I) matrix at row `out`.
 
     The diagonal has chi variables with dof, dof - 1, ... degrees of freedom (slot + 1), and below
@@ -18,12 +18,12 @@ def fill_bartlett(buf, out, rows, dof, work, key, first, step, slot):  # type: i
     extra row, and the chi variables.
     """
     below = rows * (rows - 1) // 2
-    fill_normals(buf[work : work + below + 1], below, 1.0, key, first, step, slot, compiled_once(0))
+    fill_normals(buf[work : work + below + 1], below, 1.0, key, paths, slot, compiled_once(0))
     chi = work + below + 1
     degrees = np.empty(rows)
     for i in range(rows):
         degrees[i] = dof - i
-    fill_chi(buf[chi : chi + rows], degrees, key, first, step, slot + 1)
+    fill_chi(buf[chi : chi + rows], degrees, key, paths, slot + 1)
     row = work
     for i in range(rows):
         for p in range(LANES):
