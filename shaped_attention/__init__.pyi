@@ -61,11 +61,14 @@ from .sweep import (
     sweep_summary,
 )
 from .theory.drift_diffusion import diffusion, drift
+from .theory.explosion.correlation import correlation_law
+from .theory.explosion.law import ExplosionLaw, explosion_law
 from .version import __version__
 
 __all__ = [
     "Block",
     "Explanation",
+    "ExplosionLaw",
     "Limit",
     "Normalised",
     "Parallel",
@@ -79,6 +82,7 @@ __all__ = [
     "compare",
     "continue_run",
     "convergence",
+    "correlation_law",
     "correlations",
     "covariance_of",
     "density",
@@ -93,6 +97,7 @@ __all__ = [
     "explain",
     "explosion_curve",
     "explosion_curves",
+    "explosion_law",
     "extend_sweep",
     "format_comparison",
     "half_vectorise",

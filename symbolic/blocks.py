@@ -119,7 +119,16 @@ class ShapedAttention(Block):
                 "covariance of V'"
             )
         gain = algebra[self.gamma] ** 2
-        attention = attention_series(
+        attention = self.attention(algebra, order)
+        values = Series({0: algebra.v}, order)
+        if self.output_projection:
+            values = values + Series({HALF: algebra.field(self.values)}, order)
+        branch = attention * values * attention.T * gain
+        return Recursion(skip_only(algebra, 1 - gain, order), branch, self.heads)
+
+    def attention(self, algebra: Algebra, order: int) -> Series:
+        """Return the attention matrix A of one head as a series up to the power `order` of 1/n."""
+        return attention_series(
             algebra,
             algebra.field(self.scores),
             algebra[self.inverse_tau],
@@ -129,11 +138,6 @@ class ShapedAttention(Block):
             self.centred,
             self.temperature_power,
         )
-        values = Series({0: algebra.v}, order)
-        if self.output_projection:
-            values = values + Series({HALF: algebra.field(self.values)}, order)
-        branch = attention * values * attention.T * gain
-        return Recursion(skip_only(algebra, 1 - gain, order), branch, self.heads)
 
     def _value_covariance(self, algebra: Algebra, first: Pair, second: Pair) -> Poly:
         # One head's values have n / H columns.

@@ -12,7 +12,16 @@ import pytest
 import torch
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = ["tutorial", "how-to", "sphere", "derivation", "choosing", "limits", "randomness"]
+PAGES = [
+    "tutorial",
+    "how-to",
+    "sphere",
+    "derivation",
+    "exact-laws",
+    "choosing",
+    "limits",
+    "randomness",
+]
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 

@@ -32,7 +32,16 @@ from shaped_attention.numerics.primitives import (
     diagonal,
     row_squares,
     row_sums,
+    sqrt,
 )
+
+_TINY = 1e-300
+
+
+def _norm(x: M) -> M:
+    """Return the fourth-power norm (1, 1) of a column."""
+    square = x * x
+    return sqrt(sqrt(column_sums(square * square)))
 
 
 @dataclass(frozen=True)
@@ -108,10 +117,88 @@ class AttentionLimit(Limit):
         """Return ``(gamma / tau_0)^2 (1 - gamma^2 / H) T o (V + sigma_Q^2 11^T)``."""
         if self._flat:
             return None
+        query = v + self.query_bias if self.query_bias > 0.0 else v
+        return self._left(p) * (self._spread(v) * query)
+
+    def _spread(self, v: M) -> M:
+        """Return T."""
         w = self._centre(v)
         mean = w @ v
         cross = (mean * mean) @ w.mT
         both = mean @ w.mT
-        square = (w @ (v * v)) @ w.mT - (cross + cross.mT) + both * both
+        return (w @ (v * v)) @ w.mT - (cross + cross.mT) + both * both
+
+    def speed(self, p: Any, factor: M) -> M:
+        """Return ``(gamma / tau_0)^2 (T + |E A_2|)``, which bounds the relative change of V.
+
+        T is a number without a mask, and else the mean of its diagonal weighted by itself.
+        ``tau_0^2 |E A_2|`` is |q| |s| / (2m) without a mask, in fourth-power norms, which are near
+        the largest entries.
+        """
+        m = factor.shape[-2]
+        rate = (p.gamma / p.tau0) ** 2
+        if self._flat:
+            centred = factor - column_sums(factor) / m
+            inner = centred.mT @ centred
+            s = row_squares(centred)
+            s = s - column_sums(s) / m
+            q = row_squares(factor)
+            second = _norm(s) * _norm(q)
+            return rate * (column_sums(row_squares(inner)) / m**2 + second / (2.0 * m))
+        v = factor @ factor.mT
+        spread = diagonal(self._spread(v))
+        first = column_sums(spread * spread) / (column_sums(spread) + _TINY)
+        w = self._centre(factor)
+        diagonal_v = diagonal(v)
+        s = diagonal_v.mT + (-2.0) * (w @ v)
+        q = diagonal_v + self.query_bias if self.query_bias > 0.0 else diagonal_v
+        second = sqrt(column_sums(row_squares(q * (w * (s - row_sums(w * s))))))
+        return rate * (first + 0.5 * second)
+
+    def noise_drift(self, p: Any, factor: M) -> M:
+        """Return ``E[A A + A'] F``, with A = gamma^2 A_1 / sqrt H and A' its derivative along A F.
+
+        With S = (F, sigma_Q 1) dZ F^T, A = w o (S - rowmean S) up to a constant, U = V + sigma_Q^2,
+        D = w V, and A' made from A F dZ F^T + S A^T:
+
+            E[A A]_ac = sum_b w_ab w_bc U_ab (V_bc - D_ac - D_bb + (D w^T)_ab),
+            E[A'] = w o (M - rowmean M),
+            M_ac = ((w o V) V)_ac - rowsum(w o V)_a D_ac + U_ac rowsum(w o (V_bb - D))_c.
+
+        Without a mask the sum is F (2 P^2 + tr(P) P) / m^2, P = F^T C F.
+        """
+        m = factor.shape[-2]
+        scale = p.gamma**2 / (p.tau0 * math.sqrt(self.heads))
+        if self._flat:
+            centred = factor - column_sums(factor) / m
+            inner = centred.mT @ centred
+            trace = column_sums(row_squares(centred))
+            return (scale / m) ** 2 * (factor @ (2.0 * (inner @ inner) + trace * inner))
+        w = self._centre(factor)
+        v = factor @ factor.mT
         query = v + self.query_bias if self.query_bias > 0.0 else v
-        return self._left(p) * (square * query)
+        mean = w @ v
+        asked, seen = w * query, w * v
+        squares = asked @ seen - mean * (asked @ w)
+        squares = squares + (asked * (mean @ w.mT) - asked * diagonal(mean).mT) @ w
+        own = row_sums(w * (diagonal(v).mT - mean))
+        moved = seen @ v - row_sums(seen) * mean + query * own.mT
+        return scale**2 * ((squares + w * (moved - row_sums(w * moved))) @ factor)
+
+    def noise_along(self, p: Any, factor: M, direction: M) -> M:
+        """Return ``4 |Z-coefficient of <D F, G>|^2``, with G the factor noise."""
+        m = factor.shape[-2]
+        scale = p.gamma**2 / (p.tau0 * math.sqrt(self.heads))
+        turned = direction @ factor
+        if self._flat:
+            centred = factor - column_sums(factor) / m
+            found = (factor.mT @ turned) @ (centred.mT @ centred)
+            return (4.0 * (scale / m) ** 2) * column_sums(row_squares(found))
+        w = self._centre(factor)
+        weighted = w * (turned @ factor.mT)
+        scores = weighted - w * row_sums(weighted)
+        found = scores @ factor
+        total = column_sums(row_squares(factor.mT @ found))
+        if self.query_bias > 0.0:
+            total = total + self.query_bias * row_squares(column_sums(found))
+        return (4.0 * scale**2) * total

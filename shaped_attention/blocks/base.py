@@ -94,6 +94,29 @@ class Limit:
         """Return the rate at which V decays alongside its growth."""
         return 0.0
 
+    def speed(self, p: Any, factor: M) -> M | None:
+        """Return the relative rate (1, 1) at which superlinear terms change V, or None.
+
+        Steps of the clock are shorter by 1 + this rate. None, the default, is for coefficients that
+        grow at most linearly with V: such a block does not make paths explode.
+        """
+        return None
+
+    def noise_drift(self, p: Any, factor: M) -> M | None:
+        """Return sum_i DG[G_i], G_i the factor noise of the i-th unit increment, or None.
+
+        It is twice the difference of the drifts of Stratonovich and Ito, and the mean of the second
+        order of the noise in a step, which the clock takes into account. None omits that order.
+        """
+        return None
+
+    def noise_along(self, p: Any, factor: M, direction: M) -> M | None:
+        """Return the variance rate (1, 1) of <D, dV> that `factor_noise` causes, or None.
+
+        D (m, m) is a symmetric direction. The clock uses it where paths approach the radius.
+        """
+        return None
+
     def check(self, tokens: int) -> None:
         """Raise ValueError if the limit does not exist for that number of tokens."""
 

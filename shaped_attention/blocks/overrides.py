@@ -50,6 +50,33 @@ def overridden(
     return Pattern(result), tensors
 
 
+def numbers_of(layer: Layer) -> Any:
+    """Return the values of all parameters as new tensors, in the form of `parameters`.
+
+    Schedules and skip weights, which the values determine, are left out.
+    """
+    blocks = [block for layer_blocks in pattern_of(layer) for block in layer_blocks]
+    found = [_numbers_of(block) for block in blocks]
+    return found[0] if isinstance(layer, Block) else found
+
+
+def _numbers_of(block: Block) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for entry in fields(block):  # type: ignore[arg-type]
+        field = getattr(block, entry.name)
+        if isinstance(field, Block):
+            found[entry.name] = _numbers_of(field)
+        elif _are_blocks(field):
+            found[entry.name] = [_numbers_of(inner) for inner in field]
+        elif (
+            _is_number(entry.type, field)
+            and not isinstance(field, Schedule)
+            and entry.name not in (*block.fixed, "skip")
+        ):
+            found[entry.name] = torch.tensor(float(field), dtype=torch.float64)
+    return found
+
+
 def _for_each(blocks: Sequence[Block], parameters: Any) -> list[Overrides]:
     if parameters is None:
         return [{} for _ in blocks]

@@ -60,6 +60,22 @@ class ParallelLimit(Limit):
         """Return the sum of the branches' growths."""
         return _sum([x.growth(q, v) for x, q in zip(self.limits, p.blocks, strict=True)])
 
+    def speed(self, p: Any, factor: M) -> M | None:
+        """Return the sum of the branches' rates."""
+        return _sum([x.speed(q, factor) for x, q in zip(self.limits, p.blocks, strict=True)])
+
+    def noise_drift(self, p: Any, factor: M) -> M | None:
+        """Return the sum of the branches' own second orders; None if one has none."""
+        pairs = list(zip(self.limits, p.blocks, strict=True))
+        noisy = [pair for pair in pairs if type(pair[0]).factor_noise is not Limit.factor_noise]
+        parts = [limit.noise_drift(q, factor) for limit, q in noisy]
+        return None if any(part is None for part in parts) else _sum(parts)
+
+    def noise_along(self, p: Any, factor: M, direction: M) -> M | None:
+        """Return the sum of the branches' variance rates."""
+        pairs = zip(self.limits, p.blocks, strict=True)
+        return _sum([x.noise_along(q, factor, direction) for x, q in pairs])
+
     def decay(self, p: Any) -> Any:
         """Return the sum of the branches' decay rates."""
         return sum(limit.decay(q) for limit, q in zip(self.limits, p.blocks, strict=True))

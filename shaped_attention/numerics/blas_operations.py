@@ -40,12 +40,13 @@ class Memory:
 
 @dataclass
 class Place:
-    """Context of a program: sample, step, memory, and the normals if they are given."""
+    """Context of a program: sample, step, memory, the normals if given, and the row of scalars."""
 
     sample: int
     step: int
     memory: Memory
     given: Array | None
+    row: int
 
 
 @dataclass
@@ -83,10 +84,10 @@ class Operation:
         return row
 
 
-def draw(operation: Operation, sample: int, step: int, out: Array) -> None:
+def draw(operation: Operation, sample: int, step: int, row: int, out: Array) -> None:
     """Write the numbers of a normal node."""
     fill_weights(out[None], operation.key, sample, step, operation.node.integers[0], 0)
-    (scale,) = operation.numbers(step)
+    (scale,) = operation.numbers(row)
     if scale != 1.0:
         out *= scale
 
@@ -94,7 +95,7 @@ def draw(operation: Operation, sample: int, step: int, out: Array) -> None:
 def _normal(op: Operation, place: Place, out: Array) -> None:
     flat = out.reshape(-1)
     if place.given is None:
-        draw(op, place.sample, place.step, flat)
+        draw(op, place.sample, place.step, place.row, flat)
     else:
         flat[:] = place.given[op.start : op.start + out.size]
 
@@ -156,7 +157,7 @@ def _multiply(op: Operation, place: Place, out: Array, a: Array, b: Array) -> No
 
 
 def _combine(op: Operation, place: Place, out: Array, a: Array, b: Array) -> None:
-    s, t = op.numbers(place.step)
+    s, t = op.numbers(place.row)
     if a.shape == b.shape:
         entries.combine(a.reshape(-1), b.reshape(-1), s, t, out.reshape(-1))
     else:
@@ -165,7 +166,7 @@ def _combine(op: Operation, place: Place, out: Array, a: Array, b: Array) -> Non
 
 
 def _shift(op: Operation, place: Place, out: Array, a: Array) -> None:
-    s, t = op.numbers(place.step)
+    s, t = op.numbers(place.row)
     np.multiply(a, s, out=out)
     out += t
 
@@ -177,7 +178,7 @@ def _columns(op: Operation, place: Place, out: Array, a: Array) -> None:
 
 def _concatenate(op: Operation, place: Place, out: Array, *parts: Array) -> None:
     column = 0
-    for part, number in zip(parts, op.numbers(place.step), strict=True):
+    for part, number in zip(parts, op.numbers(place.row), strict=True):
         np.multiply(part, number, out=out[:, column : column + part.shape[1]])
         column += part.shape[1]
 
@@ -188,7 +189,7 @@ def _unit_rows(op: Operation, place: Place, out: Array, a: Array) -> None:
 
 
 def _softmax(op: Operation, place: Place, out: Array, logits: Array, seen: Array) -> None:
-    (scale,) = op.numbers(place.step)
+    (scale,) = op.numbers(place.row)
     np.multiply(logits, scale, out=out)
     if not seen.all():
         np.copyto(out, -np.inf, where=seen == 0.0)
@@ -198,7 +199,7 @@ def _softmax(op: Operation, place: Place, out: Array, logits: Array, seen: Array
 
 
 def _leaky(op: Operation, place: Place, out: Array, a: Array) -> None:
-    entries.leaky(a.reshape(-1), *op.numbers(place.step), out.reshape(-1))
+    entries.leaky(a.reshape(-1), *op.numbers(place.row), out.reshape(-1))
 
 
 def _written(function: Callable[..., Any]) -> Callable[..., None]:
@@ -218,7 +219,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "combine": _combine,
     "times": _written(np.multiply),
     "over": _written(np.divide),
-    "scale": lambda op, place, out, a: np.multiply(a, op.numbers(place.step)[0], out=out),
+    "scale": lambda op, place, out, a: np.multiply(a, op.numbers(place.row)[0], out=out),
     "shift": _shift,
     "transpose": _written(lambda a, out: np.copyto(out, a.T)),
     "reshape": _written(lambda a, out: np.copyto(out, a.reshape(out.shape))),

@@ -71,13 +71,14 @@ class Plan:
 
     def run(
         self, inputs: Sequence[Array], sample: int, step: int, memory: Memory,
-        given: Array | None = None,
+        given: Array | None = None, row: int | None = None,
     ) -> list[Array]:  # fmt: skip
         """Return the results for one sample; their memory may be given back.
 
-        The normals are those of `given` (normals,) or, if it is None, drawn.
+        The normals are those of `given` (normals,) or, if it is None, drawn. The scalars are those
+        of the step, or of `row`.
         """
-        place = Place(sample, step, memory, given)
+        place = Place(sample, step, memory, given, step if row is None else row)
         values = self._values(inputs, place, None)
         return [values[k] for k in self.results]
 
@@ -108,7 +109,7 @@ class Plan:
             if operation.node.kind == "normal":
                 rows, columns = operation.node.shape
                 part = out[operation.start : operation.start + rows * columns]
-                draw(operation, sample, step, part)
+                draw(operation, sample, step, step, part)
 
     def activate(self, hidden: Array, place: Place) -> Array:
         """Apply a plan of functions of single entries."""

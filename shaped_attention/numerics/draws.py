@@ -135,7 +135,7 @@ class Draws:
     samples
         Integer tensor (B,) of sample numbers in [0, 2^32).
     step
-        Layer or step number in [0, 2^32).
+        Layer or step number in [0, 2^32), or one for each sample (B,).
     slot
         First slot; a block of a layer starts at `SLOTS_PER_BLOCK` times its position.
     dtype
@@ -146,7 +146,7 @@ class Draws:
 
     key: NDArray[np.uint64]
     samples: Int[Tensor, " B"]
-    step: int
+    step: int | Int[Tensor, " B"]
     slot: int = 0
     dtype: torch.dtype = field(default_factory=lambda: torch.float64)
     compiled: bool = True
@@ -155,7 +155,7 @@ class Draws:
 
     def __post_init__(self) -> None:
         known = self.samples.device.type == "cpu" and self.dtype == torch.float64
-        if self.compiled and known and len(self.samples):
+        if self.compiled and known and len(self.samples) and isinstance(self.step, int):
             first = int(self.samples[0])
             following = torch.arange(first, first + len(self.samples), device="cpu")
             if torch.equal(self.samples, following):
@@ -211,6 +211,7 @@ class Draws:
             rows = np.empty((tiles, len(dof), LANES))
             for tile, out in enumerate(rows):
                 start = self._compiled_first + tile * LANES
+                assert isinstance(self.step, int)
                 paths = path_words(start, LANES, self.step)
                 fill_chi(out, np.array(dof, dtype=float), self.key, paths, slot)
             flat = rows.transpose(0, 2, 1).reshape(-1, len(dof))

@@ -65,7 +65,7 @@ class TorchNumbers(Numbers):
     samples
         Integer tensor (B,) of sample numbers in [0, 2^32).
     step
-        Layer or step number in [0, 2^32).
+        Layer or step number in [0, 2^32), or one for each sample (B,).
     place
         Place of the block in the layer.
     dtype
@@ -79,7 +79,7 @@ class TorchNumbers(Numbers):
 
     keys: Keys
     samples: Int[Tensor, " B"]
-    step: int
+    step: int | Int[Tensor, " B"]
     place: tuple[int, ...] = ()
     dtype: torch.dtype = field(default_factory=lambda: torch.float64)
     increments: float | None = None

@@ -23,10 +23,11 @@ REPLACE, ADD, REPORT = range(3)
 
 
 @kernel
-def _stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, time):  # type: ignore[no-untyped-def]
+def stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, time):  # type: ignore[no-untyped-def]
     """Stop the moving lanes with |V| >= radius (Frobenius norm), V = weight sum of F_g F_g^T.
 
-    Since |V| <= tr V, the norm itself is computed only where the trace reaches the radius.
+    `radius` and `time` are (LANES,). Since |V| <= tr V, the norm itself is computed only where the
+    trace reaches the radius.
     """
     trace, entry, total = work, work + 1, work + 2
     for p in range(LANES):
@@ -37,7 +38,7 @@ def _stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, t
             buf[trace, p] += buf[entry, p]
     near = 0
     for p in range(LANES):
-        near += 1 if weight * buf[trace, p] >= radius else 0
+        near += 1 if weight * buf[trace, p] >= radius[p] else 0
     if near == 0:
         return
     for p in range(LANES):
@@ -56,9 +57,9 @@ def _stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, t
             for p in range(LANES):
                 buf[total, p] += times * buf[entry, p] * buf[entry, p]
     for p in range(LANES):
-        if alive[p] > 0.5 and weight * math.sqrt(buf[total, p]) >= radius:
+        if alive[p] > 0.5 and weight * math.sqrt(buf[total, p]) >= radius[p]:
             alive[p] = 0.0
-            stopped_at[p] = time
+            stopped_at[p] = time[p]
 
 
 @kernel
@@ -124,6 +125,7 @@ def advance(  # type: ignore[no-untyped-def]
     work = rows
     buf = np.empty((rows + 3, LANES))
     paths = np.empty(LANES, np.uint64)
+    radii, times = np.full(LANES, radius), np.empty(LANES)
     programs = ranges.shape[0]
     for tile in range(tiles):
         living = 0.0
@@ -143,10 +145,10 @@ def advance(  # type: ignore[no-untyped-def]
                         buf[constant_rows[c], p] = constants[c]
                 filled = True
             if mode == REPORT:
-                _stop_outside(
-                    buf, parts, tokens, weight, work, alive[tile], stopped_at[tile], radius,
-                    step * dt,
-                )  # fmt: skip
+                times[:] = step * dt
+                stop_outside(
+                    buf, parts, tokens, weight, work, alive[tile], stopped_at[tile], radii, times
+                )
             numbers = table[step if table.shape[0] > 1 else 0]
             count_paths(paths, first + tile * LANES, step)
             run(
@@ -180,10 +182,10 @@ def advance(  # type: ignore[no-untyped-def]
                                 old = buf[target + i, p]
                                 buf[target + i, p] = buf[row + i, p] if moving else old
                         target += count
-                _stop_outside(
-                    buf, parts, tokens, weight, work, alive[tile], stopped_at[tile], radius,
-                    (step + 1) * dt,
-                )  # fmt: skip
+                times[:] = (step + 1) * dt
+                stop_outside(
+                    buf, parts, tokens, weight, work, alive[tile], stopped_at[tile], radii, times
+                )
             else:
                 break
         for i in range(size):
@@ -196,10 +198,11 @@ def check_outside(state, parts, weight, alive, stopped_at, radius, time):  # typ
     """Stop the paths of all tiles that are outside the radius at this time."""
     size = state.shape[1]
     buf = np.empty((size + 3, LANES))
+    radii, times = np.full(LANES, radius), np.full(LANES, time)
     for tile in range(state.shape[0]):
         for i in range(size):
             for p in range(LANES):
                 buf[i, p] = state[tile, i, p]
-        _stop_outside(
-            buf, parts, parts[0, 2], weight, size, alive[tile], stopped_at[tile], radius, time
+        stop_outside(
+            buf, parts, parts[0, 2], weight, size, alive[tile], stopped_at[tile], radii, times
         )

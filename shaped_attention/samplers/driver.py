@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -80,7 +79,26 @@ class LimitProcess(Process, Protocol):
         """Stop the paths that are outside the radius at this time."""
 
 
-P = TypeVar("P", bound=Process)
+class Paths(Protocol):
+    """A chunk of paths at the end of its run."""
+
+    def factors(self) -> Array:
+        """Return the state (count, groups, m, c)."""
+
+    def stopping_times(self) -> Array:
+        """Return the stopping time of each path (count,)."""
+
+
+P = TypeVar("P", bound=Paths)
+
+Travel = Callable[[Request, P, Callable[[Array], Array], Array, Callable[[int], None]], None]
+"""``travel(request, paths, keep, kept, tick)`` takes paths to the end, and stores ``keep(V)``."""
+
+REPORTED = {
+    "steps_taken": "number of steps of the clock",
+    "largest_trace": "largest trace of V up to the end or the stopping time",
+}
+"""Descriptions of the further numbers of each path."""
 
 
 def run(
@@ -90,9 +108,14 @@ def run(
     progress: bool | None,
     sampler: str,
     parameters: dict[str, Any],
-    advance: Callable[[P, int, int], None] | None = None,
+    travel: Travel[P] | None = None,
+    report: Callable[[P], dict[str, Array]] | None = None,
 ) -> xr.Dataset:
-    """Run ``process(first, count)`` for all samples, `size` at a time, and return their result."""
+    """Run ``process(first, count)`` for all samples, `size` at a time, and return their result.
+
+    `travel` takes paths to the end, by default in steps as `march` does. `report` returns further
+    numbers of each path (count,) by name.
+    """
     keep, names = keeper(request.keep, request.tokens)
     shape = (len(names),) if names else (request.tokens, request.tokens)
 
@@ -100,16 +123,24 @@ def run(
         first: int, count: int, kept: Array, stopping: Array, tick: Callable[[int], None]
     ) -> None:
         paths = process(first, count)
-        step = partial(advance, paths) if advance else paths.advance
-        march(request, step, lambda: keep(paths.covariances()), kept, tick, pace)
+        if travel:
+            travel(request, paths, keep, kept, tick)
+        else:
+            assert isinstance(paths, Process)
+            march(request, paths, keep, kept, tick)
         stopping[:] = paths.stopping_times()
         if request.keep_state:
             states[first] = paths.factors()
+        if report:
+            reports[first] = report(paths)
 
     states: dict[int, Array] = {}
-    pace = Pace()
+    reports: dict[int, dict[str, Array]] = {}
     kept, stopping = run_chunks(request, size, simulate, progress, sampler, shape)
     result = make_result(sampler, request, kept, stopping, parameters, names)
+    for name in reports.get(0, {}):
+        values = np.concatenate([reports[first][name] for first in sorted(reports)])
+        result[name] = ("sample", values, {"long_name": REPORTED[name]})
     if not request.keep_state:
         return result
     state = np.concatenate([states[first] for first in sorted(states)])
@@ -118,7 +149,7 @@ def run(
 
 
 class Pace:
-    """Number of steps of a chunk that fill a time slice, from the last call of any chunk."""
+    """Number of steps of a chunk that fill a time slice, from its last call."""
 
     def __init__(self) -> None:
         self.steps = 1
@@ -130,13 +161,14 @@ class Pace:
 
 def march(
     request: Request,
-    advance: Callable[[int, int], None],
-    keep: Callable[[], Array],
+    paths: Process,
+    keep: Callable[[Array], Array],
     kept: Array,
     tick: Callable[[int], None],
-    pace: Pace,
+    advance: Callable[[int, int], None] | None = None,
 ) -> None:
     """Take all steps, and store in `kept` (time, count, ...) the values at the save times."""
+    advance, pace = advance or paths.advance, Pace()
     step = request.begin
     for i, target in enumerate([*request.saved, request.steps]):
         while step < target:
@@ -147,7 +179,7 @@ def march(
             tick(end - step)
             step = end
         if i < len(request.saved):
-            kept[i] = keep()
+            kept[i] = keep(paths.covariances())
 
 
 _KEPT = "'V', 'observables' or 'module:function'"

@@ -1,5 +1,6 @@
-"""The limiting SDE, integrated by torchsde.
+"""The limiting SDE, integrated by the clock or by torchsde.
 
+Where paths can explode, steps shrink with the state: see `shaped_attention.samplers.clock_step`.
 torchsde's Euler scheme moves a factor of the covariance; `shaped_attention.samplers.steps` has the
 step. Time is counted in steps, which makes torchsde's clock exact (dt = 1), and its Brownian motion
 is replaced by increments keyed by (seed, sample, step): see `shaped_attention.numerics.draws`.
@@ -9,14 +10,15 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
+import numpy as np
 import torch
 import torchsde
 import xarray as xr
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer, check_limit
@@ -24,13 +26,18 @@ from shaped_attention.checks import check_choice, check_positive
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import chunk_size
-from shaped_attention.samplers.driver import LimitProcess, run
+from shaped_attention.samplers.clock_run import run_clock
+from shaped_attention.samplers.clock_step import can_explode
+from shaped_attention.samplers.driver import LimitProcess, march, run
 from shaped_attention.samplers.executors import by_library, path_chunk, process_of
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.starts import Resumed
 from shaped_attention.samplers.task import task_of
 
-METHODS = ("torchsde", "direct")
+Array = NDArray[np.float64]
+Keep = Callable[[Array], Array]
+
+METHODS = ("clock", "torchsde", "direct")
 """Integrators of the limit."""
 
 _PREFERRED_ENTRIES = 2**17
@@ -60,31 +67,34 @@ def integrate_sde(
     progress: bool | None = None,
     keep: str = "V",
     keep_state: bool = False,
-    method: str = "torchsde",
+    method: str | None = None,
 ) -> xr.Dataset:
-    """Sample the limit of the covariances, dV = b(V) dt + Sigma(V)^{1/2} dB, by Euler's scheme.
+    """Sample the limit of the covariances, dV = b(V) dt + Sigma(V)^{1/2} dB.
 
     Parameters
     ----------
     layer, v0, samples, seed, radius, device, dtype, chunk, memory, progress, keep, keep_state
         As in `shaped_attention.simulate_chain`. Solutions can explode in finite time: a path stops
-        at the first grid time with |V| >= radius. How many do depends on the fixed step, which also
-        makes paths explode whose solutions do not: compare with a quarter of the step.
+        where |V| reaches the radius. A path that reaches the radius need not explode.
     horizon
         Final time T > 0; a network of width n and depth L corresponds to T = L / n.
     step
-        Step of the scheme, positive; the horizon must be a multiple of it.
+        Length of a step, positive; the horizon must be a multiple of it. The clock takes shorter
+        steps where superlinear terms change V quickly.
     times
         Times to store, multiples of the step in [0, T]; by default the first and the last.
     save_every
         Alternative to `times`: number of steps between stored ones. The last is always stored.
     method
-        "torchsde" for torchsde's Euler scheme, or "direct" for the same step without it:
-        bit-identical and faster.
+        "clock" for steps that shrink with the state, by a predictor and a corrector; "torchsde" for
+        Euler steps of fixed length by torchsde, or "direct" for the same steps without it,
+        bit-identical and faster. None, the default, is the clock where paths can explode and
+        torchsde elsewhere.
 
     Returns
     -------
-    xarray.Dataset as from `shaped_attention.simulate_chain`.
+    xarray.Dataset as from `shaped_attention.simulate_chain`; the clock adds `steps_taken` and
+    `largest_trace` (sample), the largest tr V up to the end or the stopping time.
 
     Raises
     ------
@@ -94,9 +104,10 @@ def integrate_sde(
     Warns
     -----
     UserWarning
-        If one step covers the whole horizon.
+        If one step covers the whole horizon, or paths reach the radius with a fixed step.
     """
-    check_choice("method", method, METHODS)
+    if method is not None:
+        check_choice("method", method, METHODS)
     steps = count_steps(horizon, step)
     horizon, step = float(horizon), float(step)
     check_limit(layer)
@@ -113,14 +124,35 @@ def integrate_sde(
         chunk=chunk, memory=memory, keep=keep, keep_state=keep_state,
     )  # fmt: skip
     task = task_of(request, "sde", None)
+    if method is None:
+        method = "clock" if can_explode(request.pattern, request.tokens) else "torchsde"
+    parameters = {"horizon": horizon, "step": step, "method": method}
+    if method == "clock":
+        return run_clock(request, task, progress, parameters)
     size = _torchsde_chunk(request) if method == "torchsde" else path_chunk(request)
     start = partial(process_of, request, task)
-    parameters = {"horizon": horizon, "step": step, "method": method}
     if method == "direct":
-        return run(request, start, size, progress, "sde", parameters)
-    accelerators = [request.device] if request.device.type == "cuda" else []
-    with _generator_put_back(accelerators):
-        return run(request, start, size, progress, "sde", parameters, _sdeint)
+        result = run(request, start, size, progress, "sde", parameters)
+    else:
+        accelerators = [request.device] if request.device.type == "cuda" else []
+        with _generator_put_back(accelerators):
+            result = run(request, start, size, progress, "sde", parameters, _march)
+    stopped = int(np.isfinite(result["stopping_time"]).sum())
+    if stopped and can_explode(request.pattern, request.tokens):
+        warnings.warn(
+            f"method={method!r}: {stopped} of {samples} paths reached the radius with a fixed "
+            "step, which makes too many or too few do so; method='clock' gets the number right",
+            UserWarning,
+            stacklevel=3,  # the caller of the recorded function
+        )
+    return result
+
+
+def _march(
+    request: Request, paths: LimitProcess, keep: Keep, kept: Array, tick: Callable[[int], None]
+) -> None:
+    """Take all steps by torchsde."""
+    march(request, paths, keep, kept, tick, partial(_sdeint, paths))
 
 
 def _torchsde_chunk(request: Request) -> int:

@@ -45,12 +45,16 @@ class Resumed:
         Number of its steps.
     state, stopping_time
         Its state (samples, groups, m, c) and stopping times (samples,).
+    steps_taken, largest_trace
+        Steps and largest trace of V (samples,), if a clock moved its paths.
     """
 
     v0: NDArray[np.float64]
     steps: int
     state: NDArray[np.float64]
     stopping_time: NDArray[np.float64]
+    steps_taken: NDArray[np.int64] | None = None
+    largest_trace: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, result: xr.Dataset) -> Resumed:
@@ -78,6 +82,10 @@ class Resumed:
             int(result.attrs["steps"]),
             result["state"].transpose(*STATE).to_numpy(),
             result["stopping_time"].to_numpy(),
+            *(
+                result[name].to_numpy() if name in result else None
+                for name in ("steps_taken", "largest_trace")
+            ),
         )
 
 

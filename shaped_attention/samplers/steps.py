@@ -25,14 +25,25 @@ from typing import Any
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.blocks.state import State
+from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.graph import Graph, Matrix
-from shaped_attention.numerics.primitives import M, Numbers, cholesky, sqrt, symmetric_noise
+from shaped_attention.numerics.primitives import (
+    M,
+    Numbers,
+    cholesky,
+    exp,
+    sqrt,
+    symmetric_noise,
+    tanh,
+)
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.scalars import exponential, mean_decay
 from shaped_attention.numerics.traced_numbers import TracedNumbers
 
 COMMON: tuple[int, ...] = ()
 """Place of the noise common to all blocks; block i has the place (i,)."""
+
+_TINY = 1e-300
 
 NumbersAt = Callable[[tuple[int, ...]], Numbers]
 
@@ -61,31 +72,68 @@ def limit_step(
 
     The layers of a pattern share the time: each of K layers has weight 1 / K.
     """
-    share = 1.0 / len(pattern)
-    parts = [
-        ((k, i) if len(pattern) > 1 else (i,), block.limit, parameters[k][i])
-        for k, blocks in enumerate(pattern)
-        for i, block in enumerate(blocks)
-    ]
-    root = flowed([(limit, p) for _, limit, p in parts], factor, share * step)
-    c = root.shape[-1]
-    rate = share * sum(limit.linear_rate(p) for _, limit, p in parts)
-    increments = numbers_at(COMMON).normal("linear", 1, c * (c + 1) // 2)
-    noise = root @ ((0.5 * sqrt(rate)) * symmetric_noise(increments, c))
-    drift = (-step * (c + 1) / 8.0 * rate) * root
+    parts = Parts(pattern, parameters)
+    root = flowed([(limit, p) for _, limit, p in parts.limits], factor, parts.share * step)
+    noise = parts.noise(root, numbers_at)
+    drift = step * parts.drift(root)
     if root is not factor:
         drift = drift + (root - factor)
-    for place, limit, p in parts:
-        part = limit.factor_drift(p, root)
-        drift = drift if part is None else drift + (share * step) * part
-        part = limit.factor_noise(p, root, numbers_at(place))
-        if part is not None:
-            noise = noise + (part if share == 1.0 else math.sqrt(share) * part)
     return drift, noise
 
 
-def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: float) -> M:
-    """Apply growth and decay of V; return `factor` itself if there is neither."""
+class Parts:
+    """The limits of the blocks of a pattern, whose drifts and noises add up.
+
+    Attributes
+    ----------
+    limits
+        Place, limit and parameters of each block.
+    share
+        Weight of a layer of the pattern, 1 / K.
+    rate
+        Linear rate k of the whole layer.
+    """
+
+    def __init__(
+        self, pattern: Sequence[Sequence[Block]], parameters: Sequence[Sequence[Any]]
+    ) -> None:
+        self.share = 1.0 / len(pattern)
+        self.limits = [
+            ((k, i) if len(pattern) > 1 else (i,), block.limit, parameters[k][i])
+            for k, blocks in enumerate(pattern)
+            for i, block in enumerate(blocks)
+        ]
+        self.rate: Any = self.share * sum(limit.linear_rate(p) for _, limit, p in self.limits)
+
+    def drift(self, root: M) -> M:
+        """Return the drift of the factor, without growth and decay."""
+        drift = (-(root.shape[-1] + 1) / 8.0 * self.rate) * root
+        for _, limit, p in self.limits:
+            part = limit.factor_drift(p, root)
+            drift = drift if part is None else drift + self.share * part
+        return drift
+
+    def linear_noise(self, root: M, numbers_at: NumbersAt) -> M:
+        """Return the noise common to all blocks."""
+        c = root.shape[-1]
+        increments = numbers_at(COMMON).normal("linear", 1, c * (c + 1) // 2)
+        return root @ ((0.5 * sqrt(self.rate)) * symmetric_noise(increments, c))
+
+    def noise(self, root: M, numbers_at: NumbersAt) -> M:
+        """Return the noise of the factor, for the increments that `numbers_at` provides."""
+        noise = self.linear_noise(root, numbers_at)
+        for place, limit, p in self.limits:
+            part = limit.factor_noise(p, root, numbers_at(place))
+            if part is not None:
+                noise = noise + (part if self.share == 1.0 else math.sqrt(self.share) * part)
+        return noise
+
+
+def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: Any) -> M:
+    """Apply growth and decay of V; return `factor` itself if there is neither.
+
+    `step` is a number, or a matrix (1, 1) if each path has a step of its own.
+    """
     v = factor @ factor.mT
     parts = [limit.growth(p, v) for limit, p in pairs]
     parts = [part for part in parts if part is not None]
@@ -93,15 +141,28 @@ def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: float) -> M:
     decay = sum(decays)
     if not parts:
         constant = all(isinstance(rate, float | int) for rate in decays)
-        return factor if constant and decay == 0.0 else exponential(-0.5 * step * decay) * factor
-    new = exponential(-step * decay) * v
+        return factor if constant and decay == 0.0 else _decayed(0.5 * decay, step)[0] * factor
+    factor_of_v, factor_of_growth = _decayed(decay, step)
+    new = factor_of_v * v
     for part in parts:
-        new = new + mean_decay(decay, step) * part
+        new = new + factor_of_growth * part
     return cholesky(new)
 
 
+def _decayed(decay: Any, step: Any) -> tuple[Any, Any]:
+    """Return exp(-decay step), and its integral over the step."""
+    if not isinstance(step, Matrix | Tensor):
+        return exponential(-step * decay), mean_decay(decay, step)
+    if isinstance(decay, float | int) and decay == 0.0:
+        return 1.0, step
+    # 1 - e = tanh(x / 2) (1 + e) keeps its digits for small x = decay step.
+    remaining = exp((-decay) * step)
+    safe = decay + _TINY
+    return remaining, (1.0 / safe) * (tanh((0.5 * safe) * step) * (1.0 + remaining))
+
+
 @contextmanager
-def _explained(blocks: Sequence[Block]) -> Iterator[None]:
+def explained(blocks: Sequence[Block]) -> Iterator[None]:
     """Raise ValueError for a description that uses anything but the primitives."""
     try:
         yield
@@ -139,13 +200,14 @@ def _traced_layer(
     graph = Graph()
     inputs = [graph.node("input", (), (tokens, columns), lower=lower) for _ in range(groups)]
     parameters = [traced(block) for block in blocks]
-    with _explained(blocks):
-        numbers_at = _traced_numbers(graph, None)
+    with explained(blocks):
+        numbers_at = traced_numbers(graph, None)
         state = chain_step(blocks, parameters, State(tuple(inputs)), numbers_at, width)
     return graph, inputs, list(state.factors)
 
 
-def _traced_numbers(graph: Graph, increments: float | None) -> NumbersAt:
+def traced_numbers(graph: Graph, increments: float | None) -> NumbersAt:
+    """Return the traced numbers of each place; `increments` as in `TracedNumbers`."""
     places: dict[tuple[int, ...], Numbers] = {}
 
     def numbers_at(place: tuple[int, ...]) -> Numbers:
@@ -158,8 +220,8 @@ def traced_limit(pattern: Sequence[Sequence[Block]], tokens: int, step: float) -
     """Trace the step of the limit; its outputs are drift times step, and noise."""
     graph = Graph()
     factor = graph.node("input", (), (tokens, tokens))
-    numbers_at = _traced_numbers(graph, math.sqrt(step))
+    numbers_at = traced_numbers(graph, math.sqrt(step))
     parameters = [[traced(block) for block in blocks] for blocks in pattern]
-    with _explained([block for blocks in pattern for block in blocks]):
+    with explained([block for blocks in pattern for block in blocks]):
         outputs = limit_step(pattern, parameters, factor, numbers_at, step)
     return assemble(graph, [factor], outputs)

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.overrides import Overrides, at_layer
-from shaped_attention.blocks.parameters import Parameters, at_depth
+from shaped_attention.blocks.parameters import Parameters, at_depth, scheduled
 from shaped_attention.blocks.state import State, covariance
 from shaped_attention.numerics import tile_interpreter
 from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.numerics.program import Program
+from shaped_attention.samplers.clock_step import traced_clock
 from shaped_attention.samplers.request import Request
 from shaped_attention.samplers.steps import traced_chain, traced_limit
 
@@ -81,6 +82,16 @@ class Task:
             return [traced_limit(self.pattern, self.tokens, self.dt)]
         return traced_chain(self.pattern, self.tokens, self.width, self.groups)
 
+    @cached_property
+    def clock_programs(self) -> list[Program]:
+        """Programs of the limit with steps of varying length: the rates, and the step."""
+        return traced_clock(self.pattern, self.tokens)
+
+    @cached_property
+    def scheduled(self) -> bool:
+        """Whether parameters change with depth."""
+        return any(scheduled(block) for blocks in self.pattern for block in blocks)
+
     @property
     def depths(self) -> Array:
         """Relative depths l / L of the steps."""
@@ -90,6 +101,16 @@ class Task:
     def compiled(self) -> _Packed:
         """Programs of the tile executor."""
         return _Packed.of(self.programs, self)
+
+    @cached_property
+    def compiled_clock(self) -> _Packed:
+        """Programs of the clock for the tile executor."""
+        return _Packed.of(self.clock_programs, self)
+
+    @cached_property
+    def clock_plans(self) -> list[Plan]:
+        """Programs of the clock for large matrices."""
+        return [Plan.of(program, self.keys.key, self.depths) for program in self.clock_programs]
 
     @cached_property
     def plans(self) -> list[Plan]:
@@ -136,6 +157,8 @@ class _Packed:
             ranges.append((start, start + len(code), constant, len(rows)))
             tables.append(program.table(task.depths))
             outputs.append([(offset, r * c) for offset, (r, c) in program.outputs])
+        most = max(len(x) for x in outputs)
+        outputs = [x + [(0, 0)] * (most - len(x)) for x in outputs]
         table = np.concatenate(tables, axis=1)
         if len(table) > 1 and (table == table[0]).all():
             table = table[:1]

@@ -111,6 +111,50 @@ def diffusion(
     return _as_given(total[..., i, j, :, :][..., i, j], v)
 
 
+def moments_along(
+    parts: Sequence[tuple[Limit, Parameters, float]],
+    factor: Float[Tensor, "*B m c"],
+    directions: Float[Tensor, "r m"],
+    growth: bool = True,
+) -> tuple[Float[Tensor, "*B r"], Float[Tensor, "*B r"], Float[Tensor, "*B r"]]:
+    """Return drift and variance of ``w^T V w``, V = F F^T, in each direction w.
+
+    The variance comes in two parts: that of the linear noise, and that of the factor's noise. The
+    cost is of order c^2 for the noise, so that covariances of small rank are cheap for any m.
+
+    Parameters
+    ----------
+    parts
+        What `limits_at` returns.
+    factor
+        Factor of V, with any number of columns.
+    directions
+        Vectors w, one per row.
+    growth
+        Whether the drift includes the limits' `growth` and `decay`.
+    """
+    along = directions @ factor
+    form = along.square().sum(-1)
+    drift, free = torch.zeros_like(form), torch.zeros_like(form)
+    linear = torch.zeros_like(form)
+    for limit, p, share in parts:
+        moved = limit.factor_drift(p, factor)
+        if moved is not None:
+            drift = drift + 2.0 * share * ((directions @ moved) * along).sum(-1)
+        noise = unit_noise(limit, p, factor)
+        if noise is not None:
+            kicks = directions @ noise
+            drift = drift + share * kicks.square().sum((0, -1))
+            free = free + 4.0 * share * (kicks * along).sum(-1).square().sum(0)
+        if growth:
+            raised = limit.growth(p, factor @ factor.mT)
+            if raised is not None:
+                drift = drift + share * ((directions @ raised) * directions).sum(-1)
+            drift = drift - share * limit.decay(p) * form
+        linear = linear + 2.0 * share * limit.linear_rate(p) * form.square()
+    return drift, linear, free
+
+
 def limits_at(
     layer: Layer, at: float, parameters: Overrides | Sequence[Overrides] | None = None
 ) -> list[tuple[Limit, Parameters, float]]:
@@ -126,8 +170,8 @@ def limits_at(
 
 
 def unit_noise(
-    limit: Limit, p: Parameters, factor: Float[Tensor, "*B m m"]
-) -> Float[Tensor, "e *B m m"] | None:
+    limit: Limit, p: Parameters, factor: Float[Tensor, "*B m c"]
+) -> Float[Tensor, "e *B m c"] | None:
     """Return the noise of F for each unit increment, along the first axis, or None."""
     sizes = _Sizes()
     if limit.factor_noise(p, factor, sizes) is None:

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import fill
 
-from symbolic.claims import limits, scaling, scores, softmax, sphere, transport
+from symbolic.claims import (
+    explosion_bounds,
+    explosion_coordinates,
+    explosion_equations,
+    explosion_law,
+    limits,
+    scaling,
+    scores,
+    softmax,
+    sphere,
+    transport,
+)
 from symbolic.claims.ledger import Claim, Finding, Verdict
 
 CLAIMS: tuple[Claim, ...] = (
@@ -17,8 +28,12 @@ CLAIMS: tuple[Claim, ...] = (
     *scores.CLAIMS,
     *sphere.CLAIMS,
     *transport.CLAIMS,
+    *explosion_equations.CLAIMS,
+    *explosion_law.CLAIMS,
+    *explosion_coordinates.CLAIMS,
+    *explosion_bounds.CLAIMS,
 )
-"""Every claim, in the order of the notes."""
+"""Every claim: those of the notes in their order, then those of the page on exact laws."""
 
 WIDTH = 96
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_EXPLOSION_EQUATIONS = "symbolic/claims/explosion_equations.py"
+_EXPLOSION_LAW = "symbolic/claims/explosion_law.py"
+_ITO = "symbolic/claims/ito.py"
+_LIVE_TOKEN = "symbolic/claims/live_token.py"
 _SYMBOLIC_BLOCKS = "symbolic/blocks.py"
+_SYMBOLIC_FUNCTIONS = "symbolic/functions.py"
 _SYMBOLIC_GAUSSIAN = "symbolic/gaussian.py"
 _SYMBOLIC_LIMIT = "symbolic/limit.py"
+_SYMBOLIC_ORDERS = "symbolic/orders.py"
 _SYMBOLIC_RECURSION = "symbolic/recursion.py"
 _SYMBOLIC_SOFTMAX = "symbolic/softmax.py"
 
+_EXPLOSION = "test_symbolic_explosion.py::"
 _SYMBOLIC_GAUSSIAN_TESTS = ("test_symbolic_gaussian.py",)
 _CLOSED_FORM = ("test_symbolic_limit.py::test_attention_is_the_closed_form",)
 _SYMBOLIC_SOFTMAX_TESTS = ("test_symbolic_softmax.py",)
@@ -83,5 +90,65 @@ SYMBOLS = [
         "return self.heads * gram_covariance",
         "return gram_covariance",
         _CLOSED_FORM,
+    ),
+    Mutant(
+        "limit-product-of-branches-missing",
+        _SYMBOLIC_LIMIT,
+        "return cross + k[a][c] * k[b][d] + k[a][d] * k[b][c]",
+        "return cross + k[a][c] * k[b][d]",
+        _CLOSED_FORM,
+        blind=True,
+    ),
+    Mutant(
+        "functions-angle-of-the-cosine",
+        _SYMBOLIC_FUNCTIONS,
+        "atan2(sqrt(y**2 - x**2), x, evaluate=False)",
+        "atan2(sqrt(y**2 + x**2), x, evaluate=False)",
+        ("test_symbolic_against_package.py",),
+        blind=True,
+    ),
+    Mutant(
+        "orders-parity-of-the-mean",
+        _SYMBOLIC_ORDERS,
+        "zero_mean = degree % 2 == 1 or",
+        "zero_mean = degree % 2 == 0 or",
+        ("test_symbolic_claims.py",),
+        blind=True,
+    ),
+    Mutant(
+        "recursion-gram-not-centred",
+        _SYMBOLIC_BLOCKS,
+        "return moment((*first, *second)) - moment(first) * moment(second)",
+        "return moment((*first, *second))",
+        ("test_symbolic_limit.py",),
+        blind=True,
+    ),
+    Mutant(
+        "explosion-noise-of-all-heads",
+        _EXPLOSION_EQUATIONS,
+        "GAMMA**4 / (4 * TAU**2 * heads)",
+        "GAMMA**4 / (4 * TAU**2)",
+        (f"{_EXPLOSION}test_a_wrong_coefficient_of_two_tokens_is_seen",),
+    ),
+    Mutant(
+        "explosion-scale-without-pull",
+        _EXPLOSION_LAW,
+        "(RATIO + pull) * 2 * DELTA",
+        "RATIO * 2 * DELTA",
+        (f"{_EXPLOSION}test_wrong_scale_densities_are_seen",),
+    ),
+    Mutant(
+        "ito-second-order-doubled",
+        _ITO,
+        "diff(slope, entry) / 2",
+        "diff(slope, entry)",
+        ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[explosion-rest-of-v]",),
+    ),
+    Mutant(
+        "live-token-taylor-coefficient",
+        _LIVE_TOKEN,
+        "coefficient / factorial(degree)",
+        "coefficient",
+        (f"{_EXPLOSION}test_a_wrong_coefficient_of_one_live_token_is_seen",),
     ),
 ]

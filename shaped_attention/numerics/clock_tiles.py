@@ -1,0 +1,165 @@
+"""Paths of the limit on tiles, each with its own time and its own length of the next step.
+
+Which paths share a tile changes: after a few steps those that still have to move are gathered
+again, so the few paths near an explosion, which take many steps, do not hold up the others.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from shaped_attention.numerics import tile_algebra as al
+from shaped_attention.numerics.jit import LANES, compiled_once, kernel
+from shaped_attention.numerics.threefry import counter
+from shaped_attention.numerics.tile_interpreter import run
+from shaped_attention.numerics.tiles import LARGEST_FACTOR, stop_outside
+
+
+@kernel
+def _fill_constants(buf, constant_rows, constants, start, stop):  # type: ignore[no-untyped-def]
+    for c in range(start, stop):
+        for p in range(LANES):
+            buf[constant_rows[c], p] = constants[c]
+
+
+@kernel
+def advance_clock(  # type: ignore[no-untyped-def]
+    code, ranges, table, keys, constant_rows, constants, outputs, parts, rows,
+    state, left, grid, taken, alive, stopped_at, largest, samples,
+    radius, dt, shift, near, end, slots, stored, burst, budget,
+):  # fmt: skip
+    """Move all paths to the grid point `end`, and return whether some have not arrived.
+
+    Parameters
+    ----------
+    code, ranges, table, keys, constant_rows, constants, outputs, parts, rows
+        As in `tiles.advance`, for three programs: the speed, a step, and the variance rate of
+        log |V|.
+    state
+        Factors (count, m m), changed in place, as are the next six.
+    left, grid, taken
+        Time left to the next grid point, number of the last one, steps taken (count,).
+    alive, stopped_at, largest
+        1.0 where a path moves, stopping times, and the largest trace of V so far (count,).
+    samples
+        Numbers of the paths (count,).
+    radius, dt, shift, near
+        Stopping radius, distance of grid points, the barrier's shift in standard deviations of a
+        step, and the traces, in units of the radius, from which on it is computed.
+    slots, stored
+        Where the state at a grid point is copied (grid points,), -1 for nowhere; and the copies
+        (slots, count, m m).
+    burst, budget
+        Steps after which paths are gathered again, and steps of a tile after which to return.
+    """
+    count, size = state.shape
+    tokens = parts[0, 2]
+    work = rows
+    buf = np.empty((rows + 3, LANES))
+    paths = np.empty(LANES, np.uint64)
+    radii, times, moved = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    length, pieces = np.empty(LANES), np.empty(LANES)
+    moving, stops = np.empty(LANES), np.empty(LANES)
+    active = np.empty(count, np.int64)
+    scheduled = table.shape[0] > 1
+    length_row = size
+    spent = 0
+    while True:
+        target = end
+        if scheduled:
+            # The parameters of a tile are those of one grid point.
+            for i in range(count):
+                if alive[i] > 0.5 and grid[i] < end:
+                    target = min(target, grid[i] + 1)
+        found = 0
+        for i in range(count):
+            if alive[i] > 0.5 and grid[i] < target:
+                active[found] = i
+                found += 1
+        if found == 0:
+            return False
+        if spent >= budget:
+            return True
+        numbers = table[target - 1 if scheduled else 0]
+        for start in range(0, found, LANES):
+            here = min(LANES, found - start)
+            for p in range(LANES):
+                i = active[start + min(p, here - 1)]
+                moving[p] = 1.0 if p < here else 0.0
+                stops[p] = np.inf
+                for j in range(size):
+                    buf[j, p] = state[i, j]
+            for _ in range(burst):
+                _fill_constants(buf, constant_rows, constants, ranges[0, 2], ranges[0, 3])
+                run(code, ranges[0, 0], ranges[0, 1], numbers, keys, buf, paths, buf, False)
+                speed = outputs[0, 0, 0]
+                for p in range(LANES):
+                    i = active[start + min(p, here - 1)]
+                    pieces[p] = max(math.floor(left[i] * (1.0 + buf[speed, p]) / dt + 0.5), 1.0)
+                    length[p] = left[i] / pieces[p]
+                    _, paths[p] = counter(0, 0, samples[i], taken[i])
+                    times[p] = grid[i] * dt + (dt - left[i])
+                for p in range(LANES):
+                    buf[length_row, p] = length[p] if moving[p] > 0.5 else 0.0
+                _fill_constants(buf, constant_rows, constants, ranges[1, 2], ranges[1, 3])
+                run(code, ranges[1, 0], ranges[1, 1], numbers, keys, buf, paths, buf, False)
+                out = outputs[1, 0, 0]
+                for p in range(LANES):
+                    moved[p] = 0.0
+                for j in range(size):
+                    for p in range(LANES):
+                        moved[p] += abs(buf[out + j, p])
+                for p in range(LANES):
+                    if moving[p] > 0.5 and not moved[p] < LARGEST_FACTOR:
+                        moving[p] = 0.0
+                        stops[p] = times[p]
+                for j in range(size):
+                    for p in range(LANES):
+                        buf[j, p] = buf[out + j, p] if moving[p] > 0.5 else buf[j, p]
+                for p in range(LANES):
+                    if moving[p] < 0.5:
+                        continue
+                    i = active[start + p]
+                    taken[i] += 1
+                    if pieces[p] == 1.0:
+                        grid[i] += 1
+                        left[i] = dt
+                        times[p] = grid[i] * dt
+                    else:
+                        left[i] -= length[p]
+                        times[p] += length[p]
+                al.row_squares(buf, work, compiled_once(0), compiled_once(1), size)
+                close = False
+                for p in range(here):
+                    i = active[start + p]
+                    largest[i] = max(largest[i], buf[work, p])
+                    close = close or (moving[p] > 0.5 and buf[work, p] >= near * radius)
+                if close:
+                    _fill_constants(buf, constant_rows, constants, ranges[2, 2], ranges[2, 3])
+                    run(code, ranges[2, 0], ranges[2, 1], numbers, keys, buf, paths, buf, False)
+                    spread = outputs[2, 0, 0]
+                    for p in range(LANES):
+                        deviation = math.sqrt(buf[spread, p] * length[p])
+                        radii[p] = radius * math.exp(-shift * deviation)
+                    stop_outside(buf, parts, tokens, 1.0, work, moving, stops, radii, times)
+                waiting = 0
+                for p in range(here):
+                    i = active[start + p]
+                    if pieces[p] == 1.0 and moving[p] > 0.5 and slots[grid[i]] >= 0:
+                        for j in range(size):
+                            stored[slots[grid[i]], i, j] = buf[j, p]
+                    if moving[p] > 0.5 and grid[i] >= target:
+                        moving[p] = 0.0
+                    waiting += 1 if moving[p] > 0.5 else 0
+                spent += 1
+                if waiting == 0:
+                    break
+            for p in range(here):
+                i = active[start + p]
+                for j in range(size):
+                    state[i, j] = buf[j, p]
+                if stops[p] < np.inf:
+                    alive[i] = 0.0
+                    stopped_at[i] = stops[p]

@@ -1,0 +1,174 @@
+"""Rigorous bounds on the probability of an explosion where no exact law is known.
+
+Two tokens, or two groups, with full attention and a ReLU MLP alongside: the MLP adds -2 gamma^2
+nu(rho) sqrt(V_11 V_22) to the drift of u = V_11 - 2 V_12 + V_22, which lies between 0 and -gamma^2
+(c_+ - c_-)^2 u / 4. The variance depends on u alone, so by comparison of drifts the scalar laws
+with these two values of mu bound the probability, at every horizon and level.
+
+Two tokens with a causal mask: with rates alpha, delta as for full attention,
+
+    du = alpha V_22 u^2 dt + sqrt(2 k u^2 + delta V_22 u^3) dB,
+
+up to a negative drift of a ReLU MLP. If a = alpha / delta <= 1/2, then log u is a local
+supermartingale, which cannot tend to infinity: there is no explosion. u^{1 - 2a} is a
+supermartingale too, so that P(u ever reaches R) <= (u_0 / R)^{1 - 2a}.
+
+Any m >= 2 with full attention: for S = tr V the drift is at most beta S^3 with
+beta = (m + 1) / m^2 times the sum of gamma^2 / tau_0^2, and the variance at least 2 k S^2 / m. So
+erf(c S), c = sqrt(m beta / (2 k)), which is concave, is a supermartingale, and
+P(S ever reaches R) <= erf(c S_0) / erf(c R). A ReLU MLP does not move the mean of the trace.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import special
+
+from shaped_attention.blocks.attention import ShapedAttention
+from shaped_attention.blocks.base import Block, Layer, blocks_of
+from shaped_attention.blocks.mask import uniform_weights
+from shaped_attention.blocks.mlp import ReLULimit, ShapedMLP
+from shaped_attention.blocks.parallel import Parallel
+from shaped_attention.theory.drift_diffusion import limits_at, moments_along
+from shaped_attention.theory.explosion.reduction import (
+    TOLERANCE,
+    one_live_token,
+    scalar_law,
+    two_groups,
+)
+from shaped_attention.theory.explosion.scalar_law import ScalarLaw
+
+Matrix = NDArray[np.float64]
+
+
+class Bound(Protocol):
+    """Bound on the probability that a scalar ever reaches a level."""
+
+    @property
+    def u0(self) -> float:
+        """Return the initial value of the scalar."""
+
+    def ever(self, level: float = math.inf) -> float:
+        """Return the bound; by default, on an explosion."""
+
+
+@dataclass(frozen=True)
+class TraceBound:
+    """The bound erf(rate S_0) / erf(rate R) on the trace S of V."""
+
+    rate: float
+    u0: float
+
+    def ever(self, level: float = math.inf) -> float:
+        """Return the bound on P(S ever reaches the level)."""
+        if self.u0 >= level:
+            return 1.0
+        if level == math.inf:
+            return float(special.erf(self.rate * self.u0))
+        if self.rate == 0.0:
+            return self.u0 / level
+        return float(special.erf(self.rate * self.u0) / special.erf(self.rate * level))
+
+
+@dataclass(frozen=True)
+class PowerBound:
+    """The bound (u_0 / R)^exponent."""
+
+    exponent: float
+    u0: float
+
+    def ever(self, level: float = math.inf) -> float:
+        """Return the bound on P(u ever reaches the level)."""
+        if self.u0 >= level:
+            return 1.0
+        return 0.0 if level == math.inf else (self.u0 / level) ** self.exponent
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lower and upper bound with the scalar and the reason; `low` is None for 0."""
+
+    scalar: str
+    reason: str
+    low: Bound | None
+    high: Bound
+
+
+def bounds_of(layer: Layer, v0: Matrix) -> Bounds | None:
+    """Return the sharpest bounds that are known for a layer, or None."""
+    inner = [block for outer in blocks_of(layer) for block in _flat(outer)]
+    if not all(type(block) in (ShapedAttention, ShapedMLP) for block in inner):
+        return None
+    attention = [block for block in inner if isinstance(block, ShapedAttention)]
+    if any(block.query_bias > 0.0 for block in attention):
+        return None
+    m = len(v0)
+    weights = [uniform_weights(block.mask, m) for block in attention]
+    if all(np.array_equal(w, uniform_weights(None, m)) for w in weights):
+        return _with_relu(layer, v0) or _of_the_trace(layer, v0)
+    if m == 2 and all(np.array_equal(w, uniform_weights("causal", 2)) for w in weights):
+        return _causal(layer, v0)
+    return None
+
+
+def _flat(block: Block) -> list[Block]:
+    return list(block.blocks) if type(block) is Parallel else [block]
+
+
+def _with_relu(layer: Layer, v0: Matrix) -> Bounds | None:
+    reduction = two_groups(v0)
+    if reduction is None:
+        return None
+    high = scalar_law(layer, reduction, v0, growth=False)
+    parts = limits_at(layer, 0.0)
+    mu = float(sum(share * limit.decay(p) for limit, p, share in parts)) / 2.0
+    low = ScalarLaw(high.alpha, mu, high.k, high.delta, high.u0)
+    reason = "the ReLU MLP adds a drift to u between -mu u and 0; " + reduction.reason
+    return Bounds(reduction.scalar, reason, low, high)
+
+
+def _of_the_trace(layer: Layer, v0: Matrix) -> Bounds | None:
+    m = len(v0)
+    unit = np.zeros((m, m))
+    unit[0, 0] = 1.0
+    reduction = one_live_token(unit)
+    if m < 2 or reduction is None:
+        return None
+    law = scalar_law(layer, reduction, unit)
+    # One live token has the drift gamma^2 / tau_0^2 p q (p q + q - p) u^3, p = 1 / m, q = 1 - p.
+    p, q = 1.0 / m, 1.0 - 1.0 / m
+    beta = law.alpha / (p * q * (p * q + q - p)) * (m + 1) / m**2
+    rate = math.sqrt(m * beta / (2.0 * law.k)) if law.k > 0.0 else 0.0
+    reason = (
+        "erf(c tr V) is a supermartingale, since the drift of tr V is at most cubic; the bound "
+        "holds at every horizon"
+    )
+    return Bounds("tr V", reason, None, TraceBound(rate, float(np.trace(v0))))
+
+
+def _causal(layer: Layer, v0: Matrix) -> Bounds | None:
+    """Read alpha, delta off random states, and check their form there."""
+    everything = limits_at(layer, 0.0)
+    parts = [part for part in everything if not isinstance(part[0], ReLULimit)]
+    rng = np.random.default_rng(0)
+    factors = torch.tensor(rng.normal(size=(6, 2, 2)))
+    w = torch.tensor([[1.0, -1.0], [0.0, 1.0]], dtype=torch.float64)
+    drift, _, free = (x[:, 0] for x in moments_along(parts, factors, w))
+    u, second = (w @ factors).square().sum(-1).unbind(-1)
+    alphas, deltas = drift / (second * u**2), free / (second * u**3)
+    alpha, delta = float(alphas[0]), float(deltas[0])
+    for values, value in ((alphas, alpha), (deltas, delta)):
+        if not bool(((values - value).abs() <= TOLERANCE * abs(value)).all()):
+            return None
+    if alpha > 0.5 * delta * (1.0 + 1e-12):
+        return None
+    u0 = float(v0[0, 0] - 2.0 * v0[0, 1] + v0[1, 1])
+    exponent = max(0.0, 1.0 - 2.0 * alpha / delta) if delta > 0.0 else 1.0
+    reason = "log u is a local supermartingale, since gamma^2 >= H / 2: there is no explosion"
+    return Bounds("V_11 - 2 V_12 + V_22", reason, None, PowerBound(exponent, u0))

@@ -1,0 +1,279 @@
+"""Probability of an explosion of the limit: exact where a scalar of V has a law of its own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize
+
+from shaped_attention.argument_types import with_types
+from shaped_attention.blocks.base import Layer, blocks_of, check_limit
+from shaped_attention.blocks.parameters import scheduled
+from shaped_attention.checks import check_fraction, check_positive, real_array
+from shaped_attention.numerics.covariance import check_covariance
+from shaped_attention.theory.explosion import laplace
+from shaped_attention.theory.explosion.bounds import Bound, Bounds, bounds_of
+from shaped_attention.theory.explosion.gradient import Gradient, gradient
+from shaped_attention.theory.explosion.reduction import (
+    Reduction,
+    reduction_of,
+    scalar_law,
+    without_attention,
+)
+from shaped_attention.theory.explosion.scalar_law import ScalarLaw
+from shaped_attention.theory.explosion.spectral import explosion_curve
+
+UNINFORMATIVE = 0.5
+"""Bounds that are further apart say little."""
+
+
+@dataclass(frozen=True, repr=False)
+class ExplosionLaw:
+    """Law of the time at which the limit of a layer explodes, or bounds on it.
+
+    Parameters
+    ----------
+    kind
+        "exact" or "bounds".
+    scalar
+        The scalar u of V on which the law rests; levels are levels of u.
+    reason
+        Why the law or the bounds hold.
+    u0
+        Initial value of u.
+    coefficients
+        The `ScalarLaw` of u, with alpha, mu, k and delta, or the two bounds that replace it (None
+        for the trivial bound 0).
+    """
+
+    kind: Literal["exact", "bounds"]
+    scalar: str
+    reason: str
+    u0: float
+    coefficients: Any
+    _layer: Layer
+    _reduction: Reduction | None
+
+    def __repr__(self) -> str:
+        """Return kind, scalar, the probability of an explosion, and the reason."""
+        found = self.probability()
+        if isinstance(found, float):
+            shown = f"{found:.6g}"
+        else:
+            shown = f"between {found[0]:.6g} and {found[1]:.6g}"
+            shown += "" if self.informative() else " (uninformative)"
+        return (
+            f"ExplosionLaw({self.kind}: u = {self.scalar} starts at {self.u0:.6g}; "
+            f"P(explosion) {'is ' if self.kind == 'bounds' else '= '}{shown}; {self.reason})"
+        )
+
+    def probability(
+        self, horizon: float | None = None, level: float | None = None
+    ) -> float | tuple[float, float]:
+        """Return the probability that u reaches a level by a horizon, or a pair of bounds on it.
+
+        Parameters
+        ----------
+        horizon
+            Time t = l / n; None for no limit.
+        level
+            Level of u; None for infinity, that is, for an explosion.
+
+        Raises
+        ------
+        ValueError
+            If the horizon is negative, or the level is not positive.
+        """
+        top = _level(level)
+        _check_horizon(horizon)
+        if self.kind == "exact":
+            return _probability(self.coefficients, horizon, top)
+        low, high = (_probability(bound, horizon, top) for bound in self.coefficients)
+        return low, max(low, high)
+
+    def informative(self, horizon: float | None = None, level: float | None = None) -> bool:
+        """Return whether the probability is known to within 0.5."""
+        found = self.probability(horizon, level)
+        return isinstance(found, float) or found[1] - found[0] <= UNINFORMATIVE
+
+    def curve(self, times: ArrayLike, level: float | None = None) -> NDArray[np.float64]:
+        """Return the probability at each of many times, with an absolute error of at most 1e-9.
+
+        Raises
+        ------
+        ValueError
+            If there are only bounds, or an argument is outside its range.
+        """
+        law, t, top = self._exact("curve"), _times(times), _level(level)
+        if t.size == 0 or law.u0 >= top or law.constant:
+            return np.full(t.shape, float(law.u0 >= top))
+        if top == math.inf:
+            return explosion_curve(law, t) if law.explosive else np.zeros(t.shape)
+        found = [laplace.probability(law, float(x), top) for x in t.reshape(-1)]
+        return np.array(found).reshape(t.shape)
+
+    def density(self, times: ArrayLike, level: float | None = None) -> NDArray[np.float64]:
+        """Return the density of the time at which u explodes, or reaches a level, at given times.
+
+        Its integral over all times is `probability(level=level)`.
+
+        Raises
+        ------
+        ValueError
+            If there are only bounds, or an argument is outside its range.
+        """
+        law, t, top = self._exact("density"), _times(times), _level(level)
+        if law.u0 >= top:
+            raise ValueError(f"level={level!r}: a number above u_0 = {law.u0:.6g} is needed")
+        found = [laplace.density(law, float(x), top) for x in t.reshape(-1)]
+        return np.array(found).reshape(t.shape)
+
+    def quantile(self, p: float, level: float | None = None) -> float:
+        """Return the time by which the probability is p; infinite if it never is.
+
+        Raises
+        ------
+        ValueError
+            If there are only bounds, or an argument is outside its range.
+        """
+        law, top = self._exact("quantile"), _level(level)
+        check_fraction("p", p)
+        if p == 0.0 or law.u0 >= top:
+            return 0.0
+        if p >= law.ever(top):
+            return math.inf
+        goal = math.log(p)
+
+        def excess(log_time: float) -> float:
+            found = laplace.probability(law, math.exp(log_time), top)
+            return (math.log(found) if found > 0.0 else math.log(laplace.SMALLEST)) - goal
+
+        low = high = -math.log(law.k)
+        while excess(high) < 0.0:
+            low, high = high, high + 1.0
+        while excess(low) >= 0.0:
+            low, high = low - 1.0, low
+        return math.exp(optimize.brentq(excess, low, high, xtol=1e-12, rtol=1e-12))
+
+    def gradient(self, horizon: float | None = None, level: float | None = None) -> Gradient:
+        """Return the derivatives of the probability in the layer's parameters and in u_0.
+
+        They are those of the exact law. Derivatives of paths (`pathwise`) are wrong for
+        probabilities of stopping.
+
+        Raises
+        ------
+        ValueError
+            If there are only bounds, or an argument is outside its range.
+        """
+        law, top = self._exact("gradient"), _level(level)
+        _check_horizon(horizon)
+        assert self._reduction is not None
+        return gradient(self._layer, self._reduction, law, horizon, top)
+
+    def _exact(self, wanted: str) -> ScalarLaw:
+        if self.kind != "exact":
+            raise ValueError(
+                f"layer={self._layer!r}: only bounds are known for this layer and v0; the {wanted} "
+                "needs an exact law"
+            )
+        return self.coefficients
+
+
+@with_types
+def explosion_law(layer: Layer, v0: ArrayLike) -> ExplosionLaw:
+    """Return the law of the explosion time of the limit, or rigorous bounds on it.
+
+    The law is exact for a single token or equal ones, for two tokens or two equally large groups of
+    equal tokens with full attention, for a single nonzero token with any mask, and without
+    attention; heads, W_O, linear MLPs and a `Pattern` are included. There are bounds for full
+    attention of any number of tokens, with or without ReLU MLPs, and for two tokens with a causal
+    mask if gamma^2 >= H / 2.
+
+    Parameters
+    ----------
+    layer
+        As in the samplers, without schedules.
+    v0
+        Initial covariance (m, m).
+
+    Raises
+    ------
+    ValueError
+        If the layer has no limit, or neither a law nor bounds are known; the text has the reason.
+
+    Examples
+    --------
+    >>> from shaped_attention import ShapedAttention, equicorrelated
+    >>> law = explosion_law(ShapedAttention(gamma=0.6, tau0=0.5), equicorrelated(2, 0.2))
+    >>> round(law.probability(), 10), round(law.probability(horizon=0.75), 10)
+    (0.1558318981, 0.0307438349)
+    """
+    check_limit(layer)
+    start = check_covariance(v0, "v0")
+    blocks = blocks_of(layer)
+    for block in blocks:
+        block.check(len(start), None)
+        block.limit.check(len(start))
+        if scheduled(block):
+            raise ValueError(
+                f"layer contains {block!r}: parameters that do not change with depth are needed"
+            )
+    error = "no exact law is known for these tokens and this layer"
+    for reduction in (reduction_of(start), without_attention(layer, start)):
+        if reduction is None:
+            continue
+        try:
+            law = scalar_law(layer, reduction, start)
+        except ValueError as refusal:
+            error = str(refusal)
+            continue
+        return ExplosionLaw(
+            "exact", reduction.scalar, reduction.reason, law.u0, law, layer, reduction
+        )
+    found = bounds_of(layer, start)
+    if found is None:
+        raise ValueError(f"{error}; {_NEEDED}")
+    return _law_of_bounds(found, layer)
+
+
+_NEEDED = (
+    "one nonzero token, two equally large groups of equal tokens, full attention without biases, "
+    "or two tokens with a causal mask and gamma^2 >= H / 2 are needed"
+)
+
+
+def _law_of_bounds(found: Bounds, layer: Layer) -> ExplosionLaw:
+    bounds = (found.low, found.high)
+    return ExplosionLaw("bounds", found.scalar, found.reason, found.high.u0, bounds, layer, None)
+
+
+def _probability(law: Bound | None, horizon: float | None, level: float) -> float:
+    if law is None:
+        return 0.0
+    if horizon is None or not isinstance(law, ScalarLaw):
+        return law.ever(level)
+    return laplace.probability(law, horizon, level)
+
+
+def _level(level: float | None) -> float:
+    if level is None or level == math.inf:
+        return math.inf
+    check_positive("level", level)
+    return float(level)
+
+
+def _check_horizon(horizon: float | None) -> None:
+    if horizon is not None and not (horizon >= 0.0 and math.isfinite(horizon)):
+        raise ValueError(f"horizon={horizon!r}: a finite number >= 0 is needed")
+
+
+def _times(times: ArrayLike) -> NDArray[np.float64]:
+    t = real_array(times, "times")
+    if not (np.isfinite(t).all() and (t >= 0.0).all()):
+        raise ValueError(f"times={times!r}: finite numbers >= 0 are needed")
+    return t

@@ -1,0 +1,231 @@
+"""`explosion_law`: which layers have an exact law, its numbers, its gradient, and its bounds."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import shaped_attention as sa
+from shaped_attention import ShapedAttention, ShapedMLP, equicorrelated, explosion_law
+from tests.example_biased import BiasedAttention
+from tests.example_linear import Linear
+
+V2 = equicorrelated(2, 0.2)
+TABLE = [
+    (0.6, 0.5, 0.1558318981, 0.0307438349, 0.0357069278),
+    (0.35, 0.5, 0.3539783978, 0.00338012202, 0.00338153610),
+    (0.35, 1.0, 0.1842519609, 2.64735091e-5, 2.65542042e-5),
+]
+
+
+@pytest.mark.parametrize(("gamma", "tau0", "ever", "soon", "level"), TABLE)
+def test_numbers_of_two_tokens(gamma, tau0, ever, soon, level):
+    """Three probabilities to eight digits, and the first by Student's distribution too."""
+    law = explosion_law(ShapedAttention(gamma, tau0), V2)
+    assert law.kind == "exact"
+    assert law.scalar == "V_11 - 2 V_12 + V_22"
+    assert law.probability() == pytest.approx(ever, rel=3e-9)
+    assert law.probability(horizon=0.75) == pytest.approx(soon, rel=3e-9)
+    assert law.probability(horizon=0.75, level=1000.0) == pytest.approx(level, rel=3e-9)
+    c, nu = law.coefficients, 1 / (2 * gamma**2) - 1
+    t = math.sqrt(nu * c.delta / (2 * c.k)) * c.u0
+    assert law.probability() == pytest.approx(2 * stats.t(nu).cdf(t) - 1, rel=1e-12)
+    wrong = [stats.t(nu + 1).cdf(t), stats.t(nu).cdf(t * math.sqrt(2))]
+    assert all(abs((2 * p - 1) / ever - 1) > 0.01 for p in wrong)
+
+
+def live(token, tokens, size=1.6):
+    v = np.zeros((tokens, tokens))
+    v[token, token] = size
+    return v
+
+
+def of_two(gamma, tau0, heads=1):
+    return gamma**2 / (16 * tau0**2), gamma**4 / (4 * tau0**2 * heads)
+
+
+def of_live(gamma, tau0, p, heads=1):
+    q = 1 - p
+    return gamma**2 * p * q * (p * q + q - p) / tau0**2, 4 * (gamma**2 * p * q / tau0) ** 2 / heads
+
+
+G, TAU = 0.35, 0.8
+K = G**2 * (2 - G**2)
+ATTENTION = ShapedAttention(G, TAU)
+CASES = {
+    "two tokens": (ATTENTION, V2, of_two(G, TAU), K),
+    "heads": (ShapedAttention(G, TAU, heads=4), V2, of_two(G, TAU, 4), K),
+    "output projection": (
+        ShapedAttention(G, TAU, heads=2, output_projection=True), V2, of_two(G, TAU, 2), 2 * G**2,
+    ),
+    "all true mask": (ShapedAttention(G, TAU, mask=np.ones((2, 2), bool)), V2, of_two(G, TAU), K),
+    "linear MLP": (
+        [ATTENTION, ShapedMLP(0.5, 0.7, 0.7)], V2, of_two(G, TAU), K + 2 * 0.5**2,
+    ),
+    "block of a user": (
+        [ATTENTION, Linear(0.5)], V2, of_two(G, TAU), K + 0.5**2 * (2 - 0.5**2),
+    ),
+    "pattern": (
+        sa.Pattern([ATTENTION, Linear(0.5)]), V2,
+        tuple(x / 2 for x in of_two(G, TAU)), (K + 0.5**2 * (2 - 0.5**2)) / 2,
+    ),
+    "groups of three": (
+        ATTENTION, V2[np.ix_(*[[0, 1, 1, 0, 1, 0]] * 2)], of_two(G, TAU), K,
+    ),
+    "groups of forty": (ATTENTION, np.kron(V2, np.ones((40, 40))), of_two(G, TAU), K),
+    "one live token": (ATTENTION, live(2, 5), of_live(G, TAU, 1 / 5), K),
+    "one of two": (ATTENTION, live(0, 2), of_live(G, TAU, 1 / 2), K),
+    "live with ReLU": (
+        [ATTENTION, ShapedMLP(0.4)], live(2, 5), of_live(G, TAU, 1 / 5), K + 2 * 0.4**2,
+    ),
+    "live, causal": (
+        ShapedAttention(G, TAU, mask="causal", heads=2), live(2, 5), of_live(G, TAU, 1 / 3, 2), K,
+    ),
+    "live, many": (
+        ShapedAttention(G, TAU, mask="causal"), live(90, 100), of_live(G, TAU, 1 / 91), K,
+    ),
+    "live, own mask": (
+        ShapedAttention(G, TAU, mask=np.array([[1, 0, 1], [0, 1, 0], [1, 1, 1]], bool)),
+        live(0, 3), of_live(G, TAU, 1 / 2), K,
+    ),
+    "first of causal": (ShapedAttention(G, TAU, mask="causal"), live(0, 3), (0.0, 0.0), K),
+    "one token": (ATTENTION, [[2.0]], (0.0, 0.0), K),
+    "equal tokens": ([ATTENTION, ShapedMLP(0.4)], np.ones((5, 5)), (0.0, 0.0), K + 2 * 0.4**2),
+    "equal, causal": (ShapedAttention(G, 1e-3, mask="causal"), np.ones((7, 7)), (0.0, 0.0), K),
+    "no attention": (ShapedMLP(0.4), equicorrelated(3, 0.2), (0.0, 0.0), 2 * 0.4**2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_coefficients_have_their_closed_forms(name):
+    """alpha, delta and k as read off the block, to 1e-12; a formula of another case differs."""
+    layer, v0, (alpha, delta), k = CASES[name]
+    law = explosion_law(layer, v0)
+    c = law.coefficients
+    assert law.kind == "exact"
+    assert (c.alpha, c.delta) == pytest.approx((alpha, delta), rel=1e-11, abs=0.0)
+    assert c.k == pytest.approx(k, rel=1e-12)
+    assert c.mu == 0.0
+    assert c.u0 == pytest.approx(1.6 if alpha else v0[0][0], rel=1e-12)
+    expected = pytest.approx((alpha, delta), rel=1e-6)
+    others = [case[2] for case in CASES.values() if case[2] != expected]
+    assert len(others) > 10
+    assert not any((c.alpha, c.delta) == pytest.approx(other, rel=1e-6) for other in others)
+    if alpha == 0.0:
+        assert law.probability() == law.probability(0.5) == 0.0
+        assert 0.0 < law.probability(0.5, 1.5 * c.u0) < law.probability(level=1.5 * c.u0) < 1.0
+
+
+def test_extreme_temperatures():
+    assert 0.0 < explosion_law(ShapedAttention(0.5, 1e9), V2).probability() < 1e-8
+    assert explosion_law(ShapedAttention(0.5, 1e-9), V2).probability() == pytest.approx(1, abs=1e-6)
+    still = explosion_law(ShapedAttention(0.0, 1.0), V2)
+    assert (still.probability(), still.probability(1.0, 1.5)) == (0.0, 1.0)
+    assert explosion_law(ATTENTION, np.zeros((2, 2))).probability() == 0.0
+
+
+def test_density_curve_and_quantile():
+    """The density integrates to the curve, whose inverse is the quantile."""
+    law = explosion_law(ShapedAttention(0.6, 0.5), V2)
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    for level in (None, 20.0):
+        t = 0.375 * (1 + nodes)
+        mass = float(law.density(t, level) @ weights) * 0.375
+        assert mass == pytest.approx(law.probability(0.75, level), rel=1e-6)
+        times = np.array([[0.2, 0.5], [0.75, 0.0]])
+        exact = [[law.probability(x, level) for x in row] for row in times]
+        np.testing.assert_allclose(law.curve(times, level), exact, rtol=0, atol=2e-9)
+        assert law.quantile(law.probability(0.5, level), level) == pytest.approx(0.5, rel=1e-9)
+    assert law.quantile(0.16) == math.inf
+    assert law.quantile(0.0) == law.quantile(0.3, level=1.0) == 0.0
+    assert law.probability(0.0) == 0.0
+    assert law.probability(0.0, 1.0) == law.probability(level=1.6) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("horizon", "level"), [(None, None), (0.75, None), (0.75, 10.0), (None, 9)]
+)
+def test_gradient_is_that_of_central_differences(horizon, level):
+    """To 1e-5: for attention with a linear MLP, in gamma, tau_0 and u_0."""
+
+    def at(gamma, tau0, inner, size=1.0):
+        layer = [ShapedAttention(gamma, tau0), ShapedMLP(inner, 0.5, 0.5)]
+        return explosion_law(layer, size * V2)
+
+    found = at(0.6, 0.5, 0.3).gradient(horizon, level)
+    h = 1e-4
+
+    def slope(*change):
+        ends = [
+            at(*(x + sign * h * dx for x, dx in zip((0.6, 0.5, 0.3, 1.0), change, strict=True)))
+            for sign in (1, -1)
+        ]
+        up, down = (end.probability(horizon, level) for end in ends)
+        return (up - down) / (2 * h)
+
+    first, second = found.parameters
+    assert first["gamma"] == pytest.approx(slope(1, 0, 0, 0), rel=1e-5)
+    assert first["tau0"] == pytest.approx(slope(0, 1, 0, 0), rel=1e-5)
+    assert second["gamma"] == pytest.approx(slope(0, 0, 1, 0), rel=1e-5)
+    assert 1.6 * found.u0 == pytest.approx(slope(0, 0, 0, 1), rel=1e-5)
+    assert set(second) == {"gamma", "c_plus", "c_minus"}
+    assert abs(first["gamma"]) > 0.01
+
+
+def test_gradient_has_the_form_of_parameters():
+    found = explosion_law(ATTENTION, V2).gradient()
+    assert set(found.parameters) == {"gamma", "tau0"}
+    both = sa.Parallel([ATTENTION, ShapedMLP(0.3, 0.0, 0.0)])
+    inner = explosion_law(both, V2).gradient().parameters["blocks"]
+    assert [set(x) for x in inner] == [{"gamma", "tau0"}, {"gamma", "c_plus", "c_minus"}]
+    never = explosion_law(ShapedAttention(0.8), V2).gradient(0.5)
+    assert never.parameters == {"gamma": 0.0, "tau0": 0.0}
+    assert never.u0 == 0.0
+
+
+SCHEDULE = ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
+
+
+@pytest.mark.parametrize(
+    ("layer", "v0", "message"),
+    [
+        (
+            ShapedAttention(0.4, mask="causal"),
+            V2,
+            "u = V_11 - 2 V_12 + V_22 does not follow an SDE",
+        ),
+        (ShapedAttention(0.4, mask="causal"), equicorrelated(3, 0.2), "no exact law is known"),
+        (ShapedAttention(0.4, query_bias=0.1), equicorrelated(3, 0.2), "no exact law is known"),
+        (ShapedAttention(0.4, query_bias=0.1), live(1, 3), "u = V_22 does not follow an SDE"),
+        (
+            BiasedAttention(0.4, 1.0, [[0.1, 0.2], [0.3, 0.4]]),
+            V2,
+            "does not follow an SDE of its own",
+        ),
+        ([ATTENTION, SCHEDULE], V2, "parameters that do not change with depth are needed"),
+        (sa.Normalised(ATTENTION), V2, "which has no limit: "),
+        (ATTENTION, [[1.0, 2.0], [2.0, 1.0]], "v0 is indefinite"),
+        (ShapedAttention(0.4, mask=np.ones((3, 3), bool)), V2, "mask has shape (3, 3)"),
+    ],
+)
+def test_refusals_have_reasons(layer, v0, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        explosion_law(layer, v0)
+
+
+def test_arguments_out_of_range():
+    law = explosion_law(ATTENTION, V2)
+    for call, message in (
+        (lambda: law.probability(-1.0), r"^horizon=-1.0: a finite number >= 0 is needed"),
+        (lambda: law.probability(level=0.0), r"^level=0.0: a positive finite number is needed"),
+        (lambda: law.quantile(1.5), r"^p=1.5: a number from 0 to 1 is needed"),
+        (lambda: law.density([-1.0]), r"^times=\[-1.0\]: finite numbers >= 0 are needed"),
+        (lambda: law.density([1.0], level=1.0), r"^level=1.0: a number above u_0 = 1.6 is needed"),
+        (lambda: law.curve(["x"]), r"^times"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
