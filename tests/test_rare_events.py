@@ -13,7 +13,7 @@ import shaped_attention as sa
 from shaped_attention.samplers.branches import GridBranching
 from shaped_attention.samplers.request import make_request
 from shaped_attention.samplers.task import task_of
-from shaped_attention.statistics import rare_event_runs
+from shaped_attention.statistics import rare_event_runs, rare_events
 from shaped_attention.statistics.distances import generator_of
 from shaped_attention.statistics.reaction import spread
 from shaped_attention.statistics.splitting import Replicas, split
@@ -411,6 +411,15 @@ def test_a_certain_event_has_the_probability_one():
     assert float(result.probability) == 1.0
     assert result.interval.to_numpy()[1] == 1.0
     assert float(result.cost) == 4 * 50 + 256
+
+
+def test_the_interval_is_that_of_the_mean_of_runs():
+    """Student's for the mean, and the delta method; the quantile is t_3(0.975) = 3.1824."""
+    estimates = np.array([0.9, 1.0, 1.1, 1.4]) * 1e-6
+    lower, upper = rare_events.interval_of(estimates, 0, 100, 0.95)
+    half = 3.182446 * estimates.std(ddof=1) / math.sqrt(4) / estimates.mean()
+    assert lower == pytest.approx(estimates.mean() * math.exp(-half), rel=1e-6)
+    assert upper == pytest.approx(estimates.mean() * math.exp(half), rel=1e-6)
 
 
 @pytest.mark.validation
