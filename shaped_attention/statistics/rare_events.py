@@ -174,6 +174,10 @@ def rare_event(
     request, method = _request(
         layer, v0, horizon, step, method, width, depth, replicas, seed, radius, memory
     )
+    if observable == "norm" and above and request.radius <= level:
+        raise ValueError(
+            f"radius={radius!r}: paths stop there; a radius above level={level!r} is needed"
+        )
     value, given = value_of(observable, request.tokens), coordinate
     score = None if given is None else checked(given, "coordinate", 2)
     start = value(request.v0[None])

@@ -8,6 +8,7 @@ from shaped_attention.figures.recipes import Recipe
 beyond = Functions("shaped_attention.figures.paper.beyond")
 original = Functions("shaped_attention.figures.paper.original")
 plots = Functions("shaped_attention.figures.paper.plots")
+rare_events = Functions("shaped_attention.figures.paper.rare_events")
 
 FIGURES: dict[str, Recipe] = {
     "1-left": Recipe(
@@ -70,6 +71,13 @@ FIGURES: dict[str, Recipe] = {
         beyond.figure_keys,
         plots.density_panels,
         r"Key size: $n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$, $m=%(tokens)d$",
+    ),
+    "rare": Recipe(
+        rare_events.figure_rare_events,
+        plots.level_probabilities,
+        r"Rare events: two tokens, $\gamma=0.35$, $\tau_0=1$, $t\leq 0.75$",
+        takes="about four minutes",
+        small=("--replicas", "50", "--runs", "2", "--levels", "3", "--widths", "32"),
     ),
 }
 """Figures with a number are the paper's; the others go beyond it."""
