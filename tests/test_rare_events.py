@@ -103,7 +103,7 @@ def test_the_exact_law_is_that_of_the_sampler(sampler):
 
 def ties(v, left):
     """Coarse: many replicas have the same score."""
-    return np.floor(4.0 * np.log(v[:, 0, 0]))
+    return np.floor(1.6 * np.log(v[:, 0, 0]))
 
 
 def backwards(v, left):
@@ -310,12 +310,17 @@ def test_a_coordinate_that_does_not_depend_on_the_state_is_rejected():
 
 
 def test_a_path_outside_the_radius_keeps_its_value():
-    """At the end it counts with that value, as in the sampler, and nothing branches off it."""
-    call = {"level": 2.5, "radius": 4.0, "when": "end", "replicas": 400, "progress": False}
-    result = sa.rare_event(PAIR, PAIR_V0, "norm", **CHAIN, **call)
-    plain = sa.simulate_chain(PAIR, PAIR_V0, **CHAIN, samples=40_000, seed=2, radius=4.0)
-    p = float((np.linalg.norm(plain["V"].to_numpy()[-1], axis=(1, 2)) >= 2.5).mean())
-    assert abs(error_of(result, p)) < 4.0
+    """At the end it counts with that value, as in the sampler, and nothing branches off it.
+
+    40,000 plain paths, most of which stop: within 4 errors of the difference, 4 %. If paths
+    branched off where others stopped, they would move on, and P would be 40 % larger.
+    """
+    call = {"level": 0.8, "radius": 1.8, "when": "end", "replicas": 400, "progress": False}
+    result = sa.rare_event(PAIR, PAIR_V0, "rho[0,1]", runs=20, **CHAIN, **call)
+    plain = sa.simulate_chain(PAIR, PAIR_V0, **CHAIN, samples=40_000, seed=2, radius=1.8)
+    p = float((sa.correlations(plain["V"].to_numpy()[-1])[:, 0, 1] >= 0.8).mean())
+    error = math.hypot(float(result.relative_error), 1.0 / math.sqrt(p * 40_000))
+    assert abs(float(result.probability) / p - 1.0) < 4.0 * error
 
 
 def test_an_interrupted_call_continues_where_it_was(tmp_path, monkeypatch):
