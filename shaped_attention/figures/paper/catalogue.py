@@ -75,7 +75,7 @@ FIGURES: dict[str, Recipe] = {
     "rare": Recipe(
         rare_events.figure_rare_events,
         plots.level_probabilities,
-        r"Rare events: two tokens, $\gamma=0.35$, $\tau_0=1$, $t\leq 0.75$",
+        r"Rare events: two tokens, $\gamma=0.35$, $\tau_0=3$, $t\leq 0.75$",
         takes="about four minutes",
         small=("--replicas", "50", "--runs", "2", "--levels", "3", "--widths", "32"),
     ),

@@ -17,21 +17,21 @@ from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.rare_events import rare_event
 from shaped_attention.theory.explosion.law import explosion_law
 
-HORIZON, GAMMA, TAU0 = 0.75, 0.35, 1.0
+HORIZON, GAMMA, TAU0 = 0.75, 0.35, 3.0
 
 
 @recorded()
 def figure_rare_events(
     levels: Sequence[float] = (3.0, 10.0, 30.0, 100.0, 300.0),
     widths: Sequence[int] = (64, 256, 1024),
-    replicas: int = 500,
+    replicas: int = 200,
     runs: int = 6,
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Probability that u = V_11 - 2 V_12 + V_22 reaches a level, down to 10^-7, for chains and SDE.
+    """Probability that u = V_11 - 2 V_12 + V_22 reaches a level, down to 10^-9, for chains and SDE.
 
-    Two tokens, gamma = 0.35, tau_0 = 1, by t = 0.75. The chains are sampled by `rare_event`; the
+    Two tokens, gamma = 0.35, tau_0 = 3, by t = 0.75. The chains are sampled by `rare_event`; the
     SDE has its exact law.
 
     Parameters
