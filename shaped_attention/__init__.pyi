@@ -42,6 +42,7 @@ from .statistics.convergence import convergence
 from .statistics.density import density
 from .statistics.explosions import explosion_probability
 from .statistics.multilevel import expectation
+from .statistics.rare_events import rare_event
 from .statistics.rates import distances_by_width
 from .statistics.stopping import (
     exit_times,
@@ -112,6 +113,7 @@ __all__ = [
     "pathwise",
     "plan_sweep",
     "plots",
+    "rare_event",
     "read_covariance",
     "read_sweep",
     "read_tokens",

@@ -265,6 +265,8 @@ def test_explosion_probability_refuses_what_it_cannot_use():
         sa.explosion_probability(run(BLOCKS["full"], step=0.05, method="direct", radius=1e6))
     with pytest.raises(ValueError, match=r"result has 0 paths that reached the radius; 20"):
         sa.explosion_probability(run(ShapedAttention(0.1), radius=1e6))
+    with pytest.raises(ValueError, match=r"result has radius=50; \d+ or more, 1000 times"):
+        sa.explosion_probability(run(BLOCKS["full"], radius=50.0, samples=400))
 
 
 def test_a_layer_without_second_order_still_runs(monkeypatch):

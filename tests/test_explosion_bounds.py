@@ -94,6 +94,20 @@ def test_bounds_with_a_relu_network():
     assert below[0] > other[1]
 
 
+def test_the_drift_of_a_relu_network_has_its_bound():
+    """Its drift of u lies in [-mu u, 0] at every V, and reaches -mu u at opposite tokens."""
+    mlp = ShapedMLP(0.7, 0.0, -1.5)
+    low, high = explosion_law([ShapedAttention(0.6, 0.5), mlp], V2).coefficients
+    assert high.mu == 0.0
+    rng = np.random.default_rng(0)
+    f = rng.normal(size=(200, 2, 2))
+    v = np.concatenate([f @ np.swapaxes(f, 1, 2), [[[1.0, -1.0], [-1.0, 1.0]]]])
+    relative = difference(sa.drift(mlp, v)) / difference(v)
+    assert relative.max() <= 1e-12
+    assert relative.min() == pytest.approx(-low.mu, rel=1e-9)
+    assert relative[-1] == relative.min()
+
+
 @pytest.mark.parametrize("tokens", [2, 4])
 @pytest.mark.parametrize("mlp", [False, True])
 def test_bound_for_any_number_of_tokens(tokens, mlp):

@@ -86,6 +86,13 @@ def test_finite_differences_and_laplace_agree(law, level):
     assert np.abs(found - higher).max() > 1e-9
 
 
+def test_a_high_level_needs_many_small_steps():
+    """u = 1000 is reached in steps of 1e-10; their rounding would add up to 1e-8."""
+    law = LAWS["a = 0.69"]
+    exact = laplace.probability(law, 0.75, 1000.0)
+    assert passage_curve(law, [0.75], 1000.0)[0] == pytest.approx(exact, abs=1e-10)
+
+
 @pytest.mark.parametrize("level", [math.inf, 1000.0, 10.0])
 @pytest.mark.parametrize("tau0", [0.5, 2.0, 6.0, 12.0])
 def test_tails_have_the_relative_accuracy_that_is_stated(tau0, level, monkeypatch):

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 import shaped_attention as sa
 from shaped_attention import plots, sphere
 from shaped_attention.figures.panels import styled
-from shaped_attention.figures.paper import beyond, explosion, original
+from shaped_attention.figures.paper import beyond, explosion, original, rare_events
 from shaped_attention.figures.paper import plots as paper
 from shaped_attention.sphere.plots import clusters, mean_field, noise, phase, trained
 from shaped_attention.sphere.propagation_of_chaos import figure_mean_field
@@ -124,6 +124,10 @@ TABLE = {
         lambda: sa.stopping_map(V0, [0.3, 0.6], [1.0, 2.0], width=8, step=0.125, samples=4),
     ),
     "family_panels": (paper.family_panels, family),
+    "level_probabilities": (
+        paper.level_probabilities,
+        lambda: rare_events.figure_rare_events([2.0, 3.0], [16], replicas=30, runs=2),
+    ),
     "eigenvalue_paths": (
         paper.eigenvalue_paths,
         lambda: beyond.figure_eigenvalues([0.1], tokens=2, width=20, samples=10),

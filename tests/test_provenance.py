@@ -18,7 +18,7 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention import sphere
-from shaped_attention.figures.paper import beyond, explosion, original
+from shaped_attention.figures.paper import beyond, explosion, original, rare_events
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
@@ -122,7 +122,7 @@ CALLS = [
          {"result": run(BLOCK, V0, radius=1.5)}),
     Call(sa.explosion_probability, {"level": 0.9}, {"level": 0.5},
          {"result": sa.integrate_sde(sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(2, 0.2),
-                                     samples=400, horizon=0.75, step=0.05, radius=30.0)}),
+                                     samples=2000, horizon=0.75, step=0.05)}),
     Call(sa.compare, {"permutations": 99, "bootstrap": 50}, {"confidence": 0.9},
          {"first": run(BLOCK, V0), "second": run(BLOCK, V0, seed=1)}),
     Call(sa.record_covariances, {"inputs": torch.ones(2, 3)}, {"inputs": torch.ones(4, 3)},
@@ -165,6 +165,9 @@ CALLS = [
          samples=8),
     call(sa.correlation_law, _SEED, layer=sa.ShapedAttention(0.4, heads=2), v0=V0, horizon=0.1,
          samples=4, cells=4),
+    call(sa.rare_event, {"level": 2.2}, layer=BLOCK, v0=V0, observable="u", level=2.0, replicas=20,
+         runs=2, width=8, depth=4),
+    call(rare_events.figure_rare_events, _SEED, levels=(2.0,), widths=[8], replicas=20, runs=2),
     call(mine, {"count": 2}, count=3),
     Call(sa.density, {"observable": "rho[0,1]", "bins": 3, "window": (-1.0, 1.0)}, {"bins": 4},
          {"result": sa.simulate_chain(BLOCK, V0, width=8, depth=2, samples=9)}),

@@ -70,7 +70,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     )
     exploding = sa.integrate_sde(
         sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(2, 0.2), horizon=0.75, step=0.05,
-        samples=400, radius=30.0,
+        samples=2000,
     )  # fmt: skip
     half = torch.tensor(0.5)
     omega = sa.score_form(np.eye(2), np.eye(2))
@@ -135,6 +135,11 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "open_sweep": (sa.open_sweep, {"path": store}),
         "pathwise": (sa.pathwise, RUN | {"v0": torch.tensor(V0), "parameters": {"gamma": half}}),
         "plan_sweep": (sa.plan_sweep, {"sweep": sweep}),
+        "rare_event": (
+            sa.rare_event,
+            {"layer": LAYER, "v0": V0, "observable": "u", "level": 2.5, "width": 8, "depth": 2,
+             "replicas": 8, "runs": 2, "progress": False},
+        ),
         "read_covariance": (sa.read_covariance, {"path": folder / "v.npy"}),
         "read_sweep": (sa.read_sweep, {"path": folder / "sweep.toml"}),
         "read_tokens": (sa.read_tokens, {"path": folder / "v.npy"}),

@@ -8,7 +8,8 @@ The record of a result consists of four of its attributes, in JSON where they ar
     versions         the versions of the packages that made the numbers
 
 `data/provenance.schema.json` is its schema. Arguments that change no number (`progress`, `chunk`,
-`memory`) are not recorded. If plain data cannot express an argument, the reason is recorded.
+`memory`, `store`) are not recorded. If plain data cannot express an argument, the reason is
+recorded.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ FORMAT = 3
 READABLE = (1, 2, FORMAT)
 """Formats that this version reads. Samplers of format 1 drew different random numbers."""
 
-_NOT_RECORDED = ("progress", "chunk", "memory")
+_NOT_RECORDED = ("progress", "chunk", "memory", "store")
 _PACKAGE = __name__.partition(".")[0]
 
 P = ParamSpec("P")

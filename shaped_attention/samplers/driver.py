@@ -185,23 +185,23 @@ def march(
 _KEPT = "'V', 'observables' or 'module:function'"
 
 
-def function_named(name: str) -> Callable[[Array], Array]:
-    """Return a function of V (samples, m, m) named as "module:function".
+def function_named(name: str, argument: str = "keep", needed: str = _KEPT) -> Callable[..., Array]:
+    """Return a function, such as one of V (samples, m, m), named as "module:function".
 
     Raises
     ------
     ValueError
-        If the module or the function cannot be found.
+        If the module or the function cannot be found; it names the argument.
     """
     if not isinstance(name, str):
-        raise ValueError(f"keep={name!r}: {_KEPT} is needed")
+        raise ValueError(f"{argument}={name!r}: {needed} is needed")
     module, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"keep={name!r}: {_KEPT} is needed ({error})") from None
+        raise ValueError(f"{argument}={name!r}: {needed} is needed ({error})") from None
     if not callable(function):
-        raise ValueError(f"keep={name!r}: {attribute} of {module} is not a function")
+        raise ValueError(f"{argument}={name!r}: {attribute} of {module} is not a function")
     return function
 
 

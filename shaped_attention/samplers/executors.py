@@ -7,6 +7,9 @@ which paths have stopped; it knows neither save times nor files.
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.samplers.blas_process import BlasProcess
 from shaped_attention.samplers.chunks import chunk_size
@@ -52,9 +55,17 @@ def executor(tokens: int) -> str:
     return "compiled code on tiles"
 
 
-def process_of(request: Request, task: Task, first: int, count: int) -> LimitProcess:
-    """Return paths of a request at time 0, on the executor that it requires."""
-    start = request.start_factors(first, count, task.groups, task.columns)
+def process_of(
+    request: Request,
+    task: Task,
+    first: int,
+    count: int,
+    factors: NDArray[np.float64] | None = None,
+) -> LimitProcess:
+    """Return paths of a request on the executor that it requires, at time 0 or with `factors`."""
+    start = factors
+    if start is None:
+        start = request.start_factors(first, count, task.groups, task.columns)
     process: LimitProcess
     if by_library(request):
         process = BlasProcess(task, first, start)

@@ -41,7 +41,8 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
     Parameters
     ----------
     result
-        Result of `integrate_sde` by the clock, with at least 20 paths that reached the radius.
+        Result of `integrate_sde` by the clock, with a radius of at least 1,000 times the initial
+        trace and at least 20 paths that reached it.
     level
         Confidence level of the bounds, from the profile likelihood and the number of far paths.
 
@@ -53,8 +54,8 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
     Raises
     ------
     ValueError
-        If the result has no `largest_trace`, too few paths reached the radius, or `level` is
-        outside its range.
+        If the result has no `largest_trace`, too few paths reached the radius, the radius is too
+        small, or `level` is outside its range.
     """
     if not isinstance(result, xr.Dataset) or "largest_trace" not in result:
         raise ValueError("result has no largest_trace; one of integrate_sde by the clock is needed")
@@ -66,6 +67,12 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
             f"result has {reached} paths that reached the radius; {FEWEST} or more are needed"
         )
     radius = float(result.attrs["radius"])
+    smallest = float(result["largest_trace"].min())
+    if radius < 10.0 * FAR * smallest:
+        raise ValueError(
+            f"result has radius={radius:.6g}; {10.0 * FAR * smallest:.6g} or more, {10 * FAR:g} "
+            "times the initial trace, is needed"
+        )
     largest = result["largest_trace"].to_numpy()[~stopped]
     # Paths that end beyond the radius in trace alone are as far out as paths get.
     inside = np.log(largest[(largest >= radius / FAR)] / (radius / FAR))

@@ -12,8 +12,11 @@ _FRACTIONS = "shaped_attention/statistics/proportions.py"
 _LEVELS = "shaped_attention/statistics/level_pairs.py"
 _MULTILEVEL = "shaped_attention/statistics/multilevel.py"
 _OBSERVABLES = "shaped_attention/numerics/observables.py"
+_RARE = "shaped_attention/statistics/rare_events.py"
+_RARE_RUNS = "shaped_attention/statistics/rare_event_runs.py"
 _RATES = "shaped_attention/statistics/rates.py"
 _SCORES = "shaped_attention/models/scores.py"
+_SPLITTING = "shaped_attention/statistics/splitting.py"
 _STOPPING = "shaped_attention/statistics/stopping.py"
 _SWEEP_HISTOGRAMS = "shaped_attention/sweep/histograms.py"
 _SWEEP_READING = "shaped_attention/sweep/reading.py"
@@ -21,6 +24,7 @@ _SWEEP_SCHEDULE = "shaped_attention/sweep/work_order.py"
 _TRANSPORT = "shaped_attention/statistics/transport.py"
 
 _MULTILEVEL_TESTS = ("test_multilevel.py",)
+_MEAN_OF_RUNS = ("test_rare_events.py::test_the_mean_of_many_small_runs_is_the_probability",)
 _OBSERVABLES_TESTS = ("test_observables.py",)
 _SCORES_TESTS = ("test_scores.py",)
 _STOPPING_TESTS = ("test_stopping.py",)
@@ -314,5 +318,55 @@ ESTIMATES = [
         "bool(half <= target.half_width)",
         "bool(half <= 2.0 * target.half_width)",
         ("test_sweep_targets.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
+    ),
+    Mutant(
+        "splitting-ties-survive",
+        _SPLITTING,
+        "dead = np.flatnonzero(best <= level)\n        alive = np.flatnonzero(best > level)",
+        "dead = np.argsort(best)[: rank + 1]\n        alive = np.argsort(best)[rank + 1 :]",
+        _MEAN_OF_RUNS,
+        hangs=True,
+    ),
+    Mutant(
+        "splitting-parents-among-all",
+        _SPLITTING,
+        "weight *= len(alive) / count",
+        "weight *= 1.0 - (rank + 1) / count",
+        _MEAN_OF_RUNS,
+    ),
+    Mutant(
+        "splitting-branches-with-old-numbers",
+        _SPLITTING,
+        "self._born += len(which)",
+        "self._born += 0",
+        ("test_rare_events.py::test_probabilities_down_to_a_billionth",),
+    ),
+    Mutant(
+        "splitting-branches-off-after-the-end",
+        _SPLITTING,
+        "np.where(ended & (scores < np.inf), -np.inf, scores)",
+        "scores",
+        ("test_rare_events.py::test_a_path_outside_the_radius_keeps_its_value",),
+    ),
+    Mutant(
+        "rare-event-runs-with-one-seed",
+        _RARE_RUNS,
+        "study.seed(run=number)",
+        "study.seed(run=0)",
+        ("test_rare_events.py::test_probabilities_down_to_a_billionth",),
+    ),
+    Mutant(
+        "rare-event-interval-of-a-run",
+        _RARE,
+        "/ math.sqrt(count)",
+        "/ count",
+        ("test_rare_events.py::test_the_interval_is_that_of_the_mean_of_runs",),
+    ),
+    Mutant(
+        "rare-event-barrier-on-the-grid",
+        _RARE,
+        "(shift if above else -shift)",
+        "0.0 * shift",
+        ("test_rare_event_clock.py::test_passing_the_level_between_steps_counts",),
     ),
 ]

@@ -9,6 +9,7 @@ beyond = Functions("shaped_attention.figures.paper.beyond")
 explosion = Functions("shaped_attention.figures.paper.explosion")
 original = Functions("shaped_attention.figures.paper.original")
 plots = Functions("shaped_attention.figures.paper.plots")
+rare_events = Functions("shaped_attention.figures.paper.rare_events")
 
 FIGURES: dict[str, Recipe] = {
     "1-left": Recipe(
@@ -76,6 +77,13 @@ FIGURES: dict[str, Recipe] = {
         explosion.figure_explosion,
         explosion.passage_probabilities,
         r"Two tokens: $u=V_{1,1}-2V_{1,2}+V_{2,2}$ reaches %(level)g, or explodes",
+    ),
+    "rare": Recipe(
+        rare_events.figure_rare_events,
+        plots.level_probabilities,
+        r"Rare events: two tokens, $\gamma=0.35$, $\tau_0=3$, $t\leq 0.75$",
+        takes="about four minutes",
+        small=("--replicas", "50", "--runs", "2", "--levels", "3", "--widths", "32"),
     ),
 }
 """Figures with a number are the paper's; the others go beyond it."""

@@ -1,0 +1,73 @@
+"""Data of the figure of rare events: chains by splitting, the SDE by its exact law."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from shaped_attention.blocks import ShapedAttention
+from shaped_attention.checks import check_values
+from shaped_attention.figures.paper.original import RHO_0
+from shaped_attention.numerics.covariance import equicorrelated
+from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.progress import progress_bar
+from shaped_attention.results.provenance import recorded
+from shaped_attention.statistics.rare_events import rare_event
+from shaped_attention.theory.explosion.law import explosion_law
+
+HORIZON, GAMMA, TAU0 = 0.75, 0.35, 3.0
+
+
+@recorded()
+def figure_rare_events(
+    levels: Sequence[float] = (3.0, 10.0, 30.0, 100.0, 300.0),
+    widths: Sequence[int] = (64, 256, 1024),
+    replicas: int = 200,
+    runs: int = 6,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """Probability that u = V_11 - 2 V_12 + V_22 reaches a level, down to 10^-9, for chains and SDE.
+
+    Two tokens, gamma = 0.35, tau_0 = 3, by t = 0.75. The chains are sampled by `rare_event`; the
+    SDE has its exact law.
+
+    Parameters
+    ----------
+    levels
+        Levels of u.
+    widths
+        Widths of the chains.
+    replicas, runs
+        As in `shaped_attention.rare_event`.
+    seed
+        Seed from which that of each width and level is derived.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
+    """
+    check_values("levels", levels)
+    check_values("widths", widths)
+    layer, v0 = ShapedAttention(GAMMA, TAU0), equicorrelated(2, RHO_0)
+    law = explosion_law(layer, v0)
+    found = np.empty((3, len(widths), len(levels)))
+    cells = [(i, j) for i in range(len(widths)) for j in range(len(levels))]
+    for i, j in progress_bar("cells", progress, cells):
+        own = {"study": "figure_rare_events", "width": widths[i], "level": levels[j]}
+        result = rare_event(
+            layer, v0, "u", levels[j], width=widths[i], depth=round(HORIZON * widths[i]),
+            replicas=replicas, runs=runs, seed=derived_seed(seed, own), progress=False,
+        )  # fmt: skip
+        found[:, i, j] = float(result["probability"]), *result["interval"].to_numpy()
+    exact = [law.probability(horizon=HORIZON, level=level) for level in levels]
+    return xr.Dataset(
+        {
+            **{
+                name: (("width", "level"), values)
+                for name, values in zip(("probability", "lower", "upper"), found, strict=True)
+            },
+            "exact": ("level", np.array(exact, dtype=np.float64)),
+        },
+        coords={"width": list(widths), "level": [float(level) for level in levels]},
+    )

@@ -1,0 +1,142 @@
+"""The parts of a study of a rare event: paths that pilot the score, and independent runs."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.progress import progress_bar
+from shaped_attention.samplers.branches import Branching, GridBranching
+from shaped_attention.samplers.chunks import thread_count
+from shaped_attention.samplers.clock_branches import ClockBranching
+from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.task import task_of
+from shaped_attention.statistics.distances import generator_of
+from shaped_attention.statistics.reaction import Reaction
+from shaped_attention.statistics.run_records import RunRecords
+from shaped_attention.statistics.splitting import Replicas, split
+
+Array = NDArray[np.float64]
+
+PILOTS = 256
+"""Number of pilot paths."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Maker of the paths of each part, which has its own seed."""
+
+    request: Request
+    width: int | None
+    method: str = "direct"
+
+    @property
+    def horizon(self) -> float:
+        """Time at which paths end."""
+        return self.request.steps * self.request.dt
+
+    def seed(self, **part: Any) -> int:
+        """Return the seed of a part."""
+        return derived_seed(self.request.seed, {"study": "rare_event", **part})
+
+    def paths(self, seed: int) -> Branching:
+        """Return the paths with a seed."""
+        request = replace(self.request, seed=seed)
+        task = task_of(request, "sde" if self.width is None else "chain", self.width)
+        if self.method == "clock":
+            return ClockBranching(request, task)
+        return GridBranching(request, task)
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What a few paths show.
+
+    Attributes
+    ----------
+    ends
+        V at their ends.
+    deviation
+        Root mean square change of the observable, on its scale, in a step.
+    varies
+        Whether a given coordinate differs between paths at the same time.
+    """
+
+    ends: Array
+    deviation: float
+    varies: bool
+
+
+def pilot(
+    study: Study, values: Callable[[Array], Array], coordinate: Callable[..., Array] | None
+) -> Pilot:
+    """Run pilot paths; `values` maps V to the observable on its scale."""
+    branching = study.paths(study.seed(part="pilot"))
+    factors, marks = branching.first(PILOTS)
+    paths = branching.begin(0, factors, np.zeros(PILOTS, dtype=np.int64), marks)
+    now = values(paths.covariances())
+    squares, steps, varies = 0.0, 0, False
+    while len(moved := paths.advance()):
+        v, left = paths.covariances()[moved], study.horizon - paths.times[moved]
+        new = values(v)
+        squares, steps = squares + float(((new - now[moved]) ** 2).sum()), steps + len(moved)
+        now[moved] = new
+        if coordinate is not None and not varies:
+            together = np.isclose(left, left[0], rtol=0.0, atol=1e-12)
+            scores = coordinate(v[together], left[together])
+            varies = bool((scores != scores[0]).any())
+    return Pilot(paths.covariances(), math.sqrt(squares / steps), varies)
+
+
+def run_all(
+    study: Study, reaction: Reaction, replicas: int, records: RunRecords, runs: int,
+    progress: bool | None,
+) -> None:  # fmt: skip
+    """Carry out the runs without a record on threads, and record each as soon as it is finished."""
+    missing = [number for number in range(runs) if number not in records.runs]
+    cancelled = threading.Event()
+
+    def tick() -> None:
+        if cancelled.is_set():
+            raise _CancelledError
+
+    def one(number: int) -> None:
+        seed = study.seed(run=number)
+        try:
+            tick()
+            paths = Replicas(study.paths(seed), replicas, reaction.score)
+            records.add(number, split(paths, generator_of(seed, 0), tick))
+        except BaseException:
+            cancelled.set()
+            raise
+
+    done = runs - len(missing)
+    with (
+        progress_bar("rare event", progress, total=runs, initial=done, unit="run") as bar,
+        ThreadPoolExecutor(thread_count(study.request.place)) as pool,
+    ):
+        futures = [pool.submit(one, number) for number in missing]
+        try:
+            for future in as_completed(futures):
+                # The error that cancelled a run is raised, not the cancellation.
+                with suppress(_CancelledError):
+                    future.result()
+                    bar.update(1)
+        except BaseException:
+            cancelled.set()
+            for future in futures:
+                future.cancel()
+            raise
+
+
+class _CancelledError(Exception):
+    """Raised inside a run when another run fails or the user interrupts."""

@@ -1,0 +1,157 @@
+"""Adaptive multilevel splitting: the probability of a rare event of a Markov chain [1]_ [2]_.
+
+A score tells how close a path has come to the event; paths in the event have the score infinity.
+Of N replicas, all whose score is at most the k-th smallest are killed, ties included. Each is
+replaced by a survivor, chosen uniformly, up to the first time at which its score exceeds that
+level; from there on it has new random numbers. A generation that kills K replicas multiplies the
+weight by 1 - K / N, and the algorithm ends when the k-th smallest score is infinite. The weight
+times the fraction of replicas in the event is then an unbiased estimator of its probability,
+whatever the score [2]_; the score sets the variance alone, at best about -log(p) / N relative to
+the square of the probability p.
+
+References
+----------
+.. [1] F. Cérou, A. Guyader. Adaptive multilevel splitting for rare event analysis. Stochastic
+   Analysis and Applications 25 (2007) 417-443.
+.. [2] C.-E. Bréhier, M. Gazeau, L. Goudenège, T. Lelièvre, M. Rousset. Unbiasedness of some
+   generalized adaptive multilevel splitting algorithms. Annals of Applied Probability 26 (2016)
+   3559-3601.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.samplers.branches import Branches, Branching, Indices
+
+Array = NDArray[np.float64]
+
+Score = Callable[[Array, Array, NDArray[np.bool_]], Array]
+"""Scores (n,) of V (n, m, m) at times (n,); the last argument marks paths that end there. An
+infinite score is the event."""
+
+KILLED = 0.25
+"""Fraction of the replicas that a generation kills, at least."""
+
+_LEAST_WEIGHT = 1e-100
+"""A run whose weight falls below it ends with the probability 0."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """An estimate.
+
+    Attributes
+    ----------
+    probability
+        The estimator.
+    steps
+        Number of steps taken.
+    hits
+        Number of the first N paths, which are independent, in the event.
+    levels, killed
+        Level of each generation, and the number of replicas that it killed.
+    """
+
+    probability: float
+    steps: int
+    hits: int
+    levels: list[float]
+    killed: list[int]
+
+
+class Replicas:
+    """The paths of the replicas: scores and states at each of their steps."""
+
+    def __init__(self, branching: Branching, count: int, score: Score) -> None:
+        self._branching, self._score, self.count = branching, score, count
+        factors, marks = branching.first(count)
+        room = (branching.usual_steps + 1, count)
+        self.scores = np.full(room, -np.inf)
+        self._factors = np.zeros((*room, *factors.shape[1:]))
+        self._marks = np.zeros((*room, *marks.shape[1:]))
+        self._factors[0], self._marks[0] = factors, marks
+        self._born = 0
+        self.steps = 0
+
+    def begin(self, tick: Callable[[], None]) -> None:
+        """Run all replicas from time 0."""
+        self._run(np.arange(self.count), np.zeros(self.count, dtype=np.int64), tick)
+
+    def branch(
+        self, dead: Indices, parents: Indices, level: float, tick: Callable[[], None]
+    ) -> None:
+        """Replace replicas by their parents up to a level, and run them from there."""
+        starts = np.argmax(self.scores[:, parents] > level, axis=0)
+        # Paths that begin together are neighbours, so that tiles wait as a whole.
+        order = np.argsort(starts, kind="stable")
+        parents, starts = parents[order], starts[order]
+        known = np.arange(len(self.scores))[:, None] <= starts
+        self.scores[:, dead] = np.where(known, self.scores[:, parents], -np.inf)
+        self._factors[:, dead] = self._factors[:, parents]
+        self._marks[:, dead] = self._marks[:, parents]
+        self._run(dead, starts, tick)
+
+    def best(self) -> Array:
+        """Return the score of each replica, the largest along its path."""
+        return self.scores.max(axis=0)
+
+    def _run(self, which: Indices, starts: Indices, tick: Callable[[], None]) -> None:
+        """Run replicas from given steps of their records to their ends."""
+        factors, marks = self._factors[starts, which], self._marks[starts, which]
+        paths = self._branching.begin(self._born, factors, starts, marks)
+        self._born += len(which)
+        paths.end(np.flatnonzero(self.scores[starts, which] == np.inf))
+        while len(moved := paths.advance()):
+            self._record(which, paths, moved)
+            tick()
+
+    def _record(self, which: Indices, paths: Branches, moved: Indices) -> None:
+        steps, times = paths.steps[moved], paths.times[moved]
+        while steps.max() >= len(self.scores):
+            self._double()
+        ended = paths.ended[moved]
+        scores = self._score(paths.covariances()[moved], times, ended)
+        # Nothing branches off where a path ended outside the event.
+        scores = np.where(ended & (scores < np.inf), -np.inf, scores)
+        paths.end(moved[scores == np.inf])
+        self.scores[steps, which[moved]] = scores
+        self._factors[steps, which[moved]] = paths.factors()[moved]
+        self._marks[steps, which[moved]] = paths.marks[moved]
+        self.steps += len(moved)
+
+    def _double(self) -> None:
+        self.scores = np.concatenate([self.scores, np.full_like(self.scores, -np.inf)])
+        self._marks = np.concatenate([self._marks, np.zeros_like(self._marks)])
+        self._factors = np.concatenate([self._factors, np.zeros_like(self._factors)])
+
+
+def split(replicas: Replicas, generator: np.random.Generator, tick: Callable[[], None]) -> Run:
+    """Estimate the probability of an infinite score; `tick` is called after each step."""
+    count = replicas.count
+    replicas.begin(tick)
+    weight, best = 1.0, replicas.best()
+    hits = int((best == np.inf).sum())
+    levels: list[float] = []
+    killed: list[int] = []
+    rank = max(1, int(KILLED * count)) - 1
+    while weight > _LEAST_WEIGHT:
+        level = float(np.partition(best, rank)[rank])
+        if level == np.inf:
+            break
+        dead = np.flatnonzero(best <= level)
+        alive = np.flatnonzero(best > level)
+        weight *= len(alive) / count
+        levels.append(level)
+        killed.append(len(dead))
+        if not len(alive):
+            break
+        parents = alive[generator.integers(0, len(alive), len(dead))]
+        replicas.branch(dead, parents, level, tick)
+        best = replicas.best()
+    probability = weight * float((best == np.inf).mean()) if weight > _LEAST_WEIGHT else 0.0
+    return Run(probability, replicas.steps, hits, levels, killed)
