@@ -41,7 +41,7 @@ def simulate(name: str, m: int, samples: int, device: str, dtype: str) -> object
     common = {"samples": samples, "device": device, "dtype": dtype, "progress": False}
     if name == "chain":
         return sa.simulate_chain(block, v0, width=256, depth=STEPS, **common)
-    return sa.integrate_sde(block, v0, horizon=0.01 * STEPS, step=0.01, **common)
+    return sa.integrate_sde(block, v0, horizon=0.01 * STEPS, step=0.01, method="torchsde", **common)
 
 
 def normals(count: int, samples: int, device: torch.device, dtype: str) -> None:

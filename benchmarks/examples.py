@@ -58,7 +58,9 @@ def runner(block: sa.Block, sampler: str, samples: int) -> Callable[[], object]:
         return partial(
             sa.simulate_chain, block, STARTS[TOKENS], width=WIDTH, depth=DEPTH, **sizes
         )  # fmt: skip
-    return partial(sa.integrate_sde, block, STARTS[TOKENS], horizon=1.0, step=STEP, **sizes)
+    return partial(
+        sa.integrate_sde, block, STARTS[TOKENS], horizon=1.0, step=STEP, method="torchsde", **sizes
+    )
 
 
 def main() -> None:

@@ -46,7 +46,8 @@ for name in json.loads(sys.argv[1]):
     def run(steps=steps):
         if width is None:
             return sa.integrate_sde(
-                layer, v0, horizon=0.01 * steps, step=0.01, samples=samples, progress=False)
+                layer, v0, horizon=0.01 * steps, step=0.01, samples=samples, progress=False,
+                method="torchsde")
         return sa.simulate_chain(
             layer, v0, width=width, depth=steps, samples=samples, progress=False)
     run(2)

@@ -125,6 +125,7 @@ def test_sde(name, tokens, without_kernels):
     np.testing.assert_array_equal(fast.stopping_time, slow.stopping_time)
 
 
+@pytest.mark.filterwarnings("ignore:method=.*reached the radius with a fixed step")
 def test_sde_of_several_heads(without_kernels):
     """The chain of heads has no compiled face; its SDE has."""
     layer, v0 = [ShapedAttention(0.5, 0.7, heads=h) for h in (1, 3)], equicorrelated(3, 0.2, 1.3)
