@@ -129,7 +129,7 @@ EXPLOSION = [
         _EXACT_LAWS,
         "(3.0 * law.delta - 2.0 * law.alpha) * growth",
         "(2.0 * law.delta - 2.0 * law.alpha) * growth",
-        ("test_oracles.py::test_moments_of_u",),
+        ("test_explosion_solvers.py::test_marginal_law_of_u",),
         blind=True,
     ),
     Mutant(
