@@ -71,7 +71,7 @@ EXPLOSION = [
         _CLOCK_TILES,
         "radius * math.exp(-shift * deviation)",
         "radius * math.exp(shift * deviation)",
-        ("test_clock.py::test_the_probability_to_reach_a_level_is_exact",),
+        ("test_clock.py::test_executors_follow_the_same_paths",),
         blind=True,
     ),
     Mutant(
