@@ -10,12 +10,13 @@ import torch
 from scipy.stats import binom, ncx2
 
 import shaped_attention as sa
+from shaped_attention.numerics.covariance import half_vectorise
 from shaped_attention.samplers.branches import GridBranching
 from shaped_attention.samplers.request import make_request
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics import rare_event_runs, rare_events
 from shaped_attention.statistics.distances import generator_of
-from shaped_attention.statistics.reaction import spread
+from shaped_attention.statistics.reaction import linear_rate, noise_scale, spread
 from shaped_attention.statistics.splitting import Replicas, split
 
 GAMMA, WIDTH, DEPTH = 0.5, 16, 12
@@ -286,6 +287,16 @@ def test_u_is_the_squared_distance_of_two_tokens_and_of_groups():
     v = np.array([[[2.0, 0.3], [0.3, 1.0]]])
     np.testing.assert_allclose(spread(v), 2.0 - 0.6 + 1.0)
     np.testing.assert_allclose(spread(np.kron(v, np.ones((1, 3, 3)))), 2.4)
+
+
+def test_attention_is_half_of_the_noise_at_its_scale():
+    """At u = sqrt(2k/delta) the variance rate of u is 4 k u^2, twice the linear one."""
+    layer = sa.ShapedAttention(0.6, 0.5, heads=2)
+    u = noise_scale([[layer]])
+    v = u * sa.equicorrelated(2, 0.5)
+    slope = half_vectorise(np.array([[[1.0, -2.0], [-2.0, 1.0]]]))[0]
+    exact = slope @ sa.diffusion(layer, v) @ slope
+    assert 4.0 * linear_rate([[layer]]) * u**2 == pytest.approx(exact, rel=1e-12)
 
 
 def flat(v, left):

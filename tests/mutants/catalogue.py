@@ -5,10 +5,20 @@ from __future__ import annotations
 from tests.mutants.attention import ATTENTION
 from tests.mutants.blocks import BLOCKS
 from tests.mutants.estimates import ESTIMATES
+from tests.mutants.explosion import EXPLOSION
 from tests.mutants.mutant import Mutant
 from tests.mutants.programs import PROGRAMS
 from tests.mutants.samplers import SAMPLERS
 from tests.mutants.sphere import SPHERE
 from tests.mutants.symbols import SYMBOLS
 
-MUTANTS: list[Mutant] = [*ATTENTION, *BLOCKS, *PROGRAMS, *SAMPLERS, *ESTIMATES, *SPHERE, *SYMBOLS]
+MUTANTS: list[Mutant] = [
+    *ATTENTION,
+    *BLOCKS,
+    *PROGRAMS,
+    *SAMPLERS,
+    *ESTIMATES,
+    *EXPLOSION,
+    *SPHERE,
+    *SYMBOLS,
+]

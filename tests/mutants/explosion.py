@@ -1,0 +1,151 @@
+"""Errors near explosions: the clock, the laws, and rare events."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
+_BOUNDS = "shaped_attention/theory/explosion/bounds.py"
+_BRANCHES = "shaped_attention/samplers/branches.py"
+_CLOCK_PROCESS = "shaped_attention/samplers/clock_process.py"
+_CLOCK_STEP = "shaped_attention/samplers/clock_step.py"
+_CLOCK_TILES = "shaped_attention/numerics/clock_tiles.py"
+_CORRELATION = "shaped_attention/theory/explosion/correlation.py"
+_EXACT_LAWS = "shaped_attention/theory/exact_laws.py"
+_EXPLOSIONS = "shaped_attention/statistics/explosions.py"
+_RARE_EVENTS = "shaped_attention/statistics/rare_events.py"
+_REACTION = "shaped_attention/statistics/reaction.py"
+_SPLITTING = "shaped_attention/statistics/splitting.py"
+
+EXPLOSION = [
+    Mutant(
+        "clock-linear-mean-m-for-m-plus-1",
+        _CLOCK_STEP,
+        "mean = ((root.shape[-1] + 1) / 8.0 * parts.rate)",
+        "mean = (root.shape[-1] / 8.0 * parts.rate)",
+        ("test_clock.py::test_a_single_token_keeps_its_law",),
+        blind=True,
+    ),
+    Mutant(
+        "clock-cubic-noise-sign",
+        _CLOCK_STEP,
+        "odd = (5.0 / 6.0) * first + (1.0 / 12.0) * (ahead + behind)",
+        "odd = (7.0 / 6.0) * first - (1.0 / 12.0) * (ahead + behind)",
+        ("test_clock.py::test_noise_of_a_step_has_the_moments_of_the_second_order",),
+        blind=True,
+    ),
+    Mutant(
+        "clock-norm-spread-half-the-linear-noise",
+        _CLOCK_STEP,
+        "along = (2.0 * parts.rate) * column_sums",
+        "along = parts.rate * column_sums",
+        ("test_clock.py::test_spread_of_the_norm_is_that_of_the_diffusion",),
+        blind=True,
+    ),
+    Mutant(
+        "attention-noise-drift-square-once",
+        _ATTENTION_LIMIT,
+        "(factor @ (2.0 * (inner @ inner) + trace * inner))",
+        "(factor @ (inner @ inner + trace * inner))",
+        ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives",),
+        blind=True,
+    ),
+    Mutant(
+        "attention-noise-drift-diagonal-index",
+        _ATTENTION_LIMIT,
+        "- asked * diagonal(mean).mT) @ w",
+        "- asked * diagonal(mean)) @ w",
+        ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives",),
+        blind=True,
+    ),
+    Mutant(
+        "attention-noise-along-not-centred",
+        _ATTENTION_LIMIT,
+        "scores = weighted - w * row_sums(weighted)",
+        "scores = weighted",
+        ("test_clock.py::test_noise_along_a_direction_is_the_variance_of_that_entry",),
+        blind=True,
+    ),
+    Mutant(
+        "clock-tiles-barrier-moved-outwards",
+        _CLOCK_TILES,
+        "radius * math.exp(-shift * deviation)",
+        "radius * math.exp(shift * deviation)",
+        ("test_clock.py::test_executors_follow_the_same_paths",),
+        blind=True,
+    ),
+    Mutant(
+        "clock-process-shift-of-a-whole-step",
+        _CLOCK_PROCESS,
+        "np.sqrt(self.spread(factor, point) * lengths[outside])",
+        "np.sqrt(self.spread(factor, point) * task.dt)",
+        ("test_clock.py::test_executors_follow_the_same_paths",),
+        blind=True,
+    ),
+    Mutant(
+        "explosion-likelihood-log-f-once",
+        _EXPLOSIONS,
+        "- 2.0 * log_f[:-1].sum()",
+        "- log_f[:-1].sum()",
+        ("test_clock.py::test_explosions_differ_from_paths_that_only_reach_the_radius",),
+        blind=True,
+    ),
+    Mutant(
+        "splitting-branches-at-the-level-itself",
+        _SPLITTING,
+        "np.argmax(self.scores[:, parents] > level, axis=0)",
+        "np.argmax(self.scores[:, parents] >= level, axis=0)",
+        ("test_rare_events.py::test_the_mean_of_many_small_runs_is_the_probability",),
+        blind=True,
+    ),
+    Mutant(
+        "branches-reuse-the-numbers-of-the-first-paths",
+        _BRANCHES,
+        "return GridBranches(self, first, factors, steps)",
+        "return GridBranches(self, 0, factors, steps)",
+        (
+            "test_rare_events.py::test_a_path_that_begins_late_has_the_increments_of_its_number_from_there",
+        ),
+        blind=True,
+    ),
+    Mutant(
+        "reaction-noise-scale-gamma-squared",
+        _REACTION,
+        "delta += p.gamma**4 / (4.0 * p.tau0**2 * block.heads)",
+        "delta += p.gamma**2 / (4.0 * p.tau0**2 * block.heads)",
+        ("test_rare_events.py::test_attention_is_half_of_the_noise_at_its_scale",),
+        blind=True,
+    ),
+    Mutant(
+        "rare-event-shift-of-half-the-variance",
+        _RARE_EVENTS,
+        "rate = 2.0 * linear_rate(request.pattern) * request.dt",
+        "rate = linear_rate(request.pattern) * request.dt",
+        ("test_rare_event_clock.py::test_passing_the_level_between_steps_counts",),
+        blind=True,
+    ),
+    Mutant(
+        "inverse-square-two-delta",
+        _EXACT_LAWS,
+        "(3.0 * law.delta - 2.0 * law.alpha) * growth",
+        "(2.0 * law.delta - 2.0 * law.alpha) * growth",
+        ("test_explosion_solvers.py::test_marginal_law_of_u",),
+        blind=True,
+    ),
+    Mutant(
+        "trace-bound-without-tokens",
+        _BOUNDS,
+        "rate = math.sqrt(m * beta / (2.0 * law.k))",
+        "rate = math.sqrt(beta / (2.0 * law.k))",
+        ("test_explosion_bounds.py::test_bound_for_any_number_of_tokens",),
+        blind=True,
+    ),
+    Mutant(
+        "correlation-half-delta-in-the-determinant",
+        _CORRELATION,
+        "(law.alpha - 0.25 * law.delta) * squares",
+        "(law.alpha - 0.5 * law.delta) * squares",
+        ("test_correlation_law.py::test_final_values_have_the_law_of_the_determinant",),
+        blind=True,
+    ),
+]
