@@ -12,7 +12,6 @@ k is the linear rate of a layer, gamma^2 (2 - gamma^2) for attention without an 
 | hidden layer of the ReLU network, width n | its mean | `relu_kernel` |
 | explosion, passage of u, two tokens and others | `ScalarLaw` | `explosion_law` |
 | u without explosion, a <= 1/2 | E u^-2 | `inverse_square` |
-| u at the threshold a = 1/2 (gamma^2 = H / 2) | E log u | `mean_log` |
 | rest of V for two tokens, given u | log d and beta are normal | `correlation_law` |
 """
 
@@ -71,8 +70,3 @@ def inverse_square(law: ScalarLaw, horizon: float) -> float:
     rate = 6.0 * law.k + 2.0 * law.mu
     growth = math.expm1(rate * horizon) / rate
     return law.u0**-2 * (1.0 + rate * growth) + (3.0 * law.delta - 2.0 * law.alpha) * growth
-
-
-def mean_log(law: ScalarLaw, horizon: float) -> float:
-    """Return E log u_T = log u_0 - (k + mu) T at a = 1/2, where u^2 drops out of its drift."""
-    return math.log(law.u0) - (law.k + law.mu) * horizon
