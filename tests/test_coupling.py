@@ -55,6 +55,7 @@ def test_the_chain_of_a_pair_is_the_chain(member):
     np.testing.assert_allclose(chain, alone.V.values[-1], rtol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:method=.*reached the radius with a fixed step")
 @pytest.mark.parametrize("member", FAMILY)
 def test_the_sde_of_a_pair_has_the_law_of_the_sde(member):
     """KS against `integrate_sde` at the same step; a limit with another gamma is rejected."""
