@@ -122,7 +122,7 @@ CALLS = [
          {"result": run(BLOCK, V0, radius=1.5)}),
     Call(sa.explosion_probability, {"level": 0.9}, {"level": 0.5},
          {"result": sa.integrate_sde(sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(2, 0.2),
-                                     samples=2000, horizon=0.75, step=0.05)}),
+                                     samples=2000, horizon=0.75, step=0.05, radius=1e13)}),
     Call(sa.compare, {"permutations": 99, "bootstrap": 50}, {"confidence": 0.9},
          {"first": run(BLOCK, V0), "second": run(BLOCK, V0, seed=1)}),
     Call(sa.record_covariances, {"inputs": torch.ones(2, 3)}, {"inputs": torch.ones(4, 3)},

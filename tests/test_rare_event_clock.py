@@ -6,12 +6,17 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import norm
 
 import shaped_attention as sa
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.samplers.clock_branches import ClockBranching
+from shaped_attention.samplers.clock_step import clock_speed, norm_spread
 from shaped_attention.samplers.request import make_request
 from shaped_attention.samplers.task import task_of
+from shaped_attention.statistics.reaction import step_deviation
 
 STEP, STEPS = 0.05, 12
 HOT, HOT_V0 = sa.ShapedAttention(0.6, 0.5), 0.8 * np.eye(2)
@@ -91,6 +96,18 @@ def test_the_clock_is_the_default_where_paths_can_explode():
     assert float(one.probability) == float(
         sa.rare_event(HOT, np.eye(1), "norm", 2.0, **call, method="direct").probability
     )
+
+
+@pytest.mark.parametrize("u", [0.1, 1.6, 30.0, 1e4])
+def test_deviation_of_a_step_is_that_of_the_clock(u):
+    """With one live token u = |V|; half the variance, or that of small u, is off by 2 % at 30."""
+    pattern = pattern_of(HOT)
+    parameters = [[at_depth(block, 0.0) for block in layer] for layer in pattern]
+    factor = torch.diag(torch.tensor([math.sqrt(u), 0.0], dtype=torch.float64))
+    rate = float(norm_spread(pattern, parameters, factor))
+    length = 0.01 / (1.0 + float(clock_speed(pattern, parameters, factor)))
+    found = step_deviation(pattern, u, 0.01)
+    assert found == pytest.approx(math.sqrt(rate * length), rel=1e-12)
 
 
 @pytest.mark.validation

@@ -120,7 +120,8 @@ def test_mean_increment_of_one_step_is_the_drift(method):
     the drift without its Ito correction, is rejected.
     """
     h, layer = 0.02, [ShapedAttention(0.5, 0.5), ShapedMLP(0.4, 0.0, -2.0)]
-    with pytest.warns(UserWarning, match=r"^step=0.02: one Euler step covers the whole horizon"):
+    warning = pytest.warns(UserWarning, match=r"^step=0.02: one Euler step covers the whole")
+    with warning if method == "direct" else nullcontext():
         run = integrate_sde(layer, V0, horizon=h, step=h, samples=400_000, seed=1, method=method)
     v = final(run)
     slope, error = (v - V0).mean(0) / h, v.std(0) / h / math.sqrt(len(v))

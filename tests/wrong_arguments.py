@@ -70,7 +70,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     )
     exploding = sa.integrate_sde(
         sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(2, 0.2), horizon=0.75, step=0.05,
-        samples=2000,
+        samples=2000, radius=1e13,
     )  # fmt: skip
     half = torch.tensor(0.5)
     omega = sa.score_form(np.eye(2), np.eye(2))

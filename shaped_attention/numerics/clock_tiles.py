@@ -42,7 +42,7 @@ def advance_clock(  # type: ignore[no-untyped-def]
     left, grid, taken
         Time left to the next grid point, number of the last one, steps taken (count,).
     alive, stopped_at, largest
-        1.0 where a path moves, stopping times, and the largest trace of V so far (count,).
+        1.0 where a path moves, stopping times, and the largest speed before a step (count,).
     samples
         Numbers of the paths (count,).
     radius, dt, shift, near
@@ -97,6 +97,8 @@ def advance_clock(  # type: ignore[no-untyped-def]
                 speed = outputs[0, 0, 0]
                 for p in range(LANES):
                     i = active[start + min(p, here - 1)]
+                    if moving[p] > 0.5:
+                        largest[i] = max(largest[i], buf[speed, p])
                     pieces[p] = max(math.floor(left[i] * (1.0 + buf[speed, p]) / dt + 0.5), 1.0)
                     length[p] = left[i] / pieces[p]
                     _, paths[p] = counter(0, 0, samples[i], taken[i])
@@ -133,8 +135,6 @@ def advance_clock(  # type: ignore[no-untyped-def]
                 al.row_squares(buf, work, compiled_once(0), compiled_once(1), size)
                 close = False
                 for p in range(here):
-                    i = active[start + p]
-                    largest[i] = max(largest[i], buf[work, p])
                     close = close or (moving[p] > 0.5 and buf[work, p] >= near * radius)
                 if close:
                     _fill_constants(buf, constant_rows, constants, ranges[2, 2], ranges[2, 3])

@@ -74,10 +74,15 @@ class ClockBranches:
 
     def advance(self) -> Indices:
         """Take one step of each path that has not ended, and return which."""
-        living = np.flatnonzero(~self.ended)
-        if len(living):
+        if self.ended.all():
+            return np.zeros(0, dtype=np.int64)
+        before = self._paths.taken.copy()
+        while True:
+            # A schedule lets only the last paths move, and an overflowing path stops where it is.
             self._paths.step()
-        return living
+            moved = np.flatnonzero(self._paths.taken > before)
+            if len(moved) or self.ended.all():
+                return moved
 
     def end(self, paths: Indices) -> None:
         """End some paths: they do not move from here."""

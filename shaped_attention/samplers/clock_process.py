@@ -50,7 +50,7 @@ class ClockProcess:
     taken
         Number of steps taken (count,).
     alive, stopped_at, largest
-        1.0 where a path moves, stopping times, and the largest trace of V so far (count,).
+        1.0 where a path moves, stopping times, and the largest speed before a step (count,).
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ClockProcess:
         self.left = np.full(count, task.dt) if left is None else left.copy()
         self.taken = np.zeros(count, dtype=np.int64) if taken is None else taken.copy()
         self.alive, self.stopped_at = np.ones(count), np.full(count, np.inf)
-        self.largest = np.einsum("kij,kij->k", self.state, self.state)
+        self.largest = np.zeros(count)
 
     @property
     def times(self) -> Array:
@@ -175,6 +175,7 @@ class SlowClock(ClockProcess):
         """Take a step with the paths k."""
         task, now = self.task, self.times[k]
         speed = self.speed(self.state[k], point)
+        self.largest[k] = np.maximum(self.largest[k], speed)
         pieces = np.maximum(np.floor(self.left[k] * (1.0 + speed) / task.dt + 0.5), 1.0)
         lengths = self.left[k] / pieces
         new = self.stepped(self.state[k], lengths, self.samples[k], self.taken[k], point)
@@ -188,7 +189,6 @@ class SlowClock(ClockProcess):
         self.left[k] = np.where(arrived, task.dt, self.left[k] - lengths)
         now = np.where(arrived, self.grid[k] * task.dt, now + lengths)
         trace = np.einsum("kij,kij->k", self.state[k], self.state[k])
-        self.largest[k] = np.maximum(self.largest[k], trace)
         outside = trace >= NEAR * task.radius
         if outside.any():
             factor = self.state[k[outside]]

@@ -53,9 +53,13 @@ def clock_process(request: Request, task: Task, first: int, count: int) -> Clock
     if resumed:
         part = slice(first, first + count)
         paths.stop(resumed.stopping_time[part])
-        if resumed.steps_taken is not None and resumed.largest_trace is not None:
-            paths.taken[:] = resumed.steps_taken[part]
-            paths.largest[:] = resumed.largest_trace[part]
+        if resumed.steps_taken is None or resumed.largest_speed is None:
+            raise ValueError(
+                "result has no steps_taken, so the clock cannot continue it; one of "
+                "integrate_sde by the clock is needed"
+            )
+        paths.taken[:] = resumed.steps_taken[part]
+        paths.largest[:] = resumed.largest_speed[part]
     return paths
 
 
@@ -86,5 +90,5 @@ def _travel(
         kept[i] = keep(covariances(factors[:, None]))
 
 
-def _report(paths: ClockProcess) -> dict[str, Array]:
-    return {"steps_taken": paths.taken, "largest_trace": paths.largest}
+def _report(paths: ClockProcess) -> dict[str, NDArray[Any]]:
+    return {"steps_taken": paths.taken, "largest_speed": paths.largest}

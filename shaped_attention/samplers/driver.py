@@ -96,7 +96,7 @@ Travel = Callable[[Request, P, Callable[[Array], Array], Array, Callable[[int], 
 
 REPORTED = {
     "steps_taken": "number of steps of the clock",
-    "largest_trace": "largest trace of V up to the end or the stopping time",
+    "largest_speed": "largest speed of the clock: relative rate of the superlinear terms",
 }
 """Descriptions of the further numbers of each path."""
 
@@ -109,7 +109,7 @@ def run(
     sampler: str,
     parameters: dict[str, Any],
     travel: Travel[P] | None = None,
-    report: Callable[[P], dict[str, Array]] | None = None,
+    report: Callable[[P], dict[str, NDArray[Any]]] | None = None,
 ) -> xr.Dataset:
     """Run ``process(first, count)`` for all samples, `size` at a time, and return their result.
 
@@ -135,7 +135,7 @@ def run(
             reports[first] = report(paths)
 
     states: dict[int, Array] = {}
-    reports: dict[int, dict[str, Array]] = {}
+    reports: dict[int, dict[str, NDArray[Any]]] = {}
     kept, stopping = run_chunks(request, size, simulate, progress, sampler, shape)
     result = make_result(sampler, request, kept, stopping, parameters, names)
     for name in reports.get(0, {}):

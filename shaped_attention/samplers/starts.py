@@ -45,8 +45,8 @@ class Resumed:
         Number of its steps.
     state, stopping_time
         Its state (samples, groups, m, c) and stopping times (samples,).
-    steps_taken, largest_trace
-        Steps and largest trace of V (samples,), if a clock moved its paths.
+    steps_taken, largest_speed
+        Steps and largest speed (samples,), if a clock moved its paths.
     """
 
     v0: NDArray[np.float64]
@@ -54,7 +54,7 @@ class Resumed:
     state: NDArray[np.float64]
     stopping_time: NDArray[np.float64]
     steps_taken: NDArray[np.int64] | None = None
-    largest_trace: NDArray[np.float64] | None = None
+    largest_speed: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, result: xr.Dataset) -> Resumed:
@@ -84,7 +84,7 @@ class Resumed:
             result["stopping_time"].to_numpy(),
             *(
                 result[name].to_numpy() if name in result else None
-                for name in ("steps_taken", "largest_trace")
+                for name in ("steps_taken", "largest_speed")
             ),
         )
 

@@ -1,15 +1,17 @@
 """Probability of an explosion, estimated from paths that were stopped at a radius.
 
-A path that reaches a radius R may still come back, so more paths reach R than explode. Far out the
-linear terms are negligible and the limit is invariant under scaling (time by the inverse square):
-log |V| then behaves like a Brownian motion with constant drift. With its scale function, the
-probability to reach L, given that L_1 was reached, is 1 / f(log L / L_1),
+A path that reaches a radius may still come back, and may be there for linear reasons, so more paths
+reach it than explode. What explodes is the speed of the clock, the relative rate of the superlinear
+terms, which is quadratic in V. Where it is much larger than the linear rate k, the limit is
+invariant under scaling (time by the inverse speed), and the logarithm L of the root of the speed
+behaves like a Brownian motion with constant drift. With its scale function, the probability to
+gain s in L from a given value on is 1 / f(s),
 
     f(s) = 1 + kappa (1 - exp(-theta s)) / theta,    kappa > 0,
 
 which tends to pi = theta / (theta + kappa), the probability of an explosion, if theta > 0, and to 0
-otherwise. For the scalar u of `shaped_attention.explosion_law` theta is 2 a - 1. The largest traces
-of the paths beyond L_1, with those at R censored, give pi by maximum likelihood.
+otherwise. For the scalar u of `shaped_attention.explosion_law` theta is 2 a - 1. The largest speeds
+of the paths beyond 50 k, censored for paths that reached the radius, give pi by maximum likelihood.
 """
 
 from __future__ import annotations
@@ -23,12 +25,17 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import check_inside
-from shaped_attention.results.provenance import recorded
+from shaped_attention.results.provenance import call_of, recorded
 from shaped_attention.statistics.proportions import fraction_bounds
+from shaped_attention.theory.drift_diffusion import limits_at
 
-FAR = 100.0
-"""Ratio of the radius to the trace from which on paths are used."""
+FAR = 50.0
+"""Speed of the clock, in units of the linear rate, from which on paths are used."""
+
+SMALLEST_RADIUS = 1e12
+"""Radius, in units of |V_0|, at which hardly any path that stops has a low speed."""
 
 FEWEST = 20
 """Smallest number of paths that have reached the radius."""
@@ -41,8 +48,8 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
     Parameters
     ----------
     result
-        Result of `integrate_sde` by the clock, with a radius of at least 1,000 times the initial
-        trace and at least 20 paths that reached it.
+        Result of `integrate_sde` by the clock, with a radius of 10^12 |V_0| or more, which at least
+        20 paths reached.
     level
         Confidence level of the bounds, from the profile likelihood and the number of far paths.
 
@@ -54,38 +61,38 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
     Raises
     ------
     ValueError
-        If the result has no `largest_trace`, too few paths reached the radius, the radius is too
-        small, or `level` is outside its range.
+        If the result has no `largest_speed`, the radius is too small, too few paths reached it at a
+        high speed, or `level` is outside its range.
     """
-    if not isinstance(result, xr.Dataset) or "largest_trace" not in result:
-        raise ValueError("result has no largest_trace; one of integrate_sde by the clock is needed")
+    if not isinstance(result, xr.Dataset) or "largest_speed" not in result:
+        raise ValueError("result has no largest_speed; one of integrate_sde by the clock is needed")
     check_inside("level", level)
+    _, arguments = call_of(result)
+    radius = float(result.attrs["radius"])
+    needed = SMALLEST_RADIUS * float(np.linalg.norm(arguments["v0"], axis=(-2, -1)).max())
+    if radius < 0.999 * needed:
+        raise ValueError(
+            f"result has radius={radius:.6g}; {needed:.6g}, which is {SMALLEST_RADIUS:g} times "
+            "|v0|, or more is needed"
+        )
+    count = result.sizes["sample"]
+    speed = result["largest_speed"].to_numpy() / (FAR * _linear_rate(arguments["layer"]))
+    beyond = speed > 1.0
+    gains = 0.5 * np.log(np.where(beyond, speed, 1.0))
     stopped = np.isfinite(result["stopping_time"].to_numpy())
-    count, reached = len(stopped), int(stopped.sum())
+    inside, ends = gains[beyond & ~stopped], gains[beyond & stopped]
+    reached, far = len(ends), len(ends) + len(inside)
     if reached < FEWEST:
         raise ValueError(
-            f"result has {reached} paths that reached the radius; {FEWEST} or more are needed"
+            f"result has {reached} paths that reached the radius at a high speed; {FEWEST} or more "
+            "are needed"
         )
-    radius = float(result.attrs["radius"])
-    smallest = float(result["largest_trace"].min())
-    if radius < 10.0 * FAR * smallest:
-        raise ValueError(
-            f"result has radius={radius:.6g}; {10.0 * FAR * smallest:.6g} or more, {10 * FAR:g} "
-            "times the initial trace, is needed"
-        )
-    largest = result["largest_trace"].to_numpy()[~stopped]
-    # Paths that end beyond the radius in trace alone are as far out as paths get.
-    inside = np.log(largest[(largest >= radius / FAR)] / (radius / FAR))
-    width = math.log(FAR)
-    inside = np.minimum(inside, width)
-    far = reached + len(inside)
 
     def loss(kappa: float, theta: float) -> float:
         """Return the negative log-likelihood."""
-        values = np.append(inside, width)
-        log_f = np.log1p(kappa * _integral(theta, values))
-        inner = len(inside) * math.log(kappa) - theta * inside.sum() - 2.0 * log_f[:-1].sum()
-        return float(reached * log_f[-1] - inner)
+        log_f = np.log1p(kappa * _integral(theta, inside))
+        inner = len(inside) * math.log(kappa) - theta * inside.sum() - 2.0 * log_f.sum()
+        return float(np.log1p(kappa * _integral(theta, ends)).sum() - inner)
 
     def profile(pi: float) -> float:
         """Return the smallest loss for a probability pi in [0, 1)."""
@@ -107,9 +114,15 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
     lower, upper = _joined(best, low, high, share, *(float(x[0]) for x in bounds))
     numbers = {
         "probability": best * share, "lower": lower, "upper": upper,
-        "reached": reached / count,
+        "reached": stopped.mean(),
     }  # fmt: skip
-    return xr.Dataset(numbers, attrs={"samples": count, "radius": radius})
+    return xr.Dataset(numbers, attrs={"samples": count})
+
+
+def _linear_rate(layer: Layer) -> float:
+    """Return k of a layer, at half its depth."""
+    parts = limits_at(layer, 0.5)
+    return float(sum(share * limit.linear_rate(p) for limit, p, share in parts))
 
 
 def _integral(theta: float, s: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -27,6 +27,9 @@ from shaped_attention.statistics.splitting import Replicas, split
 
 Array = NDArray[np.float64]
 
+_MEDIAN = 0.4549
+"""Median of the square of a standard normal; exploding paths do not move a median."""
+
 PILOTS = 256
 """Number of pilot paths."""
 
@@ -66,7 +69,7 @@ class Pilot:
     ends
         V at their ends.
     deviation
-        Root mean square change of the observable, on its scale, in a step.
+        Standard deviation, from the median, of the observable on its scale in a step.
     varies
         Whether a given coordinate differs between paths at the same time.
     """
@@ -84,17 +87,20 @@ def pilot(
     factors, marks = branching.first(PILOTS)
     paths = branching.begin(0, factors, np.zeros(PILOTS, dtype=np.int64), marks)
     now = values(paths.covariances())
-    squares, steps, varies = 0.0, 0, False
+    squares: list[Array] = []
+    varies = False
     while len(moved := paths.advance()):
         v, left = paths.covariances()[moved], study.horizon - paths.times[moved]
         new = values(v)
-        squares, steps = squares + float(((new - now[moved]) ** 2).sum()), steps + len(moved)
+        squares.append((new - now[moved]) ** 2)
         now[moved] = new
         if coordinate is not None and not varies:
             together = np.isclose(left, left[0], rtol=0.0, atol=1e-12)
             scores = coordinate(v[together], left[together])
             varies = bool((scores != scores[0]).any())
-    return Pilot(paths.covariances(), math.sqrt(squares / steps), varies)
+    return Pilot(
+        paths.covariances(), math.sqrt(float(np.median(np.concatenate(squares))) / _MEDIAN), varies
+    )
 
 
 def run_all(

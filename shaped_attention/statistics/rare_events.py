@@ -39,9 +39,9 @@ from shaped_attention.statistics.reaction import (
     checked,
     gap_of,
     is_size,
-    linear_rate,
     name_of_function,
     scale_of,
+    step_deviation,
     value_of,
 )
 from shaped_attention.statistics.run_records import RunRecords
@@ -174,15 +174,26 @@ def rare_event(
     request, method = _request(
         layer, v0, horizon, step, method, width, depth, replicas, seed, radius, memory
     )
-    if observable == "norm" and above and request.radius <= level:
-        raise ValueError(
-            f"radius={radius!r}: paths stop there; a radius above level={level!r} is needed"
-        )
+    if above and (observable in ("norm", "u") or is_size(observable)):
+        size = float(level) if observable in ("norm", "u") else math.exp(min(level, 700.0))
+        # |V| <= tr V <= m |V|, and the clock stops paths a little inside the radius.
+        if request.radius <= 2.0 * request.tokens * size:
+            raise ValueError(
+                f"radius={request.radius:g}: paths stop there; a radius above "
+                f"{2.0 * request.tokens * size:g}, twice m times the size at level={level!r}, is "
+                "needed"
+            )
     value, given = value_of(observable, request.tokens), coordinate
     score = None if given is None else checked(given, "coordinate", 2)
     start = value(request.v0[None])
     if when == "ever" and ((start >= level) if above else (start <= level))[0]:
         raise ValueError(f"level={level!r}: v0 has the value {start[0]:.6g}, which is in the event")
+    for name, function in (("observable", observable), ("coordinate", coordinate)):
+        if store is not None and function is not None and "<" in name_of_function(function):
+            raise ValueError(
+                f"{name}={name_of_function(function)}: with a store, a function of a module is "
+                "needed, since its name identifies it"
+            )
     records = RunRecords(
         store,
         {
@@ -205,9 +216,18 @@ def rare_event(
     if method == "clock" and when == "ever":
         # A path passes a barrier more often between steps than at their ends.
         large = above and (observable == "u" or is_size(observable))
-        rate = 2.0 * linear_rate(request.pattern) * request.dt
-        shift = SHIFT * (math.sqrt(rate) if large else pilots.deviation)
-        barrier = float(scale.inverse(scale.forward(level) - (shift if above else -shift)))
+        size = float(scale.forward(level))
+        deviation = pilots.deviation
+        if large:
+            u = math.exp(size) * (1.0 if observable == "u" else 4.0 / request.tokens)
+            deviation = step_deviation(request.pattern, u, request.dt)
+        shift = SHIFT * deviation
+        barrier = float(scale.inverse(size - (shift if above else -shift)))
+        if ((start >= barrier) if above else (start <= barrier))[0]:
+            raise ValueError(
+                f"level={level!r}: v0 has the value {start[0]:.6g}, which is within a step of the "
+                "level; a level farther away, or a smaller step, is needed"
+            )
     gap = gap_of(observable, barrier, above, request.pattern, request.tokens)
     gaps = gap(request.v0[None], start), np.median(gap(pilots.ends, value(pilots.ends)))
     reaction = Reaction(

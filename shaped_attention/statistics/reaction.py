@@ -200,6 +200,24 @@ def linear_rate(pattern: Sequence[Sequence[Block]]) -> float:
     return float(sum(rates)) / len(pattern)
 
 
+def step_deviation(pattern: Sequence[Sequence[Block]], u: float, step: float) -> float:
+    """Return the standard deviation of log u in a step of the clock at u.
+
+    Its variance rate is 2k + delta u^2, and its length step / (1 + speed / 2), where the speed of
+    attention is (gamma u / tau_0)^2 / 16 (`shaped_attention.samplers.clock_step`).
+    """
+    speed = sum(
+        (p.gamma / p.tau0) ** 2 / 16.0 / len(pattern)
+        for layer in pattern
+        for block in layer
+        if isinstance(block, ShapedAttention)
+        for p in [at_depth(block, 0.0)]
+    )
+    scale = noise_scale(pattern)
+    ratio = (1.0 / u**2 + scale**-2) / (1.0 / u**2 + 0.5 * speed) if u > 0.0 else 1.0
+    return math.sqrt(2.0 * linear_rate(pattern) * step * ratio)
+
+
 def noise_scale(pattern: Sequence[Sequence[Block]]) -> float:
     """Return sqrt(2k/delta), the u at which attention's own noise is as large as the linear one.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +30,9 @@ from shaped_attention.theory.explosion.spectral import explosion_curve
 
 _MANY = 100
 """Number of times above which the spectral method costs less than one inversion for each time."""
+
+SMALLEST_P = 1e-100
+"""Smallest probability with a quantile; below, the solver has no digits."""
 
 UNINFORMATIVE = 0.5
 """Bounds that are further apart say little."""
@@ -143,12 +147,15 @@ class ExplosionLaw:
         Raises
         ------
         ValueError
-            If there are only bounds, or an argument is outside its range.
+            If there are only bounds, or an argument is outside its range; p must be 0, or from
+            1e-100 to 1.
         """
         law, top = self._exact("quantile"), _level(level)
         check_fraction("p", p)
         if p == 0.0 or law.u0 >= top:
             return 0.0
+        if p < SMALLEST_P:
+            raise ValueError(f"p={p!r}: 0, or a number from {SMALLEST_P:g} to 1, is needed")
         if p >= law.ever(top):
             return math.inf
         goal = math.log(p)
@@ -273,7 +280,9 @@ def _level(level: float | None) -> float:
 
 
 def _check_horizon(horizon: float | None) -> None:
-    if horizon is not None and not (horizon >= 0.0 and math.isfinite(horizon)):
+    if horizon is None:
+        return
+    if not isinstance(horizon, Real) or not (horizon >= 0.0 and math.isfinite(horizon)):
         raise ValueError(f"horizon={horizon!r}: a finite number >= 0 is needed")
 
 

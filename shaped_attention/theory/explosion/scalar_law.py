@@ -113,12 +113,16 @@ class ScalarLaw:
             return z**kappa * mp.hyp2f1(kappa, kappa + 1.5 - a - p, 2 * kappa + 1 - p, z)
 
         start = share(u0)
-        end = share(mp.mpf(level)) if level < math.inf else None
+        # 1 - Z is as small as (2k / delta) / R^2 at a high level, and psi is singular at Z = 1.
+        far = level < math.inf and float(delta) * level**2 > 2.0 * float(k)
+        lost = math.ceil(math.log10(float(delta) / (2.0 * float(k)) * level**2)) if far else 0
 
         def transform(q: Any) -> Any:
             kappa = (p + mp.sqrt(p * p + q)) / 2
-            if end is not None:
-                return psi(kappa, start) / psi(kappa, end)
+            if level < math.inf:
+                with mp.extradps(lost + 5):
+                    end = psi(kappa, share(mp.mpf(level)))
+                return psi(kappa, start) / end
             return psi(kappa, start) / mp.gammaprod(
                 [2 * kappa + 1 - p, a - 0.5], [kappa + 1 - p, kappa + a - 0.5]
             )
