@@ -293,7 +293,7 @@ def test_four_tokens_agree_with_a_quarter_of_the_step(name):
 
 @pytest.mark.parametrize("start", [LIVE, sa.equicorrelated(2, 0.2)], ids=["live", "both"])
 @pytest.mark.parametrize(
-    ("gamma", "tau0", "horizon"), [(0.6, 0.5, 0.75), (0.5, 0.4, 1.0), (0.7, 0.3, 1.0)]
+    ("gamma", "tau0", "horizon"), [(0.6, 0.5, 0.75), (0.5, 0.4, 1.0), (0.35, 0.5, 1.5)]
 )
 def test_explosions_differ_from_paths_that_only_reach_the_radius(gamma, tau0, horizon, start):
     """The mean of 4 estimates within 3 of its standard errors, from the 95 % bounds."""
@@ -312,21 +312,21 @@ def test_explosions_differ_from_paths_that_only_reach_the_radius(gamma, tau0, ho
 
 
 def test_paths_that_reach_the_radius_need_not_explode():
-    """At gamma = 0.8 no path of two tokens explodes, but 1 % reach 10^12 |V_0|."""
+    """At gamma = 0.8 no path of two tokens explodes, but 0.1 % reach 10^12 |V_0|."""
     block = ShapedAttention(0.8, 0.25)
-    result = sa.integrate_sde(block, LIVE, horizon=1.0, samples=10_000, radius=2e12)
+    result = sa.integrate_sde(block, LIVE, horizon=1.0, samples=50_000, radius=2e12)
     found = sa.explosion_probability(result)
-    assert float(found.reached) > 0.005
+    assert float(found.reached) > 0.0004
     assert float(found.lower) == 0.0
 
 
 def test_explosion_probability_refuses_what_it_cannot_use():
     with pytest.raises(ValueError, match=r"result has no largest_speed"):
-        sa.explosion_probability(run(BLOCKS["full"], step=0.05, method="direct", radius=1e6))
-    with pytest.raises(
-        ValueError, match=r"result has 0 paths that reached the radius at a high speed; 20"
-    ):
-        sa.explosion_probability(run(ShapedAttention(0.1), radius=1e6))
+        sa.explosion_probability(run(BLOCKS["full"], method="direct", radius=1e30))
+    with pytest.raises(ValueError, match=r"result has 0 paths that reached the radius at a high"):
+        sa.explosion_probability(run(ShapedAttention(0.1), radius=1e13))
+    with pytest.raises(ValueError, match=r"result has radius=100; .* 1e\+12 times \|v0\|"):
+        sa.explosion_probability(run(BLOCKS["full"], radius=100.0))
 
 
 def test_a_layer_without_second_order_still_runs(monkeypatch):

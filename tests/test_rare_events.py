@@ -378,7 +378,7 @@ def test_a_torn_file_loses_its_last_run_alone(tmp_path):
         ({"observable": "nowhere:f"}, "observable='nowhere:f': a name, 'module:function' or a f"),
         ({"observable": lambda v: v}, "observable returned shape .1, 2, 2."),
         ({"coordinate": "nowhere:f"}, "coordinate='nowhere:f': "),
-        ({"observable": "norm", "radius": 8.0}, "radius=8.0: paths stop there; a radius above"),
+        ({"observable": "norm", "radius": 8.0}, "radius=8: paths stop there; a radius above 32"),
         ({"replicas": 7}, "replicas=7: a whole number >= 8 is needed"),
         ({"runs": 1}, "runs=1: a whole number >= 2 is needed"),
         ({"confidence": 1.0}, "confidence=1.0: "),
