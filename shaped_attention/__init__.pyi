@@ -50,6 +50,7 @@ from .statistics.stopping import (
     explosion_curves,
     stopping_map,
 )
+from .statistics.tilting import tilted_probability
 from .sweep import (
     Sweep,
     extend_sweep,
@@ -131,5 +132,6 @@ __all__ = [
     "sweep",
     "sweep_distances",
     "sweep_summary",
+    "tilted_probability",
     "truncation_cost",
 ]

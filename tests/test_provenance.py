@@ -165,6 +165,8 @@ CALLS = [
          samples=8),
     call(sa.correlation_law, _SEED, layer=sa.ShapedAttention(0.4, heads=2), v0=V0, horizon=0.1,
          samples=4, cells=4),
+    call(sa.tilted_probability, {"level": 4.0}, layer=sa.ShapedAttention(0.5),
+         v0=sa.equicorrelated(2, 0.2).tolist(), level=5.0, horizon=0.25, runs=2, replicas=8, step=0.1),
     call(sa.rare_event, {"level": 2.2}, layer=BLOCK, v0=V0, observable="u", level=2.0, replicas=20,
          runs=2, width=8, depth=4),
     call(rare_events.figure_rare_events, _SEED, levels=(2.0,), widths=[8], replicas=20, runs=2),

@@ -135,6 +135,11 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "open_sweep": (sa.open_sweep, {"path": store}),
         "pathwise": (sa.pathwise, RUN | {"v0": torch.tensor(V0), "parameters": {"gamma": half}}),
         "plan_sweep": (sa.plan_sweep, {"sweep": sweep}),
+        "tilted_probability": (
+            sa.tilted_probability,
+            {"layer": sa.ShapedAttention(0.5), "v0": V0, "level": 5.0, "horizon": 0.25, "runs": 2,
+             "replicas": 8, "step": 0.1},
+        ),
         "rare_event": (
             sa.rare_event,
             {"layer": LAYER, "v0": V0, "observable": "u", "level": 2.5, "width": 8, "depth": 2,

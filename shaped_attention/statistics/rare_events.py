@@ -250,7 +250,7 @@ def rare_event(
             UserWarning,
             stacklevel=3,  # the caller of the recorded function
         )
-    return _dataset(found, request.steps, replicas, confidence)
+    return dataset_of(found, request.steps, replicas, confidence)
 
 
 def _request(
@@ -311,7 +311,10 @@ def interval_of(
     return mean / factor, min(1.0, mean * factor)
 
 
-def _dataset(found: list[Run], steps: int, replicas: int, confidence: float) -> xr.Dataset:
+def dataset_of(
+    found: list[Run], steps: int, replicas: int, confidence: float, pilots: int = PILOTS
+) -> xr.Dataset:
+    """Return the estimate of independent runs, its interval, and its cost in paths of `steps`."""
     estimates = np.array([run.probability for run in found])
     hits = np.array([run.hits for run in found])
     costs = np.array([run.steps / steps for run in found])
@@ -329,7 +332,7 @@ def _dataset(found: list[Run], steps: int, replicas: int, confidence: float) -> 
             "probability": mean,
             "relative_error": error / mean if mean > 0.0 else math.inf,
             "interval": ("bound", list(bounds)),
-            "cost": float(costs.sum()) + PILOTS,
+            "cost": float(costs.sum()) + pilots,
             "run_probability": ("run", estimates),
             "run_cost": ("run", costs),
             "run_hits": ("run", hits),
