@@ -78,9 +78,11 @@ def rare_event(
 ) -> xr.Dataset:
     """Estimate the probability that an observable reaches a level, by multilevel splitting.
 
-    Paths that come closest to the level are continued several times with new random numbers [1]_.
-    The estimator is unbiased [2]_. Its cost grows with the logarithm of 1 / P: 10^-9 takes about
-    10^4 paths in each run of 1000 replicas, for a relative standard deviation of about 15 %.
+    Paths that come closest to the level are continued several times with new random numbers
+    (Cérou and Guyader, Stochastic Analysis and Applications 25, 2007). The estimator is unbiased
+    (Bréhier, Gazeau, Goudenège, Lelièvre and Rousset, Annals of Applied Probability 26, 2016).
+    Its cost grows with the logarithm of 1 / P: 10^-9 takes about 10^4 paths in each run of 1000
+    replicas, for a relative standard deviation of about 15 %.
 
     Parameters
     ----------
@@ -142,14 +144,6 @@ def rare_event(
     -----
     UserWarning
         If runs lost all replicas: the interval is then too optimistic, and more replicas help.
-
-    References
-    ----------
-    .. [1] F. Cérou, A. Guyader. Adaptive multilevel splitting for rare event analysis. Stochastic
-       Analysis and Applications 25 (2007) 417-443.
-    .. [2] C.-E. Bréhier, M. Gazeau, L. Goudenège, T. Lelièvre, M. Rousset. Unbiasedness of some
-       generalized adaptive multilevel splitting algorithms. Annals of Applied Probability 26
-       (2016) 3559-3601.
 
     Examples
     --------
