@@ -41,8 +41,8 @@ SHIFT = 0.5826
 _PACE = 0.5
 """Weight of the speed in the length of a step.
 
-At the default step the probability to reach a radius is then right within 1 % (measured); smaller
-weights save no more time.
+At the default step the probability to reach a radius is then right within 1 % at gamma <= 0.6 and
+2 % at gamma = 0.8 (measured against the exact law).
 """
 
 NEAR = 0.25
