@@ -77,7 +77,7 @@ def test_the_spectral_method_at_short_times(name):
     ids=["a = 0.69", "with mu", "a = 0.39", "without delta"],
 )
 def test_finite_differences_and_laplace_agree(law, level):
-    """To 1e-9, for a level of u and two times; a level 1e-6 higher is told apart."""
+    """To 1e-9, for a level of u and two times; a level 1e-6 higher fails."""
     times = np.array([0.4, 0.8])
     found = passage_curve(law, times, level)
     exact = np.array([laplace.probability(law, t, level) for t in times])
@@ -144,7 +144,7 @@ def test_the_probability_at_any_time(name):
 
 
 def test_levels_are_reached_without_explosion():
-    """For a <= 1/2 there is none, yet each level has a positive probability."""
+    """For a <= 1/2 u does not explode, yet each level has a positive probability."""
     law = two_tokens(0.8, 0.5)
     assert law.a < 0.5
     assert law.ever() == 0.0

@@ -9,6 +9,7 @@ of steps that it has taken, so neither chunks nor the remaining paths change it.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -142,22 +143,22 @@ class ClockProcess:
         )  # fmt: skip
 
 
-class SlowClock(ClockProcess):
+class SlowClock(ClockProcess, ABC):
     """The same paths where tiles do not apply: three methods do the work of a step."""
 
+    @abstractmethod
     def speed(self, factors: Array, point: int) -> Array:
         """Return the speed (count,) with the parameters at a grid point."""
-        raise NotImplementedError
 
+    @abstractmethod
     def spread(self, factors: Array, point: int) -> Array:
         """Return the variance rate of log |V| (count,) with the parameters at a grid point."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stepped(
         self, factors: Array, lengths: Array, samples: Integers, taken: Integers, point: int
     ) -> Array:
         """Return the factors after steps of given lengths."""
-        raise NotImplementedError
 
     def _advance(self, end: int, slots: Integers, stored: Array, burst: int, budget: int) -> bool:
         for _ in range(budget * burst):
