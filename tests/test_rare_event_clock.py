@@ -13,10 +13,10 @@ import shaped_attention as sa
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.samplers.clock_branches import ClockBranching
-from shaped_attention.samplers.clock_step import clock_speed, norm_spread
+from shaped_attention.samplers.clock_step import clock_speed
 from shaped_attention.samplers.request import make_request
 from shaped_attention.samplers.task import task_of
-from shaped_attention.statistics.reaction import step_deviation
+from shaped_attention.statistics.reaction import spread, step_deviation
 
 STEP, STEPS = 0.05, 12
 HOT, HOT_V0 = sa.ShapedAttention(0.6, 0.5), 0.8 * np.eye(2)
@@ -99,15 +99,29 @@ def test_the_clock_is_the_default_where_paths_can_explode():
 
 
 @pytest.mark.parametrize("u", [0.1, 1.6, 30.0, 1e4])
-def test_deviation_of_a_step_is_that_of_the_clock(u):
-    """With one live token u = |V|; half the variance, or that of small u, is off by 2 % at 30."""
-    pattern = pattern_of(HOT)
-    parameters = [[at_depth(block, 0.0) for block in layer] for layer in pattern]
-    factor = torch.diag(torch.tensor([math.sqrt(u), 0.0], dtype=torch.float64))
-    rate = float(norm_spread(pattern, parameters, factor))
-    length = 0.01 / (1.0 + float(clock_speed(pattern, parameters, factor)))
-    found = step_deviation(pattern, u, 0.01)
-    assert found == pytest.approx(math.sqrt(rate * length), rel=1e-12)
+def test_deviation_of_a_step_is_that_of_the_law(u):
+    """With one live token d log u has the variance rate 2k + delta u^2; 2 % is visible at 30."""
+    gamma, tau0 = HOT.gamma, HOT.tau0
+    k, delta = gamma**2 * (2.0 - gamma**2), gamma**4 / (4.0 * tau0**2)
+    speed = 0.2 * (gamma / tau0) ** 2 * (1.0 + 5.0 * gamma**2) * u**2 / 16.0
+    found = step_deviation(pattern_of(HOT), 2, u, 0.01)
+    assert found**2 == pytest.approx((2.0 * k + delta * u**2) * 0.01 / (1.0 + speed), rel=1e-12)
+
+
+def test_deviation_of_a_step_for_many_tokens_is_that_of_a_live_token():
+    """u = 4 |C V C| / m: the deviation at that u, for a causal mask too, and half of u is off."""
+    for layer in (HOT, sa.ShapedAttention(HOT.gamma, HOT.tau0, mask="causal")):
+        v = np.zeros((5, 5))
+        v[4, 4] = 4.0
+        pattern, u = pattern_of(layer), float(spread(v[None])[0])
+        slope = np.zeros(15)
+        slope[-1] = 1.0 / 4.0
+        rate = slope @ sa.diffusion(layer, v) @ slope
+        parameters = [[at_depth(block, 0.0) for block in blocks] for blocks in pattern]
+        length = 0.01 / (1.0 + float(clock_speed(pattern, parameters, torch.from_numpy(v) / 2.0)))
+        found = step_deviation(pattern, 5, u, 0.01)
+        assert found**2 == pytest.approx(rate * length, rel=1e-10)
+        assert step_deviation(pattern, 5, 0.5 * u, 0.01) != pytest.approx(found, rel=0.01)
 
 
 @pytest.mark.validation

@@ -129,14 +129,17 @@ class AttentionLimit(Limit):
         return (w @ (v * v)) @ w.mT - (cross + cross.mT) + both * both
 
     def speed(self, p: Any, factor: M) -> M:
-        """Return ``(gamma / tau_0)^2 (T + |E A_2|)``, which bounds the relative change of V.
+        """Return ``(gamma / tau_0)^2 (1 + 5 gamma^2 / H) (T + |E A_2|)``.
+
+        The first term bounds the relative drift of V and the second its variance, which needs
+        shorter steps for the same accuracy.
 
         T is a number without a mask, and else the mean of its diagonal weighted by itself.
         ``tau_0^2 |E A_2|`` is |q| |s| / (2m) without a mask, in fourth-power norms, which are near
         the largest entries.
         """
         m = factor.shape[-2]
-        rate = (p.gamma / p.tau0) ** 2
+        rate = (p.gamma / p.tau0) ** 2 * (1.0 + 5.0 / self.heads * p.gamma**2)
         if self._flat:
             centred = factor - column_sums(factor) / m
             inner = centred.mT @ centred

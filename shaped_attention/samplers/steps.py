@@ -129,24 +129,32 @@ class Parts:
         return noise
 
 
-def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: Any) -> M:
+def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: Any, order: int = 1) -> M:
     """Apply growth and decay of V; return `factor` itself if there is neither.
 
-    `step` is a number, or a matrix (1, 1) if each path has a step of its own.
+    `step` is a number, or a matrix (1, 1) if each path has a step of its own. The growth is that at
+    the start, or of order 2 the mean of start and end.
     """
     v = factor @ factor.mT
-    parts = [limit.growth(p, v) for limit, p in pairs]
-    parts = [part for part in parts if part is not None]
+    growth = _growth(pairs, v)
     decays = [limit.decay(p) for limit, p in pairs]
     decay = sum(decays)
-    if not parts:
+    if growth is None:
         constant = all(isinstance(rate, float | int) for rate in decays)
         return factor if constant and decay == 0.0 else _decayed(0.5 * decay, step)[0] * factor
     factor_of_v, factor_of_growth = _decayed(decay, step)
-    new = factor_of_v * v
-    for part in parts:
-        new = new + factor_of_growth * part
-    return cholesky(new)
+    kept = factor_of_v * v
+    if order == 2:
+        after = _growth(pairs, kept + factor_of_growth * growth)
+        assert after is not None
+        growth = 0.5 * (growth + after)
+    return cholesky(kept + factor_of_growth * growth)
+
+
+def _growth(pairs: Sequence[tuple[Any, Any]], v: M) -> M | None:
+    """Return the sum of the parts of the drift that raise the rank; None if there are none."""
+    parts = [part for limit, p in pairs if (part := limit.growth(p, v)) is not None]
+    return sum(parts[1:], start=parts[0]) if parts else None
 
 
 def _decayed(decay: Any, step: Any) -> tuple[Any, Any]:

@@ -214,7 +214,7 @@ def rare_event(
         deviation = pilots.deviation
         if large:
             u = math.exp(size) * (1.0 if observable == "u" else 4.0 / request.tokens)
-            deviation = step_deviation(request.pattern, u, request.dt)
+            deviation = step_deviation(request.pattern, request.tokens, u, request.dt)
         shift = SHIFT * deviation
         barrier = float(scale.inverse(size - (shift if above else -shift)))
         if ((start >= barrier) if above else (start <= barrier))[0]:

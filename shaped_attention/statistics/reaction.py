@@ -26,7 +26,9 @@ from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import check_choice, real_array
+from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.observables import observables
+from shaped_attention.samplers.clock_step import clock_speed, norm_spread
 from shaped_attention.samplers.driver import function_named
 
 Array = NDArray[np.float64]
@@ -200,22 +202,17 @@ def linear_rate(pattern: Sequence[Sequence[Block]]) -> float:
     return float(sum(rates)) / len(pattern)
 
 
-def step_deviation(pattern: Sequence[Sequence[Block]], u: float, step: float) -> float:
-    """Return the standard deviation of log u in a step of the clock at u.
+def step_deviation(pattern: Sequence[Sequence[Block]], tokens: int, u: float, step: float) -> float:
+    """Return the standard deviation of log |V| in a step of the clock, where only token m lives.
 
-    Its variance rate is 2k + delta u^2, and its length step / (1 + speed / 2), where the speed of
-    attention is (gamma u / tau_0)^2 / 16 (`shaped_attention.samplers.clock_step`).
+    V_mm = u m^2 / (4 (m - 1)) then has the given u; with two tokens |V| = u.
     """
-    speed = sum(
-        (p.gamma / p.tau0) ** 2 / 16.0 / len(pattern)
-        for layer in pattern
-        for block in layer
-        if isinstance(block, ShapedAttention)
-        for p in [at_depth(block, 0.0)]
-    )
-    scale = noise_scale(pattern)
-    ratio = (1.0 / u**2 + scale**-2) / (1.0 / u**2 + 0.5 * speed) if u > 0.0 else 1.0
-    return math.sqrt(2.0 * linear_rate(pattern) * step * ratio)
+    live = np.zeros((tokens, tokens))
+    live[-1, -1] = tokens / 2.0 * math.sqrt(u / max(tokens - 1, 1))
+    factor = torch.from_numpy(live)
+    parameters = [[at_depth(block, 0.0) for block in layer] for layer in pattern]
+    rate = float(norm_spread(pattern, parameters, factor))
+    return math.sqrt(rate * step / (1.0 + float(clock_speed(pattern, parameters, factor))))
 
 
 def noise_scale(pattern: Sequence[Sequence[Block]]) -> float:
