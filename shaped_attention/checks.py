@@ -35,6 +35,12 @@ def check_skip(skip: Any) -> None:
             check_finite("skip", value)
 
 
+def check_nonnegative(name: str, value: float) -> None:
+    """Raise ValueError unless value is finite and at least 0."""
+    if not (is_number(value) and np.isfinite(value) and value >= 0.0):
+        raise ValueError(f"{name}={value!r}: a finite number >= 0 is needed")
+
+
 def check_positive(name: str, value: float) -> None:
     """Raise ValueError unless value is finite and positive."""
     if not (is_number(value) and np.isfinite(value) and value > 0.0):

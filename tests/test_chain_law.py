@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import shaped_attention as sa
 from shaped_attention import (
     ShapedAttention,
     ShapedMLP,
@@ -157,3 +158,18 @@ def test_wrong_chains_are_rejected(wrong, layer, tokens, network):
     name = repr(layer)
     reference = network(name, layer, tokens, 32, 3000)
     assert not same_law(reference, chain(wrong, tokens, 32, 30_000))
+
+
+@pytest.mark.parametrize("block", [sa.ShapedAttention, sa.ShapedMLP])
+def test_a_branch_may_weigh_more_than_one_with_a_skip_weight(block):
+    """One token of a linear branch: E V' = (lambda^2 + gamma^2) V, over 20,000 chains."""
+    options = {"c_minus": 0.0} if block is sa.ShapedMLP else {}
+    result = sa.simulate_chain(
+        block(2.0, skip=1.0, **options), np.eye(1), width=64, depth=1, samples=20_000, seed=3
+    )
+    v = result.V[-1].values[:, 0, 0]
+    assert abs(v.mean() - 5.0) < 4.0 * v.std() / 20_000**0.5
+    with pytest.raises(ValueError, match=r"gamma=2\.0: a number from 0 to 1 is needed"):
+        block(2.0)
+    with pytest.raises(ValueError, match=r"gamma=-1\.0: a finite number >= 0 is needed"):
+        block(-1.0, skip=1.0)

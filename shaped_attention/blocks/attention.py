@@ -37,13 +37,16 @@ from shaped_attention.blocks.attention_limit import AttentionLimit
 from shaped_attention.blocks.base import Block, Limit, Project, plain_fields
 from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
 from shaped_attention.blocks.mask import checked_mask, uniform_weights
-from shaped_attention.blocks.parameters import Parameter, check_parameter, extremes
+from shaped_attention.blocks.parameters import (
+    Parameter,
+    check_parameter,
+    check_weights,
+    extremes,
+)
 from shaped_attention.checks import (
     check_count,
     check_finite,
-    check_fraction,
     check_positive,
-    check_skip,
     check_width,
 )
 from shaped_attention.lazy_torch import Tensor, torch
@@ -97,7 +100,7 @@ class ShapedAttention(Block):
     Parameters
     ----------
     gamma
-        Weight of the branch, in [0, 1], or a `Schedule`.
+        Weight of the branch, in [0, 1], or >= 0 if `skip` is given, or a `Schedule`.
     tau0
         Temperature, positive, or a `Schedule`: the logits are divided by tau0 sqrt(n n_k).
     heads
@@ -143,7 +146,7 @@ class ShapedAttention(Block):
 
     def __post_init__(self) -> None:
         plain_fields(self)
-        check_parameter("gamma", self.gamma, check_fraction)
+        check_weights(self.gamma, self.skip)
         check_parameter("tau0", self.tau0, check_positive)
         for tau0 in extremes(self.tau0):
             if not 1.0 / _LARGEST_TAU0 <= tau0 <= _LARGEST_TAU0:
@@ -152,7 +155,6 @@ class ShapedAttention(Block):
                     "is needed (beyond, its square overflows)"
                 )
         check_count("heads", self.heads)
-        check_skip(self.skip)
         if self.key_size is not None:
             check_width("key_size", self.key_size)
         for name in ("output_projection", "identity", "centring", "scaled_temperature"):

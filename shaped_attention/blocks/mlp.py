@@ -18,8 +18,8 @@ from typing import Any
 
 from shaped_attention.blocks.base import Block, Limit, Project, plain_fields
 from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
-from shaped_attention.blocks.parameters import Parameter, check_parameter, extremes, value_at
-from shaped_attention.checks import check_finite, check_fraction, check_skip
+from shaped_attention.blocks.parameters import Parameter, check_weights, extremes, value_at
+from shaped_attention.checks import check_finite
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.factor import semidefinite_cholesky
 from shaped_attention.numerics.primitives import M, Numbers, arc_cosine_kernel, cholesky, leaky
@@ -71,7 +71,7 @@ class ShapedMLP(Block):
     Parameters
     ----------
     gamma
-        Weight of the branch, in [0, 1], or a `Schedule`.
+        Weight of the branch, in [0, 1], or >= 0 if `skip` is given, or a `Schedule`.
     c_plus, c_minus
         Slopes are 1 + c_plus / sqrt n for positive and 1 + c_minus / sqrt n for negative inputs.
     skip
@@ -92,8 +92,7 @@ class ShapedMLP(Block):
 
     def __post_init__(self) -> None:
         plain_fields(self)
-        check_parameter("gamma", self.gamma, check_fraction)
-        check_skip(self.skip)
+        check_weights(self.gamma, self.skip)
         for name, parameter in (("c_plus", self.c_plus), ("c_minus", self.c_minus)):
             for c in extremes(parameter):
                 check_finite(name, c)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from shaped_attention.checks import check_fraction, check_nonnegative, check_skip
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.scalars import Scalar
 
@@ -169,3 +170,15 @@ def check_parameter(name: str, parameter: Any, check: Callable[[str, float], Non
     values: Sequence[Any] = extremes(parameter)
     for entry in values:
         check(name, entry)
+
+
+def check_weights(gamma: Any, skip: Any) -> None:
+    """Check the weights of a branch and of its skip connection.
+
+    Raises
+    ------
+    ValueError
+        If gamma is outside [0, 1], or negative where `skip` is given, or `skip` is not finite.
+    """
+    check_skip(skip)
+    check_parameter("gamma", gamma, check_fraction if skip is None else check_nonnegative)
