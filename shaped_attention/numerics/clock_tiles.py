@@ -142,7 +142,9 @@ def advance_clock(  # type: ignore[no-untyped-def]
                     spread = outputs[2, 0, 0]
                     for p in range(LANES):
                         deviation = math.sqrt(buf[spread, p] * length[p])
-                        radii[p] = radius * math.exp(-shift * deviation)
+                        lowered = radius * math.exp(-shift * deviation)
+                        # A path must not depend on those that share its tile.
+                        radii[p] = lowered if buf[work, p] >= near * radius else radius
                     stop_outside(buf, parts, tokens, 1.0, work, moving, stops, radii, times)
                 waiting = 0
                 for p in range(here):

@@ -34,7 +34,10 @@ def constant(array: NDArray[np.float64], like: M) -> M:
         return like.rule(constant)(array, like)
     if isinstance(like, Matrix):
         return like.graph.constant(array)
-    return torch.tensor(array, dtype=like.dtype, device=like.device)
+    # With a batch: a product with a single matrix would be one large product, whose bits depend on
+    # the number of paths.
+    matrix = torch.tensor(array, dtype=like.dtype, device=like.device)
+    return matrix.expand(*like.shape[:-2], *matrix.shape)
 
 
 def concatenate(parts: Sequence[M]) -> M:
