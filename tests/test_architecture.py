@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from docs import _layers
 
-KNOWN = ("base", "coupling", "overrides", "parameters", "pattern", "state")
+KNOWN = ("base", "coupling", "normalised_limit", "overrides", "parameters", "pattern", "state")
+"""What a block, a parameter and a pattern are, and the limit of a layer that normalises."""
 
 
 def test_table_is_true():

@@ -16,7 +16,7 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.covariance import half_vectorise
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers import clock_run, clock_step
-from shaped_attention.theory.drift_diffusion import unit_noise
+from shaped_attention.theory.moments import unit_noise
 
 MASK = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], dtype=bool)
 BLOCKS = {

@@ -205,3 +205,14 @@ class AttentionLimit(Limit):
         if self.query_bias > 0.0:
             total = total + self.query_bias * row_squares(column_sums(found))
         return (4.0 * scale**2) * total
+
+    def variance_noise(self, p: Any, v: M) -> M:
+        """Return ``4 gamma^4 / (H tau_0^2) (V + sigma_Q^2) o (c V c^T)``.
+
+        c = w o (V - rowmean V), with row means weighted by w.
+        """
+        w = self._centre(v)
+        c = w * (v - row_sums(w * v))
+        query = v + self.query_bias if self.query_bias > 0.0 else v
+        scale = p.gamma**2 / (p.tau0 * math.sqrt(self.heads))
+        return (4.0 * scale**2) * (query * ((c @ v) @ c.mT))

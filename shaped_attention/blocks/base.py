@@ -74,6 +74,16 @@ class Limit:
     G the factor noise of a unit increment.
     """
 
+    @property
+    def normalised(self) -> bool:
+        """Whether the rows of F are divided by their lengths after each step."""
+        return False
+
+    @property
+    def relaxes(self) -> bool:
+        """Whether the variances of networks fluctuate about 1 by order 1 / sqrt n."""
+        return False
+
     def linear_rate(self, p: Any) -> Any:
         """Return k, the coefficient of V_ac V_bd + V_ad V_bc in the diffusion."""
         return 2.0 * p.gamma**2
@@ -115,6 +125,10 @@ class Limit:
 
         D (m, m) is a symmetric direction. The clock uses it where paths approach the radius.
         """
+        return None
+
+    def variance_noise(self, p: Any, v: M) -> M | None:
+        """Return the covariance rates of dV_aa and dV_bb that `factor_noise` causes, or None."""
         return None
 
     def check(self, tokens: int) -> None:
@@ -244,10 +258,22 @@ def limit_reason(block: Block) -> str:
 
 def check_limit(layer: Layer) -> None:
     """Raise ValueError, with the reason, if the layer has no limit."""
-    for block in blocks_of(layer):
-        reason = limit_reason(block)
+    blocks = blocks_of(layer)
+    for block in blocks:
+        reason = limit_reason(block) or _reason_against(block, blocks[0])
         if reason:
             raise ValueError(f"layer contains {block!r}, which has no limit: {reason}")
+
+
+def _reason_against(block: Block, first: Block) -> str:
+    """Return why two blocks have no limit together; empty if they have one."""
+    kinds = [(x.limit.normalised, x.limit.relaxes) for x in (block, first)]
+    if kinds[0] == kinds[1]:
+        return ""
+    return (
+        f"the layer also contains {first!r}; the sums of all blocks must be normalised, or those "
+        "of none, and the same holds for their branches"
+    )
 
 
 def _on_the_circle(skip: Any, gamma: Any) -> bool:

@@ -17,8 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Project
+from shaped_attention.blocks.base import Block, Project, limit_reason
 from shaped_attention.blocks.branch import residual_step, unit_groups
+from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLimit
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, Numbers, unit_rows
@@ -70,14 +71,14 @@ class Normalised(Block):
         return self.inner.groups
 
     @property
-    def limit(self) -> str:
-        """The reason why there is no limit."""
-        if self.place == "before":
-            return (
-                "its branch has variance 1 whatever that of the tokens is, so that a layer changes "
-                "V by order 1, not 1/n, unless V_aa = 1"
-            )
-        return "normalising every layer is not a step of order 1/n; no limit of V is derived for it"
+    def limit(self) -> NormalisedLimit | str:
+        """The limit of the correlations, or the reason why it does not exist."""
+        if isinstance(self.inner.limit, str):
+            return f"its inner block has none: {self.inner.limit}"
+        if self.place != "after" and (reason := limit_reason(self.inner)):
+            return reason
+        kind = NormalisedLimit if self.place in ("before", "after") else SandwichLimit
+        return kind(self.inner, self.place)
 
     @property
     def no_chain(self) -> str:

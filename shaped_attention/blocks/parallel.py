@@ -76,6 +76,11 @@ class ParallelLimit(Limit):
         pairs = zip(self.limits, p.blocks, strict=True)
         return _sum([x.noise_along(q, factor, direction) for x, q in pairs])
 
+    def variance_noise(self, p: Any, v: M) -> M | None:
+        """Return the sum of the branches' rates."""
+        pairs = zip(self.limits, p.blocks, strict=True)
+        return _sum([x.variance_noise(q, v) for x, q in pairs])
+
     def decay(self, p: Any) -> Any:
         """Return the sum of the branches' decay rates."""
         return sum(limit.decay(q) for limit, q in zip(self.limits, p.blocks, strict=True))

@@ -37,7 +37,7 @@ def constant(array: NDArray[np.float64], like: M) -> M:
     # With a batch: a product with a single matrix would be one large product, whose bits depend on
     # the number of paths.
     matrix = torch.tensor(array, dtype=like.dtype, device=like.device)
-    return matrix.expand(*like.shape[:-2], *matrix.shape)
+    return matrix.expand(*like.shape[:-2], *matrix.shape) if matrix.ndim == 2 else matrix
 
 
 def concatenate(parts: Sequence[M]) -> M:

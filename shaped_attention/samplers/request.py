@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.base import Block, Layer, check_storable
+from shaped_attention.blocks.normalised_limit import starting_covariance
 from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import check_count, check_width, real_array
 from shaped_attention.lazy_torch import torch
@@ -35,6 +36,8 @@ class Request:
     pattern, v0
         The blocks of each layer (layer l has those of number l modulo the length), and the
         initial covariance (m, m), or one per sample (samples, m, m).
+    start
+        Where the process starts: `v0`, or its correlations in a limit of normalised blocks.
     steps, dt
         The grid of times: 0, dt, ..., steps * dt.
     saved
@@ -55,6 +58,7 @@ class Request:
 
     pattern: tuple[tuple[Block, ...], ...]
     v0: NDArray[np.float64]
+    start: NDArray[np.float64]
     steps: int
     dt: float
     saved: tuple[int, ...]
@@ -91,10 +95,11 @@ class Request:
         """Return factors (count, groups, m, c) of the initial covariances of some samples."""
         if self.resumed:
             return self.resumed.state[first : first + count]
-        if self.v0.ndim == 2:
-            factors = start_factor(self.v0, columns)[None]
+        if self.start.ndim == 2:
+            factors = start_factor(self.start, columns)[None]
         else:
-            factors = np.stack([start_factor(v, columns) for v in self.v0[first : first + count]])
+            starts = self.start[first : first + count]
+            factors = np.stack([start_factor(v, columns) for v in starts])
         return np.broadcast_to(factors[:, None], (count, groups, self.tokens, columns))
 
     @property
@@ -186,6 +191,7 @@ def make_request(
         block.check(matrix.shape[-1], width)
         if width is None:
             block.limit.check(matrix.shape[-1])
+    start = starting_covariance(pattern, matrix) if width is None else matrix
     groups = common_groups(blocks)
     if width is not None:
         if width % groups:
@@ -196,12 +202,13 @@ def make_request(
     return Request(
         pattern=pattern,
         v0=matrix,
+        start=start,
         steps=steps,
         dt=dt,
         saved=saved_steps(steps, dt, times, save_every, resumed.steps if resumed else 0),
         samples=int(samples),
         seed=int(seed),
-        radius=check_radius(radius, matrix, precision_name(dtype) == "float32"),
+        radius=check_radius(radius, start, precision_name(dtype) == "float32"),
         place=device_name(device),
         precision=precision_name(dtype),
         chunk=chunk,

@@ -61,6 +61,9 @@ def make_result(
     if names:
         kept = {"kept": (("time", "sample", "observable"), v)}
         coords["observable"] = list(names)
+    if request.start is not request.v0:
+        dims = ("sample", "row", "col")[3 - request.v0.ndim :]
+        kept["initial_covariance"] = (dims, request.v0, {"long_name": "covariance before layer 1"})
     return xr.Dataset(
         {
             **kept,

@@ -125,6 +125,11 @@ def integrate_sde(
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
         chunk=chunk, memory=memory, keep=keep, keep_state=keep_state,
     )  # fmt: skip
+    if method == "clock" and request.blocks[0].limit.normalised:
+        raise ValueError(
+            "method='clock': paths of normalised blocks cannot explode; 'torchsde' or 'direct' is "
+            "needed"
+        )
     task = task_of(request, "sde", None)
     if method is None:
         method = "clock" if can_explode(request.pattern, request.tokens) else "torchsde"

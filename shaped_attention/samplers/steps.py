@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.normalised_limit import Relaxation, SandwichLimit
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.blocks.state import State
 from shaped_attention.lazy_torch import Tensor
@@ -35,6 +36,7 @@ from shaped_attention.numerics.primitives import (
     sqrt,
     symmetric_noise,
     tanh,
+    unit_rows,
 )
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.scalars import exponential, mean_decay
@@ -73,11 +75,14 @@ def limit_step(
     The layers of a pattern share the time: each of K layers has weight 1 / K.
     """
     parts = Parts(pattern, parameters)
-    root = flowed([(limit, p) for _, limit, p in parts.limits], factor, parts.share * step)
+    root = parts.moved(flowed(parts.flows, factor, parts.share * step), numbers_at, step)
     noise = parts.noise(root, numbers_at)
     drift = step * parts.drift(root)
     if root is not factor:
         drift = drift + (root - factor)
+    if parts.normalised:
+        # The step ends on the unit sphere; what the division changes counts as drift.
+        drift = unit_rows(factor + drift + noise) - factor - noise
     return drift, noise
 
 
@@ -92,6 +97,10 @@ class Parts:
         Weight of a layer of the pattern, 1 / K.
     rate
         Linear rate k of the whole layer.
+    normalised
+        Whether the rows of the factor are divided by their lengths after a step.
+    flows
+        What grows and decays: limits and parameters for `flowed`.
     """
 
     def __init__(
@@ -104,6 +113,10 @@ class Parts:
             for i, block in enumerate(blocks)
         ]
         self.rate: Any = self.share * sum(limit.linear_rate(p) for _, limit, p in self.limits)
+        self.normalised = any(limit.normalised for _, limit, _ in self.limits)
+        self.flows: list[tuple[Any, Any]] = [(limit, p) for _, limit, p in self.limits]
+        if any(limit.relaxes for limit, _ in self.flows):
+            self.flows.append((Relaxation(self.flows[:]), None))
 
     def drift(self, root: M) -> M:
         """Return the drift of the factor, without growth and decay."""
@@ -112,6 +125,17 @@ class Parts:
             part = limit.factor_drift(p, root)
             drift = drift if part is None else drift + self.share * part
         return drift
+
+    def moved(self, root: M, numbers_at: NumbersAt, step: float) -> M:
+        """Take a step of the branches that end in a norm, one after the other."""
+        for place, limit, p in self.limits:
+            if isinstance(limit, SandwichLimit):
+                branch = Parts([[limit.inner]], [[limit.branch_parameters(p)]])
+                begin = flowed(branch.flows, root, self.share * step)
+                noise = branch.noise(begin, _inner_numbers(numbers_at(place)))
+                end = begin + (self.share * step) * branch.drift(begin)
+                root = limit.moved(p, root, unit_rows(end + math.sqrt(self.share) * noise))
+        return root
 
     def linear_noise(self, root: M, numbers_at: NumbersAt) -> M:
         """Return the noise common to all blocks."""
@@ -127,6 +151,11 @@ class Parts:
             if part is not None:
                 noise = noise + (part if self.share == 1.0 else math.sqrt(self.share) * part)
         return noise
+
+
+def _inner_numbers(numbers: Numbers) -> NumbersAt:
+    """Return the numbers of the places of a branch."""
+    return lambda place: numbers.inside(place[0] if place else 1)
 
 
 def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: Any, order: int = 1) -> M:

@@ -29,7 +29,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import check_inside
 from shaped_attention.results.provenance import call_of, recorded
 from shaped_attention.statistics.proportions import fraction_bounds
-from shaped_attention.theory.drift_diffusion import limits_at
+from shaped_attention.theory.moments import limits_at
 
 FAR = 50.0
 """Speed of the clock, in units of the linear rate, from which on paths are used."""

@@ -14,13 +14,11 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, Limit, Parameters, blocks_of, check_limit
-from shaped_attention.blocks.overrides import Overrides, overridden
-from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.checks import check_fraction, real_array
+from shaped_attention.blocks.base import Layer, blocks_of, check_limit
+from shaped_attention.blocks.overrides import Overrides
+from shaped_attention.checks import real_array
 from shaped_attention.numerics.covariance import SYMMETRY_TOLERANCE
-from shaped_attention.numerics.factor import semidefinite_cholesky
-from shaped_attention.numerics.primitives import Numbers
+from shaped_attention.theory.moments import limits_at, moments
 
 Covariance = TypeVar("Covariance", NDArray[np.float64], Tensor)
 
@@ -40,7 +38,8 @@ def drift(
         A block, a list of blocks, or a `Pattern`.
     v
         Covariances (..., m, m), positive semidefinite, a NumPy array or a torch tensor. The result
-        has the same type, and is differentiable in a tensor of regular matrices.
+        has the same type, and is differentiable in a tensor of regular matrices. The limit of
+        normalised blocks needs correlations, V_aa = 1.
     at
         Relative depth t / T in [0, 1] at which schedules are evaluated.
     parameters
@@ -61,21 +60,7 @@ def drift(
            [0.    , 0.0625]])
     """
     tensor = _as_tensor(layer, v)
-    F = semidefinite_cholesky(tensor)
-    total = torch.zeros_like(tensor)
-    parts = limits_at(layer, at, parameters)
-    for limit, p, share in parts:
-        factor_drift = limit.factor_drift(p, F)
-        if factor_drift is not None:
-            total = total + share * symmetric(factor_drift @ F.mT)
-        noise = unit_noise(limit, p, F)
-        if noise is not None:
-            total = total + share * (noise @ noise.mT).sum(0)
-        growth = limit.growth(p, tensor)
-        total = total - share * limit.decay(p) * tensor
-        if growth is not None:
-            total = total + share * growth
-    return _as_given(total, v)
+    return _as_given(moments(limits_at(layer, at, parameters), tensor).drift, v)
 
 
 def diffusion(
@@ -97,131 +82,9 @@ def diffusion(
     array([[4.]])
     """
     tensor = _as_tensor(layer, v)
-    F = semidefinite_cholesky(tensor)
-    parts = limits_at(layer, at, parameters)
-    total = sum(share * limit.linear_rate(p) for limit, p, share in parts) * linear_diffusion(
-        tensor
-    )
-    for limit, p, share in parts:
-        noise = unit_noise(limit, p, F)
-        if noise is not None:
-            moved = symmetric(noise @ F.mT)
-            total = total + share * torch.einsum("e...ab,e...cd->...abcd", moved, moved)
+    total = moments(limits_at(layer, at, parameters), tensor, diffusion=True).diffusion
     i, j = torch.tril_indices(*tensor.shape[-2:])
     return _as_given(total[..., i, j, :, :][..., i, j], v)
-
-
-def moments_along(
-    parts: Sequence[tuple[Limit, Parameters, float]],
-    factor: Float[Tensor, "*B m c"],
-    directions: Float[Tensor, "r m"],
-    growth: bool = True,
-) -> tuple[Float[Tensor, "*B r"], Float[Tensor, "*B r"], Float[Tensor, "*B r"]]:
-    """Return drift and variance of ``w^T V w``, V = F F^T, in each direction w.
-
-    The variance comes in two parts: that of the linear noise, and that of the factor's noise. The
-    cost is of order c^2 for the noise, so that covariances of small rank are cheap for any m.
-
-    Parameters
-    ----------
-    parts
-        What `limits_at` returns.
-    factor
-        Factor of V, with any number of columns.
-    directions
-        Vectors w, one per row.
-    growth
-        Whether the drift includes the limits' `growth` and `decay`.
-    """
-    along = directions @ factor
-    form = along.square().sum(-1)
-    drift, free = torch.zeros_like(form), torch.zeros_like(form)
-    linear = torch.zeros_like(form)
-    for limit, p, share in parts:
-        moved = limit.factor_drift(p, factor)
-        if moved is not None:
-            drift = drift + 2.0 * share * ((directions @ moved) * along).sum(-1)
-        noise = unit_noise(limit, p, factor)
-        if noise is not None:
-            kicks = directions @ noise
-            drift = drift + share * kicks.square().sum((0, -1))
-            free = free + 4.0 * share * (kicks * along).sum(-1).square().sum(0)
-        if growth:
-            raised = limit.growth(p, factor @ factor.mT)
-            if raised is not None:
-                drift = drift + share * ((directions @ raised) * directions).sum(-1)
-            drift = drift - share * limit.decay(p) * form
-        linear = linear + 2.0 * share * limit.linear_rate(p) * form.square()
-    return drift, linear, free
-
-
-def limits_at(
-    layer: Layer, at: float, parameters: Overrides | Sequence[Overrides] | None = None
-) -> list[tuple[Limit, Parameters, float]]:
-    """Return the limits of all blocks, their parameters at a relative depth, and their weights."""
-    check_fraction("at", at)
-    pattern, given = overridden(layer, parameters)
-    check_limit(pattern)
-    return [
-        (block.limit, at_depth(block, at, own), 1.0 / len(given))
-        for blocks, tensors in zip(pattern.layers, given, strict=True)
-        for block, own in zip(blocks, tensors, strict=True)
-    ]
-
-
-def unit_noise(
-    limit: Limit, p: Parameters, factor: Float[Tensor, "*B m c"]
-) -> Float[Tensor, "e *B m c"] | None:
-    """Return the noise of F for each unit increment, along the first axis, or None."""
-    sizes = _Sizes()
-    if limit.factor_noise(p, factor, sizes) is None:
-        return None
-    count = sizes.total
-    units = torch.eye(count, dtype=factor.dtype, device=factor.device)
-    rows = [limit.factor_noise(p, factor, _Unit(unit)) for unit in units]
-    return torch.stack([row for row in rows if row is not None])
-
-
-class _Sizes(Numbers):
-    """Numbers that only count the normals drawn."""
-
-    def __init__(self) -> None:
-        self.total = 0
-
-    def inside(self, index: int) -> Numbers:
-        """Return the numbers of a block inside this one."""
-        return self
-
-    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
-        """Return zeros, and count them."""
-        self.total += rows * columns
-        return torch.zeros(rows, columns, dtype=torch.float64)
-
-
-class _Unit(Numbers):
-    """One unit increment; all remaining ones are zero."""
-
-    def __init__(self, unit: Tensor) -> None:
-        self._unit, self._next = unit, 0
-
-    def inside(self, index: int) -> Numbers:
-        """Return the numbers of a block inside this one."""
-        return self
-
-    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
-        """Return the next increments."""
-        start, self._next = self._next, self._next + rows * columns
-        return self._unit[start : self._next].reshape(rows, columns)
-
-
-def symmetric(x: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
-    """Return ``x + x^T``."""
-    return x + x.mT
-
-
-def linear_diffusion(v: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m m m"]:
-    """Return ``Sigma_lin^{ab,cd} = V_ac V_bd + V_ad V_bc``."""
-    return torch.einsum("...ac,...bd->...abcd", v, v) + torch.einsum("...ad,...bc->...abcd", v, v)
 
 
 def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
@@ -242,7 +105,19 @@ def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
     for block in blocks_of(layer):
         block.check(tensor.shape[-1], None)
         block.limit.check(tensor.shape[-1])
+    if blocks_of(layer)[0].limit.normalised:
+        _check_correlations(variances)
     return tensor
+
+
+def _check_correlations(variances: Float[Tensor, "*B m"]) -> None:
+    """Raise ValueError unless the diagonal is 1."""
+    far = (variances - 1.0).abs()
+    if far.numel() and float(far.max()) > SYMMETRY_TOLERANCE:
+        raise ValueError(
+            f"v has a diagonal entry that differs from 1 by {float(far.max()):.3g}; the limit of "
+            "normalised blocks needs correlations"
+        )
 
 
 def _check_symmetric(v: Float[Tensor, "*B m m"]) -> None:

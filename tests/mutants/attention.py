@@ -9,7 +9,7 @@ _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
 _BRANCH = "shaped_attention/blocks/branch.py"
 _CONVERGENCE = "shaped_attention/statistics/convergence.py"
 _COUPLING = "shaped_attention/blocks/coupling.py"
-_LIMIT = "shaped_attention/theory/drift_diffusion.py"
+_LIMIT = "shaped_attention/theory/moments.py"
 _MASK = "shaped_attention/blocks/mask.py"
 
 _BROWNIAN = ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion",)

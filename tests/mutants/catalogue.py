@@ -7,6 +7,7 @@ from tests.mutants.blocks import BLOCKS
 from tests.mutants.estimates import ESTIMATES
 from tests.mutants.explosion import EXPLOSION
 from tests.mutants.mutant import Mutant
+from tests.mutants.normalised_limit import NORMALISED_LIMIT
 from tests.mutants.programs import PROGRAMS
 from tests.mutants.samplers import SAMPLERS
 from tests.mutants.sphere import SPHERE
@@ -19,6 +20,7 @@ MUTANTS: list[Mutant] = [
     *SAMPLERS,
     *ESTIMATES,
     *EXPLOSION,
+    *NORMALISED_LIMIT,
     *SPHERE,
     *SYMBOLS,
 ]

@@ -118,9 +118,9 @@ EXPLOSION = [
     Mutant(
         "rare-event-shift-of-half-the-variance",
         _REACTION,
-        "math.sqrt(2.0 * linear_rate(pattern) * step * ratio)",
-        "math.sqrt(linear_rate(pattern) * step * ratio)",
-        ("test_rare_event_clock.py::test_deviation_of_a_step_is_that_of_the_clock",),
+        "math.sqrt(rate * step / (1.0",
+        "math.sqrt(0.5 * rate * step / (1.0",
+        ("test_rare_event_clock.py::test_deviation_of_a_step_is_that_of_the_law",),
         blind=True,
     ),
     Mutant(

@@ -35,7 +35,6 @@ from shaped_attention.blocks.base import Block, Layer, blocks_of
 from shaped_attention.blocks.mask import uniform_weights
 from shaped_attention.blocks.mlp import ReLULimit, ShapedMLP
 from shaped_attention.blocks.parallel import Parallel
-from shaped_attention.theory.drift_diffusion import limits_at, moments_along
 from shaped_attention.theory.explosion.reduction import (
     TOLERANCE,
     one_live_token,
@@ -43,6 +42,7 @@ from shaped_attention.theory.explosion.reduction import (
     two_groups,
 )
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
+from shaped_attention.theory.moments import limits_at, moments_along
 
 Matrix = NDArray[np.float64]
 

@@ -228,6 +228,11 @@ def explosion_law(layer: Layer, v0: ArrayLike) -> ExplosionLaw:
     check_limit(layer)
     start = check_covariance(v0, "v0")
     blocks = blocks_of(layer)
+    if blocks[0].limit.normalised:
+        raise ValueError(
+            f"layer contains {blocks[0]!r}: its limit is a matrix of correlations, which cannot "
+            "explode; a layer that is not normalised is needed"
+        )
     for block in blocks:
         block.check(len(start), None)
         block.limit.check(len(start))

@@ -23,8 +23,8 @@ from torch import Tensor
 from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.mlp import ReLULimit
 from shaped_attention.blocks.overrides import Overrides
-from shaped_attention.theory.drift_diffusion import limits_at, moments_along, unit_noise
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
+from shaped_attention.theory.moments import limits_at, moments_along, unit_noise
 
 TOLERANCE = 1e-9
 """Relative deviation of drift or variance beyond which u is not autonomous."""

@@ -1,0 +1,42 @@
+"""Errors in the limits of normalised blocks."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_LIMIT = "shaped_attention/blocks/normalised_limit.py"
+_QUOTIENT = "shaped_attention/theory/quotient.py"
+_RECURSION = "test_normalised_limit.py::test_relaxations_follow_the_recursion_of_the_variances"
+
+NORMALISED_LIMIT = [
+    Mutant(
+        "relaxation-without-what-has-passed",
+        _LIMIT,
+        "passed = passed * skip**2",
+        "passed = passed * skip",
+        (_RECURSION,),
+    ),
+    Mutant(
+        "relaxed-start-in-one-layer",
+        _LIMIT,
+        "for _ in range(_MOST_LAYERS):",
+        "for _ in range(1):",
+        ("test_normalised_limit.py::test_a_limit_starts_where_the_variances_have_relaxed",),
+        blind=True,
+    ),
+    Mutant(
+        "quotient-quarter-of-the-cross-variance",
+        _QUOTIENT,
+        "0.25 * variances",
+        "0.5 * variances",
+        ("test_normalised_limit.py::test_drift_and_diffusion_are_those_of_the_quotient",),
+    ),
+    Mutant(
+        "linear-noise-relaxes-half",
+        _LIMIT,
+        "(2.0 * beta * limit.linear_rate(own))",
+        "(beta * limit.linear_rate(own))",
+        ("test_normalised_limit.py::test_a_step_has_the_moments_of_drift_and_diffusion",),
+        blind=True,
+    ),
+]
