@@ -13,6 +13,9 @@ from symbolic.claims import (
     explosion_equations,
     explosion_law,
     limits,
+    post_norm,
+    pre_norm,
+    sandwich,
     scaling,
     scores,
     softmax,
@@ -32,8 +35,11 @@ CLAIMS: tuple[Claim, ...] = (
     *explosion_law.CLAIMS,
     *explosion_coordinates.CLAIMS,
     *explosion_bounds.CLAIMS,
+    *post_norm.CLAIMS,
+    *pre_norm.CLAIMS,
+    *sandwich.CLAIMS,
 )
-"""Every claim: those of the notes in their order, then those of the page on exact laws."""
+"""Every claim: those of the notes, of the page on exact laws, and on architectures in use."""
 
 WIDTH = 96
 
