@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from textwrap import fill
 
 from symbolic.claims import (
+    centres,
     explosion_bounds,
     explosion_coordinates,
     explosion_equations,
     explosion_law,
+    groups,
     limits,
     post_norm,
     pre_norm,
+    rotary,
     sandwich,
     scaling,
     scores,
@@ -35,6 +38,9 @@ CLAIMS: tuple[Claim, ...] = (
     *explosion_law.CLAIMS,
     *explosion_coordinates.CLAIMS,
     *explosion_bounds.CLAIMS,
+    *centres.CLAIMS,
+    *rotary.CLAIMS,
+    *groups.CLAIMS,
     *post_norm.CLAIMS,
     *pre_norm.CLAIMS,
     *sandwich.CLAIMS,
