@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from textwrap import fill
 
 from symbolic.claims import (
+    activations,
     centres,
     explosion_bounds,
     explosion_coordinates,
@@ -41,6 +42,7 @@ CLAIMS: tuple[Claim, ...] = (
     *centres.CLAIMS,
     *rotary.CLAIMS,
     *groups.CLAIMS,
+    *activations.CLAIMS,
     *post_norm.CLAIMS,
     *pre_norm.CLAIMS,
     *sandwich.CLAIMS,
