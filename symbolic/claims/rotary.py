@@ -149,6 +149,10 @@ class RotaryAttention(CorrelatedScores):
         circle = [*COSINES[: self.angles], *SINES[: self.angles]]
         return [*super().generators(v), SHARE, *circle]
 
+    def inner(self, algebra: Algebra) -> DomainMatrix:
+        """Return V, the covariance of queries and keys."""
+        return algebra.v
+
     def unrotated(self, algebra: Algebra) -> Poly:
         """Return u = 1 - h times the number of angles."""
         return algebra.ring.one - algebra[SHARE] * self.angles
@@ -165,21 +169,22 @@ class RotaryAttention(CorrelatedScores):
     def covariance(self, algebra: Algebra, first: Pair, second: Pair) -> Poly:
         """Return V_ac V_bd r(b - a - d + c)."""
         (a, b), (c, d) = first, second
-        plain = algebra.entry(algebra.v, a, c) * algebra.entry(algebra.v, b, d)
+        inner = self.inner(algebra)
+        plain = algebra.entry(inner, a, c) * algebra.entry(inner, b, d)
         return plain * self.kernel(algebra, b - a - d + c)
 
 
 def _with_factor(block: RotaryAttention, algebra: Algebra, factor: Any) -> DomainMatrix:
-    """Return V o factor(a - b)."""
+    """Return V o factor(a - b), with V as the scores have it."""
     size = range(algebra.tokens)
     matrix = algebra.matrix([[factor(a - b) for b in size] for a in size])
-    return entrywise(algebra.v, matrix)
+    return entrywise(block.inner(algebra), matrix)
 
 
 def stated_drift(block: RotaryAttention, algebra: Algebra) -> DomainMatrix:
     """Return (gamma^2/tau_0^2) [B1 + A2 V + V A2^T], with B1 a sum over the angles."""
-    w, v = block.centre_in(algebra), algebra.v
-    total = entrywise(v, transported(w, v, v)).scalarmul(block.unrotated(algebra))
+    w, v, inner = block.centre_in(algebra), algebra.v, block.inner(algebra)
+    total = entrywise(inner, transported(w, inner, v)).scalarmul(block.unrotated(algebra))
     for j in range(block.angles):
         for part in (0, 1):
             m = _with_factor(
@@ -198,7 +203,8 @@ def multiplied_drift(block: RotaryAttention, algebra: Algebra) -> DomainMatrix:
 
 def _with_second(block: RotaryAttention, algebra: Algebra, first: DomainMatrix) -> DomainMatrix:
     w, v = block.centre_in(algebra), algebra.v
-    moved = second_mean(w, v, _with_factor(block, algebra, lambda d: block.kernel(algebra, d))) * v
+    keys = _with_factor(block, algebra, lambda d: block.kernel(algebra, d))
+    moved = second_mean(w, block.inner(algebra), keys) * v
     gain = algebra[block.gamma] ** 2 * algebra[block.inverse_tau] ** 2
     return (first + moved + moved.transpose()).scalarmul(gain)
 
