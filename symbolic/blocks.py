@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sympy import Expr, Integer, Matrix, Rational, Symbol, acos, expand, pi, sqrt, sympify
+from sympy.polys.matrices import DomainMatrix
 
 from symbolic.algebra import Algebra, Field, Pair, Poly
 from symbolic.checks import Mask, allowed_sets, check_count
@@ -47,6 +48,9 @@ class ShapedAttention(Block):
         The number of heads H; the columns of the branch fall into H groups with independent scores.
     mask
         None, "causal" or m rows of m booleans.
+    centre
+        None, or softmax(B) for a bias B of the scores, which the centring then subtracts: m rows of
+        m rational numbers or expressions with the sum 1. Its zeros are the mask; leave out `mask`.
     output_projection
         Whether the heads are mixed by one more Gaussian matrix W_O / sqrt n.
     query_bias, key_bias
@@ -72,6 +76,7 @@ class ShapedAttention(Block):
         identity: bool = True,
         centred: bool = True,
         temperature_power: Any = HALF,
+        centre: Sequence[Sequence[Any]] | None = None,
     ) -> None:
         self.gamma = weight(gamma)
         self.inverse_tau = 1 / parameter("tau0", tau0, positive=True)
@@ -79,6 +84,11 @@ class ShapedAttention(Block):
         self.mask = mask
         if isinstance(mask, str) or not (mask is None or hasattr(mask, "__iter__")):
             allowed_sets(mask, 1)
+        self.centre = None if centre is None else _row_stochastic(centre)
+        if centre is not None and mask is not None:
+            raise ValueError(
+                f"mask={mask!r}: None is needed with a centre, whose zeros are the mask"
+            )
         self.output_projection = output_projection
         self.query_bias = parameter("query_bias", query_bias, at_least=0)
         self.key_bias = parameter("key_bias", key_bias, at_least=0)
@@ -108,7 +118,26 @@ class ShapedAttention(Block):
             self.query_bias,
             self.key_bias,
             self.inverse_key_size,
+            *(() if self.centre is None else sorted(self.centre.free_symbols, key=str)),
         )
+
+    def centre_in(self, algebra: Algebra) -> DomainMatrix:
+        """Return the matrix w that the centring subtracts: `centre`, or 1/m_a on the allowed sets.
+
+        Raises
+        ------
+        ValueError
+            If `centre` has another number of tokens.
+        """
+        m = algebra.tokens
+        if self.centre is None:
+            allowed = allowed_sets(self.mask, m)
+            return algebra.matrix(
+                [[Rational(int(b in row), len(row)) for b in range(m)] for row in allowed]
+            )
+        if self.centre.shape != (m, m):
+            raise ValueError(f"centre has shape {self.centre.shape}; ({m}, {m}) is needed")
+        return algebra.matrix(self.centre.tolist())
 
     def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
         """Return skip lambda^2 V and branch gamma^2 A V A^T; with W_O, V is the values' Gram."""
@@ -130,14 +159,19 @@ class ShapedAttention(Block):
         """Return the attention matrix A of one head as a series up to the power `order` of 1/n."""
         return attention_series(
             algebra,
-            algebra.field(self.scores),
+            self.score_matrix(algebra),
             algebra[self.inverse_tau],
             self.mask,
             order,
             self.identity,
             self.centred,
             self.temperature_power,
+            None if self.centre is None else self.centre_in(algebra),
         )
+
+    def score_matrix(self, algebra: Algebra) -> DomainMatrix:
+        """Return the scores G (m, m) of one head."""
+        return algebra.field(self.scores)
 
     def _value_covariance(self, algebra: Algebra, first: Pair, second: Pair) -> Poly:
         # One head's values have n / H columns.
@@ -277,6 +311,18 @@ def weight(gamma: Any) -> Expr:
     if expression.is_Rational and expression > 1:
         raise ValueError(f"gamma={gamma!r}: a symbol or a rational number in [0, 1] is needed")
     return expression
+
+
+def _row_stochastic(centre: Sequence[Sequence[Any]]) -> Matrix:
+    """Return the rows as a matrix; raise ValueError unless each sums to 1."""
+    matrix = Matrix(centre)
+    for row in range(matrix.rows):
+        total = expand(sum(matrix.row(row)))
+        if matrix.rows != matrix.cols or total != 1:
+            raise ValueError(
+                f"centre row {row} of {matrix.cols} entries sums to {total}; 1 is needed"
+            )
+    return matrix
 
 
 def _symbolic(*expressions: Expr) -> list[Expr]:

@@ -24,7 +24,6 @@ from sympy.polys.matrices import DomainMatrix
 
 from symbolic.algebra import Algebra, Poly, vech_pairs
 from symbolic.blocks import ShapedAttention, ShapedMLP, relu_function
-from symbolic.checks import allowed_sets
 from symbolic.recursion import Block
 from symbolic.series import HALF
 
@@ -38,7 +37,7 @@ def closed_form(block: Block, algebra: Algebra) -> Coefficients | None:
     if isinstance(block, ShapedMLP) and block.normalised:
         return _mlp(block, algebra)
     if isinstance(block, ShapedAttention) and _is_shaped(block):
-        if block.mask is None and block.query_bias == 0:
+        if block.mask is None and block.centre is None and block.query_bias == 0:
             return _full_attention(block, algebra)
         return _masked_attention(block, algebra)
     return None
@@ -58,7 +57,7 @@ def closed_form_in_words(block: Block) -> list[str]:
     scale = f"({block.heads} tau_0^2)" if block.heads > 1 else "tau_0^2"
     sigma = f"Sigma = {rate} Sigma_lin + gamma^4 / {scale} Att"
     pairings = "Att_ab,cd = V_ac R_bd + V_bd R_ac + V_ad R_bc + V_bc R_ad"
-    if block.mask is None and block.query_bias == 0:
+    if block.mask is None and block.centre is None and block.query_bias == 0:
         return [
             "b = (gamma^2 / tau_0^2) [ |P|_F^2 / m^2 V + (q u^T + u q^T) / (2 m) ]",
             sigma,
@@ -66,13 +65,14 @@ def closed_form_in_words(block: Block) -> list[str]:
             f"{pairings}, R = V P V / m^2",
             "C = I - 11^T/m, P = C V C, s = diag P - (tr P / m) 1, q = diag V, u = V s",
         ]
+    weights = "w_ab = 1/m_a on the allowed tokens of a" if block.centre is None else "w = centre"
     return [
         "b = (gamma^2 / tau_0^2) [ V_Q o T + S V + V S^T ], T_ac = tr(C_a V C_c V)",
         "S_ab = (V_Q)_aa w_ab (h_ab - sum_e w_ae h_ae) / 2, h_ab = V_bb - 2 (w V)_ab",
         sigma,
         LINEAR,
         f"{pairings}, with V_Q for V and R^ac = V C_a V C_c V for R in the term with V_ac",
-        "w_ab = 1/m_a on the allowed tokens of a, C_a = diag(w_a) - w_a w_a^T, V_Q = V + s_Q 11^T",
+        f"{weights}, C_a = diag(w_a) - w_a w_a^T, V_Q = V + s_Q 11^T",
     ]
 
 
@@ -111,11 +111,8 @@ def _masked_attention(block: ShapedAttention, algebra: Algebra) -> Coefficients:
     m, v, zero = algebra.tokens, algebra.v, algebra.ring.zero
     gain, cold = algebra[block.gamma] ** 2, algebra[block.inverse_tau] ** 2
     bias = algebra[block.query_bias]
-    weights = [
-        [Rational(int(b in allowed), len(allowed)) for b in range(m)]
-        for allowed in allowed_sets(block.mask, m)
-    ]
-    w = algebra.matrix(weights)
+    w = block.centre_in(algebra)
+    weights = [[w[a, b].element for b in range(m)] for a in range(m)]
     means = w * v
     projections = [
         algebra.matrix(

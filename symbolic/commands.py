@@ -141,7 +141,7 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
 @click.option("--latex", "in_latex", is_flag=True, help="Print LaTeX (longtable) instead of text.")
 @click.option("--only", help="Judge only the claims whose key contains this text.")
 def claims_command(in_latex: bool, only: str | None) -> None:
-    """Judge every claim of the source notes and the exact laws, and print the ledger.
+    """Judge every claim of the notes, exact laws and architectures, and print the ledger.
 
     The exit status is 1 if a verdict differs from the one on record, and 2 if the arguments are
     invalid.

@@ -30,6 +30,7 @@ def attention_series(
     identity: bool = True,
     centred: bool = True,
     temperature_power: Any = HALF,
+    centre: DomainMatrix | None = None,
 ) -> Series:
     """Return ``A = I + softmax(Y / tau) - (1/m_a on the allowed set of row a)`` as a series.
 
@@ -48,6 +49,9 @@ def attention_series(
     temperature_power
         The power p > 0 in tau = tau_0 sqrt(n_k) n^p. With p = 0 every Taylor term would have
         order n^0.
+    centre
+        softmax(B) of a bias B of the scores, in the ring; then the mask is None, and
+        ``A = I + softmax(Y / tau + B) - centre``.
     """
     power = Rational(temperature_power)
     if power <= 0:
@@ -59,7 +63,8 @@ def attention_series(
     taylor = [[[zero] * algebra.tokens for _ in allowed] for _ in range(degree + 1)]
     for a, columns in enumerate(allowed):
         row = [entries[a][b] * inverse_tau for b in columns]
-        coefficients = softmax_series(row, degree, algebra.ring.one)
+        start = None if centre is None else [centre[a, b].element for b in columns]
+        coefficients = softmax_series(row, degree, algebra.ring.one, start)
         for k, values in enumerate(coefficients):
             for b, value in zip(columns, values, strict=True):
                 taylor[k][a][b] = value

@@ -156,17 +156,20 @@ def differentiated_tensor(order: int, tokens: int) -> ImmutableDenseNDimArray:
     return ImmutableDenseNDimArray(entries, (tokens,) * (order + 1))
 
 
-def softmax_series(row: Sequence[Any], order: int, one: Any) -> list[list[Any]]:
-    """Return the Taylor coefficients in epsilon of softmax(epsilon x), orders 0 to `order`.
+def softmax_series(
+    row: Sequence[Any], order: int, one: Any, centre: Sequence[Any] | None = None
+) -> list[list[Any]]:
+    """Return the Taylor coefficients in epsilon of softmax(epsilon x + B), orders 0 to `order`.
 
     `row` holds the k entries of x: numbers, expressions or ring elements (`one` is their unit
-    element). The coefficients come from the differential equation
-    ds_b / d epsilon = s_b (x_b - sum_c s_c x_c), not from the derivative tensors.
+    element). `centre` is softmax(B), whose entries sum to 1; None stands for B = 0. The
+    coefficients come from the differential equation ds_b / d epsilon = s_b (x_b - sum_c s_c x_c),
+    not from the derivative tensors.
 
     The result is a list over orders of lists over the k entries.
     """
     size = len(row)
-    coefficients = [[one * Rational(1, size)] * size]
+    coefficients = [[one * Rational(1, size)] * size if centre is None else list(centre)]
     for degree in range(order):
         means = [_dot(coefficients[j], row) for j in range(degree + 1)]
         step = Rational(1, degree + 1)

@@ -8,11 +8,19 @@ from dataclasses import dataclass
 from textwrap import fill
 
 from symbolic.claims import (
+    activations,
+    centres,
     explosion_bounds,
     explosion_coordinates,
     explosion_equations,
     explosion_law,
+    groups,
     limits,
+    post_norm,
+    pre_norm,
+    qk_norm,
+    rotary,
+    sandwich,
     scaling,
     scores,
     softmax,
@@ -32,8 +40,16 @@ CLAIMS: tuple[Claim, ...] = (
     *explosion_law.CLAIMS,
     *explosion_coordinates.CLAIMS,
     *explosion_bounds.CLAIMS,
+    *centres.CLAIMS,
+    *rotary.CLAIMS,
+    *qk_norm.CLAIMS,
+    *groups.CLAIMS,
+    *activations.CLAIMS,
+    *post_norm.CLAIMS,
+    *pre_norm.CLAIMS,
+    *sandwich.CLAIMS,
 )
-"""Every claim: those of the notes in their order, then those of the page on exact laws."""
+"""Every claim: those of the notes, of the page on exact laws, and on architectures in use."""
 
 WIDTH = 96
 

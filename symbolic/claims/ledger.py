@@ -30,7 +30,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """Claim of the source notes or of the page on exact laws.
+    """Claim of the source notes, of the page on exact laws, or on the limit of an architecture.
 
     Attributes
     ----------
