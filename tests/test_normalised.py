@@ -1,4 +1,4 @@
-"""Pre- and post-normalised networks: chain against weights, and what they do not have."""
+"""Networks with norms: chain against weights, exact identities, and what they do not have."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ from tests.laws import same_law
 SOFTMAX = sa.ShapedAttention(0.6, identity=False, centring=False, scaled_temperature=False)
 RELU = sa.ShapedMLP(0.6, 0.0, -(32**0.5))
 V0 = sa.equicorrelated(3, 0.2, 1.5)
+PLACES = ["before", "after", "sandwich", "branch"]
+
+
+class Sum(Linear):
+    """A block that has no chain."""
+
+    no_chain = "a sum is not described"
+
+
 LAYERS = {
     "before": sa.Normalised(SOFTMAX),
     "after": sa.Normalised(SOFTMAX, "after"),
@@ -21,6 +30,13 @@ LAYERS = {
     "after, both": [sa.Normalised(SOFTMAX, "after"), sa.Normalised(RELU, "after")],
     "before, heads": sa.Normalised(sa.ShapedAttention(0.6, 0.5, heads=4)),
     "after, heads": sa.Normalised(sa.ShapedAttention(0.6, 0.5, heads=4), "after"),
+    "branch": sa.Normalised(SOFTMAX, "branch"),
+    "sandwich": sa.Normalised(SOFTMAX, "sandwich"),
+    "sandwich, both": [sa.Normalised(SOFTMAX, "sandwich"), sa.Normalised(RELU, "sandwich")],
+    "sandwich, heads": sa.Normalised(sa.ShapedAttention(0.6, 0.5, heads=4), "sandwich"),
+    "before, eps and gain": sa.Normalised(SOFTMAX, eps=0.5, gain=1.3),
+    "after, eps and gain": sa.Normalised(SOFTMAX, "after", eps=0.5, gain=1.3),
+    "sandwich, eps and gain": sa.Normalised(SOFTMAX, "sandwich", eps=0.5, gain=1.3),
 }
 
 
@@ -45,42 +61,112 @@ def test_the_chain_has_the_law_of_networks(name):
     assert same_law(rounded(network(LAYERS[name])), rounded(chain(LAYERS[name])))
 
 
+@pytest.mark.parametrize("tokens", [3, 4])
+@pytest.mark.parametrize("place", PLACES)
+def test_the_chain_has_the_law_of_networks_of_width_four(place, tokens):
+    """As above at n = 4, where nothing, or one degree of freedom, is orthogonal to the tokens."""
+    layer, v0 = sa.Normalised(SOFTMAX, place, gain=1.2), sa.equicorrelated(tokens, 0.2, 1.5)
+    run = {"width": 4, "depth": 6}
+    weights = sa.simulate_network(layer, v0, samples=10_000, seed=1, **run)
+    assert same_law(
+        rounded(weights), rounded(sa.simulate_chain(layer, v0, samples=20_000, seed=2, **run))
+    )
+
+
 @pytest.mark.parametrize(
     ("layer", "wrong"),
     [
+        (sa.Normalised(SOFTMAX, "sandwich"), sa.Normalised(SOFTMAX, "before")),
+        (sa.Normalised(SOFTMAX, "sandwich"), sa.Normalised(SOFTMAX, "branch")),
+        (sa.Normalised(SOFTMAX, gain=1.3), sa.Normalised(SOFTMAX)),
         (sa.Normalised(SOFTMAX), SOFTMAX),
         (sa.Normalised(SOFTMAX), sa.Normalised(SOFTMAX, "after")),
         (LAYERS["before, heads"], sa.Normalised(sa.ShapedAttention(0.6, 0.5, heads=1))),
     ],
 )
 def test_other_chains_are_rejected(layer, wrong):
-    """Negative controls: no normalisation, the other place, one head.
+    """Negative controls: a norm left out, the other place, no gain, no normalisation, one head.
 
     With 9,000 networks one head in the place of four is rejected at 10^-7.
     """
     assert not same_law(network(layer, samples=9000), chain(wrong))
 
 
-@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize(("eps", "gain"), [(0.0, 1.0), (0.3, 1.7)])
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("norm", ["rms", "layer"])
-def test_norms_are_those_of_torch(norm, place):
+def test_norms_are_those_of_torch(norm, place, eps, gain):
     """Tokens have different means, and the identity replaces the weights."""
-    tokens = torch.arange(24.0, dtype=torch.float64).reshape(3, 8).square() + 1.0
-    block = sa.Normalised(Linear(0.6), place, norm)
+    tokens = torch.arange(24.0, dtype=torch.float64).reshape(3, 8).square() / 8.0 + 1.0
+    block = sa.Normalised(Linear(0.6), place, norm, eps, gain)
 
     def expected(x):
         functional = torch.nn.functional
-        return (
-            functional.layer_norm(x, (8,), eps=0.0)
+        return gain * (
+            functional.layer_norm(x, (8,), eps=eps)
             if norm == "layer"
-            else (functional.rms_norm(x, (8,), eps=0.0))
+            else (functional.rms_norm(x, (8,), eps=eps))
         )
 
     moved = block.forward(at_depth(block, 0.0), tokens, lambda x, columns: x)
-    inside = expected(tokens) if place == "before" else tokens
-    outside = 0.8 * tokens + 0.6 * inside / 8**0.5
-    wanted = outside if place == "before" else expected(outside)
+    branch = (expected(tokens) if place in ("before", "sandwich") else tokens) / 8**0.5
+    if place in ("branch", "sandwich"):
+        branch = expected(branch)
+    wanted = 0.8 * tokens + 0.6 * branch
+    if place == "after":
+        wanted = expected(wanted)
     torch.testing.assert_close(moved, wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
+def test_eps_is_added_to_the_mean_square(sampler):
+    """Exactly: without a branch V'_aa = g^2 V_aa / (V_aa + eps), and correlations stay."""
+    v0 = sa.equicorrelated(3, 0.2) * np.outer([0.02, 1.0, 3.0], [0.02, 1.0, 3.0])
+    run = {"width": 8, "depth": 1, "samples": 2}
+    block = sa.Normalised(sa.ShapedMLP(0.0), "after", eps=0.01, gain=1.5)
+    v = sampler(block, v0, **run).V.values[-1]
+    scale = 1.5 / np.sqrt(np.diagonal(v0) + 0.01)
+    np.testing.assert_allclose(v, np.stack([v0 * np.outer(scale, scale)] * 2), rtol=1e-12)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
+def test_eps_before_a_branch_rescales_the_tokens(sampler, heads):
+    """For tokens of variance v, exactly: eps has the effect of the gain sqrt(v / (v + eps))."""
+    inner = sa.ShapedAttention(0.6, 0.5, heads=heads)
+    run = {"width": 8, "depth": 1, "samples": 20, "seed": 1}
+    found, known, without = (
+        sampler(block, V0, **run).V.values[-1]
+        for block in (
+            sa.Normalised(inner, eps=0.4),
+            sa.Normalised(inner, gain=(1.5 / 1.9) ** 0.5),
+            sa.Normalised(inner),
+        )
+    )
+    np.testing.assert_allclose(found, known, rtol=1e-11)
+    assert np.abs(found - without).max() > 1e-2
+
+
+@pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
+def test_eps_of_the_output_of_a_branch(sampler):
+    """Exactly, with gain 1 and lambda = 0: V'_aa = gamma^2 Z_aa / (Z_aa + eps), Z without eps.
+
+    Z is the Gram matrix of the branch, here that of a step of weight 1 and the same numbers.
+    """
+    run = {"width": 8, "depth": 1, "samples": 20, "seed": 1}
+    z = sampler(sa.ShapedMLP(1.0, skip=0.0), V0, **run).V.values[-1]
+    block = sa.Normalised(sa.ShapedMLP(0.5, skip=0.0), "branch", eps=0.4)
+    v = sampler(block, V0, **run).V.values[-1]
+    scale = 0.5 / np.sqrt(np.diagonal(z, axis1=1, axis2=2) + 0.4)
+    np.testing.assert_allclose(v, scale[:, :, None] * z * scale[:, None, :], rtol=1e-11)
+
+
+def test_a_gain_that_changes_with_depth():
+    """After a post-norm the variances are the squares of the gain of the last layer."""
+    block = sa.Normalised(SOFTMAX, "after", gain=sa.Schedule([(0.0, 1.0), (1.0, 3.0)]))
+    for result in (network(block, samples=3, depth=4), chain(block, samples=3, depth=4)):
+        v = result.V.values[-1]
+        np.testing.assert_allclose(np.diagonal(v, axis1=1, axis2=2), 2.5**2, rtol=1e-12)
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])
@@ -118,9 +204,19 @@ def test_results_run_again():
     ("call", "message"),
     [
         (lambda: sa.Normalised(sa.Normalised(RELU)), "a block that is not normalised is needed"),
-        (lambda: sa.Normalised(RELU, "between"), "place='between': 'before' or 'after' is needed"),
-        (lambda: sa.Normalised(RELU, norm="batch"), "norm='batch': 'rms' or 'layer' is needed"),
-        (lambda: chain(sa.Normalised(RELU, norm="layer")), "has no chain: LayerNorm depends on"),
+        (
+            lambda: sa.Normalised(RELU, "befor"),
+            r"^place='befor': one of before, after, sandwich, branch is needed \(did you mean "
+            r"'before'\?\)$",
+        ),
+        (
+            lambda: sa.Normalised(RELU, norm="layers"),
+            r"^norm='layers': one of rms, layer is needed \(did you mean 'layer'\?\)$",
+        ),
+        (lambda: sa.Normalised(RELU, eps=-1e-6), r"^eps=-1e-06: a finite number >= 0 is needed$"),
+        (lambda: sa.Normalised(RELU, eps=np.inf), r"^eps=inf: a finite number >= 0 is needed$"),
+        (lambda: sa.Normalised(RELU, gain=np.nan), r"^gain=nan: a finite number is needed$"),
+        (lambda: chain(sa.Normalised(Sum(0.5))), "has no chain: a sum is not described"),
         (lambda: sa.drift(sa.Normalised(RELU), V0), "has no limit: its branch has variance 1"),
         (
             lambda: sa.integrate_sde(
