@@ -30,14 +30,23 @@ LAYERS = {
     "after, both": [sa.Normalised(SOFTMAX, "after"), sa.Normalised(RELU, "after")],
     "before, heads": sa.Normalised(sa.ShapedAttention(0.6, 0.5, heads=4)),
     "after, heads": sa.Normalised(sa.ShapedAttention(0.6, 0.5, heads=4), "after"),
-    "branch": sa.Normalised(SOFTMAX, "branch"),
-    "sandwich": sa.Normalised(SOFTMAX, "sandwich"),
-    "sandwich, both": [sa.Normalised(SOFTMAX, "sandwich"), sa.Normalised(RELU, "sandwich")],
-    "sandwich, heads": sa.Normalised(sa.ShapedAttention(0.6, 0.5, heads=4), "sandwich"),
-    "before, eps and gain": sa.Normalised(SOFTMAX, eps=0.5, gain=1.3),
-    "after, eps and gain": sa.Normalised(SOFTMAX, "after", eps=0.5, gain=1.3),
-    "sandwich, eps and gain": sa.Normalised(SOFTMAX, "sandwich", eps=0.5, gain=1.3),
 }
+NARROW = {
+    "sandwich, both": ([sa.Normalised(SOFTMAX, "sandwich"), sa.Normalised(RELU, "sandwich")], 3, 8),
+    "sandwich, heads": (sa.Normalised(sa.ShapedAttention(0.6, 0.5, heads=4), "sandwich"), 2, 8),
+    **{
+        f"{place}, {width} columns, {tokens} tokens": (
+            sa.Normalised(SOFTMAX, place, eps=0.3, gain=1.3), tokens, width
+        )
+        for place in PLACES
+        for tokens, width in ((3, 16), (3, 4), (4, 4))
+    },
+}  # fmt: skip
+
+
+def narrow(sampler, name, **options):
+    layer, tokens, width = NARROW[name]
+    return sampler(layer, sa.equicorrelated(tokens, 0.2, 1.5), width=width, depth=6, **options)
 
 
 def network(layer, **options):
@@ -61,31 +70,45 @@ def test_the_chain_has_the_law_of_networks(name):
     assert same_law(rounded(network(LAYERS[name])), rounded(chain(LAYERS[name])))
 
 
-@pytest.mark.parametrize("tokens", [3, 4])
-@pytest.mark.parametrize("place", PLACES)
-def test_the_chain_has_the_law_of_networks_of_width_four(place, tokens):
-    """As above at n = 4, where nothing, or one degree of freedom, is orthogonal to the tokens."""
-    layer, v0 = sa.Normalised(SOFTMAX, place, gain=1.2), sa.equicorrelated(tokens, 0.2, 1.5)
-    run = {"width": 4, "depth": 6}
-    weights = sa.simulate_network(layer, v0, samples=10_000, seed=1, **run)
-    assert same_law(
-        rounded(weights), rounded(sa.simulate_chain(layer, v0, samples=20_000, seed=2, **run))
-    )
+@pytest.mark.parametrize("name", NARROW)
+def test_narrow_chains_have_the_law_of_networks(name):
+    """The same with 10,000 networks, whose last columns are few or none beyond the tokens'.
+
+    KS sees a shift of 0.06 standard deviations of an observable half of the time.
+    """
+    weights = narrow(sa.simulate_network, name, samples=10_000, seed=1)
+    assert same_law(rounded(weights), rounded(narrow(sa.simulate_chain, name, samples=30_000)))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("sandwich, 4 columns, 4 tokens", sa.Normalised(SOFTMAX, eps=0.3, gain=1.3)),
+        ("sandwich, 4 columns, 4 tokens", sa.Normalised(SOFTMAX, "branch", eps=0.3, gain=1.3)),
+        ("before, 4 columns, 4 tokens", sa.Normalised(SOFTMAX, eps=0.3)),
+        ("before, 4 columns, 4 tokens", sa.Normalised(SOFTMAX, gain=1.3)),
+        ("sandwich, heads", sa.Normalised(sa.ShapedAttention(0.6, 0.5), "sandwich")),
+    ],
+)
+def test_other_narrow_chains_are_rejected(name, wrong):
+    """Negative controls: a norm left out, gain and eps left out, one head."""
+    _, tokens, width = NARROW[name]
+    v0 = sa.equicorrelated(tokens, 0.2, 1.5)
+    other = sa.simulate_chain(wrong, v0, width=width, depth=6, samples=30_000)
+    weights = narrow(sa.simulate_network, name, samples=10_000, seed=1)
+    assert not same_law(rounded(weights), rounded(other))
 
 
 @pytest.mark.parametrize(
     ("layer", "wrong"),
     [
-        (sa.Normalised(SOFTMAX, "sandwich"), sa.Normalised(SOFTMAX, "before")),
-        (sa.Normalised(SOFTMAX, "sandwich"), sa.Normalised(SOFTMAX, "branch")),
-        (sa.Normalised(SOFTMAX, gain=1.3), sa.Normalised(SOFTMAX)),
         (sa.Normalised(SOFTMAX), SOFTMAX),
         (sa.Normalised(SOFTMAX), sa.Normalised(SOFTMAX, "after")),
         (LAYERS["before, heads"], sa.Normalised(sa.ShapedAttention(0.6, 0.5, heads=1))),
     ],
 )
 def test_other_chains_are_rejected(layer, wrong):
-    """Negative controls: a norm left out, the other place, no gain, no normalisation, one head.
+    """Negative controls: no normalisation, the other place, one head.
 
     With 9,000 networks one head in the place of four is rejected at 10^-7.
     """
@@ -176,12 +199,24 @@ def test_after_means_unit_variance(norm):
 
 
 def test_layer_norm_is_near_rms_at_large_width():
-    """Their covariances differ by the squared means of the tokens, of order 1/n."""
-    rms, layer = (
-        network(sa.Normalised(SOFTMAX, "before", norm), width=256, depth=4, samples=200).V.values
-        for norm in ("rms", "layer")
-    )
-    assert 0 < np.abs(rms[-1] - layer[-1]).mean() < 0.05
+    """With the same weights their covariances differ by the squared means, of order 1/n."""
+    gaps = []
+    for width in (64, 1024):
+        weights = torch.Generator().manual_seed(1)
+        tokens = torch.randn(100, 3, width, generator=weights, dtype=torch.float64)
+        after = []
+        for norm in ("rms", "layer"):
+            weights.manual_seed(2)
+
+            def project(x, columns, weights=weights):
+                w = torch.randn(x.shape[-1], columns, generator=weights, dtype=torch.float64)
+                return x @ w
+
+            block = sa.Normalised(SOFTMAX, "after", norm)
+            x = block.forward(at_depth(block, 0.0), tokens, project)
+            after.append(x @ x.mT / width)
+        gaps.append(float((after[0] - after[1]).square().mean().sqrt()))
+    assert 0 < gaps[1] < 0.2 * gaps[0] < 0.02
 
 
 def test_a_token_that_is_zero_stays_zero():
