@@ -46,6 +46,12 @@ LAYERS = {
 CHAINS = LAYERS | {
     "before": Normalised(ShapedAttention(0.5, 0.7), place="before"),
     "after": Normalised(ShapedAttention(0.5, 0.7, heads=2), place="after"),
+    "sandwich": Normalised(ShapedAttention(0.5, 0.7, heads=2), "sandwich", eps=0.1, gain=1.2),
+    "layer norm": [
+        Normalised(ShapedAttention(0.5, 0.7, heads=2), norm="layer"),
+        ShapedMLP(0.5),
+        Normalised(ShapedAttention(0.5, 0.7), "sandwich", "layer"),
+    ],
     "baseline": ShapedAttention(0.5, 0.7, identity=False, centring=False),
 }
 

@@ -35,6 +35,9 @@ LAYERS = {
 } | {
     "after, lambda = 1": Normalised(ShapedAttention(0.6, 0.5, skip=1.0), "after"),
     "before, pattern": Pattern([Normalised(FULL), [Normalised(CAUSAL), Normalised(MLP)]]),
+    "sandwich": Normalised(ShapedAttention(0.7, 0.4), "sandwich"),
+    "branch, causal, then MLP": [Normalised(CAUSAL, "branch"), Normalised(MLP, "branch")],
+    "before, LayerNorm": Normalised(FULL, "before", "layer"),
     "before, schedule": Normalised(ShapedAttention(Schedule([(0.0, 0.3), (1.0, 0.7)]), 0.5)),
 }
 
@@ -77,6 +80,12 @@ def test_the_relaxing_variances_matter(name):
     assert smallest(chain(LAYERS[f"before, {name}"], 256, 12_000), limit(wrong, 12_000)) < 1e-4
 
 
+def test_the_norm_of_the_branch_matters():
+    """Negative control: the limit of pre-norm in place of the sandwich, at 12,000 samples."""
+    wrong = Normalised(ShapedAttention(0.7, 0.4))
+    assert smallest(chain(LAYERS["sandwich"], 256, 12_000), limit(wrong, 12_000)) < 1e-3
+
+
 def moments_at(r):
     rng = np.random.default_rng(4)
     b = rng.normal(size=(3, 3))
@@ -104,7 +113,10 @@ def test_drift_and_diffusion_are_those_of_the_quotient():
     torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["after, attention", "before, causal, then MLP", "before, heads"])
+@pytest.mark.parametrize(
+    "name",
+    ["after, attention", "before, causal, then MLP", "before, heads", "branch, causal, then MLP"],
+)
 def test_a_step_has_the_moments_of_drift_and_diffusion(name):
     """1.6 million steps of 0.01: drift within 4 standard errors, variances within 3 %.
 

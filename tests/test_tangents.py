@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import shaped_attention as sa
-from shaped_attention.blocks.branch import gaussian_step
+from shaped_attention.blocks.branch import residual_step
 from shaped_attention.blocks.parameters import at_depth, traced
+from shaped_attention.blocks.state import State
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.blas_operations import Memory
 from shaped_attention.numerics.blas_plan import Plan
@@ -184,7 +185,7 @@ def test_a_gaussian_step(width: int) -> None:
     f, r = ([normals(SAMPLES, 3, 6, seed=seed + k) for k in range(2)] for seed in (0, 2))
     duals = Dual(f[0], (f[1],)), Dual(r[0], (r[1],))
     found, expected = (
-        gaussian_step(factor, root, 0.8, 0.6, width, numbers_of())
+        residual_step(State((factor,)), root, 0.8, 0.6, width, numbers_of()).factors[0]
         for factor, root in (duals, (stacked(f), stacked(r)))
     )
     after = joint_gram([found.value, found.tangents[0]])

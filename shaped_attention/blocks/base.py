@@ -41,7 +41,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -169,6 +169,14 @@ class Block(ABC):
         """Number of groups of equal size into which the columns of the branch fall."""
         return 1
 
+    @property
+    def means(self) -> bool:
+        """Whether the law of the next state depends on the means of the tokens, as with LayerNorm.
+
+        The state then has them as a column (`State.means`).
+        """
+        return False
+
     def skip_weight(self, p: Any) -> Any:
         """Return lambda, the weight of the skip connection."""
         if getattr(self, "skip", None) is not None:
@@ -293,6 +301,11 @@ def check_chain(layer: Layer) -> None:
         reason = chain_reason(block)
         if reason:
             raise ValueError(f"layer contains {block!r}, which has no chain: {reason}")
+
+
+def needs_means(blocks: Iterable[Block]) -> bool:
+    """Return whether the state of a process of these blocks has the means of the tokens."""
+    return any(block.means for block in blocks)
 
 
 def check_storable(block: Block) -> None:

@@ -1,7 +1,20 @@
-"""The exact step of a Gaussian residual branch, at a cost independent of the width."""
+"""The exact step of a Gaussian residual branch, at a cost independent of the width.
+
+Write X = sqrt(n) F Q with F (m, c) and orthonormal rows Q (c, n). The n columns of a branch Z are
+independent N(0, R R^T), Z = R W with W (r, n) Gaussian; W Q^T is a Gaussian H (r, c), and the part
+of W orthogonal to Q has the Gram of a Gaussian (r, n - c), which is Wishart. In an orthonormal
+basis that begins with the rows of Q, the tokens X / sqrt n are [F, 0], and the branch Z / sqrt n is
+
+    R [H, B] / sqrt n  with  B B^T ~ Wishart_r(n - c, I),
+
+exactly, and without an n-dimensional object. The next factor is the triangular factor of
+lambda [F, 0] + gamma R [H, B] / sqrt n, or of any other function of these rows that commutes with
+rotations of the columns, such as a norm (`shaped_attention.blocks.norms`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from shaped_attention.blocks.state import State
@@ -12,31 +25,65 @@ from shaped_attention.numerics.primitives import (
     compress,
     concatenate,
     lower,
-    unit_rows,
 )
 
+Rows = list[M]
+"""Coordinates of the rows of one group: along the columns of its factor, then orthogonal to them.
 
-def gaussian_step(
-    factor: M, root: M, skip: Any, gamma: Any, width: int, numbers: Numbers, group: int = 0
-) -> M:
-    """Return a factor of the covariance of ``lambda X + gamma Z``, Z = (root) times Gaussian.
+The second matrix is missing if the factor has as many columns as the group.
+"""
 
-    X = sqrt(n) F Q with F (m, c) and orthonormal rows Q (c, n), and the n columns of Z are
-    independent N(0, R R^T). Z = R W with W (r, n) Gaussian; W Q^T is a Gaussian H (r, c), and the
-    part of W orthogonal to Q has the Gram of a Gaussian (r, n - c), which is Wishart. So
 
-        V' = D D^T + E E^T,  D = lambda F + gamma R H / sqrt n,  E = gamma R B / sqrt n
-
-    with B B^T ~ Wishart_r(n - c, I), exactly, and without an n-dimensional object.
-    """
+def branch_rows(
+    factor: M, root: M, weight: Any, width: int, numbers: Numbers, group: int = 0
+) -> Rows[M]:
+    """Return the coordinates ``weight R [H, B] / sqrt n`` of a branch, for one group."""
     root = compress(root)
     own, inner = factor.shape[-1], root.shape[-1]
-    scale = gamma / width**0.5
-    along = skip * factor + scale * (root @ numbers.normal("branch", inner, own, group))
+    scale = weight / width**0.5
+    along = scale * (root @ numbers.normal("branch", inner, own, group))
     if width == own:
-        return lower(along) if own >= factor.shape[-2] else along
+        return [along]
     rest = numbers.wishart("branch, orthogonal", inner, width - own, group)
-    return lower(concatenate([along, scale * (root @ rest)]))
+    return [along, scale * (root @ rest)]
+
+
+def branches(
+    state: State, root: M | list[M], weight: Any, width: int, numbers: Numbers
+) -> list[Rows[M]]:
+    """Return the coordinates of the branch for each of the g groups of n / g columns.
+
+    Given the past the branches of the groups are independent. The columns of a group have the
+    covariance given by `root`, or by the group's entry if that is a list.
+    """
+    groups = len(state.factors)
+    heads = root if isinstance(root, list) else [root]
+    share = groups // len(heads)
+    return [
+        branch_rows(factor, heads[g // share], weight, width // groups, numbers, g)
+        for g, factor in enumerate(state.factors)
+    ]
+
+
+def added(state: State, rows: Sequence[Rows[M]], skip: Any) -> State:
+    """Return the state of ``skip X + Z``, from the coordinates of Z for each group."""
+    pairs = zip(state.factors, rows, strict=True)
+    return state._replace(
+        factors=tuple(
+            _turned([skip * factor + along, *rest], state.means) for factor, (along, *rest) in pairs
+        )
+    )
+
+
+def _turned(parts: Rows[M], means: bool) -> M:
+    """Return a factor with the Gram of [parts], with few columns; a column of means is kept."""
+    along, *rest = parts
+    if means:
+        first, body = columns(along, 0, 1), columns(along, 1, along.shape[-1])
+        return concatenate([first, _turned([body, *rest], False)])
+    if rest or along.shape[-1] >= along.shape[-2]:
+        return lower(concatenate(parts))
+    return along
 
 
 def residual_step(
@@ -44,27 +91,6 @@ def residual_step(
 ) -> State:
     """Take the state of g groups of n / g columns through ``lambda X + gamma Z``.
 
-    Given the past the branches of the groups are independent, and each group has its own skip
-    connection: V_g' is the Gram of lambda X_g + gamma Z_g, where the columns of Z_g have the
-    covariance given by `root`, or by the group's entry if that is a list.
+    Each group has its own skip connection: V_g' is the Gram of lambda X_g + gamma Z_g.
     """
-    groups = len(state.factors)
-    heads = root if isinstance(root, list) else [root]
-    share = groups // len(heads)
-    return State(
-        tuple(
-            gaussian_step(factor, heads[g // share], skip, gamma, width // groups, numbers, g)
-            for g, factor in enumerate(state.factors)
-        )
-    )
-
-
-def unit_groups(state: State) -> State:
-    """Divide the rows of all groups by their joint lengths."""
-    factors = state.factors
-    if len(factors) == 1:
-        return State((unit_rows(factors[0]),))
-    unit = unit_rows(concatenate(factors))
-    root = len(factors) ** 0.5
-    size = factors[0].shape[-1]
-    return State(tuple(root * columns(unit, g * size, (g + 1) * size) for g in range(len(factors))))
+    return added(state, branches(state, root, gamma, width, numbers), skip)

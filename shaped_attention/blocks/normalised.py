@@ -1,15 +1,28 @@
-"""Normalised residual blocks: the common baselines, which have no limit here.
+"""Normalised residual blocks: pre-norm, post-norm, norms of the branch, and sandwich norms.
 
-    before:  X' = lambda X + gamma f(N(X)),        after:  X' = N(lambda X + gamma f(X)),
+    before:    X' = lambda X + gamma f(N(X)),      after:   X' = N(lambda X + gamma f(X)),
+    sandwich:  X' = lambda X + gamma N(f(N(X))),   branch:  X' = lambda X + gamma N(f(X)),
 
-where f is the branch of another block. N divides a token by the root mean square of its n features
-("rms"), or subtracts their mean first ("layer"; Ba et al., arXiv 1607.06450, without the trainable
-gain and bias). The first form is pre-norm, the "Pre-LN" of Xiong et al. (arXiv 2002.04745), the
-second post-norm, the "Post-LN" of Vaswani et al. (arXiv 1706.03762).
+where f is the branch of another block. With "rms" N divides a token by sqrt(mean square of its n
+features + eps) and multiplies it by `gain`; "layer" subtracts the mean first (Ba et al., arXiv
+1607.06450). The trainable vectors of gains and biases are not included; the scalar `gain` is.
+"before" is pre-norm, the "Pre-LN" of Xiong et al. (arXiv 2002.04745), "after" post-norm, the
+"Post-LN" of Vaswani et al. (arXiv 1706.03762), "sandwich" has the two norms of a branch of Gemma 2
+and 3, and "branch" the one norm of a branch of OLMo 2.
 
-With "rms" N(X) has the covariance D V D, D = diag(V)^(-1/2), so that the law of V' given V is that
-of a block on D F. With "layer" the law also depends on the means of the tokens, not on V alone:
-such networks have no chain here.
+With "rms" N(X) has the covariance D V D, D = gain diag(V_aa + eps)^(-1/2), so that the law of V'
+given V is that of a block on D F. The norm of a branch divides the rows of R [H, B] / sqrt n before
+they are added (`shaped_attention.blocks.branch`).
+
+With "layer" the state also has the means of the tokens, h = X 1 / n, as a column (`State.means`):
+V = F F^T + h h^T, where F belongs to the part of X orthogonal to 1. A centred branch sees F alone,
+and its component along 1 is independent of the others. Therefore F takes the step of "rms" with
+n - 1 in place of n degrees of freedom, still divided by n, and independently
+
+    before:  h' = lambda h + gamma R z / sqrt n,   sandwich:  h' = lambda h,   after:  h' = 0,
+
+with z Gaussian. With groups of columns every group has its own h_g. A block without LayerNorm in
+the same layer acts on [h, F].
 """
 
 from __future__ import annotations
@@ -17,30 +30,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Project, limit_reason
-from shaped_attention.blocks.branch import residual_step, unit_groups
+from shaped_attention.blocks.base import Block, Project, limit_reason, plain_fields
+from shaped_attention.blocks.branch import Rows, added, branches
 from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLimit
+from shaped_attention.blocks.norms import centred, divided
+from shaped_attention.blocks.parameters import Parameter, check_parameter
 from shaped_attention.blocks.state import State, total_factor
+from shaped_attention.checks import check_choice, check_finite, check_nonnegative
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, Numbers, unit_rows
 
-PLACES = ("before", "after")
+PLACES = ("before", "after", "sandwich", "branch")
 NORMS = ("rms", "layer")
 
 
 @dataclass(frozen=True)
 class Normalised(Block):
-    """A block whose tokens are normalised before its branch or after the sum.
+    """A block with a norm before its branch, after the sum, or at the output of its branch.
 
     Parameters
     ----------
     inner
         Block to normalise; not itself a `Normalised` block.
     place
-        "before" (pre-norm: the branch acts on normalised tokens) or "after" (post-norm: the result
-        is normalised).
+        "before" (pre-norm: the branch acts on normalised tokens), "after" (post-norm: the result is
+        normalised), "branch" (the output of the branch is normalised before it is added) or
+        "sandwich" (both the tokens that the branch sees and its output are).
     norm
         "rms" or "layer". A zero token remains zero.
+    eps
+        Number >= 0 that is added to the mean square, or to the variance, under the root.
+    gain
+        Factor of all normalised tokens, or a `Schedule`.
 
     Raises
     ------
@@ -51,14 +72,19 @@ class Normalised(Block):
     inner: Block
     place: str = "before"
     norm: str = "rms"
+    eps: float = 0.0
+    gain: Parameter = 1.0
+
+    fixed = ("eps",)
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         if not isinstance(self.inner, Block) or isinstance(self.inner, Normalised):
             raise ValueError(f"inner={self.inner!r}: a block that is not normalised is needed")
-        if self.place not in PLACES:
-            raise ValueError(f"place={self.place!r}: 'before' or 'after' is needed")
-        if self.norm not in NORMS:
-            raise ValueError(f"norm={self.norm!r}: 'rms' or 'layer' is needed")
+        check_choice("place", self.place, PLACES)
+        check_choice("norm", self.norm, NORMS)
+        check_nonnegative("eps", self.eps)
+        check_parameter("gain", self.gain, check_finite)
 
     @property
     def gamma(self) -> float:
@@ -73,6 +99,11 @@ class Normalised(Block):
     @property
     def limit(self) -> NormalisedLimit | str:
         """The limit of the correlations, or the reason why it does not exist."""
+        if self.eps != 0.0 or self.gain != 1.0:
+            return (
+                f"its norm has eps={self.eps!r} and gain={self.gain!r}, so that variances do not "
+                "tend to 1; 0 and 1 are needed"
+            )
         if isinstance(self.inner.limit, str):
             return f"its inner block has none: {self.inner.limit}"
         if self.place != "after" and (reason := limit_reason(self.inner)):
@@ -82,42 +113,76 @@ class Normalised(Block):
 
     @property
     def no_chain(self) -> str:
-        """The reason why LayerNorm has no chain; empty for "rms"."""
-        if self.norm == "rms":
-            return ""
-        return "LayerNorm depends on the means of the tokens over their features, not on V alone"
+        """The reason why the inner block has no chain; empty if it has one."""
+        return str(self.inner.no_chain)
+
+    @property
+    def means(self) -> bool:
+        """Whether the state needs the means of the tokens, which LayerNorm subtracts."""
+        return self.norm == "layer"
 
     def check(self, tokens: int, width: int | None) -> None:
         """Check the inner block."""
         self.inner.check(tokens, width)
 
     def branch(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
-        """Return the inner block's branch, of normalised tokens if `place` is "before"."""
-        seen = self._normalised(tokens) if self.place == "before" else tokens
-        return self.inner.branch(p.inner, seen, project)
+        """Return the inner block's branch, with the norms before and behind it."""
+        seen = self._normalised(p, tokens) if self._sees_normalised else tokens
+        result = self.inner.branch(p.inner, seen, project)
+        return self._normalised(p, result) if self._adds_normalised else result
 
     def forward(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
         """Apply the block, and normalise the result if `place` is "after"."""
         new = self.inner.skip_weight(p.inner) * tokens + p.inner.gamma * self.branch(
             p, tokens, project
         )
-        return self._normalised(new) if self.place == "after" else new
+        return self._normalised(p, new) if self.place == "after" else new
 
     def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
-        """Return the inner block's root, of a factor with unit rows if `place` is "before"."""
-        seen = unit_rows(factor) if self.place == "before" else factor
+        """Return the inner block's root, for a factor of the (centred) tokens before a norm."""
+        seen = factor
+        if self._sees_normalised:
+            [[seen]] = divided([[factor]], self.eps, p.gain)
         return self.inner.root(p.inner, seen, numbers, width)
 
     def step(self, p: Any, state: State, numbers: Numbers, width: int) -> State:
-        """Take the inner block's step; post-norm divides all groups by their joint lengths."""
-        weight = self.inner.skip_weight(p.inner)
-        root = self.root(p, total_factor(state), numbers, width)
-        new = residual_step(state, root, weight, p.inner.gamma, width, numbers)
-        if self.place == "before":
-            return new
-        return unit_groups(new)
+        """Take the inner block's step; norms divide all groups by their joint lengths."""
+        skip, gamma = self.inner.skip_weight(p.inner), p.inner.gamma
+        seen = state
+        if self._sees_normalised:
+            seen = _state(self._centred(_rows(state)), state)
+        root = self.root(p, total_factor(seen), numbers, width)
+        if self._adds_normalised:
+            rows = self._divided(p, branches(state, root, 1.0, width, numbers))
+            return added(state, [[gamma * part for part in parts] for parts in rows], skip)
+        new = added(state, branches(state, root, gamma, width, numbers), skip)
+        return _state(self._divided(p, _rows(new)), state) if self.place == "after" else new
 
-    def _normalised(self, tokens: Tensor) -> Tensor:
+    @property
+    def _sees_normalised(self) -> bool:
+        return self.place in ("before", "sandwich")
+
+    @property
+    def _adds_normalised(self) -> bool:
+        return self.place in ("branch", "sandwich")
+
+    def _centred(self, rows: list[Rows[M]]) -> list[Rows[M]]:
+        return centred(rows) if self.norm == "layer" else rows
+
+    def _divided(self, p: Any, rows: list[Rows[M]]) -> list[Rows[M]]:
+        return divided(self._centred(rows), self.eps, p.gain)
+
+    def _normalised(self, p: Any, tokens: Tensor) -> Tensor:
         if self.norm == "layer":
             tokens = tokens - tokens.mean(-1, keepdim=True)
-        return unit_rows(tokens) * tokens.shape[-1] ** 0.5
+        if self.eps > 0.0:
+            return p.gain * (tokens / (tokens.square().mean(-1, keepdim=True) + self.eps).sqrt())
+        return p.gain * (unit_rows(tokens) * tokens.shape[-1] ** 0.5)
+
+
+def _rows(state: State) -> list[Rows[Any]]:
+    return [[factor] for factor in state.factors]
+
+
+def _state(rows: list[Rows[Any]], like: State) -> State:
+    return like._replace(factors=tuple(along for (along,) in rows))

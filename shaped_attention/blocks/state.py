@@ -15,9 +15,19 @@ class State(NamedTuple):
     factors
         Factors F_g (m, c) of the Grams V_g of g groups of columns, V = (1/g) sum of V_g. One group
         suffices unless the blocks treat the groups separately, as unmixed heads do.
+    means
+        Whether the first column of F_g is h_g, the means of the tokens over the n / g columns of
+        the group. F_g consists of the coordinates of X_g / sqrt(n / g) in an orthonormal basis, and
+        the first vector of the basis is then 1 / sqrt(n / g) in every entry.
     """
 
     factors: tuple[Any, ...]
+    means: bool = False
+
+
+def factor_columns(tokens: int, width: int, groups: int, means: bool) -> int:
+    """Return the number of columns of the factors in a state."""
+    return min(tokens + means, width // groups)
 
 
 def covariance(state: State) -> Any:
@@ -30,6 +40,6 @@ def total_factor(state: State) -> Any:
     """Return a factor of V, compressed if it has more columns than rows."""
     factors = state.factors
     if len(factors) == 1:
-        return factors[0]
+        return compress(factors[0])
     weight = 1.0 / len(factors) ** 0.5
     return compress(concatenate([weight * factor for factor in factors]))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.samplers.executors import process_of
 from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.start_states import start_states
 from shaped_attention.samplers.task import Task
 
 Array = NDArray[np.float64]
@@ -80,7 +81,7 @@ class GridBranching:
 
     def first(self, count: int) -> tuple[Array, Array]:
         """Return factors (count, groups, m, c) of paths at time 0, and no marks."""
-        start = self.request.start_factors(0, count, self.task.groups, self.task.columns)
+        start = start_states(self.request, self.task, 0, count)
         return start, np.empty((count, 0))
 
     def begin(self, first: int, factors: Array, steps: Indices, marks: Array) -> Branches:

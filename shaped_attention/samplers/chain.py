@@ -12,7 +12,8 @@ independent N(0, 1) entries too, so
   Wishart matrix with n - m degrees of freedom (`shaped_attention.blocks.branch`);
 - hidden units of a network layer: n independent columns N(0, V);
 - several heads without an output projection: the columns fall into groups, and the state is the
-  groups' Grams (`shaped_attention.blocks.attention`).
+  groups' Grams (`shaped_attention.blocks.attention`);
+- LayerNorm: the state also has the means of the tokens (`shaped_attention.blocks.normalised`).
 
 By induction the law of V_{l+1} given the past depends on V_l alone. Wishart matrices come from
 Bartlett's factor, so the cost of attention does not depend on n or n_k.

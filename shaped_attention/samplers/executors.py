@@ -15,6 +15,7 @@ from shaped_attention.samplers.blas_process import BlasProcess
 from shaped_attention.samplers.chunks import chunk_size
 from shaped_attention.samplers.driver import LimitProcess
 from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.start_states import start_states
 from shaped_attention.samplers.task import Task
 from shaped_attention.samplers.tile_process import TileProcess
 from shaped_attention.samplers.torch_process import TorchProcess
@@ -65,7 +66,7 @@ def process_of(
     """Return paths of a request on the executor that it requires, at time 0 or with `factors`."""
     start = factors
     if start is None:
-        start = request.start_factors(first, count, task.groups, task.columns)
+        start = start_states(request, task, first, count)
     process: LimitProcess
     if by_library(request):
         process = BlasProcess(task, first, start)

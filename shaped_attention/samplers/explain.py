@@ -17,7 +17,7 @@ from shaped_attention.numerics.graph import Node, needed
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Number, value
 from shaped_attention.samplers.executors import executor
-from shaped_attention.samplers.request import common_groups
+from shaped_attention.samplers.request import check_group_width, common_groups
 from shaped_attention.samplers.steps import traced_chain, traced_limit
 
 _NETWORK = "torch, with real weight matrices"
@@ -141,11 +141,10 @@ def _size_reason(blocks: Sequence[Block], tokens: int, width: int | None) -> str
             block.check(tokens, width)
             if width is None and not isinstance(block.limit, str):
                 block.limit.check(tokens)
+        if width is not None:
+            check_group_width(blocks, width)
     except ValueError as error:
         return str(error)
-    groups = common_groups(blocks)
-    if width is not None and width % groups:
-        return f"width={width}: a multiple of {groups} (the heads of all blocks) is needed"
     return ""
 
 

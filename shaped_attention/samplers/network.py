@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,8 +22,9 @@ from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import chunk_size
 from shaped_attention.samplers.driver import run
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
+from shaped_attention.samplers.start_states import start_states, tokens_of
 from shaped_attention.samplers.starts import Resumed
-from shaped_attention.samplers.task import covariances
+from shaped_attention.samplers.task import covariances, task_of
 from shaped_attention.samplers.torch_process import norms
 
 _PREFERRED_CHUNK = 16
@@ -97,8 +97,9 @@ def simulate_network(
 
     The initial tokens are ``X_0 = sqrt(n) (F, 0)`` with F F^T = v0. The weights are rotation
     invariant, so the law of the covariances does not depend on the choice of X_0 with that
-    covariance. With H heads and no output projection, each of the H groups of n / H columns starts
-    in this way, with the Gram v0.
+    covariance, except with LayerNorm: X_0 then has the law of ``sqrt(n) (F, 0) U`` with U uniform
+    on the orthogonal group. With H heads and no output projection, each of the H groups of n / H
+    columns starts in this way, with the Gram v0.
 
     Parameters, result and errors are those of `shaped_attention.simulate_chain`. The cost of a
     layer grows like n^2 (one normal per weight).
@@ -128,13 +129,9 @@ class Networks:
         self._key = stream_key(request.seed, "network")
         device = request.device
         self._samples = torch.arange(first, first + count, device=device)
-        group = width // request.groups
-        columns = min(request.tokens, group)
-        factors = replace(request, resumed=None).start_factors(first, count, 1, columns)[:, 0]
-        root = math.sqrt(group) * torch.tensor(factors, dtype=request.dtype, device=device)
-        self.tokens = torch.zeros(count, request.tokens, width, dtype=request.dtype, device=device)
-        for column in range(0, width, group):
-            self.tokens[..., column : column + root.shape[-1]] = root
+        task = task_of(replace(request, resumed=None), "network", width)
+        states = start_states(replace(request, resumed=None), task, first, count)
+        self.tokens = tokens_of(torch.tensor(states, dtype=request.dtype, device=device), task)
         self._stopped_at = torch.full((count,), torch.inf, dtype=torch.float64, device=device)
         if request.resumed:
             self._resume(request.resumed, first, count)

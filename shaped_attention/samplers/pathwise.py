@@ -20,6 +20,7 @@ from shaped_attention.blocks.state import State, covariance
 from shaped_attention.checks import check_count
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
 from shaped_attention.samplers.sde import count_steps
+from shaped_attention.samplers.start_states import frames_with_means, start_states
 from shaped_attention.samplers.task import task_of
 from shaped_attention.samplers.torch_process import TorchProcess
 
@@ -99,10 +100,13 @@ def pathwise(
     )  # fmt: skip
     task = task_of(request, "chain" if width is not None else "sde", width)
     task = replace(task, given=tensors)
-    start = request.start_factors(0, request.samples, task.groups, task.columns)
+    start = start_states(request, task, 0, request.samples)
     process = TorchProcess(task, 0, start, request.device, request.dtype)
     if v0.requires_grad:
-        process.state = _differentiable_start(v0, task.columns).expand_as(process.state)
+        factor = _differentiable_start(v0, width // task.groups if width else len(v0))
+        if task.means:
+            factor = factor @ torch.from_numpy(frames_with_means(task, 0, samples)).to(v0)
+        process.state = factor.expand_as(process.state)
     process.advance(0, steps)
     v: Tensor = covariance(State(process.state.unbind(1)))
     if not torch.isfinite(v.detach()).all():

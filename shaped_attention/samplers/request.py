@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.blocks.base import Block, Layer, check_storable
+from shaped_attention.blocks.base import Block, Layer, check_storable, needs_means
 from shaped_attention.blocks.normalised_limit import starting_covariance
 from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import check_count, check_width, real_array
@@ -133,6 +133,26 @@ def common_groups(blocks: Sequence[Block]) -> int:
     return math.lcm(*(block.groups for block in blocks))
 
 
+def check_group_width(blocks: Sequence[Block], width: int) -> int:
+    """Return the number of groups of columns.
+
+    Raises
+    ------
+    ValueError
+        If they do not divide the width, or if a group of LayerNorm has a single column.
+    """
+    groups = common_groups(blocks)
+    if width % groups:
+        raise ValueError(
+            f"width={width!r}: a multiple of {groups} (the heads of all blocks) is needed"
+        )
+    if width == groups and needs_means(blocks):
+        raise ValueError(
+            f"width={width!r}: at least {2 * groups} is needed, since LayerNorm subtracts the mean"
+        )
+    return groups
+
+
 def make_request(
     layer: Layer,
     v0: ArrayLike | Resumed,
@@ -192,13 +212,8 @@ def make_request(
         if width is None:
             block.limit.check(matrix.shape[-1])
     start = starting_covariance(pattern, matrix) if width is None else matrix
-    groups = common_groups(blocks)
     if width is not None:
-        if width % groups:
-            raise ValueError(
-                f"width={width!r}: a multiple of {groups} (the heads of all blocks) is needed"
-            )
-        check_rank(matrix, width // groups, width)
+        check_rank(matrix, width // check_group_width(blocks, width), width)
     return Request(
         pattern=pattern,
         v0=matrix,

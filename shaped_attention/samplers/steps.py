@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.base import Block, needs_means
 from shaped_attention.blocks.normalised_limit import Relaxation, SandwichLimit
 from shaped_attention.blocks.parameters import traced
-from shaped_attention.blocks.state import State
+from shaped_attention.blocks.state import State, factor_columns
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import (
@@ -57,9 +57,21 @@ def chain_step(
     numbers_at: NumbersAt,
     width: int,
 ) -> State:
-    """Take the state of layer l to that of layer l + 1."""
+    """Take the state of layer l to that of layer l + 1.
+
+    Raises
+    ------
+    ValueError
+        If a block omits the means of the tokens from a state that has them.
+    """
     for i, (block, p) in enumerate(zip(blocks, parameters, strict=True)):
-        state = block.step(p, state, numbers_at((i,)), width)
+        new = block.step(p, state, numbers_at((i,)), width)
+        if new.means != state.means:
+            raise ValueError(
+                f"layer contains {block!r}, whose step does not keep the means of the tokens, "
+                "which LayerNorm subtracts; state._replace(factors=...) keeps them"
+            )
+        state = new
     return state
 
 
@@ -220,10 +232,12 @@ def traced_chain(
 
     Factors are lower triangular if all layers preserve this: their zeros are then skipped.
     """
-    columns = min(tokens, width // groups)
-    for lower in (columns == tokens, False):
+    means = needs_means(block for blocks in pattern for block in blocks)
+    columns = factor_columns(tokens, width, groups, means)
+    for lower in (columns == tokens and not means, False):
         traces = [
-            _traced_layer(blocks, tokens, columns, width, groups, lower) for blocks in pattern
+            _traced_layer(blocks, (tokens, columns), width, groups, means, lower)
+            for blocks in pattern
         ]
         if all(x.node.lower for _, _, outputs in traces for x in outputs):
             break
@@ -231,15 +245,20 @@ def traced_chain(
 
 
 def _traced_layer(
-    blocks: Sequence[Block], tokens: int, columns: int, width: int, groups: int, lower: bool
+    blocks: Sequence[Block],
+    shape: tuple[int, int],
+    width: int,
+    groups: int,
+    means: bool,
+    lower: bool,
 ) -> tuple[Graph, list[Matrix], list[Matrix]]:
     """Return the trace of a layer's step, its inputs and its outputs."""
     graph = Graph()
-    inputs = [graph.node("input", (), (tokens, columns), lower=lower) for _ in range(groups)]
+    inputs = [graph.node("input", (), shape, lower=lower) for _ in range(groups)]
     parameters = [traced(block) for block in blocks]
     with explained(blocks):
         numbers_at = traced_numbers(graph, None)
-        state = chain_step(blocks, parameters, State(tuple(inputs)), numbers_at, width)
+        state = chain_step(blocks, parameters, State(tuple(inputs), means), numbers_at, width)
     return graph, inputs, list(state.factors)
 
 

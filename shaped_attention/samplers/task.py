@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.base import Block, needs_means
 from shaped_attention.blocks.overrides import Overrides, at_layer
 from shaped_attention.blocks.parameters import Parameters, at_depth, scheduled
-from shaped_attention.blocks.state import State, covariance
+from shaped_attention.blocks.state import State, covariance, factor_columns
 from shaped_attention.numerics import tile_interpreter
 from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.named_numbers import Keys
@@ -73,7 +73,12 @@ class Task:
         """Number of columns of a factor: of a group's Gram in the chain, m in the limit."""
         if self.width is None:
             return self.tokens
-        return min(self.tokens, self.width // self.groups)
+        return factor_columns(self.tokens, self.width, self.groups, self.means)
+
+    @property
+    def means(self) -> bool:
+        """Whether the state of the chain has the means of the tokens."""
+        return self.width is not None and needs_means(b for blocks in self.pattern for b in blocks)
 
     @cached_property
     def programs(self) -> list[Program]:

@@ -58,8 +58,8 @@ class TorchProcess:
             if task.width is not None:
                 layer = step % len(task.pattern)
                 new = chain_step(
-                    task.pattern[layer], task.parameters(step, layer), State(self.state.unbind(1)),
-                    self._numbers(step, None), task.width,
+                    task.pattern[layer], task.parameters(step, layer),
+                    State(self.state.unbind(1), task.means), self._numbers(step, None), task.width,
                 )  # fmt: skip
                 self._move(torch.stack(new.factors, dim=1), step)
             else:

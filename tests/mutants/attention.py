@@ -231,8 +231,8 @@ ATTENTION = [
     Mutant(
         "heads-groups-as-wide-as-all",
         _BRANCH,
-        "skip, gamma, width // groups, numbers, g)",
-        "skip, gamma, width, numbers, g)",
+        "weight, width // groups, numbers, g)",
+        "weight, width, numbers, g)",
         _LAW_OF_TWO_HEADS,
         blind=True,
     ),

@@ -10,6 +10,8 @@ _DRAWS = "shaped_attention/numerics/draws.py"
 _MLP = "shaped_attention/blocks/mlp.py"
 _NAMED_NUMBERS = "shaped_attention/numerics/named_numbers.py"
 _NORMALISED = "shaped_attention/blocks/normalised.py"
+_NORMS = "shaped_attention/blocks/norms.py"
+_STARTS = "shaped_attention/samplers/start_states.py"
 _PARALLEL = "shaped_attention/blocks/parallel.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _STEPS = "shaped_attention/samplers/steps.py"
@@ -22,6 +24,7 @@ _LAW_OF_BOTH = ("test_chain_law.py::test_chain_has_the_law_of_networks[both-2]",
 _LIMIT_OF_PARALLEL = ("test_continuation.py::test_the_limit_of_parallel_branches",)
 _LAW_OF_PARALLEL = ("test_continuation.py::test_parallel_branches_have_the_law_of_networks",)
 _NORMALISED_LAWS = ("test_normalised.py::test_the_chain_has_the_law_of_networks",)
+_LAYER_NORM_LAWS = ("test_layer_norm.py::test_the_chain_has_the_law_of_networks",)
 _STEP_OF_A_PATTERN = ("test_sde.py::test_a_step_of_a_pattern_has_its_drift_and_diffusion",)
 
 BLOCKS = [
@@ -44,8 +47,8 @@ BLOCKS = [
     Mutant(
         "branch-scaled-by-the-orthogonal-part",
         _BRANCH,
-        "scale = gamma / width**0.5",
-        "scale = gamma / (width - own) ** 0.5",
+        "scale = weight / width**0.5",
+        "scale = weight / (width - own) ** 0.5",
         _LAW_OF_FEW_COLUMNS,
         blind=True,
     ),
@@ -124,8 +127,8 @@ BLOCKS = [
     Mutant(
         "normalised-after-branch-sees-normalised",
         _NORMALISED,
-        'seen = self._normalised(tokens) if self.place == "before" else tokens',
-        "seen = self._normalised(tokens)",
+        "seen = self._normalised(p, tokens) if self._sees_normalised else tokens",
+        "seen = self._normalised(p, tokens)",
         _NORMALISED_LAWS,
         blind=True,
     ),
@@ -140,18 +143,60 @@ BLOCKS = [
     Mutant(
         "normalised-after-root-sees-normalised",
         _NORMALISED,
-        'seen = unit_rows(factor) if self.place == "before" else factor',
-        "seen = unit_rows(factor)",
+        "if self._sees_normalised:\n            [[seen]]",
+        "if True:\n            [[seen]]",
         _NORMALISED_LAWS,
         blind=True,
     ),
     Mutant(
         "normalised-groups-by-own-length",
-        _BRANCH,
-        "unit = unit_rows(concatenate(factors))",
-        "unit = concatenate([unit_rows(x) for x in factors]) / len(factors) ** 0.5",
+        _NORMS,
+        "unit_rows(concatenate(flat))",
+        "concatenate([unit_rows(x) for x in flat]) / len(flat) ** 0.5",
         _NORMALISED_LAWS,
         blind=True,
+    ),
+    Mutant(
+        "normalised-branch-after-its-weight",
+        _NORMALISED,
+        "branches(state, root, 1.0, width, numbers)",
+        "branches(state, root, gamma, width, numbers)",
+        ("test_normalised.py::test_eps_of_the_output_of_a_branch",),
+    ),
+    Mutant(
+        "normalised-eps-outside-the-root",
+        _NORMS,
+        "sum(squares[1:], squares[0]) + eps)",
+        "sum(squares[1:], squares[0])) + eps",
+        ("test_normalised.py::test_eps_is_added_to_the_mean_square",),
+    ),
+    Mutant(
+        "layer-norm-keeps-the-means",
+        _NORMS,
+        "first - mean",
+        "first",
+        _LAYER_NORM_LAWS,
+    ),
+    Mutant(
+        "layer-norm-factor-loses-its-means",
+        _BRANCH,
+        "first, body = columns(along, 0, 1)",
+        "first, body = 0.0 * columns(along, 0, 1)",
+        _LAYER_NORM_LAWS,
+    ),
+    Mutant(
+        "layer-norm-starts-without-means",
+        _STARTS,
+        "reflection[:, :, 0] = unit",
+        "reflection[:, :, 0] = 0.0",
+        ("test_layer_norm.py::test_tokens_start_with_uniformly_distributed_directions",),
+    ),
+    Mutant(
+        "layer-norm-start-in-the-span-of-the-tokens",
+        _STARTS,
+        '"means of the start, orthogonal", 1, width - c, g',
+        '"means of the start, orthogonal", 1, 1, g',
+        ("test_layer_norm.py::test_tokens_start_with_uniformly_distributed_directions",),
     ),
     Mutant(
         "normalised-layer-mean-over-tokens",

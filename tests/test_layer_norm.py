@@ -1,0 +1,367 @@
+"""LayerNorm: the chain with the means of the tokens, its start, and its executors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import shaped_attention as sa
+from shaped_attention.blocks.branch import added, branches
+from shaped_attention.blocks.norms import centred
+from shaped_attention.blocks.state import State, total_factor
+from shaped_attention.numerics.primitives import Numbers
+from shaped_attention.samplers.request import Request, make_request
+from shaped_attention.samplers.start_states import start_states, tokens_of
+from shaped_attention.samplers.task import task_of
+from tests.laws import same_law
+
+SOFTMAX = sa.ShapedAttention(0.6, identity=False, centring=False, scaled_temperature=False)
+RELU = sa.ShapedMLP(0.6, 0.0, -4.0)
+HEADS = sa.ShapedAttention(0.6, 0.5, heads=4)
+
+
+def normed(block, place="before", **options):
+    return sa.Normalised(block, place, "layer", **options)
+
+
+RESIDUAL = 12**-0.5
+"""Scale of the branches of GPT-2, 1 / sqrt(2 L), for the L = 6 layers of these tests."""
+
+GPT2 = [
+    normed(sa.ShapedAttention(RESIDUAL, skip=1.0, identity=False, centring=False)),
+    normed(sa.ShapedMLP(RESIDUAL, 0.0, -4.0, skip=1.0)),
+]
+LAYERS = {
+    "before": (normed(SOFTMAX), 3, 16),
+    "after": (normed(SOFTMAX, "after"), 3, 16),
+    "sandwich": (normed(SOFTMAX, "sandwich"), 3, 16),
+    "branch": (normed(SOFTMAX, "branch"), 3, 16),
+    "before, n = m": (normed(SOFTMAX), 4, 4),
+    "after, n = m + 1": (normed(SOFTMAX, "after"), 3, 4),
+    "sandwich, n = m": (normed(SOFTMAX, "sandwich"), 4, 4),
+    "branch, n = m": (normed(SOFTMAX, "branch"), 4, 4),
+    "sandwich, n = m + 2": (normed(SOFTMAX, "sandwich"), 4, 6),
+    "after, n = m + 2": (normed(SOFTMAX, "after"), 4, 6),
+    "eps and gain": (normed(SOFTMAX, "sandwich", eps=0.5, gain=1.3), 3, 8),
+    "heads": (normed(HEADS), 2, 8),
+    "heads, after": (normed(HEADS, "after"), 2, 16),
+    "heads, sandwich": (normed(HEADS, "sandwich"), 2, 8),
+    "parallel": (normed(sa.Parallel(HEADS, RELU), "sandwich"), 2, 16),
+    "with a plain block": ([normed(SOFTMAX), RELU], 4, 4),
+    "after a plain block": ([RELU, normed(SOFTMAX, "after")], 3, 8),
+    "with RMS": ([normed(HEADS), sa.Normalised(RELU, "after")], 2, 16),
+    "pattern": (sa.Pattern([normed(SOFTMAX, "sandwich"), sa.Normalised(RELU)]), 4, 8),
+    "lambda = 1": (GPT2, 3, 16),
+}
+SHORT = [name for name in LAYERS if name != "lambda = 1"]
+
+
+def run(sampler, name, **options):
+    layer, tokens, width = LAYERS[name]
+    options = {"width": width, "depth": 6, "seed": 1, "progress": False} | options
+    return sampler(layer, sa.equicorrelated(tokens, 0.2, 1.5), **options)
+
+
+def rounded(result):
+    """To 9 digits: KS would compare the rounding errors of variances that are exactly 1."""
+    return result.assign(V=result.V.round(9))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_chain_has_the_law_of_networks(name):
+    """KS on every observable at level 10^-3 (Bonferroni), 10,000 networks.
+
+    KS sees a shift of 0.06 standard deviations of an observable half of the time.
+    """
+    weights = run(sa.simulate_network, name, samples=10_000)
+    assert same_law(rounded(weights), rounded(run(sa.simulate_chain, name, samples=30_000, seed=2)))
+
+
+@dataclass(frozen=True)
+class KeepsTheMeans(sa.Normalised):
+    """LayerNorm that divides by the standard deviation and does not subtract the mean."""
+
+    def _centred(self, rows):
+        return rows
+
+
+@dataclass(frozen=True)
+class MeansOfTheGroup(sa.Normalised):
+    """LayerNorm that subtracts from each group its own means."""
+
+    def _centred(self, rows):
+        return [centred([parts])[0] for parts in rows]
+
+
+@dataclass(frozen=True)
+class OneMoreDegree(sa.Normalised):
+    """n in place of n - 1 degrees of freedom."""
+
+    def step(self, p, state, numbers, width):
+        return super().step(p, state, _OneMore(numbers), width)
+
+
+@dataclass(frozen=True)
+class MeansWithoutTheBranch(sa.Normalised):
+    """Pre-norm whose branch does not reach the means: h' = lambda h."""
+
+    def step(self, p, state, numbers, width):
+        skip = self.inner.skip_weight(p.inner)
+        seen = State(tuple(along for (along,) in self._centred([[x] for x in state.factors])), True)
+        root = self.root(p, total_factor(seen), numbers, width)
+        rows = branches(state, root, p.inner.gamma, width, numbers)
+        return added(state, self._centred(rows), skip)
+
+
+class _OneMore(Numbers):
+    def __init__(self, numbers):
+        self._numbers = numbers
+
+    def inside(self, index):
+        return self._numbers.inside(index)
+
+    def normal(self, *arguments):
+        return self._numbers.normal(*arguments)
+
+    def wishart(self, name, rows, dof, head=0):
+        more = name == "branch, orthogonal"
+        return self._numbers.wishart(name, rows, dof + more, head)
+
+    def activated_gram(self, *arguments):
+        return self._numbers.activated_gram(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("before, n = m", KeepsTheMeans(SOFTMAX, "before", "layer")),
+        ("after", KeepsTheMeans(SOFTMAX, "after", "layer")),
+        ("before, n = m", MeansWithoutTheBranch(SOFTMAX, "before", "layer")),
+        ("sandwich, n = m + 2", OneMoreDegree(SOFTMAX, "sandwich", "layer")),
+        ("after, n = m + 2", OneMoreDegree(SOFTMAX, "after", "layer")),
+        ("sandwich", normed(SOFTMAX, "before")),
+        ("sandwich", normed(SOFTMAX, "branch")),
+        ("sandwich, n = m", sa.Normalised(SOFTMAX, "sandwich")),
+        ("heads", MeansOfTheGroup(HEADS, "before", "layer")),
+        ("with a plain block", [sa.Normalised(SOFTMAX), RELU]),
+    ],
+)
+def test_wrong_chains_are_rejected(name, wrong):
+    """Negative controls: means, degrees of freedom, a norm left out, RMS in its place."""
+    _, tokens, width = LAYERS[name]
+    other = sa.simulate_chain(
+        wrong, sa.equicorrelated(tokens, 0.2, 1.5), width=width, depth=6, samples=30_000, seed=2
+    )
+    assert not same_law(rounded(run(sa.simulate_network, name, samples=10_000)), rounded(other))
+
+
+def starts(layer, v0, width, samples, stream="chain"):
+    request = make_request(
+        layer, v0, width=width, steps=1, dt=1.0 / width, samples=samples, seed=3, times=None,
+        save_every=None, radius=None, device="cpu", dtype="float64", chunk=None, memory=2**30,
+    )  # fmt: skip
+    task = task_of(request, stream, width)
+    return task, start_states(request, task, 0, samples)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("tokens", "width"), [(1, 2), (3, 2), (3, 3), (3, 4), (3, 5), (3, 64)])
+def test_states_and_tokens_at_the_start(groups, tokens, width):
+    """Exactly: the Gram of a state is V_0; its tokens have this Gram, and its means."""
+    v0 = sa.covariance_of(np.random.default_rng(0).normal(size=(tokens, 8))[:, : max(width, 3)])
+    if tokens > width:
+        v0 = np.outer([1.0, -0.5, 2.0], [1.0, -0.5, 2.0])
+    layer = normed(sa.ShapedAttention(0.5, heads=groups))
+    task, states = starts(layer, v0, groups * width, 20)
+    assert states.shape == (20, groups, tokens, min(tokens + 1, width))
+    grams = states @ states.swapaxes(-1, -2)
+    np.testing.assert_allclose(grams, np.broadcast_to(v0, grams.shape), atol=1e-13)
+    x = tokens_of(torch.from_numpy(states), task).numpy().reshape(20, tokens, groups, width)
+    np.testing.assert_allclose(x.mean(-1).swapaxes(1, 2), states[..., 0], atol=1e-13)
+    grams = np.einsum("samc,sbmc->smab", x, x) / width
+    np.testing.assert_allclose(grams, np.broadcast_to(v0, grams.shape), atol=1e-13)
+
+
+@pytest.mark.parametrize(("tokens", "width"), [(2, 2), (2, 3), (2, 4), (2, 8), (3, 3)])
+def test_tokens_start_with_uniformly_distributed_directions(tokens, width):
+    """KS of the means of chain and network against X_0 U, U uniform on the orthogonal group.
+
+    5,000 starts see a shift of 0.06 standard deviations, and a scale of 1.07, half of the time. The
+    means of sqrt(n) (F, 0), which are not random, are rejected.
+    """
+    generator = np.random.default_rng(1)
+    f = np.linalg.cholesky(sa.equicorrelated(tokens, 0.4))
+    turns = stats.ortho_group.rvs(width, 5000, random_state=generator)
+    known = np.sqrt(width) * (f @ turns[:, :tokens]).mean(-1)
+    for stream in ("chain", "network"):
+        task, states = starts(normed(RELU), f @ f.T, width, 5000, stream)
+        x = tokens_of(torch.from_numpy(states), task).numpy()
+        for direction in ([1.0] + [0.0] * (tokens - 1), [1.0] * tokens, [1.0, -1.0, 0.5][:tokens]):
+            for found in (states[:, 0, :, 0], x.mean(-1)):
+                p = stats.ks_2samp(found @ direction, known @ direction).pvalue
+                assert p > 1e-3 / 60
+    fixed = np.broadcast_to((f.sum(1) / np.sqrt(width))[0], 5000)
+    assert stats.ks_2samp(fixed, known[:, 0]).pvalue < 1e-3 / 60
+
+
+def test_samples_start_differently_and_groups_and_streams_independently():
+    _, states = starts(normed(HEADS), np.eye(2), 16, 2000)
+    _, others = starts(normed(HEADS), np.eye(2), 16, 2000, "network")
+    means = np.concatenate([states[..., 0], others[..., 0]], axis=1).reshape(2000, -1)
+    correlations = np.corrcoef(means.T) - np.eye(16)
+    assert np.abs(correlations).max() < 5 / np.sqrt(2000)
+
+
+@pytest.mark.parametrize("name", ["after", "heads, after"])
+def test_a_post_norm_leaves_no_mean_and_unit_variance(name):
+    """Exactly, in chain and network, with the state that each of them keeps."""
+    chain, network = (
+        run(sampler, name, samples=4, keep_state=True)
+        for sampler in (sa.simulate_chain, sa.simulate_network)
+    )
+    np.testing.assert_allclose(chain.state[..., 0].mean("group"), 0.0, atol=1e-14)
+    np.testing.assert_allclose(network.state.mean("column"), 0.0, atol=1e-14)
+    for result in (chain, network):
+        diagonal = np.diagonal(result.V.values[-1], axis1=1, axis2=2)
+        np.testing.assert_allclose(diagonal, 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("sampler", [sa.simulate_chain, sa.simulate_network])
+def test_eps_is_added_to_the_variance(sampler):
+    """Exactly: without a branch V' = g^2 C / sqrt((C_aa + eps) (C_bb + eps)), C = V_0 - h h^T."""
+    v0, options = sa.equicorrelated(3, 0.2, 0.5), {"width": 8, "depth": 1, "samples": 5}
+    block = normed(sa.ShapedMLP(0.0), "after", eps=0.3, gain=1.5)
+    v = sampler(block, v0, **options).V.values[-1]
+    stream = "chain" if sampler is sa.simulate_chain else "network"
+    request = make_request(
+        block, v0, steps=1, dt=1.0, seed=0, times=None, save_every=None, radius=None, device="cpu",
+        dtype="float64", chunk=None, memory=2**30, width=8, samples=5,
+    )  # fmt: skip
+    means = start_states(request, task_of(request, stream, 8), 0, 5)[:, 0, :, 0]
+    c = v0 - means[:, :, None] * means[:, None, :]
+    scale = 1.5 / np.sqrt(np.diagonal(c, axis1=1, axis2=2) + 0.3)
+    np.testing.assert_allclose(v, scale[:, :, None] * c * scale[:, None, :], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_compiled_code_gives_the_paths_of_torch(name, monkeypatch):
+    fast = run(sa.simulate_chain, name, samples=70, keep_state=True)
+    monkeypatch.setattr(Request, "compiled_device", property(lambda self: False))
+    slow = run(sa.simulate_chain, name, samples=70, keep_state=True)
+    scale = np.abs(slow.V.values).max()
+    np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-9 * scale)
+    assert sa.explain(LAYERS[name][0]).layer.chain.startswith("compiled code on tiles")
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_run_continues(name):
+    """Bit-identical to the longer run, with its means; chunks do not matter."""
+    for sampler in (sa.simulate_chain, sa.simulate_network):
+        whole = run(sampler, name, samples=20, keep_state=True)
+        half = run(sampler, name, samples=20, depth=3, keep_state=True, chunk=7)
+        again = sa.continue_run(half, depth=6, keep_state=True, chunk=11)
+        np.testing.assert_array_equal(again.V[-1], whole.V[-1])
+        np.testing.assert_array_equal(again.state, whole.state)
+
+
+def test_results_are_stored_and_run_again(tmp_path):
+    result = run(sa.simulate_chain, "eps and gain", samples=10)
+    loaded = sa.load(sa.save(result, tmp_path / "layer_norm.nc"))
+    assert sa.layer_of(loaded) == [LAYERS["eps and gain"][0]]
+    np.testing.assert_array_equal(sa.rerun(loaded).V, result.V)
+
+
+@pytest.mark.parametrize("name", ["before", "sandwich", "with a plain block"])
+def test_equal_and_zero_tokens_stay_so(name):
+    v0 = np.array([[1.3, 1.3, 0.0], [1.3, 1.3, 0.0], [0.0, 0.0, 0.0]])
+    block = sa.ShapedAttention(0.5, centring=True)
+    layer = {
+        "before": normed(block),
+        "sandwich": normed(block, "sandwich"),
+        "with a plain block": [normed(block), block],
+    }[name]
+    v = sa.simulate_chain(layer, v0, width=16, depth=8, samples=20).V.values[-1]
+    # A zero token stays the mean of nothing; equal tokens have equal rows.
+    np.testing.assert_allclose(v[:, 0], v[:, 1], rtol=1e-11, atol=1e-12)
+    assert np.isfinite(v).all()
+
+
+def test_single_precision_is_near_double_precision():
+    single, double = (
+        run(sa.simulate_chain, "before", samples=20, dtype=dtype)
+        for dtype in ("float32", "float64")
+    )
+    np.testing.assert_allclose(single.V, double.V, rtol=2e-4, atol=2e-4)
+
+
+def test_pathwise_gives_the_chain_and_its_derivatives():
+    """The start is differentiable too: the derivative is that of the difference quotient."""
+    layer, v0 = normed(SOFTMAX, "sandwich", gain=1.2), np.array([[1.5, 0.3], [0.3, 1.0]])
+    options = {"width": 8, "depth": 3, "samples": 6, "seed": 4}
+    start = torch.tensor(v0, requires_grad=True)
+    gain = torch.tensor(1.2, dtype=torch.float64, requires_grad=True)
+    v = sa.pathwise(layer, start, parameters={"gain": gain}, **options)
+    np.testing.assert_allclose(
+        v.detach(), sa.simulate_chain(layer, v0, **options).V.values[-1], rtol=1e-10
+    )
+    by_start, by_gain = torch.autograd.grad(v[:, 0, 1].sum(), [start, gain])
+    shift, step = np.array([[1.0, 0.5], [0.5, -1.0]]), 1e-6
+
+    def total(v0, gain=1.2):
+        block = normed(SOFTMAX, "sandwich", gain=gain)
+        return sa.simulate_chain(block, v0, **options).V.values[-1][:, 0, 1].sum()
+
+    quotient = (total(v0 + step * shift) - total(v0 - step * shift)) / (2 * step)
+    assert (by_start.numpy() * shift).sum() == pytest.approx(quotient, rel=1e-5)
+    quotient = (total(v0, 1.2 + step) - total(v0, 1.2 - step)) / (2 * step)
+    assert by_gain.item() == pytest.approx(quotient, rel=1e-5)
+
+
+def test_rare_events_of_chains_with_means():
+    """By splitting, the probability is that of plain sampling, within 5 standard errors."""
+    options = {"width": 16, "depth": 6, "progress": False}
+    v0, layer = sa.equicorrelated(2, 0.2), [normed(SOFTMAX), RELU]
+    v = sa.simulate_chain(layer, v0, samples=20_000, seed=1, **options).V.values[-1]
+    norm = np.linalg.norm(v, axis=(1, 2))
+    level = float(np.quantile(norm, 0.95))
+    found = sa.rare_event(
+        layer, v0, "norm", level, when="end", replicas=400, runs=20, seed=2, **options
+    )
+    errors = found.run_probability.std(ddof=1) / np.sqrt(20), np.sqrt(0.05 * 0.95 / 20_000)
+    assert abs(float(found.probability) - 0.05) < 5 * np.hypot(*errors)
+
+
+@dataclass(frozen=True)
+class Forgetful(sa.ShapedMLP):
+    """A step that does not know of the means."""
+
+    def step(self, p, state, numbers, width):
+        return State(super().step(p, state, numbers, width).factors)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: run(sa.simulate_chain, "heads", width=4, samples=2),
+            r"^width=4: at least 8 is needed, since LayerNorm subtracts the mean$",
+        ),
+        (
+            lambda: sa.simulate_network(normed(RELU), np.eye(1), width=1, depth=1, samples=1),
+            r"^width=1: at least 2 is needed, since LayerNorm subtracts the mean$",
+        ),
+        (
+            lambda: sa.simulate_chain(
+                [normed(RELU), Forgetful(0.5)], np.eye(2), width=8, depth=1, samples=1
+            ),
+            r"^layer contains Forgetful.* whose step does not keep the means of the tokens",
+        ),
+    ],
+)
+def test_what_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
