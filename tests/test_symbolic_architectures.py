@@ -254,7 +254,7 @@ def test_orders_and_averages() -> None:
 def test_the_mean_of_a_layer_must_vanish_below_one_over_n() -> None:
     """A start off V = R by a factor leaves a term of order 1."""
     layer = 2 * normalised.post_norm_layer(normalised.symbolic_drift())
-    with pytest.raises(ArithmeticError, match="order below 1/n"):
+    with pytest.raises(ArithmeticError, match="larger than 1/n"):
         normalised.drift_of_correlation(layer, normalised.symbolic_diffusion())
 
 
