@@ -1,4 +1,4 @@
-"""The ledger of claims on source notes, exact laws and architectures, judged by machine."""
+"""The ledger of claims of the notes, exact laws and architectures, judged by machine."""
 
 from symbolic.claims.book import CLAIMS, Entry, as_latex, as_text, judge, judge_all, summary
 from symbolic.claims.ledger import Claim, Finding, Verdict

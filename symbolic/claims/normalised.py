@@ -92,7 +92,7 @@ def drift_of_correlation(layer: Expr, diffusion: Values) -> Expr:
     start, first, second = layer_orders(layer)
     covariance = noise_covariance(diffusion)
     if expand(start - R) != 0 or expand(average(first, CENTRED, covariance)) != 0:
-        raise ArithmeticError("the mean of R' - R has a term of order below 1/n")
+        raise ArithmeticError("the mean of R' - R has a term larger than 1/n")
     return expand(average(second, CENTRED, covariance))
 
 

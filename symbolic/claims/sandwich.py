@@ -130,12 +130,23 @@ def drift_of_sandwich() -> Expr:
     return _mean(orders[2], sigma)
 
 
+def _noise_is_stated() -> bool:
+    """Return whether V'_ab - V_ab has the noise lambda gamma (c_ab + c_ba) + gamma^2 (J g)_ab."""
+    still = dict.fromkeys(LENGTHS, 0)
+    noise = layer_orders(sandwich_layer(symbolic_drift())["ab"].subs(still), 1)[1]
+    projected = GRAM[0] - R * (GRAM[1] + GRAM[2]) / 2
+    cross = sqrt(KEPT * ADDED) * (CROSS[0] + CROSS[1])
+    return vanishes(noise - cross - ADDED * projected)
+
+
 def _limit() -> Finding:
     b, sigma = symbolic_drift(), symbolic_diffusion()
     derived, stated = moments_at_unit_lengths(b, sigma), stated_moments(b, sigma)
     return proven(
-        "Taylor expansion of a layer in 1/sqrt n; the products X . B are odd in B, so that they "
-        "are centred and uncorrelated with the Gram matrix of B",
+        "Taylor expansion of a layer in 1/sqrt n: the noise of V'_ab is lambda gamma (c_ab + c_ba) "
+        "+ gamma^2 (J g)_ab; c_ab = X_a . B_b/sqrt n is odd in B, so it is centred and "
+        "uncorrelated with g, and E[c_ab c_cd] = V_ac R_bd",
+        _noise_is_stated(),
         *[vanishes(derived[0][pair] - stated[0][pair]) for pair in PAIRS],
         *[vanishes(derived[1][key] - stated[1][key]) for key in stated[1]],
     )
