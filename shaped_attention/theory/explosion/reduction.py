@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.blocks.mlp import ReLULimit
+from shaped_attention.blocks.mlp_limit import ReLULimit
 from shaped_attention.blocks.overrides import Overrides
 from shaped_attention.theory.drift_diffusion import limits_at, moments_along, unit_noise
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
