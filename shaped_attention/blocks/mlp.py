@@ -35,12 +35,11 @@ from shaped_attention.blocks.mlp_limit import HiddenLimit, ReLULimit, SmoothLimi
 from shaped_attention.blocks.parameters import (
     Parameter,
     at_depth,
-    check_parameter,
     check_weights,
     extremes,
     value_at,
 )
-from shaped_attention.checks import check_count, check_finite, check_positive
+from shaped_attention.checks import check_count, check_finite, check_positive, check_range
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.factor import semidefinite_cholesky
 from shaped_attention.numerics.primitives import M, Numbers, cholesky, leaky, sqrt
@@ -141,17 +140,14 @@ class ShapedMLP(Block):
         for name, parameter in (("c_plus", self.c_plus), ("c_minus", self.c_minus)):
             for c in extremes(parameter):
                 check_finite(name, c)
-                if abs(c) > _LARGEST_C:
-                    raise ValueError(
-                        f"{name}={c!r}: a number from {-_LARGEST_C:g} to {_LARGEST_C:g} is needed"
-                    )
+                check_range(name, c, -_LARGEST_C, _LARGEST_C)
         if self.hidden is not None:
             check_count("hidden", self.hidden)
         check_positive("hidden_ratio", self.hidden_ratio)
-        check_positive("input_scale", self.input_scale)
+        check_range("input_scale", self.input_scale, 1e-6, 100.0)
         check_finite("gate_bias", self.gate_bias)
-        if self.scale is not None:
-            check_parameter("scale", self.scale, check_positive)
+        for a in extremes(self.scale) if self.scale is not None else ():
+            check_range("scale", a, 0.01, 1e4)
         check_shape(self)
 
     def __repr__(self) -> str:
@@ -278,17 +274,21 @@ class ShapedMLP(Block):
     def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M:
         """Return a factor of the Gram of d hidden units h = F g.
 
-        It costs O(d m^2): the Gram matrix of a nonlinear function has no simpler exact law.
+        It costs O(d m^2): the Gram matrix of a nonlinear function has no simpler exact law. Fewer
+        units than tokens are a factor themselves, without the rounding of a singular Gram matrix.
         """
-        units = self.units(width)
+        units, (tokens, columns) = self.units(width), factor.shape[-2:]
 
-        def gate(z: M, u: M) -> M:
-            return self.activated(p, z, width) * u
+        def unit(z: M, *u: M) -> M:
+            value = self.activated(p, z, width)
+            return value * u[0] if u else value
 
-        if self.gated:
-            gram = numbers.activated_gram("hidden", factor, units, gate, copies=2)
-        else:
-            gram = numbers.activated_gram(
-                "hidden", factor, units, lambda h: self.activated(p, h, width)
-            )
-        return cholesky(gram * (self._normalisation(p, width) / units))
+        weight = self._normalisation(p, width) / units
+        # A shaped ReLU layer of the same width keeps the random numbers that it has always had.
+        kept = self.activation == SHAPED_RELU and units == width
+        if units < tokens and not kept:
+            names = ("hidden", "gated") if self.gated else ("hidden",)
+            few = unit(*(factor @ numbers.normal(name, columns, units) for name in names))
+            return sqrt(weight) * few
+        copies = 2 if self.gated else 1
+        return cholesky(numbers.activated_gram("hidden", factor, units, unit, copies) * weight)

@@ -53,8 +53,8 @@ BLOCKS = [
     Mutant(
         "mlp-root-divides-by-width-less-one",
         _MLP,
-        "(self._normalisation(p, width) / units)",
-        "(self._normalisation(p, width) / (units - 1))",
+        "weight = self._normalisation(p, width) / units",
+        "weight = self._normalisation(p, width) / (units - 1)",
         _LAW_OF_MLPS,
         blind=True,
     ),
