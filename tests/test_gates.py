@@ -58,6 +58,10 @@ MEMBERS = {
     "ReGLU": (gated("plain_relu"), gated("gelu")),
     "wide SwiGLU": (gated("silu", hidden=43, input_scale=2.0), gated("silu", input_scale=2.0)),
     "two units": (gated("silu", hidden=2), gated("silu")),
+    "pre-norm": (
+        sa.Normalised(gated("silu", skip=1.0, hidden_ratio=2.0)),
+        sa.Normalised(gated("silu", skip=1.0, hidden_ratio=1.0)),
+    ),
     "shaped": (SHAPED, gated("silu", scale=4.0, gate_bias=1.0)),
     "shaped GELU": (
         gated("gelu", scale=0.4, gate_bias=0.5, hidden_ratio=2.0),
@@ -200,13 +204,20 @@ def test_what_couples_chain_and_limit_is_a_brownian_motion(ratio: float, gates: 
         assert ((square / ratio - 1.0).abs() > band).all()
 
 
+class QuietCoupling(HiddenCoupling):
+    """Without the factor sqrt(n / d)."""
+
+    def common(self, p: Any, handed: Any, width: int) -> torch.Tensor:
+        return math.sqrt(self.hidden_ratio) * super().common(p, handed, width)
+
+
 @dataclass(frozen=True)
 class WrongCoupling(sa.ShapedMLP):
-    """As if there were n hidden units."""
+    """An MLP with that coupling."""
 
     @property
     def coupling(self) -> HiddenCoupling:
-        return HiddenCoupling(1.0, self.gated)
+        return QuietCoupling(self.hidden_ratio, self.gated)
 
 
 @pytest.mark.parametrize(

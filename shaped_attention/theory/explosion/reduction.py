@@ -99,8 +99,8 @@ def coefficients(
     stays = (still <= TOLERANCE * (size + variance)[:, None]).all()
     if not bool(fits.all()) or not bool(stays):
         raise ValueError(
-            f"layer={layer!r}: u = {reduction.scalar} does not follow an SDE of its own, so its "
-            "law is not known exactly"
+            f"layer={layer!r}: u = {reduction.scalar} does not follow an SDE of its own with drift "
+            "alpha u^3 - mu u, so its law is not known exactly"
         )
     return alpha, mu, k, delta
 
