@@ -51,9 +51,9 @@ def operations(node: Node) -> float:
     if node.kind == "cholesky":
         return node.shape[0] ** 3 / 3
     if node.kind == "activated_gram":
-        factor, count = node.inputs[0], node.integers[1]
+        factor, (_, count, copies) = node.inputs[0], node.integers
         rows, inner = factor.shape
-        return count * (rows * inner * (1.0 if factor.lower else 2.0) + rows**2)
+        return count * (copies * rows * inner * (1.0 if factor.lower else 2.0) + rows**2)
     return 0.0
 
 
@@ -64,7 +64,10 @@ def numbers(node: Node) -> int:
         return rows * columns
     if node.kind == "wishart":
         return rows * (rows + 1) // 2
-    return node.inputs[0].shape[1] * node.integers[1] if node.kind == "activated_gram" else 0
+    if node.kind == "activated_gram":
+        _, count, copies = node.integers
+        return copies * node.inputs[0].shape[1] * count
+    return 0
 
 
 def seconds(run: Callable[[], object]) -> float:

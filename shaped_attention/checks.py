@@ -53,6 +53,12 @@ def check_finite(name: str, value: float) -> None:
         raise ValueError(f"{name}={value!r}: a finite number is needed")
 
 
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    """Raise ValueError unless low <= value <= high."""
+    if not (is_number(value) and low <= value <= high):
+        raise ValueError(f"{name}={value!r}: a number from {low:g} to {high:g} is needed")
+
+
 def check_count(name: str, value: int, lowest: int = 1) -> None:
     """Raise ValueError unless value is an integer >= lowest."""
     if not (is_number(value) and isinstance(value, int | np.integer) and value >= lowest):

@@ -318,7 +318,7 @@ class Folded(ShapedMLP):
 
     limit = Limit()
 
-    def activation(self, p, x, width):
+    def activated(self, p, x, width):
         return leaky(x, 1.0, -1.0)
 
 

@@ -17,7 +17,6 @@ from shaped_attention import (
     half_vectorise,
     simulate_network,
 )
-from shaped_attention.blocks.mlp import _normalisation
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.factor import semidefinite_cholesky
 from shaped_attention.samplers.steps import flowed
@@ -118,8 +117,8 @@ def test_finite_width_kernel_of_the_mlp(rho):
     """
     angle = (np.arange(200_000) + 0.5) * (2 * np.pi / 200_000)
     g = torch.tensor(np.stack([np.cos(angle), np.cos(angle - math.acos(rho))]))
-    s = MLP.activation(at_depth(MLP, 0.0), g, 4).numpy()
-    numeric = _normalisation(at_depth(MLP, 0.0), 4) * 2.0 * (s[0] * s[1]).mean()
+    s = MLP.activated(at_depth(MLP, 0.0), g, 4).numpy()
+    numeric = 2.0 / MLP.mean_square(4) * (s[0] * s[1]).mean()
     plus, minus = MLP.slopes(at_depth(MLP, 0.0), 4)
     nonlinear = (math.sqrt(1 - rho**2) - rho * math.acos(rho)) / (2 * math.pi)
     exact = rho + 2 * (plus - minus) ** 2 / (plus**2 + minus**2) * nonlinear

@@ -64,6 +64,7 @@ UNARY: dict[str, tuple[Callable[[Any], Any], tuple[int, int]]] = {
     "tanh": (pr.tanh, WIDE),
     "normal cdf": (pr.normal_cdf, WIDE),
     "sigmoid": (pr.sigmoid, WIDE),
+    "softplus": (pr.softplus, WIDE),
     "leaky": (lambda x: pr.leaky(x, 1.3, -0.2), WIDE),
     "arc-cosine kernel": (lambda x: pr.arc_cosine_kernel(x @ x.mT), (3, 5)),
     "arc-cosine kernel of equal tokens": (

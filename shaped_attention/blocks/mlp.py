@@ -1,94 +1,138 @@
-"""Shaped ReLU network: a hidden layer whose activation tends to the identity with the width.
+"""MLP block: a hidden layer whose activation tends to the identity with the width, or a plain one.
 
-    X' = lambda X + gamma sqrt(c / n) s(X W_pre / sqrt n) W_post,
-    s(x) = s_+ max(x, 0) + s_- min(x, 0),   s_pm = 1 + c_pm / sqrt n,   1 / c = E s(g)^2,
+    X' = lambda X + gamma sqrt(c / d) s(X W_pre / sqrt n) W_post,   1 / c = E s(g)^2,
 
-see Li, Nica and Roy, "The neural covariance SDE" (arXiv 2206.02768). The limit has the drift
-gamma^2 nu(rho_ab) sqrt(V_aa V_bb), nu(r) = (c_+ - c_-)^2 / (2 pi) (sqrt(1 - r^2) - r arccos r).
-With J(r) = sqrt(1 - r^2) + r (pi - arccos r), the arc-cosine kernel of Cho and Saul (2009), this
-is kappa (J - pi r) with kappa = gamma^2 (c_+ - c_-)^2 / (2 pi): a positive semidefinite matrix
-minus a multiple of V.
+with d hidden units. Shaped activations have a limit (`shaped_attention.blocks.mlp_limit`):
+
+- ReLU: s(x) = s_+ max(x, 0) + s_- min(x, 0), s_pm = 1 + c_pm / sqrt n;
+- smooth: s(x) = r (phi(x / r) - phi(0)), r = a sqrt n;
+- gated: the hidden units are u phi(beta + z / r) / phi(beta).
+
+Plain ones do not: s(x) = phi(sigma x), or the hidden units u phi(sigma z). Here u and z are the
+products of the tokens with two weight matrices, and 1 / c is the mean square of a hidden unit at
+V_aa = 1.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
+from shaped_attention.blocks.activations import (
+    SHAPED_RELU,
+    Activation,
+    activation_named,
+    check_shape,
+    derivatives,
+    mean_square,
+    shaped,
+    shaped_gate,
+)
 from shaped_attention.blocks.base import Block, Limit, Project, plain_fields
 from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
-from shaped_attention.blocks.parameters import Parameter, check_weights, extremes, value_at
-from shaped_attention.checks import check_finite
+from shaped_attention.blocks.mlp_limit import HiddenLimit, ReLULimit, SmoothLimit
+from shaped_attention.blocks.parameters import (
+    Parameter,
+    at_depth,
+    check_weights,
+    extremes,
+    value_at,
+)
+from shaped_attention.checks import check_count, check_finite, check_positive, check_range
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.factor import semidefinite_cholesky
-from shaped_attention.numerics.primitives import M, Numbers, arc_cosine_kernel, cholesky, leaky
+from shaped_attention.numerics.primitives import M, Numbers, cholesky, leaky, sqrt
 
 _LARGEST_C = 1e12
 _SMALLEST_SLOPE = 1e-12
 """Below, a slope 1 + c / sqrt n is mostly the rounding of c."""
 
 
-class ReLULimit(Limit):
-    """Limit of the shaped ReLU network; k = 2 gamma^2, one gamma^2 per weight matrix."""
-
-    def growth(self, p: Any, v: M) -> M:
-        """Return ``kappa sqrt(V_aa V_bb) J(rho_ab)``."""
-        return _kappa(p) * arc_cosine_kernel(v)
-
-    def decay(self, p: Any) -> Any:
-        """Return ``pi kappa``, which leaves the diagonal of V unchanged."""
-        return math.pi * _kappa(p)
-
-
-def _kappa(p: Any) -> Any:
-    return p.gamma**2 * (p.c_plus - p.c_minus) ** 2 / (2.0 * math.pi)
-
-
-def _slopes(p: Any, width: int) -> tuple[Any, Any]:
-    root = math.sqrt(width)
-    return 1.0 + p.c_plus / root, 1.0 + p.c_minus / root
-
-
-def _normalisation(p: Any, width: int) -> Any:
-    """Return ``c`` with 1 / c = E s(g)^2 = (s_+^2 + s_-^2) / 2."""
-    plus, minus = _slopes(p, width)
-    return 2.0 / (plus**2 + minus**2)
-
-
+@dataclass(frozen=True)
 class HiddenCoupling(Coupling):
     """Coupling of chain and limit: to leading order the hidden units are the hidden Gaussians."""
 
+    hidden_ratio: float = 1.0
+    gated: bool = False
+
+    def reason_against(self, tokens: int, width: int) -> str:
+        """Return a reason if the hidden units are too few for Bartlett's factor."""
+        units, least = _units(self.hidden_ratio, width), 2 * tokens + 2
+        return "" if units >= least else f"it has {units} hidden units; at least {least} are needed"
+
     def common(self, p: Any, handed: Handed, width: int) -> Tensor:
-        """Return gamma^2 W of the Gram of the hidden Gaussians."""
-        return p.gamma**2 * wishart_noise(semidefinite_cholesky(handed["hidden", 0]), width)
+        """Return gamma^2 sqrt(n / d) W of the Gram of the hidden Gaussians, of u if gated."""
+        gram, units = handed["hidden", 0], _units(self.hidden_ratio, width)
+        if self.gated:
+            m = gram.shape[-1] // 2
+            gram = gram[..., m:, m:]
+        noise = p.gamma**2 * wishart_noise(semidefinite_cholesky(gram), units)
+        return noise if units == width else math.sqrt(width / units) * noise
+
+
+def _units(hidden_ratio: float, width: int) -> int:
+    return round(hidden_ratio * width)
 
 
 @dataclass(frozen=True)
 class ShapedMLP(Block):
-    """Shaped ReLU network with one hidden layer as wide as the tokens.
+    """MLP with one hidden layer: shaped ReLU of the same width by default.
 
     Parameters
     ----------
     gamma
-        Weight of the branch, in [0, 1], or >= 0 if `skip` is given, or a `Schedule`.
+        Weight of the branch, in [0, 1], or >= 0 if `skip` is given, or a `Schedule`. Entries of
+        the branch have variance V_aa for shaped activations and, for all, variance 1 at V_aa = 1:
+        a model with second weights of standard deviation sigma_2 has
+        gamma = sigma_2 sqrt(d `mean_square`), and a `skip`.
     c_plus, c_minus
-        Slopes are 1 + c_plus / sqrt n for positive and 1 + c_minus / sqrt n for negative inputs.
+        Slopes of the shaped ReLU are 1 + c_plus / sqrt n for positive and 1 + c_minus / sqrt n for
+        negative inputs.
     skip
         Weight of the skip connection; None for sqrt(1 - gamma^2).
+    activation
+        phi: "gelu", "gelu_tanh", "silu", "tanh", "softplus", "plain_relu", or "module:function", a
+        function of a matrix written in the primitives of
+        `shaped_attention.numerics.primitives`. The default, "relu", is the shaped ReLU.
+    scale
+        a > 0, or a `Schedule`, for s(x) = r (phi(x / r) - phi(0)), r = a sqrt n. None for phi
+        itself, which has a chain and no limit.
+    hidden
+        Number d of hidden units at every width; None for `hidden_ratio` times the width.
+    hidden_ratio
+        d / n; d is rounded to an integer.
+    gated
+        Whether the hidden units are phi(z) u, or phi(beta + z / r) / phi(beta) u with a scale.
+    gate_bias
+        beta, for gates with a scale.
+    input_scale
+        sigma: plain activations are phi(sigma x).
 
     Raises
     ------
     ValueError
-        If a parameter is outside its range.
+        If a parameter is outside its range, or does not apply to the activation.
+
+    Examples
+    --------
+    >>> from shaped_attention import drift
+    >>> drift(ShapedMLP(0.5, activation="tanh", scale=1.0), [[2.0]])
+    array([[-1.]])
     """
 
     gamma: Parameter
     c_plus: Parameter = 0.0
     c_minus: Parameter = -1.0
     skip: Parameter | None = None
-
-    coupling = HiddenCoupling()
+    _: KW_ONLY
+    activation: str = SHAPED_RELU
+    scale: Parameter | None = None
+    hidden: int | None = None
+    hidden_ratio: float = 1.0
+    gated: bool = False
+    gate_bias: float = 0.0
+    input_scale: float = 1.0
 
     def __post_init__(self) -> None:
         plain_fields(self)
@@ -96,53 +140,155 @@ class ShapedMLP(Block):
         for name, parameter in (("c_plus", self.c_plus), ("c_minus", self.c_minus)):
             for c in extremes(parameter):
                 check_finite(name, c)
-                if abs(c) > _LARGEST_C:
-                    raise ValueError(
-                        f"{name}={c!r}: a number from {-_LARGEST_C:g} to {_LARGEST_C:g} is needed"
-                    )
+                check_range(name, c, -_LARGEST_C, _LARGEST_C)
+        if self.hidden is not None:
+            check_count("hidden", self.hidden)
+        check_positive("hidden_ratio", self.hidden_ratio)
+        check_range("input_scale", self.input_scale, 1e-6, 100.0)
+        check_finite("gate_bias", self.gate_bias)
+        for a in extremes(self.scale) if self.scale is not None else ():
+            check_range("scale", a, 0.01, 1e4)
+        check_shape(self)
+
+    def __repr__(self) -> str:
+        shown = []
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if not (entry.kw_only and value == entry.default) and entry.name not in self._unused:
+                shown.append(f"{entry.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
-    def limit(self) -> Limit:
-        """The limit, which has no drift if the activation is linear."""
-        linear = self.gamma == 0.0 or self.c_plus == self.c_minus
-        return Limit() if linear else ReLULimit()
+    def _unused(self) -> tuple[str, ...]:
+        return () if self.activation == SHAPED_RELU else ("c_plus", "c_minus")
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Fields that neither change with depth nor have derivatives."""
+        return ("hidden_ratio", "gate_bias", "input_scale", *self._unused)
+
+    @property
+    def coupling(self) -> Coupling:
+        """The coupling of chain and limit."""
+        return HiddenCoupling(self.hidden_ratio, self.gated)
+
+    @property
+    def phi(self) -> Activation:
+        """The activation of `activation`, which is not the shaped ReLU."""
+        return activation_named(self.activation)
+
+    @property
+    def limit(self) -> Limit | str:
+        """The limit, which has no drift if the activation is linear, or why there is none."""
+        shaped_relu = self.activation == SHAPED_RELU
+        if not shaped_relu and self.scale is None:
+            return "its activation has no scale, so that a layer changes V by order 1, not 1/n"
+        if self.hidden is not None:
+            return (
+                "its number of hidden units does not grow with the width; hidden_ratio, instead "
+                "of hidden, has a limit"
+            )
+        if self.gamma == 0.0 or (shaped_relu and self.c_plus == self.c_minus):
+            return HiddenLimit(self.hidden_ratio)
+        if shaped_relu:
+            return ReLULimit(self.hidden_ratio)
+        if self.gated:
+            value, first, second, _ = derivatives(self.phi, self.gate_bias)
+            return SmoothLimit(
+                self.hidden_ratio, square=(first / value) ** 2, rows=0.5 * second / value
+            )
+        _, first, second, third = derivatives(self.phi, 0.0)
+        square = (second / first) ** 2
+        return SmoothLimit(self.hidden_ratio, 0.25 * square, 0.5 * square, 0.5 * third / first)
+
+    def units(self, width: int) -> int:
+        """Return the number of hidden units at a width."""
+        return _units(self.hidden_ratio, width) if self.hidden is None else self.hidden
 
     def check(self, tokens: int, width: int | None) -> None:
-        """Raise ValueError if both slopes vanish at this width, at some depth."""
+        """Raise ValueError if there are no hidden units, or both slopes vanish at some depth."""
         if width is None:
             return
+        if self.units(width) < 1:
+            raise ValueError(
+                f"hidden_ratio={self.hidden_ratio!r}: at width {width} there are no hidden units; "
+                "a larger ratio is needed"
+            )
         depths = {0.0, 1.0}
         for parameter in (self.c_plus, self.c_minus):
             depths.update(x for x, _ in getattr(parameter, "knots", ()))
         root = math.sqrt(width)
         for depth in depths:
             slopes = [1.0 + value_at(c, depth) / root for c in (self.c_plus, self.c_minus)]
-            if max(map(abs, slopes)) < _SMALLEST_SLOPE:
+            if self.activation == SHAPED_RELU and max(map(abs, slopes)) < _SMALLEST_SLOPE:
                 raise ValueError(
                     f"c_plus={self.c_plus!r}, c_minus={self.c_minus!r}: at width {width} both "
                     "slopes of the activation vanish; one that does not is needed"
                 )
 
     def slopes(self, p: Any, width: int) -> tuple[Any, Any]:
-        """Return ``s_+`` and ``s_-`` at a width."""
-        return _slopes(p, width)
+        """Return ``s_+`` and ``s_-`` of the shaped ReLU at a width."""
+        root = math.sqrt(width)
+        return 1.0 + p.c_plus / root, 1.0 + p.c_minus / root
 
-    def activation(self, p: Any, x: M, width: int) -> M:
-        """Return s(x), entry by entry."""
-        return leaky(x, *_slopes(p, width))
+    def activated(self, p: Any, x: M, width: int) -> M:
+        """Return s(x), or the factor of u in a gated unit, entry by entry."""
+        if self.activation == SHAPED_RELU:
+            return leaky(x, *self.slopes(p, width))
+        return self._smooth(x, self._radius(p, width))
+
+    def _radius(self, p: Any, width: int) -> Any:
+        """Return r, or None for a plain activation."""
+        return None if self.scale is None else p.scale * math.sqrt(width)
+
+    def _smooth(self, x: M, radius: Any) -> M:
+        if radius is None:
+            return self.phi(x if self.input_scale == 1.0 else self.input_scale * x)
+        if self.gated:
+            return shaped_gate(self.phi, x, radius, self.gate_bias)
+        return shaped(self.phi, x, radius)
+
+    def mean_square(self, width: int, depth: float = 0.0) -> float:
+        """Return 1 / c, the mean square of a hidden unit at V_aa = 1, at a relative depth."""
+        return float(self._mean_square(at_depth(self, depth), width))
+
+    def _mean_square(self, p: Any, width: int) -> Any:
+        if self.activation == SHAPED_RELU:
+            plus, minus = self.slopes(p, width)
+            return (plus**2 + minus**2) / 2.0
+        return mean_square(self._smooth, self._radius(p, width))
+
+    def _normalisation(self, p: Any, width: int) -> Any:
+        """Return c."""
+        return 1.0 / self._mean_square(p, width)
 
     def branch(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
-        """Return the hidden layer with weights W_pre, W_post drawn in this order."""
+        """Return the hidden layer with weights of z, of u if gated, and W_post in this order."""
         n = tokens.shape[-1]
-        hidden = self.activation(p, project(tokens, n) / math.sqrt(n), n)
-        return math.sqrt(_normalisation(p, n) / n) * project(hidden, n)
+        units = self.units(n)
+        hidden = self.activated(p, project(tokens, units) / math.sqrt(n), n)
+        if self.gated:
+            hidden = hidden * (project(tokens, units) / math.sqrt(n))
+        return sqrt(self._normalisation(p, n) / units) * project(hidden, n)
 
     def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M:
-        """Return a factor of the Gram of n hidden units h = F g.
+        """Return a factor of the Gram of d hidden units h = F g.
 
-        It costs O(n m^2): the Gram matrix of a nonlinear function has no simpler exact law.
+        It costs O(d m^2): the Gram matrix of a nonlinear function has no simpler exact law. Fewer
+        units than tokens are a factor themselves, without the rounding of a singular Gram matrix.
         """
-        gram = numbers.activated_gram(
-            "hidden", factor, width, lambda h: self.activation(p, h, width)
-        )
-        return cholesky(gram * (_normalisation(p, width) / width))
+        units, (tokens, columns) = self.units(width), factor.shape[-2:]
+
+        def unit(z: M, *u: M) -> M:
+            value = self.activated(p, z, width)
+            return value * u[0] if u else value
+
+        weight = self._normalisation(p, width) / units
+        # A shaped ReLU layer of the same width keeps the random numbers that it has always had.
+        kept = self.activation == SHAPED_RELU and units == width
+        if units < tokens and not kept:
+            names = ("hidden", "gated") if self.gated else ("hidden",)
+            few = unit(*(factor @ numbers.normal(name, columns, units) for name in names))
+            return sqrt(weight) * few
+        copies = 2 if self.gated else 1
+        return cholesky(numbers.activated_gram("hidden", factor, units, unit, copies) * weight)

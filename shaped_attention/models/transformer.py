@@ -63,19 +63,22 @@ class ShapedAttentionModule(nn.Module):
 
 
 class ShapedMLPModule(nn.Module):
-    """One MLP block: weights W_pre and W_post, slopes s_pm = 1 + c_pm / sqrt n."""
+    """One MLP block: weights W_pre and W_post, and those of the gates, if any."""
 
     def __init__(self, block: ShapedMLP, width: int, generator: torch.Generator) -> None:
         super().__init__()
         self.block = block
         self.layers_done = 0.0
-        self.pre = _gaussian((width, width), generator)
-        self.post = _gaussian((width, width), generator)
+        units = block.units(width)
+        self.pre = _gaussian((width, units), generator)
+        self.gate = _gaussian((width, units), generator) if block.gated else None
+        self.post = _gaussian((units, width), generator)
         self.gamma = nn.Parameter(torch.tensor(_number(block.gamma)))
 
     def forward(self, tokens: Float[Tensor, "*B m n"]) -> Float[Tensor, "*B m n"]:
         """Apply the block."""
-        weights = iter((self.pre, self.post))
+        # In the order of the branch: a gated layer multiplies tokens by the gate's weights first.
+        weights = iter(x for x in (self.gate, self.pre, self.post) if x is not None)
         p = at_depth(self.block, 0.0)
         branch = self.block.branch(p, tokens, lambda x, _: x @ next(weights))
         return _residual(self.block, tokens, branch, self.gamma)

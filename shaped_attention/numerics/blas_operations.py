@@ -116,28 +116,36 @@ def _wishart(op: Operation, place: Place, out: Array) -> None:
 
 def _activated_gram(op: Operation, place: Place, out: Array, factor: Array) -> None:
     assert op.inside is not None
-    memory, (rows, inner) = place.memory, factor.shape
-    lower = op.node.inputs[0].lower
-    slot, count = op.node.integers
+    memory = place.memory
+    slot, count, copies = op.node.integers
+    each = copies * factor.shape[1]
     out.fill(0.0)
     for start in range(0, count, COLUMNS):
         here = min(COLUMNS, count - start)
-        hidden = memory.take((here, inner))
+        normals = memory.take((here, each))
         fill_weights(
-            hidden.reshape(1, -1), op.key, place.sample, place.step, slot, start * inner // 2
+            normals.reshape(1, -1), op.key, place.sample, place.step, slot, start * each // 2
         )  # fmt: skip
-        if lower:
-            lapack.multiply_triangular(factor, hidden, left=False, transposed=True)
-        else:
-            normals, hidden = hidden, memory.take((here, rows))
-            np.matmul(normals, factor.T, out=hidden)
-            memory.give_back(normals)
+        hidden = [_hidden(op, memory, factor, part) for part in np.split(normals, copies, axis=1)]
+        memory.give_back(normals)
         activated = op.inside.activate(hidden, place)
         lapack.add_cogram(activated, out)
-        memory.give_back(hidden)
-        if activated is not hidden:
+        for array in hidden:
+            memory.give_back(array)
+        if not any(activated is array for array in hidden):
             memory.give_back(activated)
     entries.mirror(out)
+
+
+def _hidden(op: Operation, memory: Memory, factor: Array, normals: Array) -> Array:
+    """Return hidden units (columns, m) made from normals (columns, c)."""
+    hidden = memory.take((len(normals), len(factor)))
+    if op.node.inputs[0].lower:
+        hidden[...] = normals
+        lapack.multiply_triangular(factor, hidden, left=False, transposed=True)
+    else:
+        np.matmul(normals, factor.T, out=hidden)
+    return hidden
 
 
 def _multiply(op: Operation, place: Place, out: Array, a: Array, b: Array) -> None:
@@ -240,5 +248,6 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "tanh": _written(np.tanh),
     "normal_cdf": _written(ndtr),
     "sigmoid": _written(expit),
+    "softplus": _written(lambda a, out: np.logaddexp(0.0, a, out=out)),
     "leaky": _leaky,
 }

@@ -111,7 +111,8 @@ class Plan:
                 part = out[operation.start : operation.start + rows * columns]
                 draw(operation, sample, step, step, part)
 
-    def activate(self, hidden: Array, place: Place) -> Array:
+    def activate(self, hidden: Sequence[Array], place: Place) -> Array:
         """Apply a plan of functions of single entries."""
         (result,) = self.results
-        return self._values([hidden], place, (hidden.shape[0], hidden.shape[1]))[result]
+        rows, columns = hidden[0].shape
+        return self._values(hidden, place, (rows, columns))[result]

@@ -25,13 +25,13 @@ OPERATIONS = (
     "combine", "times", "over", "scale", "shift", "transpose", "reshape", "columns", "concatenate",
     "row_sums", "column_sums", "row_squares", "diagonal", "unit_rows",
     "softmax", "symmetric", "lower", "cholesky", "arc_cosine",
-    "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "leaky",
+    "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "softplus", "leaky",
 )  # fmt: skip
 """Kinds of nodes."""
 
 ENTRYWISE = frozenset({
     "combine", "times", "over", "scale", "shift",
-    "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "leaky",
+    "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "softplus", "leaky",
 })  # fmt: skip
 """Operations on single entries, of which an activation consists."""
 

@@ -116,17 +116,17 @@ class TorchNumbers(Numbers):
         return self._draws(name, head).wishart_factor(rows, dof)
 
     def activated_gram(
-        self, name: str, factor: Any, count: int, activation: Callable[[Any], Any]
+        self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1
     ) -> Float[Tensor, "B m m"]:
         """Return Gram matrices of `count` activated columns (see `Numbers`)."""
         if self.increments is not None:
-            return super().activated_gram(name, factor, count, activation)
+            return super().activated_gram(name, factor, count, activation, copies)
         if isinstance(factor, Carrier):
             factor.rule(self.activated_gram)  # Raises: no tangent rule exists.
         m, inner = factor.shape[-2:]
         total = factor.new_zeros(*factor.shape[:-2], m, m)
-        for gaussian in self.hidden_columns(name, inner, count):
-            hidden = activation(factor @ gaussian)
+        for gaussian in self.hidden_columns(name, copies * inner, count):
+            hidden = activation(*(factor @ part for part in gaussian.split(inner, dim=-2)))
             total = total + hidden @ hidden.mT
         return total
 

@@ -236,6 +236,15 @@ def sigmoid(x: M) -> M:
     return x.elementwise("sigmoid") if isinstance(x, Matrix) else torch.sigmoid(x)
 
 
+def softplus(x: M) -> M:
+    """Return log(1 + exp(x)) of every entry."""
+    if isinstance(x, Carrier):
+        return x.rule(softplus)(x)
+    if isinstance(x, Matrix):
+        return x.elementwise("softplus")
+    return torch.logaddexp(x, torch.zeros_like(x))
+
+
 def leaky(x: M, plus: AnyNumber, minus: AnyNumber) -> M:
     """Return plus x for x > 0 and minus x otherwise, entry by entry."""
     if isinstance(x, Carrier):
@@ -295,12 +304,13 @@ class Numbers:
         raise ValueError(_INCREMENTS_ALONE)
 
     def activated_gram(
-        self, name: str, factor: Any, count: int, activation: Callable[[Any], Any]
+        self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1
     ) -> Any:
         """Return sum_i s(h_i) s(h_i)^T over `count` independent h_i ~ N(0, F F^T).
 
-        F (m, c) is `factor`; s acts on every entry. The cost is O(count m (m + c)) time and the
-        memory of a few columns.
+        F (m, c) is `factor`; s acts on every entry. With `copies` = 2 it is a function s(h_i, u_i)
+        of two independent columns, such as a gate. The cost is O(count m (m + copies c)) time and
+        the memory of a few columns.
         """
         raise ValueError(_INCREMENTS_ALONE)
 
@@ -325,6 +335,7 @@ __all__ = [
     "row_sums",
     "sigmoid",
     "softmax",
+    "softplus",
     "sqrt",
     "symmetric_noise",
     "tanh",

@@ -22,6 +22,9 @@ CODE = {name: number for number, name in enumerate(OPERATIONS)}
 ) = range(20)  # fmt: skip
 """Fields of an instruction."""
 
+COPIES = B_ROWS
+"""Number of columns of which an activated Gram matrix has a function; it has no second input."""
+
 HIDDEN_COLUMNS = 8
 """Number of columns of an activated Gram matrix drawn at once; even, to keep pairs together."""
 
@@ -304,13 +307,13 @@ class _Assembler:
         assert work is not None
         assert node.inside is not None
         inside, result = node.inside
-        count = node.integers[1]
+        _, count, copies = node.integers
         rows = node.shape[0]
-        # Scratch rows: normals, then the values of the activation.
-        start = work[0] + node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
+        # Scratch rows: normals, then the values of the activation, its arguments first.
+        start = work[0] + copies * node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
         places, _ = _places(inside, result)
         position = {key: start + rows * HIDDEN_COLUMNS * k for key, k in places.items()}
-        line[COUNT] = count
+        line[COUNT], line[COPIES] = count, copies
         line[FIRST] = len(self.code) + 1
         self.code.append(line)
         for inner in needed([result], inside.nodes):
@@ -359,6 +362,6 @@ def _scratch(node: Node) -> int:
         return rows * (rows - 1) // 2 + 1 + rows + 1 if node.lower else 0
     if node.inside is not None:
         _, blocks = _places(*node.inside)
-        hidden = node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
-        return hidden + blocks * rows * HIDDEN_COLUMNS
+        normals = node.integers[2] * node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
+        return normals + blocks * rows * HIDDEN_COLUMNS
     return 0

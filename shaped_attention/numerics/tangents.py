@@ -286,6 +286,7 @@ RULES: dict[Callable[..., Any], Callable[..., Dual]] = {
     pr.normal_cdf: _entrywise(
         pr.normal_cdf, lambda x, y: pr.exp(-0.5 * (x * x)) * (2.0 * math.pi) ** -0.5
     ),
+    pr.softplus: _entrywise(pr.softplus, lambda x, y: pr.sigmoid(x)),
     pr.sigmoid: _entrywise(pr.sigmoid, lambda x, y: y * pr.sigmoid(-1.0 * x)),
 }
 """The tangent rule of each primitive."""

@@ -19,6 +19,7 @@ from shaped_attention.numerics.vectormath import (
     exp,
     normal_cdf,
     prefer_wide_vectors,
+    softplus,
     tanh,
     whole_exp,
 )
@@ -269,7 +270,7 @@ def arc_cosine(buf, out, a, rows):  # type: ignore[no-untyped-def]
                 buf[out + j * rows + i, p] = value
 
 
-SQRT, EXP, TANH, NORMAL_CDF, SIGMOID, LEAKY = range(6)
+SQRT, EXP, TANH, NORMAL_CDF, SIGMOID, SOFTPLUS, LEAKY = range(7)
 """Functions of single entries."""
 
 
@@ -296,6 +297,9 @@ def elementwise(buf, out, a, count, function, s, t):  # type: ignore[no-untyped-
                 e = exp(-abs(buf[x, p]))
                 low = e / (1.0 + e)
                 buf[y, p] = 1.0 - low if buf[x, p] >= 0.0 else low
+        elif function == SOFTPLUS:
+            for p in range(LANES):
+                buf[y, p] = softplus(buf[x, p])
         else:
             for p in range(LANES):
                 buf[y, p] = (s if buf[x, p] > 0.0 else t) * buf[x, p]

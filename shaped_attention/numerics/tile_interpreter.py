@@ -52,7 +52,7 @@ _B_ROWS, _B_COLUMNS, _S, _S2 = pr.B_ROWS, pr.B_COLUMNS, pr.SCALAR, pr.SCALAR_2
 _KEY, _SLOT, _WORK, _COUNT, _FIRST, _LAST = (
     pr.KEY, pr.SLOT, pr.WORK, pr.COUNT, pr.FIRST, pr.LAST,
 )  # fmt: skip
-_HIDDEN = pr.HIDDEN_COLUMNS
+_HIDDEN, _COPIES = pr.HIDDEN_COLUMNS, pr.COPIES
 
 SCALARS, JUMPS, KEYS = [_S, _S2], [_FIRST, _LAST], _KEY
 """Fields of an instruction that count from the start of its program."""
@@ -125,11 +125,15 @@ def simple(line, numbers, buf):  # type: ignore[no-untyped-def]
 
 @scalar
 def _activated_gram(code, at, numbers, key, buf, paths):  # type: ignore[no-untyped-def]
-    """Sum s(h) s(h)^T over columns h = F g; the instructions that follow are those of s."""
+    """Sum s(h) s(h)^T over columns h = F g; the instructions that follow are those of s.
+
+    If s has several arguments, the columns of all of them are made from consecutive normals.
+    """
     line = code[at]
     out, factor, rows, inner = line[_OUT], line[_A], line[_ROWS], line[_INNER]
-    normals = line[_WORK]
-    hidden = normals + inner * _HIDDEN + 1
+    normals, copies = line[_WORK], line[_COPIES]
+    each = copies * inner
+    hidden = normals + each * _HIDDEN + 1
     result, count = line[_B], line[_COUNT]
     one, width = compiled_once(1), compiled_once(_HIDDEN)
     yes, no = rows > 0, rows < 0
@@ -139,13 +143,15 @@ def _activated_gram(code, at, numbers, key, buf, paths):  # type: ignore[no-unty
     for start in range(0, count, _HIDDEN):
         here = min(_HIDDEN, count - start)
         fill_normals(
-            buf[normals : normals + inner * _HIDDEN + 1], here * inner, 1.0, key, paths,
-            line[_SLOT], start * inner // 2,
+            buf[normals : normals + each * _HIDDEN + 1], here * each, 1.0, key, paths,
+            line[_SLOT], start * each // 2,
         )  # fmt: skip
-        multiply(
-            buf, hidden, width, factor, inner, one, normals, inner, one, rows, inner, here,
-            no, line[_A_LOWER] > 0, no, no,
-        )  # fmt: skip
+        for copy in range(copies):
+            multiply(
+                buf, hidden + copy * rows * _HIDDEN, width, factor, inner, one,
+                normals + copy * inner, each, one, rows, inner, here,
+                no, line[_A_LOWER] > 0, no, no,
+            )  # fmt: skip
         for k in range(line[_FIRST], line[_LAST]):
             simple(code[k], numbers, buf)
         lower_half(buf, out, result, width, one, rows, here, no, yes)

@@ -64,36 +64,36 @@ class TracedNumbers(Numbers):
         )  # fmt: skip
 
     def activated_gram(
-        self, name: str, factor: Any, count: int, activation: Callable[[Any], Any]
+        self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1
     ) -> Matrix:
         """Return the Gram matrix of `count` activated columns (see `Numbers`)."""
         if self._increments is not None:
-            return super().activated_gram(name, factor, count, activation)
+            return super().activated_gram(name, factor, count, activation, copies)
         if isinstance(factor, Carrier):
             factor.rule(self.activated_gram)  # Raises: no tangent rule exists.
         address = self._address(name, 0)
         flat = factor.value()
         inside = Graph()
         rows = flat.shape[0]
-        hidden = inside.node("input", (), (rows, 1))
-        result = activation(hidden).value()
-        _check_activation(inside, hidden.node, result.node)
+        hidden = [inside.node("input", (), (rows, 1)) for _ in range(copies)]
+        result = activation(*hidden).value()
+        check_activation(inside, [x.node for x in hidden], result.node)
         return self._graph.node(
-            "activated_gram", (flat.node,), (rows, rows), (), (0, count),
+            "activated_gram", (flat.node,), (rows, rows), (), (0, count, copies),
             address=address, inside=(inside, result.node),
         )  # fmt: skip
 
 
-def _check_activation(inside: Graph, hidden: Node, result: Node) -> None:
-    """Raise ValueError unless an activation acts entry by entry."""
+def check_activation(inside: Graph, hidden: list[Node], result: Node) -> None:
+    """Raise ValueError unless an activation acts entry by entry, and on all its arguments."""
     nodes = needed([result], inside.nodes)
     for node in nodes:
-        if node is not hidden and node.kind not in ENTRYWISE:
+        if node.kind not in (*ENTRYWISE, "input"):
             raise ValueError(
                 f"an activation uses {node.kind}: a function of single entries is needed"
             )
         for x in node.inputs:
             if not any(x is known for known in inside.nodes):
                 raise ValueError("an activation uses a matrix besides its argument")
-    if not nodes or nodes[0] is not hidden:
+    if nodes[: len(hidden)] != hidden:
         raise ValueError("an activation does not depend on its argument")

@@ -171,6 +171,16 @@ def tanh(x):  # type: ignore[no-untyped-def]
 
 
 @scalar
+def softplus(x):  # type: ignore[no-untyped-def]
+    """Return log(1 + exp(x)), with a small relative error also where it is near 0."""
+    e = whole_exp(-abs(x))
+    above = (1.0 + e) - 1.0
+    # The quotient undoes the rounding of 1 + e (Kahan).
+    tail = log(1.0 + e) * (e / above) if above > 0.0 else e
+    return (x if x > 0.0 else 0.0) + tail
+
+
+@scalar
 def sincos_turns(turns):  # type: ignore[no-untyped-def]
     """Return sine and cosine of 2 pi `turns` for 0 <= turns < 1."""
     quarters = 4.0 * turns

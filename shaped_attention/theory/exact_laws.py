@@ -28,7 +28,7 @@ from shaped_attention.theory.explosion.scalar_law import ScalarLaw
 
 
 def log_token(k: float, horizon: float) -> Any:
-    """Return the normal law of log V_T - log V_0 for one token, with attention and any MLP."""
+    """Return the normal law of log V_T - log V_0 for one token, with attention and ReLU MLPs."""
     return log_determinant(k, 1, horizon)
 
 

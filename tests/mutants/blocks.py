@@ -8,6 +8,7 @@ _BASE = "shaped_attention/blocks/base.py"
 _BRANCH = "shaped_attention/blocks/branch.py"
 _DRAWS = "shaped_attention/numerics/draws.py"
 _MLP = "shaped_attention/blocks/mlp.py"
+_MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
 _NAMED_NUMBERS = "shaped_attention/numerics/named_numbers.py"
 _NORMALISED = "shaped_attention/blocks/normalised.py"
 _NORMS = "shaped_attention/blocks/norms.py"
@@ -55,32 +56,32 @@ BLOCKS = [
     Mutant(
         "mlp-root-divides-by-width-less-one",
         _MLP,
-        "(_normalisation(p, width) / width)",
-        "(_normalisation(p, width) / (width - 1))",
+        "weight = self._normalisation(p, width) / units",
+        "weight = self._normalisation(p, width) / (units - 1)",
         _LAW_OF_MLPS,
         blind=True,
     ),
     Mutant(
         "mlp-branch-not-normalised",
         _MLP,
-        "math.sqrt(_normalisation(p, n) / n)",
-        "math.sqrt(1.0 / n)",
+        "sqrt(self._normalisation(p, n) / units)",
+        "math.sqrt(1.0 / units)",
         ("test_real_weights.py::test_mlp",),
         blind=True,
     ),
     Mutant(
         "mlp-normalisation-of-mean-slope",
         _MLP,
-        "return 2.0 / (plus**2 + minus**2)",
-        "return 4.0 / (plus + minus) ** 2",
+        "return (plus**2 + minus**2) / 2.0",
+        "return (plus + minus) ** 2 / 4.0",
         ("test_limit.py::test_finite_width_kernel_of_the_mlp",),
         blind=True,
     ),
     Mutant(
         "mlp-kappa-twice",
-        _MLP,
-        "(p.c_plus - p.c_minus) ** 2 / (2.0 * math.pi)",
-        "(p.c_plus - p.c_minus) ** 2 / math.pi",
+        _MLP_LIMIT,
+        "return p.gamma**2 * (p.c_plus - p.c_minus) ** 2 / (2.0 * math.pi)",
+        "return p.gamma**2 * (p.c_plus - p.c_minus) ** 2 / math.pi",
         ("test_limit.py::test_mlp_drift_is_zero_on_the_diagonal_and_known_at_zero_correlation",),
         blind=True,
     ),
@@ -103,22 +104,22 @@ BLOCKS = [
     Mutant(
         "mlp-coupling-dof",
         _MLP,
-        'handed["hidden", 0]), width)',
-        'handed["hidden", 0]), width - 1)',
+        "semidefinite_cholesky(gram), units)",
+        "semidefinite_cholesky(gram), units - 1)",
         _COUPLED_MLP_TESTS,
         blind=True,
     ),
     Mutant(
         "mlp-slopes-swapped",
         _MLP,
-        "return leaky(x, *_slopes(p, width))",
-        "return leaky(x, *_slopes(p, width)[::-1])",
+        "return leaky(x, *self.slopes(p, width))",
+        "return leaky(x, *self.slopes(p, width)[::-1])",
         ("test_real_weights.py::test_mlp",),
         blind=True,
     ),
     Mutant(
         "mlp-decay-by-three",
-        _MLP,
+        _MLP_LIMIT,
         "return math.pi * _kappa(p)",
         "return 3.0 * _kappa(p)",
         ("test_limit.py::test_mlp_drift_is_zero_on_the_diagonal_and_known_at_zero_correlation",),
@@ -237,8 +238,8 @@ BLOCKS = [
     Mutant(
         "mlp-coupling-gamma",
         _MLP,
-        "return p.gamma**2 * wishart_noise",
-        "return p.gamma * wishart_noise",
+        "noise = p.gamma**2 * wishart_noise",
+        "noise = p.gamma * wishart_noise",
         _COUPLED_MLP_TESTS,
     ),
     Mutant(

@@ -44,7 +44,7 @@ PROGRAMS = [
     Mutant(
         "tiles-hidden-columns-reused",
         _INTERPRETER,
-        "line[_SLOT], start * inner // 2,",
+        "line[_SLOT], start * each // 2,",
         "line[_SLOT], 0,",
         _MLP_CHAIN,
     ),
@@ -261,7 +261,7 @@ PROGRAMS = [
     Mutant(
         "blas-hidden-columns-reused",
         _BLAS,
-        "slot, start * inner // 2",
+        "slot, start * each // 2",
         "slot, 0",
         ("test_large.py::test_more_hidden_units_than_are_drawn_at_once",),
     ),

@@ -33,7 +33,8 @@ from scipy import special
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block, Layer, blocks_of
 from shaped_attention.blocks.mask import uniform_weights
-from shaped_attention.blocks.mlp import ReLULimit, ShapedMLP
+from shaped_attention.blocks.mlp import ShapedMLP
+from shaped_attention.blocks.mlp_limit import ReLULimit, SmoothLimit
 from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.theory.explosion.reduction import (
     TOLERANCE,
@@ -104,6 +105,8 @@ def bounds_of(layer: Layer, v0: Matrix) -> Bounds | None:
     """Return the sharpest bounds that are known for a layer, or None."""
     inner = [block for outer in blocks_of(layer) for block in _flat(outer)]
     if not all(type(block) in (ShapedAttention, ShapedMLP) for block in inner):
+        return None
+    if any(isinstance(block.limit, SmoothLimit) for block in inner):
         return None
     attention = [block for block in inner if isinstance(block, ShapedAttention)]
     if any(block.query_bias > 0.0 for block in attention):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.blocks.mlp import ReLULimit
+from shaped_attention.blocks.mlp_limit import ReLULimit
 from shaped_attention.blocks.overrides import Overrides
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
 from shaped_attention.theory.moments import limits_at, moments_along, unit_noise
@@ -99,8 +99,8 @@ def coefficients(
     stays = (still <= TOLERANCE * (size + variance)[:, None]).all()
     if not bool(fits.all()) or not bool(stays):
         raise ValueError(
-            f"layer={layer!r}: u = {reduction.scalar} does not follow an SDE of its own, so its "
-            "law is not known exactly"
+            f"layer={layer!r}: u = {reduction.scalar} does not follow an SDE of its own with drift "
+            "alpha u^3 - mu u, so its law is not known exactly"
         )
     return alpha, mu, k, delta
 

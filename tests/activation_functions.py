@@ -1,0 +1,40 @@
+"""Activations of a user, named as "module:function" in tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shaped_attention.numerics.primitives import exp, leaky, row_sums, sigmoid, sqrt
+
+
+def swish(x: Any) -> Any:
+    """SiLU with a parameter."""
+    return x * sigmoid(1.7 * x)
+
+
+def softsign(x: Any) -> Any:
+    """A bounded function made of several operations."""
+    return x / sqrt(1.0 + x * x)
+
+
+def bump(x: Any) -> Any:
+    """An even function: its slope at 0 vanishes."""
+    return exp(-0.5 * (x * x))
+
+
+def kink(x: Any) -> Any:
+    """A slope that jumps at 0."""
+    return leaky(x, 1.0, 0.5)
+
+
+def hidden_kink(x: Any) -> Any:
+    """A third derivative that jumps at 0: x + |x|^3."""
+    return x + x * x * leaky(x, 1.0, -1.0)
+
+
+def across(x: Any) -> Any:
+    """A function of a whole row."""
+    return x * row_sums(x)
+
+
+NOT_A_FUNCTION = 3.0
