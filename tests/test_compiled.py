@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from shaped_attention import (
-    Normalised,
     Schedule,
     ShapedAttention,
     ShapedMLP,
@@ -40,15 +39,6 @@ LAYERS = {
     "causal": ShapedAttention(0.5, 0.7, mask="causal"),
     "key bias": ShapedAttention(0.5, 0.7, key_bias=0.5),
     "mask": [ShapedAttention(0.5, 0.7, mask=MASK), ShapedMLP(0.4)],
-}
-CHAINS = LAYERS | {
-    "sandwich": Normalised(ShapedAttention(0.5, 0.7), "sandwich", eps=0.1, gain=1.2),
-    "layer norm": Normalised(ShapedAttention(0.5, 0.7), norm="layer", eps=0.1),
-    "layer norm, mixed": [
-        Normalised(ShapedAttention(0.5, 0.7), "sandwich", "layer", eps=0.1),
-        ShapedMLP(0.4),
-        Normalised(ShapedMLP(0.4), "after", eps=0.1),
-    ],
 }
 EQUAL = np.array([[1.3, 1.3, 0.4], [1.3, 1.3, 0.4], [0.4, 0.4, 1.0]])
 SINGULAR = {
@@ -95,11 +85,11 @@ def without_kernels(monkeypatch):
 
 
 @pytest.mark.parametrize("width", [3, 4, 5, 40])
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", LAYERS)
 def test_chain(name, width, without_kernels):
     v0 = equicorrelated(3, 0.2, 1.3)
     fast, slow = without_kernels(
-        lambda: simulate_chain(CHAINS[name], v0, width=width, depth=6, samples=50, seed=2)
+        lambda: simulate_chain(LAYERS[name], v0, width=width, depth=6, samples=50, seed=2)
     )
     scale = np.abs(slow.V.values).max()
     np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-8 * scale)
@@ -180,14 +170,14 @@ def test_stopping(sampler, without_kernels):
 
 
 @pytest.mark.parametrize("start", [*SINGULAR, *ONE_TOKEN])
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", LAYERS)
 def test_singular_starts_of_the_chain(name, start, without_kernels):
     """A row without a direction of its own has a zero column in both executors."""
     v0 = (SINGULAR | ONE_TOKEN)[start]
     if name == "mask" and len(v0) == 1:
         return
     fast, slow = without_kernels(
-        lambda: simulate_chain(CHAINS[name], v0, width=40, depth=20, samples=50, seed=2)
+        lambda: simulate_chain(LAYERS[name], v0, width=40, depth=20, samples=50, seed=2)
     )
     assert_same_paths(fast, slow)
 
