@@ -1,4 +1,4 @@
-"""LayerNorm: the chain with the means of the tokens, its start, and its executors."""
+"""LayerNorm: the chain with the means of the tokens, and its executors."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention.blocks.branch import added, branches
 from shaped_attention.blocks.norms import centred
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.numerics.primitives import Numbers
-from shaped_attention.samplers.request import Request, make_request
-from shaped_attention.samplers.start_states import start_states, tokens_of
-from shaped_attention.samplers.task import task_of
+from shaped_attention.samplers.request import Request
 from tests.laws import same_law
+from tests.test_compiled import SINGULAR, assert_same_paths
 
 SOFTMAX = sa.ShapedAttention(0.6, identity=False, centring=False, scaled_temperature=False)
 RELU = sa.ShapedMLP(0.6, 0.0, -4.0)
@@ -159,63 +157,6 @@ def test_wrong_chains_are_rejected(name, wrong):
     assert not same_law(rounded(run(sa.simulate_network, name, samples=10_000)), rounded(other))
 
 
-def starts(layer, v0, width, samples, stream="chain"):
-    request = make_request(
-        layer, v0, width=width, steps=1, dt=1.0 / width, samples=samples, seed=3, times=None,
-        save_every=None, radius=None, device="cpu", dtype="float64", chunk=None, memory=2**30,
-    )  # fmt: skip
-    task = task_of(request, stream, width)
-    return task, start_states(request, task, 0, samples)
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize(("tokens", "width"), [(1, 2), (3, 2), (3, 3), (3, 4), (3, 5), (3, 64)])
-def test_states_and_tokens_at_the_start(groups, tokens, width):
-    """Exactly: the Gram of a state is V_0; its tokens have this Gram, and its means."""
-    v0 = sa.covariance_of(np.random.default_rng(0).normal(size=(tokens, 8))[:, : max(width, 3)])
-    if tokens > width:
-        v0 = np.outer([1.0, -0.5, 2.0], [1.0, -0.5, 2.0])
-    layer = normed(sa.ShapedAttention(0.5, heads=groups))
-    task, states = starts(layer, v0, groups * width, 20)
-    assert states.shape == (20, groups, tokens, min(tokens + 1, width))
-    grams = states @ states.swapaxes(-1, -2)
-    np.testing.assert_allclose(grams, np.broadcast_to(v0, grams.shape), atol=1e-13)
-    x = tokens_of(torch.from_numpy(states), task).numpy().reshape(20, tokens, groups, width)
-    np.testing.assert_allclose(x.mean(-1).swapaxes(1, 2), states[..., 0], atol=1e-13)
-    grams = np.einsum("samc,sbmc->smab", x, x) / width
-    np.testing.assert_allclose(grams, np.broadcast_to(v0, grams.shape), atol=1e-13)
-
-
-@pytest.mark.parametrize(("tokens", "width"), [(2, 2), (2, 3), (2, 4), (2, 8), (3, 3)])
-def test_tokens_start_with_uniformly_distributed_directions(tokens, width):
-    """KS of the means of chain and network against X_0 U, U uniform on the orthogonal group.
-
-    5,000 starts see a shift of 0.06 standard deviations, and a scale of 1.07, half of the time. The
-    means of sqrt(n) (F, 0), which are not random, are rejected.
-    """
-    generator = np.random.default_rng(1)
-    f = np.linalg.cholesky(sa.equicorrelated(tokens, 0.4))
-    turns = stats.ortho_group.rvs(width, 5000, random_state=generator)
-    known = np.sqrt(width) * (f @ turns[:, :tokens]).mean(-1)
-    for stream in ("chain", "network"):
-        task, states = starts(normed(RELU), f @ f.T, width, 5000, stream)
-        x = tokens_of(torch.from_numpy(states), task).numpy()
-        for direction in ([1.0] + [0.0] * (tokens - 1), [1.0] * tokens, [1.0, -1.0, 0.5][:tokens]):
-            for found in (states[:, 0, :, 0], x.mean(-1)):
-                p = stats.ks_2samp(found @ direction, known @ direction).pvalue
-                assert p > 1e-3 / 60
-    fixed = np.broadcast_to((f.sum(1) / np.sqrt(width))[0], 5000)
-    assert stats.ks_2samp(fixed, known[:, 0]).pvalue < 1e-3 / 60
-
-
-def test_samples_start_differently_and_groups_and_streams_independently():
-    _, states = starts(normed(HEADS), np.eye(2), 16, 2000)
-    _, others = starts(normed(HEADS), np.eye(2), 16, 2000, "network")
-    means = np.concatenate([states[..., 0], others[..., 0]], axis=1).reshape(2000, -1)
-    correlations = np.corrcoef(means.T) - np.eye(16)
-    assert np.abs(correlations).max() < 5 / np.sqrt(2000)
-
-
 @pytest.mark.parametrize("name", ["after", "heads, after"])
 def test_a_post_norm_leaves_no_mean_and_unit_variance(name):
     """Exactly, in chain and network, with the state that each of them keeps."""
@@ -230,23 +171,6 @@ def test_a_post_norm_leaves_no_mean_and_unit_variance(name):
         np.testing.assert_allclose(diagonal, 1.0, rtol=1e-12)
 
 
-@pytest.mark.parametrize("sampler", [sa.simulate_chain, sa.simulate_network])
-def test_eps_is_added_to_the_variance(sampler):
-    """Exactly: without a branch V' = g^2 C / sqrt((C_aa + eps) (C_bb + eps)), C = V_0 - h h^T."""
-    v0, options = sa.equicorrelated(3, 0.2, 0.5), {"width": 8, "depth": 1, "samples": 5}
-    block = normed(sa.ShapedMLP(0.0), "after", eps=0.3, gain=1.5)
-    v = sampler(block, v0, **options).V.values[-1]
-    stream = "chain" if sampler is sa.simulate_chain else "network"
-    request = make_request(
-        block, v0, steps=1, dt=1.0, seed=0, times=None, save_every=None, radius=None, device="cpu",
-        dtype="float64", chunk=None, memory=2**30, width=8, samples=5,
-    )  # fmt: skip
-    means = start_states(request, task_of(request, stream, 8), 0, 5)[:, 0, :, 0]
-    c = v0 - means[:, :, None] * means[:, None, :]
-    scale = 1.5 / np.sqrt(np.diagonal(c, axis1=1, axis2=2) + 0.3)
-    np.testing.assert_allclose(v, scale[:, :, None] * c * scale[:, None, :], rtol=1e-12)
-
-
 @pytest.mark.parametrize("name", LAYERS)
 def test_compiled_code_gives_the_paths_of_torch(name, monkeypatch):
     fast = run(sa.simulate_chain, name, samples=70, keep_state=True)
@@ -255,6 +179,16 @@ def test_compiled_code_gives_the_paths_of_torch(name, monkeypatch):
     scale = np.abs(slow.V.values).max()
     np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-9 * scale)
     assert sa.explain(LAYERS[name][0]).layer.chain.startswith("compiled code on tiles")
+
+
+@pytest.mark.parametrize("start", SINGULAR)
+@pytest.mark.parametrize("place", ["before", "sandwich"])
+def test_singular_starts_in_compiled_code_and_torch(place, start, monkeypatch):
+    layer = [normed(sa.ShapedAttention(0.5, 0.7), place, eps=0.1), sa.ShapedMLP(0.4)]
+    options = {"width": 40, "depth": 20, "samples": 50, "seed": 2}
+    fast = sa.simulate_chain(layer, SINGULAR[start], **options)
+    monkeypatch.setattr(Request, "compiled_device", property(lambda self: False))
+    assert_same_paths(fast, sa.simulate_chain(layer, SINGULAR[start], **options))
 
 
 @pytest.mark.parametrize("name", SHORT)

@@ -190,14 +190,14 @@ BLOCKS = [
         _STARTS,
         "reflection[:, :, 0] = unit",
         "reflection[:, :, 0] = 0.0",
-        ("test_layer_norm.py::test_tokens_start_with_uniformly_distributed_directions",),
+        ("test_layer_norm_start.py::test_tokens_start_with_uniformly_distributed_directions",),
     ),
     Mutant(
         "layer-norm-start-in-the-span-of-the-tokens",
         _STARTS,
         '"means of the start, orthogonal", 1, width - c, g',
         '"means of the start, orthogonal", 1, 1, g',
-        ("test_layer_norm.py::test_tokens_start_with_uniformly_distributed_directions",),
+        ("test_layer_norm_start.py::test_tokens_start_with_uniformly_distributed_directions",),
     ),
     Mutant(
         "normalised-layer-mean-over-tokens",
