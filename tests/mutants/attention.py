@@ -14,7 +14,10 @@ _CONVERGENCE = "shaped_attention/statistics/convergence.py"
 _COUPLING = "shaped_attention/blocks/coupling.py"
 _LIMIT = "shaped_attention/theory/drift_diffusion.py"
 _MASK = "shaped_attention/blocks/mask.py"
+_POSITIONS = "shaped_attention/blocks/positions.py"
 
+_FORMULA = "test_attention_variants.py::test_the_weights_are_those_of_the_formula"
+_WIDE_LAYER = "test_attention_variants_limit.py::test_drift_from_one_wide_layer"
 _BROWNIAN = ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion",)
 _CLOSED_FORMS = ("test_limit.py::test_attention_agrees_with_the_closed_forms",)
 _DERIVED = "test_symbolic_against_package.py::test_drift_and_diffusion"
@@ -296,5 +299,61 @@ ATTENTION = [
         "+ noise / math.sqrt(groups)",
         "+ noise / groups",
         ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[heads]",),
+    ),
+    Mutant(
+        "rope-turned-backwards",
+        _POSITIONS,
+        "second * cos + first * sin",
+        "second * cos - first * sin",
+        (f"{_FORMULA}[rope]",),
+    ),
+    Mutant(
+        "rope-second-order-without-rotation",
+        _ATTENTION_MOMENTS,
+        "return key * constant(r, like=key)",
+        "return key",
+        (f"{_WIDE_LAYER}[rope]",),
+    ),
+    Mutant(
+        "rope-noise-of-the-even-part-alone",
+        _POSITIONS,
+        "(-1.0, np.sin, 0.0)",
+        "(-1.0, np.cos, 0.0)",
+        (f"{_WIDE_LAYER}[rope]",),
+    ),
+    Mutant(
+        "groups-fluctuation-of-gamma-squared",
+        _ATTENTION_LIMIT,
+        "(self.fluctuation - 1.0) * square**2",
+        "(self.fluctuation - 1.0) * square",
+        ("test_attention_variants_limit.py::test_linear_rate_of_groups",),
+    ),
+    Mutant(
+        "groups-values-of-their-own",
+        _ATTENTION,
+        "if h % self.heads_per_key == 0:\n                    group",
+        "if h >= 0:\n                    group",
+        ("test_attention_variants.py::test_the_chain_has_the_law_of_networks[groups-n = 16]",),
+    ),
+    Mutant(
+        "qk-norm-by-length",
+        _ATTENTION_SCORES,
+        "return math.sqrt(size) * unit_rows(rows)",
+        "return unit_rows(rows)",
+        (f"{_FORMULA}[normalised heads]",),
+    ),
+    Mutant(
+        "soft-cap-of-one",
+        _ATTENTION,
+        "logits = self.softcap * tanh(logits / self.softcap)",
+        "logits = tanh(logits / self.softcap)",
+        (f"{_FORMULA}[soft cap]",),
+    ),
+    Mutant(
+        "position-bias-not-in-the-centre",
+        _MASK,
+        "weights = softmax(logits, axis=-1)",
+        "weights = softmax(0.0 * np.nan_to_num(logits), axis=-1)",
+        (f"{_WIDE_LAYER}[bias]",),
     ),
 ]
