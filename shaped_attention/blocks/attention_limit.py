@@ -26,7 +26,7 @@ from typing import Any
 
 from shaped_attention.blocks.base import Limit
 from shaped_attention.blocks.positions import Angles, angles_of, is_per_head
-from shaped_attention.blocks.score_moments import ScoreMoments
+from shaped_attention.blocks.score_moments import SMALLEST_NORMED, ScoreMoments
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,
@@ -187,10 +187,16 @@ def limit_of(block: Any) -> Limit | str:
             f"its angles base^(-2j / d) depend on the size d of a head, which grows with the width "
             f"(rope={block.rope!r}); head_size, key_size or a list of angles is needed"
         )
-    if block.qk_norm and size is not None:
+    sizes = _normed_sizes(block, size)
+    if sizes is not None and min(sizes) < SMALLEST_NORMED:
         return (
-            f"with qk_norm it is derived for keys whose size grows with the width, not for {size} "
-            "columns (key_size, head_size)"
+            f"QK-norm over {min(sizes)} columns has no limit here; {SMALLEST_NORMED} or more are "
+            "needed (key_size, head_size)"
+        )
+    if sizes is not None and block.qk_norm_eps > 0.0:
+        return (
+            f"with qk_norm_eps={block.qk_norm_eps!r} it is derived for keys whose size grows with "
+            f"the width, not for {size} columns (key_size, head_size)"
         )
     normed = float(block.qk_norm_eps) if block.qk_norm else None
     angles, share = _angles(block, size)
@@ -202,9 +208,19 @@ def limit_of(block: Any) -> Limit | str:
         angles,
         share,
         normed,
+        sizes,
     )
     fluctuation = block.heads_per_key / (block.value_ratio or 1.0)
     return AttentionLimit(moments, block.heads, block.output_projection, fluctuation)
+
+
+def _normed_sizes(block: Any, size: int | None) -> tuple[int, int] | None:
+    """Return over how many columns queries and keys are normalised; None if it is not fixed."""
+    if not block.qk_norm or size is None:
+        return None
+    if block.qk_norm == "head":
+        return size, size
+    return block.heads * size, block.heads // block.heads_per_key * size
 
 
 def _angles(block: Any, size: int | None) -> tuple[Angles | None, float]:

@@ -8,14 +8,19 @@ every formula is a sum over these modes of that without a rotation, and the nois
     S = sum_k E_k o (F_Q dZ_k F_K^T),    U = F_Q F_Q^T,  K = F_K F_K^T.
 
 Without QK-norm U = V + sigma_Q^2 and K = V + sigma_K^2, where sigma_K^2 is 0 without a rotation,
-since the key bias then cancels in the softmax. With QK-norm U and K are the correlations of these
-(keys of infinite size).
+since the key bias then cancels in the softmax. With QK-norm of d columns U = rho_d(R) and K
+likewise, with R the correlations of these; rho_d(x) is the mean of the cosine of two rows of d
+Gaussian columns with correlation x, which tends to x with d.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+from scipy.special import gammaln
 
 from shaped_attention.blocks.attention_scores import extended
 from shaped_attention.blocks.mask import Mask, centre
@@ -23,6 +28,7 @@ from shaped_attention.blocks.positions import Angles, kernel, modes
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,
+    cholesky,
     column_sums,
     constant,
     diagonal,
@@ -31,6 +37,12 @@ from shaped_attention.numerics.primitives import (
     sqrt,
     unit_rows,
 )
+
+SMALLEST_NORMED = 4
+"""Fewest columns of queries and keys for which the series of rho_d converges fast enough."""
+
+_TERMS = 40
+"""Terms of the series of rho_d; the error is 3e-5 at d = 4 and 6e-8 at d = 8."""
 
 _TINY = 1e-300
 
@@ -50,6 +62,9 @@ class ScoreMoments:
         without one.
     eps
         Number added to the mean square of queries and keys; None without QK-norm.
+    normed_sizes
+        Numbers of columns over which queries and keys are normalised; None if these grow with the
+        width.
     """
 
     mask: Mask
@@ -59,6 +74,7 @@ class ScoreMoments:
     angles: Angles | None = None
     share: float = 1.0
     eps: float | None = None
+    normed_sizes: tuple[int, int] | None = None
 
     @property
     def flat(self) -> bool:
@@ -83,10 +99,16 @@ class ScoreMoments:
         key = v + self.key_bias if self.key_bias > 0.0 else v
         if self.eps is None:
             return query, key
-        return _correlations(query, self.eps), _correlations(key, self.eps)
+        query, key = _correlations(query, self.eps), _correlations(key, self.eps)
+        if self.normed_sizes is None:
+            return query, key
+        return _cosines(query, self.normed_sizes[0]), _cosines(key, self.normed_sizes[1])
 
     def roots(self, factor: M) -> tuple[M, M]:
         """Return F_Q and F_K."""
+        if self.normed_sizes is not None:
+            seen, known = self.covariances(factor @ factor.mT)
+            return cholesky(seen), cholesky(known)
         query, key = extended(factor, self.query_bias), extended(factor, self.key_bias)
         if self.eps is None:
             return query, key
@@ -189,3 +211,27 @@ def _normalised(rows: M, eps: float) -> M:
     if eps == 0.0:
         return unit_rows(rows)
     return rows / sqrt(row_squares(rows) + eps)
+
+
+@lru_cache(maxsize=64)
+def cosine_series(size: int) -> tuple[float, ...]:
+    """Return coefficients c_j >= 0 with rho_d(x) = sum_j c_j x^(2j + 1) and sum c_j = 1.
+
+    rho_d(x) = x Gamma((d+1)/2)^2 / (Gamma(d/2) Gamma(d/2+1)) 2F1(1/2, 1/2; d/2+1; x^2). The last
+    coefficient holds the rest, so that rho_d(1) = 1 and rho_d(R) is positive semidefinite.
+    """
+    half = size / 2.0
+    logarithm = 2.0 * gammaln(half + 0.5) - gammaln(half) - gammaln(half + 1.0)
+    found = [math.exp(logarithm)]
+    for j in range(_TERMS - 2):
+        found.append(found[-1] * (j + 0.5) ** 2 / ((half + 1.0 + j) * (j + 1.0)))
+    return (*found, max(0.0, 1.0 - sum(found)))
+
+
+def _cosines(correlations: M, size: int) -> M:
+    """Return rho_d(R), entry by entry."""
+    series, square = cosine_series(size), correlations * correlations
+    total = series[-1] * square
+    for coefficient in series[-2:0:-1]:
+        total = (total + coefficient) * square
+    return (total + series[0]) * correlations
