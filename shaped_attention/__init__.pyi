@@ -9,6 +9,7 @@ from .blocks import (
     ShapedAttention,
     ShapedMLP,
 )
+from .blocks.positions import alibi, rope_angles, sliding_window
 from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
 from .models.covariances import record_covariances
@@ -81,6 +82,7 @@ __all__ = [
     "ShapedTransformer",
     "Sweep",
     "__version__",
+    "alibi",
     "compare",
     "continue_run",
     "convergence",
@@ -121,11 +123,13 @@ __all__ = [
     "record_covariances",
     "rerun",
     "resume_sweep",
+    "rope_angles",
     "run_sweep",
     "save",
     "score_form",
     "simulate_chain",
     "simulate_network",
+    "sliding_window",
     "specification",
     "sphere",
     "stopping_map",

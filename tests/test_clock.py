@@ -26,10 +26,25 @@ BLOCKS = {
     "mask": ShapedAttention(0.6, 0.5, mask=MASK),
     "bias": ShapedAttention(0.6, 0.5, query_bias=0.7),
     "mask and bias": ShapedAttention(0.6, 0.5, query_bias=0.7, mask=MASK),
+    "position bias": ShapedAttention(0.6, 0.5, position_bias=sa.alibi(4, 0.7), mask=MASK),
+    "rope": ShapedAttention(0.6, 0.5, rope=[1.2, 0.3], mask="causal"),
+    "rope and biases": ShapedAttention(
+        0.6,
+        0.5,
+        rope=10.0,
+        rope_share=0.5,
+        head_size=8,
+        heads=2,
+        kv_heads=1,
+        query_bias=0.7,
+        key_bias=0.4,
+        output_projection=True,
+    ),
     "parallel": Parallel(ShapedAttention(0.4, 0.5), ShapedAttention(0.3, 0.4, mask="causal")),
 }
 LAYERS = {
     "full": BLOCKS["full"],
+    "rope": BLOCKS["rope"],
     "with an MLP": [BLOCKS["causal"], ShapedMLP(0.5)],
     "parallel": BLOCKS["parallel"],
     "pattern": Pattern([BLOCKS["full"], ShapedMLP(0.4)]),
@@ -116,7 +131,9 @@ def test_noise_of_a_step_has_the_moments_of_the_second_order():
     assert (weights @ change**2 - dt) / dt**2 == pytest.approx(7.5, rel=1e-2)
 
 
-@pytest.mark.parametrize("name", ["full", "heads", "causal", "mask", "parallel"])
+@pytest.mark.parametrize(
+    "name", ["full", "heads", "causal", "mask", "position bias", "rope", "parallel"]
+)
 def test_speed_grows_like_the_square_of_v(name, factor):
     block = BLOCKS[name]
     p, limit = at_depth(block, 0.0), block.limit

@@ -27,6 +27,7 @@ FAMILY = {
     "attention": sa.ShapedAttention(*STRONG),
     "causal": sa.ShapedAttention(*STRONG, mask="causal"),
     "biases": sa.ShapedAttention(*STRONG, query_bias=0.5, key_bias=0.5),
+    "position bias": sa.ShapedAttention(*STRONG, position_bias=sa.alibi(len(V0), 0.8)),
     "projection": sa.ShapedAttention(*STRONG, output_projection=True),
     "heads": sa.ShapedAttention(*STRONG, heads=2),
     "heads, projection": sa.ShapedAttention(*STRONG, heads=2, output_projection=True),

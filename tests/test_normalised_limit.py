@@ -13,6 +13,7 @@ import shaped_attention as sa
 from shaped_attention import Normalised, Pattern, Schedule, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.normalised_limit import relaxations
+from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.samplers import executors
 from shaped_attention.theory.quotient import Moments, quotient_diffusion, quotient_drift
 
@@ -38,6 +39,9 @@ LAYERS = {
     "sandwich": Normalised(ShapedAttention(0.7, 0.4), "sandwich"),
     "branch, causal, then MLP": [Normalised(CAUSAL, "branch"), Normalised(MLP, "branch")],
     "before, LayerNorm": Normalised(FULL, "before", "layer"),
+    "before, rotation": Normalised(
+        ShapedAttention(0.6, 0.4, heads=2, output_projection=True, rope=[1.0, 0.2], mask="causal")
+    ),
     "before, schedule": Normalised(ShapedAttention(Schedule([(0.0, 0.3), (1.0, 0.7)]), 0.5)),
 }
 
@@ -138,6 +142,24 @@ def test_a_step_has_the_moments_of_drift_and_diffusion(name):
     if name.startswith("before"):
         after = sa.drift([Normalised(x.inner, "after") for x in blocks_of(layer)], R0)
         assert (np.abs(after[[1, 2, 2], [0, 0, 1]] - wanted) > 4.0 * error).any()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        FULL,
+        ShapedAttention(0.6, 0.5, query_bias=0.7, mask="causal"),
+        ShapedAttention(0.6, 0.5, rope=[1.0, 0.2], rope_share=0.5),
+        ShapedAttention(0.6, 0.5, position_bias=[[0, 1, 0], [1, 0, 0], [0, 0, 2.0]], qk_norm=True),
+        sa.Parallel(ShapedAttention(0.4, 0.5), ShapedAttention(0.4, 0.3, mask="causal")),
+    ],
+)
+def test_noise_of_the_variances_is_that_of_the_diffusion(block):
+    """The entries aa, bb of the diffusion, less 2 k R_ab^2, to rounding."""
+    k = block.limit.linear_rate(at_depth(block, 0.0))
+    wanted = sa.diffusion(block, R0)[np.ix_([0, 2, 5], [0, 2, 5])] - 2.0 * k * R0**2
+    found = block.limit.variance_noise(at_depth(block, 0.0), torch.from_numpy(R0))
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, atol=1e-14)
 
 
 def test_relaxations_follow_the_recursion_of_the_variances():

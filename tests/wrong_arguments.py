@@ -85,6 +85,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     data = sa.open_sweep(store)
     start, few = {"start": START}, {"samples": 4}
     found: dict[str, tuple[Any, dict[str, Any]]] = {
+        "alibi": (sa.alibi, {"tokens": 2, "slope": 0.5}),
         "compare": (sa.compare, {"first": chain, "second": second}),
         "continue_run": (sa.continue_run, {"result": chain, "depth": 4}),
         "convergence": (sa.convergence, {"layer": LAYER, "v0": V0, "widths": [8, 16]} | few),
@@ -101,6 +102,8 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         ),
         "drift": (sa.drift, {"layer": LAYER, "v": V0}),
         "eager": (sa.eager, {}),
+        "rope_angles": (sa.rope_angles, {"base": 10.0, "size": 4}),
+        "sliding_window": (sa.sliding_window, {"tokens": 2, "window": 1}),
         "equicorrelated": (sa.equicorrelated, {"tokens": 2, "rho": 0.2}),
         "example_tokens": (sa.example_tokens, {}),
         "exit_times": (sa.exit_times, {"result": chain}),

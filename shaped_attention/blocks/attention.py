@@ -23,74 +23,32 @@ X_h, so that
     V_h' = Gram of (lambda X_h + gamma Z_h),
 
 a function of V_h and A_h V A_h^T alone in law (`Block.step`).
+
+Heads may share keys and values in groups, rotate queries and keys, normalise them, bound their
+logits, and add a position bias B; w is then the softmax of B over the tokens that are seen. With
+head size d_h the H d_h columns are mixed by W_O / sqrt(H d_h), which averages the heads.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 from jaxtyping import Float
 
-from shaped_attention.blocks.attention_limit import AttentionLimit
+from shaped_attention.blocks.attention_checks import check_numbers, check_sizes
+from shaped_attention.blocks.attention_coupling import ScoresCoupling
+from shaped_attention.blocks.attention_limit import limit_of
+from shaped_attention.blocks.attention_scores import biased, gram_scores, prepared
 from shaped_attention.blocks.base import Block, Limit, Project, plain_fields
-from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
-from shaped_attention.blocks.mask import checked_mask, uniform_weights
-from shaped_attention.blocks.parameters import (
-    Parameter,
-    check_parameter,
-    check_weights,
-    extremes,
-)
-from shaped_attention.checks import (
-    check_count,
-    check_finite,
-    check_positive,
-    check_width,
-)
+from shaped_attention.blocks.coupling import Coupling
+from shaped_attention.blocks.mask import allowed, centre, checked_mask
+from shaped_attention.blocks.parameters import Parameter, check_weights
+from shaped_attention.blocks.positions import angles_of, checked_bias, checked_rope, is_per_head
 from shaped_attention.lazy_torch import Tensor, torch
-from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax
-
-_LARGEST_TAU0 = 1e100
-
-
-@dataclass(frozen=True)
-class ScoresCoupling(Coupling):
-    """Coupling by dZ_2 = K^T and by the W of W_O, both as sums over heads divided by sqrt H."""
-
-    block: ShapedAttention
-
-    def reason_against(self, tokens: int, width: int) -> str:
-        """Return why the degrees of freedom do not allow a coupling; empty if they do."""
-        block = self.block
-        if block.key_size is not None:
-            return (
-                f"with key_size={block.key_size} at all widths the scores of a layer are not "
-                "Gaussian; None is needed"
-            )
-        least = tokens + 2 + (block.query_bias > 0.0)
-        if block.keys(width) < least:
-            return f"at width {width} its keys have size {block.keys(width)}, below {least}"
-        if block.output_projection and width // block.heads < tokens + 2:
-            size = width // block.heads
-            return f"at width {width} its heads have size {size}, below {tokens + 2}"
-        return ""
-
-    def common(self, p: Any, handed: Handed, width: int) -> Tensor | float:
-        """Return the noise of the heads' values that W_O mixes."""
-        heads = self.block.heads
-        if not self.block.output_projection:
-            return 0.0
-        mixed = [wishart_noise(handed["values", h], width // heads) for h in range(heads)]
-        return p.gamma**2 / math.sqrt(heads) * torch.stack(mixed).sum(0)
-
-    def scores(self, handed: Handed) -> Tensor:
-        """Return the keys; the columns that a key bias adds cancel in the softmax."""
-        heads = self.block.heads
-        keys = torch.stack([handed["keys", h] for h in range(heads)]).sum(0) / math.sqrt(heads)
-        m = keys.shape[-1] - (self.block.query_bias > 0.0)
-        return keys[:, :m].mT
+from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax, tanh
 
 
 @dataclass(frozen=True)
@@ -104,20 +62,45 @@ class ShapedAttention(Block):
     tau0
         Temperature, positive, or a `Schedule`: the logits are divided by tau0 sqrt(n n_k).
     heads
-        Number H of heads. It must divide the width. Without an output projection the width is at
-        least H times the rank of the initial covariance.
+        Number H of heads. It must divide the width unless `head_size` is given. Without an output
+        projection the width is at least H times the rank of the initial covariance.
     mask
         None (every token attends to all), "causal" (token a attends to 0..a), or a boolean (m, m)
         array with no empty row, `mask[a, b]` true if a attends to b. Each row is centred over the
         tokens that it attends to.
     output_projection
-        Whether a further matrix W_O (n, n) / sqrt n mixes the heads.
+        Whether a further matrix W_O (H d_h, n) / sqrt(H d_h) mixes the heads.
     key_size
-        Number n_k of columns of W_Q and W_K of a head; None for n / H.
+        Number n_k of columns of W_Q and W_K of a head; None for the head size.
     query_bias, key_bias
         Variances of the Gaussian entries of b_Q and b_K; 0 for no bias.
     skip
         Weight of the skip connection; None for sqrt(1 - gamma^2).
+    kv_heads
+        Number G of heads of keys and values, each shared by H / G heads of queries; None for H. It
+        must divide H and needs an output projection.
+    head_size
+        Number d_h of columns of queries, keys and values of a head; None for n / H. It needs an
+        output projection.
+    value_ratio
+        Ratio H d_h / n of the model that the limit describes, if `head_size` is given; None for 1.
+    rope
+        Rotation of queries and keys: None; a base, for the angles base^(-2j / d) of d rotated
+        columns; or a list of angles, each of which turns an equal share of the rotated columns
+        (`rope_angles`). The tokens have the positions 0, ..., m - 1.
+    rope_share
+        Share of the columns of a head that is rotated, in [0, 1].
+    position_bias
+        None, or an array (m, m) that is added to the logits before the softmax (`alibi`), or one
+        for each head, (H, m, m).
+    qk_norm
+        Whether the rows of queries and keys are divided by their root mean square: False, "head"
+        (or True), or "all", over all heads together.
+    qk_norm_eps
+        Number that is added to the mean square of a row.
+    softcap
+        Bound c of the logits, which become c tanh(logits / c) before the position bias is added;
+        None for no bound.
     identity, centring, scaled_temperature
         Whether each of the three modifications of softmax attention is on. Without one of them (I
         is not added; w is not subtracted; tau is tau_0 sqrt(n_k)) the networks and their chain
@@ -141,38 +124,49 @@ class ShapedAttention(Block):
     centring: bool = True
     scaled_temperature: bool = True
     skip: Parameter | None = None
+    kv_heads: int | None = None
+    head_size: int | None = None
+    value_ratio: float | None = None
+    rope: Any = None
+    rope_share: float = 1.0
+    position_bias: Any = None
+    qk_norm: Any = False
+    qk_norm_eps: float = 0.0
+    softcap: float | None = None
 
-    fixed = ("query_bias", "key_bias")
+    fixed = (
+        "query_bias", "key_bias", "value_ratio", "rope", "rope_share", "qk_norm_eps", "softcap",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         plain_fields(self)
         check_weights(self.gamma, self.skip)
-        check_parameter("tau0", self.tau0, check_positive)
-        for tau0 in extremes(self.tau0):
-            if not 1.0 / _LARGEST_TAU0 <= tau0 <= _LARGEST_TAU0:
-                raise ValueError(
-                    f"tau0={tau0!r}: a number from {1.0 / _LARGEST_TAU0:g} to {_LARGEST_TAU0:g} "
-                    "is needed (beyond, its square overflows)"
-                )
-        check_count("heads", self.heads)
-        if self.key_size is not None:
-            check_width("key_size", self.key_size)
-        for name in ("output_projection", "identity", "centring", "scaled_temperature"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name}={getattr(self, name)!r}: True or False is needed")
-        for name in ("query_bias", "key_bias"):
-            value = getattr(self, name)
-            check_finite(name, value)
-            if not 0.0 <= value <= _LARGEST_TAU0:
-                raise ValueError(
-                    f"{name}={value!r}: a variance from 0 to {_LARGEST_TAU0:g} is needed"
-                )
+        check_sizes(self)
+        check_numbers(self)
         object.__setattr__(self, "mask", checked_mask(self.mask))
+        object.__setattr__(self, "rope", checked_rope(self.rope))
+        object.__setattr__(self, "position_bias", checked_bias(self.position_bias, self.heads))
+        object.__setattr__(self, "qk_norm", "head" if self.qk_norm is True else self.qk_norm)
+
+    def __repr__(self) -> str:
+        """Return all fields up to `skip`, and those of variants that are not at their default."""
+        shown, variants = [], False
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if not variants or value != entry.default:
+                shown.append(f"{entry.name}={value!r}")
+            variants = variants or entry.name == "skip"
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
     def groups(self) -> int:
         """Number of heads, or 1 if they are mixed."""
         return 1 if self.output_projection else self.heads
+
+    @property
+    def heads_per_key(self) -> int:
+        """Number of heads that share keys and values."""
+        return self.heads // (self.kv_heads or self.heads)
 
     @property
     def coupling(self) -> Coupling:
@@ -181,45 +175,59 @@ class ShapedAttention(Block):
 
     @property
     def limit(self) -> Limit | str:
-        """The limit, or the reason why it does not exist: a missing modification."""
-        if not self.identity:
-            return "without the identity a layer changes V by order 1, not 1/n (identity=False)"
-        if not self.centring:
-            return "without centring a layer changes V by order 1, not 1/n (centring=False)"
-        if not self.scaled_temperature:
-            return (
-                "at temperature tau_0 sqrt(n_k) softmax(Y / tau) is random of order 1 "
-                "(scaled_temperature=False)"
-            )
-        return AttentionLimit(self.mask, self.heads, self.output_projection, float(self.query_bias))
+        """The limit, or the reason why it does not exist."""
+        return limit_of(self)
+
+    def bias(self, head: int = 0) -> Any:
+        """Return the position bias (m, m) of a head, or None."""
+        own = is_per_head(self.position_bias)
+        return self.position_bias[head] if own else self.position_bias
 
     def check(self, tokens: int, width: int | None) -> None:
-        """Raise ValueError if the mask does not fit the tokens, or the heads the width."""
-        if isinstance(self.mask, tuple) and len(self.mask) != tokens:
-            raise ValueError(
-                f"mask has shape {(len(self.mask),) * 2}; {tokens} tokens need ({tokens}, {tokens})"
-            )
-        if width is not None and width % self.heads:
+        """Raise ValueError if mask and bias do not fit the tokens, or the heads the width."""
+        for name, array in (("mask", self.mask), ("position_bias", self.bias())):
+            if isinstance(array, tuple) and len(array) != tokens:
+                raise ValueError(
+                    f"{name} has shape {(len(array),) * 2}; {tokens} tokens need "
+                    f"({tokens}, {tokens})"
+                )
+        if width is not None and self.head_size is None and width % self.heads:
             raise ValueError(f"width={width}: a multiple of heads={self.heads} is needed")
+        known = width is not None or self.key_size is not None or self.head_size is not None
+        if self.rope is not None and known:
+            angles_of(self.rope, self.keys(width or 0), self.rope_share)
 
-    def weights(self, tokens: int) -> Float[Tensor, "m m"]:
-        """Return the centre w: 1 / m_a where token a attends to token b, 0 elsewhere."""
-        return torch.tensor(uniform_weights(self.mask, tokens))
+    def weights(self, tokens: int, head: int = 0) -> Float[Tensor, "m m"]:
+        """Return the centre w: the softmax of the bias over the tokens that a token attends to.
 
-    def mix(self, logits: M) -> M:
-        """Return ``softmax(logits) - w``, which is A - I."""
-        w = uniform_weights(self.mask, logits.shape[-1])
-        seen = softmax(logits, w > 0.0)
+        Without a bias this is 1 / m_a where token a attends to token b, and 0 elsewhere.
+        """
+        return torch.tensor(centre(self.mask, self.bias(head), tokens))
+
+    def mix(self, logits: M, head: int = 0) -> M:
+        """Return ``softmax(logits + bias) - w``, which is A - I."""
+        tokens, bias = logits.shape[-1], self.bias(head)
+        if self.softcap is not None:
+            logits = self.softcap * tanh(logits / self.softcap)
+        if bias is not None:
+            logits = logits + constant(np.array(bias), like=logits)
+        seen = softmax(logits, allowed(self.mask, tokens))
+        w = centre(self.mask, bias, tokens)
         return seen - constant(w, like=logits) if self.centring else seen
 
-    def attend(self, logits: M, values: M) -> M:
+    def attend(self, logits: M, values: M, head: int = 0) -> M:
         """Return A times the values."""
-        mixed = self.mix(logits) @ values
+        own = is_per_head(self.position_bias)
+        mixed = (self.mix(logits, head) if own else self.mix(logits)) @ values
         return values + mixed if self.identity else mixed
+
+    def values(self, width: int) -> int:
+        """Return d_h."""
+        return self.head_size if self.head_size is not None else width // self.heads
 
     def keys(self, width: int) -> int:
         """Return n_k."""
-        return self.key_size if self.key_size is not None else width // self.heads
+        return self.key_size if self.key_size is not None else self.values(width)
 
     def temperature(self, p: Any, width: int) -> Any:
         """Return tau, by which the logits are divided."""
@@ -228,57 +236,46 @@ class ShapedAttention(Block):
     def branch(
         self, p: Any, tokens: Float[Tensor, "*B m n"], project: Project
     ) -> Float[Tensor, "*B m n"]:
-        """Return the branch; the weights are W_Q, b_Q, W_K, b_K, W_V head by head, then W_O."""
+        """Return the branch.
+
+        The weights are W_Q, b_Q, W_K, b_K, W_V head by head, then W_O; heads that share keys and
+        values have only W_Q and b_Q, except for the first of a group.
+        """
         n = tokens.shape[-1]
-        keys, tau, root = self.keys(n), self.temperature(p, n), math.sqrt(n)
+        columns, size, tau, root = self.keys(n), self.values(n), self.temperature(p, n), n**0.5
+        queries, keys, values = [], [], []
+        for h in range(self.heads):
+            queries.append(biased(project(tokens, columns) / root, self.query_bias, project))
+            if h % self.heads_per_key == 0:
+                keys.append(biased(project(tokens, columns) / root, self.key_bias, project))
+                values.append(project(tokens, size) / root)
+        queries, keys = prepared(self, queries), prepared(self, keys)
         heads = []
-        for _ in range(self.heads):
-            queries = _biased(project(tokens, keys) / root, self.query_bias, project)
-            key = _biased(project(tokens, keys) / root, self.key_bias, project)
-            logits = queries @ key.mT
-            heads.append(self.attend(logits / tau, project(tokens, n // self.heads) / root))
+        for h in range(self.heads):
+            logits = queries[h] @ keys[h // self.heads_per_key].mT
+            heads.append(self.attend(logits / tau, values[h // self.heads_per_key], h))
         branch = torch.cat(heads, dim=-1) if self.heads > 1 else heads[0]
-        return project(branch, n) / root if self.output_projection else branch
+        mixed = math.sqrt(self.heads * size)
+        return project(branch, n) / mixed if self.output_projection else branch
 
     def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
-        """Return A_h F of each head, with Y = F_Q (B K^T) F_K^T, B B^T ~ Wishart(n_k), K Gaussian.
+        """Return A_h F of each head; the scores are those of `gram_scores`.
 
-        With a bias F_Q = (F, sigma_Q 1), in homogeneous coordinates, and likewise F_K. With an
-        output projection the columns have the covariance (1/n) sum_h A_h F W_h F^T A_h^T with
-        independent W_h ~ Wishart(n / H).
+        With an output projection the columns have the covariance (1 / (H d_h)) sum_h A_h F W_h F^T
+        A_h^T with W_h ~ Wishart(d_h), equal in a group and independent otherwise.
         """
-        keys, tau = self.keys(width), self.temperature(p, width)
-        query_factor = extended(factor, self.query_bias)
-        key_factor = extended(factor, self.key_bias)
+        size, tau = self.values(width), self.temperature(p, width)
         roots = []
-        for h in range(self.heads):
-            query = numbers.wishart("queries", query_factor.shape[-1], keys, h)
-            key = numbers.normal("keys", key_factor.shape[-1], query.shape[-1], h)
-            logits = (query_factor @ (query @ key.mT)) @ key_factor.mT / tau
-            root = self.attend(logits, factor)
+        shared: Any = None
+        for h, scores in enumerate(gram_scores(self, factor, numbers, width)):
+            root = self.attend(scores / tau, factor, h)
             if self.output_projection:
-                size = width // self.heads
-                root = root @ numbers.wishart("values", factor.shape[-1], size, h)
-                root = root / math.sqrt(width)
+                if h % self.heads_per_key == 0:
+                    group = h // self.heads_per_key
+                    shared = numbers.wishart("values", factor.shape[-1], size, group)
+                root = root @ shared
+                root = root / math.sqrt(self.heads * size)
             roots.append(root)
         if self.output_projection:
             return concatenate(roots)
         return roots if self.heads > 1 else roots[0]
-
-
-def extended(factor: M, variance: float) -> M:
-    """Return (F, sigma 1), a root of V + sigma^2 11^T, or F itself without a bias."""
-    if variance == 0.0:
-        return factor
-    ones = torch.full((factor.shape[-2], 1), math.sqrt(variance), dtype=torch.float64)
-    return concatenate([factor, constant(ones.numpy(), like=factor)])
-
-
-def _biased(
-    x: Float[Tensor, "*B m k"], variance: float, project: Project
-) -> Float[Tensor, "*B m k"]:
-    """Add one row of independent N(0, variance) entries to every token."""
-    if variance == 0.0:
-        return x
-    one = torch.full_like(x[..., :1, :1], math.sqrt(variance))
-    return x + project(one, x.shape[-1])

@@ -1,7 +1,8 @@
-"""The limit of shaped attention, for any mask.
+"""The limit of shaped attention, for any mask, position bias and rotation.
 
-With A = I + A_1 / sqrt n + A_2 / n + ..., logits G with E[G_ab G_cd] = (V_ac + sigma_Q^2) V_bd
-(`shaped_attention.blocks.attention` has the expansion), the centre w, and row means weighted by w:
+With A = I + A_1 / sqrt n + A_2 / n + ..., scores G with E[G_ab G_cd] = (V_ac + sigma_Q^2) V_bd
+(`shaped_attention.blocks.attention` has the expansion; `score_moments` those of its variants), the
+centre w, and row means weighted by w:
 
     A_1 = w o (G - rowmean G) / tau_0,   E A_2 = w o (s - rowmean s) q / (2 tau_0^2),
     s_ab = V_bb - 2 (w V)_ab,  q = diag V + sigma_Q^2,
@@ -9,8 +10,12 @@ With A = I + A_1 / sqrt n + A_2 / n + ..., logits G with E[G_ab G_cd] = (V_ac + 
     E[A_1 V A_1^T] = T o (V + sigma_Q^2) / tau_0^2,  T_ac = tr(C_a V C_c V),
     C_a = diag w_a - w_a w_a^T.
 
-Without a mask all T_ac are |C V C|_F^2 / m^2, C = I - 11^T / m. With a mask or a bias, the noise of
+Without a mask all T_ac are |C V C|_F^2 / m^2, C = I - 11^T / m. In all other cases the noise of
 the factor produces only a part of T o V; the rest raises the rank of V.
+
+W_O averages the values of G groups of heads with d_h columns each. Their fluctuation adds gamma^4 f
+to k, f = n / (G d_h), which is 1 if every head has values of its own and H d_h = n. A bound on the
+logits changes nothing: these are of order 1 / sqrt n.
 """
 
 from __future__ import annotations
@@ -19,16 +24,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from shaped_attention.blocks.base import Limit
-from shaped_attention.blocks.mask import Mask, uniform_weights
+from shaped_attention.blocks.positions import Angles, angles_of, is_per_head
+from shaped_attention.blocks.score_moments import SMALLEST_NORMED, ScoreMoments
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,
     column_sums,
-    concatenate,
-    constant,
     diagonal,
     row_squares,
     row_sums,
@@ -46,32 +48,31 @@ def _norm(x: M) -> M:
 
 @dataclass(frozen=True)
 class AttentionLimit(Limit):
-    """Drift and noise of attention for given heads, mask, output projection and query bias.
+    """Drift and noise of attention for given heads, output projection and moments of the scores.
 
     The heads' fluctuations average out: H heads divide the covariance of the scores' noise by H.
+    `fluctuation` is f, that of the values that W_O averages.
     """
 
-    mask: Mask
+    moments: ScoreMoments
     heads: int
     output_projection: bool
-    query_bias: float
+    fluctuation: float = 1.0
 
     def linear_rate(self, p: Any) -> Any:
-        """Return ``gamma^2 (2 - gamma^2)``, or ``2 gamma^2`` with an output projection."""
+        """Return ``gamma^2 (2 - gamma^2)``, or ``2 gamma^2 + (f - 1) gamma^4`` with W_O."""
         square = p.gamma**2
+        if self.output_projection and self.fluctuation != 1.0:
+            return 2.0 * square + (self.fluctuation - 1.0) * square**2
         return 2.0 * square if self.output_projection else square * (2.0 - square)
-
-    @property
-    def _flat(self) -> bool:
-        """Whether all T_ac are equal, so that nothing raises the rank."""
-        return self.mask is None and self.query_bias == 0.0
-
-    def _centre(self, like: M) -> M:
-        return constant(uniform_weights(self.mask, like.shape[-2]), like=like)
 
     def _left(self, p: Any) -> Any:
         """Return the coefficient of T o V in the drift that the noise of the factor leaves out."""
         return (p.gamma / p.tau0) ** 2 * (1.0 - p.gamma**2 / self.heads)
+
+    def _scale(self, p: Any) -> Any:
+        """Return the coefficient of A_1 in the noise of the factor."""
+        return p.gamma**2 / (p.tau0 * math.sqrt(self.heads))
 
     def factor_drift(self, p: Any, factor: M) -> M:
         """Return ``(gamma / tau_0)^2 [ (1 - gamma^2 / H) T / 2 + E A_2 ] F``, T if it is a number.
@@ -81,66 +82,48 @@ class AttentionLimit(Limit):
         """
         m = factor.shape[-2]
         rate = (p.gamma / p.tau0) ** 2
-        if self._flat:
+        if self.moments.flat:
             centred = factor - column_sums(factor) / m
             inner = centred.mT @ centred
             square = column_sums(row_squares(inner)) / m**2
             q = row_squares(factor)
             second = q @ (row_squares(centred).mT @ centred)
             return (0.5 * self._left(p)) * (square * factor) + (0.5 / m * rate) * second
-        w = self._centre(factor)
-        v = factor @ factor.mT
-        diagonal_v = diagonal(v)
-        s = diagonal_v.mT + (-2.0) * (w @ v)
-        centred = w * (s - row_sums(w * s))
-        q = diagonal_v + self.query_bias if self.query_bias > 0.0 else diagonal_v
+        q, centred = self.moments.second(factor @ factor.mT)
         return (0.5 * rate) * (q * (centred @ factor))
 
     def factor_noise(self, p: Any, factor: M, numbers: Numbers) -> M:
-        """Return ``gamma^2 A_1 F / sqrt H`` with G = (F, sigma_Q 1) dZ F^T."""
+        """Return ``gamma^2 A_1 F / sqrt H`` with the scores of `ScoreMoments`."""
         m, c = factor.shape[-2:]
-        scale = p.gamma**2 / (p.tau0 * math.sqrt(self.heads))
-        rows = c + (self.query_bias > 0.0)
-        increments = numbers.normal("scores", rows, c)
-        if self._flat:
+        scale = self._scale(p)
+        if self.moments.flat:
+            increments = numbers.normal("scores", c, c)
             centred = factor - column_sums(factor) / m
             return (scale / m) * (factor @ (increments @ (centred.mT @ centred)))
-        root = factor
-        if self.query_bias > 0.0:
-            ones = np.full((m, 1), math.sqrt(self.query_bias))
-            root = concatenate([factor, constant(ones, like=factor)])
-        scores = (root @ increments) @ factor.mT
-        w = self._centre(factor)
+        scores = self.moments.scores(factor, numbers)
+        w = self.moments.centre(factor)
         return scale * ((w * (scores - row_sums(w * scores))) @ factor)
 
     def growth(self, p: Any, v: M) -> M | None:
-        """Return ``(gamma / tau_0)^2 (1 - gamma^2 / H) T o (V + sigma_Q^2 11^T)``."""
-        if self._flat:
-            return None
-        query = v + self.query_bias if self.query_bias > 0.0 else v
-        return self._left(p) * (self._spread(v) * query)
+        """Return ``(gamma / tau_0)^2 (1 - gamma^2 / H) tau_0^2 E[A_1 V A_1^T]``."""
+        return None if self.moments.flat else self._left(p) * self.moments.squares(v)
 
-    def _spread(self, v: M) -> M:
-        """Return T."""
-        w = self._centre(v)
-        mean = w @ v
-        cross = (mean * mean) @ w.mT
-        both = mean @ w.mT
-        return (w @ (v * v)) @ w.mT - (cross + cross.mT) + both * both
-
-    def speed(self, p: Any, factor: M) -> M:
-        """Return ``(gamma / tau_0)^2 (1 + 5 gamma^2 / H) (T + |E A_2|)``.
+    def speed(self, p: Any, factor: M) -> M | None:
+        """Return ``(gamma / tau_0)^2 (1 + 5 gamma^2 / H) (T + |E A_2|)``; None with QK-norm.
 
         The first term bounds the relative drift of V and the second its variance, which needs
-        shorter steps for the same accuracy.
+        shorter steps for the same accuracy. With QK-norm drift and variance are bounded by those
+        of a linear equation.
 
         T is a number without a mask, and else the mean of its diagonal weighted by itself.
         ``tau_0^2 |E A_2|`` is |q| |s| / (2m) without a mask, in fourth-power norms, which are near
         the largest entries.
         """
         m = factor.shape[-2]
+        if self.moments.eps is not None:
+            return None
         rate = (p.gamma / p.tau0) ** 2 * (1.0 + 5.0 / self.heads * p.gamma**2)
-        if self._flat:
+        if self.moments.flat:
             centred = factor - column_sums(factor) / m
             inner = centred.mT @ centred
             s = row_squares(centred)
@@ -149,70 +132,106 @@ class AttentionLimit(Limit):
             second = _norm(s) * _norm(q)
             return rate * (column_sums(row_squares(inner)) / m**2 + second / (2.0 * m))
         v = factor @ factor.mT
-        spread = diagonal(self._spread(v))
+        _, key = self.moments.covariances(v)
+        spread = diagonal(self.moments.spread(v, self.moments.turned(key)))
         first = column_sums(spread * spread) / (column_sums(spread) + _TINY)
-        w = self._centre(factor)
-        diagonal_v = diagonal(v)
-        s = diagonal_v.mT + (-2.0) * (w @ v)
-        q = diagonal_v + self.query_bias if self.query_bias > 0.0 else diagonal_v
-        second = sqrt(column_sums(row_squares(q * (w * (s - row_sums(w * s))))))
+        q, centred = self.moments.second(v)
+        second = sqrt(column_sums(row_squares(q * centred)))
         return rate * (first + 0.5 * second)
 
-    def noise_drift(self, p: Any, factor: M) -> M:
-        """Return ``E[A A + A'] F``, with A = gamma^2 A_1 / sqrt H and A' its derivative along A F.
+    def noise_drift(self, p: Any, factor: M) -> M | None:
+        """Return ``E[A A + A'] F``, A = gamma^2 A_1 / sqrt H; None with QK-norm.
 
-        With S = (F, sigma_Q 1) dZ F^T, A = w o (S - rowmean S) up to a constant, U = V + sigma_Q^2,
-        D = w V, and A' made from A F dZ F^T + S A^T:
-
-            E[A A]_ac = sum_b w_ab w_bc U_ab (V_bc - D_ac - D_bb + (D w^T)_ab),
-            E[A'] = w o (M - rowmean M),
-            M_ac = ((w o V) V)_ac - rowsum(w o V)_a D_ac + U_ac rowsum(w o (V_bb - D))_c.
-
-        Without a mask the sum is F (2 P^2 + tr(P) P) / m^2, P = F^T C F.
+        A' is the derivative of A along A F. Without a mask the sum is F (2 P^2 + tr(P) P) / m^2,
+        P = F^T C F.
         """
         m = factor.shape[-2]
-        scale = p.gamma**2 / (p.tau0 * math.sqrt(self.heads))
-        if self._flat:
+        scale = self._scale(p)
+        if self.moments.eps is not None:
+            return None
+        if self.moments.flat:
             centred = factor - column_sums(factor) / m
             inner = centred.mT @ centred
             trace = column_sums(row_squares(centred))
             return (scale / m) ** 2 * (factor @ (2.0 * (inner @ inner) + trace * inner))
-        w = self._centre(factor)
-        v = factor @ factor.mT
-        query = v + self.query_bias if self.query_bias > 0.0 else v
-        mean = w @ v
-        asked, seen = w * query, w * v
-        squares = asked @ seen - mean * (asked @ w)
-        squares = squares + (asked * (mean @ w.mT) - asked * diagonal(mean).mT) @ w
-        own = row_sums(w * (diagonal(v).mT - mean))
-        moved = seen @ v - row_sums(seen) * mean + query * own.mT
-        return scale**2 * ((squares + w * (moved - row_sums(w * moved))) @ factor)
+        return scale**2 * self.moments.noise_drift(factor)
 
     def noise_along(self, p: Any, factor: M, direction: M) -> M:
         """Return ``4 |Z-coefficient of <D F, G>|^2``, with G the factor noise."""
         m = factor.shape[-2]
-        scale = p.gamma**2 / (p.tau0 * math.sqrt(self.heads))
+        scale = self._scale(p)
         turned = direction @ factor
-        if self._flat:
+        if self.moments.flat:
             centred = factor - column_sums(factor) / m
             found = (factor.mT @ turned) @ (centred.mT @ centred)
             return (4.0 * (scale / m) ** 2) * column_sums(row_squares(found))
-        w = self._centre(factor)
-        weighted = w * (turned @ factor.mT)
-        scores = weighted - w * row_sums(weighted)
-        found = scores @ factor
-        total = column_sums(row_squares(factor.mT @ found))
-        if self.query_bias > 0.0:
-            total = total + self.query_bias * row_squares(column_sums(found))
-        return (4.0 * scale**2) * total
+        return (4.0 * scale**2) * self.moments.noise_along(factor, turned)
 
     def variance_noise(self, p: Any, v: M) -> M:
-        """Return ``4 gamma^4 / (H tau_0^2) (V + sigma_Q^2) o (c V c^T)``.
+        """Return ``4 gamma^4 / (H tau_0^2)`` times that of `ScoreMoments`."""
+        return (4.0 * self._scale(p) ** 2) * self.moments.variance_noise(v)
 
-        c = w o (V - rowmean V), with row means weighted by w.
-        """
-        w = self._centre(v)
-        c = w * (v - row_sums(w * v))
-        query = v + self.query_bias if self.query_bias > 0.0 else v
-        scale = p.gamma**2 / (p.tau0 * math.sqrt(self.heads))
-        return (4.0 * scale**2) * (query * ((c @ v) @ c.mT))
+
+def limit_of(block: Any) -> Limit | str:
+    """Return the limit of attention, or the reason why it does not exist."""
+    if not block.identity:
+        return "without the identity a layer changes V by order 1, not 1/n (identity=False)"
+    if not block.centring:
+        return "without centring a layer changes V by order 1, not 1/n (centring=False)"
+    if not block.scaled_temperature:
+        return (
+            "at temperature tau_0 sqrt(n_k) softmax(Y / tau) is random of order 1 "
+            "(scaled_temperature=False)"
+        )
+    if is_per_head(block.position_bias):
+        return "it is not derived for heads with different position biases (position_bias)"
+    size = block.key_size if block.key_size is not None else block.head_size
+    if isinstance(block.rope, float) and size is None:
+        return (
+            f"its angles base^(-2j / d) depend on the size d of a head, which grows with the width "
+            f"(rope={block.rope!r}); head_size, key_size or a list of angles is needed"
+        )
+    sizes = _normed_sizes(block, size)
+    if sizes is not None and min(sizes) < SMALLEST_NORMED:
+        return (
+            f"QK-norm over {min(sizes)} columns has no limit here; {SMALLEST_NORMED} or more are "
+            "needed (key_size, head_size)"
+        )
+    if sizes is not None and block.qk_norm_eps > 0.0:
+        return (
+            f"with qk_norm_eps={block.qk_norm_eps!r} it is derived for keys whose size grows with "
+            f"the width, not for {size} columns (key_size, head_size)"
+        )
+    normed = float(block.qk_norm_eps) if block.qk_norm else None
+    angles, share = _angles(block, size)
+    moments = ScoreMoments(
+        block.mask,
+        block.position_bias,
+        float(block.query_bias),
+        float(block.key_bias) if angles is not None or normed is not None else 0.0,
+        angles,
+        share,
+        normed,
+        sizes,
+    )
+    fluctuation = block.heads_per_key / (block.value_ratio or 1.0)
+    return AttentionLimit(moments, block.heads, block.output_projection, fluctuation)
+
+
+def _normed_sizes(block: Any, size: int | None) -> tuple[int, int] | None:
+    """Return over how many columns queries and keys are normalised; None if it is not fixed."""
+    if not block.qk_norm or size is None:
+        return None
+    if block.qk_norm == "head":
+        return size, size
+    return block.heads * size, block.heads // block.heads_per_key * size
+
+
+def _angles(block: Any, size: int | None) -> tuple[Angles | None, float]:
+    """Return the angles of equal parts of the rotated columns, and the share of these."""
+    share = float(block.rope_share)
+    if block.rope is None or share == 0.0:
+        return None, 1.0
+    if isinstance(block.rope, float) and size is not None:
+        return tuple(angles_of(block.rope, size, share).tolist()), share
+    return block.rope, share

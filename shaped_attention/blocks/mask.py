@@ -1,4 +1,4 @@
-"""Which tokens a token may see, and the uniform weights on them."""
+"""Which tokens a token may see, and the centre of its weights on them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 Mask = str | tuple[tuple[bool, ...], ...] | None
 
@@ -51,5 +52,24 @@ def uniform_weights(mask: Mask, tokens: int) -> NDArray[np.float64]:
     else:
         seen = np.tri(tokens) if isinstance(mask, str) else np.array(mask, dtype=np.float64)
         weights = seen / seen.sum(-1, keepdims=True)
+    weights.flags.writeable = False
+    return weights
+
+
+def allowed(mask: Mask, tokens: int) -> NDArray[np.bool_]:
+    """Return the boolean matrix (m, m) of a mask."""
+    return uniform_weights(mask, tokens) > 0.0
+
+
+@lru_cache(maxsize=64)
+def centre(mask: Mask, bias: Any, tokens: int) -> NDArray[np.float64]:
+    """Return w (m, m): the softmax of a bias (m, m) over the tokens that are seen.
+
+    Without a bias these are the uniform weights. The read-only matrix is cached.
+    """
+    if bias is None:
+        return uniform_weights(mask, tokens)
+    logits = np.where(allowed(mask, tokens), np.array(bias, dtype=np.float64), -np.inf)
+    weights = softmax(logits, axis=-1)
     weights.flags.writeable = False
     return weights

@@ -135,6 +135,8 @@ class ShapedTransformer(nn.Module):
             check_count("vocabulary", vocabulary)
             self.embedding = _gaussian((vocabulary, width), generator)
         for block in blocks_of(self.layer):
+            if isinstance(block, ShapedAttention):
+                _check_trainable(block)
             mask = getattr(block, "mask", None)
             block.check(len(mask) if isinstance(mask, tuple) else 1, width)
         self.blocks = nn.ModuleList()
@@ -190,6 +192,16 @@ def _module(
     if isinstance(block, ShapedMLP):
         return ShapedMLPModule(block, width, generator)
     raise ValueError(f"layer contains {block!r}: ShapedAttention and ShapedMLP can be trained")
+
+
+def _check_trainable(block: ShapedAttention) -> None:
+    """Raise ValueError if attention has an option that the module does not have."""
+    for name in ("kv_heads", "head_size", "rope", "position_bias", "qk_norm", "softcap"):
+        value = getattr(block, name)
+        if value:
+            raise ValueError(
+                f"layer contains {block!r}: which has {name}={value!r} and cannot be trained"
+            )
 
 
 def _number(parameter: Parameter) -> float:

@@ -218,14 +218,14 @@ def step_deviation(pattern: Sequence[Sequence[Block]], tokens: int, u: float, st
 def noise_scale(pattern: Sequence[Sequence[Block]]) -> float:
     """Return sqrt(2k/delta), the u at which attention's own noise is as large as the linear one.
 
-    It is infinite without attention, and where a block has no limit.
+    It is infinite without attention or with QK-norm, and where a block has no limit.
     """
     blocks = [block for layer in pattern for block in layer]
     if any(isinstance(block.limit, str) for block in blocks):
         return math.inf
     delta = 0.0
     for block in blocks:
-        if isinstance(block, ShapedAttention):
+        if isinstance(block, ShapedAttention) and not block.qk_norm:
             p = at_depth(block, 0.0)
             delta += p.gamma**4 / (4.0 * p.tau0**2 * block.heads) / len(pattern)
     return math.sqrt(2.0 * linear_rate(pattern) / delta) if delta > 0.0 else math.inf

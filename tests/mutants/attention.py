@@ -5,13 +5,19 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _ATTENTION = "shaped_attention/blocks/attention.py"
+_ATTENTION_COUPLING = "shaped_attention/blocks/attention_coupling.py"
 _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
+_ATTENTION_MOMENTS = "shaped_attention/blocks/score_moments.py"
+_ATTENTION_SCORES = "shaped_attention/blocks/attention_scores.py"
 _BRANCH = "shaped_attention/blocks/branch.py"
 _CONVERGENCE = "shaped_attention/statistics/convergence.py"
 _COUPLING = "shaped_attention/blocks/coupling.py"
 _LIMIT = "shaped_attention/theory/moments.py"
 _MASK = "shaped_attention/blocks/mask.py"
+_POSITIONS = "shaped_attention/blocks/positions.py"
 
+_FORMULA = "test_attention_variants.py::test_the_weights_are_those_of_the_formula"
+_WIDE_LAYER = "test_attention_variants_limit.py::test_drift_from_one_wide_layer"
 _BROWNIAN = ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion",)
 _CLOSED_FORMS = ("test_limit.py::test_attention_agrees_with_the_closed_forms",)
 _DERIVED = "test_symbolic_against_package.py::test_drift_and_diffusion"
@@ -30,7 +36,7 @@ _REAL_WEIGHTS = ("test_real_weights.py::test_attention",)
 ATTENTION = [
     Mutant(
         "attention-root-one-key-less",
-        _ATTENTION,
+        _ATTENTION_SCORES,
         'numbers.wishart("queries", query_factor.shape[-1], keys, h)',
         'numbers.wishart("queries", query_factor.shape[-1], keys - 1, h)',
         _LAW_OF_FEW_KEYS,
@@ -39,8 +45,8 @@ ATTENTION = [
     Mutant(
         "attention-root-projection-scaled-by-head",
         _ATTENTION,
-        "root = root / math.sqrt(width)",
-        "root = root / math.sqrt(width // self.heads)",
+        "root = root / math.sqrt(self.heads * size)",
+        "root = root / math.sqrt(size)",
         _LAW_OF_MIXED_HEADS,
         blind=True,
     ),
@@ -55,8 +61,8 @@ ATTENTION = [
     Mutant(
         "attention-branch-projection-scaled-by-head",
         _ATTENTION,
-        "return project(branch, n) / root if",
-        "return project(branch, n) / math.sqrt(n // self.heads) if",
+        "mixed = math.sqrt(self.heads * size)",
+        "mixed = math.sqrt(size)",
         _LAW_OF_MIXED_HEADS,
         blind=True,
     ),
@@ -70,25 +76,25 @@ ATTENTION = [
     ),
     Mutant(
         "attention-second-order-cross-term",
-        _ATTENTION_LIMIT,
-        "s = diagonal_v.mT + (-2.0) * (w @ v)\n        centred",
-        "s = diagonal_v.mT + (-1.0) * (w @ v)\n        centred",
+        _ATTENTION_MOMENTS,
+        "diagonal(key).mT + (-2.0) * (w @ self.turned(key))",
+        "diagonal(key).mT + (-1.0) * (w @ self.turned(key))",
         _DERIVED_CAUSAL,
         blind=True,
     ),
     Mutant(
         "attention-square-of-means-twice",
-        _ATTENTION_LIMIT,
-        "(cross + cross.mT) + both * both",
-        "(cross + cross.mT) + 2.0 * both * both",
+        _ATTENTION_MOMENTS,
+        "(cross + parity * cross.mT) + both",
+        "(cross + parity * cross.mT) + 2.0 * both",
         _DERIVED_CAUSAL,
         blind=True,
     ),
     Mutant(
         "attention-diffusion-without-heads",
         _ATTENTION_LIMIT,
-        "scale = p.gamma**2 / (p.tau0 * math.sqrt(self.heads))\n        rows",
-        "scale = p.gamma**2 / p.tau0\n        rows",
+        "return p.gamma**2 / (p.tau0 * math.sqrt(self.heads))",
+        "return p.gamma**2 / p.tau0",
         _DERIVED_HEADS,
         blind=True,
     ),
@@ -119,22 +125,22 @@ ATTENTION = [
     Mutant(
         "attention-factor-noise-by-heads",
         _ATTENTION_LIMIT,
-        "(p.tau0 * math.sqrt(self.heads))\n        rows",
-        "(p.tau0 * self.heads)\n        rows",
+        "(p.tau0 * math.sqrt(self.heads))",
+        "(p.tau0 * self.heads)",
         _DERIVED_HEADS,
         blind=True,
     ),
     Mutant(
         "attention-growth-without-bias",
-        _ATTENTION_LIMIT,
-        "query = v + self.query_bias if self.query_bias > 0.0 else v\n        return",
-        "query = v\n        return",
+        _ATTENTION_MOMENTS,
+        "query = v + self.query_bias if self.query_bias > 0.0 else v",
+        "query = v",
         _DERIVED_BIASES,
         blind=True,
     ),
     Mutant(
         "attention-coupling-keys-by-heads",
-        _ATTENTION,
+        _ATTENTION_COUPLING,
         "range(heads)]).sum(0) / math.sqrt(heads)",
         "range(heads)]).sum(0) / heads",
         _BROWNIAN,
@@ -142,7 +148,7 @@ ATTENTION = [
     ),
     Mutant(
         "attention-coupling-projection-gamma",
-        _ATTENTION,
+        _ATTENTION_COUPLING,
         "return p.gamma**2 / math.sqrt(heads) * torch",
         "return p.gamma / math.sqrt(heads) * torch",
         _BROWNIAN,
@@ -167,8 +173,8 @@ ATTENTION = [
     Mutant(
         "attention-root-values-as-wide-as-all",
         _ATTENTION,
-        'numbers.wishart("values", factor.shape[-1], size, h)',
-        'numbers.wishart("values", factor.shape[-1], width, h)',
+        'numbers.wishart("values", factor.shape[-1], size, group)',
+        'numbers.wishart("values", factor.shape[-1], width, group)',
         _LAW_OF_MIXED_HEADS,
         blind=True,
     ),
@@ -182,9 +188,9 @@ ATTENTION = [
     ),
     Mutant(
         "attention-second-order-without-bias",
-        _ATTENTION_LIMIT,
-        "q = diagonal_v + self.query_bias if self.query_bias > 0.0 else diagonal_v\n        return",
-        "q = diagonal_v\n        return",
+        _ATTENTION_MOMENTS,
+        "return diagonal(query), w * (s - row_sums(w * s))",
+        "return diagonal(v), w * (s - row_sums(w * s))",
         _DERIVED_BIASES_OF_THREE,
         blind=True,
     ),
@@ -214,15 +220,15 @@ ATTENTION = [
     ),
     Mutant(
         "bias-of-root-is-variance",
-        _ATTENTION,
-        "ones = torch.full((factor.shape[-2], 1), math.sqrt(variance),",
-        "ones = torch.full((factor.shape[-2], 1), variance,",
+        _ATTENTION_SCORES,
+        "ones = np.full((factor.shape[-2], 1), math.sqrt(variance))",
+        "ones = np.full((factor.shape[-2], 1), variance)",
         _LAW_WITH_BIASES,
         blind=True,
     ),
     Mutant(
         "bias-of-branch-is-variance",
-        _ATTENTION,
+        _ATTENTION_SCORES,
         "torch.full_like(x[..., :1, :1], math.sqrt(variance))",
         "torch.full_like(x[..., :1, :1], variance)",
         _LAW_WITH_BIASES,
@@ -262,15 +268,15 @@ ATTENTION = [
     Mutant(
         "attention-growth-with-the-noise-s-share",
         _ATTENTION_LIMIT,
-        "return self._left(p) * (self._spread(v) * query)",
-        "return (p.gamma / p.tau0) ** 2 * (self._spread(v) * query)",
+        "else self._left(p) * self.moments.squares(v)",
+        "else (p.gamma / p.tau0) ** 2 * self.moments.squares(v)",
         _DERIVED_CAUSAL,
     ),
     Mutant(
         "attention-noise-bias-is-variance",
-        _ATTENTION_LIMIT,
-        "ones = np.full((m, 1), math.sqrt(self.query_bias))",
-        "ones = np.full((m, 1), self.query_bias)",
+        _ATTENTION_MOMENTS,
+        "query, key = extended(factor, self.query_bias),",
+        "query, key = extended(factor, self.query_bias**2),",
         _DERIVED_BIASES,
     ),
     Mutant(
@@ -293,5 +299,61 @@ ATTENTION = [
         "+ noise / math.sqrt(groups)",
         "+ noise / groups",
         ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[heads]",),
+    ),
+    Mutant(
+        "rope-turned-backwards",
+        _POSITIONS,
+        "second * cos + first * sin",
+        "second * cos - first * sin",
+        (f"{_FORMULA}[rope]",),
+    ),
+    Mutant(
+        "rope-second-order-without-rotation",
+        _ATTENTION_MOMENTS,
+        "return key * constant(r, like=key)",
+        "return key",
+        (f"{_WIDE_LAYER}[rope]",),
+    ),
+    Mutant(
+        "rope-noise-of-the-even-part-alone",
+        _POSITIONS,
+        "(-1.0, np.sin, 0.0)",
+        "(-1.0, np.cos, 0.0)",
+        (f"{_WIDE_LAYER}[rope]",),
+    ),
+    Mutant(
+        "groups-fluctuation-of-gamma-squared",
+        _ATTENTION_LIMIT,
+        "(self.fluctuation - 1.0) * square**2",
+        "(self.fluctuation - 1.0) * square",
+        ("test_attention_variants_limit.py::test_linear_rate_of_groups",),
+    ),
+    Mutant(
+        "groups-values-of-their-own",
+        _ATTENTION,
+        "if h % self.heads_per_key == 0:\n                    group",
+        "if h >= 0:\n                    group",
+        ("test_attention_variants.py::test_the_chain_has_the_law_of_networks[groups-n = 16]",),
+    ),
+    Mutant(
+        "qk-norm-by-length",
+        _ATTENTION_SCORES,
+        "return math.sqrt(size) * unit_rows(rows)",
+        "return unit_rows(rows)",
+        (f"{_FORMULA}[normalised heads]",),
+    ),
+    Mutant(
+        "soft-cap-of-one",
+        _ATTENTION,
+        "logits = self.softcap * tanh(logits / self.softcap)",
+        "logits = tanh(logits / self.softcap)",
+        (f"{_FORMULA}[soft cap]",),
+    ),
+    Mutant(
+        "position-bias-not-in-the-centre",
+        _MASK,
+        "weights = softmax(logits, axis=-1)",
+        "weights = softmax(0.0 * np.nan_to_num(logits), axis=-1)",
+        (f"{_WIDE_LAYER}[bias]",),
     ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
+_ATTENTION_MOMENTS = "shaped_attention/blocks/score_moments.py"
 _BOUNDS = "shaped_attention/theory/explosion/bounds.py"
 _BRANCHES = "shaped_attention/samplers/branches.py"
 _CLOCK_PROCESS = "shaped_attention/samplers/clock_process.py"
@@ -51,15 +52,15 @@ EXPLOSION = [
     ),
     Mutant(
         "attention-noise-drift-diagonal-index",
-        _ATTENTION_LIMIT,
-        "- asked * diagonal(mean).mT) @ w",
-        "- asked * diagonal(mean)) @ w",
+        _ATTENTION_MOMENTS,
+        "asked * (parity * diagonal(own).mT)) @ w",
+        "asked * (parity * diagonal(own))) @ w",
         ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives",),
         blind=True,
     ),
     Mutant(
         "attention-noise-along-not-centred",
-        _ATTENTION_LIMIT,
+        _ATTENTION_MOMENTS,
         "scores = weighted - w * row_sums(weighted)",
         "scores = weighted",
         ("test_clock.py::test_noise_along_a_direction_is_the_variance_of_that_entry",),

@@ -109,8 +109,10 @@ def bounds_of(layer: Layer, v0: Matrix) -> Bounds | None:
     if any(isinstance(block.limit, SmoothLimit) for block in inner):
         return None
     attention = [block for block in inner if isinstance(block, ShapedAttention)]
-    if any(block.query_bias > 0.0 for block in attention):
-        return None
+    for block in attention:
+        varied = block.rope is not None or block.position_bias is not None or block.qk_norm
+        if varied or block.query_bias > 0.0:
+            return None
     m = len(v0)
     weights = [uniform_weights(block.mask, m) for block in attention]
     if all(np.array_equal(w, uniform_weights(None, m)) for w in weights):

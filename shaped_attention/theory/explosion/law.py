@@ -260,7 +260,7 @@ def explosion_law(layer: Layer, v0: ArrayLike) -> ExplosionLaw:
 
 _NEEDED = (
     "one nonzero token, two equally large groups of equal tokens, full attention without biases, "
-    "or two tokens with a causal mask and gamma^2 >= H / 2 are needed"
+    "rotations or QK-norm, or two tokens with a causal mask and gamma^2 >= H / 2 are needed"
 )
 
 

@@ -1,0 +1,343 @@
+"""Variants of attention that models use: their weights written out, their chain, their errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import shaped_attention as sa
+from shaped_attention import ShapedAttention, equicorrelated, simulate_chain, simulate_network
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.samplers import executors
+from tests.laws import same_law
+
+TAU = 0.15
+SOFTMAX = {"identity": False, "centring": False, "scaled_temperature": False}
+BIAS = np.array([[0.5, -1.0, 2.0, 0.0], [3.0, 0.0, 1.0, -1.0], [0.0, 2.0, 0.0, 1.0],
+                 [1.0, 0.0, -2.0, 0.5]])  # fmt: skip
+
+
+def attention(**options):
+    """Attention with W_O at a temperature at which its logits matter."""
+    return ShapedAttention(0.8, TAU, output_projection=True, **options)
+
+
+MEMBERS = {
+    "groups": attention(heads=4, kv_heads=2),
+    "one group": attention(heads=4, kv_heads=1, query_bias=0.3, key_bias=0.5),
+    "head size": attention(heads=3, head_size=2),
+    "rope": attention(heads=2, rope=[1.2], mask="causal"),
+    "rope, base": attention(heads=2, rope=10.0, rope_share=0.5, head_size=4, kv_heads=1),
+    "rope, biases": attention(rope=[0.4, 1.3], query_bias=0.5, key_bias=2.0),
+    "bias": attention(heads=2, position_bias=BIAS),
+    "bias of each head": attention(heads=2, position_bias=sa.alibi(4, [0.0, 4.0]), mask="causal"),
+    "window": attention(heads=2, mask=sa.sliding_window(4, 2)),
+    "normalised heads": attention(heads=2, qk_norm=True, head_size=2),
+    "normalised over heads": attention(heads=4, qk_norm="all", kv_heads=2, head_size=2),
+    "normalised with eps": attention(heads=2, qk_norm=True, qk_norm_eps=0.5, rope=[0.7]),
+    "soft cap": attention(heads=2, softcap=0.7, position_bias=BIAS),
+    "as in models": ShapedAttention(
+        0.8, 0.4, heads=4, kv_heads=2, head_size=2, mask="causal", rope=100.0, qk_norm=True,
+        qk_norm_eps=1e-6, softcap=2.0, output_projection=True, **SOFTMAX,
+    ),
+}  # fmt: skip
+WRONG = {
+    "groups": {"kv_heads": None},
+    "one group": {"kv_heads": 2},
+    "head size": {"head_size": 1},
+    "rope": {"rope": None},
+    "rope, base": {"rope": [0.3]},
+    "rope, biases": {"key_bias": 0.0},
+    "bias": {"position_bias": None},
+    "bias of each head": {"position_bias": None},
+    "window": {"mask": "causal"},
+    "normalised heads": {"qk_norm": False},
+    "normalised over heads": {"qk_norm": "head"},
+    "normalised with eps": {"qk_norm_eps": 0.0},
+    "soft cap": {"softcap": None},
+    "as in models": {"rope": None, "qk_norm": False, "qk_norm_eps": 0.0},
+}
+"""What the wrong twin of each member leaves out."""
+
+
+class Weights:
+    """Gaussian matrices, one for each product with tokens, kept in their order."""
+
+    def __init__(self):
+        self.generator, self.kept = np.random.default_rng(3), []
+
+    def __call__(self, x, columns):
+        self.kept.append(self.generator.standard_normal((x.shape[-1], columns)))
+        return x @ torch.from_numpy(self.kept[-1])
+
+
+def rotated(x, block, size):
+    """Multiply each pair of columns by e^(i a theta), as complex numbers."""
+    turning = round(block.rope_share * size)
+    angles = block.rope
+    if isinstance(angles, float):
+        angles = [angles ** (-2.0 * j / turning) for j in range(turning // 2)]
+    angles = np.repeat(angles, turning // 2 // len(angles))
+    z = x[:, : turning // 2] + 1j * x[:, turning // 2 : turning]
+    z = z * np.exp(1j * np.outer(np.arange(len(x)), angles))
+    return np.concatenate([z.real, z.imag, x[:, turning:]], axis=1)
+
+
+def written_out(block, x, weights):
+    """lambda x + gamma [A_h x W_V] W_O, entry by entry, from the definition of each variant."""
+    (m, n), heads = x.shape, block.heads
+    size = block.head_size or n // heads
+    share = heads // (block.kv_heads or heads)
+    weights = iter(weights)
+    sides, values = ([], []), []
+    for h in range(heads):
+        for side, variance in zip(sides, (block.query_bias, block.key_bias), strict=True):
+            if side is sides[1] and h % share:
+                continue
+            rows = x @ next(weights) / math.sqrt(n)
+            side.append(rows + math.sqrt(variance) * next(weights) if variance else rows)
+        if h % share == 0:
+            values.append(x @ next(weights) / math.sqrt(n))
+    for side in sides:
+        squares = [(rows**2).mean(1, keepdims=True) for rows in side]
+        if block.qk_norm == "all":
+            squares = [np.mean(squares, axis=0)] * len(side)
+        for h, rows in enumerate(side):
+            if block.qk_norm:
+                side[h] = rows / np.sqrt(squares[h] + block.qk_norm_eps)
+            if block.rope is not None:
+                side[h] = rotated(side[h], block, size)
+    scale = block.tau0 * math.sqrt((n if block.scaled_temperature else 1) * size)
+    mask = np.ones((m, m), dtype=bool)
+    if block.mask is not None:
+        mask = np.tri(m, dtype=bool) if block.mask == "causal" else np.array(block.mask)
+    branch = []
+    for h in range(heads):
+        logits = sides[0][h] @ sides[1][h // share].T / scale
+        if block.softcap:
+            logits = block.softcap * np.tanh(logits / block.softcap)
+        bias = np.zeros((m, m)) if block.position_bias is None else np.array(block.position_bias)
+        bias = bias[h] if bias.ndim == 3 else bias
+        seen, w = np.exp(logits + bias) * mask, np.exp(bias) * mask
+        matrix = seen / seen.sum(1, keepdims=True)
+        matrix = matrix - w / w.sum(1, keepdims=True) if block.centring else matrix
+        branch.append((matrix + np.eye(m) if block.identity else matrix) @ values[h // share])
+    mixed = np.concatenate(branch, axis=1) @ next(weights) / math.sqrt(heads * size)
+    return math.sqrt(1.0 - block.gamma**2) * x + block.gamma * mixed
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_the_weights_are_those_of_the_formula(name):
+    """To 1e-13; the wrong twin is further away than 1e-3."""
+    block, weights = MEMBERS[name], Weights()
+    x = np.random.default_rng(4).standard_normal((4, 12 if "size" in name else 16))
+    found = block.forward(at_depth(block, 0.0), torch.from_numpy(x), weights).numpy()
+    np.testing.assert_allclose(found, written_out(block, x, weights.kept), atol=1e-13)
+    if name not in ("groups", "one group", "head size", "rope, biases"):
+        wrong = written_out(replace(block, **WRONG[name]), x, weights.kept)
+        assert np.abs(found - wrong).max() > 1e-3
+
+
+V0 = equicorrelated(4, 0.2)
+SIZES = {"n = 16": (16, 8), "n = m": (4, 4)}
+"""Width and depth."""
+
+
+@pytest.fixture(scope="module")
+def network():
+    cache = {}
+
+    def get(name, size):
+        if (name, size) not in cache:
+            width, depth = SIZES[size]
+            cache[name, size] = simulate_network(
+                MEMBERS[name], V0, width=width, depth=depth, samples=4000, seed=1
+            )
+        return cache[name, size]
+
+    return get
+
+
+def chain(layer, size):
+    width, depth = SIZES[size]
+    return simulate_chain(layer, V0, width=width, depth=depth, samples=40_000, seed=2)
+
+
+def fits(name, size):
+    """Whether the heads of a member fit the width."""
+    width, block = SIZES[size][0], MEMBERS[name]
+    try:
+        replace(block, **WRONG[name]).check(4, width)
+        block.check(4, width)
+    except ValueError:
+        return False
+    return True
+
+
+CASES = [(name, size) for size in SIZES for name in MEMBERS if fits(name, size)]
+
+
+@pytest.mark.parametrize(("name", "size"), CASES)
+def test_the_chain_has_the_law_of_networks(name, size, network):
+    """KS of all observables, 4,000 networks: half of the time it sees 0.07 deviations."""
+    assert same_law(network(name, size), chain(MEMBERS[name], size))
+
+
+@pytest.mark.parametrize(("name", "size"), CASES)
+def test_a_chain_without_the_variant_has_another_law(name, size, network):
+    """Negative control: the same test rejects the wrong twin at the same sizes."""
+    assert not same_law(network(name, size), chain(replace(MEMBERS[name], **WRONG[name]), size))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", MEMBERS)
+def test_executors_agree(name, size, monkeypatch):
+    """Compiled code on tiles and library routines against torch, to 1e-10 of the largest entry."""
+    if not fits(name, size):
+        return
+    width, depth = SIZES[size]
+    options = {"width": width, "depth": depth, "samples": 20, "seed": 2}
+    tiles = simulate_chain(MEMBERS[name], V0, **options).V.values
+    with sa.eager():
+        readable = simulate_chain(MEMBERS[name], V0, **options).V.values
+    monkeypatch.setattr(executors, "FEWEST_LARGE_TOKENS", 1)
+    library = simulate_chain(MEMBERS[name], V0, **options).V.values
+    for found in (tiles, library):
+        np.testing.assert_allclose(found, readable, atol=1e-10 * np.abs(readable).max())
+
+
+def test_a_result_can_be_run_again(tmp_path):
+    for name in ("rope, base", "bias of each head", "normalised over heads", "soft cap"):
+        result = simulate_chain(MEMBERS[name], V0, width=16, depth=2, samples=3)
+        sa.save(result, tmp_path / "result.nc")
+        loaded = sa.load(tmp_path / "result.nc")
+        assert sa.layer_of(loaded) == [MEMBERS[name]]
+        np.testing.assert_array_equal(sa.rerun(loaded).V, result.V)
+
+
+REFUSED = {
+    "kv_heads=3: a number that divides heads=4": {"heads": 4, "kv_heads": 3},
+    "kv_heads=0: a whole number >= 1": {"kv_heads": 0},
+    "kv_heads=1: output_projection=True": {"kv_heads": 1, "output_projection": False},
+    "head_size=4: output_projection=True": {"head_size": 4, "output_projection": False},
+    "head_size=0: a whole number": {"head_size": 0},
+    r"value_ratio=2\.0: head_size": {"value_ratio": 2.0},
+    r"value_ratio=-1\.0: a positive": {"value_ratio": -1.0, "head_size": 4},
+    "rope=0: None, a positive base, or a list": {"rope": 0},
+    r"rope=\[\]: None, a positive base": {"rope": []},
+    r"rope=\[nan\]: None, a positive base": {"rope": [math.nan]},
+    "rope='yes': None, a positive base": {"rope": "yes"},
+    "rope=True: None, a positive base": {"rope": True},
+    r"rope_share=1\.5: a number from 0 to 1": {"rope": 10.0, "rope_share": 1.5},
+    r"rope_share=0\.5: rope is needed": {"rope_share": 0.5},
+    r"position_bias has shape \(2, 3\); \(m, m\)": {"position_bias": np.zeros((2, 3))},
+    r"position_bias has shape \(3, 4, 4\); \(m, m\), or \(2, m, m\) for 2 heads": {
+        "heads": 2, "position_bias": np.zeros((3, 4, 4))
+    },
+    "position_bias has NaN or infinite entries": {"position_bias": np.full((4, 4), -np.inf)},
+    "qk_norm='heads': False, True, 'head' or 'all'": {"qk_norm": "heads"},
+    r"qk_norm_eps=1\.0: qk_norm is needed": {"qk_norm_eps": 1.0},
+    r"qk_norm_eps=-1\.0: a finite number >= 0": {"qk_norm": True, "qk_norm_eps": -1.0},
+    r"softcap=0\.0: a positive finite number": {"softcap": 0.0},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_fields_that_contradict_are_refused(message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        ShapedAttention(0.5, **{"output_projection": True} | REFUSED[message])
+
+
+@pytest.mark.parametrize(
+    ("options", "width", "message"),
+    [
+        ({"position_bias": np.zeros((3, 3))}, 16, r"position_bias has shape \(3, 3\); 4 tokens"),
+        ({"heads": 3}, 16, "width=16: a multiple of heads=3"),
+        ({"rope": 10.0, "heads": 2}, 6, r"rope_share=1\.0: a share of 3 columns that is an even"),
+        ({"rope": 10.0, "rope_share": 0.3}, 16, r"rope_share=0\.3: a share of 16 columns"),
+        ({"rope": [1.0, 2.0, 3.0]}, 16, "rope has 3 angles; a number that divides the 8 pairs"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(options, width, message):
+    for run in (simulate_chain, simulate_network):
+        with pytest.raises(ValueError, match=message):
+            run(attention(**options), V0, width=width, depth=1, samples=1)
+
+
+def test_a_bias_that_is_the_same_for_all_heads_is_one_bias():
+    assert attention(heads=2, position_bias=[BIAS, BIAS]) == attention(heads=2, position_bias=BIAS)
+
+
+def test_variants_are_shown_where_they_are_used():
+    assert repr(ShapedAttention(0.5)).endswith("skip=None)")
+    assert repr(ShapedAttention(0.5, rope=[1])).endswith("skip=None, rope=(1.0,))")
+
+
+def test_a_module_of_a_variant_is_refused():
+    for name in MEMBERS:
+        if name not in ("window",):
+            with pytest.raises(ValueError, match=r"has [a-z_]+=.* and cannot be trained"):
+                sa.ShapedTransformer(MEMBERS[name], width=12, depth=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 3}, "size=3: an even number"),
+        ({"base": -1.0}, "base=-1.0: a positive finite number"),
+        ({"scaling": "yarn"}, "scaling='yarn': one of linear, llama3 is needed"),
+        ({"factor": 2.0}, "factor=2.0: None is needed if scaling=None"),
+        ({"scaling": "linear"}, "factor=None: a positive finite number"),
+        ({"scaling": "llama3", "factor": 8.0}, "low_freq_factor=None: a positive"),
+        (
+            {"scaling": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 1.0,
+             "original_max_position_embeddings": 100},
+            "high_freq_factor=1.0: a number above low_freq_factor=4.0",
+        ),
+    ],
+)  # fmt: skip
+def test_angles_that_are_not_known_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        sa.rope_angles(**{"base": 10.0, "size": 4} | options)
+
+
+def test_scaled_angles_are_those_of_the_formulas():
+    """Llama 3.1: wavelengths from 2048 to 8192 are interpolated; written out one by one."""
+    plain = sa.rope_angles(500_000.0, 128)
+    np.testing.assert_allclose(plain, [500_000.0 ** (-2 * j / 128) for j in range(64)])
+    np.testing.assert_allclose(sa.rope_angles(500_000.0, 128, "linear", factor=4.0), plain / 4.0)
+    found = sa.rope_angles(
+        500_000.0, 128, "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=8192,
+    )  # fmt: skip
+    kinds = set()
+    for angle, scaled in zip(plain, found, strict=True):
+        wavelength = 2.0 * math.pi / angle
+        if wavelength < 8192 / 4.0:
+            kind, known = "kept", angle
+        elif wavelength > 8192 / 1.0:
+            kind, known = "divided", angle / 8.0
+        else:
+            smooth = (8192 / wavelength - 1.0) / 3.0
+            kind, known = "between", (1.0 - smooth) * angle / 8.0 + smooth * angle
+        kinds.add(kind)
+        assert scaled == pytest.approx(known, rel=1e-13)
+    assert kinds == {"kept", "between", "divided"}
+
+
+def test_windows_and_biases_of_distance():
+    one_sided, two_sided = sa.sliding_window(5, 2), sa.sliding_window(5, 2, causal=False)
+    for a in range(5):
+        for b in range(5):
+            assert one_sided[a, b] == (0 <= a - b < 2)
+            assert two_sided[a, b] == (abs(a - b) < 2)
+    np.testing.assert_array_equal(sa.alibi(3, 0.5)[0], [0.0, -0.5, -1.0])
+    assert sa.alibi(3, [0.5, 0.25]).shape == (2, 3, 3)
+    with pytest.raises(ValueError, match="slope=nan: a finite number, or one for each head"):
+        sa.alibi(3, math.nan)
+    with pytest.raises(ValueError, match="window=0: a whole number >= 1"):
+        sa.sliding_window(3, 0)
