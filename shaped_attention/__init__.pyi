@@ -9,7 +9,8 @@ from .blocks import (
     ShapedAttention,
     ShapedMLP,
 )
-from .blocks.positions import alibi, rope_angles, sliding_window
+from .blocks.positions import alibi, sliding_window
+from .blocks.rotations import rope_angles
 from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
 from .models.covariances import record_covariances

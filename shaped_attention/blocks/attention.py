@@ -46,7 +46,8 @@ from shaped_attention.blocks.base import Block, Limit, Project, plain_fields
 from shaped_attention.blocks.coupling import Coupling
 from shaped_attention.blocks.mask import allowed, centre, checked_mask
 from shaped_attention.blocks.parameters import Parameter, check_weights
-from shaped_attention.blocks.positions import angles_of, checked_bias, checked_rope, is_per_head
+from shaped_attention.blocks.positions import checked_bias, is_per_head
+from shaped_attention.blocks.rotations import angles_of, checked_rope
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax, tanh
 

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from shaped_attention.blocks.base import Project
-from shaped_attention.blocks.positions import angles_of, turned
+from shaped_attention.blocks.rotations import angles_of, turned
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.primitives import (
     M,

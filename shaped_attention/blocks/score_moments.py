@@ -1,7 +1,7 @@
 """Second moments of the scores of a layer, and of softmax to second order around any weights w.
 
 The scores S have E[S_ab S_cd] = U_ac K_bd r((a - b) - (c - d)), with U and K the covariances of
-queries and keys and r the kernel of the rotation (`positions`; 1 without one). With matrices E_k
+queries and keys and r the kernel of the rotation (`rotations`; 1 without one). With matrices E_k
 such that sum_k E_k[a, b] E_k[c, d] = r((a - b) - (c - d)), this is sum_k (U o E_k)_ac (K o E_k)_bd:
 every formula is a sum over these modes of that without a rotation, and the noise is
 
@@ -24,7 +24,7 @@ from scipy.special import gammaln
 
 from shaped_attention.blocks.attention_scores import extended
 from shaped_attention.blocks.mask import Mask, centre
-from shaped_attention.blocks.positions import Angles, kernel, modes
+from shaped_attention.blocks.rotations import Angles, kernel, modes
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,

@@ -14,7 +14,7 @@ _CONVERGENCE = "shaped_attention/statistics/convergence.py"
 _COUPLING = "shaped_attention/blocks/coupling.py"
 _LIMIT = "shaped_attention/theory/moments.py"
 _MASK = "shaped_attention/blocks/mask.py"
-_POSITIONS = "shaped_attention/blocks/positions.py"
+_ROTATIONS = "shaped_attention/blocks/rotations.py"
 
 _FORMULA = "test_attention_variants.py::test_the_weights_are_those_of_the_formula"
 _WIDE_LAYER = "test_attention_variants_limit.py::test_drift_from_one_wide_layer"
@@ -302,7 +302,7 @@ ATTENTION = [
     ),
     Mutant(
         "rope-turned-backwards",
-        _POSITIONS,
+        _ROTATIONS,
         "second * cos + first * sin",
         "second * cos - first * sin",
         (f"{_FORMULA}[rope]",),
@@ -316,7 +316,7 @@ ATTENTION = [
     ),
     Mutant(
         "rope-noise-of-the-even-part-alone",
-        _POSITIONS,
+        _ROTATIONS,
         "(-1.0, np.sin, 0.0)",
         "(-1.0, np.cos, 0.0)",
         (f"{_WIDE_LAYER}[rope]",),
