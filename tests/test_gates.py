@@ -259,3 +259,9 @@ def test_gated_networks_can_be_trained() -> None:
     branch = (1.0 / block.mean_square(8) / 4.0) ** 0.5 * (hidden @ module.post)
     expected = (1.0 - 0.7**2) ** 0.5 * tokens + 0.7 * branch
     torch.testing.assert_close(model(tokens), expected)
+
+
+def test_too_few_hidden_units_are_not_coupled() -> None:
+    """Their number is the reason, not the width."""
+    found = sa.explain(sa.ShapedMLP(0.4, hidden_ratio=0.25), tokens=4, width=16).layer.coupling
+    assert "it has 4 hidden units; at least 10 are needed" in found

@@ -59,7 +59,10 @@ class HiddenCoupling(Coupling):
     def reason_against(self, tokens: int, width: int) -> str:
         """Return a reason if the hidden units are too few for Bartlett's factor."""
         units, least = _units(self.hidden_ratio, width), 2 * tokens + 2
-        return "" if units >= least else f"it has {units} hidden units; at least {least} are needed"
+        # Layers that are too narrow themselves are refused elsewhere.
+        if units >= min(least, width):
+            return ""
+        return f"it has {units} hidden units; at least {least} are needed"
 
     def common(self, p: Any, handed: Handed, width: int) -> Tensor:
         """Return gamma^2 sqrt(n / d) W of the Gram of the hidden Gaussians, of u if gated."""

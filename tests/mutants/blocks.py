@@ -18,6 +18,7 @@ _PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _STEPS = "shaped_attention/samplers/steps.py"
 
 _COUPLED_MLP_TESTS = ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[MLP]",)
+_DRIFT_OF_SMOOTH = ("test_activations.py::test_the_drift_is_the_limit_of_the_exact_kernel",)
 _FLOW_TESTS = ("test_limit.py::test_a_step_of_the_flow_keeps_v_positive_and_has_its_drift",)
 _LAW_OF_FEW_COLUMNS = ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",)
 _LAW_OF_MLPS = ("test_chain_law.py::test_chain_has_the_law_of_networks[mlp-2]",)
@@ -234,6 +235,41 @@ BLOCKS = [
         "exponential(-step * decay), mean_decay(decay, step)",
         "exponential(-step * decay), mean_decay(decay, 2.0 * step)",
         _FLOW_TESTS,
+    ),
+    Mutant(
+        "mlp-smooth-rows-without-one",
+        _MLP_LIMIT,
+        "(row_squares(factor) - 1.0) * factor",
+        "row_squares(factor) * factor",
+        _DRIFT_OF_SMOOTH,
+    ),
+    Mutant(
+        "mlp-smooth-decay-of-one-part",
+        _MLP_LIMIT,
+        "both = self.outer + self.square",
+        "both = self.square",
+        _DRIFT_OF_SMOOTH,
+    ),
+    Mutant(
+        "mlp-rate-of-the-inverse-ratio",
+        _MLP_LIMIT,
+        "return 1.0 / self.hidden_ratio - 1.0",
+        "return self.hidden_ratio - 1.0",
+        ("test_activations.py::test_the_linear_rate_of_any_ratio_of_hidden_units",),
+    ),
+    Mutant(
+        "mlp-gate-without-bias",
+        "shaped_attention/blocks/activations.py",
+        "moved = function(inner if bias == 0.0 else inner + bias)",
+        "moved = function(inner)",
+        ("test_gates.py::test_gated_networks_can_be_trained",),
+    ),
+    Mutant(
+        "mlp-coupling-of-the-gate",
+        _MLP,
+        "gram = gram[..., m:, m:]",
+        "gram = gram[..., m:, :m]",
+        ("test_gates.py::test_what_couples_chain_and_limit_is_a_brownian_motion",),
     ),
     Mutant(
         "mlp-coupling-gamma",
