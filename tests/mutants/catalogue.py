@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.architectures import ARCHITECTURES
 from tests.mutants.attention import ATTENTION
 from tests.mutants.blocks import BLOCKS
 from tests.mutants.estimates import ESTIMATES
@@ -14,6 +15,7 @@ from tests.mutants.sphere import SPHERE
 from tests.mutants.symbols import SYMBOLS
 
 MUTANTS: list[Mutant] = [
+    *ARCHITECTURES,
     *ATTENTION,
     *BLOCKS,
     *PROGRAMS,

@@ -1,0 +1,52 @@
+"""Errors in attention, activations and norms of the architectures in use."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
+_NORMS = "shaped_attention/blocks/norms.py"
+_SCORES = "shaped_attention/blocks/score_moments.py"
+
+ARCHITECTURES = [
+    Mutant(
+        "second-order-of-softmax-without-rotation",
+        _SCORES,
+        "(-2.0) * (w @ self.turned(key))",
+        "(-2.0) * (w @ key)",
+        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer",),
+        blind=True,
+    ),
+    Mutant(
+        "mean-cosine-with-a-shifted-series",
+        _SCORES,
+        "((half + 1.0 + j) * (j + 1.0))",
+        "((half + j) * (j + 1.0))",
+        ("test_attention_variants_limit.py::test_the_mean_cosine_of_gaussian_rows",),
+        blind=True,
+    ),
+    Mutant(
+        "third-derivative-twice",
+        _MLP_LIMIT,
+        "(self.rows * self._rate(p)) * (",
+        "(2.0 * self.rows * self._rate(p)) * (",
+        ("test_activations.py::test_the_drift_is_the_limit_of_the_exact_kernel",),
+        blind=True,
+    ),
+    Mutant(
+        "hidden-ratio-with-gamma-squared",
+        _MLP_LIMIT,
+        "self._excess * p.gamma**4",
+        "self._excess * p.gamma**2",
+        ("test_activations.py::test_the_linear_rate_of_any_ratio_of_hidden_units",),
+        blind=True,
+    ),
+    Mutant(
+        "eps-of-the-sum-over-groups",
+        _NORMS,
+        "sqrt((1.0 / groups) * sum(",
+        "sqrt(sum(",
+        ("test_normalised.py::test_eps_is_added_to_the_mean_square",),
+        blind=True,
+    ),
+]
