@@ -4,11 +4,56 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_ATTENTION = "shaped_attention/blocks/attention.py"
+_ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
+_ATTENTION_SCORES = "shaped_attention/blocks/attention_scores.py"
 _MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
 _NORMS = "shaped_attention/blocks/norms.py"
 _SCORES = "shaped_attention/blocks/score_moments.py"
 
+_FORMULA = ("test_attention_variants.py::test_the_weights_are_those_of_the_formula",)
+
 ARCHITECTURES = [
+    Mutant(
+        "qk-norm-to-unit-length",
+        _ATTENTION_SCORES,
+        "return math.sqrt(size) * unit_rows(rows)",
+        "return unit_rows(rows)",
+        _FORMULA,
+        blind=True,
+    ),
+    Mutant(
+        "projection-of-networks-over-the-width",
+        _ATTENTION,
+        "mixed = math.sqrt(self.heads * size)",
+        "mixed = math.sqrt(n)",
+        _FORMULA,
+        blind=True,
+    ),
+    Mutant(
+        "projection-of-the-chain-over-the-width",
+        _ATTENTION,
+        "root = root / math.sqrt(self.heads * size)",
+        "root = root / math.sqrt(width)",
+        ("test_attention_variants.py::test_the_chain_has_the_law_of_networks",),
+        blind=True,
+    ),
+    Mutant(
+        "spread-of-antisymmetric-modes",
+        _SCORES,
+        "- (cross + parity * cross.mT) + both",
+        "- (cross + cross.mT) + both",
+        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer",),
+        blind=True,
+    ),
+    Mutant(
+        "groups-fluctuate-with-gamma-squared",
+        _ATTENTION_LIMIT,
+        "(self.fluctuation - 1.0) * square**2",
+        "(self.fluctuation - 1.0) * square",
+        ("test_attention_variants_limit.py::test_linear_rate_of_groups",),
+        blind=True,
+    ),
     Mutant(
         "second-order-of-softmax-without-rotation",
         _SCORES,
