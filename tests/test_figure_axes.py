@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 import shaped_attention as sa
 from shaped_attention import plots, sphere
 from shaped_attention.figures.panels import styled
-from shaped_attention.figures.paper import beyond, explosion, original, rare_events
+from shaped_attention.figures.paper import beyond, explosion, ingredients, original, rare_events
 from shaped_attention.figures.paper import plots as paper
 from shaped_attention.sphere.plots import clusters, mean_field, noise, phase, trained
 from shaped_attention.sphere.propagation_of_chaos import figure_mean_field
@@ -131,6 +131,10 @@ TABLE = {
     "eigenvalue_paths": (
         paper.eigenvalue_paths,
         lambda: beyond.figure_eigenvalues([0.1], tokens=2, width=20, samples=10),
+    ),
+    "ingredient_panels": (
+        ingredients.ingredient_panels,
+        lambda: ingredients.figure_ingredients(3, 16, 6, 8),
     ),
     "passage_probabilities": (
         explosion.passage_probabilities,

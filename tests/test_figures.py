@@ -31,6 +31,7 @@ SMALL = {
     "causal": {"samples": 64, "tokens": 2},
     "heads": {"samples": 64, "tokens": 2},
     "tokens": {"tokens": (2, 3), "width": 20, "depth": 10, "samples": 30},
+    "ingredients": {"tokens": 3, "width": 16, "depth": 6, "samples": 10},
     "explosion": {"gammas": [0.6], "tau0s": [0.5], "widths": [16, 32], "samples": 30},
     "rare": {"levels": [2.0, 3.0], "widths": [16], "replicas": 30, "runs": 2},
     "keys": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},

@@ -141,12 +141,13 @@ def test_norms_are_those_of_torch(norm, place, eps, gain):
     torch.testing.assert_close(moved, wanted, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("inner", [sa.ShapedMLP(0.0), sa.ShapedAttention(0.0, heads=2)])
 @pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
-def test_eps_is_added_to_the_mean_square(sampler):
+def test_eps_is_added_to_the_mean_square(sampler, inner):
     """Exactly: without a branch V'_aa = g^2 V_aa / (V_aa + eps), and correlations stay."""
     v0 = sa.equicorrelated(3, 0.2) * np.outer([0.02, 1.0, 3.0], [0.02, 1.0, 3.0])
     run = {"width": 8, "depth": 1, "samples": 2}
-    block = sa.Normalised(sa.ShapedMLP(0.0), "after", eps=0.01, gain=1.5)
+    block = sa.Normalised(inner, "after", eps=0.01, gain=1.5)
     v = sampler(block, v0, **run).V.values[-1]
     scale = 1.5 / np.sqrt(np.diagonal(v0) + 0.01)
     np.testing.assert_allclose(v, np.stack([v0 * np.outer(scale, scale)] * 2), rtol=1e-12)

@@ -12,7 +12,7 @@ from scipy import stats
 import shaped_attention as sa
 from shaped_attention import Normalised, Pattern, Schedule, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import blocks_of
-from shaped_attention.blocks.normalised_limit import relaxations
+from shaped_attention.blocks.normalised_limit import Relaxation, relaxations
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.samplers import executors
 from shaped_attention.theory.quotient import Moments, quotient_diffusion, quotient_drift
@@ -174,6 +174,19 @@ def test_relaxations_follow_the_recursion_of_the_variances():
         assert beta == pytest.approx(total, rel=1e-12)
     (single,) = relaxations([(0.5, 0.5)])
     assert single == pytest.approx(0.5 / (4.0 * 1.5))
+
+
+@pytest.mark.parametrize("inner", [[FULL], [CAUSAL, MLP], [HEADS]])
+def test_growth_by_relaxation_is_the_correction_of_the_drift(inner):
+    """After division by the lengths it is the drift of pre-norm less that of post-norm, exactly."""
+    before, after = ([Normalised(block, place) for block in inner] for place in PLACES)
+    parts = [(block.limit, at_depth(block, 0.0)) for block in before]
+    growth = Relaxation(parts).growth(None, torch.from_numpy(R0)).numpy()
+    length = np.diag(growth)
+    found = growth - 0.5 * R0 * (length[:, None] + length[None, :])
+    wanted = sa.drift(before, R0) - sa.drift(after, R0)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
+    assert np.abs(wanted).max() > 0.01
 
 
 def test_a_limit_starts_where_the_variances_have_relaxed():

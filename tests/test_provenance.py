@@ -18,7 +18,7 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention import sphere
-from shaped_attention.figures.paper import beyond, explosion, original, rare_events
+from shaped_attention.figures.paper import beyond, explosion, ingredients, original, rare_events
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
@@ -161,6 +161,7 @@ CALLS = [
     call(beyond.figure_tokens, _SEED, **_FIGURE | {"tokens": (2, 3)}),
     call(beyond.figure_keys, _SEED, **_FIGURE | {"width": 10}),
     call(beyond.figure_eigenvalues, _SEED, gammas=(0.05,), tokens=2, width=4, samples=2),
+    call(ingredients.figure_ingredients, _SEED, tokens=2, width=8, depth=3, samples=4),
     call(explosion.figure_explosion, _SEED, gammas=[0.6], tau0s=[0.5], widths=[8], level=2.0,
          samples=8),
     call(sa.correlation_law, _SEED, layer=sa.ShapedAttention(0.4, heads=2), v0=V0, horizon=0.1,

@@ -36,7 +36,7 @@ NORMALISED_LIMIT = [
         _LIMIT,
         "(2.0 * beta * limit.linear_rate(own))",
         "(beta * limit.linear_rate(own))",
-        ("test_normalised_limit.py::test_a_step_has_the_moments_of_drift_and_diffusion",),
+        ("test_normalised_limit.py::test_growth_by_relaxation_is_the_correction_of_the_drift",),
         blind=True,
     ),
 ]

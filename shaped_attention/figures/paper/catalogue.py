@@ -7,6 +7,7 @@ from shaped_attention.figures.recipes import Recipe
 
 beyond = Functions("shaped_attention.figures.paper.beyond")
 explosion = Functions("shaped_attention.figures.paper.explosion")
+ingredients = Functions("shaped_attention.figures.paper.ingredients")
 original = Functions("shaped_attention.figures.paper.original")
 plots = Functions("shaped_attention.figures.paper.plots")
 rare_events = Functions("shaped_attention.figures.paper.rare_events")
@@ -72,6 +73,12 @@ FIGURES: dict[str, Recipe] = {
         beyond.figure_keys,
         plots.density_panels,
         r"Key size: $n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$, $m=%(tokens)d$",
+    ),
+    "ingredients": Recipe(
+        ingredients.figure_ingredients,
+        ingredients.ingredient_panels,
+        r"What each ingredient does: $n=%(width)d$, $\gamma=1/\sqrt{8}$, $\tau_0=1$, "
+        r"$m=%(tokens)d$",
     ),
     "explosion": Recipe(
         explosion.figure_explosion,

@@ -67,7 +67,7 @@ def figure_1_left(
     for name, layer in progress_bar("models", progress, models.items()):
         own = derived_seed(seed, {"study": "curves", "model": name})
         result = _chain(layer, v0, width, depth, samples, own, save_every=5)
-        curves[name] = _quantiles(_mean_off_diagonal(correlations(result["V"].values)))
+        curves[name] = quantiles(mean_off_diagonal(correlations(result["V"].values)))
     data = _curves("correlation", curves, result["time"].values * width)
     data["correlation"].attrs["long_name"] = r"$\rho_{a,b}$, mean over pairs $a \neq b$"
     return data
@@ -145,8 +145,8 @@ def figure_3(
         own = derived_seed(seed, {"study": "curves", "model": name})
         result = _chain(layer, v0, width, depth, samples, own, save_every=5)
         v = result["V"].values
-        correlation[name] = _quantiles(_mean_off_diagonal(np.abs(correlations(v))))
-        covariance[name] = _quantiles(_mean_off_diagonal(np.abs(v)))
+        correlation[name] = quantiles(mean_off_diagonal(np.abs(correlations(v))))
+        covariance[name] = quantiles(mean_off_diagonal(np.abs(v)))
     layers = result["time"].values * width
     data = _curves("correlation", correlation, layers)
     data = data.merge(_curves("covariance", covariance, layers))
@@ -232,8 +232,8 @@ def densities(
     )
 
 
-def _mean_off_diagonal(matrices: np.ndarray) -> np.ndarray:
-    """(..., m, m) -> (...): the mean over the pairs of distinct tokens."""
+def mean_off_diagonal(matrices: np.ndarray) -> np.ndarray:
+    """Return the mean over the pairs of distinct tokens (...) of matrices (..., m, m)."""
     m = matrices.shape[-1]
     if m < 2:
         raise ValueError(f"tokens={m}: at least 2 are needed for a correlation")
@@ -241,8 +241,8 @@ def _mean_off_diagonal(matrices: np.ndarray) -> np.ndarray:
     return total / (m * (m - 1))
 
 
-def _quantiles(values: np.ndarray) -> np.ndarray:
-    """(time, sample) -> (time, 4): 5 %, median, 95 %, mean."""
+def quantiles(values: np.ndarray) -> np.ndarray:
+    """Return 5 %, median, 95 % and mean (time, 4) of values (time, sample)."""
     return np.stack([*np.quantile(values, [0.05, 0.5, 0.95], axis=-1), values.mean(-1)], axis=-1)
 
 

@@ -1,0 +1,133 @@
+"""What each ingredient of a transformer does to the cosines of its tokens, by depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from shaped_attention.blocks import Normalised, ShapedAttention, ShapedMLP
+from shaped_attention.blocks.base import Layer
+from shaped_attention.figures.labels import LAYER
+from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
+from shaped_attention.figures.paper.original import RHO_0, mean_off_diagonal, quantiles
+from shaped_attention.numerics.covariance import correlations, equicorrelated
+from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.progress import progress_bar
+from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.chain import simulate_chain
+
+GAMMA = 8**-0.5
+_HEADS: dict[str, Any] = {"heads": 4, "output_projection": True}
+_PLAIN: dict[str, Any] = _HEADS | {
+    "identity": False,
+    "centring": False,
+    "scaled_temperature": False,
+}
+_POINTS = 20
+
+
+def plain_models() -> dict[str, Layer]:
+    """Return layers of softmax attention and plain MLPs: pre-norm, and one change at a time."""
+    gelu = ShapedMLP(GAMMA, activation="gelu")
+    swiglu = ShapedMLP(GAMMA, activation="silu", gated=True)
+    causal = _PLAIN | {"mask": "causal"}
+
+    def layer(place: str, mlp: ShapedMLP = gelu, **options: Any) -> Layer:
+        attention = ShapedAttention(GAMMA, **options)
+        return [Normalised(attention, place), Normalised(mlp, place)]
+
+    return {
+        "pre-norm, softmax, GELU": layer("before", **_PLAIN),
+        "causal": layer("before", **causal),
+        "causal, RoPE": layer("before", **causal, rope=10_000.0),
+        "causal, QK-norm": layer("before", **causal, qk_norm=True),
+        "SwiGLU": layer("before", swiglu, **_PLAIN),
+        "post-norm": layer("after", **_PLAIN),
+        "sandwich norm": layer("sandwich", **_PLAIN),
+    }
+
+
+def shaped_models() -> dict[str, Layer]:
+    """Return shaped layers: pre-norm with GELU, and one change at a time."""
+    gelu = ShapedMLP(GAMMA, activation="gelu", scale=1.0)
+    tanh = ShapedMLP(GAMMA, activation="tanh", scale=1.0)
+
+    def layer(place: str, mlp: ShapedMLP = gelu, **options: Any) -> Layer:
+        attention = ShapedAttention(GAMMA, **_HEADS, **options)
+        return [Normalised(attention, place), Normalised(mlp, place)]
+
+    return {
+        "pre-norm, shaped, GELU": layer("before"),
+        "causal": layer("before", mask="causal"),
+        "causal, RoPE": layer("before", mask="causal", rope=10_000.0),
+        "causal, QK-norm": layer("before", mask="causal", qk_norm=True),
+        "tanh": layer("before", tanh),
+        "post-norm": layer("after"),
+        "sandwich norm": layer("sandwich"),
+    }
+
+
+@recorded()
+def figure_ingredients(
+    tokens: int = 8,
+    width: int = 128,
+    depth: int = 128,
+    samples: int = 256,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """Mean cosine of two tokens against the layer, for plain and for shaped transformers.
+
+    gamma = 1/sqrt 8, tau_0 = 1, four heads with an output projection, rho_0 = 0.2. Returns
+    `correlation` (kind, model, layer, level): mean over the pairs of tokens; quantiles over
+    samples. `name` (kind, model) has the names of the models.
+    """
+    v0 = equicorrelated(tokens, RHO_0)
+    kinds = {"plain": plain_models(), "shaped": shaped_models()}
+    every = max(1, depth // _POINTS)
+    cells = [(kind, name) for kind, models in kinds.items() for name in models]
+    curves = []
+    for kind, name in progress_bar("models", progress, cells):
+        result = simulate_chain(
+            kinds[kind][name], v0, width=width, depth=depth, samples=samples,
+            seed=derived_seed(seed, {"study": "ingredients", "kind": kind, "model": name}),
+            save_every=every, progress=False,
+        )  # fmt: skip
+        curves.append(quantiles(mean_off_diagonal(correlations(result["V"].values))))
+    shape = (len(kinds), -1, *curves[0].shape)
+    return xr.Dataset(
+        {
+            "correlation": (
+                ("kind", "model", "layer", "level"),
+                np.reshape(curves, shape),
+                {"long_name": r"$\rho_{a,b}$, mean over pairs $a \neq b$"},
+            ),
+            "name": (("kind", "model"), np.reshape([name for _, name in cells], shape[:2])),
+        },
+        coords={
+            "kind": list(kinds),
+            "layer": result["time"].values * width,
+            "level": ["5 %", "median", "95 %", "mean"],
+        },
+    )
+
+
+@styled
+def ingredient_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
+    """Draw the mean cosine of each model, with a 5-95 % band, by kind."""
+    panels = Panels(ax, list(data["kind"].values), (11.5, 4.6), sharey=True)
+    for axis, kind in zip(panels.axes, data["kind"].values, strict=True):
+        for k, curve in enumerate(data["correlation"].sel(kind=kind).values):
+            low, _, high, mean = curve.T
+            color, line = COLORS[k % len(COLORS)], LINES[k % len(LINES)]
+            axis.fill_between(data["layer"].values, low, high, color=color, alpha=0.08, linewidth=0)
+            label = str(data["name"].sel(kind=kind).values[k])
+            axis.plot(data["layer"].values, mean, line, color=color, label=label)
+        axis.set_xlabel(LAYER)
+        axis.set_title(f"{kind}: mean, and 5–95 % band", fontsize="small")
+        axis.legend(fontsize="x-small", loc="best", framealpha=0.9)
+    panels.axes[0].set_ylim(top=1.02)
+    panels.axes[0].set_ylabel(data["correlation"].attrs["long_name"])
+    return panels.finish(title)
