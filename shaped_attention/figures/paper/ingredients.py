@@ -104,9 +104,9 @@ def figure_ingredients(
                 np.reshape(curves, shape),
                 {"long_name": r"$\rho_{a,b}$, mean over pairs $a \neq b$"},
             ),
-            "name": (("kind", "model"), np.reshape([name for _, name in cells], shape[:2])),
         },
         coords={
+            "name": (("kind", "model"), np.reshape([name for _, name in cells], shape[:2])),
             "kind": list(kinds),
             "layer": result["time"].values * width,
             "level": ["5 %", "median", "95 %", "mean"],
