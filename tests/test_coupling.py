@@ -292,7 +292,7 @@ def test_errors_at_two_widths_are_independent():
             "size 4, below 5",
         ),
         ({"layer": sa.ShapedAttention(0.5, heads=4)}, "widths contain 16: at least 24"),
-        ({"layer": sa.Normalised(BLOCK)}, "has no limit"),
+        ({"layer": sa.Normalised(BLOCK)}, "cannot be coupled"),
         ({"layer": Linear(0.5)}, "cannot be coupled: it does not map"),
         ({"widths": (32, 16)}, r"widths=\[32, 16\]: at least two, increasing"),
         ({"widths": (4, 8)}, "widths contain 4: at least 6 is needed"),

@@ -119,8 +119,8 @@ class ShapedMLP(Block):
 
     Examples
     --------
-    >>> from shaped_attention import drift
-    >>> drift(ShapedMLP(0.5, activation="tanh", scale=1.0), [[2.0]])
+    >>> from shaped_attention import drift, equicorrelated
+    >>> drift(ShapedMLP(0.5, activation="tanh", scale=1.0), equicorrelated(1, 0.0, scale=2.0))
     array([[-1.]])
     """
 
