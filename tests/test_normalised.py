@@ -239,7 +239,11 @@ def test_results_run_again():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sa.Normalised(sa.Normalised(RELU)), "a block that is not normalised is needed"),
+        (
+            lambda: sa.Normalised(sa.Parallel(RELU, sa.ShapedMLP(0.2)), "branch"),
+            "place='branch': the sum of parallel branches",
+        ),
+        (lambda: sa.Normalised(sa.Normalised(RELU)), "a single block that is not normalised"),
         (
             lambda: sa.Normalised(RELU, "befor"),
             r"^place='befor': one of before, after, sandwich, branch is needed \(did you mean "
@@ -256,11 +260,11 @@ def test_results_run_again():
         (lambda: sa.drift(sa.Normalised(SOFTMAX), V0), "has no limit: its inner block has none"),
         (
             lambda: sa.drift(sa.Normalised(RELU, eps=1e-5), V0),
-            "has no limit: its norm has eps=1e-05",
+            "limit: with eps=1e-05 its variances",
         ),
         (
             lambda: sa.drift(sa.Normalised(RELU, gain=2.0), V0),
-            "has no limit: its norm has eps=0.0 and gain=2.0",
+            "limit: with gain=2.0 its variances",
         ),
     ],
 )

@@ -16,6 +16,7 @@ from shaped_attention.blocks.normalised_limit import Relaxation, relaxations
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.samplers import executors
 from shaped_attention.theory.quotient import Moments, quotient_diffusion, quotient_drift
+from tests.example_biased import BiasedAttention
 
 V0 = sa.equicorrelated(3, 0.3, 2.0)
 R0 = np.array([[1.0, 0.3, 0.1], [0.3, 1.0, -0.2], [0.1, -0.2, 1.0]])
@@ -259,8 +260,35 @@ def test_executors_agree(name, monkeypatch):
             ),
             r"method='clock': paths of normalised blocks cannot explode",
         ),
+        (
+            lambda: sa.integrate_sde(
+                Normalised(ShapedAttention(Schedule([(0.0, 0.0), (1.0, 0.5)]))),
+                R0,
+                horizon=0.1,
+                samples=1,
+            ),
+            r"layer has gamma=0 at depth 0, where its variances do not relax",
+        ),
+        (
+            lambda: sa.drift(Normalised(BiasedAttention(0.5, 1.0, np.eye(3))), R0),
+            r"its inner limit has factor_noise, but no variance_noise",
+        ),
     ],
 )
 def test_what_has_no_limit_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_without_a_branch_nothing_moves():
+    assert not sa.drift(Normalised(ShapedAttention(0.0)), R0).any()
+
+
+@pytest.mark.parametrize("block", [FULL, CAUSAL, HEADS])
+def test_drift_and_diffusion_in_single_precision(block):
+    single = torch.tensor(R0, dtype=torch.float32)
+    for function in (sa.drift, sa.diffusion):
+        found = function(Normalised(block), single)
+        assert found.dtype == torch.float32
+        exact = torch.from_numpy(function(Normalised(block), R0))
+        torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-5)

@@ -257,3 +257,24 @@ def test_the_time_limit_of_the_sweep_holds_for_each_run(tmp_path, monkeypatch):
     for run in (lambda: run_sweep(small(seconds=5.0), tmp_path / "s"),
                 lambda: resume_sweep(tmp_path / "s")):  # fmt: skip
         assert run().left > 0
+
+
+def test_a_sweep_over_norms_and_activations(tmp_path):
+    """The cells are the layers themselves; post-norm has unit variances, pre-norm has not."""
+    fixed = {
+        "layer": "transformer", "gamma": 0.5, "tokens": 2, "rho": 0.2, "width": 16, "depth": 4,
+        "step": 0.125, "norm": "rms", "heads": 2, "output_projection": True, "kv_heads": 1,
+        "rope": 100.0, "head_size": 8, "activation_scale": 1.0,
+    }  # fmt: skip
+    axes = {"norm_place": ["before", "after"], "activation": ["gelu", "tanh"]}
+    sweep = Sweep(fixed, axes, samples=8, block=8, samplers=["chain", "sde"])
+    run_sweep(sweep, tmp_path / "sweep", progress=False)
+    data = open_sweep(tmp_path / "sweep")
+    values = data["values"].sel(kept="log V[0,0]").isel(time=-1)
+    chain = values.sel(sampler="chain")
+    np.testing.assert_allclose(chain.sel(norm_place="after"), 0.0, atol=1e-12)
+    assert (np.abs(chain.sel(norm_place="before")) > 1e-3).all()
+    np.testing.assert_allclose(values.sel(sampler="sde"), 0.0, atol=1e-12)
+    correlation = data["values"].sel(kept="rho[0,1]", sampler="sde").isel(time=-1)
+    gelu, tanh = (correlation.sel(activation=name).to_numpy() for name in axes["activation"])
+    assert not np.array_equal(gelu, tanh)

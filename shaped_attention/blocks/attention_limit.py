@@ -110,7 +110,9 @@ class AttentionLimit(Limit):
         return None if self.moments.flat else self._left(p) * self.moments.squares(v)
 
     def speed(self, p: Any, factor: M) -> M | None:
-        """Return ``(gamma / tau_0)^2 (1 + 5 gamma^2 / H) (T + |E A_2|)``; None with QK-norm.
+        """Return ``(gamma / tau_0)^2 (1 + 5 gamma^2 / H) (T + |E A_2|)``.
+
+        None for a single token, whose attention is linear, and with QK-norm.
 
         The first term bounds the relative drift of V and the second its variance, which needs
         shorter steps for the same accuracy. With QK-norm drift and variance are bounded by those
@@ -121,7 +123,7 @@ class AttentionLimit(Limit):
         the largest entries.
         """
         m = factor.shape[-2]
-        if self.moments.eps is not None:
+        if m == 1 or self.moments.eps is not None:
             return None
         rate = (p.gamma / p.tau0) ** 2 * (1.0 + 5.0 / self.heads * p.gamma**2)
         if self.moments.flat:
@@ -135,6 +137,7 @@ class AttentionLimit(Limit):
         v = factor @ factor.mT
         _, key = self.moments.covariances(v)
         spread = diagonal(self.moments.spread(v, self.moments.turned(key)))
+        spread = sqrt(spread * spread)  # equal tokens have rounding errors of either sign
         first = column_sums(spread * spread) / (column_sums(spread) + _TINY)
         q, centred = self.moments.second(v)
         second = sqrt(column_sums(row_squares(q * centred)))

@@ -32,7 +32,11 @@ from typing import Any
 
 from shaped_attention.blocks.base import Block, Project, limit_reason, plain_fields
 from shaped_attention.blocks.branch import Rows, added, branches
-from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLimit
+from shaped_attention.blocks.normalised_limit import (
+    NormalisedLimit,
+    SandwichLimit,
+    has_variance_noise,
+)
 from shaped_attention.blocks.norms import centred, divided
 from shaped_attention.blocks.parameters import Parameter, check_parameter
 from shaped_attention.blocks.state import State, total_factor
@@ -80,9 +84,16 @@ class Normalised(Block):
     def __post_init__(self) -> None:
         plain_fields(self)
         if not isinstance(self.inner, Block) or isinstance(self.inner, Normalised):
-            raise ValueError(f"inner={self.inner!r}: a block that is not normalised is needed")
+            raise ValueError(
+                f"inner={self.inner!r}: a single block that is not normalised is needed"
+            )
         check_choice("place", self.place, PLACES)
         check_choice("norm", self.norm, NORMS)
+        if self.place in ("sandwich", "branch") and hasattr(self.inner, "blocks"):
+            raise ValueError(
+                f"place={self.place!r}: the sum of parallel branches, whose weights are inside it, "
+                "can be normalised 'before' or 'after'"
+            )
         check_nonnegative("eps", self.eps)
         check_parameter("gain", self.gain, check_finite)
 
@@ -99,15 +110,16 @@ class Normalised(Block):
     @property
     def limit(self) -> NormalisedLimit | str:
         """The limit of the correlations, or the reason why it does not exist."""
-        if self.eps != 0.0 or self.gain != 1.0:
-            return (
-                f"its norm has eps={self.eps!r} and gain={self.gain!r}, so that variances do not "
-                "tend to 1; 0 and 1 are needed"
-            )
         if isinstance(self.inner.limit, str):
             return f"its inner block has none: {self.inner.limit}"
         if self.place != "after" and (reason := limit_reason(self.inner)):
             return reason
+        if self.place == "before" and not has_variance_noise(self.inner.limit):
+            return "its inner limit has factor_noise, but no variance_noise"
+        if self.eps != 0.0:
+            return f"with eps={self.eps!r} its variances do not tend to 1; eps=0 is needed"
+        if self.gain != 1.0:
+            return f"with gain={self.gain!r} its variances do not tend to 1; gain=1 is needed"
         kind = NormalisedLimit if self.place in ("before", "after") else SandwichLimit
         return kind(self.inner, self.place)
 

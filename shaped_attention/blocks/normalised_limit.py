@@ -54,6 +54,8 @@ _RELAXED = 1e-15
 
 _MOST_LAYERS = 100_000
 
+_TINY = 1e-30
+
 
 class Reweighted:
     """Parameters of a block with another weight of the branch."""
@@ -197,8 +199,16 @@ def relaxations(weights: Sequence[tuple[Any, Any]]) -> list[Any]:
             skip, gamma = weights[j % count]
             total = total + passed * skip * gamma
             passed = passed * skip**2
-        betas.append(total / (4.0 * (1.0 - everything)))
+        # Where all gamma vanish, so does the noise that beta multiplies.
+        betas.append(total / (4.0 * (1.0 - everything) + _TINY))
     return betas
+
+
+def has_variance_noise(limit: Limit) -> bool:
+    """Return whether a limit describes the noise of its variances, if it has noise of its own."""
+    kind = type(limit)
+    noisy = kind.factor_noise is not Limit.factor_noise
+    return not noisy or kind.variance_noise is not Limit.variance_noise
 
 
 def starting_covariance(
@@ -211,12 +221,22 @@ def starting_covariance(
     v = v0
     if blocks[0].limit.relaxes:
         weights = [block.limit.weights(at_depth(block, 0.0)) for block in blocks]
+        if all(square == 0.0 for _, square in weights):
+            raise ValueError(
+                "layer has gamma=0 at depth 0, where its variances do not relax; a positive gamma "
+                "is needed"
+            )
         for _ in range(_MOST_LAYERS):
             previous = v
             for skip, gamma in weights:
                 v = v * (skip + gamma * _inverse(v))
             if np.allclose(v, previous, rtol=_RELAXED, atol=0.0):
                 break
+        else:
+            raise ValueError(
+                f"layer has variances that have not relaxed after {_MOST_LAYERS} layers; a larger "
+                "gamma is needed"
+            )
     return v * _inverse(v)
 
 

@@ -44,7 +44,8 @@ SMALLEST_NORMED = 4
 _TERMS = 40
 """Terms of the series of rho_d; the error is 3e-5 at d = 4 and 6e-8 at d = 8."""
 
-_TINY = 1e-300
+_TINY = 1e-36
+"""Variance below that of any token, and not zero in single precision."""
 
 
 @dataclass(frozen=True)

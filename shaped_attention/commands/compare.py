@@ -158,7 +158,8 @@ def _refuse_unused(context: click.Context, options: dict[str, Any]) -> None:
     from shaped_attention.blocks.catalogue import UNUSED
 
     def given(name: str) -> bool:
-        return context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        source = context.get_parameter_source(name)
+        return source is not None and source is not ParameterSource.DEFAULT
 
     if given("rho") and options["tokens"] is None:
         raise ValueError(f"--rho {options['rho']:g} needs --tokens")

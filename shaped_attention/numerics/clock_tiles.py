@@ -99,7 +99,7 @@ def advance_clock(  # type: ignore[no-untyped-def]
                     i = active[start + min(p, here - 1)]
                     if moving[p] > 0.5:
                         largest[i] = max(largest[i], buf[speed, p])
-                    pieces[p] = max(math.floor(left[i] * (1.0 + buf[speed, p]) / dt + 0.5), 1.0)
+                    pieces[p] = max(np.floor(left[i] * (1.0 + buf[speed, p]) / dt + 0.5), 1.0)
                     length[p] = left[i] / pieces[p]
                     _, paths[p] = counter(0, 0, samples[i], taken[i])
                     times[p] = grid[i] * dt + (dt - left[i])

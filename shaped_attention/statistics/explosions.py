@@ -45,10 +45,6 @@ FEWEST = 20
 def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     """Estimate the probability that a path explodes, not only reaches the radius.
 
-    The estimate is too high near the threshold theta = 0: paths then stop because |V| is large at a
-    speed that has fallen again. With two tokens, gamma = 0.7 and tau_0 = 0.3 (theta = 0.02) it is
-    0.028 at a radius of 10^13, and the probability 0.009.
-
     Parameters
     ----------
     result

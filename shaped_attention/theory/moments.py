@@ -144,7 +144,7 @@ def unit_noise(
     limit: Limit, p: Parameters, factor: Float[Tensor, "*B m c"]
 ) -> Float[Tensor, "e *B m c"] | None:
     """Return the noise of F for each unit increment, along the first axis, or None."""
-    sizes = _Sizes()
+    sizes = _Sizes(factor)
     if limit.factor_noise(p, factor, sizes) is None:
         return None
     count = sizes.total
@@ -156,8 +156,8 @@ def unit_noise(
 class _Sizes(Numbers):
     """Numbers that only count the normals drawn."""
 
-    def __init__(self) -> None:
-        self.total = 0
+    def __init__(self, like: Tensor) -> None:
+        self._like, self.total = like, 0
 
     def inside(self, index: int) -> Numbers:
         """Return the numbers of a block inside this one."""
@@ -166,7 +166,7 @@ class _Sizes(Numbers):
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
         """Return zeros, and count them."""
         self.total += rows * columns
-        return torch.zeros(rows, columns, dtype=torch.float64)
+        return self._like.new_zeros(rows, columns)
 
 
 class _Unit(Numbers):

@@ -236,6 +236,11 @@ def explosion_law(layer: Layer, v0: ArrayLike) -> ExplosionLaw:
     for block in blocks:
         block.check(len(start), None)
         block.limit.check(len(start))
+        if getattr(block, "activation", "relu") != "relu" or getattr(block, "gated", False):
+            raise ValueError(
+                f"layer contains {block!r}: no law is known for its activation; attention and "
+                "shaped ReLU are needed"
+            )
         if scheduled(block):
             raise ValueError(
                 f"layer contains {block!r}: parameters that do not change with depth are needed"
