@@ -287,7 +287,7 @@ def test_all_executors_agree(
 
 
 def test_the_derivative_with_respect_to_the_scale() -> None:
-    """Of the drift and of a chain, by automatic differentiation and central differences."""
+    """Compare the drift and a chain, by automatic differentiation and central differences."""
     block = sa.ShapedMLP(0.6, activation="gelu", scale=0.7)
     a = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
     sa.drift(block, torch.tensor(V), parameters={"scale": a})[0, 1].backward()

@@ -182,7 +182,7 @@ class ShapedMLP(Block):
 
     @property
     def limit(self) -> Limit | str:
-        """The limit, which has no drift if the activation is linear, or why there is none."""
+        """The limit, or the reason why it does not exist."""
         shaped_relu = self.activation == SHAPED_RELU
         if not shaped_relu and self.scale is None:
             return "its activation has no scale, so that a layer changes V by order 1, not 1/n"

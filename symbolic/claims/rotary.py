@@ -68,8 +68,8 @@ class RotatedProducts(Block):
         return [*COSINES[: self.angles], *SINES[: self.angles]]
 
     def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
-        """Raise NotImplementedError: only the scores are used."""
-        raise NotImplementedError
+        """Raise TypeError: this describes the scores of a layer, not its branch."""
+        raise TypeError("only scores are described here; a block with a branch is needed")
 
     def scores(self, algebra: Algebra) -> list[list[Poly]]:
         """Return S (m, m); a coordinate of a head is a column of a field."""
