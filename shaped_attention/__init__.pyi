@@ -1,4 +1,8 @@
 from . import sphere, sweep
+from .architectures.describe import describe
+from .architectures.model import Embedding, Model, Norm
+from .architectures.reading import model_from_config
+from .architectures.simulate import simulate_model
 from .blocks import (
     Block,
     Limit,
@@ -71,9 +75,12 @@ from .version import __version__
 
 __all__ = [
     "Block",
+    "Embedding",
     "Explanation",
     "ExplosionLaw",
     "Limit",
+    "Model",
+    "Norm",
     "Normalised",
     "Parallel",
     "Pattern",
@@ -91,6 +98,7 @@ __all__ = [
     "correlations",
     "covariance_of",
     "density",
+    "describe",
     "diffusion",
     "distances_by_width",
     "drift",
@@ -112,6 +120,7 @@ __all__ = [
     "layer_of",
     "leading_directions",
     "load",
+    "model_from_config",
     "observables",
     "open_sweep",
     "pathwise",
@@ -129,6 +138,7 @@ __all__ = [
     "save",
     "score_form",
     "simulate_chain",
+    "simulate_model",
     "simulate_network",
     "sliding_window",
     "specification",

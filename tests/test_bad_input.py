@@ -140,7 +140,7 @@ def test_horizon_and_step(options, message):
         ({"query_bias": -1.0}, "query_bias=-1.0: a variance from 0"),
         ({"key_bias": NAN}, "key_bias=nan"),
         ({"key_size": 0}, "key_size=0: a whole number"),
-        ({"mask": "lower"}, "mask='lower': None, 'causal' or a boolean"),
+        ({"mask": "lower"}, "mask='lower': None, 'causal', 'causal:W'"),
         ({"mask": np.ones((2, 2))}, "mask has entries of type float64; booleans"),
         ({"mask": np.ones((2, 3), dtype=bool)}, r"mask has shape \(2, 3\)"),
         ({"mask": np.zeros((2, 2), dtype=bool)}, "mask has an empty row 0"),

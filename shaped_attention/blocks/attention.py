@@ -32,6 +32,7 @@ head size d_h the H d_h columns are mixed by W_O / sqrt(H d_h), which averages t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -66,7 +67,8 @@ class ShapedAttention(Block):
         Number H of heads. It must divide the width unless `head_size` is given. Without an output
         projection the width is at least H times the rank of the initial covariance.
     mask
-        None (every token attends to all), "causal" (token a attends to 0..a), or a boolean (m, m)
+        None (every token attends to all), "causal" (token a attends to 0..a), "causal:W" (to the
+        last W of these), "local:W" (to tokens closer than W on both sides), or a boolean (m, m)
         array with no empty row, `mask[a, b]` true if a attends to b. Each row is centred over the
         tokens that it attends to.
     output_projection
@@ -205,16 +207,22 @@ class ShapedAttention(Block):
         """
         return torch.tensor(centre(self.mask, self.bias(head), tokens))
 
-    def mix(self, logits: M, head: int = 0) -> M:
-        """Return ``softmax(logits + bias) - w``, which is A - I."""
-        tokens, bias = logits.shape[-1], self.bias(head)
+    def softmax(self, logits: M, head: int = 0) -> M:
+        """Return the softmax of bounded logits plus the bias, over the tokens that are seen."""
+        bias = self.bias(head)
         if self.softcap is not None:
             logits = self.softcap * tanh(logits / self.softcap)
         if bias is not None:
             logits = logits + constant(np.array(bias), like=logits)
-        seen = softmax(logits, allowed(self.mask, tokens))
-        w = centre(self.mask, bias, tokens)
-        return seen - constant(w, like=logits) if self.centring else seen
+        return softmax(logits, allowed(self.mask, logits.shape[-1]))
+
+    def mix(self, logits: M, head: int = 0) -> M:
+        """Return ``softmax(logits + bias) - w``, which is A - I."""
+        seen = self.softmax(logits, head)
+        if not self.centring:
+            return seen
+        w = centre(self.mask, self.bias(head), logits.shape[-1])
+        return seen - constant(w, like=logits)
 
     def attend(self, logits: M, values: M, head: int = 0) -> M:
         """Return A times the values."""
@@ -258,6 +266,14 @@ class ShapedAttention(Block):
         branch = torch.cat(heads, dim=-1) if self.heads > 1 else heads[0]
         mixed = math.sqrt(self.heads * size)
         return project(branch, n) / mixed if self.output_projection else branch
+
+    def attention_weights(
+        self, p: Any, factor: M, numbers: Numbers, width: int
+    ) -> Iterator[tuple[int, M]]:
+        """Yield the softmax of each head."""
+        tau = self.temperature(p, width)
+        for h, scores in enumerate(gram_scores(self, factor, numbers, width)):
+            yield h, self.softmax(scores / tau, h)
 
     def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
         """Return A_h F of each head; the scores are those of `gram_scores`.

@@ -189,9 +189,23 @@ class Block(ABC):
         """Apply the block to tokens with real weight matrices."""
         return self.skip_weight(p) * tokens + p.gamma * self.branch(p, tokens, project)
 
+    def attention_weights(
+        self, p: Any, factor: M, numbers: Numbers, width: int
+    ) -> Iterable[tuple[int, M]]:
+        """Yield numbers of heads with their attention weights (m, m) in a step of the chain.
+
+        `factor` is that of `seen`. The random numbers are those of `root`, so the weights are those
+        of the same realisation.
+        """
+        return ()
+
+    def seen(self, state: State) -> Any:
+        """Return a factor of the covariance from which `root` starts."""
+        return total_factor(state)
+
     def step(self, p: Any, state: State, numbers: Numbers, width: int) -> State:
         """Take the state of layer l to that of layer l + 1, exactly in law at this width."""
-        root = self.root(p, total_factor(state), numbers, width)
+        root = self.root(p, self.seen(state), numbers, width)
         return residual_step(state, root, self.skip_weight(p), p.gamma, width, numbers)
 
     def check(self, tokens: int, width: int | None) -> None:  # noqa: B027 (most need no check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -9,20 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from shaped_attention.blocks.positions import sliding_window
+
 Mask = str | tuple[tuple[bool, ...], ...] | None
+
+_WINDOW = re.compile(r"(causal|local):([1-9][0-9]*)")
 
 
 def checked_mask(mask: Any) -> Mask:
-    """Return None, "causal", or a boolean (m, m) mask as nested tuples (hashable, plain data).
+    """Return None, a named mask, or a boolean (m, m) mask as nested tuples (hashable, plain data).
+
+    Named masks are "causal" and the windows "causal:W" and "local:W".
 
     Raises
     ------
     ValueError
         If it is not a mask, or a token sees no token.
     """
-    if mask is None or (isinstance(mask, str) and mask == "causal"):
+    if mask is None or (isinstance(mask, str) and (mask == "causal" or _WINDOW.fullmatch(mask))):
         return mask
-    needed = "None, 'causal' or a boolean (m, m) array is needed"
+    needed = "None, 'causal', 'causal:W', 'local:W' or a boolean (m, m) array is needed"
     try:
         array = np.asarray(mask)
     except (TypeError, ValueError, RuntimeError):
@@ -50,10 +57,17 @@ def uniform_weights(mask: Mask, tokens: int) -> NDArray[np.float64]:
     if mask is None:
         weights = np.full((tokens, tokens), 1.0 / tokens)
     else:
-        seen = np.tri(tokens) if isinstance(mask, str) else np.array(mask, dtype=np.float64)
+        seen = _named(mask, tokens) if isinstance(mask, str) else np.array(mask, dtype=np.float64)
         weights = seen / seen.sum(-1, keepdims=True)
     weights.flags.writeable = False
     return weights
+
+
+def _named(mask: str, tokens: int) -> NDArray[np.float64]:
+    if mask == "causal":
+        return np.tri(tokens)
+    kind, _, window = mask.partition(":")
+    return sliding_window(tokens, int(window), kind == "causal").astype(np.float64)
 
 
 def allowed(mask: Mask, tokens: int) -> NDArray[np.bool_]:

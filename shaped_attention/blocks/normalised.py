@@ -27,6 +27,7 @@ the same layer acts on [h, F].
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,18 +153,31 @@ class Normalised(Block):
 
     def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
         """Return the inner block's root, for a factor of the (centred) tokens before a norm."""
-        seen = factor
+        return self.inner.root(p.inner, self._divided_factor(p, factor), numbers, width)
+
+    def attention_weights(
+        self, p: Any, factor: M, numbers: Numbers, width: int
+    ) -> Iterable[tuple[int, M]]:
+        """Return those of the inner block, for a factor of the (centred) tokens before a norm."""
+        inner = self._divided_factor(p, factor)
+        return self.inner.attention_weights(p.inner, inner, numbers, width)
+
+    def seen(self, state: State) -> Any:
+        """Return a factor of the tokens, centred if a LayerNorm comes before the branch."""
         if self._sees_normalised:
-            [[seen]] = divided([[factor]], self.eps, p.gain)
-        return self.inner.root(p.inner, seen, numbers, width)
+            state = _state(self._centred(_rows(state)), state)
+        return total_factor(state)
+
+    def _divided_factor(self, p: Any, factor: M) -> M:
+        if not self._sees_normalised:
+            return factor
+        [[seen]] = divided([[factor]], self.eps, p.gain)
+        return seen
 
     def step(self, p: Any, state: State, numbers: Numbers, width: int) -> State:
         """Take the inner block's step; norms divide all groups by their joint lengths."""
         skip, gamma = self.inner.skip_weight(p.inner), p.inner.gamma
-        seen = state
-        if self._sees_normalised:
-            seen = _state(self._centred(_rows(state)), state)
-        root = self.root(p, total_factor(seen), numbers, width)
+        root = self.root(p, self.seen(state), numbers, width)
         if self._adds_normalised:
             rows = self._divided(p, branches(state, root, 1.0, width, numbers))
             return added(state, [[gamma * part for part in parts] for parts in rows], skip)

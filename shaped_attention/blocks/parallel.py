@@ -12,7 +12,7 @@ last weights comes from the inner weights.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,6 +192,13 @@ class Parallel(Block):
             for block, q in zip(self.blocks, p.blocks, strict=True)
         ]
         return sum(parts[1:], parts[0])
+
+    def attention_weights(
+        self, p: Any, factor: M, numbers: Numbers, width: int
+    ) -> Iterator[tuple[int, M]]:
+        """Yield those of all branches, one branch after the other."""
+        for i, (block, q) in enumerate(zip(self.blocks, p.blocks, strict=True)):
+            yield from block.attention_weights(q, factor, numbers.inside(i), width)
 
     def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
         """Return the weighted roots next to each other, for each group of columns."""

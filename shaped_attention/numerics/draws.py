@@ -37,6 +37,7 @@ STREAMS = {
     "multilevel": 4,
     "derived": 5,
     "sphere": 6,
+    "model": 7,
 }
 """Named streams, whose numbers are independent for the same seed. Append only."""
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import xarray as xr
@@ -25,6 +26,14 @@ MEMORY_BUDGET = 2 * 1024**3
 """Bytes that the working arrays of a run may take by default (the result comes on top)."""
 
 _COUNTER_LIMIT = 2**32
+
+
+@runtime_checkable
+class Start(Protocol):
+    """A law of initial states."""
+
+    def states(self, task: Any, first: int, count: int) -> NDArray[np.float64]:
+        """Return the states (count, groups, m, c) of some samples of a `Task`."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,8 @@ class Request:
         The state of the earlier run that this one continues, if any.
     eager
         Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
+    embedded
+        The random initial states, if `start` is only their mean.
     """
 
     pattern: tuple[tuple[Block, ...], ...]
@@ -73,6 +84,7 @@ class Request:
     keep_state: bool = False
     resumed: Resumed | None = None
     eager: bool = False
+    embedded: Start | None = None
 
     @property
     def begin(self) -> int:
@@ -171,6 +183,7 @@ def make_request(
     memory: int,
     keep: str = "V",
     keep_state: bool = False,
+    embedded: Start | None = None,
 ) -> Request:
     """Check the arguments that the samplers share and resolve their defaults.
 
@@ -212,7 +225,7 @@ def make_request(
         if width is None:
             block.limit.check(matrix.shape[-1])
     start = starting_covariance(pattern, matrix) if width is None else matrix
-    if width is not None:
+    if width is not None and embedded is None:
         check_rank(matrix, width // check_group_width(blocks, width), width)
     return Request(
         pattern=pattern,
@@ -233,6 +246,7 @@ def make_request(
         resumed=resumed,
         # Asked here and not where chunks run, which is on other threads.
         eager=is_eager(),
+        embedded=embedded,
     )
 
 

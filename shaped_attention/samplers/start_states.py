@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 
 def start_states(request: Request, task: Task, first: int, count: int) -> Array:
     """Return the states (count, groups, m, c) in which some samples start, or continue."""
+    if request.embedded and not request.resumed:
+        return request.embedded.states(task, first, count)
     if not task.means or request.resumed:
         return request.start_factors(first, count, task.groups, task.columns)
     frames = frames_with_means(task, first, count)

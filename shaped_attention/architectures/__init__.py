@@ -1,0 +1,1 @@
+"""Models that people use, at initialisation: from a configuration to the law of their tokens."""

@@ -1,0 +1,141 @@
+"""A model in words: what was understood of its configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shaped_attention.architectures.model import Embedding
+from shaped_attention.architectures.reading import as_model
+from shaped_attention.blocks.attention import ShapedAttention
+from shaped_attention.blocks.mlp import ShapedMLP
+from shaped_attention.blocks.normalised import Normalised
+from shaped_attention.blocks.parameters import value_at
+
+_PLACES = {
+    "before": "{norm} before it (pre-norm)",
+    "after": "{norm} after the sum (post-norm)",
+    "sandwich": "{norm} before it and at its output (sandwich)",
+    "branch": "{norm} at its output",
+}
+
+
+def describe(model: Any) -> str:
+    """Return in words what was understood of a model or a configuration.
+
+    The text has a paragraph for the embedding, for each different layer with its numbers, and for
+    the final norm, and lists approximations and the fields without influence.
+
+    Parameters
+    ----------
+    model
+        A `Model`, or a configuration as in `model_from_config`.
+
+    Raises
+    ------
+    ValueError
+        As `model_from_config`.
+    """
+    known = as_model(model)
+    lines = [f"{known}: {known.family}, {known.depth} layers of width {known.width}"]
+    lines.append(f"embedding: {_embedding(known.embedding)}")
+    layers = known.layers()
+    different = list(dict.fromkeys(layers))
+    for layer in different:
+        numbers = [k + 1 for k, other in enumerate(layers) if other == layer]
+        lines.append(f"{_ranges(numbers)}:")
+        for block in layer:
+            lines += [f"  {line}" for line in _block(block, known.width)]
+    lines.append(f"final norm: {known.final_norm or 'none'}")
+    for approximation in known.approximations:
+        lines.append(f"not exact: {approximation}")
+    if known.unused:
+        lines.append(f"without influence: {', '.join(known.unused)}")
+    return "\n".join(lines)
+
+
+def _embedding(embedding: Embedding) -> str:
+    parts = [f"{embedding.vocabulary} tokens, standard deviation {embedding.std:g}"]
+    if embedding.position_std:
+        parts.append(f"learned positions ({embedding.position_std:g})")
+    if embedding.common_std:
+        parts.append(f"a row common to all tokens ({embedding.common_std:g})")
+    if embedding.scale != 1.0:
+        parts.append(f"multiplied by {embedding.scale:g}")
+    if embedding.norm:
+        parts.append(f"then {embedding.norm}")
+    if embedding.zero_ids:
+        parts.append(f"zero for id {', '.join(map(str, embedding.zero_ids))} (padding)")
+    return ", ".join(parts)
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return "layers 1-3, 5"."""
+    groups: list[list[int]] = []
+    for k in numbers:
+        if groups and k == groups[-1][-1] + 1:
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    words = [f"{g[0]}-{g[-1]}" if len(g) > 1 else f"{g[0]}" for g in groups]
+    return f"{'layer' if len(numbers) == 1 else 'layers'} {', '.join(words)}"
+
+
+def _block(block: Any, width: int) -> list[str]:
+    if isinstance(block, Normalised):
+        kind = "LayerNorm" if block.norm == "layer" else "RMSNorm"
+        norm = _PLACES[block.place].format(norm=f"{kind} (eps {block.eps:g})")
+        return [*_block(block.inner, width), f"  {norm}"]
+    if isinstance(block, ShapedAttention):
+        return _attention(block, width)
+    if isinstance(block, ShapedMLP):
+        return _mlp(block, width)
+    if hasattr(block, "blocks"):
+        inner = [f"  {line}" for part in block.blocks for line in _block(part, width)]
+        return ["in parallel:", *inner]
+    return [repr(block)]
+
+
+def _attention(block: ShapedAttention, width: int) -> list[str]:
+    heads = f"{block.heads} heads of size {block.values(width)}"
+    if block.heads_per_key > 1:
+        heads += f", {block.kv_heads} of keys and values"
+    details = [_mask(block.mask)]
+    if block.rope is not None:
+        share = "" if block.rope_share == 1.0 else f" of {100 * block.rope_share:.3g} % of a head"
+        details.append(f"RoPE{share}")
+    if block.qk_norm:
+        over = "a head" if block.qk_norm == "head" else "all heads"
+        details.append(f"QK-norm over {over}")
+    if block.position_bias is not None:
+        details.append("position bias")
+    if block.softcap is not None:
+        details.append(f"logits capped at {block.softcap:g}")
+    logit = 1.0 / value_at(block.tau0, 0.0)
+    spread = "" if block.qk_norm else " for tokens of mean square 1"
+    weight = value_at(block.gamma, 0.0)
+    return [
+        f"attention: {heads}; {', '.join(details)}",
+        f"  logits of standard deviation {logit:.3g}{spread}; branch x {weight:.3g}",
+    ]
+
+
+def _mask(mask: Any) -> str:
+    if mask is None:
+        return "all tokens seen"
+    if not isinstance(mask, str):
+        return f"mask {np.shape(mask)}"
+    kind, _, window = mask.partition(":")
+    if not window:
+        return "causal"
+    return f"causal, window {window}" if kind == "causal" else f"window {window} on both sides"
+
+
+def _mlp(block: ShapedMLP, width: int) -> list[str]:
+    kind = "gated MLP" if block.gated else "MLP"
+    inner = f"inputs of standard deviation {block.input_scale:.3g}"
+    return [
+        f"{kind}: {block.units(width)} hidden units, {block.activation.removeprefix('plain_')}; "
+        f"{inner}; branch x {value_at(block.gamma, 0.0):.3g}"
+    ]

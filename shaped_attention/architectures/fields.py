@@ -1,0 +1,114 @@
+"""Fields of a configuration: each is read, known to be without influence, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from shaped_attention.checks import is_number
+
+WITHOUT_INFLUENCE = frozenset({
+    "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path",
+    "add_cross_attention", "architectures", "attention_dropout", "attention_probs_dropout_prob",
+    "attn_implementation", "attn_pdrop", "auto_map", "bad_words_ids", "begin_suppress_tokens",
+    "bos_token_id", "cache_implementation", "chunk_size_feed_forward", "classifier_dropout",
+    "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample",
+    "dropout", "dtype", "early_stopping", "embd_pdrop", "embedding_dropout",
+    "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",
+    "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing",
+    "hidden_dropout", "hidden_dropout_prob", "id2label", "is_decoder", "label2id", "layerdrop",
+    "length_penalty", "max_length", "min_length", "model_type", "no_repeat_ngram_size",
+    "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
+    "output_hidden_states", "output_scores", "prefix", "pretraining_tp", "problem_type",
+    "pruned_heads", "remove_invalid_values", "repetition_penalty", "resid_pdrop", "return_dict",
+    "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params",
+    "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tie_word_embeddings",
+    "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version",
+    "typical_p", "use_bfloat16", "use_cache",
+})  # fmt: skip
+"""Training, dropout (off), generation and storage; tied embeddings touch the logits alone."""
+
+
+class Fields:
+    """The fields of a configuration, and a record of which were read.
+
+    Methods raise ValueError, with the field, its value and what is allowed.
+    """
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+        self._read: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a field; `default` if it is missing or None."""
+        self._read.add(name)
+        value = self.values.get(name)
+        return default if value is None else value
+
+    def number(self, name: str, default: float | None = None, *, zero: bool = False) -> float:
+        """Return a positive number (or 0, if allowed)."""
+        value = self.get(name, default)
+        if value is None:
+            raise ValueError(f"config has no field {name}; a number is needed")
+        if not is_number(value) or not (value > 0.0 or (zero and value == 0.0)):
+            needed = "a number >= 0" if zero else "a positive number"
+            raise ValueError(f"config has {name}={value!r}; {needed} is needed")
+        return float(value)
+
+    def count(self, *names: str, default: int | None = None) -> int:
+        """Return a whole number >= 1; the first of several names that is there."""
+        self._read.update(names)
+        name = next((x for x in names if self.values.get(x) is not None), names[0])
+        value = self.get(name, default)
+        if value is None:
+            raise ValueError(f"config has no field {name}; a whole number >= 1 is needed")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"config has {name}={value!r}; a whole number >= 1 is needed")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return True or False."""
+        value = self.get(name, default)
+        if not isinstance(value, bool):
+            raise ValueError(f"config has {name}={value!r}; true or false is needed")
+        return value
+
+    def choice(self, name: str, default: Any, allowed: Collection[Any]) -> Any:
+        """Return a value that is covered."""
+        value = self.get(name, default)
+        if value not in allowed:
+            listed = " or ".join(repr(x) for x in allowed)
+            raise ValueError(f"config has {name}={value!r}, which is not covered; {listed} is")
+        return value
+
+    def zero_at_start(self, *names: str) -> None:
+        """Mark fields that add biases: these are zero at initialisation."""
+        self._read.update(names)
+
+    def no_influence(self, *names: str) -> None:
+        """Mark fields that do not touch the tokens in this family."""
+        self._read.update(names)
+
+    def finish(self) -> tuple[str, ...]:
+        """Return the fields without influence as "name=value".
+
+        Raises
+        ------
+        ValueError
+            If a field with a value other than None, False or empty was not read.
+        """
+        left = {k: v for k, v in self.values.items() if k not in self._read}
+        open_fields = {
+            name: value
+            for name, value in left.items()
+            if name not in WITHOUT_INFLUENCE and value not in (None, False, [], {}, "")
+        }
+        if open_fields:
+            named = ", ".join(f"{name}={value!r:.60}" for name, value in open_fields.items())
+            one = len(open_fields) == 1
+            raise ValueError(
+                f"config has the {'field' if one else 'fields'} {named}, which this family's "
+                f"description does not cover; a configuration without {'it' if one else 'them'} "
+                "is needed"
+            )
+        return tuple(f"{name}={value!r:.60}" for name, value in sorted(left.items()))

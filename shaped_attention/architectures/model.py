@@ -1,0 +1,138 @@
+"""A transformer at initialisation: embedding, layers and final norm, as objects of the package."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from shaped_attention.blocks.base import Layer, blocks_of
+from shaped_attention.blocks.normalised import NORMS
+from shaped_attention.checks import check_choice, check_count, check_nonnegative, check_positive
+from shaped_attention.results.plain_arguments import storable
+
+
+@storable
+@dataclass(frozen=True)
+class Norm:
+    """A norm of the tokens: RMSNorm ("rms") or LayerNorm ("layer"), with gain 1 and no bias.
+
+    Parameters
+    ----------
+    kind
+        "rms" or "layer".
+    eps
+        Number >= 0 that is added to the mean square, or to the variance, under the root.
+    """
+
+    kind: str
+    eps: float
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, NORMS)
+        check_nonnegative("eps", self.eps)
+
+    def __str__(self) -> str:
+        return f"{'RMSNorm' if self.kind == 'rms' else 'LayerNorm'} (eps {self.eps:g})"
+
+
+@storable
+@dataclass(frozen=True)
+class Embedding:
+    """The law of the tokens that enter the first layer.
+
+    A token with the number i at position a is scale (E_i + P_a + C), followed by a norm if there is
+    one. The entries of E, P and C are independent Gaussian, with standard deviations `std`,
+    `position_std` and `common_std`. Tokens with equal numbers share E_i, all tokens share C.
+
+    Parameters
+    ----------
+    vocabulary
+        Number of different tokens.
+    std, position_std, common_std
+        Standard deviations of the entries; 0 for none.
+    scale
+        Factor of the sum.
+    norm
+        Norm of the sum, or None.
+    zero_ids
+        Numbers of the tokens with E_i = 0, such as that of the padding token.
+    positions
+        Largest number of tokens, or None if it is not bounded.
+    """
+
+    vocabulary: int
+    std: float
+    position_std: float = 0.0
+    common_std: float = 0.0
+    scale: float = 1.0
+    norm: Norm | None = None
+    zero_ids: tuple[int, ...] = ()
+    positions: int | None = None
+
+    def __post_init__(self) -> None:
+        check_count("vocabulary", self.vocabulary)
+        check_positive("std", self.std)
+        check_nonnegative("position_std", self.position_std)
+        check_nonnegative("common_std", self.common_std)
+        check_positive("scale", self.scale)
+        object.__setattr__(self, "zero_ids", tuple(self.zero_ids))
+
+    @property
+    def variance(self) -> float:
+        """Mean square of the entries of a token before the norm."""
+        parts = (self.std, self.position_std, self.common_std)
+        return self.scale**2 * math.fsum(x**2 for x in parts)
+
+
+@storable
+@dataclass(frozen=True)
+class Model:
+    """A transformer at initialisation, in the package's own objects.
+
+    Parameters
+    ----------
+    family
+        Name of the family, such as "llama".
+    width, depth
+        Number n of features of a token, and number L of layers.
+    layer
+        Blocks of a layer, or a `Pattern` of layers that is repeated up to the depth.
+    embedding
+        Law of the tokens that enter the first layer.
+    final_norm
+        Norm after the last layer, or None.
+    approximations
+        Where the initialisation is not Gaussian, what it is instead; empty if the law is exact.
+    unused
+        Fields of the configuration without influence on the tokens, with their values.
+    name
+        Name for tables and figures.
+    """
+
+    family: str
+    width: int
+    depth: int
+    layer: Layer
+    embedding: Embedding
+    final_norm: Norm | None = None
+    approximations: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        check_count("width", self.width)
+        check_count("depth", self.depth)
+        blocks_of(self.layer)
+        for entry in ("approximations", "unused"):
+            object.__setattr__(self, entry, tuple(getattr(self, entry)))
+        if isinstance(self.layer, list):
+            object.__setattr__(self, "layer", tuple(self.layer))
+
+    def __str__(self) -> str:
+        return self.name or self.family
+
+    def layers(self) -> list[tuple[Any, ...]]:
+        """Return the blocks of each of the L layers."""
+        pattern = getattr(self.layer, "layers", None) or (blocks_of(self.layer),)
+        return [tuple(pattern[k % len(pattern)]) for k in range(self.depth)]

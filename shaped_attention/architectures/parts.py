@@ -1,0 +1,97 @@
+"""Blocks with the standard deviations of a model's weights.
+
+The package's blocks have weights of variance 1 and divide by the root of their number of inputs. A
+model multiplies by matrices whose entries have a standard deviation sigma of their own. Both agree
+if the factors are collected in the weight of the branch and in the temperature:
+
+- attention: gamma = sigma_V sqrt(n) sigma_O sqrt(H d_h), and the logits s q k^T, with
+  q = sigma_Q sqrt(n) times the package's q, have tau_0 = 1 / (s sigma_Q sigma_K n sqrt(d_h)).
+  QK-norm divides queries and keys by their root mean square, so that tau_0 = 1 / (s sqrt(d_h)) and
+  its eps is divided by sigma^2 n;
+- MLP: phi(sigma_1 sqrt(n) z) with the mean square 1/c at V_aa = 1, so that
+  gamma = sigma_2 sqrt(d / c); a gated unit is multiplied by sigma_1 sqrt(n) u.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from shaped_attention.architectures.model import Norm
+from shaped_attention.blocks.attention import ShapedAttention
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.mlp import ShapedMLP
+from shaped_attention.blocks.normalised import Normalised
+
+
+def attention(
+    width: int,
+    std: float,
+    heads: int,
+    head_size: int,
+    *,
+    out_std: float | None = None,
+    logit_scale: float | None = None,
+    qk_norm: str | bool = False,
+    qk_norm_eps: float = 0.0,
+    skip: float | None = 1.0,
+    **options: Any,
+) -> ShapedAttention:
+    """Return softmax attention whose weights have the standard deviations `std` and `out_std`.
+
+    Parameters
+    ----------
+    width, heads, head_size
+        Numbers n, H and d_h.
+    std, out_std
+        Standard deviations of W_Q, W_K, W_V, and of W_O (by default the same).
+    logit_scale
+        Factor s of the logits; by default 1 / sqrt(d_h).
+    qk_norm, qk_norm_eps
+        QK-norm as in `ShapedAttention`, with the model's eps.
+    skip, options
+        Further fields of `ShapedAttention`.
+    """
+    last = std if out_std is None else out_std
+    inner = std**2 * width
+    scale = head_size**-0.5 if logit_scale is None else logit_scale
+    return ShapedAttention(
+        gamma=math.sqrt(inner * heads * head_size) * last,
+        tau0=1.0 / (scale * math.sqrt(head_size) * (1.0 if qk_norm else inner)),
+        heads=heads,
+        head_size=head_size,
+        output_projection=True,
+        identity=False,
+        centring=False,
+        scaled_temperature=False,
+        qk_norm=qk_norm,
+        qk_norm_eps=qk_norm_eps / inner,
+        skip=skip,
+        **options,
+    )
+
+
+def mlp(
+    width: int,
+    std: float,
+    hidden: int,
+    activation: str,
+    *,
+    gated: bool = False,
+    out_std: float | None = None,
+    skip: float | None = 1.0,
+) -> ShapedMLP:
+    """Return an MLP whose first and last weights have the standard deviations `std`, `out_std`."""
+    inner = std * math.sqrt(width)
+    unit = ShapedMLP(
+        1.0, activation=activation, hidden=hidden, gated=gated, input_scale=inner, skip=1.0
+    )
+    last = std if out_std is None else out_std
+    root = math.sqrt(hidden * unit.mean_square(width))
+    return replace(unit, gamma=last * root * (inner if gated else 1.0), skip=skip)
+
+
+def normed(block: Block, place: str, norm: Norm) -> Normalised:
+    """Return a block with a norm of its tokens, of its branch, of both, or of the sum."""
+    return Normalised(block, place, norm.kind, eps=norm.eps)

@@ -1,0 +1,107 @@
+"""From a configuration to a model: files, dictionaries, objects of the `transformers` library."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shaped_attention.architectures.fields import Fields
+from shaped_attention.architectures.gpt import gpt2
+from shaped_attention.architectures.llama import llama
+from shaped_attention.architectures.model import Model
+from shaped_attention.checks import did_you_mean
+
+FAMILIES: dict[str, Callable[[Fields], Model]] = {
+    "gpt2": gpt2,
+    "llama": llama,
+    "mistral": llama,
+    "qwen2": llama,
+    "qwen3": llama,
+}
+"""Function that reads the configurations of a `model_type`."""
+
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size")
+
+
+def model_from_config(config: Any, **changes: Any) -> Model:
+    """Return the model that a configuration describes, at initialisation.
+
+    Parameters
+    ----------
+    config
+        Configuration of the `transformers` library (an object with ``to_dict``, a dict, a
+        config.json, or a folder with one; the library itself is not needed), or the name of one in
+        `shipped_configurations`.
+    changes
+        Fields to change, such as ``num_hidden_layers=200``.
+
+    Raises
+    ------
+    ValueError
+        If the family is not covered, or a field is missing, invalid or not covered; the message
+        names it.
+    FileNotFoundError
+        If there is no such file.
+    """
+    values, name = read_config(config)
+    values |= changes
+    family = values.get("model_type")
+    if values.get("is_encoder_decoder"):
+        raise ValueError(
+            f"config has model_type={family!r}, an encoder-decoder; a single stack of layers is "
+            "needed"
+        )
+    experts = next((x for x in _EXPERTS if values.get(x)), None)
+    if experts:
+        raise ValueError(
+            f"config has {experts}={values[experts]!r}, a mixture of experts; dense layers are "
+            "needed"
+        )
+    if family not in FAMILIES:
+        raise ValueError(f"config has model_type={family!r}: {did_you_mean(family, FAMILIES)}")
+    fields = Fields(values)
+    model = FAMILIES[family](fields)
+    return replace(model, unused=fields.finish(), name=name)
+
+
+def as_model(model: Any) -> Model:
+    """Return a model as it is, or that of a configuration."""
+    return model if isinstance(model, Model) else model_from_config(model)
+
+
+def read_config(config: Any) -> tuple[dict[str, Any], str]:
+    """Return the fields of a configuration, and its name ("" if it has none).
+
+    Raises
+    ------
+    ValueError
+        If it is not a configuration.
+    FileNotFoundError
+        If there is no such file.
+    """
+    if hasattr(config, "to_dict"):
+        values = dict(config.to_dict())
+        return values, str(values.get("_name_or_path") or "")
+    if isinstance(config, dict):
+        return dict(config), str(config.get("_name_or_path") or "")
+    if not isinstance(config, str | os.PathLike):
+        raise ValueError(
+            f"config is a {type(config).__name__}; a configuration with to_dict, a dict, a "
+            "config.json or a folder with one is needed"
+        )
+    path = Path(config)
+    if path.is_dir():
+        path = path / "config.json"
+    with path.open(encoding="utf-8") as file:
+        try:
+            values = json.load(file)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"config={str(config)!r}: a JSON file is needed ({error})") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"config={str(config)!r}: a JSON object is needed")
+    name = path.parent.name if path.name == "config.json" else path.stem
+    return values, str(values.get("_name_or_path") or name)

@@ -1,0 +1,206 @@
+"""Samples of the tokens' covariances, layer by layer, in a model at initialisation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from shaped_attention.architectures.embedded import EmbeddedStart, mean_covariance, normalised
+from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.reading import as_model
+from shaped_attention.architectures.token_ids import checked_ids
+from shaped_attention.blocks.base import check_chain
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.blocks.state import State, covariance
+from shaped_attention.checks import real_array
+from shaped_attention.lazy_torch import torch
+from shaped_attention.numerics.named_numbers import TorchNumbers
+from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.driver import march, run
+from shaped_attention.samplers.executors import path_chunk, process_of
+from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
+from shaped_attention.samplers.starts import LARGEST_RADIUS
+from shaped_attention.samplers.task import Task, task_of
+
+Array = NDArray[np.float64]
+
+
+@recorded()
+def simulate_model(
+    model: Any,
+    tokens: int | ArrayLike,
+    *,
+    samples: int,
+    seed: int = 0,
+    keep: str = "V",
+    entropy: bool = True,
+    accept_approximation: bool = False,
+    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = "float64",
+    chunk: int | None = None,
+    memory: int = MEMORY_BUDGET,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """Sample the covariances of tokens after every layer of a model at initialisation.
+
+    The law is exactly that of models made from the configuration, with independent weights for each
+    sample and dropout off. The cost does not grow with the number of features, except through the
+    hidden units of the MLP.
+
+    Parameters
+    ----------
+    model
+        A `Model`, or a configuration as in `model_from_config`.
+    tokens
+        Number m of tokens with different numbers (ids); their numbers (m,), where equal numbers
+        have equal embeddings; or a covariance V_0 (m, m), or one per sample (samples, m, m), of the
+        tokens that enter the first layer. An array of integers (m,) is a list of numbers.
+    samples
+        Number of independent models.
+    seed
+        Integer >= 0. Together with the arguments above it determines the result.
+    keep
+        What to store at each position: "V"; "observables", all of `observables` as `kept`
+        (position, sample, observable); or "module:function", a function from V (samples, m, m) to
+        numbers (samples,).
+    entropy
+        Whether to store the entropy of the attention weights of each token. This computes queries
+        and keys a second time.
+    accept_approximation
+        Whether to run a model whose initialisation is not Gaussian (`Model.approximations`), with
+        Gaussian weights of the same variance.
+    device, dtype, chunk, memory, progress
+        As in `simulate_chain`.
+
+    Returns
+    -------
+    xarray.Dataset with
+
+    - `V` (position, sample, row, col) or `kept`: position 0 is the embedding, l the tokens after l
+      layers, before the final norm;
+    - `V_final` (sample, row, col) after the final norm;
+    - `attention_entropy` (layer, head, sample, row) in nats, layers from 1 to L.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the model's initialisation is not Gaussian and
+        `accept_approximation` is False.
+    FloatingPointError
+        If covariances overflow.
+    """
+    known = as_model(model)
+    if known.approximations and not accept_approximation:
+        raise ValueError(
+            f"accept_approximation=False: the initialisation of {known} is not Gaussian "
+            f"({'; '.join(known.approximations)}); True, for Gaussian weights with the same "
+            "variance, is needed"
+        )
+    check_chain(known.layer)
+    start, v0 = _start(known, tokens)
+    request = make_request(
+        known.layer, v0, width=known.width, steps=known.depth, dt=1.0, samples=samples, seed=seed,
+        times=None, save_every=1, radius=LARGEST_RADIUS, device=device, dtype=dtype, chunk=chunk,
+        memory=memory, keep=keep, embedded=start,
+    )  # fmt: skip
+    task = task_of(request, "model", known.width)
+    beside = _Beside(known, task, entropy)
+    result = run(
+        request, partial(process_of, request, task), path_chunk(request), progress, "model",
+        {}, beside.travel,
+    )  # fmt: skip
+    stopped = int(np.isfinite(result.stopping_time.to_numpy()).sum())
+    if stopped:
+        raise FloatingPointError(
+            f"the covariances of {stopped} of {samples} samples of {known} exceed "
+            f"{LARGEST_RADIUS:g}; a smaller initializer_range or fewer layers would keep them from "
+            "overflowing"
+        )
+    result = result.drop_vars(["stopping_time", "initial_covariance"], errors="ignore")
+    result = result.rename(time="position").assign_coords(
+        position=("position", np.arange(known.depth + 1), {"long_name": "number of layers"})
+    )
+    for name in ("sampler", "specification"):
+        result.attrs.pop(name, None)
+    return beside.added_to(result).assign_attrs(model=str(known), width=known.width)
+
+
+def _start(model: Model, tokens: Any) -> tuple[EmbeddedStart | None, Array]:
+    """Return the law of the initial states and their mean covariance, or None and a given V_0."""
+    given = np.asarray(tokens) if not isinstance(tokens, int) else np.array(tokens)
+    if given.ndim >= 2:
+        return None, real_array(tokens, "tokens")
+    ids = checked_ids(model.embedding, tokens)
+    return EmbeddedStart(model.embedding, ids), mean_covariance(model.embedding, ids)
+
+
+class _Beside:
+    """What is computed next to the covariances: entropies of attention, and the final norm."""
+
+    def __init__(self, model: Model, task: Task, entropy: bool) -> None:
+        self._model, self._task, self._entropy = model, task, entropy
+        self._first = [blocks[0] for blocks in task.pattern]
+        self._lock = threading.Lock()
+        self._entropies: dict[int, Array] = {}
+        self._final: dict[int, Array] = {}
+
+    def travel(
+        self,
+        request: Request,
+        paths: Any,
+        keep: Callable[[Array], Array],
+        kept: Array,
+        tick: Callable[[int], None],
+    ) -> None:
+        """Move paths from layer to layer."""
+        entropies: list[Array] = []
+
+        def advance(begin: int, end: int) -> None:
+            for step in range(begin, end):
+                if self._entropy:
+                    entropies.append(self._entropies_of(paths, step))
+                paths.advance(step, step + 1)
+
+        march(request, paths, keep, kept, tick, advance)
+        final = normalised(self._state(paths), self._model.final_norm)
+        with self._lock:
+            self._final[paths.first] = covariance(final).numpy()
+            if self._entropy:
+                self._entropies[paths.first] = np.stack(entropies)
+
+    def _state(self, paths: Any) -> State:
+        factors = torch.from_numpy(np.ascontiguousarray(paths.factors()))
+        return State(tuple(factors.unbind(1)), self._task.means)
+
+    def _entropies_of(self, paths: Any, step: int) -> Array:
+        """Return the entropies (heads, count, m) of the attention of a layer."""
+        task, state = self._task, self._state(paths)
+        block = self._first[step % len(self._first)]
+        samples = torch.arange(paths.first, paths.first + paths.count, device="cpu")
+        numbers = TorchNumbers(task.keys, samples, step, (0,))
+        p, width = at_depth(block, step / task.steps), self._model.width
+        rows = [
+            torch.special.entr(weights).sum(-1)
+            for _, weights in block.attention_weights(p, block.seen(state), numbers, width)
+        ]
+        result: Array = torch.stack(rows).numpy()
+        return result
+
+    def added_to(self, result: xr.Dataset) -> xr.Dataset:
+        """Return a result with entropies and the covariance after the final norm."""
+        order = sorted(self._final)
+        final = np.concatenate([self._final[first] for first in order])
+        result = result.assign(V_final=(("sample", "row", "col"), final))
+        result["V_final"].attrs["long_name"] = "token covariance after the final norm"
+        if not self._entropy:
+            return result
+        values = np.concatenate([self._entropies[first] for first in order], axis=2)
+        result = result.assign(attention_entropy=(("layer", "head", "sample", "row"), values))
+        result["attention_entropy"].attrs |= {"long_name": "entropy of attention", "units": "nats"}
+        return result.assign_coords(layer=np.arange(1, len(values) + 1))

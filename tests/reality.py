@@ -1,0 +1,112 @@
+"""Models made by the `transformers` library from a configuration, against the law of `Model`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import NDArray
+from scipy import stats
+
+import shaped_attention as sa
+from shaped_attention.numerics.covariance import correlations
+
+IDS = (5, 9, 5, 17, 23, 9, 31, 40)
+"""Numbers of tokens, two of which occur twice."""
+
+_TOKENS = (0, 4, 7)
+_PAIRS = ((0, 1), (0, 2), (3, 7))
+
+
+def models_from_config(config: Any, models: int, seed: int, ids: Any = IDS) -> xr.Dataset:
+    """Return V, V_final and entropies as `simulate_model` does, of models of the library."""
+    from transformers import AutoModel
+
+    inputs = torch.tensor([list(ids)])
+    covariances, finals, entropies = [], [], []
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(seed)
+        for _ in range(models):
+            model = AutoModel.from_config(config, attn_implementation="eager").double().eval()
+            last: list[torch.Tensor] = []
+            hook = _layers(model)[-1].register_forward_hook(
+                lambda _m, _i, out, last=last: last.append(
+                    out[0] if isinstance(out, tuple) else out
+                )
+            )
+            out = model(inputs, output_hidden_states=True, output_attentions=True)
+            hook.remove()
+            # The last of the hidden states is after the final norm; the hook sees it before.
+            states = [*out.hidden_states[:-1], last[0].reshape(out.hidden_states[-1].shape)]
+            x = torch.cat(states)
+            covariances.append(x @ x.mT / x.shape[-1])
+            y = out.last_hidden_state[0]
+            finals.append(y @ y.mT / y.shape[-1])
+            entropies.append(
+                torch.stack([torch.special.entr(a[0]).sum(-1) for a in out.attentions])
+            )
+    return xr.Dataset(
+        {
+            "V": (("position", "sample", "row", "col"), torch.stack(covariances, 1).numpy()),
+            "V_final": (("sample", "row", "col"), torch.stack(finals).numpy()),
+            "attention_entropy": (
+                ("layer", "head", "sample", "row"),
+                torch.stack(entropies, 2).numpy(),
+            ),
+        }
+    )
+
+
+def _layers(model: torch.nn.Module) -> torch.nn.ModuleList:
+    """Return the list of layers: the first and largest list of modules."""
+    lists = [x for x in model.modules() if isinstance(x, torch.nn.ModuleList)]
+    return max(lists, key=len)
+
+
+def statistics(result: xr.Dataset) -> dict[str, NDArray[np.float64]]:
+    """Log diagonals and cosines of every layer, and entropies of its first and last head.
+
+    What varies by less than 10^-5, such as a diagonal after RMSNorm, is left out: the library
+    computes norms in single precision.
+    """
+    values: dict[str, NDArray[np.float64]] = {}
+    covariances = [*result["V"].to_numpy(), result["V_final"].to_numpy()]
+    for k, v in enumerate(covariances):
+        diagonal = np.log(np.maximum(np.diagonal(v, axis1=1, axis2=2), 1e-300))
+        values |= {f"log V_{k}[{a}]": diagonal[:, a] for a in _TOKENS}
+        rho = correlations(v)
+        values |= {f"rho_{k}[{a},{b}]": rho[:, a, b] for a, b in _PAIRS}
+    entropy = result["attention_entropy"].to_numpy()
+    for k in range(len(entropy)):
+        for head in (0, -1):
+            values |= {f"entropy_{k + 1}[{head},{a}]": entropy[k, head, :, a] for a in _TOKENS}
+    return {name: x for name, x in values.items() if np.ptp(x) > 1e-5}
+
+
+def p_values(first: xr.Dataset, second: xr.Dataset) -> dict[str, float]:
+    """Return KS p-values of all statistics."""
+    a, b = statistics(first), statistics(second)
+    names = a.keys() | b.keys()
+    # What varies in one of the two alone is another law.
+    return {name: 0.0 for name in names - (a.keys() & b.keys())} | {
+        name: float(stats.ks_2samp(a[name], b[name]).pvalue) for name in a.keys() & b.keys()
+    }
+
+
+def smallest(first: xr.Dataset, second: xr.Dataset) -> tuple[float, str]:
+    """Return the smallest p-value times the number of tests (Bonferroni), and its statistic."""
+    p = p_values(first, second)
+    name = min(p, key=p.__getitem__)
+    return min(1.0, len(p) * p[name]), name
+
+
+def against_reality(
+    config: Any, twin: sa.Model | None = None, models: int = 500, seed: int = 1
+) -> tuple[float, str]:
+    """Compare models of a configuration with its law, or with that of a wrong twin."""
+    law = sa.simulate_model(
+        twin or sa.model_from_config(config), IDS, samples=4 * models, seed=seed, progress=False
+    )
+    return smallest(models_from_config(config, models, seed), law)
