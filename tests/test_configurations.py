@@ -228,6 +228,19 @@ def test_the_factors_of_granite():
     assert "logits_scaling=8.0" in known.unused
 
 
+@pytest.mark.parametrize(("family", "bases"), [("gemma3_text", (1e6, 1e4)), ("olmo3", (5e5, 5e5))])
+def test_the_base_of_each_type_of_layers(family, bases):
+    """The library's own, if parameters do not name them."""
+    kinds = ["full_attention", "sliding_attention"]
+    for named in ({}, {"rope_parameters": {kind: {"rope_type": "default"} for kind in kinds}}):
+        known = sa.model_from_config(
+            LLAMA, model_type=family, layer_types=kinds * 2, head_dim=16, sliding_window=3, **named
+        )
+        for layer, base in enumerate(bases):
+            angles = sa.rope_angles(base, 16)
+            assert attention(known, layer).rope == pytest.approx(tuple(angles))
+
+
 def test_masks_and_rotations_of_the_layers():
     """Qwen's windows begin at a layer, Gemma's alternate, SmolLM3 and EXAONE 4 leave out RoPE."""
 

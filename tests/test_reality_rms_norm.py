@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shaped_attention as sa
@@ -158,6 +159,27 @@ def test_padding_rows_are_zero(family):
         table = transformers.AutoModel.from_config(config).get_input_embeddings().weight
         zero = (table == 0.0).all(dim=1).nonzero().flatten().tolist()
         assert list(sa.model_from_config(config).embedding.zero_ids) == zero
+
+
+def test_the_eps_behind_a_branch():
+    """One layer of one token: the branch has mean square q / (q + eps), q that of the branch.
+
+    With weights of 0.02 and eps = 10^-4 it is 0.003. The means of 200 models and 800 samples are
+    within 5 standard errors, about 0.0004; if eps is not divided by gamma^2 the law has 1.8.
+    """
+    config = small("olmo2", 0.02)
+    config.num_hidden_layers, config.rms_norm_eps = 1, 1e-4
+    models = models_from_config(config, 200, seed=1, ids=(5,))
+    samples = sa.simulate_model(
+        sa.model_from_config(config), [5], samples=800, seed=1, progress=False
+    )
+    means, errors = [], []
+    for result in (models, samples):
+        v = result["V"].to_numpy()[..., 0, 0]
+        added = v[1] - v[0]
+        means.append(added.mean())
+        errors.append(added.std() / len(added) ** 0.5)
+    assert abs(means[0] - means[1]) < 5.0 * np.hypot(*errors)
 
 
 def test_the_scale_of_gemma_is_the_librarys():
