@@ -47,7 +47,11 @@ def model_from_config(config: Any, **changes: Any) -> Model:
     FileNotFoundError
         If there is no such file.
     """
-    values, name = read_config(config)
+    return _read_model(config, changes, "config")
+
+
+def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
+    values, name = read_config(config, argument)
     values |= changes
     family = values.get("model_type")
     if values.get("is_encoder_decoder"):
@@ -65,15 +69,23 @@ def model_from_config(config: Any, **changes: Any) -> Model:
         raise ValueError(f"config has model_type={family!r}: {did_you_mean(family, FAMILIES)}")
     fields = Fields(values)
     model = FAMILIES[family](fields)
-    return replace(model, unused=fields.finish(), name=name)
+    kept = values | ({"_name_or_path": name} if name else {})
+    return replace(model, unused=fields.finish(), name=name, config=kept)
 
 
 def as_model(model: Any) -> Model:
-    """Return a model as it is, or that of a configuration."""
-    return model if isinstance(model, Model) else model_from_config(model)
+    """Return a model as it is, or that of a configuration given as the argument `model`."""
+    return model if isinstance(model, Model) else _read_model(model, {}, "model")
 
 
-def read_config(config: Any) -> tuple[dict[str, Any], str]:
+def record_of(model: Model) -> Any:
+    """Return what a record holds of a model: its configuration, unless it differs from that."""
+    if model.config is not None and model_from_config(model.config) == model:
+        return model.config
+    return replace(model, config=None)
+
+
+def read_config(config: Any, argument: str = "config") -> tuple[dict[str, Any], str]:
     """Return the fields of a configuration, and its name ("" if it has none).
 
     Raises
@@ -90,7 +102,7 @@ def read_config(config: Any) -> tuple[dict[str, Any], str]:
         return dict(config), str(config.get("_name_or_path") or "")
     if not isinstance(config, str | os.PathLike):
         raise ValueError(
-            f"config is a {type(config).__name__}; a configuration with to_dict, a dict, a "
+            f"{argument} is a {type(config).__name__}; a configuration with to_dict, a dict, a "
             "config.json or a folder with one is needed"
         )
     path = Path(config)
@@ -100,8 +112,10 @@ def read_config(config: Any) -> tuple[dict[str, Any], str]:
         try:
             values = json.load(file)
         except json.JSONDecodeError as error:
-            raise ValueError(f"config={str(config)!r}: a JSON file is needed ({error})") from None
+            raise ValueError(
+                f"{argument}={str(config)!r}: a JSON file is needed ({error})"
+            ) from None
     if not isinstance(values, dict):
-        raise ValueError(f"config={str(config)!r}: a JSON object is needed")
+        raise ValueError(f"{argument}={str(config)!r}: a JSON object is needed")
     name = path.parent.name if path.name == "config.json" else path.stem
     return values, str(values.get("_name_or_path") or name)
