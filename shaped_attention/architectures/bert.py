@@ -26,9 +26,9 @@ def bert(fields: Fields) -> Model:
         norm,
         "after",
     )
-    padding = padding_of(fields, sizes)
-    positions = fields.count("max_position_embeddings")
     offset = family == "roberta"
+    padding = padding_of(fields, sizes, 1 if offset else 0)
+    positions = fields.count("max_position_embeddings")
     if offset and not padding:
         raise ValueError("config has pad_token_id=None; roberta needs a number")
     fields.count("type_vocab_size", default=2)

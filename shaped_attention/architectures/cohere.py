@@ -47,7 +47,7 @@ def cohere(fields: Fields) -> Model:
         "use_embedding_sharing", "use_gated_activation", "use_parallel_block",
         "use_parallel_embedding",
     )  # fmt: skip
-    return Model(family, n, sizes.depth, Pattern(layers), words(fields, sizes), norm)
+    return Model(family, n, sizes.depth, Pattern(layers), words(fields, sizes, 0), norm)
 
 
 def _masks(fields: Fields, depth: int) -> list[str]:

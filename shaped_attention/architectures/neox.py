@@ -36,18 +36,24 @@ def gpt_neox(fields: Fields) -> Model:
 
 def phi(fields: Fields) -> Model:
     """Return a Phi (1, 1.5, 2): attention and MLP are parallel."""
-    return _grouped(fields, share=0.5, parallel=True, gated=False, activation="gelu_new")
+    return _grouped(fields, None, share=0.5, parallel=True, gated=False, activation="gelu_new")
 
 
 def stablelm(fields: Fields) -> Model:
     """Return a StableLM: a gated MLP, parallel to attention or not."""
     fields.zero_at_start("use_qkv_bias")
     parallel = fields.flag("use_parallel_residual", False)
-    return _grouped(fields, share=0.25, parallel=parallel, gated=True, activation="silu")
+    return _grouped(fields, 32, share=0.25, parallel=parallel, gated=True, activation="silu")
 
 
 def _grouped(
-    fields: Fields, *, share: float, parallel: bool, gated: bool, activation: str
+    fields: Fields,
+    kv_heads: int | None,
+    *,
+    share: float,
+    parallel: bool,
+    gated: bool,
+    activation: str,
 ) -> Model:
     """Return a decoder whose heads share keys and values, without QK-norm."""
     sizes = sizes_of(fields)
@@ -57,7 +63,7 @@ def _grouped(
     blocks = layer(
         attention(
             n, std, sizes.heads, sizes.head_size, mask="causal",
-            kv_heads=fields.count("num_key_value_heads", default=sizes.heads),
+            kv_heads=fields.count("num_key_value_heads", default=kv_heads or sizes.heads),
             **rope_of(fields, sizes.head_size, share=share),
         ),
         mlp(

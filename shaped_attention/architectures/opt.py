@@ -29,6 +29,8 @@ def opt(fields: Fields) -> Model:
     fields.zero_at_start("enable_bias")
     fields.no_influence("layer_norm_elementwise_affine")
     embedding = replace(
-        words(fields, sizes), position_std=std, positions=fields.count("max_position_embeddings")
+        words(fields, sizes, 1),
+        position_std=std,
+        positions=fields.count("max_position_embeddings"),
     )
     return Model("opt", n, sizes.depth, Pattern([blocks]), embedding, norm if final else None)

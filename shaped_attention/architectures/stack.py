@@ -59,13 +59,16 @@ def sizes_of(fields: Fields, std: str = "initializer_range", default: float = 0.
     )
 
 
-def words(fields: Fields, sizes: Sizes, norm: Norm | None = None) -> Embedding:
+def words(fields: Fields, sizes: Sizes, padding: int | None = None) -> Embedding:
     """Return an embedding of words, where that of the padding token is a row of zeros."""
-    return Embedding(sizes.vocabulary, sizes.std, norm=norm, zero_ids=padding_of(fields, sizes))
+    zero_ids = padding_of(fields, sizes, padding)
+    return Embedding(sizes.vocabulary, sizes.std, zero_ids=zero_ids)
 
 
-def padding_of(fields: Fields, sizes: Sizes) -> tuple[int, ...]:
+def padding_of(fields: Fields, sizes: Sizes, default: int | None) -> tuple[int, ...]:
     """Return the number of the padding token, or () if there is none.
+
+    The default is for configurations without this field; None as its value means none.
 
     Raises
     ------
@@ -73,6 +76,7 @@ def padding_of(fields: Fields, sizes: Sizes) -> tuple[int, ...]:
         If it is outside the vocabulary.
     """
     pad, count = fields.get("pad_token_id"), sizes.vocabulary
+    pad = pad if "pad_token_id" in fields.values else default
     if pad is None:
         return ()
     if isinstance(pad, bool) or not isinstance(pad, int) or not -count <= pad < count:

@@ -92,7 +92,7 @@ class AlibiHead:
         """Return the bias (m, m)."""
         if not self.bfloat16:
             return self.scale * alibi(tokens, self.slope)
-        places = _bfloat16(_bfloat16(self.slope) * _bfloat16(np.arange(tokens)))
+        places = _bfloat16(_bfloat16(np.full(1, self.slope)) * _bfloat16(np.arange(tokens)))
         return -self.scale * np.abs(np.subtract.outer(places, places))
 
 
