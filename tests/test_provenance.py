@@ -43,6 +43,11 @@ GENERAL = sphere.TokenAttention(
 OMEGA = np.random.default_rng(0).normal(size=(40, 40))
 STATES = np.random.default_rng(1).normal(size=(2, 3, 5)).astype(np.float32)
 
+CONFIG = {
+    "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "intermediate_size": 8, "vocab_size": 9, "rope_parameters": {"rope_theta": 1e4},
+}  # fmt: skip
+
 run = partial(sa.simulate_chain, width=8, depth=2, samples=8)
 
 
@@ -172,6 +177,7 @@ CALLS = [
     call(sa.rare_event, {"level": 2.2}, layer=BLOCK, v0=V0, observable="u", level=2.0, replicas=20,
          runs=2, width=8, depth=4),
     call(rare_events.figure_rare_events, _SEED, levels=(2.0,), widths=[8], replicas=20, runs=2),
+    call(sa.simulate_model, _SEED, model=CONFIG, tokens=np.array([1, 2, 1]), samples=3),
     call(mine, {"count": 2}, count=3),
     Call(sa.density, {"observable": "rho[0,1]", "bins": 3, "window": (-1.0, 1.0)}, {"bins": 4},
          {"result": sa.simulate_chain(BLOCK, V0, width=8, depth=2, samples=9)}),

@@ -35,6 +35,10 @@ WRONG = {"None": None, "text": "x y", "number": 1.5, "texts": ["x y"], "object":
 
 V0 = np.array([[1.0, 0.2], [0.2, 1.0]])
 LAYER = sa.ShapedAttention(0.5)
+CONFIG = {
+    "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "intermediate_size": 8, "vocab_size": 9,
+}  # fmt: skip
 RUN: dict[str, Any] = {"layer": LAYER, "v0": V0, "width": 8, "depth": 2, "samples": 20}
 START = sphere.uniform_start(3, 2, 2, 0)
 GRAM = START @ START.mT
@@ -102,6 +106,16 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         ),
         "drift": (sa.drift, {"layer": LAYER, "v": V0}),
         "eager": (sa.eager, {}),
+        "Embedding": (sa.Embedding, {"vocabulary": 9, "std": 0.02}),
+        "Model": (
+            sa.Model,
+            {"family": "own", "width": 8, "depth": 2, "layer": LAYER,
+             "embedding": sa.Embedding(9, 0.02)},
+        ),
+        "Norm": (sa.Norm, {"kind": "rms", "eps": 1e-6}),
+        "describe": (sa.describe, {"model": CONFIG}),
+        "model_from_config": (sa.model_from_config, {"config": CONFIG}),
+        "simulate_model": (sa.simulate_model, {"model": CONFIG, "tokens": 2, "samples": 4}),
         "rope_angles": (sa.rope_angles, {"base": 10.0, "size": 4}),
         "sliding_window": (sa.sliding_window, {"tokens": 2, "window": 1}),
         "equicorrelated": (sa.equicorrelated, {"tokens": 2, "rho": 0.2}),

@@ -13,6 +13,7 @@ from shaped_attention.architectures.layer_types import Kind, Kinds, all_full, ma
 from shaped_attention.architectures.model import Embedding, Model, Norm
 from shaped_attention.architectures.parts import attention, mlp, normed
 from shaped_attention.architectures.rotary import rope_of
+from shaped_attention.architectures.stack import padding_of
 from shaped_attention.blocks.pattern import Pattern
 
 
@@ -86,31 +87,7 @@ class Decoder:
 
         layers = [layer(kind) for kind in kinds]
         fields.no_influence("max_position_embeddings", "original_max_position_embeddings")
-        embedding = Embedding(
-            fields.count("vocab_size"), std, scale=factors.embedding, zero_ids=padding_of(fields)
-        )
+        vocabulary = fields.count("vocab_size")
+        zero_ids = padding_of(fields, vocabulary)
+        embedding = Embedding(vocabulary, std, scale=factors.embedding, zero_ids=zero_ids)
         return Model(fields.get("model_type"), n, depth, Pattern(layers), embedding, norm)
-
-
-def padding_of(fields: Fields) -> tuple[int, ...]:
-    """Return the number of the padding token, whose embedding is a row of zeros, if there is one.
-
-    Raises
-    ------
-    ValueError
-        If it is outside the vocabulary.
-    """
-    number, vocabulary = fields.get("pad_token_id"), fields.count("vocab_size")
-    if number is None:
-        return ()
-    # Negative numbers count from the end.
-    if (
-        isinstance(number, bool)
-        or not isinstance(number, int)
-        or not -vocabulary <= number < vocabulary
-    ):
-        raise ValueError(
-            f"config has pad_token_id={number!r}; a number from {-vocabulary} to "
-            f"{vocabulary - 1}, inside the vocabulary, or null is needed"
-        )
-    return (number % vocabulary,)

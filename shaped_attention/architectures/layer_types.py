@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from shaped_attention.architectures.fields import Fields
@@ -128,7 +128,7 @@ def rotated_windows(fields: Fields, depth: int) -> list[Kind]:
     return [Kind(kind, kind == SLIDING) for kind in types]
 
 
-def shortest(values: Sequence[T]) -> Sequence[T]:
+def shortest(values: list[T]) -> list[T]:
     """Return the shortest list that repeats to the given one."""
     count = len(values)
     for length in range(1, count + 1):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shaped_attention.blocks.base import Layer, blocks_of
 from shaped_attention.blocks.normalised import NORMS
 from shaped_attention.checks import check_choice, check_count, check_nonnegative, check_positive
 from shaped_attention.results.plain_arguments import storable
+
+
+def check_kind(name: str, value: Any, kind: Any, needed: str) -> None:
+    """Raise ValueError unless a value is an instance of a type."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name}={value!r:.60}: {needed} is needed")
 
 
 @storable
@@ -57,6 +63,8 @@ class Embedding:
         Norm of the sum, or None.
     zero_ids
         Numbers of the tokens with E_i = 0, such as that of the padding token.
+    zero_positions
+        Whether tokens of `zero_ids` have P_a = 0 as well.
     positions
         Largest number of tokens, or None if it is not bounded.
     """
@@ -69,6 +77,7 @@ class Embedding:
     norm: Norm | None = None
     zero_ids: tuple[int, ...] = ()
     positions: int | None = None
+    zero_positions: bool = False
 
     def __post_init__(self) -> None:
         check_count("vocabulary", self.vocabulary)
@@ -76,6 +85,12 @@ class Embedding:
         check_nonnegative("position_std", self.position_std)
         check_nonnegative("common_std", self.common_std)
         check_positive("scale", self.scale)
+        check_kind("norm", self.norm, Norm | None, "a Norm or None")
+        if self.positions is not None:
+            check_count("positions", self.positions)
+        check_kind("zero_ids", self.zero_ids, list | tuple, "a list of token numbers")
+        for number in self.zero_ids:
+            check_count("zero_ids", number, lowest=0)
         object.__setattr__(self, "zero_ids", tuple(self.zero_ids))
 
     @property
@@ -108,6 +123,9 @@ class Model:
         Fields of the configuration without influence on the tokens, with their values.
     name
         Name for tables and figures.
+    config
+        The configuration that was read, if there is one; records of results hold it. It is not
+        compared.
     """
 
     family: str
@@ -118,14 +136,22 @@ class Model:
     final_norm: Norm | None = None
     approximations: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
-    name: str = ""
+    name: str = field(default="", compare=False)
+    config: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_count("width", self.width)
         check_count("depth", self.depth)
         blocks_of(self.layer)
+        check_kind("embedding", self.embedding, Embedding, "an Embedding")
+        check_kind("final_norm", self.final_norm, Norm | None, "a Norm or None")
+        check_kind("config", self.config, dict | None, "a dict or None")
+        for entry in ("family", "name"):
+            check_kind(entry, getattr(self, entry), str, "text")
         for entry in ("approximations", "unused"):
-            object.__setattr__(self, entry, tuple(getattr(self, entry)))
+            texts = getattr(self, entry)
+            check_kind(entry, texts, list | tuple, "a list of texts")
+            object.__setattr__(self, entry, tuple(texts))
         if isinstance(self.layer, list):
             object.__setattr__(self, "layer", tuple(self.layer))
 

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+from shaped_attention.architectures.bert import bert
+from shaped_attention.architectures.bloom import bloom, falcon
+from shaped_attention.architectures.cohere import cohere
+from shaped_attention.architectures.config_files import file_of
 from shaped_attention.architectures.fields import Fields
 from shaped_attention.architectures.gpt import gpt2
 from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.modernbert import modernbert
+from shaped_attention.architectures.neox import gpt_neox, gptj, phi, stablelm, starcoder2
+from shaped_attention.architectures.opt import opt
+from shaped_attention.architectures.refused import check_single_stack
 from shaped_attention.architectures.rms_norm import DECODERS
-from shaped_attention.architectures.shipped import shipped_configurations, shipped_fields
+from shaped_attention.architectures.shipped import shipped_fields
 from shaped_attention.architectures.text_part import text_part
 from shaped_attention.checks import did_you_mean
 
 FAMILIES: dict[str, Callable[[Fields], Model]] = {
+    "bert": bert,
+    "bloom": bloom,
+    "codegen": gptj,
+    "cohere": cohere,
+    "cohere2": cohere,
+    "falcon": falcon,
     "gpt2": gpt2,
+    "gpt_bigcode": gpt2,
+    "gpt_neox": gpt_neox,
+    "gptj": gptj,
+    "modernbert": modernbert,
+    "opt": opt,
+    "phi": phi,
+    "roberta": bert,
+    "stablelm": stablelm,
+    "starcoder2": starcoder2,
     **DECODERS,
 }
 """Function that reads the configurations of a `model_type`."""
-
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size")
 
 
 def model_from_config(config: Any, **changes: Any) -> Model:
@@ -47,36 +66,38 @@ def model_from_config(config: Any, **changes: Any) -> Model:
     FileNotFoundError
         If there is no such file.
     """
-    values, name = read_config(config)
-    values, left_out = text_part(values)
-    values |= changes
+    return _read_model(config, changes, "config")
+
+
+def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
+    outer, name = read_config(config, argument)
+    inner, left_out = text_part(outer)
+    values = inner | changes
     family = values.get("model_type")
-    if family is None:
-        raise ValueError("config has no field model_type; the name of a family is needed")
-    if values.get("is_encoder_decoder"):
-        raise ValueError(
-            f"config has model_type={family!r}, an encoder-decoder; a single stack of layers is "
-            "needed"
-        )
-    experts = next((x for x in _EXPERTS if values.get(x)), None)
-    if experts:
-        raise ValueError(
-            f"config has {experts}={values[experts]!r}, a mixture of experts; dense layers are "
-            "needed"
-        )
+    check_single_stack(values)
     if family not in FAMILIES:
-        raise ValueError(f"config has model_type={family!r}: {did_you_mean(family, FAMILIES)}")
+        given = "no model_type" if family is None else f"model_type={family!r}"
+        raise ValueError(f"config has {given}: {did_you_mean(family, FAMILIES)}")
     fields = Fields(values)
     model = FAMILIES[family](fields)
-    return replace(model, unused=left_out + fields.finish(), name=name)
+    kept = outer | {"text_config": values} if left_out else values
+    kept = kept | ({"_name_or_path": name} if name else {})
+    return replace(model, unused=left_out + fields.finish(), name=name, config=kept)
 
 
 def as_model(model: Any) -> Model:
-    """Return a model as it is, or that of a configuration."""
-    return model if isinstance(model, Model) else model_from_config(model)
+    """Return a model as it is, or that of a configuration given as the argument `model`."""
+    return model if isinstance(model, Model) else _read_model(model, {}, "model")
 
 
-def read_config(config: Any) -> tuple[dict[str, Any], str]:
+def record_of(model: Model) -> Any:
+    """Return what a record holds of a model: its configuration, unless it differs from that."""
+    if model.config is not None and model_from_config(model.config) == model:
+        return model.config
+    return replace(model, config=None)
+
+
+def read_config(config: Any, argument: str = "config") -> tuple[dict[str, Any], str]:
     """Return the fields of a configuration, and its name ("" if it has none).
 
     Raises
@@ -93,52 +114,17 @@ def read_config(config: Any) -> tuple[dict[str, Any], str]:
         return dict(config), str(config.get("_name_or_path") or "")
     if not isinstance(config, str | os.PathLike):
         raise ValueError(
-            f"config is a {type(config).__name__}; a configuration with to_dict, a dict, a "
+            f"{argument} is a {type(config).__name__}; a configuration with to_dict, a dict, a "
             "config.json or a folder with one is needed"
         )
-    path = _file_of(config)
+    path = file_of(config, argument)
     if path is None:
         return shipped_fields(str(config)), str(config)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"config={str(config)!r}: a JSON file is needed ({error})") from None
+        raise ValueError(f"{argument}={str(config)!r}: a JSON file is needed ({error})") from None
     if not isinstance(values, dict):
-        raise ValueError(f"config={str(config)!r}: a file with a JSON object is needed")
+        raise ValueError(f"{argument}={str(config)!r}: a file with a JSON object is needed")
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
     return values, str(values.get("_name_or_path") or name)
-
-
-def _file_of(config: str | os.PathLike[str]) -> Path | None:
-    """Return the file of a configuration; None for the name of a shipped one.
-
-    Raises
-    ------
-    ValueError
-        If it is neither a path nor such a name.
-    FileNotFoundError
-        If there is no such file.
-    """
-    path, given = Path(config), str(config)
-    if path.is_dir():
-        file = path / "config.json"
-        if not file.is_file():
-            raise FileNotFoundError(
-                f"config={given!r}: the folder has no config.json; a folder with one is needed"
-            )
-        return file
-    if path.is_file():
-        return path
-    if given in shipped_configurations():
-        return None
-    if path.suffix == ".json" or path.is_absolute():
-        raise FileNotFoundError(f"config={given!r}: there is no such file; a config.json is needed")
-    if given.count("/") == 1:
-        missing = importlib.util.find_spec("transformers") is None
-        install = "; pip install 'shaped-attention[trained]' installs it" if missing else ""
-        raise FileNotFoundError(
-            f"config={given!r}: there is no such folder, and nothing is downloaded; the object "
-            f"transformers.AutoConfig.from_pretrained({given!r}) is needed{install}"
-        )
-    choices = [*shipped_configurations(), "the path of a config.json"]
-    raise ValueError(f"config={given!r}: {did_you_mean(given.lower(), choices)}")

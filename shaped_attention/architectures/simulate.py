@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.architectures.embedded import EmbeddedStart, mean_covariance, normalised
 from shaped_attention.architectures.model import Model
-from shaped_attention.architectures.reading import as_model
+from shaped_attention.architectures.reading import as_model, record_of
 from shaped_attention.architectures.token_ids import checked_ids
 from shaped_attention.blocks.base import check_chain
 from shaped_attention.blocks.parameters import at_depth
@@ -21,6 +22,7 @@ from shaped_attention.blocks.state import State, covariance
 from shaped_attention.checks import real_array
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
+from shaped_attention.results.plain_arguments import encoded
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.driver import march, run
 from shaped_attention.samplers.executors import path_chunk, process_of
@@ -31,7 +33,7 @@ from shaped_attention.samplers.task import Task, task_of
 Array = NDArray[np.float64]
 
 
-@recorded()
+@recorded(sampler="model")
 def simulate_model(
     model: Any,
     tokens: int | ArrayLike,
@@ -126,9 +128,18 @@ def simulate_model(
     result = result.rename(time="position").assign_coords(
         position=("position", np.arange(known.depth + 1), {"long_name": "number of layers"})
     )
-    for name in ("sampler", "specification"):
-        result.attrs.pop(name, None)
-    return beside.added_to(result).assign_attrs(model=str(known), width=known.width)
+    for name in ("radius", "horizon", "steps"):
+        del result.attrs[name]
+    result = beside.added_to(result).assign_attrs(model=str(known), width=known.width)
+    added: dict[str, xr.Variable] = {}
+    arguments = {
+        "model": record_of(known), "tokens": tokens, "samples": samples, "seed": seed,
+        "keep": keep, "entropy": entropy, "accept_approximation": accept_approximation,
+        "device": device, "dtype": dtype,
+    }  # fmt: skip
+    plain = {name: encoded(value, name, result, added) for name, value in arguments.items()}
+    result = result.assign(added)
+    return result.assign_attrs(specification=json.dumps({"sampler": "model"} | plain))
 
 
 def _start(model: Model, tokens: Any) -> tuple[EmbeddedStart | None, Array]:

@@ -5,6 +5,7 @@ Numbers, text, None and lists stand for themselves. Anything else is an object, 
     block, module    a block, with its fields; `pattern`: layers of blocks; `schedule`: its knots
     class            "module:name" of a dataclass that is `storable`, with its fields
     function         "module:name" of a function
+    dict             a dictionary with text as keys
     array, tensor    the type of the entries, and `values` or the name of a `variable`
     unrecorded       why the argument, or a field of it, is not recorded
 """
@@ -96,6 +97,9 @@ def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variab
         return str(value).removeprefix("torch.")
     if isinstance(value, list | tuple | range):
         return [encoded(x, f"{path}.{i}", result, added) for i, x in enumerate(value)]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        inner = {k: encoded(x, f"{path}.{k}", result, added) for k, x in value.items()}
+        return {"dict": inner}
     if isinstance(value, Block):
         check_storable(value)
         return value.specification()
@@ -154,6 +158,8 @@ def decoded(value: Any, result: xr.Dataset) -> Any:
         return value
     if "unrecorded" in value:
         raise UnrecordedError(value["unrecorded"])
+    if "dict" in value:
+        return {key: decoded(x, result) for key, x in value["dict"].items()}
     if "pattern" in value:
         return Pattern([decoded(blocks, result) for blocks in value["pattern"]])
     if "schedule" in value:

@@ -181,8 +181,8 @@ ATTENTION = [
     Mutant(
         "attention-centre-ignores-mask",
         _ATTENTION,
-        "return seen - constant(w, like=logits) if",
-        "return seen - 1.0 / logits.shape[-1] if",
+        "return seen - constant(w, like=logits)\n",
+        "return seen - 1.0 / logits.shape[-1]\n",
         _REAL_WEIGHTS,
         blind=True,
     ),
@@ -205,8 +205,8 @@ ATTENTION = [
     Mutant(
         "mask-causal-upper",
         _MASK,
-        "np.tri(tokens) if",
-        "np.tri(tokens).T if",
+        "return np.tri(tokens)\n",
+        "return np.tri(tokens).T\n",
         _DERIVED_CAUSAL,
         blind=True,
     ),

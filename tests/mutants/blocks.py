@@ -145,8 +145,8 @@ BLOCKS = [
     Mutant(
         "normalised-after-root-sees-normalised",
         _NORMALISED,
-        "if self._sees_normalised:\n            [[seen]]",
-        "if True:\n            [[seen]]",
+        "if not self._sees_normalised:\n            return factor",
+        "if False:\n            return factor",
         _NORMALISED_LAWS,
         blind=True,
     ),
