@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shaped_attention as sa
 from shaped_attention.architectures.rms_norm import DECODERS
@@ -99,6 +100,12 @@ def small(family: str, std: float) -> Any:
     return transformers.AutoConfig.for_model(family, **fields)
 
 
+def embedding_of(config: Any) -> Any:
+    """Return the embedding of a model that the library makes."""
+    with torch.random.fork_rng():
+        return transformers.AutoModel.from_config(config).get_input_embeddings()
+
+
 def law(model: sa.Model) -> Any:
     """Return samples of a model's law."""
     return sa.simulate_model(model, IDS, samples=4 * MODELS, seed=1, progress=False)
@@ -156,7 +163,7 @@ def test_padding_rows_are_zero(family):
     for pad in (3, -1, None):
         config = small(family, 0.02)
         config.pad_token_id = pad
-        table = transformers.AutoModel.from_config(config).get_input_embeddings().weight
+        table = embedding_of(config).weight
         zero = (table == 0.0).all(dim=1).nonzero().flatten().tolist()
         assert list(sa.model_from_config(config).embedding.zero_ids) == zero
 
@@ -185,8 +192,7 @@ def test_the_eps_behind_a_branch():
 def test_the_scale_of_gemma_is_the_librarys():
     """sqrt n in single precision, in the precision of the weights."""
     config = small("gemma", 0.02)
-    model = transformers.AutoModel.from_config(config)
-    scale = float(model.get_input_embeddings().embed_scale)
+    scale = float(embedding_of(config).embed_scale)
     embedding = sa.model_from_config(config).embedding
     assert embedding.scale == pytest.approx(scale, rel=1e-7)
     assert replace(embedding, scale=1.0).variance == pytest.approx(0.02**2)
