@@ -55,9 +55,11 @@ def summary_table(summary: xr.Dataset, every: int | None = None) -> str:
         If `every` is not a whole number >= 1.
     """
     names = [name for name in _COLUMNS if name in summary]
-    rows = [["layer", *(_COLUMNS[name][0] for name in names)]]
-    for k in shown_layers(summary.sizes["position"] - 1, every):
-        rows.append([str(k), *(_cell(summary[name].isel(position=k), name) for name in names)])
+    layers = shown_layers(summary.sizes["position"] - 1, every)
+    rows = [
+        ["layer", *(_COLUMNS[name][0] for name in names)],
+        *([str(k), *(_cell(summary[x].isel(position=k), x) for x in names)] for k in layers),
+    ]
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     return "\n".join(
         "  ".join(

@@ -154,7 +154,7 @@ def _size(summary: xr.Dataset) -> str:
         first, last = 100.0 * added[0], 100.0 * added[-1]
         return (
             f"Tokens grow by a factor of {factor:.2g} ({entries}): the first layer adds "
-            f"{first:.2g} % of the squared norm after it, the last {last:.2g} %."
+            f"{first:.3g} % of the squared norm after it, the last {last:.3g} %."
         )
     if factor <= 1.0 / GROWTH:
         return f"Tokens shrink by a factor of {1.0 / factor:.2g} ({entries})."

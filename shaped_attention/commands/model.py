@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -192,10 +193,15 @@ def _changes(given: Iterable[str]) -> dict[str, Any]:
 
 def _numbers(ids: str) -> list[int]:
     """Return the numbers of tokens in a list or a file."""
-    words = ids.replace(",", " ").split()
+    words = _words(ids)
     if not all(word.lstrip("-").isdigit() for word in words):
-        words = Path(ids).read_text(encoding="utf-8").replace(",", " ").split()
+        words = _words(Path(ids).read_text(encoding="utf-8"))
     try:
-        return [int(word.strip("[]")) for word in words if word.strip("[]")]
+        return [int(word) for word in words]
     except ValueError:
         raise ValueError(f"--ids {ids}: whole numbers are needed") from None
+
+
+def _words(text: str) -> list[str]:
+    """Return the words between commas, spaces and brackets."""
+    return re.sub(r"[\[\],]", " ", text).split()

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import xarray as xr
 from matplotlib.ticker import MaxNLocator
 
-from shaped_attention.architectures.table import LONG_NAMES, model_summary
+from shaped_attention.architectures.table import model_summary
 from shaped_attention.figures.labels import LAYER
 from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
+
+_LABELS = {
+    "cosine": "mean cosine",
+    "effective_rank": "effective rank",
+    "size": "root mean square",
+    "entropy": "entropy / largest",
+}
 
 
 @styled
@@ -45,8 +51,8 @@ def model_layers(
     }
     if not summaries:
         raise ValueError("results={}: at least one result is needed")
-    names = [name for name in LONG_NAMES if all(name in s for s in summaries.values())]
-    panels = Panels(ax, [LONG_NAMES[name] for name in names], (9.0, 6.6), columns=2)
+    names = [name for name in _LABELS if all(name in s for s in summaries.values())]
+    panels = Panels(ax, [_LABELS[name] for name in names], (9.0, 6.6), columns=2)
     for k, (label, summary) in enumerate(summaries.items()):
         color, line = COLORS[k % len(COLORS)], LINES[k % len(LINES)]
         layers = summary["position"].to_numpy()
@@ -56,13 +62,12 @@ def model_layers(
             marker = "o" if len(layers) < 8 else None
             axis.plot(layers, middle, line, color=color, marker=marker, label=label)
     for axis, name in zip(panels.axes, names, strict=True):
-        axis.set_ylabel(LONG_NAMES[name])
+        axis.set(xlabel=LAYER, ylabel=_LABELS[name])
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         if name == "size":
             axis.set_yscale("log")
-        elif not all(np.isnan(s[name]).all() for s in summaries.values()):
-            low, high = axis.get_ylim()
-            axis.set_ylim(min(low, 0.0), max(high, {"effective_rank": 0.0}.get(name, 1.02)))
-    for axis in panels.lowest if len(names) % 2 == 0 else panels.axes:
-        axis.set_xlabel(LAYER)
+        else:
+            axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
+        if name == "entropy":
+            axis.set_ylim(top=1.02)
     return panels.finish(title, note="median, and 5–95 % band", legend=len(summaries) > 1)

@@ -28,8 +28,8 @@ from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
 
-GAMMA = 2**-0.5
-"""Weight of the shaped branches: as large as that of the skip connection."""
+GAMMA = 8**-0.5
+"""Weight of the shaped branches, as in the figure of shaped transformers of the paper."""
 
 KINDS = ("as configured", "shaped")
 
@@ -48,7 +48,7 @@ def figure_models(
 
     Returns `cosine` and `effective_rank` (kind, model, position, level), NaN beyond the last layer
     of a model, for the shipped configurations, and for the same depths, widths, heads and masks
-    with shaped attention and shaped MLPs, gamma = 1/sqrt 2, from the same tokens at mean square 1.
+    with shaped attention and shaped MLPs, gamma = 1/sqrt 8, from the same tokens at mean square 1.
 
     Parameters
     ----------
@@ -100,3 +100,64 @@ def shaped(model: Model) -> Model:
     start = model.embedding
     start = replace(start, scale=start.scale / math.sqrt(start.variance), norm=None)
     return Model("shaped", model.width, model.depth, blocks, start, name=f"{model}, shaped")
+
+
+@styled
+def model_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
+    """Draw medians and 5-95 % bands by relative depth; shaped models are grey."""
+    panels = Panels(ax, list(_DRAWN), (12.0, 5.0))
+    for axis, (name, label) in zip(panels.axes, _DRAWN.items(), strict=True):
+        ends = []
+        for kind in reversed(KINDS):
+            for k, model in enumerate(data["model"].to_numpy()):
+                depth = int(data["depth"].to_numpy()[k])
+                curve = data[name].sel(kind=kind, model=model).to_numpy()[: depth + 1]
+                low, middle, high = curve.T
+                along, as_is = np.arange(depth + 1) / depth, kind == KINDS[0]
+                color = COLORS[k % len(COLORS)] if as_is else _GREY
+                line = "-" if as_is else (0, (4, 2))
+                axis.fill_between(
+                    along, low, high, color=color, alpha=0.18 if as_is else 0.08, linewidth=0
+                )
+                axis.plot(along, middle, linestyle=line, color=color, linewidth=_WIDE[as_is])
+                if as_is:
+                    ends.append((float(middle[-1]), str(model), color))
+        axis.set(xlabel=r"relative depth $\ell / L$", xlim=(0.0, 1.0), ylabel=label.format(
+            data.attrs["tokens"]
+        ))  # fmt: skip
+        top = 1.0 if name == "cosine" else float(data.attrs["tokens"])
+        axis.set_ylim(-0.02 * top, 1.02 * top)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+        _label(axis, ends, 1.04 * top)
+    return panels.finish(title)
+
+
+_GREY = "0.45"
+_WIDE = {True: 1.8, False: 0.9}
+_GAP = 0.052
+"""Distance of two labels, as a share of the height of the axis."""
+
+
+def _label(axis: Axes, ends: list[tuple[float, str, Any]], height: float) -> None:
+    """Write names at the right end of lines, moved apart where they would overlap."""
+    ends = sorted(ends, key=lambda end: end[0])
+    places = _apart([value for value, _, _ in ends], _GAP * height, axis.get_ylim())
+    for (value, name, color), place in zip(ends, places, strict=True):
+        dark = tuple(0.78 * part for part in color)
+        axis.plot([1.0, 1.03], [value, place], color=color, linewidth=0.8, clip_on=False)
+        axis.text(1.04, place, name, color=dark, va="center", fontsize="small")
+
+
+def _apart(values: list[float], gap: float, limits: tuple[float, float]) -> NDArray[np.float64]:
+    """Return increasing values at least a gap apart, moved as little as a few passes find."""
+    places = np.array(values)
+    for _ in range(200):
+        for i in range(len(places) - 1):
+            missing = gap - (places[i + 1] - places[i])
+            if missing > 0.0:
+                places[i] -= missing / 2
+                places[i + 1] += missing / 2
+        places += max(0.0, limits[0] - places[0])
+        places -= max(0.0, places[-1] - limits[1])
+    return places
