@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from docs import _layers
 
-KNOWN = ("base", "coupling", "normalised_limit", "overrides", "parameters", "pattern", "state")
-"""What a block, a parameter and a pattern are, and the limit of a layer that normalises."""
+KNOWN = ("base", "coupling", "layer_limit", "overrides", "parameters", "pattern", "state")
+"""What a block, a parameter and a pattern are, and the start of the limit of a layer."""
 
 
 def test_table_is_true():

@@ -12,7 +12,7 @@ from scipy import stats
 import shaped_attention as sa
 from shaped_attention import Normalised, Pattern, Schedule, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import blocks_of
-from shaped_attention.blocks.normalised_limit import Relaxation, relaxations
+from shaped_attention.blocks.layer_limit import Relaxation, relaxations
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.samplers import executors
 from shaped_attention.theory.quotient import Moments, quotient_diffusion, quotient_drift

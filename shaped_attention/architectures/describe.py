@@ -109,7 +109,7 @@ def _attention(block: ShapedAttention, width: int) -> list[str]:
         over = "a head" if block.qk_norm == "head" else "all heads"
         details.append(f"QK-norm over {over}")
     if block.position_bias is not None:
-        details.append("position bias")
+        details.append("ALiBi" if isinstance(block.position_bias, str) else "position bias")
     if block.softcap is not None:
         details.append(f"logits capped at {block.softcap:g}")
     logit = 1.0 / value_at(block.tau0, 0.0)

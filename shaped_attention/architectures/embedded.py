@@ -30,10 +30,12 @@ def rows_of(embedding: Embedding, ids: NDArray[np.int64]) -> Array:
     """Return scale S (m, q) for the token numbers `ids` (m,)."""
     _, place = np.unique(ids, return_inverse=True)
     words = np.eye(place.max() + 1)[place] * embedding.std
-    words[np.isin(ids, embedding.zero_ids)] = 0.0
+    zero = np.isin(ids, embedding.zero_ids)
+    words[zero] = 0.0
     parts = [words[:, words.any(axis=0)]]
     if embedding.position_std > 0.0:
-        parts.append(np.eye(len(ids)) * embedding.position_std)
+        places = np.eye(len(ids)) * embedding.position_std
+        parts.append(places[:, ~zero] if embedding.zero_positions else places)
     if embedding.common_std > 0.0:
         parts.append(np.full((len(ids), 1), embedding.common_std))
     return embedding.scale * np.concatenate(parts, axis=1)

@@ -1,4 +1,4 @@
-"""GPT-2: pre-norm with LayerNorm, learned positions, and last weights scaled by the depth."""
+"""GPT-2 and GPT-BigCode: LayerNorm, learned positions, and last weights scaled by the depth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from shaped_attention.blocks.pattern import Pattern
 
 
 def gpt2(fields: Fields) -> Model:
-    """Return a GPT-2: the weights behind each branch have std / sqrt(2 L)."""
+    """Return a GPT-2: the weights behind each branch have std / sqrt(2 L).
+
+    In a GPT-BigCode (StarCoder) all heads may share keys and values.
+    """
+    family = fields.get("model_type")
+    bigcode = family == "gpt_bigcode"
     n, depth = fields.count("n_embd", "hidden_size"), fields.count("n_layer", "num_hidden_layers")
     std = fields.number("initializer_range", 0.02)
     heads = fields.count("n_head", "num_attention_heads")
@@ -23,12 +28,20 @@ def gpt2(fields: Fields) -> Model:
         activation_of(fields, "activation_function", "gelu_new"), out_std=last,
     )  # fmt: skip
     scale = size**-0.5 if fields.flag("scale_attn_weights", True) else 1.0
-    by_layer = fields.flag("scale_attn_by_inverse_layer_idx", False)
+    by_layer = not bigcode and fields.flag("scale_attn_by_inverse_layer_idx", False)
+    kv_heads = 1 if bigcode and fields.flag("multi_query", True) else heads
     layers = [
         [
             normed(
                 attention(
-                    n, std, heads, size, out_std=last, logit_scale=scale / (k + 1), mask="causal"
+                    n,
+                    std,
+                    heads,
+                    size,
+                    out_std=last,
+                    logit_scale=scale / (k + 1),
+                    mask="causal",
+                    kv_heads=kv_heads,
                 ),
                 "before",
                 norm,
@@ -41,10 +54,16 @@ def gpt2(fields: Fields) -> Model:
         "n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout",
         "summary_proj_to_labels", "summary_type", "summary_use_proj", "pad_token_id",
     )  # fmt: skip
+    if bigcode:
+        fields.no_influence(
+            "attention_softmax_in_fp32", "inference_runner", "max_batch_size",
+            "max_sequence_length", "num_key_value_heads", "pad_key_length",
+            "pre_allocate_kv_cache", "scale_attention_softmax_in_fp32", "validate_runner_input",
+        )  # fmt: skip
     embedding = Embedding(
         fields.count("vocab_size"),
         std,
         position_std=std,
         positions=fields.count("n_positions", "max_position_embeddings"),
     )
-    return Model("gpt2", n, depth, Pattern(layers), embedding, norm)
+    return Model(family, n, depth, Pattern(layers), embedding, norm)

@@ -7,6 +7,8 @@ from shaped_attention.architectures.fields import Fields
 _NAMES = {
     "gelu": "gelu",
     "gelu_python": "gelu",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
     "gelu_new": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",

@@ -63,6 +63,8 @@ class Embedding:
         Norm of the sum, or None.
     zero_ids
         Numbers of the tokens with E_i = 0, such as that of the padding token.
+    zero_positions
+        Whether tokens of `zero_ids` have P_a = 0 as well.
     positions
         Largest number of tokens, or None if it is not bounded.
     """
@@ -75,6 +77,7 @@ class Embedding:
     norm: Norm | None = None
     zero_ids: tuple[int, ...] = ()
     positions: int | None = None
+    zero_positions: bool = False
 
     def __post_init__(self) -> None:
         check_count("vocabulary", self.vocabulary)

@@ -9,22 +9,42 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from shaped_attention.architectures.bert import bert
+from shaped_attention.architectures.bloom import bloom, falcon
+from shaped_attention.architectures.cohere import cohere
 from shaped_attention.architectures.fields import Fields
 from shaped_attention.architectures.gpt import gpt2
 from shaped_attention.architectures.llama import llama
 from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.modernbert import modernbert
+from shaped_attention.architectures.neox import gpt_neox, gptj, phi, stablelm, starcoder2
+from shaped_attention.architectures.opt import opt
+from shaped_attention.architectures.refused import check_single_stack
 from shaped_attention.checks import did_you_mean
 
 FAMILIES: dict[str, Callable[[Fields], Model]] = {
+    "bert": bert,
+    "bloom": bloom,
+    "codegen": gptj,
+    "cohere": cohere,
+    "cohere2": cohere,
+    "falcon": falcon,
     "gpt2": gpt2,
+    "gpt_bigcode": gpt2,
+    "gpt_neox": gpt_neox,
+    "gptj": gptj,
     "llama": llama,
     "mistral": llama,
+    "modernbert": modernbert,
+    "opt": opt,
+    "phi": phi,
     "qwen2": llama,
     "qwen3": llama,
+    "roberta": bert,
+    "stablelm": stablelm,
+    "starcoder2": starcoder2,
 }
 """Function that reads the configurations of a `model_type`."""
-
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size")
 
 
 def model_from_config(config: Any, **changes: Any) -> Model:
@@ -54,19 +74,10 @@ def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     values, name = read_config(config, argument)
     values |= changes
     family = values.get("model_type")
-    if values.get("is_encoder_decoder"):
-        raise ValueError(
-            f"config has model_type={family!r}, an encoder-decoder; a single stack of layers is "
-            "needed"
-        )
-    experts = next((x for x in _EXPERTS if values.get(x)), None)
-    if experts:
-        raise ValueError(
-            f"config has {experts}={values[experts]!r}, a mixture of experts; dense layers are "
-            "needed"
-        )
+    check_single_stack(values)
     if family not in FAMILIES:
-        raise ValueError(f"config has model_type={family!r}: {did_you_mean(family, FAMILIES)}")
+        given = "no model_type" if family is None else f"model_type={family!r}"
+        raise ValueError(f"config has {given}: {did_you_mean(family, FAMILIES)}")
     fields = Fields(values)
     model = FAMILIES[family](fields)
     kept = values | ({"_name_or_path": name} if name else {})

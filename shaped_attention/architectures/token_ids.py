@@ -48,7 +48,8 @@ def checked_ids(embedding: Embedding, tokens: Any) -> NDArray[np.int64]:
             "model"
         )
     zero = np.isin(ids, embedding.zero_ids)
-    if zero.any() and embedding.position_std == 0.0 and embedding.common_std == 0.0:
+    placed = embedding.position_std > 0.0 and not embedding.zero_positions
+    if zero.any() and not placed and embedding.common_std == 0.0:
         raise ValueError(
             f"tokens contains {int(ids[zero][0])}, the padding id, whose embedding is a row of "
             "zeros; other ids are needed"

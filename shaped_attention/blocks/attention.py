@@ -36,7 +36,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
 from jaxtyping import Float
 
 from shaped_attention.blocks.attention_checks import check_numbers, check_sizes
@@ -47,7 +46,7 @@ from shaped_attention.blocks.base import Block, Limit, Project, plain_fields
 from shaped_attention.blocks.coupling import Coupling
 from shaped_attention.blocks.mask import allowed, centre, checked_mask
 from shaped_attention.blocks.parameters import Parameter, check_weights
-from shaped_attention.blocks.positions import checked_bias, is_per_head
+from shaped_attention.blocks.positions import bias_array, checked_bias, head_bias, is_per_head
 from shaped_attention.blocks.rotations import angles_of, checked_rope
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax, tanh
@@ -94,8 +93,10 @@ class ShapedAttention(Block):
     rope_share
         Share of the columns of a head that is rotated, in [0, 1].
     position_bias
-        None, or an array (m, m) that is added to the logits before the softmax (`alibi`), or one
-        for each head, (H, m, m).
+        What is added to the logits before the softmax: None; an array (m, m) (`alibi`), or one for
+        each head, (H, m, m); or "alibi", for any number of tokens, with the slopes that models have
+        (2^(-8 h / H), h = 1, ..., H, if H is a power of two). "alibi:S" multiplies the slopes by S;
+        with ":bfloat16" at the end slopes and positions are rounded to this precision.
     qk_norm
         Whether the rows of queries and keys are divided by their root mean square: False, "head"
         (or True), or "all", over all heads together.
@@ -182,9 +183,8 @@ class ShapedAttention(Block):
         return limit_of(self)
 
     def bias(self, head: int = 0) -> Any:
-        """Return the position bias (m, m) of a head, or None."""
-        own = is_per_head(self.position_bias)
-        return self.position_bias[head] if own else self.position_bias
+        """Return the position bias of a head, (m, m) or for any number of tokens, or None."""
+        return head_bias(self.position_bias, self.heads, head)
 
     def check(self, tokens: int, width: int | None) -> None:
         """Raise ValueError if mask and bias do not fit the tokens, or the heads the width."""
@@ -213,7 +213,7 @@ class ShapedAttention(Block):
         if self.softcap is not None:
             logits = self.softcap * tanh(logits / self.softcap)
         if bias is not None:
-            logits = logits + constant(np.array(bias), like=logits)
+            logits = logits + constant(bias_array(bias, logits.shape[-1]), like=logits)
         return softmax(logits, allowed(self.mask, logits.shape[-1]))
 
     def mix(self, logits: M, head: int = 0) -> M:
@@ -226,7 +226,7 @@ class ShapedAttention(Block):
 
     def attend(self, logits: M, values: M, head: int = 0) -> M:
         """Return A times the values."""
-        own = is_per_head(self.position_bias)
+        own = is_per_head(self.position_bias, self.heads)
         mixed = (self.mix(logits, head) if own else self.mix(logits)) @ values
         return values + mixed if self.identity else mixed
 

@@ -187,7 +187,7 @@ def limit_of(block: Any) -> Limit | str:
             "at temperature tau_0 sqrt(n_k) softmax(Y / tau) is random of order 1 "
             "(scaled_temperature=False)"
         )
-    if is_per_head(block.position_bias):
+    if is_per_head(block.position_bias, block.heads):
         return "it is not derived for heads with different position biases (position_bias)"
     size = block.key_size if block.key_size is not None else block.head_size
     if isinstance(block.rope, float) and size is None:
@@ -210,7 +210,7 @@ def limit_of(block: Any) -> Limit | str:
     angles, share = _angles(block, size)
     moments = ScoreMoments(
         block.mask,
-        block.position_bias,
+        block.bias(),
         float(block.query_bias),
         float(block.key_bias) if angles is not None or normed is not None else 0.0,
         angles,

@@ -84,6 +84,27 @@ class Limit:
         """Whether the variances of networks fluctuate about 1 by order 1 / sqrt n."""
         return False
 
+    @property
+    def normalised_branch(self) -> Limit | None:
+        """The limit of a branch that is normalised before it is added, or None.
+
+        `branch_parameters` are its parameters. A step of it, divided by the lengths of its rows,
+        enters through `moved`; the other methods describe the remaining part of the block.
+        """
+        return None
+
+    def branch_parameters(self, p: Any) -> Any:
+        """Return the parameters of `normalised_branch`, those of its own Gram matrix."""
+        return p
+
+    def moved(self, p: Any, factor: M, branch: M) -> M:
+        """Return the factor after a step of `normalised_branch`, whose new factor is `branch`."""
+        return factor
+
+    def weights(self, p: Any) -> tuple[Any, Any]:
+        """Return lambda^2 and gamma^2, whose sum is 1."""
+        return 1.0 - p.gamma**2, p.gamma**2
+
     def linear_rate(self, p: Any) -> Any:
         """Return k, the coefficient of V_ac V_bd + V_ad V_bc in the diffusion."""
         return 2.0 * p.gamma**2

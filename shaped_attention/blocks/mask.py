@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from shaped_attention.blocks.positions import sliding_window
+from shaped_attention.blocks.positions import bias_array, sliding_window
 
 Mask = str | tuple[tuple[bool, ...], ...] | None
 
@@ -77,13 +77,13 @@ def allowed(mask: Mask, tokens: int) -> NDArray[np.bool_]:
 
 @lru_cache(maxsize=64)
 def centre(mask: Mask, bias: Any, tokens: int) -> NDArray[np.float64]:
-    """Return w (m, m): the softmax of a bias (m, m) over the tokens that are seen.
+    """Return w (m, m): the softmax of a head's bias over the tokens that are seen.
 
     Without a bias these are the uniform weights. The read-only matrix is cached.
     """
     if bias is None:
         return uniform_weights(mask, tokens)
-    logits = np.where(allowed(mask, tokens), np.array(bias, dtype=np.float64), -np.inf)
+    logits = np.where(allowed(mask, tokens), bias_array(bias, tokens), -np.inf)
     weights = softmax(logits, axis=-1)
     weights.flags.writeable = False
     return weights

@@ -93,8 +93,8 @@ class Parallel(Block):
     Parameters
     ----------
     branches, blocks
-        At least two blocks, not normalised and without a `skip` of their own, as arguments or as a
-        list, which may be named `blocks`.
+        At least two blocks, not normalised and without a `skip` of their own (None, or 0, with
+        which gamma may exceed 1), as arguments or as a list, which may be named `blocks`.
     skip
         Weight of the skip connection; None for sqrt(1 - sum of gamma^2).
 
@@ -130,7 +130,7 @@ class Parallel(Block):
         for block in self.blocks:
             if not isinstance(block, Block) or type(block).step is not Block.step:
                 raise ValueError(f"blocks contain {block!r}: blocks that are branches are needed")
-            if getattr(block, "skip", None) is not None:
+            if getattr(block, "skip", None) not in (None, 0.0):
                 raise ValueError(f"blocks contain {block!r}: only Parallel may have a skip weight")
         check_skip(skip)
         if skip is None:

@@ -55,7 +55,7 @@ class ScoreMoments:
     Attributes
     ----------
     mask, bias
-        Mask and position bias (m, m), which determine w.
+        Mask and position bias of every head, which determine w.
     query_bias, key_bias
         Variances of the biases.
     angles, share

@@ -54,7 +54,7 @@ _TINY = 1e-300
 
 def clock_speed(pattern: Sequence[Sequence[Block]], parameters: Any, factor: M) -> M:
     """Return the rate (1, 1) by which steps are shorter."""
-    parts = Parts(pattern, parameters)
+    parts = Parts.of(pattern, parameters)
     speed = 0.0 * column_sums(row_squares(factor))
     for _, limit, p in parts.limits:
         part = limit.speed(p, factor)
@@ -64,7 +64,7 @@ def clock_speed(pattern: Sequence[Sequence[Block]], parameters: Any, factor: M) 
 
 def norm_spread(pattern: Sequence[Sequence[Block]], parameters: Any, factor: M) -> M:
     """Return the variance rate (1, 1) of log |V|."""
-    parts = Parts(pattern, parameters)
+    parts = Parts.of(pattern, parameters)
     v = factor @ factor.mT
     square = column_sums(row_squares(v))
     along = (2.0 * parts.rate) * column_sums(row_squares(v @ v))
@@ -82,7 +82,7 @@ def clock_step(
     numbers_at: NumbersAt,
 ) -> M:
     """Return the factor after a step of length `step` (1, 1); the numbers are standard normals."""
-    parts = Parts(pattern, parameters)
+    parts = Parts.of(pattern, parameters)
     pairs = [(limit, p) for _, limit, p in parts.limits]
     half = (0.5 * parts.share) * step
     root = flowed(pairs, factor, half, order=2)

@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.base import Block, Layer, check_storable, needs_means
-from shaped_attention.blocks.normalised_limit import starting_covariance
+from shaped_attention.blocks.layer_limit import starting_covariance
 from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import check_count, check_width, real_array
 from shaped_attention.lazy_torch import torch

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from shaped_attention.blocks.base import Block, needs_means
-from shaped_attention.blocks.normalised_limit import Relaxation, SandwichLimit
+from shaped_attention.blocks.base import Block, Limit, needs_means
+from shaped_attention.blocks.layer_limit import Relaxation
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.blocks.state import State, factor_columns
 from shaped_attention.lazy_torch import Tensor
@@ -86,7 +86,7 @@ def limit_step(
 
     The layers of a pattern share the time: each of K layers has weight 1 / K.
     """
-    parts = Parts(pattern, parameters)
+    parts = Parts.of(pattern, parameters)
     root = parts.moved(flowed(parts.flows, factor, parts.share * step), numbers_at, step)
     noise = parts.noise(root, numbers_at)
     drift = step * parts.drift(root)
@@ -115,20 +115,23 @@ class Parts:
         What grows and decays: limits and parameters for `flowed`.
     """
 
-    def __init__(
-        self, pattern: Sequence[Sequence[Block]], parameters: Sequence[Sequence[Any]]
-    ) -> None:
-        self.share = 1.0 / len(pattern)
-        self.limits = [
-            ((k, i) if len(pattern) > 1 else (i,), block.limit, parameters[k][i])
-            for k, blocks in enumerate(pattern)
-            for i, block in enumerate(blocks)
-        ]
+    def __init__(self, limits: Sequence[tuple[tuple[int, ...], Limit, Any]], share: float) -> None:
+        self.limits, self.share = limits, share
         self.rate: Any = self.share * sum(limit.linear_rate(p) for _, limit, p in self.limits)
         self.normalised = any(limit.normalised for _, limit, _ in self.limits)
         self.flows: list[tuple[Any, Any]] = [(limit, p) for _, limit, p in self.limits]
         if any(limit.relaxes for limit, _ in self.flows):
             self.flows.append((Relaxation(self.flows[:]), None))
+
+    @classmethod
+    def of(cls, pattern: Sequence[Sequence[Block]], parameters: Sequence[Sequence[Any]]) -> Parts:
+        """Return the limits of the blocks of a pattern."""
+        limits = [
+            ((k, i) if len(pattern) > 1 else (i,), block.limit, parameters[k][i])
+            for k, blocks in enumerate(pattern)
+            for i, block in enumerate(blocks)
+        ]
+        return cls(limits, 1.0 / len(pattern))
 
     def drift(self, root: M) -> M:
         """Return the drift of the factor, without growth and decay."""
@@ -141,8 +144,9 @@ class Parts:
     def moved(self, root: M, numbers_at: NumbersAt, step: float) -> M:
         """Take a step of the branches that end in a norm, one after the other."""
         for place, limit, p in self.limits:
-            if isinstance(limit, SandwichLimit):
-                branch = Parts([[limit.inner]], [[limit.branch_parameters(p)]])
+            if limit.normalised_branch is not None:
+                own = limit.branch_parameters(p)
+                branch = Parts([((0,), limit.normalised_branch, own)], 1.0)
                 begin = flowed(branch.flows, root, self.share * step)
                 noise = branch.noise(begin, _inner_numbers(numbers_at(place)))
                 end = begin + (self.share * step) * branch.drift(begin)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer, Limit, Parameters, check_limit
-from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLimit, relaxations
+from shaped_attention.blocks.layer_limit import relaxations
 from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import check_fraction
@@ -40,10 +40,9 @@ def moments(
     )
     if not normalised:
         return total
-    relaxing = [(limit, p) for limit, p, _ in parts if isinstance(limit, NormalisedLimit)]
-    if not relaxing[0][0].relaxes:
+    if not any(limit.relaxes for limit, _, _ in parts):
         return Moments(quotient_drift(total, v), quotient_diffusion(total.diffusion, v))
-    betas = relaxations([limit.weights(p) for limit, p in relaxing])
+    betas = relaxations([limit.weights(p) for limit, p, _ in parts])
     drift = quotient_drift(total, v)
     for beta, (share, part) in zip(betas, own, strict=True):
         drift = drift - 0.5 * share * beta * v * variogram(part.diffusion)
@@ -60,9 +59,10 @@ def moments_of(
     """Return the moments of the un-normalised V of one block."""
     drift = -limit.decay(p) * v
     covariance: Any = limit.linear_rate(p) * linear_diffusion(v) if diffusion else 0.0
-    if isinstance(limit, SandwichLimit):
+    if limit.normalised_branch is not None:
         _, square = limit.weights(p)
-        branch = moments_of(limit.inner.limit, limit.branch_parameters(p), v, factor, True)
+        own = limit.branch_parameters(p)
+        branch = moments_of(limit.normalised_branch, own, v, factor, True)
         return Moments(
             square * quotient_drift(branch, v),
             covariance + square**2 * quotient_diffusion(branch.diffusion, v),

@@ -360,7 +360,7 @@ ESTIMATES = [
         _RARE,
         "/ math.sqrt(count)",
         "/ count",
-        ("test_rare_events.py::test_the_interval_is_that_of_the_mean_of_runs",),
+        ("test_rare_event_runs.py::test_the_interval_is_that_of_the_mean_of_runs",),
     ),
     Mutant(
         "rare-event-barrier-on-the-grid",

@@ -104,7 +104,7 @@ EXPLOSION = [
         "return GridBranches(self, first, factors, steps)",
         "return GridBranches(self, 0, factors, steps)",
         (
-            "test_rare_events.py::test_a_path_that_begins_late_has_the_increments_of_its_number_from_there",
+            "test_rare_event_branches.py::test_a_path_that_begins_late_has_the_increments_of_its_number_from_there",
         ),
         blind=True,
     ),

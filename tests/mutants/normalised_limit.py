@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_LIMIT = "shaped_attention/blocks/normalised_limit.py"
+_LIMIT = "shaped_attention/blocks/layer_limit.py"
 _QUOTIENT = "shaped_attention/theory/quotient.py"
 _RECURSION = "test_normalised_limit.py::test_relaxations_follow_the_recursion_of_the_variances"
 

@@ -1,0 +1,84 @@
+"""ALiBi by name: for any number of tokens the bias that models compute."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import shaped_attention as sa
+from shaped_attention import ShapedAttention
+from shaped_attention.blocks.mask import centre
+from shaped_attention.blocks.positions import alibi_slopes, bias_array, head_bias
+
+MIXED = {"output_projection": True, "mask": "causal"}
+
+
+def named(name: str, heads: int, tokens: int) -> np.ndarray:
+    return np.array([bias_array(head_bias(name, heads, h), tokens) for h in range(heads)])
+
+
+@pytest.mark.parametrize(("name", "scale"), [("alibi", 1.0), ("alibi:0.25", 0.25)])
+def test_a_named_bias_gives_the_paths_of_the_array(name, scale):
+    """To the last bit, also at two numbers of tokens with one block; other slopes do not."""
+    block = ShapedAttention(0.6, 0.5, heads=4, position_bias=name, **MIXED)
+    slopes = [scale * slope for slope in alibi_slopes(4)]
+    for tokens in (3, 5):
+        v0 = sa.equicorrelated(tokens, 0.4)
+        settings = {"width": 16, "depth": 3, "samples": 5, "seed": 1}
+        found = sa.simulate_chain(block, v0, **settings).V
+        bias = sa.alibi(tokens, slopes)
+        same = ShapedAttention(0.6, 0.5, heads=4, position_bias=bias, **MIXED)
+        np.testing.assert_array_equal(found, sa.simulate_chain(same, v0, **settings).V)
+        other = ShapedAttention(0.6, 0.5, heads=4, position_bias=2.0 * bias, **MIXED)
+        assert not np.array_equal(found, sa.simulate_chain(other, v0, **settings).V)
+
+
+def test_one_head_has_the_limit_of_the_array():
+    """Drift and diffusion to 1e-12; without the bias they differ by more than 1e-6."""
+    v0 = sa.equicorrelated(4, 0.3)
+    block = ShapedAttention(0.6, 0.5, position_bias="alibi:100", mask="causal")
+    same = ShapedAttention(0.6, 0.5, position_bias=sa.alibi(4, 100 / 256), mask="causal")
+    none = ShapedAttention(0.6, 0.5, mask="causal")
+    np.testing.assert_allclose(sa.drift(block, v0), sa.drift(same, v0), atol=1e-12)
+    np.testing.assert_allclose(sa.diffusion(block, v0), sa.diffusion(same, v0), atol=1e-12)
+    assert np.abs(sa.drift(block, v0) - sa.drift(none, v0)).max() > 1e-6
+
+
+def test_several_heads_have_no_limit():
+    block = ShapedAttention(0.6, 0.5, heads=2, position_bias="alibi")
+    with pytest.raises(ValueError, match="heads with different position biases"):
+        sa.drift(block, sa.equicorrelated(4, 0.3))
+
+
+@pytest.mark.parametrize("heads", [1, 4, 6, 12, 16])
+def test_slopes_are_those_of_bloom(heads):
+    """The weights w of each head, to single precision; rounded slopes are further away."""
+    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+
+    tokens = 40
+    built = build_alibi_tensor(torch.ones(1, tokens), heads, torch.float64)
+    for head in range(heads):
+        logits = np.broadcast_to(built[head].numpy(), (tokens, tokens)).tolist()
+        expected = centre("causal", tuple(map(tuple, logits)), tokens)
+        found = centre("causal", head_bias("alibi", heads, head), tokens)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("heads", [4, 6, 16])
+def test_rounding_is_that_of_falcon(heads):
+    """Also beyond 256 tokens, where positions are rounded; without it the bias is 1 off."""
+    from transformers.models.falcon.modeling_falcon import build_alibi_tensor
+
+    tokens = 600
+    built = build_alibi_tensor(torch.ones(1, tokens, dtype=torch.long), heads, torch.float64)
+    places = built[:, 0].numpy()
+    expected = -np.abs(places[:, :, None] - places[:, None, :])
+    np.testing.assert_array_equal(named("alibi:bfloat16", heads, tokens), expected)
+    assert np.abs(named("alibi", heads, tokens) - expected).max() > 0.5
+
+
+@pytest.mark.parametrize("name", ["alibbi", "alibi:", "alibi:x", "alibi:-1", "alibi:1:float16"])
+def test_other_names_are_refused(name):
+    with pytest.raises(ValueError, match=f"position_bias='{name}': 'alibi', 'alibi:S'"):
+        ShapedAttention(0.5, position_bias=name)

@@ -1,0 +1,280 @@
+"""Samples of models from a configuration: embedding, entropies, norms, records, bad input.
+
+That the law is that of models of the `transformers` library is tested in `tests/test_reality_*.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from scipy import stats
+
+import shaped_attention as sa
+from tests.test_results import assert_same
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "vocab_size": 100,
+    "initializer_range": 0.1,
+}
+GPT2 = {
+    "model_type": "gpt2",
+    "n_embd": 32,
+    "n_layer": 3,
+    "n_head": 4,
+    "vocab_size": 100,
+    "n_positions": 64,
+    "initializer_range": 0.1,
+}
+IDS = [3, 8, 3, 5]
+
+
+def run(config=LLAMA, tokens=4, **options):
+    return sa.simulate_model(config, tokens, **{"samples": 20, "progress": False} | options)
+
+
+@pytest.mark.parametrize("config", [LLAMA, GPT2], ids=["rms", "layer"])
+def test_the_result(config):
+    result = run(config, IDS)
+    assert dict(result.sizes) == {
+        "position": 4, "sample": 20, "row": 4, "col": 4, "layer": 3, "head": 4,
+    }  # fmt: skip
+    assert result.position.values.tolist() == [0, 1, 2, 3]
+    assert result.layer.values.tolist() == [1, 2, 3]
+    entropy = result.attention_entropy.values
+    # A token that sees i tokens has an entropy between 0 and log i.
+    assert (entropy[..., 0] == 0.0).all()
+    assert (entropy >= 0.0).all()
+    assert (entropy <= np.log([1, 2, 3, 4]) + 1e-12).all()
+
+
+def test_equal_ids_are_equal_rows():
+    """In a Llama up to the first layer; the positions of a GPT-2 make them different."""
+    v = run(LLAMA, IDS).V.values
+    np.testing.assert_allclose(v[0, :, 0], v[0, :, 2], rtol=1e-12)
+    assert (abs(v[1, :, 0, 0] / v[1, :, 2, 2] - 1.0) > 1e-6).all()
+    gpt2 = run(GPT2, IDS).V.values
+    assert (abs(gpt2[0, :, 0, 0] / gpt2[0, :, 2, 2] - 1.0) > 1e-6).all()
+
+
+def embedded(embedding, ids, width, samples, seed):
+    """X_0 (samples, m, n) with explicit embeddings."""
+    rng = np.random.default_rng(seed)
+    words = embedding.std * rng.normal(size=(samples, embedding.vocabulary, width))
+    words[:, list(embedding.zero_ids)] = 0.0
+    places = embedding.position_std * rng.normal(size=(samples, len(ids), width))
+    common = embedding.common_std * rng.normal(size=(samples, 1, width))
+    x = embedding.scale * (words[:, ids] + places + common)
+    if embedding.norm is not None:
+        if embedding.norm.kind == "layer":
+            x = x - x.mean(-1, keepdims=True)
+        x = x / np.sqrt((x**2).mean(-1, keepdims=True) + embedding.norm.eps)
+    return x
+
+
+RMS, LAYER = sa.Norm("rms", 0.1), sa.Norm("layer", 0.1)
+EMBEDDINGS = {
+    "ids": (sa.Embedding(9, 0.5), "rms", 16),
+    "few features": (sa.Embedding(9, 0.5), "rms", 3),
+    "positions": (sa.Embedding(9, 0.5, position_std=0.3), "layer", 16),
+    "positions, few features": (sa.Embedding(9, 0.5, position_std=0.3), "layer", 3),
+    "all": (sa.Embedding(9, 0.5, 0.3, 0.7, scale=2.0, norm=LAYER, zero_ids=(8,)), "layer", 8),
+    "RMSNorm": (sa.Embedding(9, 0.5, common_std=0.3, norm=RMS), "rms", 8),
+}
+
+
+@pytest.mark.parametrize("name", EMBEDDINGS)
+def test_the_law_of_the_embedding(name):
+    """KS of V_0 and of V_1, after a layer that subtracts means if the model has LayerNorm.
+
+    4,000 samples of each, Bonferroni at 10^-3; KS sees a shift of 0.1 standard deviations nearly
+    always. The first layer, of given weights in law, makes the means of the tokens visible.
+    """
+    embedding, kind, width = EMBEDDINGS[name]
+    block = sa.Normalised(sa.ShapedMLP(0.5, skip=1.0), "before", kind, eps=0.1)
+    model = sa.Model("own", width, 1, block, embedding)
+    result = sa.simulate_model(model, IDS, samples=4000, entropy=False, progress=False)
+    x = embedded(embedding, IDS, width, 4000, 1)
+    v = np.stack([(x @ x.transpose(0, 2, 1)) / width])
+    rng = np.random.default_rng(2)
+    weights = [rng.normal(size=(4000, width, width)) for _ in range(2)]
+    y = torch.from_numpy(x)
+    matrices = iter(torch.from_numpy(w) for w in weights)
+    new = block.forward(block_parameters(block), y, lambda z, _columns: z @ next(matrices))
+    v = np.concatenate([v, (new @ new.mT / width).numpy()[None]])
+    p = []
+    for position in range(2):
+        for a, b in [(0, 0), (0, 1), (0, 2), (1, 3), (3, 3)]:
+            first, second = result.V.values[position, :, a, b], v[position, :, a, b]
+            if np.ptp(first) > 1e-9:
+                p.append(stats.ks_2samp(first, second).pvalue)
+    assert min(p) > 1e-3 / len(p), name
+
+
+def block_parameters(block):
+    from shaped_attention.blocks.parameters import at_depth
+
+    return at_depth(block, 0.0)
+
+
+def test_a_wrong_embedding_is_rejected():
+    """The same test sees positions that are left out, and means that are kept."""
+    embedding = sa.Embedding(9, 0.5, position_std=0.3)
+    model = sa.Model("own", 16, 1, sa.ShapedMLP(0.5), replace(embedding, position_std=0.0))
+    wrong = sa.simulate_model(model, IDS, samples=4000, entropy=False, progress=False)
+    x = embedded(embedding, IDS, 16, 4000, 1)
+    v = x @ x.transpose(0, 2, 1) / 16
+    assert stats.ks_2samp(wrong.V.values[0, :, 0, 0], v[:, 0, 0]).pvalue < 1e-12
+
+
+@pytest.mark.parametrize("config", [LLAMA, GPT2], ids=["rms", "layer"])
+def test_more_tokens_than_features(config):
+    tokens, wide = 40, config | {"vocab_size": 50}
+    result = run(wide, tokens, samples=4)
+    eigenvalues = np.linalg.eigvalsh(result.V.values)
+    rank = (eigenvalues > 1e-12 * eigenvalues[..., -1:]).sum(-1)
+    assert (rank == 32).all()
+    assert np.isfinite(result.attention_entropy.values).all()
+
+
+def test_the_final_norm():
+    """Variances 1 after RMSNorm, up to eps, and the cosines of the last layer."""
+    result = run(LLAMA, 4)
+    last, final = result.V.values[-1], result.V_final.values
+    np.testing.assert_allclose(sa.correlations(final), sa.correlations(last), rtol=1e-9)
+    diagonal = np.diagonal(last, axis1=1, axis2=2)
+    expected = diagonal / (diagonal + 1e-6)
+    np.testing.assert_allclose(np.diagonal(final, axis1=1, axis2=2), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("config", [LLAMA, GPT2], ids=["rms", "layer"])
+def test_chunks_and_threads_change_nothing(config):
+    whole = run(config, IDS, samples=130)
+    threads = torch.get_num_threads()
+    for chunk in (1, 64):
+        assert_same(whole, run(config, IDS, samples=130, chunk=chunk))
+    try:
+        torch.set_num_threads(1)
+        assert_same(whole, run(config, IDS, samples=130))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_torch_computes_the_same():
+    whole = run(GPT2, IDS)
+    with sa.eager():
+        again = run(GPT2, IDS)
+    np.testing.assert_allclose(again.V.values, whole.V.values, rtol=1e-9)
+    np.testing.assert_allclose(again.V_final.values, whole.V_final.values, rtol=1e-9)
+    entropy = whole.attention_entropy.values
+    np.testing.assert_allclose(again.attention_entropy.values, entropy, rtol=1e-8, atol=1e-12)
+
+
+def test_observables_and_functions_are_kept():
+    whole = run(LLAMA, 3)
+    kept = run(LLAMA, 3, keep="observables")
+    expected = sa.observables(whole.V.values[2])
+    for name, values in expected.items():
+        found = kept.kept.sel(observable=name).values[2]
+        np.testing.assert_allclose(found, values, rtol=1e-12, err_msg=name)
+    traces = run(LLAMA, 3, keep="tests.test_models:trace", entropy=False)
+    expected_traces = np.trace(whole.V.values, axis1=2, axis2=3)
+    np.testing.assert_allclose(traces.kept.values[..., 0], expected_traces, rtol=1e-12)
+    assert "attention_entropy" not in traces
+
+
+def trace(v):
+    return np.trace(v, axis1=1, axis2=2)
+
+
+def test_a_given_covariance():
+    """V_0 is where it starts; the mean of a matrix per sample, too."""
+    v0 = sa.equicorrelated(3, 0.5, scale=0.01)
+    for config in (LLAMA, GPT2):
+        np.testing.assert_allclose(run(config, v0).V.values[0], np.tile(v0, (20, 1, 1)), rtol=1e-12)
+    each = np.stack([v0 * (k + 1) for k in range(20)])
+    np.testing.assert_allclose(run(LLAMA, each).V.values[0], each, rtol=1e-12)
+
+
+def test_a_result_is_saved_and_made_again(tmp_path):
+    result = run(GPT2, np.array(IDS))
+    assert result.attrs["function"] == "shaped_attention:simulate_model"
+    sa.save(result, tmp_path / "model.nc")
+    again = sa.rerun(sa.load(tmp_path / "model.nc"))
+    xr.testing.assert_identical(again, result)
+    other = sa.rerun(result, seed=1)
+    assert not np.array_equal(other.V.values, result.V.values)
+
+
+def test_a_changed_model_is_recorded_as_it_is():
+    """Not by the configuration that it no longer agrees with."""
+    changed = replace(sa.model_from_config(LLAMA), depth=2)
+    result = run(changed, 3)
+    assert sa.specification(result)["model"]["depth"] == 2
+    xr.testing.assert_identical(sa.rerun(result), result)
+    assert "dict" in sa.specification(run(LLAMA, 3))["model"]
+
+
+PADDED = LLAMA | {"pad_token_id": 0}
+
+
+@pytest.mark.parametrize(
+    ("config", "tokens", "message"),
+    [
+        (LLAMA, [1, 100], "tokens contains 100: ids from 0 to 99 are needed"),
+        (LLAMA, [-1, 2], "tokens contains -1: ids from 0 to 99"),
+        (LLAMA, 101, "tokens=101: at most 100"),
+        (LLAMA, 0, "tokens=0: a whole number >= 1"),
+        (LLAMA, [0.5, 1.0], "tokens has shape \\(2,\\) and type float64"),
+        (LLAMA, [], "tokens has shape \\(0,\\)"),
+        (PADDED, [0, 1], "tokens contains 0, the padding id"),
+        (GPT2, 65, "65 tokens are more than the 64 positions"),
+        (LLAMA, [[1.0, 2.0], [2.0, 1.0]], "v0"),
+    ],
+)
+def test_tokens_are_refused(config, tokens, message):
+    with pytest.raises(ValueError, match=message):
+        run(config, tokens)
+
+
+def test_padding_is_no_first_token():
+    """Distinct tokens leave out the id of the row of zeros."""
+    assert (np.diagonal(run(PADDED, 3).V.values[0], axis1=1, axis2=2) > 0.0).all()
+
+
+def test_an_approximation_is_accepted_explicitly():
+    model = replace(sa.model_from_config(LLAMA), approximations=("weights are truncated",))
+    with pytest.raises(ValueError, match=r"accept_approximation=False.*weights are truncated"):
+        run(model)
+    assert run(model, accept_approximation=True).sizes["sample"] == 20
+    assert "not exact: weights are truncated" in sa.describe(model)
+
+
+def test_overflow_is_an_error():
+    """Layers that double the tokens a thousand times."""
+    model = sa.Model("own", 8, 2000, sa.ShapedMLP(0.0, skip=2.0), sa.Embedding(9, 1.0))
+    with pytest.raises(FloatingPointError, match="20 of 20 samples of own exceed 1e"):
+        run(model, 3, entropy=False)
+
+
+def test_description_names_every_part():
+    text = sa.describe(GPT2)
+    for part in (
+        "gpt2, 3 layers of width 32",
+        "100 tokens, standard deviation 0.1, learned positions (0.1)",
+        "layers 1-3:",
+        "4 heads of size 8",
+        "causal",
+        "MLP: 128 hidden units, gelu_tanh",
+        "final norm: LayerNorm (eps 1e-05)",
+    ):
+        assert part in text

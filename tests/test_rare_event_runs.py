@@ -1,0 +1,109 @@
+"""Calls of `rare_event`: files of finished runs, bad input, runs without a survivor."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import shaped_attention as sa
+from shaped_attention.statistics import rare_event_runs, rare_events
+from tests.test_rare_events import CHAIN, COMMON, PAIR_V0
+
+
+def test_an_interrupted_call_continues_where_it_was(tmp_path, monkeypatch):
+    """Finished runs are not repeated, and the result is that of one call; so with more runs."""
+    store = tmp_path / "runs"
+    whole = sa.rare_event(**COMMON, **CHAIN)
+    original, count = rare_event_runs.split, []
+
+    def interrupted(*arguments):
+        count.append(1)
+        if len(count) == 3:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(rare_event_runs, "split", interrupted)
+    monkeypatch.setattr(rare_event_runs, "thread_count", lambda place: 1)
+    with pytest.raises(KeyboardInterrupt):
+        sa.rare_event(**COMMON, **CHAIN, store=store)
+    assert len(store.read_text().splitlines()) == 3  # The call, and two runs.
+    resumed = sa.rare_event(**COMMON, **CHAIN, store=store)
+    assert len(count) == 5
+    assert resumed.identical(whole)
+    more = sa.rare_event(**COMMON | {"runs": 5}, **CHAIN, store=store)
+    assert len(count) == 6
+    assert np.array_equal(more.run_probability[:4], whole.run_probability)
+
+
+def test_a_torn_file_loses_its_last_run_alone(tmp_path):
+    """As after a crash while it was written."""
+    store = tmp_path / "runs"
+    whole = sa.rare_event(**COMMON, **CHAIN, store=store)
+    store.write_bytes(store.read_bytes()[:-20])
+    assert sa.rare_event(**COMMON, **CHAIN, store=store).identical(whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"level": math.nan}, "level=nan: a finite number is needed"),
+        ({"level": -1.0}, "level=-1.0: a positive finite number is needed"),
+        ({"level": 1.0}, "level=1.0: v0 has the value 1.6, which is in the event"),
+        ({"when": "evr"}, "when='evr': one of ever, end is needed .did you mean 'ever'"),
+        ({"observable": "rho[1,0]"}, "did you mean 'rho.0,1.'"),
+        ({"observable": "nowhere:f"}, "observable='nowhere:f': a name, 'module:function' or a f"),
+        ({"observable": lambda v: v}, "observable returned shape .1, 2, 2."),
+        ({"coordinate": "nowhere:f"}, "coordinate='nowhere:f': "),
+        ({"observable": "norm", "radius": 8.0}, "radius=8: paths stop there; a radius above 32"),
+        ({"replicas": 7}, "replicas=7: a whole number >= 8 is needed"),
+        ({"runs": 1}, "runs=1: a whole number >= 2 is needed"),
+        ({"confidence": 1.0}, "confidence=1.0: "),
+        ({"memory": 15_000}, "replicas=50: the paths of at most 24 fit into memory=15000 bytes"),
+        ({"depth": None}, "method=None: a width and a depth alone, or a horizon, are needed"),
+        ({"width": None}, "a horizon, or a width and a depth, are needed"),
+        ({"step": 0.1}, "step=0.1, method=None: a width and a depth alone, or a horizon"),
+        ({"method": "euler"}, "method='euler': one of clock, direct is needed"),
+        ({"v0": np.stack([PAIR_V0] * 50)}, "v0 has shape .50, 2, 2."),
+    ],
+)
+def test_bad_input(change, message):
+    """One sentence that names the argument."""
+    with pytest.raises(ValueError, match=message):
+        sa.rare_event(**COMMON | CHAIN | change)
+
+
+def test_the_store_of_another_call_is_refused(tmp_path):
+    """And so is a file of something else, or a folder."""
+    store = tmp_path / "runs"
+    sa.rare_event(**COMMON, **CHAIN, store=store)
+    with pytest.raises(ValueError, match="it has the runs of a call with another level"):
+        sa.rare_event(**COMMON | {"level": 9.0}, **CHAIN, store=store)
+    with pytest.raises(ValueError, match="a file is needed, not a folder"):
+        sa.rare_event(**COMMON, **CHAIN, store=tmp_path)
+    store.write_text("something")
+    with pytest.raises(ValueError, match="a file of rare_event or none is needed"):
+        sa.rare_event(**COMMON, **CHAIN, store=store)
+    assert store.read_text() == "something"
+
+
+def test_runs_without_a_survivor_are_reported():
+    """An impossible event has the interval of plain Monte Carlo, from 0."""
+    with pytest.warns(UserWarning, match="4 of 4 runs lost all replicas before the event"):
+        result = sa.rare_event(
+            sa.ShapedAttention(0.0), PAIR_V0, "u", 8.0, **CHAIN, replicas=50, runs=4, progress=False
+        )
+    assert float(result.probability) == 0.0
+    lower, upper = result.interval.to_numpy()
+    assert lower == 0.0
+    assert upper == pytest.approx(1.0 - 0.025 ** (1 / 200))
+
+
+def test_the_interval_is_that_of_the_mean_of_runs():
+    """Student's for the mean, and the delta method; the quantile is t_3(0.975) = 3.1824."""
+    estimates = np.array([0.9, 1.0, 1.1, 1.4]) * 1e-6
+    lower, upper = rare_events.interval_of(estimates, 0, 100, 0.95)
+    half = 3.182446 * estimates.std(ddof=1) / math.sqrt(4) / estimates.mean()
+    assert lower == pytest.approx(estimates.mean() * math.exp(-half), rel=1e-6)
+    assert upper == pytest.approx(estimates.mean() * math.exp(half), rel=1e-6)

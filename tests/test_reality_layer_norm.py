@@ -1,0 +1,152 @@
+"""Families with LayerNorm: models made by the `transformers` library against their law.
+
+Each test compares some 80 statistics of 500 models with 2000 samples of the law. At level 10^-2,
+with Bonferroni's correction, it rejects a shift of one statistic by 0.25 standard deviations in
+about half of the cases. The wrong twins are rejected at 10^-4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import shaped_attention as sa
+from shaped_attention.blocks.attention import ShapedAttention
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.normalised import Normalised
+from shaped_attention.blocks.parallel import Parallel
+from shaped_attention.blocks.pattern import Pattern
+from tests.reality import IDS, against_reality
+
+SMALL = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 64}
+OLD = {"n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 64, "bos_token_id": 0,
+       "eos_token_id": 0}  # fmt: skip
+WIDE = SMALL | {"intermediate_size": 160, "bos_token_id": 1, "eos_token_id": 2}
+GROUPS = WIDE | {"num_key_value_heads": 2}
+FALCON = SMALL | {"ffn_hidden_size": 160, "bos_token_id": 1, "eos_token_id": 2}
+SPECIAL = {"pad_token_id": 63, "cls_token_id": 1, "sep_token_id": 2}
+
+PAD = IDS[0]
+"""Occurs twice among the tokens of the tests."""
+
+
+def changed(block: Any, kind: type, new: dict[str, Any]) -> Any:
+    """Return a block with new fields of all blocks of a kind inside it."""
+    if isinstance(block, kind):
+        block = replace(block, **new)
+    if isinstance(block, Normalised):
+        return replace(block, inner=changed(block.inner, kind, new))
+    if isinstance(block, Parallel):
+        return Parallel([changed(x, kind, new) for x in block.blocks], skip=block.skip)
+    return block
+
+
+def with_fields(kind: type[Block], **new: Any) -> Callable[[sa.Model], sa.Model]:
+    return lambda model: replace(
+        model, layer=Pattern([[changed(x, kind, new) for x in blocks] for blocks in model.layers()])
+    )
+
+
+def with_embedding(**new: Any) -> Callable[[sa.Model], sa.Model]:
+    return lambda model: replace(model, embedding=replace(model.embedding, **new))
+
+
+def one_after_the_other(model: sa.Model) -> sa.Model:
+    """Return a model with the parallel branches of a layer in turn."""
+    layers = [
+        [replace(outer, inner=replace(x, skip=1.0)) for outer in blocks for x in outer.inner.blocks]
+        for blocks in model.layers()
+    ]
+    return replace(model, layer=Pattern(layers))
+
+
+# Name: model_type, fields, wrong twin.
+FAMILIES: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "gpt2": ("gpt2", OLD, {"n_layer": 4, "scale_attn_weights": False}),
+    "gpt_neox": ("gpt_neox", WIDE, one_after_the_other),
+    "gpt_neox, sequential": (
+        "gpt_neox", WIDE | {"use_parallel_residual": False}, {"use_parallel_residual": True}
+    ),
+    "bert": ("bert", WIDE, with_fields(Normalised, place="before")),
+    "bert, padding": ("bert", WIDE | {"pad_token_id": PAD}, with_embedding(zero_ids=())),
+    "bert, decoder": ("bert", WIDE | {"is_decoder": True}, {"is_decoder": False}),
+    "roberta": ("roberta", WIDE | {"pad_token_id": PAD}, with_embedding(zero_positions=False)),
+    "phi": ("phi", GROUPS, with_fields(ShapedAttention, rope_share=1.0, rope=10_000.0)),
+    "stablelm": ("stablelm", GROUPS, {"use_parallel_residual": True}),
+    "stablelm, parallel": (
+        "stablelm", WIDE | {"use_parallel_residual": True, "num_key_value_heads": 4},
+        one_after_the_other,
+    ),
+    "starcoder2": ("starcoder2", GROUPS | {"sliding_window": 3}, {"sliding_window": None}),
+    "gptj": ("gptj", OLD | {"rotary_dim": 8}, one_after_the_other),
+    "codegen": ("codegen", OLD | {"rotary_dim": 8}, {"n_inner": 64}),
+    "gpt_bigcode": ("gpt_bigcode", OLD, {"multi_query": False}),
+    "opt": ("opt", SMALL | {"ffn_dim": 160, "pad_token_id": PAD}, with_embedding(zero_ids=())),
+    "opt, post-norm": (
+        "opt", SMALL | {"ffn_dim": 160, "do_layer_norm_before": False},
+        {"do_layer_norm_before": True},
+    ),
+    "bloom": ("bloom", SMALL, with_fields(ShapedAttention, position_bias=None)),
+    "bloom, 6 heads": (
+        "bloom", SMALL | {"hidden_size": 60, "num_attention_heads": 6}, with_embedding(norm=None)
+    ),
+    "falcon": ("falcon", FALCON, {"multi_query": False}),
+    "falcon, sequential": (
+        "falcon", FALCON | {"parallel_attn": False, "multi_query": False}, {"parallel_attn": True}
+    ),
+    "falcon, new": (
+        "falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2},
+        {"num_kv_heads": 1},
+    ),
+    "falcon, alibi": (
+        "falcon", FALCON | {"alibi": True, "multi_query": False, "parallel_attn": False},
+        with_fields(ShapedAttention, position_bias="alibi:0.5"),
+    ),
+    "cohere": ("cohere", GROUPS | {"pad_token_id": PAD}, with_embedding(zero_ids=())),
+    "cohere2": ("cohere2", GROUPS | {"sliding_window": 3}, {"sliding_window": 8}),
+    "modernbert": ("modernbert", WIDE | SPECIAL | {"local_attention": 4}, {"local_attention": 16}),
+}  # fmt: skip
+
+WITHOUT_WEIGHTS = ("falcon, alibi",)
+"""Families whose implementation "eager" is not the model: it adds the bias of Falcon twice."""
+
+QUICK = ("gpt2", "gpt_neox")
+
+NAMES = [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.validation) for name in FAMILIES
+]
+
+
+def config_of(name: str, std: float) -> Any:
+    from transformers import AutoConfig
+
+    family, values, _ = FAMILIES[name]
+    field = "init_std" if family == "opt" else "initializer_range"
+    return AutoConfig.for_model(family, **values, **{field: std})
+
+
+def implementation_of(name: str) -> str:
+    return "sdpa" if name in WITHOUT_WEIGHTS else "eager"
+
+
+@pytest.mark.parametrize("std", [0.02, 0.15])
+@pytest.mark.parametrize("name", NAMES)
+def test_models_of_the_library_have_the_law_of_their_configuration(name, std):
+    """At std 0.02 attention is nearly uniform, at 0.15 its logits have size 1."""
+    p, statistic = against_reality(config_of(name, std), implementation=implementation_of(name))
+    assert p > 0.01, statistic
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_twins_are_rejected(name):
+    """A branch, norm, window, bias or row of zeros that is not the model's."""
+    config, twin = config_of(name, 0.15), FAMILIES[name][2]
+    if callable(twin):
+        wrong = twin(sa.model_from_config(config))
+    else:
+        wrong = sa.model_from_config(config, **twin)
+    p, _ = against_reality(config, wrong, implementation=implementation_of(name))
+    assert p < 1e-4
