@@ -221,9 +221,9 @@ def keeper(keep: str, tokens: int) -> tuple[Callable[[Array], Array], list[str]]
 
         return all_observables, names
     function = function_named(keep)
-    names = getattr(function, "names", None)
-    numbers = "one number" if names is None else f"the numbers {', '.join(names)}"
-    shape = () if names is None else (len(names),)
+    several = getattr(function, "names", None)
+    numbers = "one number" if several is None else f"the numbers {', '.join(several)}"
+    shape = () if several is None else (len(several),)
 
     def checked(v: Array) -> Array:
         values = np.asarray(function(v), dtype=np.float64)
@@ -234,4 +234,4 @@ def keeper(keep: str, tokens: int) -> tuple[Callable[[Array], Array], list[str]]
             )
         return values if shape else values[:, None]
 
-    return checked, [keep] if names is None else list(names)
+    return checked, [keep] if several is None else list(several)

@@ -81,6 +81,7 @@ def figure_models(
             "kind": list(KINDS),
             "model": names,
             "level": list(LEVELS),
+            "position": ("position", np.arange(longest), {"long_name": "number of layers"}),
             "depth": ("model", [model.depth for model in known.values()]),
             "width": ("model", [model.width for model in known.values()]),
         },
@@ -104,39 +105,40 @@ def shaped(model: Model) -> Model:
 
 @styled
 def model_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw medians and 5-95 % bands by relative depth; shaped models are grey."""
-    panels = Panels(ax, list(_DRAWN), (12.0, 5.0))
+    """Draw medians and 5-95 % bands by relative depth, with names at the ends; shaped is grey."""
+    panels = Panels(ax, list(_DRAWN), (12.0, 5.2))
+    tokens = int(data.attrs["tokens"])
     for axis, (name, label) in zip(panels.axes, _DRAWN.items(), strict=True):
+        for model in data["model"].to_numpy():
+            _curve(axis, data[name].sel(model=model, kind="shaped"), _GREY, **_SHAPED)
         ends = []
-        for kind in reversed(KINDS):
-            for k, model in enumerate(data["model"].to_numpy()):
-                depth = int(data["depth"].to_numpy()[k])
-                curve = data[name].sel(kind=kind, model=model).to_numpy()[: depth + 1]
-                low, middle, high = curve.T
-                along, as_is = np.arange(depth + 1) / depth, kind == KINDS[0]
-                color = COLORS[k % len(COLORS)] if as_is else _GREY
-                line = "-" if as_is else (0, (4, 2))
-                axis.fill_between(
-                    along, low, high, color=color, alpha=0.18 if as_is else 0.08, linewidth=0
-                )
-                axis.plot(along, middle, linestyle=line, color=color, linewidth=_WIDE[as_is])
-                if as_is:
-                    ends.append((float(middle[-1]), str(model), color))
-        axis.set(xlabel=r"relative depth $\ell / L$", xlim=(0.0, 1.0), ylabel=label.format(
-            data.attrs["tokens"]
-        ))  # fmt: skip
-        top = 1.0 if name == "cosine" else float(data.attrs["tokens"])
-        axis.set_ylim(-0.02 * top, 1.02 * top)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
+        for j, model in enumerate(data["model"].to_numpy()):
+            color = COLORS[j % len(COLORS)]
+            last = _curve(axis, data[name].sel(model=model, kind="as configured"), color)
+            ends.append((last, str(model), color))
+        top = 1.0 if name == "cosine" else float(tokens)
+        axis.set(
+            xlabel=r"relative depth $\ell / L$", ylabel=label.format(tokens),
+            xlim=(0.0, 1.0), ylim=(-0.02 * top, 1.02 * top),
+        )  # fmt: skip
+        axis.spines[["top", "right"]].set_visible(False)
         _label(axis, ends, 1.04 * top)
     return panels.finish(title)
 
 
-_GREY = "0.45"
-_WIDE = {True: 1.8, False: 0.9}
-_GAP = 0.052
-"""Distance of two labels, as a share of the height of the axis."""
+_GREY = "0.35"
+_SHAPED: dict[str, Any] = {"linestyle": (0, (3, 1.5)), "linewidth": 1.0, "zorder": 1.5}
+_GAP = 0.055
+"""Distance of two names, as a share of the height of the axis."""
+
+
+def _curve(axis: Axes, values: xr.DataArray, color: Any, **line: Any) -> float:
+    """Draw a median and its band over relative depth, and return the last median."""
+    low, middle, high = values.dropna("position").sel(level=list(LEVELS)).transpose("level", ...)
+    along = np.linspace(0.0, 1.0, len(middle))
+    axis.fill_between(along, low, high, color=color, alpha=0.18, linewidth=0)
+    axis.plot(along, middle, color=color, **{"linewidth": 1.8} | line)
+    return float(middle[-1])
 
 
 def _label(axis: Axes, ends: list[tuple[float, str, Any]], height: float) -> None:
