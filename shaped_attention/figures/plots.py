@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from shaped_attention.checks import check_choice
 from shaped_attention.figures.density_curves import draw_density
 from shaped_attention.figures.labels import SAMPLERS, TIME, observable_label, sampler_label
+from shaped_attention.figures.model_layers import model_layers
 from shaped_attention.figures.output import save_figure
 from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 from shaped_attention.numerics import observables as of_covariances
@@ -30,7 +31,7 @@ from shaped_attention.statistics.density import (
 )
 from shaped_attention.statistics.density_estimates import Bins, atom, density_window
 
-__all__ = ["densities", "save_figure", "trajectories"]
+__all__ = ["densities", "model_layers", "save_figure", "trajectories"]
 
 Results = xr.Dataset | Mapping[str, xr.Dataset] | Sequence[xr.Dataset]
 
