@@ -17,6 +17,7 @@ import torch
 import shaped_attention as sa
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.blocks.pattern import Pattern
@@ -34,21 +35,39 @@ PAD = IDS[0]
 """Occurs twice among the tokens of the tests."""
 
 
-def changed(block: Any, kind: type, new: dict[str, Any]) -> Any:
-    """Return a block with new fields of all blocks of a kind inside it."""
-    if isinstance(block, kind):
-        block = replace(block, **new)
+Change = Callable[[Any], Any]
+
+
+def changed(block: Any, change: Change) -> Any:
+    """Return a block after a change of all blocks inside it."""
+    block = change(block)
     if isinstance(block, Normalised):
-        return replace(block, inner=changed(block.inner, kind, new))
+        return replace(block, inner=changed(block.inner, change))
     if isinstance(block, Parallel):
-        return Parallel([changed(x, kind, new) for x in block.blocks], skip=block.skip)
+        return Parallel([changed(x, change) for x in block.blocks], skip=block.skip)
     return block
 
 
-def with_fields(kind: type[Block], **new: Any) -> Callable[[sa.Model], sa.Model]:
+def with_blocks(change: Change) -> Callable[[sa.Model], sa.Model]:
     return lambda model: replace(
-        model, layer=Pattern([[changed(x, kind, new) for x in blocks] for blocks in model.layers()])
+        model, layer=Pattern([[changed(x, change) for x in blocks] for blocks in model.layers()])
     )
+
+
+def with_fields(kind: type[Block], **new: Any) -> Callable[[sa.Model], sa.Model]:
+    return with_blocks(lambda block: replace(block, **new) if isinstance(block, kind) else block)
+
+
+def without_scale_of_depth(model: sa.Model) -> sa.Model:
+    """Return a model whose last weights are not divided by the root of twice the depth."""
+    factor = (2.0 * model.depth) ** 0.5
+    return with_blocks(
+        lambda block: (
+            replace(block, gamma=factor * block.gamma)
+            if isinstance(block, ShapedAttention | ShapedMLP)
+            else block
+        )
+    )(model)
 
 
 def with_embedding(**new: Any) -> Callable[[sa.Model], sa.Model]:
@@ -66,7 +85,7 @@ def one_after_the_other(model: sa.Model) -> sa.Model:
 
 # Name: model_type, fields, wrong twin.
 FAMILIES: dict[str, tuple[str, dict[str, Any], Any]] = {
-    "gpt2": ("gpt2", OLD, {"n_layer": 4, "scale_attn_weights": False}),
+    "gpt2": ("gpt2", OLD, without_scale_of_depth),
     "gpt_neox": ("gpt_neox", WIDE, one_after_the_other),
     "gpt_neox, sequential": (
         "gpt_neox", WIDE | {"use_parallel_residual": False}, {"use_parallel_residual": True}
@@ -84,7 +103,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], Any]] = {
     "starcoder2": ("starcoder2", GROUPS | {"sliding_window": 3}, {"sliding_window": None}),
     "gptj": ("gptj", OLD | {"rotary_dim": 8}, one_after_the_other),
     "codegen": ("codegen", OLD | {"rotary_dim": 8}, {"n_inner": 64}),
-    "gpt_bigcode": ("gpt_bigcode", OLD, {"multi_query": False}),
+    "gpt_bigcode": ("gpt_bigcode", OLD, without_scale_of_depth),
     "opt": ("opt", SMALL | {"ffn_dim": 160, "pad_token_id": PAD}, with_embedding(zero_ids=())),
     "opt, post-norm": (
         "opt", SMALL | {"ffn_dim": 160, "do_layer_norm_before": False},
@@ -108,7 +127,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], Any]] = {
                   "num_attention_heads": 16},
         with_fields(ShapedAttention, position_bias="alibi:1:bfloat16"),
     ),
-    "cohere": ("cohere", GROUPS, with_fields(ShapedAttention, rope=None, rope_share=1.0)),
+    "cohere": ("cohere", GROUPS, one_after_the_other),
     "cohere2": ("cohere2", GROUPS | {"sliding_window": 3}, {"sliding_window": 8}),
     "modernbert": ("modernbert", WIDE | SPECIAL | {"local_attention": 4}, {"local_attention": 16}),
 }  # fmt: skip
