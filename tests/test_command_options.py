@@ -42,7 +42,7 @@ def invoke(*arguments):
 
 
 def test_all_commands_are_there():
-    assert {"compare", "gallery", "show", "stopping"} <= {words[0] for words in COMMANDS}
+    assert {"compare", "gallery", "model", "show", "stopping"} <= {words[0] for words in COMMANDS}
     assert {words[1] for words in COMMANDS if words[0] == "paper"} == set(PAPER)
     assert {words[1] for words in COMMANDS if words[0] == "sphere"} == set(SPHERE)
 
@@ -106,6 +106,7 @@ def test_lists_of_commands_are_not_cut_off():
 WRONG = {
     ("compare",): ("--gamma", "2"),
     ("gallery",): ("shpere",),
+    ("model",): ("none.json",),
     ("show",): ("none.nc",),
     ("stopping",): ("--tau0", "-1"),
     ("sphere", "histograms"): ("none.npy",),
@@ -167,6 +168,7 @@ def test_defects_are_not_hidden(tmp_path, monkeypatch):
         (("comapre",), "(did you mean 'compare'?)"),
         (("paper", "1-lef"), "(did you mean '1-left'?)"),
         (("sphere", "phas"), "(did you mean 'phase'?)"),
+        (("model", "--smaples", "3"), "'--samples'"),
         (("gallery", "shpere"), "(did you mean 'sphere'?)"),
         (("compare", "--layer", "transfomer"), "(did you mean 'transformer'?)"),
         (("compare", "--dtype", "float46"), "(did you mean 'float64'?)"),

@@ -17,7 +17,14 @@ from matplotlib.figure import Figure
 import shaped_attention as sa
 from shaped_attention import plots, sphere
 from shaped_attention.figures.panels import styled
-from shaped_attention.figures.paper import beyond, explosion, ingredients, original, rare_events
+from shaped_attention.figures.paper import (
+    beyond,
+    explosion,
+    ingredients,
+    models,
+    original,
+    rare_events,
+)
 from shaped_attention.figures.paper import plots as paper
 from shaped_attention.sphere.plots import clusters, mean_field, noise, phase, trained
 from shaped_attention.sphere.propagation_of_chaos import figure_mean_field
@@ -29,6 +36,10 @@ NO_PANELS = {"sweep_figures"}
 """Functions that return several Figures."""
 
 V0, BLOCK = sa.equicorrelated(3, 0.2), sa.ShapedAttention(0.6, 0.5)
+CONFIG = {
+    "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "intermediate_size": 8, "vocab_size": 9,
+}  # fmt: skip
 CHAIN = {"width": 20, "depth": 10, "samples": 30, "tokens": 2}
 
 
@@ -94,6 +105,10 @@ def family():
     return data.assign_attrs(shown=beyond.SHOWN)
 
 
+def public_models():
+    return models.figure_models(["gpt2"], tokens=3, samples=4)
+
+
 def curves():
     table = explosion_table(BLOCK, V0, [8, 16], horizon=0.25, step=0.125, samples=10, radius=2.0)
     return {name: table.sel(curve=name) for name in table["curve"].values.tolist()}
@@ -114,6 +129,8 @@ def over_a_grid(*dims):
 TABLE = {
     "trajectories": (plots.trajectories, results),
     "densities": (plots.densities, results),
+    "model_layers": (plots.model_layers, lambda: sa.simulate_model(CONFIG, 3, samples=4)),
+    "model_curves": (models.model_curves, public_models),
     "layer_curves": (paper.layer_curves, lambda: original.figure_3(**CHAIN)),
     "density_panels": (paper.density_panels, lambda: original.figure_1_right(**CHAIN)),
     "density_and_percentile": (

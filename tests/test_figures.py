@@ -34,6 +34,7 @@ SMALL = {
     "ingredients": {"tokens": 3, "width": 16, "depth": 6, "samples": 10},
     "explosion": {"gammas": [0.6], "tau0s": [0.5], "widths": [16, 32], "samples": 30},
     "rare": {"levels": [2.0, 3.0], "widths": [16], "replicas": 30, "runs": 2},
+    "models": {"models": ["gpt2"], "tokens": 3, "samples": 10},
     "keys": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},
 }
 

@@ -18,7 +18,15 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention import sphere
-from shaped_attention.figures.paper import beyond, explosion, ingredients, original, rare_events
+from shaped_attention.architectures.table import model_summary
+from shaped_attention.figures.paper import (
+    beyond,
+    explosion,
+    ingredients,
+    models,
+    original,
+    rare_events,
+)
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
@@ -178,6 +186,9 @@ CALLS = [
          runs=2, width=8, depth=4),
     call(rare_events.figure_rare_events, _SEED, levels=(2.0,), widths=[8], replicas=20, runs=2),
     call(sa.simulate_model, _SEED, model=CONFIG, tokens=np.array([1, 2, 1]), samples=3),
+    Call(model_summary, {}, {"result": sa.simulate_model(CONFIG, 2, samples=4, seed=1)},
+         {"result": sa.simulate_model(CONFIG, 2, samples=4)}),
+    call(models.figure_models, _SEED, models=["gpt2"], tokens=2, samples=3),
     call(mine, {"count": 2}, count=3),
     Call(sa.density, {"observable": "rho[0,1]", "bins": 3, "window": (-1.0, 1.0)}, {"bins": 4},
          {"result": sa.simulate_chain(BLOCK, V0, width=8, depth=2, samples=9)}),

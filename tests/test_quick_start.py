@@ -58,8 +58,8 @@ def test_importing_loads_nothing_heavy():
     assert loaded("import pandas", 60.0) >= {"pandas"}
 
 
-@pytest.mark.parametrize("arguments", [(), ("compare",), ("show",), ("stopping",), ("sphere",),
-                                       ("sweep",)])  # fmt: skip
+@pytest.mark.parametrize("arguments", [(), ("compare",), ("model",), ("show",), ("stopping",),
+                                       ("sphere",), ("sweep",)])  # fmt: skip
 def test_help_loads_nothing_heavy(arguments):
     assert loaded(shown(*arguments, "--help"), 3.0) & HEAVY == set()
 

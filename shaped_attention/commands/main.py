@@ -22,6 +22,11 @@ _COMMANDS = [
         "Make the figures of the gallery again.",
     ),
     Later(
+        "model",
+        "model:model_command",
+        "Show what depth does to the tokens of a model at initialisation, from its configuration.",
+    ),
+    Later(
         "paper",
         "paper:paper_command",
         "Simulate the figures of The Shaped Transformer again.",

@@ -206,7 +206,10 @@ def function_named(name: str, argument: str = "keep", needed: str = _KEPT) -> Ca
 
 
 def keeper(keep: str, tokens: int) -> tuple[Callable[[Array], Array], list[str]]:
-    """Return the function of V (samples, m, m) that is stored, and the names of its numbers."""
+    """Return the function of V (samples, m, m) that is stored, and the names of its numbers.
+
+    A function with the attribute `names` returns as many numbers for each sample.
+    """
     if keep == "V":
         return lambda v: v, []
     if keep == "observables":
@@ -218,14 +221,17 @@ def keeper(keep: str, tokens: int) -> tuple[Callable[[Array], Array], list[str]]
 
         return all_observables, names
     function = function_named(keep)
+    several = getattr(function, "names", None)
+    numbers = "one number" if several is None else f"the numbers {', '.join(several)}"
+    shape = () if several is None else (len(several),)
 
     def checked(v: Array) -> Array:
         values = np.asarray(function(v), dtype=np.float64)
-        if values.shape != (len(v),):
+        if values.shape != (len(v), *shape):
             raise ValueError(
                 f"keep={keep!r}: for V of shape {v.shape} it returned shape {values.shape}; "
-                f"({len(v)},), one number for each sample, is needed"
+                f"{(len(v), *shape)}, {numbers} for each sample, is needed"
             )
-        return values[:, None]
+        return values if shape else values[:, None]
 
-    return checked, [keep]
+    return checked, [keep] if several is None else list(several)

@@ -8,6 +8,7 @@ from shaped_attention.figures.recipes import Recipe
 beyond = Functions("shaped_attention.figures.paper.beyond")
 explosion = Functions("shaped_attention.figures.paper.explosion")
 ingredients = Functions("shaped_attention.figures.paper.ingredients")
+models = Functions("shaped_attention.figures.paper.models")
 original = Functions("shaped_attention.figures.paper.original")
 plots = Functions("shaped_attention.figures.paper.plots")
 rare_events = Functions("shaped_attention.figures.paper.rare_events")
@@ -84,6 +85,13 @@ FIGURES: dict[str, Recipe] = {
         explosion.figure_explosion,
         explosion.passage_probabilities,
         r"Two tokens: $u=V_{1,1}-2V_{1,2}+V_{2,2}$ reaches %(level)g, or explodes",
+    ),
+    "models": Recipe(
+        models.figure_models,
+        models.model_curves,
+        r"Public models at initialisation; grey: the same depths and widths with shaped attention",
+        takes="about fifteen minutes",
+        small=("--models", "gpt2", "--tokens", "8", "--samples", "10"),
     ),
     "rare": Recipe(
         rare_events.figure_rare_events,

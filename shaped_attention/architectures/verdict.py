@@ -1,0 +1,178 @@
+"""A summary of a model's samples in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from shaped_attention.checks import check_values
+
+COLLAPSED = 2.0
+"""Effective rank below which it has collapsed: the tokens have almost one direction."""
+
+KEPT = 0.5
+"""Share of the embedding's effective rank above which it is kept."""
+
+RISE = 0.1
+"""Change of the mean cosine that is reported as a rise or a fall."""
+
+GROWTH = 2.0
+"""Factor of the root mean square from which tokens grow, or, inverted, shrink."""
+
+UNIFORM = 0.99
+"""Share of the largest entropy above which attention is nearly uniform."""
+
+CONCENTRATED = 0.5
+"""Share of the largest entropy below which the entropy has collapsed."""
+
+
+def verdict(summary: xr.Dataset) -> str:
+    """Return in words what depth does to the tokens: rank, cosines, norms and attention.
+
+    All numbers are medians over samples.
+
+    Parameters
+    ----------
+    summary
+        Result of `model_summary`.
+    """
+    sentences = [_size(summary)]
+    if summary.attrs["tokens"] > 1:
+        sentences = [_rank(summary), _cosine(summary), *sentences]
+        if "entropy" in summary:
+            sentences.append(_entropy(summary))
+    return " ".join(sentences)
+
+
+def compared(summaries: Mapping[str, xr.Dataset]) -> str:
+    """Return in words how two models differ after their last layers.
+
+    Bands are from the 5 to the 95 % quantile over samples.
+
+    Parameters
+    ----------
+    summaries
+        Results of `model_summary`, by the names of the two models.
+
+    Raises
+    ------
+    ValueError
+        If there are not two summaries.
+    """
+    check_values("summaries", list(summaries))
+    if len(summaries) != 2:
+        raise ValueError(f"summaries has {len(summaries)} models; 2 are needed")
+    sentences = []
+    for name, words, digits in (
+        ("effective_rank", "effective rank", ".3g"),
+        ("cosine", "mean cosine", ".2f"),
+    ):
+        ends = {model: s[name].isel(position=-1) for model, s in summaries.items()}
+        (first, a), (second, b) = sorted(
+            ends.items(), key=lambda item: -float(item[1].sel(level="median"))
+        )
+        if np.isnan(a).any() or np.isnan(b).any():
+            continue
+        high, low = _written(a, digits), _written(b, digits)
+        if bool(a.sel(level="5 %") > b.sel(level="95 %")):
+            sentences.append(
+                f"The {words} after the last layer is higher in {first}, {high}, than in {second}, "
+                f"{low} (5-95 % bands do not overlap)."
+            )
+        else:
+            sentences.append(
+                f"The {words} after the last layer is {high} in {first} and {low} in {second}, "
+                "not clearly different (5-95 % bands overlap)."
+            )
+    sizes = {model: _medians(s, "size") for model, s in summaries.items()}
+    grown = " and ".join(f"{x[-1] / x[0]:.2g} in {model}" for model, x in sizes.items())
+    return " ".join([*sentences, f"The root mean square changes by a factor of {grown}."])
+
+
+def _written(values: xr.DataArray, digits: str) -> str:
+    return format(float(values.sel(level="median")), digits)
+
+
+def _medians(summary: xr.Dataset, name: str) -> NDArray[np.float64]:
+    values: NDArray[np.float64] = summary[name].sel(level="median").to_numpy()
+    return values
+
+
+def _rank(summary: xr.Dataset) -> str:
+    ranks, tokens = _medians(summary, "effective_rank"), summary.attrs["tokens"]
+    below = _from_here_on(ranks < COLLAPSED)
+    if below is not None and ranks[0] >= COLLAPSED:
+        return (
+            f"Rank collapses: the effective rank falls from {ranks[0]:.3g} of {tokens} to "
+            f"{ranks[-1]:.3g}, and is below {COLLAPSED:g} from layer {below} on."
+        )
+    if ranks[-1] < KEPT * ranks[0]:
+        half = _from_here_on(ranks < KEPT * ranks[0])
+        return (
+            f"Rank is lost: the effective rank falls from {ranks[0]:.3g} of {tokens} to "
+            f"{ranks[-1]:.3g}, and is below half of its start from layer {half} on."
+        )
+    return (
+        f"Rank does not collapse: the effective rank is {ranks[0]:.3g} of {tokens} at the start, "
+        f"{ranks.min():.3g} at its lowest and {ranks[-1]:.3g} at the end."
+    )
+
+
+def _from_here_on(true: NDArray[np.bool_]) -> int | None:
+    """Return the first position from which something is true up to the end, or None."""
+    if not true[-1]:
+        return None
+    wrong = np.flatnonzero(~true)
+    return int(wrong[-1]) + 1 if wrong.size else 0
+
+
+def _cosine(summary: xr.Dataset) -> str:
+    values = _medians(summary, "cosine")
+    first, last = values[0] + 0.0, values[-1]
+    change = last - first
+    if abs(change) < RISE:
+        low, high = values.min(), values.max()
+        return f"Mean cosines are {_two(low)} to {_two(high)} throughout."
+    word = "rise" if change > 0 else "fall"
+    return f"Mean cosines {word} from {_two(first)} to {_two(last)}."
+
+
+def _two(value: float) -> str:
+    """Return a number with two decimals, without a sign before zero."""
+    return f"{value:.2f}".replace("-0.00", "0.00")
+
+
+def _size(summary: xr.Dataset) -> str:
+    sizes = _medians(summary, "size")
+    factor = sizes[-1] / sizes[0]
+    entries = f"root mean square {sizes[0]:.2g} to {sizes[-1]:.2g}"
+    if factor >= GROWTH:
+        added = 1.0 - sizes[:-1] ** 2 / sizes[1:] ** 2
+        first, last = 100.0 * added[0], 100.0 * added[-1]
+        return (
+            f"Tokens grow by a factor of {factor:.2g} ({entries}): the first layer adds "
+            f"{first:.3g} % of the squared norm after it, the last {last:.3g} %."
+        )
+    if factor <= 1.0 / GROWTH:
+        return f"Tokens shrink by a factor of {1.0 / factor:.2g} ({entries})."
+    return f"Norms stay of the same order ({entries})."
+
+
+def _entropy(summary: xr.Dataset) -> str:
+    shares = _medians(summary, "entropy")[1:]
+    low, high = 100.0 * shares.min(), 100.0 * shares.max()
+    where = int(np.argmin(shares)) + 1
+    if shares.min() >= UNIFORM:
+        return (
+            "Attention is nearly uniform: its entropy is at least "
+            f"{100.0 * UNIFORM:g} % of the largest possible in every layer."
+        )
+    if shares.min() < CONCENTRATED:
+        return (
+            f"Entropy of attention collapses to {low:.2g} % of the largest possible (layer "
+            f"{where})."
+        )
+    return f"Entropy of attention is {low:.3g} to {high:.3g} % of the largest possible."

@@ -1,0 +1,207 @@
+"""What depth does to the tokens of a model: the command `model`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from shaped_attention.commands.options import (
+    figures_option,
+    progress_option,
+    results_option,
+    seed_option,
+    with_options,
+)
+
+if TYPE_CHECKING:
+    from shaped_attention.architectures.model import Model
+
+_WIDTH = 110
+
+_OPTIONS = [
+    click.option("--tokens", default=64, metavar="M",
+                 help="Number of tokens, all with different numbers (ids)."),
+    click.option("--ids", metavar="LIST|FILE",
+                 help="Numbers (ids) of the tokens, with commas between them, or a file that holds "
+                 "them, with commas, spaces or line breaks between them."),
+    click.option("--samples", default=16, help="Number of independent models."),
+    seed_option,
+    click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE",
+                 help="Field of the configurations to change, with its value in JSON, such as "
+                 "num_hidden_layers=200; may be given several times."),
+    click.option("--every", type=int, metavar="K",
+                 help="Distance of the layers in the table.  [default: all up to 20 layers, else "
+                 "16 of them]"),
+    click.option("--entropy/--no-entropy", default=True,
+                 help="Compute the entropy of attention."),
+    click.option("--accept-approximation", is_flag=True,
+                 help="Run a model whose initialisation is not Gaussian, with Gaussian weights of "
+                 "the same variance."),
+    click.option("--describe", is_flag=True,
+                 help="Print what was understood of the configurations, and stop."),
+    click.option("--list", "listed", is_flag=True,
+                 help="Print the names of the configurations that are shipped, and stop."),
+    figures_option,
+    results_option,
+    progress_option,
+]  # fmt: skip
+
+
+@click.command(name="model")
+@click.argument("configs", metavar="CONFIG...", nargs=-1)
+@with_options(_OPTIONS)
+@click.pass_context
+def model_command(
+    context: click.Context,
+    /,
+    configs: tuple[str, ...],
+    describe: bool,
+    listed: bool,
+    changes: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Show what depth does to the tokens of a model at initialisation, from its configuration.
+
+    CONFIG is a config.json of the transformers library, a folder with one, or the name of a shipped
+    configuration (--list). Prints cosines, effective rank, norms and entropy of attention by layer
+    (median, and 5 and 95 % quantiles over samples) and a verdict, and draws them: model.png and
+    model.svg. Of two configurations it also prints how they differ, and draws both.
+
+    Seconds for GPT-2, minutes for models with 70 billion parameters.
+    """
+    if listed:
+        from shaped_attention.architectures.shipped import shipped_configurations
+
+        for name in shipped_configurations():
+            click.echo(name)
+        return
+    if not 1 <= len(configs) <= 2:
+        raise ValueError(f"CONFIG is given {len(configs)} times; one or two are needed")
+    models = _models(configs, _changes(changes))
+    if describe:
+        from shaped_attention.architectures.describe import describe as in_words
+
+        click.echo("\n\n".join(in_words(model) for model in models.values()))
+        return
+    source = context.get_parameter_source("tokens")
+    if options["ids"] is not None and source is not ParameterSource.DEFAULT:
+        raise ValueError("--ids and --tokens exclude each other; one of them is needed")
+    _run(models, **options)
+
+
+def _run(
+    models: dict[str, Model],
+    *,
+    tokens: int,
+    ids: str | None,
+    samples: int,
+    seed: int,
+    every: int | None,
+    entropy: bool,
+    accept_approximation: bool,
+    figures: Path,
+    results: Path | None,
+    progress: bool | None,
+) -> None:
+    from shaped_attention.architectures.simulate import simulate_model
+    from shaped_attention.architectures.table import LAYER_NUMBERS, model_summary
+    from shaped_attention.architectures.table_text import summary_table
+    from shaped_attention.architectures.verdict import compared, verdict
+    from shaped_attention.checks import check_count
+    from shaped_attention.figures.model_layers import model_layers
+    from shaped_attention.figures.output import save_figure
+    from shaped_attention.io.storage import check_writable
+    from shaped_attention.results.files import save
+
+    if every is not None:
+        check_count("every", every)
+    start = tokens if ids is None else _numbers(ids)
+    check_writable(figures, "figures")
+    if results is not None:
+        check_writable(results, "results")
+    summaries, written = {}, []
+    for k, (name, model) in enumerate(models.items()):
+        result = simulate_model(
+            model, start, samples=samples, seed=seed, keep=LAYER_NUMBERS, entropy=entropy,
+            accept_approximation=accept_approximation, progress=progress,
+        )  # fmt: skip
+        summary = summaries[name] = model_summary(result)
+        about = f"{model.family}, {model.depth} layers of width {model.width}"
+        click.echo(f"{name}: {about}; {summary.attrs['tokens']} tokens, {samples} samples")
+        click.echo(f"\n{summary_table(summary, every)}\n")
+        click.echo(f"{fill(verdict(summary), _WIDTH)}\n")
+        if results is not None:
+            suffix = f"-{k + 1}" if len(models) > 1 else ""
+            written.append(save(result, results / f"model{suffix}.nc"))
+    if len(summaries) > 1:
+        click.echo(f"{' and '.join(summaries)}\n{fill(compared(summaries), _WIDTH)}\n")
+    title = f"{' and '.join(summaries)} at initialisation, {summary.attrs['tokens']} tokens"
+    written += save_figure(model_layers(summaries, title), figures / "model")
+    click.echo("written: " + ", ".join(map(str, written)))
+
+
+def _models(configs: Iterable[str], changes: dict[str, Any]) -> dict[str, Model]:
+    """Return the models by different names."""
+    found: dict[str, Model] = {}
+    for config in configs:
+        model = _model(config, changes)
+        name = str(model)
+        found[f"{name} ({config})" if name in found else name] = model
+    return found
+
+
+def _model(config: str, changes: dict[str, Any]) -> Model:
+    from shaped_attention.architectures.reading import model_from_config, read_config
+
+    known = read_config(config)[0]
+    try:
+        return model_from_config(config, **changes)
+    except ValueError as error:
+        for name, value in changes.items():
+            near = [] if name in known else get_close_matches(name, known, 1)
+            if near and f"{name}=" in str(error):
+                raise ValueError(
+                    f"--set {name}={json.dumps(value)}: the configuration {config} has no such "
+                    f"field (did you mean {near[0]!r}?)"
+                ) from None
+        raise
+
+
+def _changes(given: Iterable[str]) -> dict[str, Any]:
+    """Return fields and their values from "field=value"; what is not JSON is text."""
+    changes: dict[str, Any] = {}
+    for word in given:
+        name, sign, value = word.partition("=")
+        if not name.isidentifier() or not sign:
+            raise ValueError(f"--set {word}: FIELD=VALUE is needed")
+        if name in changes:
+            raise ValueError(f"--set {word}: {name} is set twice; one value is needed")
+        try:
+            changes[name] = json.loads(value)
+        except json.JSONDecodeError:
+            changes[name] = value
+    return changes
+
+
+def _numbers(ids: str) -> list[int]:
+    """Return the numbers of tokens in a list or a file."""
+    words = _words(ids)
+    if not all(word.lstrip("-").isdigit() for word in words):
+        words = _words(Path(ids).read_text(encoding="utf-8"))
+    try:
+        return [int(word) for word in words]
+    except ValueError:
+        raise ValueError(f"--ids {ids}: whole numbers are needed") from None
+
+
+def _words(text: str) -> list[str]:
+    """Return the words between commas, spaces and brackets."""
+    return re.sub(r"[\[\],]", " ", text).split()

@@ -1,0 +1,155 @@
+"""The command `model`: tables, verdicts and figures from configurations."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from shaped_attention import load
+from shaped_attention.architectures.simulate import simulate_model
+from shaped_attention.architectures.table import model_summary
+from shaped_attention.architectures.table_text import summary_table
+from shaped_attention.architectures.verdict import verdict
+from shaped_attention.commands.main import main
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "intermediate_size": 8, "vocab_size": 90,
+}  # fmt: skip
+GPT2 = {
+    "model_type": "gpt2", "n_embd": 16, "n_layer": 3, "n_head": 2, "vocab_size": 50,
+    "n_positions": 40,
+}  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run the command in a folder with two configurations, with few tokens and samples."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "llama.json").write_text(json.dumps(LLAMA))
+    (tmp_path / "gpt2").mkdir()
+    (tmp_path / "gpt2" / "config.json").write_text(json.dumps(GPT2))
+    few = ("--tokens", "5", "--samples", "4")
+
+    def invoke(*arguments, few=few):
+        return CliRunner().invoke(main, ["model", *arguments, *few])
+
+    return invoke
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+def test_the_table_and_the_verdict_are_those_of_the_library(run, tmp_path):
+    result = run("llama.json", "--seed", "3", "--results", "data")
+    assert result.exit_code == 0, result.output
+    expected = model_summary(simulate_model(LLAMA, 5, samples=4, seed=3, progress=False))
+    assert summary_table(expected) in result.output
+    assert verdict(expected) in flat(result.output)
+    assert "llama: llama, 2 layers of width 16; 5 tokens, 4 samples" in result.output
+    stored = load(tmp_path / "data" / "model.nc")
+    assert model_summary(stored)["cosine"].identical(expected["cosine"])
+    files = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert files == {"model.png", "model.svg"}
+
+
+def test_two_models_have_two_tables_and_a_comparison(run, tmp_path):
+    result = run("llama.json", "gpt2", "--results", "data")
+    assert result.exit_code == 0, result.output
+    tables = [line for line in result.output.splitlines() if line.startswith("layer ")]
+    assert len(tables) == 2
+    assert "\nllama and gpt2\nThe effective rank after the last layer is" in result.output
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {"model-1.nc", "model-2.nc"}
+    twice = run("llama.json", "llama.json", "--set", "num_hidden_layers=3")
+    assert twice.exit_code == 0, twice.output
+    assert "llama and llama (llama.json)" in twice.output
+
+
+def test_fields_are_set(run):
+    result = run("llama.json", "--set", "num_hidden_layers=30", "--set", "hidden_act=gelu")
+    assert result.exit_code == 0, result.output
+    assert "30 layers of width 16" in result.output
+    table = result.output.partition("layer ")[2].partition("\n\n")[0].splitlines()[1:]
+    assert [line.split()[0] for line in table][::5] == ["0", "10", "20", "30"]
+    every = run("llama.json", "--set", "num_hidden_layers=30", "--every", "15")
+    table = every.output.partition("layer ")[2].partition("\n\n")[0].splitlines()[1:]
+    assert [line.split()[0] for line in table] == ["0", "15", "30"]
+
+
+def test_entropies_can_be_left_out(run):
+    assert "entropy, %" in run("llama.json").output
+    assert "ntropy" not in run("llama.json", "--no-entropy").output
+
+
+@pytest.mark.parametrize("ids", ["3,4,3", "[3, 4, 3]", "ids.txt"])
+def test_ids_of_tokens(run, tmp_path, ids):
+    """As a list, and from a file; equal ids are equal tokens, at cosine 1 in the embedding."""
+    (tmp_path / "ids.txt").write_text("3, 4\n3")
+    result = run("llama.json", "--ids", ids, few=("--samples", "4", "--results", "data"))
+    assert result.exit_code == 0, result.output
+    assert "3 tokens" in result.output
+    expected = model_summary(
+        simulate_model(LLAMA, [3, 4, 3], samples=4, progress=False)
+    )["cosine"]  # fmt: skip
+    assert model_summary(load(tmp_path / "data" / "model.nc"))["cosine"].identical(expected)
+
+
+def test_what_was_understood_is_described(run, tmp_path):
+    result = run("llama.json", "gpt2", "--describe")
+    assert result.exit_code == 0, result.output
+    assert "llama: llama, 2 layers of width 16" in result.output
+    assert "gpt2: gpt2, 3 layers of width 16" in result.output
+    assert "layer  mean cosine" not in result.output
+    assert not (tmp_path / "figures").exists()
+
+
+BAD = {
+    "no configuration": ((), "CONFIG is given 0 times; one or two are needed"),
+    "three": (("gpt2",) * 3, "CONFIG is given 3 times"),
+    "missing file": (("none.json",), "none.json"),
+    "no value": (("gpt2", "--set", "n_layer"), "--set n_layer: FIELD=VALUE is needed"),
+    "set twice": (("gpt2", "--set", "n_layer=2", "--set", "n_layer=3"), "n_layer is set twice"),
+    "unknown field": (
+        ("llama.json", "--set", "num_hiden_layers=3"),
+        "--set num_hiden_layers=3: the configuration llama.json has no such field (did you mean "
+        "'num_hidden_layers'?)",
+    ),
+    "field not covered": (("gpt2", "--set", "zzz=3"), "config has the field zzz=3"),
+    "value": (("gpt2", "--set", "n_layer=two"), "n_layer='two'"),
+    "both": (("gpt2", "--ids", "1,2"), "--ids and --tokens exclude each other"),
+    "tokens": (("gpt2", "--tokens", "0"), "tokens=0"),
+    "positions": (("gpt2", "--tokens", "45"), "45 tokens are more than the 40 positions"),
+    "every": (("gpt2", "--every", "0"), "every=0"),
+    "seed": (("gpt2", "--seed", "-1"), "seed=-1"),
+    "figures": (("gpt2", "--figures", "llama.json/x"), "figures='llama.json/x'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_sentence_and_draws_nothing(run, name, tmp_path):
+    options, message = BAD[name]
+    few = ("--samples", "4") if "--tokens" in options else ("--tokens", "5", "--samples", "4")
+    result = run(*options, few=few)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    error = result.stderr[result.stderr.index("Error:") :].strip()
+    assert len(error.splitlines()) == 1
+    assert not any(path.suffix in (".png", ".nc") for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--ids", "1,99"), "tokens contains 99: ids from 0 to 49 are needed"),
+        (("--ids", "none.txt"), "No such file or directory: 'none.txt'"),
+        (("--ids", "words.txt"), "--ids words.txt: whole numbers are needed"),
+    ],
+)
+def test_bad_ids_are_refused(run, tmp_path, options, message):
+    (tmp_path / "words.txt").write_text("one two")
+    result = run("gpt2", *options, few=("--samples", "4"))
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
