@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shaped_attention.architectures.fields import Fields
 from shaped_attention.architectures.hidden import activation_of
-from shaped_attention.architectures.layer_types import all_alike, mask_of, shortest
+from shaped_attention.architectures.layer_types import listed, mask_of, shortest
 from shaped_attention.architectures.model import Embedding, Model, Norm
 from shaped_attention.architectures.parts import attention, mlp
 from shaped_attention.architectures.rotary import rope_of
@@ -90,7 +90,7 @@ def starcoder2(fields: Fields) -> Model:
     )  # fmt: skip
     rope = rope_of(fields, head_size)
     kv_heads = fields.count("num_key_value_heads", default=2)
-    kinds = shortest(all_alike(fields, sizes.depth))
+    kinds = shortest(listed(fields, sizes.depth))
     masks = [mask_of(fields, kind.attention) for kind in kinds]
     layers = [
         layer(
