@@ -2,6 +2,7 @@ from . import sphere, sweep
 from .architectures.describe import describe
 from .architectures.model import Embedding, Model, Norm
 from .architectures.reading import model_from_config
+from .architectures.shipped import shipped_configurations
 from .architectures.simulate import simulate_model
 from .blocks import (
     Block,
@@ -137,6 +138,7 @@ __all__ = [
     "run_sweep",
     "save",
     "score_form",
+    "shipped_configurations",
     "simulate_chain",
     "simulate_model",
     "simulate_network",

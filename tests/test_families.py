@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import shaped_attention as sa
+from shaped_attention.architectures.embedded import mean_covariance
 from shaped_attention.blocks.parallel import Parallel
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64,
@@ -103,3 +105,14 @@ def test_parallel_branches_may_have_weights_above_one():
     assert max(block.gamma for block in outer.inner.blocks) > 1.0
     with pytest.raises(ValueError, match="only Parallel may have a skip weight"):
         Parallel(sa.ShapedAttention(0.5, skip=0.5), sa.ShapedMLP(0.5))
+
+
+@pytest.mark.parametrize(("family", "own"), [("bert", 2.0), ("roberta", 1.0)])
+def test_padding_tokens_keep_what_they_share(family, own):
+    """In units of the variance: the row of the type, and that of the position except in RoBERTa."""
+    fields = {"model_type": family, "pad_token_id": 3, "max_position_embeddings": 9}
+    model = sa.model_from_config(SMALL | fields)
+    expected = [[own, 1.0, 1.0], [1.0, 3.0, 1.0], [1.0, 1.0, own]]
+    found = mean_covariance(model.embedding, np.array([3, 5, 3])) / 0.02**2
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert model.embedding.positions == (9 if family == "bert" else 5)

@@ -179,10 +179,19 @@ def test_eps_of_the_output_of_a_branch(sampler):
     """
     run = {"width": 8, "depth": 1, "samples": 20, "seed": 1}
     z = sampler(sa.ShapedMLP(1.0, skip=0.0), V0, **run).V.values[-1]
-    block = sa.Normalised(sa.ShapedMLP(0.5, skip=0.0), "branch", eps=0.4)
-    v = sampler(block, V0, **run).V.values[-1]
     scale = 0.5 / np.sqrt(np.diagonal(z, axis1=1, axis2=2) + 0.4)
-    np.testing.assert_allclose(v, scale[:, :, None] * z * scale[:, None, :], rtol=1e-11)
+    for options in ({"eps": 0.4}, {"eps": 0.1, "branch_eps": 0.4}):
+        block = sa.Normalised(sa.ShapedMLP(0.5, skip=0.0), "branch", **options)
+        v = sampler(block, V0, **run).V.values[-1]
+        np.testing.assert_allclose(v, scale[:, :, None] * z * scale[:, None, :], rtol=1e-11)
+
+
+def test_the_two_eps_of_a_sandwich():
+    """With branch_eps = 0 the branch has mean square 1 exactly, whatever the eps before it is."""
+    block = sa.Normalised(sa.ShapedMLP(0.5, skip=0.0), "sandwich", eps=0.4, branch_eps=0.0)
+    for result in (network(block, samples=3), chain(block, samples=3)):
+        diagonal = np.diagonal(result.V.values[-1], axis1=1, axis2=2)
+        np.testing.assert_allclose(diagonal, 0.25, rtol=1e-12)
 
 
 def test_a_gain_that_changes_with_depth():
@@ -254,6 +263,10 @@ def test_results_run_again():
             r"^norm='layers': one of rms, layer is needed \(did you mean 'layer'\?\)$",
         ),
         (lambda: sa.Normalised(RELU, eps=-1e-6), r"^eps=-1e-06: a finite number >= 0 is needed$"),
+        (
+            lambda: sa.Normalised(RELU, branch_eps=0.1),
+            r"^branch_eps=0.1: None is needed if place='before', which does not normalise the br",
+        ),
         (lambda: sa.Normalised(RELU, eps=np.inf), r"^eps=inf: a finite number >= 0 is needed$"),
         (lambda: sa.Normalised(RELU, gain=np.nan), r"^gain=nan: a finite number is needed$"),
         (lambda: chain(sa.Normalised(Sum(0.5))), "has no chain: a sum is not described"),
@@ -261,6 +274,10 @@ def test_results_run_again():
         (
             lambda: sa.drift(sa.Normalised(RELU, eps=1e-5), V0),
             "limit: with eps=1e-05 its variances",
+        ),
+        (
+            lambda: sa.drift(sa.Normalised(RELU, "branch", branch_eps=0.1), V0),
+            "limit: with branch_eps=0.1 its variances",
         ),
         (
             lambda: sa.drift(sa.Normalised(RELU, gain=2.0), V0),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shaped_attention.architectures.fields import Fields
 from shaped_attention.architectures.hidden import activation_of
 from shaped_attention.architectures.layer_types import shortest, types_of
@@ -50,7 +52,7 @@ def cohere(fields: Fields) -> Model:
     return Model(family, n, sizes.depth, Pattern(layers), words(fields, sizes, 0), norm)
 
 
-def _masks(fields: Fields, depth: int) -> list[str]:
+def _masks(fields: Fields, depth: int) -> Sequence[str]:
     """Return the masks of cohere2: by default every fourth layer sees all tokens before it."""
     every = fields.count("sliding_window_pattern", default=4)
     window = fields.count("sliding_window", default=4096)

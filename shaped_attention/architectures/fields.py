@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from shaped_attention.checks import is_number
@@ -20,11 +21,11 @@ WITHOUT_INFLUENCE = frozenset({
     "length_penalty", "max_length", "min_length", "model_type", "no_repeat_ngram_size",
     "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
     "output_hidden_states", "output_scores", "prefix", "pretraining_tp", "problem_type",
-    "pruned_heads", "remove_invalid_values", "repetition_penalty", "resid_pdrop", "return_dict",
-    "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params",
-    "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tie_word_embeddings",
-    "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version",
-    "typical_p", "use_bfloat16", "use_cache",
+    "pruned_heads", "remove_invalid_values", "repetition_penalty", "resid_pdrop",
+    "residual_dropout", "return_dict", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
+    "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
+    "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
+    "transformers_version", "typical_p", "use_bfloat16", "use_cache",
 })  # fmt: skip
 """Training, dropout (off), generation and storage; tied embeddings touch the logits alone."""
 
@@ -38,6 +39,11 @@ class Fields:
     def __init__(self, values: dict[str, Any]) -> None:
         self.values = values
         self._read: set[str] = set()
+        self._harmless = set(WITHOUT_INFLUENCE)
+
+    def complete(self, defaults: Mapping[str, Any]) -> None:
+        """Add fields that are missing; those that are None remain so."""
+        self.values = dict(defaults) | self.values
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a field; `default` if it is missing or None."""
@@ -50,20 +56,21 @@ class Fields:
         value = self.get(name, default)
         if value is None:
             raise ValueError(f"config has no field {name}; a number is needed")
-        if not is_number(value) or not (value > 0.0 or (zero and value == 0.0)):
+        positive = is_number(value) and math.isfinite(value) and value > 0.0
+        if not (positive or (zero and is_number(value) and value == 0.0)):
             needed = "a number >= 0" if zero else "a positive number"
             raise ValueError(f"config has {name}={value!r}; {needed} is needed")
         return float(value)
 
-    def count(self, *names: str, default: int | None = None) -> int:
-        """Return a whole number >= 1; the first of several names that is there."""
+    def count(self, *names: str, default: int | None = None, lowest: int = 1) -> int:
+        """Return a whole number; the first of several names that is there."""
         self._read.update(names)
         name = next((x for x in names if self.values.get(x) is not None), names[0])
         value = self.get(name, default)
         if value is None:
-            raise ValueError(f"config has no field {name}; a whole number >= 1 is needed")
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"config has {name}={value!r}; a whole number >= 1 is needed")
+            raise ValueError(f"config has no field {name}; a whole number >= {lowest} is needed")
+        if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+            raise ValueError(f"config has {name}={value!r}; a whole number >= {lowest} is needed")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -81,13 +88,20 @@ class Fields:
             raise ValueError(f"config has {name}={value!r}, which is not covered; {listed} is")
         return value
 
+    def standard_deviation(self) -> float:
+        """Return `initializer_range`.
+
+        Zero is refused, because the `transformers` library replaces it by 0.02.
+        """
+        return self.number("initializer_range", 0.02)
+
     def zero_at_start(self, *names: str) -> None:
         """Mark fields that add biases: these are zero at initialisation."""
         self._read.update(names)
 
     def no_influence(self, *names: str) -> None:
         """Mark fields that do not touch the tokens in this family."""
-        self._read.update(names)
+        self._harmless.update(names)
 
     def finish(self) -> tuple[str, ...]:
         """Return the fields without influence as "name=value".
@@ -98,11 +112,8 @@ class Fields:
             If a field with a value other than None, False or empty was not read.
         """
         left = {k: v for k, v in self.values.items() if k not in self._read}
-        open_fields = {
-            name: value
-            for name, value in left.items()
-            if name not in WITHOUT_INFLUENCE and value not in (None, False, [], {}, "")
-        }
+        left = {k: v for k, v in left.items() if v not in (None, False, [], {}, "")}
+        open_fields = {k: v for k, v in left.items() if k not in self._harmless}
         if open_fields:
             named = ", ".join(f"{name}={value!r:.60}" for name, value in open_fields.items())
             one = len(open_fields) == 1

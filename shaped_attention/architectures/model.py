@@ -135,7 +135,7 @@ class Model:
     embedding: Embedding
     final_norm: Norm | None = None
     approximations: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()
+    unused: tuple[str, ...] = field(default=(), compare=False)
     name: str = field(default="", compare=False)
     config: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shaped_attention.architectures.fields import Fields
 from shaped_attention.architectures.hidden import activation_of
-from shaped_attention.architectures.layer_types import masks_of
+from shaped_attention.architectures.layer_types import listed, mask_of, shortest
 from shaped_attention.architectures.model import Embedding, Model, Norm
 from shaped_attention.architectures.parts import attention, mlp
 from shaped_attention.architectures.rotary import rope_of
@@ -90,13 +90,15 @@ def starcoder2(fields: Fields) -> Model:
     )  # fmt: skip
     rope = rope_of(fields, head_size)
     kv_heads = fields.count("num_key_value_heads", default=2)
+    kinds = shortest(listed(fields, sizes.depth))
+    masks = [mask_of(fields, kind.attention) for kind in kinds]
     layers = [
         layer(
             attention(n, std, sizes.heads, head_size, kv_heads=kv_heads, mask=mask, **rope),
             hidden,
             norm,
         )
-        for mask in masks_of(fields, sizes.depth)
+        for mask in masks
     ]
     fields.zero_at_start("use_bias")
     fields.choice("norm_type", "layer_norm", ("layer_norm",))

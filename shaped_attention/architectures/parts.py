@@ -9,7 +9,8 @@ if the factors are collected in the weight of the branch and in the temperature:
   QK-norm divides queries and keys by their root mean square, so that tau_0 = 1 / (s sqrt(d_h)) and
   its eps is divided by sigma^2 n;
 - MLP: phi(sigma_1 sqrt(n) z) with the mean square 1/c at V_aa = 1, so that
-  gamma = sigma_2 sqrt(d / c); a gated unit is multiplied by sigma_1 sqrt(n) u.
+  gamma = sigma_2 sqrt(d / c); a gated unit is multiplied by sigma_1 sqrt(n) u;
+- a norm behind the branch removes gamma: the eps of that norm is divided by gamma^2.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Any
 
 from shaped_attention.architectures.model import Norm
 from shaped_attention.blocks.attention import ShapedAttention
-from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
+from shaped_attention.blocks.parameters import value_at
 
 
 def attention(
@@ -92,6 +93,22 @@ def mlp(
     return replace(unit, gamma=last * root * (inner if gated else 1.0), skip=skip)
 
 
-def normed(block: Block, place: str, norm: Norm) -> Normalised:
-    """Return a block with a norm of its tokens, of its branch, of both, or of the sum."""
-    return Normalised(block, place, norm.kind, eps=norm.eps)
+def normed(block: Any, place: str, norm: Norm, weight: float = 1.0) -> Normalised:
+    """Return a block with a norm of its tokens, of its branch, of both, or of the sum.
+
+    Parameters
+    ----------
+    block
+        Block whose gamma is the weight of the model's branch.
+    place, norm
+        Place as in `Normalised`, and norm.
+    weight
+        Factor of the branch, or of its norm.
+    """
+    gamma = value_at(block.gamma, 0.0)
+    if place in ("branch", "sandwich"):
+        # The norm of gamma x with some eps is the norm of x with eps / gamma^2.
+        inner = replace(block, gamma=weight)
+        return Normalised(inner, place, norm.kind, norm.eps, branch_eps=norm.eps / gamma**2)
+    inner = block if weight == 1.0 else replace(block, gamma=weight * gamma)
+    return Normalised(inner, place, norm.kind, norm.eps)

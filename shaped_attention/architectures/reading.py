@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from collections.abc import Callable
@@ -14,12 +15,14 @@ from shaped_attention.architectures.bloom import bloom, falcon
 from shaped_attention.architectures.cohere import cohere
 from shaped_attention.architectures.fields import Fields
 from shaped_attention.architectures.gpt import gpt2
-from shaped_attention.architectures.llama import llama
 from shaped_attention.architectures.model import Model
 from shaped_attention.architectures.modernbert import modernbert
 from shaped_attention.architectures.neox import gpt_neox, gptj, phi, stablelm, starcoder2
 from shaped_attention.architectures.opt import opt
 from shaped_attention.architectures.refused import check_single_stack
+from shaped_attention.architectures.rms_norm import DECODERS
+from shaped_attention.architectures.shipped import shipped_configurations, shipped_fields
+from shaped_attention.architectures.text_part import text_part
 from shaped_attention.checks import did_you_mean
 
 FAMILIES: dict[str, Callable[[Fields], Model]] = {
@@ -33,16 +36,13 @@ FAMILIES: dict[str, Callable[[Fields], Model]] = {
     "gpt_bigcode": gpt2,
     "gpt_neox": gpt_neox,
     "gptj": gptj,
-    "llama": llama,
-    "mistral": llama,
     "modernbert": modernbert,
     "opt": opt,
     "phi": phi,
-    "qwen2": llama,
-    "qwen3": llama,
     "roberta": bert,
     "stablelm": stablelm,
     "starcoder2": starcoder2,
+    **DECODERS,
 }
 """Function that reads the configurations of a `model_type`."""
 
@@ -72,6 +72,7 @@ def model_from_config(config: Any, **changes: Any) -> Model:
 
 def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     values, name = read_config(config, argument)
+    values, left_out = text_part(values)
     values |= changes
     family = values.get("model_type")
     check_single_stack(values)
@@ -81,7 +82,7 @@ def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     fields = Fields(values)
     model = FAMILIES[family](fields)
     kept = values | ({"_name_or_path": name} if name else {})
-    return replace(model, unused=fields.finish(), name=name, config=kept)
+    return replace(model, unused=left_out + fields.finish(), name=name, config=kept)
 
 
 def as_model(model: Any) -> Model:
@@ -116,17 +117,51 @@ def read_config(config: Any, argument: str = "config") -> tuple[dict[str, Any], 
             f"{argument} is a {type(config).__name__}; a configuration with to_dict, a dict, a "
             "config.json or a folder with one is needed"
         )
-    path = Path(config)
-    if path.is_dir():
-        path = path / "config.json"
-    with path.open(encoding="utf-8") as file:
-        try:
-            values = json.load(file)
-        except json.JSONDecodeError as error:
-            raise ValueError(
-                f"{argument}={str(config)!r}: a JSON file is needed ({error})"
-            ) from None
+    path = _file_of(config, argument)
+    if path is None:
+        return shipped_fields(str(config)), str(config)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{argument}={str(config)!r}: a JSON file is needed ({error})") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{argument}={str(config)!r}: a JSON object is needed")
-    name = path.parent.name if path.name == "config.json" else path.stem
+        raise ValueError(f"{argument}={str(config)!r}: a file with a JSON object is needed")
+    name = path.resolve().parent.name if path.name == "config.json" else path.stem
     return values, str(values.get("_name_or_path") or name)
+
+
+def _file_of(config: str | os.PathLike[str], argument: str) -> Path | None:
+    """Return the file of a configuration; None for the name of a shipped one.
+
+    Raises
+    ------
+    ValueError
+        If it is neither a path nor such a name.
+    FileNotFoundError
+        If there is no such file.
+    """
+    path, given = Path(config), str(config)
+    if path.is_dir():
+        file = path / "config.json"
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"{argument}={given!r}: the folder has no config.json; a folder with one is needed"
+            )
+        return file
+    if path.is_file():
+        return path
+    if given in shipped_configurations():
+        return None
+    if path.suffix == ".json" or path.is_absolute():
+        raise FileNotFoundError(
+            f"{argument}={given!r}: there is no such file; a config.json is needed"
+        )
+    if given.count("/") == 1:
+        missing = importlib.util.find_spec("transformers") is None
+        install = "; pip install 'shaped-attention[trained]' installs it" if missing else ""
+        raise FileNotFoundError(
+            f"{argument}={given!r}: there is no such folder, and nothing is downloaded; the object "
+            f"transformers.AutoConfig.from_pretrained({given!r}) is needed{install}"
+        )
+    choices = [*shipped_configurations(), "the path of a config.json"]
+    raise ValueError(f"{argument}={given!r}: {did_you_mean(given.lower(), choices)}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from shaped_attention.architectures.fields import Fields
+from shaped_attention.architectures.layer_types import FULL
 from shaped_attention.blocks.rotations import rope_angles
+from shaped_attention.checks import is_number
 
 _SCALINGS = {"default": (), "linear": ("factor",), "llama3": (
     "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
@@ -14,7 +16,13 @@ _BASE = 10_000.0
 
 
 def rope_of(
-    fields: Fields, size: int, kind: str = "", *, base: float = _BASE, share: float = 1.0
+    fields: Fields,
+    size: int,
+    kind: str = "",
+    *,
+    base: float = _BASE,
+    share: float = 1.0,
+    partial: bool = True,
 ) -> dict[str, Any]:
     """Return the fields `rope` and `rope_share` of attention with heads of a size.
 
@@ -28,22 +36,95 @@ def rope_of(
         Type of the layer, for configurations that have parameters for each type.
     base, share
         Base and rotated share if the configuration does not name them.
+    partial
+        Whether the family can rotate a part of a head.
     """
-    parameters = fields.get("rope_parameters") or {}
-    for_kinds = bool(parameters) and all(isinstance(x, dict) for x in parameters.values())
-    if for_kinds:
+    name, given = _parameters(fields, kind)
+    theta = _one_of(fields, name, given, "rope_theta", base)
+    part = _one_of(fields, name, given, "partial_rotary_factor", share)
+    if part > 1.0 or (part != 1.0 and not partial):
+        needed = "at most 1" if partial else "1, for whole heads,"
+        raise ValueError(f"config has partial_rotary_factor={part!r}; {needed} is needed")
+    options = _options(fields, name, given)
+    rotated = int(size * part)
+    if rotated % 2 or rotated < 2:
+        raise ValueError(
+            f"config rotates {rotated} of {size} columns of a head (head_dim, "
+            "partial_rotary_factor); an even number is needed"
+        )
+    angles = rope_angles(theta, rotated, **options)
+    return {"rope": angles, "rope_share": rotated / size}
+
+
+def rope_by_type(
+    fields: Fields, size: int, kind: str, *, base: float, local_base: float
+) -> dict[str, Any]:
+    """Return the same for families whose sliding layers have a RoPE of their own.
+
+    Without `rope_parameters` their base is `rope_local_base_freq`, and neither `rope_theta` nor
+    `rope_scaling` applies to them, as in the library.
+    """
+    parameters = fields.get("rope_parameters")
+    if parameters and not _for_kinds(parameters):
+        raise ValueError(
+            "config has rope_parameters without layer types; parameters for 'full_attention' and "
+            "'sliding_attention' are needed"
+        )
+    local = fields.get("rope_local_base_freq", local_base)
+    if kind == FULL or parameters:
+        return rope_of(fields, size, kind, base=base if kind == FULL else local, partial=False)
+    return {"rope": rope_angles(_positive("rope_local_base_freq", local), size), "rope_share": 1.0}
+
+
+def _for_kinds(parameters: dict[str, Any]) -> bool:
+    return any(isinstance(x, dict) for x in parameters.values())
+
+
+def _parameters(fields: Fields, kind: str) -> tuple[str, dict[str, Any]]:
+    """Return the name of the field with the parameters of a type of layers, and a copy of them."""
+    parameters, scaling = fields.get("rope_parameters") or {}, fields.get("rope_scaling") or {}
+    for name, value in (("rope_parameters", parameters), ("rope_scaling", scaling)):
+        if not isinstance(value, dict):
+            raise ValueError(f"config has {name}={value!r}; an object with parameters is needed")
+    if parameters and scaling:
+        raise ValueError("config has both rope_parameters and rope_scaling; one is needed")
+    if scaling:
+        return "rope_scaling", dict(scaling)
+    if _for_kinds(parameters):
         parameters = parameters.get(kind) or {}
-    scaling = {} if parameters else dict(fields.get("rope_scaling") or {})
-    given = dict(parameters) or scaling
-    name = "rope_parameters" if parameters else "rope_scaling"
-    theta = given.pop("rope_theta", None) or fields.get("rope_theta", base)
-    share = given.pop("partial_rotary_factor", None) or fields.get("partial_rotary_factor", share)
+    return "rope_parameters", dict(parameters)
+
+
+def _one_of(fields: Fields, name: str, given: dict[str, Any], key: str, default: float) -> float:
+    """Return a value among the parameters or, in old versions, at the top level."""
+    inner, outer = given.pop(key, None), fields.get(key)
+    if inner is not None and outer is not None and inner != outer:
+        raise ValueError(
+            f"config has {key}={outer!r} and {name} with {key}={inner!r}; one of the two is needed"
+        )
+    value = inner if inner is not None else outer
+    return _positive(key, default if value is None else value)
+
+
+def _positive(name: str, value: Any) -> float:
+    if not (is_number(value) and value > 0.0):
+        raise ValueError(f"config has {name}={value!r}; a positive number is needed")
+    return float(value)
+
+
+def _options(fields: Fields, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the scaling and its parameters, as arguments of `rope_angles`."""
     old, new = given.pop("type", None), given.pop("rope_type", None)
     how = new or old or "default"
     if how not in _SCALINGS:
         raise ValueError(
             f"config has {name} of the type {how!r}, which is not covered; "
             f"{', '.join(map(repr, _SCALINGS))} are"
+        )
+    if how == "llama3":
+        longest = fields.get("original_max_position_embeddings")
+        given.setdefault(
+            "original_max_position_embeddings", longest or fields.get("max_position_embeddings")
         )
     extra = {key for key, value in given.items() if value is not None} - set(_SCALINGS[how])
     extra -= {"original_max_position_embeddings"}
@@ -53,13 +134,11 @@ def rope_of(
             "not cover"
         )
     options = {key: given.get(key) for key in _SCALINGS[how]}
-    if how != "default" and None in options.values():
-        missing = next(key for key, value in options.items() if value is None)
-        raise ValueError(f"config has {name} of the type {how!r} without {missing}")
-    rotated = int(size * share)
-    if rotated % 2 or rotated < 2:
+    missing = [key for key, value in options.items() if value is None]
+    if missing:
         raise ValueError(
-            f"config rotates {rotated} of {size} columns of a head; an even number is needed"
+            f"config has {name} of the type {how!r} without {missing[0]}; a number is needed"
         )
-    angles = rope_angles(theta, rotated, None if how == "default" else how, **options)
-    return {"rope": angles, "rope_share": rotated / size}
+    for key, value in options.items():
+        _positive(key, value)
+    return {"scaling": None if how == "default" else how, **options}

@@ -67,6 +67,9 @@ class Normalised(Block):
         Number >= 0 that is added to the mean square, or to the variance, under the root.
     gain
         Factor of all normalised tokens, or a `Schedule`.
+    branch_eps
+        The same for the output of the branch of "branch" and "sandwich"; None for eps. It is added
+        to the mean square before the weight gamma of the block, which does not enter the norm.
 
     Raises
     ------
@@ -79,8 +82,9 @@ class Normalised(Block):
     norm: str = "rms"
     eps: float = 0.0
     gain: Parameter = 1.0
+    branch_eps: float | None = None
 
-    fixed = ("eps",)
+    fixed = ("eps", "branch_eps")
 
     def __post_init__(self) -> None:
         plain_fields(self)
@@ -96,6 +100,13 @@ class Normalised(Block):
                 "can be normalised 'before' or 'after'"
             )
         check_nonnegative("eps", self.eps)
+        if self.branch_eps is not None:
+            check_nonnegative("branch_eps", self.branch_eps)
+            if not self._adds_normalised:
+                raise ValueError(
+                    f"branch_eps={self.branch_eps!r}: None is needed if "
+                    f"place={self.place!r}, which does not normalise the branch"
+                )
         check_parameter("gain", self.gain, check_finite)
 
     @property
@@ -117,8 +128,10 @@ class Normalised(Block):
             return reason
         if self.place == "before" and not has_variance_noise(self.inner.limit):
             return "its inner limit has factor_noise, but no variance_noise"
-        if self.eps != 0.0:
-            return f"with eps={self.eps!r} its variances do not tend to 1; eps=0 is needed"
+        for name in ("eps", "branch_eps"):
+            if getattr(self, name) not in (None, 0.0):
+                value = getattr(self, name)
+                return f"with {name}={value!r} its variances do not tend to 1; {name}=0 is needed"
         if self.gain != 1.0:
             return f"with gain={self.gain!r} its variances do not tend to 1; gain=1 is needed"
         kind = NormalisedLimit if self.place in ("before", "after") else SandwichLimit
@@ -140,16 +153,16 @@ class Normalised(Block):
 
     def branch(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
         """Return the inner block's branch, with the norms before and behind it."""
-        seen = self._normalised(p, tokens) if self._sees_normalised else tokens
+        seen = self._normalised(p, tokens, self.eps) if self._sees_normalised else tokens
         result = self.inner.branch(p.inner, seen, project)
-        return self._normalised(p, result) if self._adds_normalised else result
+        return self._normalised(p, result, self._eps_of_branch) if self._adds_normalised else result
 
     def forward(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
         """Apply the block, and normalise the result if `place` is "after"."""
         new = self.inner.skip_weight(p.inner) * tokens + p.inner.gamma * self.branch(
             p, tokens, project
         )
-        return self._normalised(p, new) if self.place == "after" else new
+        return self._normalised(p, new, self.eps) if self.place == "after" else new
 
     def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
         """Return the inner block's root, for a factor of the (centred) tokens before a norm."""
@@ -179,10 +192,12 @@ class Normalised(Block):
         skip, gamma = self.inner.skip_weight(p.inner), p.inner.gamma
         root = self.root(p, self.seen(state), numbers, width)
         if self._adds_normalised:
-            rows = self._divided(p, branches(state, root, 1.0, width, numbers))
+            rows = self._divided(p, branches(state, root, 1.0, width, numbers), self._eps_of_branch)
             return added(state, [[gamma * part for part in parts] for parts in rows], skip)
         new = added(state, branches(state, root, gamma, width, numbers), skip)
-        return _state(self._divided(p, _rows(new)), state) if self.place == "after" else new
+        return (
+            _state(self._divided(p, _rows(new), self.eps), state) if self.place == "after" else new
+        )
 
     @property
     def _sees_normalised(self) -> bool:
@@ -195,14 +210,18 @@ class Normalised(Block):
     def _centred(self, rows: list[Rows[M]]) -> list[Rows[M]]:
         return centred(rows) if self.norm == "layer" else rows
 
-    def _divided(self, p: Any, rows: list[Rows[M]]) -> list[Rows[M]]:
-        return divided(self._centred(rows), self.eps, p.gain)
+    @property
+    def _eps_of_branch(self) -> float:
+        return self.eps if self.branch_eps is None else self.branch_eps
 
-    def _normalised(self, p: Any, tokens: Tensor) -> Tensor:
+    def _divided(self, p: Any, rows: list[Rows[M]], eps: float) -> list[Rows[M]]:
+        return divided(self._centred(rows), eps, p.gain)
+
+    def _normalised(self, p: Any, tokens: Tensor, eps: float) -> Tensor:
         if self.norm == "layer":
             tokens = tokens - tokens.mean(-1, keepdim=True)
-        if self.eps > 0.0:
-            return p.gain * (tokens / (tokens.square().mean(-1, keepdim=True) + self.eps).sqrt())
+        if eps > 0.0:
+            return p.gain * (tokens / (tokens.square().mean(-1, keepdim=True) + eps).sqrt())
         return p.gain * (unit_rows(tokens) * tokens.shape[-1] ** 0.5)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_ALIBI = "shaped_attention/blocks/positions.py"
 _ATTENTION = "shaped_attention/blocks/attention.py"
 _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
 _ATTENTION_SCORES = "shaped_attention/blocks/attention_scores.py"
+_EMBEDDED = "shaped_attention/architectures/embedded.py"
 _MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
 _NORMS = "shaped_attention/blocks/norms.py"
 _SCORES = "shaped_attention/blocks/score_moments.py"
@@ -92,6 +94,30 @@ ARCHITECTURES = [
         "sqrt((1.0 / groups) * sum(",
         "sqrt(sum(",
         ("test_normalised.py::test_eps_is_added_to_the_mean_square",),
+        blind=True,
+    ),
+    Mutant(
+        "alibi-missing-slopes-in-a-row",
+        _ALIBI,
+        "range(1, 2 * (heads - power), 2)",
+        "range(1, heads - power + 1)",
+        ("test_alibi.py::test_slopes_are_those_of_bloom",),
+        blind=True,
+    ),
+    Mutant(
+        "alibi-scale-of-rounded-slopes-alone",
+        _ALIBI,
+        "return self.scale * alibi(tokens, self.slope)",
+        "return alibi(tokens, self.slope)",
+        ("test_alibi.py::test_a_named_bias_gives_the_paths_of_the_array",),
+        blind=True,
+    ),
+    Mutant(
+        "embedding-padding-has-a-position",
+        _EMBEDDED,
+        "places[:, ~zero] if embedding.zero_positions else places",
+        "places",
+        ("test_families.py::test_padding_tokens_keep_what_they_share",),
         blind=True,
     ),
 ]

@@ -129,8 +129,8 @@ BLOCKS = [
     Mutant(
         "normalised-after-branch-sees-normalised",
         _NORMALISED,
-        "seen = self._normalised(p, tokens) if self._sees_normalised else tokens",
-        "seen = self._normalised(p, tokens)",
+        "seen = self._normalised(p, tokens, self.eps) if self._sees_normalised else tokens",
+        "seen = self._normalised(p, tokens, self.eps)",
         _NORMALISED_LAWS,
         blind=True,
     ),
