@@ -148,8 +148,6 @@ def test_refused_results() -> None:
         observables_of({}, 0.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="result lacks V;"):
         observables_of(data.drop_vars("V"), 0.5)
-    with pytest.raises(ValueError, match="result lacks stopping_time;"):
-        observables_of(data.drop_vars("stopping_time"), 0.5)
     with pytest.raises(ValueError, match="V of result has the dimensions"):
         observables_of(data.rename(row="other"), 0.5)
     with pytest.raises(ValueError, match=r"stopping_time is NaN for 1 of 2"):

@@ -92,7 +92,7 @@ def test_the_wheel_has_every_module_and_data_file_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     metadata = {name for name in names if name.split("/")[0].endswith(".dist-info")}
     modules = {path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-    data = {path for path in (ROOT / "shaped_attention" / "data").iterdir() if path.is_file()}
+    data = {path for path in (ROOT / "shaped_attention" / "data").rglob("*") if path.is_file()}
     typed = {ROOT / package / "py.typed" for package in PACKAGES}
     typed |= set((ROOT / "shaped_attention").rglob("*.pyi"))
     wanted = {path.relative_to(ROOT).as_posix() for path in modules | data | typed}

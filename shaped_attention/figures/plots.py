@@ -16,12 +16,18 @@ from numpy.typing import NDArray
 
 from shaped_attention.checks import check_choice
 from shaped_attention.figures.density_curves import draw_density
-from shaped_attention.figures.labels import SAMPLERS, TIME, observable_label, sampler_label
+from shaped_attention.figures.labels import LAYER, SAMPLERS, TIME, observable_label, sampler_label
 from shaped_attention.figures.model_layers import model_layers
 from shaped_attention.figures.output import save_figure
 from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 from shaped_attention.numerics import observables as of_covariances
-from shaped_attention.numerics.observables import check_result
+from shaped_attention.numerics.result_axis import (
+    axis_of,
+    check_result,
+    common_axis,
+    place_text,
+    saved_places,
+)
 from shaped_attention.statistics.density import (
     STOPPING,
     named_tokens,
@@ -46,13 +52,13 @@ def trajectories(
     title: str | None = None,
     ax: Target = None,
 ) -> Drawn:
-    """Draw medians and 5-95 % bands of observables against time.
+    """Draw medians and 5-95 % bands of observables against time, or against layers.
 
     Parameters
     ----------
     results
-        A result with several stored times, a list of results, or results by their names in the
-        legend.
+        A result with several stored times or positions, a list of results, or results by their
+        names in the legend.
     observables
         A name of `shaped_attention.observables`, for any tokens, or several names with one panel
         each. Default: log V[a,a], rho[a,b] and log det V.
@@ -75,22 +81,24 @@ def trajectories(
     tokens = _tokens(named, labels)
     names = _chosen(observables, pair, observable_names(tokens), tokens)
     panels = Panels(ax, names, _size(names))
+    axis = axis_of(next(iter(named.values())))
     for index, (label, result) in enumerate(named.items()):
-        time, color = result["time"].values, COLORS[index % len(COLORS)]
+        place, color = saved_places(result), COLORS[index % len(COLORS)]
         line = LINES[index % len(LINES)]
-        found = [_quantiles(v, names) for v in result["V"].transpose(*_DIMENSIONS).values]
-        for axis, name in zip(panels.axes, names, strict=True):
+        found = [_quantiles(v, names) for v in result["V"].transpose(axis, *_DIMENSIONS).values]
+        for panel, name in zip(panels.axes, names, strict=True):
             low, middle, high = np.array([quantiles[name] for quantiles in found]).T
             # Overlapping bands would be one grey block: only that of the last result is filled.
             if index == len(named) - 1:
-                axis.fill_between(time, low, high, color=color, alpha=0.15, linewidth=0)
-            few = "o" if len(time) < 8 else None
-            axis.plot(time, middle, line, marker=few, color=color, label=_entry(label, result))
+                panel.fill_between(place, low, high, color=color, alpha=0.15, linewidth=0)
+            few = "o" if len(place) < 8 else None
+            panel.plot(place, middle, line, marker=few, color=color, label=_entry(label, result))
             for edge in (low, high):
-                axis.plot(time, edge, line, color=color, linewidth=0.8)
+                panel.plot(place, edge, line, color=color, linewidth=0.8)
     of_layers = all(result.attrs.get("sampler") in SAMPLERS for result in named.values())
-    for axis, name in zip(panels.axes, names, strict=True):
-        axis.set(xlabel=TIME if of_layers else "time $t$", ylabel=observable_label(name, labels))
+    below = LAYER if axis == "position" else TIME if of_layers else "time $t$"
+    for panel, name in zip(panels.axes, names, strict=True):
+        panel.set(xlabel=below, ylabel=observable_label(name, labels))
     return panels.finish(title, note="median, and 5–95 % band", legend=True)
 
 
@@ -101,6 +109,7 @@ def densities(
     observables: str | Sequence[str] | None = None,
     pair: tuple[int, int] = (0, 1),
     time: float | None = None,
+    position: int | None = None,
     bins: Bins | None = None,
     bandwidth: float | str | None = None,
     level: float = 0.95,
@@ -108,7 +117,7 @@ def densities(
     title: str | None = None,
     ax: Target = None,
 ) -> Drawn:
-    """Draw densities of observables at one stored time, with pointwise bands.
+    """Draw densities of observables at one time or layer, with pointwise bands.
 
     The estimates are those of `shaped_attention.density`: kernel estimates, corrected at the ends
     of a bounded support; with `bins`, histograms. A vertical line marks a result whose values
@@ -127,6 +136,8 @@ def densities(
         As for `trajectories`, and ``stopping time``.
     time
         A time stored in all results, to within 1e-9. Default: the last of each.
+    position
+        For results of models, a number of layers stored in all. Default: the last of each.
     bins, bandwidth, level
         As for `shaped_attention.density`; a number of bins divides the range of the axis.
 
@@ -137,19 +148,22 @@ def densities(
     """
     named = _named(results)
     tokens = _tokens(named, labels)
-    names = _chosen(observables, pair, [*observable_names(tokens), STOPPING], tokens)
+    stopping = [STOPPING] if all("stopping_time" in result for result in named.values()) else []
+    names = _chosen(observables, pair, [*observable_names(tokens), *stopping], tokens)
     panels = Panels(ax, names, _size(names))
-    at = {}
+    of, at = axis_of(next(iter(named.values()))), {}
     for axis, name in zip(panels.axes, names, strict=True):
         drawn = {}
         for label, result in named.items():
-            drawn[label], at[label] = observable_values(result, name, time, f"results[{label!r}]")
+            drawn[label], at[label] = observable_values(
+                result, name, time, position, f"results[{label!r}]"
+            )
         support = support_of(name, tokens, max(at.values()))
         pooled = np.concatenate(list(drawn.values()))
         window = None if atom(pooled) is not None else density_window(pooled, support)
         marked = False
         for index, (label, result) in enumerate(named.items()):
-            own = "" if np.ptp([*at.values()]) < 1e-9 else f", t = {at[label]:.4g}"
+            own = "" if np.ptp([*at.values()]) < 1e-9 else f", {place_text(of, at[label])}"
             marked |= draw_density(
                 axis, drawn[label], support=support, window=window, bins=bins,
                 bandwidth=bandwidth, level=level, color=COLORS[index % len(COLORS)],
@@ -163,12 +177,12 @@ def densities(
             margin = 0.02 * (window[1] - window[0]) if marked else 0.0
             axis.set_xlim(window[0] - margin, window[1] + margin)
         axis.set_ylim(bottom=0.0)
-    times = {f"at $t$ = {t:.4g}; " for t in at.values()}
+    times = {f"at {place_text(of, t)}; ".replace("t =", "$t$ =") for t in at.values()}
     note = f"{times.pop() if len(times) == 1 else ''}bands: pointwise {100 * level:g} % intervals"
     return panels.finish(title, note=note, legend=True, columns=len(named))
 
 
-_DIMENSIONS = ("time", "sample", "row", "col")
+_DIMENSIONS = ("sample", "row", "col")
 
 
 def _named(results: Results) -> dict[str, xr.Dataset]:
@@ -186,10 +200,13 @@ def _named(results: Results) -> dict[str, xr.Dataset]:
     else:
         for i, result in enumerate(results):
             check_result(result, f"results[{i}]")
-            name = sampler_label(result.attrs.get("sampler", "result"))
+            name = sampler_label(result.attrs.get("sampler", result.attrs.get("model", "result")))
             named[f"{name} {i}" if name in named else name] = result
     for label, result in named.items():
         check_result(result, f"results[{label!r}]")
+    start, *others = named
+    for other in others:
+        common_axis(named[start], named[other], (f"results[{start!r}]", f"results[{other!r}]"))
     return named
 
 

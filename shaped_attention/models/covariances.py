@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,14 @@ import xarray as xr
 from torch import nn
 
 from shaped_attention.checks import real_array
+from shaped_attention.models.language_models import layer_names, record_language_model
 from shaped_attention.models.recording import INPUT, record_outputs, stack_outputs
 from shaped_attention.results.provenance import recorded
 
 
 @recorded()
 def record_covariances(
-    model: nn.Module,
+    model: Any,
     inputs: Any,
     choose: Callable[[str, nn.Module], bool] | None = None,
     *,
@@ -25,25 +26,31 @@ def record_covariances(
 ) -> xr.Dataset:
     """Record V = X X^T / n of the token streams that modules of any torch model return.
 
-    The result has the variables of a sampler's, so `compare` and `plots.trajectories` accept it.
-    Its samples are the inputs of one model and share the weights. The law over random weights
-    requires one model per sample (`xarray.concat` joins their results along ``sample``).
+    The result has the variables of a sampler's or, for a model of the `transformers` library, those
+    of `simulate_model`'s, so `compare` and `plots.trajectories` accept it. Its samples are the
+    inputs of one model and share the weights. The law over random weights requires one model per
+    sample: give several models, or join results with `xarray.concat` along ``sample``.
 
     Parameters
     ----------
     model
-        Model, called once without gradients as ``model(inputs)`` (``model(**inputs)`` for a dict).
+        Model, called once without gradients as ``model(inputs)`` (``model(**inputs)`` for a dict);
+        or several, as a list or an iterator that makes one at a time.
     inputs
-        Its input.
+        Its input. For a model of the `transformers` library, token ids (m,) or (batch, m), or a
+        dict. Padding positions are recorded too.
     choose
         Function of a module's name and the module: whether its output (..., m, n), or the first
-        element of a tuple, is recorded. By default the blocks of a `ShapedTransformer`.
+        element of a tuple, is recorded. By default the blocks of a `ShapedTransformer`, or the
+        layers of a model of the `transformers` library: an object with ``config.num_hidden_layers``
+        and a list of so many layers.
     times
         Time t of the output of each chosen module, positive and increasing. By default l / n after
         l layers: a chosen module is one layer, or a block of a `ShapedTransformer`, whose layers
-        have as many blocks as its `layer`.
+        have as many blocks as its `layer`. A model of the `transformers` library has positions
+        instead, unless `choose` is given.
     initial
-        Whether to record the input of the first chosen module, as V at t = 0.
+        Whether to record the input of the first chosen module, as V at t = 0 or position 0.
 
     Returns
     -------
@@ -51,15 +58,62 @@ def record_covariances(
     flattened to samples; `stopping_time` (sample), infinite; and the coordinate `module` (time)
     with the names.
 
+    For a model of the `transformers` library,
+
+    - `V` (position, sample, row, col), with position l after l layers and before the final norm,
+      and the coordinates `module` (position) and `model` (sample), a digest of the weights;
+    - `V_final` (sample, row, col) after the final norm, if the model returns `last_hidden_state`;
+    - `attention_entropy` (layer, head, sample, row) in nats, if the model returns its attention:
+      it must be loaded with ``attn_implementation="eager"``.
+
     Raises
     ------
     ValueError
         If no module is chosen, the outputs are not token streams of one shape, or `times` are not
         positive and increasing, one for each module.
+
+    Warns
+    -----
+    UserWarning
+        If a model of the `transformers` library is in training mode with dropout.
     """
-    if choose is None:
-        choose = _is_shaped_block
-    outputs = record_outputs(model, inputs, choose, initial=initial)
+    found = []
+    for each in _models(model):
+        found.append(_recorded(each, inputs, choose, times, initial))  # noqa: PERF401  (stacklevel)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ValueError("model is empty; at least one torch.nn.Module is needed")
+    if len({tuple(each["V"].transpose("sample", ...).shape[1:]) for each in found}) > 1:
+        raise ValueError("model: the models have different depths; equal ones are needed")
+    joined = xr.concat(
+        found, "sample", data_vars="minimal", coords="minimal", compat="override", join="override"
+    )
+    return joined.assign_attrs(found[0].attrs)
+
+
+def _models(model: Any) -> Iterable[Any]:
+    if isinstance(model, nn.Module) or not isinstance(model, Iterable) or isinstance(model, str):
+        return [model]
+    return model
+
+
+def _recorded(
+    model: nn.Module,
+    inputs: Any,
+    choose: Callable[[str, nn.Module], bool] | None,
+    times: Sequence[float] | None,
+    initial: bool,
+) -> xr.Dataset:
+    """Return the record of one model."""
+    if choose is None and isinstance(model, nn.Module) and layer_names(model):
+        if times is not None:
+            raise ValueError(
+                f"times={times!r:.80}: the layers of a model of the transformers library have "
+                "positions; choose, a function that chooses modules, is needed for times"
+            )
+        return record_language_model(model, inputs, initial)
+    outputs = record_outputs(model, inputs, choose or _is_shaped_block, initial=initial)
     x = stack_outputs(list(outputs.values()))
     v = (x @ x.mT / x.shape[-1]).reshape(len(x), -1, *2 * (x.shape[-2],))
     modules = [model.get_submodule(name) for name in outputs if name != INPUT]

@@ -6,6 +6,7 @@ removed at the end, even if the call fails.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ def record_outputs(
     choose: Callable[[str, nn.Module], bool],
     *,
     initial: bool = False,
+    call: Callable[[], Any] | None = None,
 ) -> dict[str, Float[Tensor, "*B m n"]]:
     """Return the token streams that the chosen modules return in one call of the model.
 
@@ -40,6 +42,8 @@ def record_outputs(
         element of a tuple, is recorded.
     initial
         Whether the input of the first chosen module is recorded too, under the name `INPUT`.
+    call
+        Function that calls the model. Default: as above.
 
     Returns
     -------
@@ -79,7 +83,7 @@ def record_outputs(
         module = model.get_submodule(names[0])
         handles.append(module.register_forward_pre_hook(first, with_kwargs=True))
     try:
-        call_model(model, inputs)
+        call_model(model, inputs) if call is None else call()
     finally:
         for handle in handles:
             handle.remove()
@@ -102,6 +106,13 @@ def call_model(model: nn.Module, inputs: Any, **options: Any) -> Any:
         if isinstance(inputs, Mapping):
             return model(**inputs, **options)
         return model(inputs, **options)
+
+
+def accepts(model: nn.Module, option: str) -> bool:
+    """Return whether a model can be called with an option of this name."""
+    parameters = inspect.signature(model.forward).parameters
+    catches_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    return catches_all or option in parameters
 
 
 def stack_outputs(outputs: Sequence[Tensor]) -> Tensor:

@@ -33,8 +33,14 @@ from scipy.special import entr
 
 from shaped_attention.argument_types import with_types
 from shaped_attention.numerics.covariance import correlations
+from shaped_attention.numerics.result_axis import (
+    axis_of,
+    check_result,
+    place_index,
+    saved_places,
+    stopping_times,
+)
 
-TIME_TOLERANCE = 1e-9
 MOST_TOKENS = 8
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -105,20 +111,22 @@ def observables(
 
 def observables_of(
     result: xr.Dataset,
-    time: float,
+    at: float,
     tokens: Sequence[int] | None = None,
     *,
     cap: float | None = None,
     precision: float | None = None,
 ) -> dict[str, NDArray[np.float64]]:
-    """Compute the observables of a result at one saved time, and its stopping times.
+    """Compute the observables of a result at one saved time or position, and its stopping times.
 
     Parameters
     ----------
     result
-        Result of a sampler, with ``V (time, sample, row, col)`` and ``stopping_time (sample)``.
-    time
-        A saved time, matched to within 1e-9 (for rounding: laws are never interpolated).
+        Result with ``V (time, sample, row, col)`` or ``V (position, sample, row, col)``, and
+        ``stopping_time (sample)`` if paths may stop.
+    at
+        A saved time or position, matched to within 1e-9 (for rounding: laws are never
+        interpolated).
     tokens, precision
         As in `observables`.
     cap
@@ -128,7 +136,8 @@ def observables_of(
     Returns
     -------
     dict
-        Values of shape (samples,) by name: those of `observables`, then ``stopping time``.
+        Values of shape (samples,) by name: those of `observables`, then ``stopping time`` if the
+        result has it.
 
     Raises
     ------
@@ -137,60 +146,18 @@ def observables_of(
         `observables` raises it.
     """
     check_result(result, "result")
-    index = time_index(result, time)
-    V = result["V"].isel(time=index).transpose("sample", "row", "col").to_numpy()
-    values = observables(V, tokens, precision=precision)
-    stopping = np.asarray(result["stopping_time"].to_numpy(), dtype=np.float64)
-    if np.isnan(stopping).any():
-        raise ValueError(
-            f"stopping_time is NaN for {int(np.isnan(stopping).sum())} of {stopping.size} paths; a "
-            "time or +inf for each is needed"
-        )
-    last = float(result["time"].to_numpy()[-1]) if cap is None else cap
-    values["stopping time"] = np.minimum(stopping, last)
+    values = observables(covariances_at(result, at), tokens, precision=precision)
+    if "stopping_time" in result:
+        last = float(saved_places(result)[-1]) if cap is None else cap
+        values["stopping time"] = np.minimum(stopping_times(result), last)
     return values
 
 
-def check_result(result: object, name: str) -> None:
-    """Raise ValueError, naming the argument `name`, unless `result` is one of a sampler."""
-    if not isinstance(result, xr.Dataset):
-        raise ValueError(
-            f"{name} is a {type(result).__name__}; an xarray.Dataset of a sampler is needed"
-        )
-    missing = [key for key in ("V", "stopping_time", "time") if key not in result.variables]
-    if missing:
-        raise ValueError(
-            f"{name} lacks {', '.join(missing)}; V (time, sample, row, col), stopping_time "
-            "(sample) and the coordinate time are needed"
-        )
-    if set(result["V"].dims) != {"time", "sample", "row", "col"}:
-        raise ValueError(
-            f"V of {name} has the dimensions {tuple(result['V'].dims)}; (time, sample, row, col) "
-            "are needed"
-        )
-    if result["stopping_time"].dims != ("sample",):
-        raise ValueError(
-            f"stopping_time of {name} has the dimensions {tuple(result['stopping_time'].dims)}; "
-            "(sample) alone is needed"
-        )
-
-
-def time_index(result: xr.Dataset, time: float, name: str = "result") -> int:
-    """Return the index of a saved time to within 1e-9; raise ValueError if it was not saved."""
-    saved = np.asarray(result["time"].to_numpy(), dtype=np.float64)
-    if saved.size:
-        index = int(np.argmin(np.abs(saved - time)))
-        if abs(saved[index] - time) <= TIME_TOLERANCE:
-            return index
-    raise ValueError(f"time={time!r}: one of those saved in {name}, {listed(saved)}, is needed")
-
-
-def listed(times: NDArray[np.float64]) -> str:
-    """Format a list of times for a message, without the middle of a long list."""
-    words = [f"{t:.10g}" for t in times]
-    if len(words) > 8:
-        words = [*words[:4], "...", *words[-3:]]
-    return "[" + ", ".join(words) + "]"
+def covariances_at(result: xr.Dataset, at: float) -> NDArray[np.float64]:
+    """Return V (samples, m, m) of a result at a saved time or position."""
+    chosen = result["V"].isel({axis_of(result): place_index(result, at)})
+    V: NDArray[np.float64] = chosen.transpose("sample", "row", "col").to_numpy()
+    return V
 
 
 def _chosen_tokens(m: int, tokens: Sequence[int] | None) -> list[int]:

@@ -10,7 +10,6 @@ only to use them.
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,7 +24,7 @@ from torch import Tensor, nn
 from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count, check_fraction, check_inside, real_array
 from shaped_attention.io.inputs import read_array, read_example
-from shaped_attention.models.recording import call_model, record_outputs, stack_outputs
+from shaped_attention.models.recording import accepts, call_model, record_outputs, stack_outputs
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.unit_vectors import unit_rows
 
@@ -68,7 +67,7 @@ def record_hidden_states(
     if choose is not None:
         return stack_outputs(list(record_outputs(model, inputs, choose).values())).numpy()
     found = None
-    if _takes_hidden_states(model):
+    if accepts(model, "output_hidden_states"):
         result = call_model(model, inputs, output_hidden_states=True)
         found = getattr(result, "hidden_states", None)
     if not found:
@@ -188,12 +187,6 @@ def example_hidden_states() -> tuple[list[str], Float64[np.ndarray, "7 70 384"]]
         ``shaped_attention/data/README.md`` gives the origin and the licence.
     """
     return read_example(_EXAMPLE, "hidden_states")
-
-
-def _takes_hidden_states(model: nn.Module) -> bool:
-    parameters = inspect.signature(model.forward).parameters
-    catches_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    return catches_all or "output_hidden_states" in parameters
 
 
 def _is_stream(state: object) -> bool:

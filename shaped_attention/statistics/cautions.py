@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from shaped_attention.numerics.result_axis import stopping_times
+
 _COUPLED = (
     " CAUTION: both results come from one sampler with one seed and share random numbers; this test"
     " and the intervals of the Wasserstein and energy distances need different seeds."
+)
+_SHARED_WEIGHTS = (
+    " CAUTION: samples of one recorded model share its weights; intervals and p-values assume "
+    "independent samples, with one model each."
 )
 _DIFFERENCES = {
     "same_start": "start from different covariances",
@@ -23,14 +29,16 @@ _ROUNDING = 1e-9
 def common_ground(first: xr.Dataset, second: xr.Dataset) -> dict[str, int]:
     """Return, as 1 or 0 by name, what two results have in common according to their attributes.
 
-    `independent` is 0 if they drew the same random numbers. `same_start` and `same_layer` are 0 if
+    `independent` is 0 if they drew the same random numbers, `own_weights` is 0 if samples of either
+    were recorded from one model (`record_covariances`). `same_start` and `same_layer` are 0 if
     they are known to differ in V_0 or in the blocks. `same_radius` is 0 if paths of either were
     stopped and the radii differ for the same V_0.
     """
     start, layer = (_agree(first, second, key) for key in ("v0", "layer"))
-    stopped = any(bool(np.isfinite(r["stopping_time"]).any()) for r in (first, second))
+    stopped = any(bool(np.isfinite(stopping_times(r)).any()) for r in (first, second))
     return {
         "independent": int(not _share_numbers(first, second)),
+        "own_weights": int(all(_own_weights(result) for result in (first, second))),
         "same_start": int(start),
         "same_layer": int(layer),
         "same_radius": int(not (start and stopped) or _agree(first, second, "radius")),
@@ -41,7 +49,14 @@ def caution_text(common: dict[str, Any]) -> str:
     """Return the sentences that follow from `common_ground`, possibly none."""
     found = [text for name, text in _DIFFERENCES.items() if not common[name]]
     text = f" NOTE: the results {' and '.join(found)}." if found else ""
+    text += "" if common["own_weights"] else _SHARED_WEIGHTS
     return text if common["independent"] else text + _COUPLED
+
+
+def _own_weights(result: xr.Dataset) -> bool:
+    """Return whether no two samples come from models with the same weights, as far as known."""
+    models = result["model"].to_numpy() if "model" in result.coords else np.arange(0)
+    return len(np.unique(models)) == len(models)
 
 
 def _agree(first: xr.Dataset, second: xr.Dataset, key: str) -> bool:
@@ -54,11 +69,19 @@ def _agree(first: xr.Dataset, second: xr.Dataset, key: str) -> bool:
     return x.shape == y.shape and bool(np.abs(x - y).max() <= _ROUNDING * np.abs(x).max())
 
 
+def _sampler(result: xr.Dataset) -> str | None:
+    """Return the name of a sampler, or of the function that drew a result."""
+    name = result.attrs.get("sampler", result.attrs.get("function"))
+    return None if name is None else str(name)
+
+
 def _share_numbers(first: xr.Dataset, second: xr.Dataset) -> bool:
     """Return whether two results drew the same random numbers."""
-    a, b = ([result.attrs.get(key) for key in ("sampler", "seed")] for result in (first, second))
-    if None not in a or "start" not in first or "start" not in second:
-        return None not in a and a == b
+    a, b = ([_sampler(result), result.attrs.get("seed")] for result in (first, second))
+    if None not in a and a == b:
+        return True
+    if "sampler" in first.attrs or "start" not in first or "start" not in second:
+        return False
     # The only randomness of a flow is its initial condition.
     ours, others = ({row.tobytes() for row in r["start"].values} for r in (first, second))
     return bool(ours & others)

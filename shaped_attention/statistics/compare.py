@@ -17,12 +17,16 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.checks import check_choice, check_count, check_inside, did_you_mean
-from shaped_attention.numerics.observables import (
+from shaped_attention.numerics.observables import covariances_at, observables_of
+from shaped_attention.numerics.result_axis import (
     TIME_TOLERANCE,
     check_result,
+    common_axis,
     listed,
-    observables_of,
-    time_index,
+    place_index,
+    requested,
+    saved_places,
+    stopping_times,
 )
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.cautions import common_ground
@@ -47,6 +51,7 @@ def compare(
     second: xr.Dataset,
     *,
     time: float | None = None,
+    position: int | None = None,
     observables: str | Sequence[str] | None = None,
     confidence: float = 0.95,
     permutations: int = 999,
@@ -54,7 +59,7 @@ def compare(
     seed: int = 0,
     transport: bool = False,
 ) -> xr.Dataset:
-    """Compare the laws of two results at one time, observable by observable and jointly.
+    """Compare the laws of two results at one time or layer, observable by observable and jointly.
 
     Observables are first rounded to 64 times the machine epsilon of the coarser result: rounding
     errors differ between samplers and are not a difference of laws.
@@ -68,13 +73,18 @@ def compare(
     Parameters
     ----------
     first, second
-        Results of any two samplers, with the same number of tokens and at least 8 samples each.
+        Results of any two samplers, or of `simulate_model` and `record_covariances`, with the same
+        number of tokens and at least 8 samples each.
     time
         A time saved in both, to within 1e-9. Default: the last common time, unless only 0 is
         common.
+    position
+        For results of models, the number of layers after which the tokens are compared. Default:
+        the last common one, unless only 0 is common.
     observables
         Names of observables (see `shaped_attention.observables`), including ``rho[a,b]`` and
-        ``log V[a,a]`` of any token, and ``stopping time``. Default: all, with at most 8 tokens.
+        ``log V[a,a]`` of any token, and ``stopping time``. Default: all that both results have,
+        with at most 8 tokens.
     confidence
         Coverage probability, in (0, 1), of each band and interval, and of the verdict as a whole.
     permutations
@@ -100,8 +110,8 @@ def compare(
         Scalars: ``joint_energy`` and ``joint_p_value`` of `joint_test` over all these observables,
         and ``stopped_first`` and ``stopped_second``, the fractions stopped by that time.
         Attributes: the settings, sizes, ``smallest_resolvable_ks`` and ``verdict``, and
-        ``independent``, ``same_start``, ``same_layer`` and ``same_radius`` as 1 or 0 (1 if
-        unknown).
+        ``independent``, ``own_weights``, ``same_start``, ``same_layer`` and ``same_radius`` as 1 or
+        0 (1 if unknown).
 
         With `transport` also ``wasserstein2`` with ``_low``, ``_high`` and ``_null``, and the
         scalar ``joint_wasserstein2`` with ``_p_value`` and ``_null``, from `joint_wasserstein2`
@@ -113,7 +123,8 @@ def compare(
     Raises
     ------
     ValueError
-        If an argument is outside its range, or the results have no time in common.
+        If an argument is outside its range, the results have no time or position in common, or one
+        has times and the other positions.
     """
     check_result(first, "first")
     check_result(second, "second")
@@ -126,15 +137,16 @@ def compare(
         if size < FEWEST_SAMPLES:
             raise ValueError(f"{name} has {size} samples; at least {FEWEST_SAMPLES} are needed")
     _check_settings(confidence, permutations, bootstrap)
-    time = _common_time(first, second, time)
+    axis = common_axis(first, second, ("first", "second"))
+    at = _common_place(first, second, axis, requested(axis, time, position))
 
     precision = max(_epsilon(first), _epsilon(second))
     chosen = None if observables is None else range(tokens[0])
     x, y = (
-        observables_of(result, time, chosen, cap=time, precision=precision)
+        observables_of(result, at, chosen, cap=at, precision=precision)
         for result in (first, second)
     )
-    names = _chosen_names(observables, list(x))
+    names = _chosen_names(observables, [name for name in x if name in y])
     exact = [np.stack([values[name] for name in names]) for values in (x, y)]
     x_rows, y_rows = (rounded(rows, precision) for rows in exact)
 
@@ -164,15 +176,15 @@ def compare(
     table["joint_energy"] = joint.distance
     table["joint_p_value"] = joint.p_value
     if transport:
-        v, w = (_half_vectorised(result, time) for result in (first, second))
+        v, w = (_half_vectorised(result, at) for result in (first, second))
         whole = joint_wasserstein2(v, w, _PAIRINGS, seed, precision=ROUNDING * precision)
         table["joint_wasserstein2"] = whole.distance
         table["joint_wasserstein2_p_value"] = whole.p_value
         table["joint_wasserstein2_null"] = whole.null
     for name, result in (("first", first), ("second", second)):
-        table[f"stopped_{name}"] = float((result["stopping_time"] <= time + TIME_TOLERANCE).mean())
+        table[f"stopped_{name}"] = float((stopping_times(result) <= at + TIME_TOLERANCE).mean())
     table.attrs = {
-        "time": time,
+        axis: at if axis == "time" else int(at),
         "samples_first": sizes[0],
         "samples_second": sizes[1],
         "tokens": tokens[0],
@@ -184,23 +196,23 @@ def compare(
     return table
 
 
-def _common_time(first: xr.Dataset, second: xr.Dataset, time: float | None) -> float:
-    saved, other = (
-        np.asarray(result["time"].to_numpy(), dtype=np.float64) for result in (first, second)
-    )
-    if time is not None:
-        time_index(second, time, "second")
-        return float(saved[time_index(first, time, "first")])
+def _common_place(first: xr.Dataset, second: xr.Dataset, axis: str, at: float | None) -> float:
+    """Return the time or position that was asked for, or the last that is saved in both."""
+    saved, other = saved_places(first), saved_places(second)
+    if at is not None:
+        place_index(second, at, "second")
+        return float(saved[place_index(first, at, "first")])
     common = [t for t in saved if (np.abs(other - t) <= TIME_TOLERANCE).any()]
     if not common:
         raise ValueError(
-            f"first and second have the times {listed(saved)} and {listed(other)}; a common one is "
-            "needed"
+            f"first and second have the {axis}s {listed(saved)} and {listed(other)}; a common one "
+            "is needed"
         )
     if max(common) <= 0.0 < min(saved.max(), other.max()):
+        how = " (times= or save_every= of the samplers)" if axis == "time" else ""
         raise ValueError(
-            "first and second have only t = 0 in common, before the first layer; a later time in "
-            "both (times= or save_every= of the samplers), or time=0, is needed"
+            f"first and second have only {'t' if axis == 'time' else axis} = 0 in common, before "
+            f"the first layer; a later {axis} in both{how}, or {axis}=0, is needed"
         )
     return float(max(common))
 
@@ -225,11 +237,11 @@ def _check_settings(confidence: float, permutations: int, bootstrap: int) -> Non
         raise ValueError(f"bootstrap={bootstrap!r}: at least {at} is needed")
 
 
-def _half_vectorised(result: xr.Dataset, time: float) -> NDArray[np.float64]:
+def _half_vectorised(result: xr.Dataset, at: float) -> NDArray[np.float64]:
     """Return the upper triangles of V (samples, m (m+1)/2), scaled to keep the Frobenius norm."""
-    V = result["V"].isel(time=time_index(result, time)).transpose("sample", "row", "col")
-    a, b = np.triu_indices(V.sizes["row"])
-    entries = V.to_numpy().astype(np.float64)[:, a, b]
+    V = covariances_at(result, at)
+    a, b = np.triu_indices(V.shape[-1])
+    entries = V.astype(np.float64)[:, a, b]
     return entries * np.where(a == b, 1.0, math.sqrt(2.0))
 
 
@@ -237,4 +249,5 @@ def _epsilon(result: xr.Dataset) -> float:
     """Return the machine epsilon V was computed in, which may be coarser than that of its dtype."""
     computed = json.loads(result.attrs.get("specification", "{}")).get("dtype", "float64")
     dtypes = [np.dtype(computed), result["V"].dtype]
-    return max(float(np.finfo(d if d.kind == "f" else np.float64).eps) for d in dtypes)
+    known = [float(np.finfo(d if d.kind == "f" else np.float64).eps) for d in dtypes]
+    return max(*known, float(result.attrs.get("precision", 0.0)))

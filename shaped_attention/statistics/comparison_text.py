@@ -7,6 +7,7 @@ import textwrap
 import numpy as np
 import xarray as xr
 
+from shaped_attention.numerics.result_axis import place_text
 from shaped_attention.statistics.cautions import caution_text
 
 _ROWS_PER_GROUP, _NAMED, _WIDTH = 8, 4, 110
@@ -28,7 +29,7 @@ def verdict(table: xr.Dataset) -> str:
     )
     p = float(table["joint_p_value"])
     seen = p <= 1 - confidence
-    where = f"the two laws at t = {about['time']:.6g}"
+    where = f"the two laws at {_place(table)}"
     at = f"with {n} and {m} samples, at simultaneous confidence {confidence:.4g}"
     if resolved:
         listing = ", ".join(names[: min(resolved, _NAMED)])
@@ -63,7 +64,7 @@ def format_comparison(table: xr.Dataset) -> str:
         raise ValueError(f"table is a {type(table).__name__}; a result of compare is needed")
     about = table.attrs
     lines = [
-        f"t = {about['time']:.6g}; tokens: {about['tokens']}; samples: {about['samples_first']}, "
+        f"{_place(table)}; tokens: {about['tokens']}; samples: {about['samples_first']}, "
         f"{about['samples_second']}; each interval at confidence {about['confidence']:.4g}",
         "",
         _line("", "first", "second", "Kolmogorov-Smirnov", "Wasserstein-1", "energy"),
@@ -89,11 +90,23 @@ def format_comparison(table: xr.Dataset) -> str:
         f"joint energy test: distance {float(table['joint_energy']):.3g}, "
         f"p = {float(table['joint_p_value']):.3g}",
         *_transport_lines(table),
-        f"stopped by then: {float(table['stopped_first']):.2%} of the first, "
-        f"{float(table['stopped_second']):.2%} of the second",
+        *_stopped_lines(table),
         *textwrap.wrap(str(about["verdict"]), _WIDTH),
     ]
     return "\n".join(lines)
+
+
+def _place(table: xr.Dataset) -> str:
+    """Return the time or position of a comparison in words."""
+    axis = "time" if "time" in table.attrs else "position"
+    return place_text(axis, table.attrs[axis])
+
+
+def _stopped_lines(table: xr.Dataset) -> list[str]:
+    if "time" not in table.attrs:
+        return []
+    first, second = (float(table[f"stopped_{name}"]) for name in ("first", "second"))
+    return [f"stopped by then: {first:.2%} of the first, {second:.2%} of the second"]
 
 
 def _transport_lines(table: xr.Dataset) -> list[str]:

@@ -11,11 +11,14 @@ import numpy as np
 import xarray as xr
 
 from shaped_attention.checks import check_choice
-from shaped_attention.numerics.observables import (
+from shaped_attention.numerics.observables import observables, observables_of
+from shaped_attention.numerics.result_axis import (
+    axis_of,
     check_result,
-    observables,
-    observables_of,
-    time_index,
+    place_index,
+    place_text,
+    requested,
+    saved_places,
 )
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.density_estimates import (
@@ -38,6 +41,7 @@ def density(
     observable: str,
     *,
     time: float | None = None,
+    position: int | None = None,
     bins: Bins | None = None,
     bandwidth: float | str | None = None,
     support: Interval | None = None,
@@ -45,7 +49,7 @@ def density(
     points: int = 201,
     level: float = 0.95,
 ) -> xr.Dataset:
-    """Estimate the density of one observable at one stored time, with pointwise intervals.
+    """Estimate the density of one observable at one time or layer, with pointwise intervals.
 
     With `bins` the estimate is a histogram: `density` is the probability of a bin divided by its
     width, with the Clopper-Pearson interval of this probability. Otherwise it is a kernel estimate
@@ -61,11 +65,13 @@ def density(
     Parameters
     ----------
     result
-        Result of a sampler, with at least 8 samples.
+        Result of a sampler or a model, with at least 8 samples.
     observable
         A name from `observables`, with any token, or ``stopping time``.
     time
         A stored time, to within 1e-9. Default: the last.
+    position
+        For the result of a model, a number of layers. Default: the last.
     bins
         Number of equal bins of the window, or increasing edges of bins.
     bandwidth
@@ -91,7 +97,7 @@ def density(
         observable. For a histogram these are the centres of bins with edges ``left`` and ``right``.
         Attributes: ``method`` ("histogram" or "kernel"), ``bins`` or ``bandwidth``, ``level``,
         ``samples``, ``outside`` (the share of samples outside the window or the bins; the density
-        has the remaining mass), ``support``, ``observable`` and ``time``.
+        has the remaining mass), ``support``, ``observable``, and ``time`` or ``position``.
 
     Raises
     ------
@@ -113,13 +119,14 @@ def density(
     >>> float((estimate["density"] * 0.5).sum())
     1.0
     """
-    values, at = observable_values(result, observable, time)
+    values, at = observable_values(result, observable, time, position)
     if support is None:
         support = support_of(observable, result.sizes["row"], at)
     equal = atom(values)
+    axis = axis_of(result)
     if equal is not None:
         raise ValueError(
-            f"observable={observable!r}: all {len(values)} values at t = {at:.6g} are "
+            f"observable={observable!r}: all {len(values)} values at {place_text(axis, at)} are "
             f"{equal:.6g}, and an atom has no density"
         )
     found = estimate_density(
@@ -127,21 +134,28 @@ def density(
         points=points, level=level,
     )  # fmt: skip
     _warn_of_atoms(values, observable)
-    return found.assign_attrs(observable=observable, time=at)
+    own = {axis: at if axis == "time" else int(at)}
+    return found.assign_attrs(observable=observable, **own)
 
 
 def observable_values(
-    result: xr.Dataset, observable: str, time: float | None = None, name: str = "result"
+    result: xr.Dataset,
+    observable: str,
+    time: float | None = None,
+    position: int | None = None,
+    name: str = "result",
 ) -> tuple[Floats, float]:
-    """Return the values (samples,) of one observable at a stored time, and that time."""
+    """Return the values (samples,) of one observable at a stored place, and that place."""
     check_result(result, name)
     if result.sizes["sample"] < FEWEST:
         raise ValueError(
             f"{name} has {result.sizes['sample']} samples; at least {FEWEST} are needed"
         )
-    check_choice("observable", observable, [*observable_names(result.sizes["row"]), STOPPING])
-    saved = result["time"].to_numpy()
-    at = float(saved[-1] if time is None else saved[time_index(result, time, name)])
+    stopping = [STOPPING] if "stopping_time" in result else []
+    check_choice("observable", observable, [*observable_names(result.sizes["row"]), *stopping])
+    wanted = requested(axis_of(result), time, position)
+    saved = saved_places(result)
+    at = float(saved[-1 if wanted is None else place_index(result, wanted, name)])
     return observables_of(result, at, named_tokens([observable]), cap=at)[observable], at
 
 

@@ -22,7 +22,7 @@ from shaped_attention.checks import (
     real_array,
 )
 from shaped_attention.numerics.covariance import check_covariance
-from shaped_attention.numerics.observables import check_result
+from shaped_attention.numerics.result_axis import check_result
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.over_grid import over_grid
@@ -59,7 +59,7 @@ def exit_times(
     ValueError
         If `result` is not a result, its radius is too small, or the range is empty.
     """
-    check_result(result, "result")
+    check_result(result, "result", stops=True)
     if not 0.0 <= smallest < largest < math.inf:
         raise ValueError(
             f"smallest={smallest!r}, largest={largest!r}: 0 <= smallest < largest is needed"
@@ -109,7 +109,7 @@ def explosion_curve(
         If `result` is not a result, or `times` or `level` is outside its range.
     """
     if not isinstance(result, xr.Dataset) or not {"stopping_time", "time"} <= set(result.variables):
-        check_result(result, "result")
+        check_result(result, "result", stops=True)
     check_inside("level", level)
     times = result["time"].to_numpy() if times is None else real_array(times, "times")
     if times.ndim != 1 or not np.isfinite(times).all():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.architectures import ARCHITECTURES
 from tests.mutants.attention import ATTENTION
 from tests.mutants.blocks import BLOCKS
+from tests.mutants.configurations import CONFIGURATIONS
 from tests.mutants.estimates import ESTIMATES
 from tests.mutants.explosion import EXPLOSION
 from tests.mutants.mutant import Mutant
@@ -18,6 +19,7 @@ MUTANTS: list[Mutant] = [
     *ARCHITECTURES,
     *ATTENTION,
     *BLOCKS,
+    *CONFIGURATIONS,
     *PROGRAMS,
     *SAMPLERS,
     *ESTIMATES,

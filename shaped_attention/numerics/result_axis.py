@@ -1,0 +1,125 @@
+"""The axis of a result: the times, or the positions between layers, at which V is saved.
+
+A sampler saves ``V (time, sample, row, col)``; a model has ``V (position, sample, row, col)``, with
+position l after l layers. ``stopping_time (sample)`` is optional: without it no path stops.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+TIME_TOLERANCE = 1e-9
+
+AXES = ("time", "position")
+"""Names of the axis."""
+
+
+def check_result(result: object, name: str, *, stops: bool = False) -> None:
+    """Raise ValueError, naming the argument `name`, unless `result` has covariances on an axis.
+
+    With `stops` it needs stopping times too.
+    """
+    if not isinstance(result, xr.Dataset):
+        raise ValueError(
+            f"{name} is a {type(result).__name__}; an xarray.Dataset of a sampler is needed"
+        )
+    axis = axis_of(result)
+    needed = ("V", *(("stopping_time",) if stops else ()), axis)
+    missing = [key for key in needed if key not in result.variables]
+    if missing:
+        also = ", stopping_time (sample)" if stops else ""
+        raise ValueError(
+            f"{name} lacks {', '.join(missing)}; V ({axis}, sample, row, col){also} and the "
+            f"coordinate {axis} are needed"
+        )
+    if set(result["V"].dims) != {axis, "sample", "row", "col"}:
+        raise ValueError(
+            f"V of {name} has the dimensions {tuple(result['V'].dims)}; ({axis}, sample, row, col) "
+            "are needed"
+        )
+    if "stopping_time" in result and result["stopping_time"].dims != ("sample",):
+        raise ValueError(
+            f"stopping_time of {name} has the dimensions {tuple(result['stopping_time'].dims)}; "
+            "(sample) alone is needed"
+        )
+
+
+def axis_of(result: xr.Dataset) -> str:
+    """Return the name of the axis of a result."""
+    return "position" if "position" in result.dims else "time"
+
+
+def common_axis(first: xr.Dataset, second: xr.Dataset, names: tuple[str, str]) -> str:
+    """Return the axis of two results; raise ValueError, with both names, if it differs."""
+    axis, other = axis_of(first), axis_of(second)
+    if axis != other:
+        raise ValueError(
+            f"{names[0]} has the axis {axis} and {names[1]} has the axis {other}; two results with "
+            "times, or two with positions (layers), are needed"
+        )
+    return axis
+
+
+def requested(axis: str, time: float | None, position: int | None) -> float | None:
+    """Return the place that was asked for on an axis, or None.
+
+    Raises
+    ------
+    ValueError
+        If the place is on the other axis.
+    """
+    other, value = ("position", position) if axis == "time" else ("time", time)
+    if value is not None:
+        raise ValueError(f"{other}={value!r}: the results have the axis {axis}; {axis}= is needed")
+    return time if axis == "time" else position
+
+
+def saved_places(result: xr.Dataset) -> NDArray[np.float64]:
+    """Return the times or positions of a result."""
+    return np.asarray(result[axis_of(result)].to_numpy(), dtype=np.float64)
+
+
+def place_index(result: xr.Dataset, at: float, name: str = "result") -> int:
+    """Return the index of a saved place to within 1e-9; raise ValueError if it was not saved."""
+    saved = saved_places(result)
+    if saved.size:
+        index = int(np.argmin(np.abs(saved - at)))
+        if abs(saved[index] - at) <= TIME_TOLERANCE:
+            return index
+    raise ValueError(
+        f"{axis_of(result)}={at!r}: one of those saved in {name}, {listed(saved)}, is needed"
+    )
+
+
+def place_text(axis: str, at: float) -> str:
+    """Return a place in words: "t = 0.5" or "position 4"."""
+    return f"t = {at:.6g}" if axis == "time" else f"position {at:g}"
+
+
+def stopping_times(result: xr.Dataset) -> NDArray[np.float64]:
+    """Return the stopping times (samples,), infinite if the result has none.
+
+    Raises
+    ------
+    ValueError
+        If one is NaN.
+    """
+    if "stopping_time" not in result:
+        return np.full(result.sizes["sample"], np.inf)
+    stopping = np.asarray(result["stopping_time"].to_numpy(), dtype=np.float64)
+    if np.isnan(stopping).any():
+        raise ValueError(
+            f"stopping_time is NaN for {int(np.isnan(stopping).sum())} of {stopping.size} paths; a "
+            "time or +inf for each is needed"
+        )
+    return stopping
+
+
+def listed(times: NDArray[np.float64]) -> str:
+    """Format a list of times for a message, without the middle of a long list."""
+    words = [f"{t:.10g}" for t in times]
+    if len(words) > 8:
+        words = [*words[:4], "...", *words[-3:]]
+    return "[" + ", ".join(words) + "]"

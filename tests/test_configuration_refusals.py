@@ -1,0 +1,225 @@
+"""What is refused in a configuration, each in one sentence that names the field or the file."""
+
+from __future__ import annotations
+
+import pytest
+
+import shaped_attention as sa
+from tests.test_configurations import LLAMA, model
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"model_type": "lama"},
+            r"config has model_type='lama': one of .* is needed \(did you mean 'llama'\?\)",
+        ),
+        ({"model_type": None}, "config has no field model_type; the name of a family is needed"),
+        ({"hidden_size": None}, "config has no field hidden_size; a whole number >= 1 is needed"),
+        ({"hidden_size": 64.0}, r"config has hidden_size=64\.0; a whole number >= 1 is needed"),
+        (
+            {"num_hidden_layer": 8},
+            "config has the field num_hidden_layer=8, which this family's description does "
+            "not cover; .*",
+        ),
+        (
+            {"clip_qkv": 8.0, "model_type": "olmo", "rms_norm_eps": None},
+            r"config has the field clip_qkv=8\.0, which .*",
+        ),
+        (
+            {"num_key_value_heads": 3},
+            "config has num_attention_heads=4, not a multiple of num_key_value_heads=3; a "
+            "multiple is needed",
+        ),
+        (
+            {"num_attention_heads": 6},
+            "config has hidden_size=64, not a multiple of num_attention_heads=6, and no "
+            "head_dim; .* is needed",
+        ),
+        (
+            {"head_dim": 15},
+            r"config rotates 15 of 15 columns of a head \(head_dim, "
+            r"partial_rotary_factor\); an even number is needed",
+        ),
+        ({"initializer_range": 0}, "config has initializer_range=0; a positive number is needed"),
+        ({"rms_norm_eps": float("inf")}, "config has rms_norm_eps=inf; a number >= 0 is needed"),
+        ({"hidden_act": "mish"}, "config has hidden_act='mish', which is not covered; .* is"),
+        (
+            {"pad_token_id": 64},
+            "config has pad_token_id=64; a number from -64 to 63, inside the vocabulary, "
+            "or null is needed",
+        ),
+        (
+            {"num_experts": 8},
+            "config has num_experts=8, a mixture of experts; dense layers are needed",
+        ),
+        ({"is_encoder_decoder": True}, "config has model_type='llama', an encoder-decoder; .*"),
+        ({"sliding_window": 8}, "config has the field sliding_window=8, which .*"),
+        ({"rope_theta": -1.0}, r"config has rope_theta=-1\.0; a positive number is needed"),
+        (
+            {"rope_theta": 2.0, "rope_parameters": {"rope_theta": 3.0}},
+            r"config has rope_theta=2\.0 and rope_parameters with rope_theta=3\.0; one of "
+            r"the two is needed",
+        ),
+        (
+            {"rope_scaling": {"type": "yarn", "factor": 4.0}},
+            "config has rope_scaling of the type 'yarn', which is not covered; 'default', "
+            "'linear', 'llama3' are",
+        ),
+        (
+            {"rope_scaling": {"type": "linear"}},
+            "config has rope_scaling of the type 'linear' without factor; a number is needed",
+        ),
+        (
+            {"rope_scaling": {"type": "linear", "factor": -4.0}},
+            r"config has factor=-4\.0; a positive number is needed",
+        ),
+        (
+            {"rope_scaling": {"type": "linear", "factor": 4.0, "beta": 2.0}},
+            "config has rope_scaling with beta, which rope type 'linear' does not cover",
+        ),
+        (
+            {
+                "rope_scaling": {"type": "linear", "factor": 4.0},
+                "rope_parameters": {"rope_theta": 3.0},
+            },
+            "config has both rope_parameters and rope_scaling; one is needed",
+        ),
+        (
+            {"rope_scaling": 4.0},
+            r"config has rope_scaling=4\.0; an object with parameters is needed",
+        ),
+        (
+            {"partial_rotary_factor": 0.5},
+            r"config has partial_rotary_factor=0\.5; 1, for whole heads, is needed",
+        ),
+        (
+            {"model_type": "phi3", "pad_token_id": 0, "rope_scaling": {"type": "longrope"}},
+            "config has rope_scaling of the type 'longrope', which is not covered; .*",
+        ),
+        (
+            {"model_type": "phi3", "pad_token_id": 0, "partial_rotary_factor": 1.5},
+            r"config has partial_rotary_factor=1\.5; at most 1 is needed",
+        ),
+        ({"model_type": "phi3"}, "config has pad_token_id=32000; .*"),
+        (
+            {"model_type": "gemma2", "layer_types": ["full_attention"]},
+            "config has 1 layer_types for 4 layers; one for each is needed",
+        ),
+        (
+            {"model_type": "gemma2", "layer_types": ["full_attention", "linear_attention"] * 2},
+            "config has a layer of the type 'linear_attention', which is not covered; .*",
+        ),
+        (
+            {"model_type": "gemma2", "sliding_window": None},
+            "config has no field sliding_window; a whole number >= 1 is needed",
+        ),
+        (
+            {"model_type": "gemma2", "use_bidirectional_attention": True},
+            "config has the field use_bidirectional_attention=True, which .*",
+        ),
+        (
+            {"model_type": "gemma", "num_key_value_heads": 4, "hidden_activation": "relu"},
+            "config has hidden_activation='relu', which is not covered; 'gelu_pytorch_tanh' is",
+        ),
+        (
+            {"model_type": "gemma3_text", "attn_logit_softcapping": 50.0},
+            r"config has the field attn_logit_softcapping=50\.0, which .*",
+        ),
+        (
+            {"model_type": "gemma3_text", "rope_parameters": {"rope_theta": 1e4}},
+            "config has rope_parameters without layer types; .* are needed",
+        ),
+        (
+            {"model_type": "qwen2", "layer_types": ["sliding_attention"] * 4},
+            "config has layer_types with 'sliding_attention', but "
+            "use_sliding_window=False; true is needed",
+        ),
+        (
+            {"model_type": "qwen2", "use_sliding_window": 1},
+            "config has use_sliding_window=1; true or false is needed",
+        ),
+        (
+            {"model_type": "smollm3", "pad_token_id": 0, "no_rope_layers": [1]},
+            "config has 1 no_rope_layers for 4 layers; one for each is needed",
+        ),
+        (
+            {"model_type": "exaone4", "sliding_window_pattern": "LLLG"},
+            "config has sliding_window_pattern='LLLG'; a whole number >= 1 is needed",
+        ),
+        (
+            {"model_type": "granite", "residual_multiplier": 0.0},
+            r"config has residual_multiplier=0\.0; a positive number is needed",
+        ),
+    ],
+)
+def test_what_is_refused(changes, message):
+    """Each in one sentence that names the field."""
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        model(**changes)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"model_type": "paligemma", "text_config": LLAMA},
+            "config has model_type='paligemma' around a text_config, which is not covered; "
+            "its text_config, as a configuration of its own, is needed",
+        ),
+        (
+            {"model_type": "llava", "text_config": 3},
+            "config has model_type='llava' and text_config=3; an object with the fields of "
+            "the text model is needed",
+        ),
+        (3, r"config is a int; .*"),
+        (
+            "Llama-3.1-70B",
+            r"config='Llama-3.1-70B': one of bert-large, .*, the path of a config\.json is "
+            r"needed \(did you mean 'llama-3\.1-70b'\?\)",
+        ),
+    ],
+)
+def test_what_is_no_configuration(config, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        sa.model_from_config(config)
+
+
+def test_files_that_are_missing_or_invalid(tmp_path):
+    def refused(error, path, content=None):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(error) as info:
+            sa.model_from_config(path)
+        return str(info.value).replace(str(tmp_path), "X")
+
+    file = tmp_path / "config.json"
+    no_file = "config='X/none.json': there is no such file; a config.json is needed"
+    assert refused(FileNotFoundError, tmp_path / "none.json") == no_file
+    no_config = "config='X': the folder has no config.json; a folder with one is needed"
+    assert refused(FileNotFoundError, tmp_path) == no_config
+    start = "config='X/config.json': a JSON file is needed ("
+    assert refused(ValueError, file, b"{").startswith(start)
+    assert refused(ValueError, file, b"\xff\xfe\x00").startswith(start)
+    a_list = "config='X/config.json': a file with a JSON object is needed"
+    assert refused(ValueError, file, b"[]") == a_list
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_names_of_a_hub_are_not_downloaded(monkeypatch, installed):
+    """The sentence names the call that gets the configuration, and the installation if needed."""
+    name = "meta-llama/Llama-3.1-8B"
+    monkeypatch.setattr(
+        "shaped_attention.architectures.reading.importlib.util.find_spec",
+        lambda module: object() if installed else None,
+    )
+    with pytest.raises(FileNotFoundError) as info:
+        sa.model_from_config(name)
+    expected = (
+        f"config={name!r}: there is no such folder, and nothing is downloaded; the object "
+        f"transformers.AutoConfig.from_pretrained({name!r}) is needed"
+    )
+    if not installed:
+        expected += "; pip install 'shaped-attention[trained]' installs it"
+    assert str(info.value) == expected

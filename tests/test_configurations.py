@@ -1,0 +1,268 @@
+"""Configurations: where they are read from, old and new names, and what is shipped."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import shaped_attention as sa
+from shaped_attention.architectures.reading import FAMILIES
+from shaped_attention.architectures.rms_norm import DECODERS
+from shaped_attention.architectures.shipped import shipped_configurations, shipped_fields
+
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-5,
+}
+SHIPPED = {
+    "bert-large": ("bert", 24, 1024),
+    "gemma-2-9b": ("gemma2", 42, 3584),
+    "gemma-3-12b": ("gemma3_text", 48, 3840),
+    "gpt2": ("gpt2", 12, 768),
+    "llama-3.1-70b": ("llama", 80, 8192),
+    "mistral-7b": ("mistral", 32, 4096),
+    "olmo-2-7b": ("olmo2", 32, 4096),
+    "pythia-6.9b": ("gpt_neox", 32, 4096),
+    "qwen2.5-7b": ("qwen2", 28, 3584),
+    "qwen3-8b": ("qwen3", 36, 4096),
+}
+
+
+def model(**changes):
+    """Return the model of the small Llama with changed fields."""
+    return sa.model_from_config(LLAMA, **changes)
+
+
+def attention(known, layer=0):
+    """Return the attention of a layer."""
+    return known.layers()[layer][0].inner
+
+
+def facts(known):
+    """Return what defines the law."""
+    return (known.width, known.depth, known.layers(), known.embedding, known.final_norm)
+
+
+def test_dicts_objects_files_and_folders_give_the_same_model(tmp_path):
+    """A folder may hold other files, such as weights."""
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path / "my-llama"
+    folder.mkdir()
+    for name in ("model-00001-of-00002.safetensors", "tokenizer.json", "generation_config.json"):
+        (folder / name).write_text("{}")
+    (folder / "config.json").write_text(json.dumps(LLAMA))
+    known = model()
+    path = folder / "config.json"
+    for source in (path, str(path), folder, str(folder), transformers.LlamaConfig(**LLAMA)):
+        assert facts(sa.model_from_config(source)) == facts(known)
+    assert str(sa.model_from_config(folder)) == "my-llama"
+    assert str(sa.model_from_config(path)) == "my-llama"
+
+
+def test_a_configuration_saved_by_the_library(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.Gemma2Config(head_dim=64, num_hidden_layers=3)
+    config.save_pretrained(tmp_path)
+    assert facts(sa.model_from_config(tmp_path)) == facts(sa.model_from_config(config))
+
+
+@pytest.mark.parametrize(
+    ("family", "old", "new"),
+    [
+        (
+            "llama",
+            {"rope_theta": 5e5, "torch_dtype": "bfloat16",
+             "rope_scaling": {"type": "linear", "factor": 4.0}},
+            {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5},
+             "dtype": "bfloat16"},
+        ),
+        (
+            "llama",
+            {
+                "max_position_embeddings": 512, "rope_scaling": {
+                    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0,
+                },
+            },
+            {
+                "rope_parameters": {
+                    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0, "original_max_position_embeddings": 512,
+                    "rope_theta": 1e4,
+                },
+            },
+        ),
+        (
+            "phi3",
+            {"rope_theta": 5e5, "partial_rotary_factor": 0.5, "pad_token_id": 0},
+            {
+                "rope_parameters": {
+                    "rope_type": "default", "rope_theta": 5e5, "partial_rotary_factor": 0.5,
+                },
+                "pad_token_id": 0,
+            },
+        ),
+        (
+            "gemma2",
+            {"hidden_act": "gelu_pytorch_tanh", "sliding_window": 3},
+            {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 3},
+        ),
+        (
+            "gemma3_text",
+            {
+                "sliding_window_pattern": 2, "rope_local_base_freq": 100.0, "rope_theta": 1e5,
+                "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+            },
+            {
+                "layer_types": ["sliding_attention", "full_attention"] * 2,
+                "rope_parameters": {
+                    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e5},
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+                },
+            },
+        ),
+        (
+            "qwen2",
+            {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 3},
+            {
+                "use_sliding_window": True, "sliding_window": 3,
+                "layer_types": ["full_attention"] + ["sliding_attention"] * 3,
+            },
+        ),
+        ("smollm3", {"no_rope_layer_interval": 2}, {"no_rope_layers": [1, 0, 1, 0]}),
+        (
+            "exaone4",
+            {"sliding_window_pattern": 2},
+            {
+                "sliding_window_pattern": "LG",
+                "layer_types": ["sliding_attention", "full_attention"] * 2,
+            },
+        ),
+        ("gemma", {"hidden_act": "gelu"}, {"hidden_activation": "gelu_pytorch_tanh"}),
+        ("olmo3", {"rope_theta": 5e5}, {}),
+    ],
+)  # fmt: skip
+def test_old_and_new_names_give_the_same_model(family, old, new):
+    """The configuration with old names is also what the library makes of it."""
+    transformers = pytest.importorskip("transformers")
+    fields = {**LLAMA, "pad_token_id": None, "model_type": family}
+    first, second = (sa.model_from_config({**fields, **x}) for x in (old, new))
+    assert facts(first) == facts(second)
+    config = transformers.AutoConfig.for_model(**{**fields, **old})
+    assert facts(sa.model_from_config(config)) == facts(first)
+
+
+@pytest.mark.parametrize("family", sorted(DECODERS))
+def test_the_default_configuration_of_every_family(family):
+    """Nothing in it is left out; all fields without influence are listed."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.AutoConfig.for_model(family)
+    known = sa.model_from_config(config)
+    assert known.family == family
+    assert (known.depth, known.width) == (config.num_hidden_layers, config.hidden_size)
+    listed = {entry.split("=")[0] for entry in known.unused}
+    assert {"max_position_embeddings", "use_cache"} <= listed
+    assert not listed & {"hidden_size", "rms_norm_eps", "rope_parameters", "initializer_range"}
+    fields = config.to_dict()
+    sizes = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
+    few = {name: fields[name] for name in (*sizes, "num_attention_heads", "model_type")}
+    assert facts(sa.model_from_config(few)) == facts(known)
+
+
+def test_the_text_of_a_model_of_images():
+    """Public Gemma 3 configurations have a text_config, with few fields."""
+    text = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, "head_dim": 16}
+    around = {"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 32}}
+    known = sa.model_from_config(around, num_hidden_layers=7)
+    alone = sa.model_from_config({"model_type": "gemma3_text", **text}, num_hidden_layers=7)
+    assert facts(known) == facts(alone)
+    assert known.unused[0] == "gemma3: text_config alone without vision_config"
+    for family in ("mistral3", "llava"):
+        assert facts(sa.model_from_config({"model_type": family, "text_config": LLAMA})) == facts(
+            model()
+        )
+
+
+def test_shipped_configurations():
+    assert shipped_configurations() == sorted(SHIPPED)
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_a_shipped_configuration(name):
+    """Real depth and width; the library reads the same sizes."""
+    family, depth, width = SHIPPED[name]
+    if family not in FAMILIES:
+        pytest.skip(f"{family} is not covered")
+    known = sa.model_from_config(name)
+    assert (str(known), known.family, known.depth, known.width) == (name, family, depth, width)
+    transformers = pytest.importorskip("transformers")
+    fields = shipped_fields(name)
+    config = transformers.AutoConfig.for_model(**fields)
+    assert facts(sa.model_from_config(config)) == facts(known)
+
+
+def test_a_file_comes_before_a_shipped_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpt2").mkdir()
+    (tmp_path / "gpt2" / "config.json").write_text(json.dumps(LLAMA))
+    assert sa.model_from_config("gpt2").family == "llama"
+
+
+def test_the_factors_of_granite():
+    known = sa.model_from_config(
+        LLAMA, model_type="granite", embedding_multiplier=12.0, attention_multiplier=0.5,
+        residual_multiplier=0.22, logits_scaling=8.0,
+    )  # fmt: skip
+    plain = model()
+    assert known.embedding.scale == 12.0
+    assert attention(known).tau0 * 2.0 == pytest.approx(attention(plain).tau0)
+    for block, other in zip(known.layers()[0], plain.layers()[0], strict=True):
+        assert block.gamma == pytest.approx(0.22 * other.gamma)
+    assert "logits_scaling=8.0" in known.unused
+
+
+@pytest.mark.parametrize(("family", "bases"), [("gemma3_text", (1e6, 1e4)), ("olmo3", (5e5, 5e5))])
+def test_the_base_of_each_type_of_layers(family, bases):
+    """The library's own, if parameters do not name them."""
+    kinds = ["full_attention", "sliding_attention"]
+    for named in ({}, {"rope_parameters": {kind: {"rope_type": "default"} for kind in kinds}}):
+        known = sa.model_from_config(
+            LLAMA, model_type=family, layer_types=kinds * 2, head_dim=16, sliding_window=3, **named
+        )
+        for layer, base in enumerate(bases):
+            angles = sa.rope_angles(base, 16)
+            assert attention(known, layer).rope == pytest.approx(tuple(angles))
+
+
+def test_masks_and_rotations_of_the_layers():
+    """Qwen's windows begin at a layer, Gemma's alternate, SmolLM3 and EXAONE 4 leave out RoPE."""
+
+    def masks(family, **fields):
+        known = sa.model_from_config(
+            LLAMA, model_type=family, pad_token_id=None, **{"sliding_window": 3} | fields
+        )
+        heads = [attention(known, k) for k in range(known.depth)]
+        return [x.mask for x in heads], [x.rope is not None for x in heads]
+
+    full, window = "causal", "causal:3"
+    assert masks("mistral") == ([window] * 4, [True] * 4)
+    assert masks("mistral", sliding_window=None) == ([full] * 4, [True] * 4)
+    assert masks("qwen2", use_sliding_window=True, max_window_layers=3)[0] == [*[full] * 3, window]
+    assert masks("qwen2", use_sliding_window=True, max_window_layers=0)[0] == [window] * 4
+    assert masks("qwen2")[0] == [full] * 4
+    assert masks("gemma2")[0] == [window, full] * 2
+    assert masks("gemma3_text", num_hidden_layers=7)[0] == [*[window] * 5, full, window]
+    assert masks("olmo3")[0] == [*[window] * 3, full]
+    switched = {"use_sliding_window": True}
+    assert masks("smollm3", **switched) == ([*[full] * 3, window], [*[True] * 3, False])
+    assert masks("exaone4") == ([*[window] * 3, full], [*[True] * 3, False])
+    assert masks("exaone4", sliding_window=None) == ([full] * 4, [True] * 4)
+    both = {"use_bidirectional_attention": True, "sliding_window": 6}
+    assert masks("gemma3_text", **both)[0] == ["local:4"] * 4
