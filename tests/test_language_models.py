@@ -187,5 +187,5 @@ def test_models_are_recognised_by_their_attributes(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             sa.record_covariances(*arguments)
-    with pytest.raises(ValueError, match="^times=.*have positions"):
+    with pytest.raises(ValueError, match=r"^times=.*have positions"):
         sa.record_covariances(Decoder(), ids, times=[1.0, 2.0, 3.0])
