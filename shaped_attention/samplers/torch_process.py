@@ -29,7 +29,7 @@ class TorchProcess:
         self, task: Task, first: int, start: Array, device: torch.device, dtype: torch.dtype
     ) -> None:
         """Create the paths with numbers first, ... and factors `start` (count, groups, m, c)."""
-        self.task, self.count = task, len(start)
+        self.task, self.first, self.count = task, first, len(start)
         self.device, self.dtype = device, dtype
         self.samples = torch.arange(first, first + self.count, device=device)
         self.state = torch.tensor(start, dtype=dtype, device=device)
