@@ -153,3 +153,11 @@ def test_bad_ids_are_refused(run, tmp_path, options, message):
     result = run("gpt2", *options, few=("--samples", "4"))
     assert result.exit_code == 2, result.output
     assert message in result.stderr
+
+
+def test_shipped_configurations_are_listed_and_run(run):
+    listed = run("--list", few=()).output.splitlines()
+    assert len(listed) == 10
+    assert "gpt2" in listed
+    result = run("gpt2", "--describe", "--set", "n_layer=2", few=())
+    assert result.exit_code == 0, result.output

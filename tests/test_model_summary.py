@@ -12,6 +12,7 @@ import shaped_attention as sa
 from shaped_attention.architectures.table import LAYER_NUMBERS, model_summary, tokens_seen
 from shaped_attention.architectures.table_text import shown_layers, summary_table
 from shaped_attention.architectures.verdict import compared, verdict
+from shaped_attention.figures.paper.models import GAMMA, _apart, shaped
 
 GPT2 = {
     "model_type": "gpt2", "n_embd": 64, "n_layer": 12, "n_head": 4, "vocab_size": 500,
@@ -245,3 +246,44 @@ def test_a_table_has_medians_and_quantiles():
     assert "10.0 [10.0, 10.0]" in table[2]
     assert "50.0 [49.0, 51.0]" in table[2]
     assert len({line.index("[") for line in table[1:]}) == 1
+
+
+class Wrong:
+    """Two names for one number."""
+
+    names = ("a", "b")
+
+    def __call__(self, v):
+        return v[:, 0, :1]
+
+
+wrong = Wrong()
+
+
+def test_a_function_that_returns_other_numbers_than_it_names_is_refused():
+    assert list(simulated(GPT2, keep=LAYER_NUMBERS)["observable"].values) == [
+        "cosine", "effective_rank", "size",
+    ]  # fmt: skip
+    message = r"returned shape \(8, 1\); \(8, 2\), the numbers a, b for each sample, is needed"
+    with pytest.raises(ValueError, match=message):
+        simulated(GPT2, keep=f"{__name__}:wrong")
+
+
+def test_the_shaped_twin_has_the_sizes_and_the_mask_of_a_model():
+    """It starts from the same tokens, at mean square 1."""
+    model = sa.model_from_config(MISTRAL)
+    twin = shaped(model)
+    attention, mlp = twin.layers()[0]
+    assert (twin.width, twin.depth, attention.heads, attention.mask) == (32, 3, 4, "causal:3")
+    assert attention.gamma == mlp.gamma == GAMMA
+    assert twin.embedding.variance == pytest.approx(1.0)
+    assert model.embedding.variance == pytest.approx(0.09)
+
+
+def test_names_are_moved_apart_by_no_more_than_is_needed():
+    assert _apart([0.1, 0.5, 0.9], 0.1, (0.0, 1.0)).tolist() == [0.1, 0.5, 0.9]
+    close = _apart([0.5, 0.5, 0.9], 0.1, (0.0, 1.0))
+    np.testing.assert_allclose(close, [0.45, 0.55, 0.9], atol=1e-9)
+    low = _apart([0.0, 0.0, 0.0], 0.1, (0.0, 1.0))
+    assert (np.diff(low) > 0.099).all()
+    assert low[0] > -1e-9

@@ -24,8 +24,9 @@ from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.plain_arguments import encoded
 from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.blas_process import BlasProcess
 from shaped_attention.samplers.driver import march, run
-from shaped_attention.samplers.executors import path_chunk, process_of
+from shaped_attention.samplers.executors import path_chunk, process_of, with_executor
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.starts import LARGEST_RADIUS
 from shaped_attention.samplers.task import Task, task_of
@@ -112,6 +113,7 @@ def simulate_model(
         memory=memory, keep=keep, embedded=start,
     )  # fmt: skip
     task = task_of(request, "model", known.width)
+    request = with_executor(request, task)
     beside = _Beside(known, task, entropy)
     result = run(
         request, partial(process_of, request, task), path_chunk(request), progress, "model",
@@ -191,6 +193,8 @@ class _Beside:
 
     def _entropies_of(self, paths: Any, step: int) -> Array:
         """Return the entropies (heads, count, m) of the attention of a layer."""
+        if isinstance(paths, BlasProcess):
+            return paths.entropies(step)
         task, state = self._task, self._state(paths)
         block = self._first[step % len(self._first)]
         samples = torch.arange(paths.first, paths.first + paths.count, device="cpu")

@@ -284,15 +284,21 @@ class ShapedAttention(Block):
         size, tau = self.values(width), self.temperature(p, width)
         roots = []
         shared: Any = None
+        # Fewer columns than tokens: A (F W) costs less than (A F) W.
+        few = size < min(factor.shape[-2:])
         for h, scores in enumerate(gram_scores(self, factor, numbers, width)):
-            root = self.attend(scores / tau, factor, h)
-            if self.output_projection:
-                if h % self.heads_per_key == 0:
-                    group = h // self.heads_per_key
-                    shared = numbers.wishart("values", factor.shape[-1], size, group)
-                root = root @ shared
-                root = root / math.sqrt(self.heads * size)
-            roots.append(root)
+            if not self.output_projection:
+                roots.append(self.attend(scores / tau, factor, h))
+                continue
+            if h % self.heads_per_key == 0:
+                group = h // self.heads_per_key
+                shared = numbers.wishart("values", factor.shape[-1], size, group)
+                shared = factor @ shared if few else shared
+            if few:
+                root = self.attend(scores / tau, shared, h)
+            else:
+                root = self.attend(scores / tau, factor, h) @ shared
+            roots.append(root / math.sqrt(self.heads * size))
         if self.output_projection:
             return concatenate(roots)
         return roots if self.heads > 1 else roots[0]

@@ -81,7 +81,7 @@ def gallery_command(
     """Make the figures of the gallery again.
 
     With a NAME those whose command has it in it, such as sphere or compare; else all, which takes
-    about half an hour on 2 cores. Run it where notebooks/sweep.toml is.
+    about three quarters of an hour on 2 cores. Run it where notebooks/sweep.toml is.
     """
     parts = {name: {name, *name.split()} for name in GALLERY}
     for name in names:

@@ -18,5 +18,5 @@ def paper_command() -> None:
     """Simulate the figures of The Shaped Transformer again.
 
     Numbers are those of the paper (Noci et al., arXiv 2306.17759); the others go beyond it. A
-    figure takes 5 to 100 seconds on 2 cores.
+    figure takes 5 to 100 seconds on 2 cores, unless its help says more.
     """

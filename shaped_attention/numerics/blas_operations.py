@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
 
 from shaped_attention.numerics import entries, lapack
-from shaped_attention.numerics.graph import Node, Shape
+from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.threefry import fill_chi, fill_weights, path_words
 
 Array = NDArray[np.float64]
 
 COLUMNS = 256
-"""Number of hidden units at once; fixed, since it determines the order of a sum."""
+"""Fewest hidden units at once, unless there are fewer."""
+
+_ENTRIES = 2**14
+"""Entries of few tokens' hidden units at once, which fit into the cache (measured)."""
+
+_FEWEST_TRIANGULAR = 32
+"""Rows from which on a product that skips zeros is faster (measured)."""
 
 
 class Memory:
-    """Free arrays for reuse, by size."""
+    """Free arrays for reuse, by size; threads may share them."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[Array]] = {}
 
-    def take(self, shape: Shape) -> Array:
+    def take(self, shape: tuple[int, ...]) -> Array:
         """Return an uninitialised array."""
-        size = shape[0] * shape[1]
-        free = self._free.get(size)
-        flat = free.pop() if free else np.empty(size)
+        size = math.prod(shape)
+        try:
+            flat = self._free[size].pop()
+        except (KeyError, IndexError):
+            flat = np.empty(size)
         return flat.reshape(shape)
 
     def give_back(self, array: Array) -> None:
@@ -49,34 +57,60 @@ class Place:
     row: int
 
 
+class Source(NamedTuple):
+    """A value, or the part of a stack of values with an index or with several."""
+
+    value: int
+    index: int | NDArray[np.int64] | None = None
+
+    def of(self, values: dict[int, Array]) -> Array:
+        """Return the array."""
+        whole = values[self.value]
+        result: Array = whole if self.index is None else whole[self.index]
+        return result
+
+
 @dataclass
 class Operation:
-    """A node with the data needed to run it.
+    """One or several nodes with the data needed to run them.
 
     Attributes
     ----------
-    node
-        Node of the graph to compute.
-    inputs, output
-        Numbers of the values; `ends` are those that are not needed afterwards.
+    nodes
+        Nodes of the graph to compute: one, or several of one kind, whose values are then stacked.
+    inputs
+        Values that are its arguments.
+    output
+        Number of the value; `ends` are those that are not needed afterwards.
     scalars
-        Scalars of the node (layers or 1, count).
+        Scalars of the nodes (layers or 1, count).
     key
-        Key of its random numbers.
-    start
-        Number of normals before its own, for a normal node.
+        Key of their random numbers.
+    starts
+        Number of normals before those of each node.
     inside
         Activation of hidden units, a `blas_plan.Plan`.
     """
 
-    node: Node
-    inputs: tuple[int, ...]
+    nodes: list[Node]
+    inputs: tuple[Source, ...]
     output: int
     ends: tuple[int, ...]
     scalars: Array
     key: Any
-    start: int
+    starts: list[int]
     inside: Any
+
+    @property
+    def node(self) -> Node:
+        """The first node; the others differ in their random numbers and inputs alone."""
+        return self.nodes[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the value."""
+        stack = (len(self.nodes),) if len(self.nodes) > 1 else ()
+        return (*stack, *self.node.shape)
 
     def numbers(self, step: int) -> list[float]:
         """Return the scalars of a step."""
@@ -84,49 +118,64 @@ class Operation:
         return row
 
 
-def draw(operation: Operation, sample: int, step: int, row: int, out: Array) -> None:
-    """Write the numbers of a normal node."""
-    fill_weights(out[None], operation.key, sample, step, operation.node.integers[0], 0)
+def draw(operation: Operation, k: int, sample: int, step: int, row: int, out: Array) -> None:
+    """Write the numbers of the normal node k."""
+    slot = operation.nodes[k].integers[0]
+    fill_weights(out[None], operation.key, sample, step, slot, 0)
     (scale,) = operation.numbers(row)
     if scale != 1.0:
         out *= scale
 
 
 def _normal(op: Operation, place: Place, out: Array) -> None:
-    flat = out.reshape(-1)
-    if place.given is None:
-        draw(op, place.sample, place.step, place.row, flat)
-    else:
-        flat[:] = place.given[op.start : op.start + out.size]
+    for k, flat in enumerate(out.reshape(len(op.nodes), -1)):
+        if place.given is None:
+            draw(op, k, place.sample, place.step, place.row, flat)
+        else:
+            flat[:] = place.given[op.starts[k] : op.starts[k] + flat.size]
 
 
 def _wishart(op: Operation, place: Place, out: Array) -> None:
-    slot, dof = op.node.integers
+    for node, matrix in zip(op.nodes, out.reshape(-1, *op.node.shape), strict=True):
+        _wishart_root(node, op.key, place, matrix)
+
+
+def _wishart_root(node: Node, key: Any, place: Place, out: Array) -> None:
+    slot, dof = node.integers
     rows = len(out)
-    if not op.node.lower:
-        fill_weights(out.reshape(1, -1), op.key, place.sample, place.step, slot, 0)
+    if not node.lower:
+        fill_weights(out.reshape(1, -1), key, place.sample, place.step, slot, 0)
         return
     below = np.empty((1, rows * (rows - 1) // 2))
-    fill_weights(below, op.key, place.sample, place.step, slot, 0)
+    fill_weights(below, key, place.sample, place.step, slot, 0)
     chi = np.empty((rows, 1))
     path = path_words(place.sample, 1, place.step)
-    fill_chi(chi, dof - np.arange(rows, dtype=np.float64), op.key, path, slot + 1)
+    fill_chi(chi, dof - np.arange(rows, dtype=np.float64), key, path, slot + 1)
     entries.triangle(below[0], chi[:, 0], out)
 
 
-def _activated_gram(op: Operation, place: Place, out: Array, factor: Array) -> None:
+def columns_at_once(tokens: int) -> int:
+    """Return the number of hidden units at once; fixed, since it determines the order of a sum."""
+    return max(COLUMNS, _ENTRIES // (2 * tokens) * 2)
+
+
+def _activated_part(op: Operation, place: Place, out: Array, factor: Array) -> None:
+    """Write the lower triangle of the Gram matrix of the hidden units `first` to `last` - 1."""
     assert op.inside is not None
     memory = place.memory
-    slot, count, copies = op.node.integers
-    each = copies * factor.shape[1]
+    slot, first, last, copies = op.node.integers
+    each, block = copies * factor.shape[1], columns_at_once(len(factor))
+    turned = np.ascontiguousarray(factor.T)
     out.fill(0.0)
-    for start in range(0, count, COLUMNS):
-        here = min(COLUMNS, count - start)
+    for start in range(first, last, block):
+        here = min(block, last - start)
         normals = memory.take((here, each))
         fill_weights(
             normals.reshape(1, -1), op.key, place.sample, place.step, slot, start * each // 2
         )  # fmt: skip
-        hidden = [_hidden(op, memory, factor, part) for part in np.split(normals, copies, axis=1)]
+        columns = factor.shape[1]
+        parts = [normals[:, k * columns : (k + 1) * columns] for k in range(copies)]
+        hidden = [_hidden(op, memory, factor, turned, part) for part in parts]
         memory.give_back(normals)
         activated = op.inside.activate(hidden, place)
         lapack.add_cogram(activated, out)
@@ -134,30 +183,37 @@ def _activated_gram(op: Operation, place: Place, out: Array, factor: Array) -> N
             memory.give_back(array)
         if not any(activated is array for array in hidden):
             memory.give_back(activated)
+
+
+def _mirrored_sum(op: Operation, place: Place, out: Array, *parts: Array) -> None:
+    """Write the symmetric matrix whose lower triangle is the sum of those of the parts."""
+    np.copyto(out, parts[0])
+    for part in parts[1:]:
+        out += part
     entries.mirror(out)
 
 
-def _hidden(op: Operation, memory: Memory, factor: Array, normals: Array) -> Array:
+def _hidden(op: Operation, memory: Memory, factor: Array, turned: Array, normals: Array) -> Array:
     """Return hidden units (columns, m) made from normals (columns, c)."""
     hidden = memory.take((len(normals), len(factor)))
-    if op.node.inputs[0].lower:
+    if op.node.inputs[0].lower and len(factor) >= _FEWEST_TRIANGULAR:
         hidden[...] = normals
         lapack.multiply_triangular(factor, hidden, left=False, transposed=True)
     else:
-        np.matmul(normals, factor.T, out=hidden)
+        np.matmul(normals, turned, out=hidden)
     return hidden
 
 
 def _multiply(op: Operation, place: Place, out: Array, a: Array, b: Array) -> None:
-    """Write A B, A B^T or A^T B; a product with a triangular matrix costs half."""
+    """Write A B, A B^T or A^T B; a large product with a triangular matrix costs half."""
     left, right = op.node.inputs
     kind = op.node.kind
-    a_here = a.T if kind == "multiply_tn" else a
-    b_here = b.T if kind == "multiply_nt" else b
-    if left.lower and left.shape[0] > 1:
+    a_here = a.swapaxes(-1, -2) if kind == "multiply_tn" else a
+    b_here = b.swapaxes(-1, -2) if kind == "multiply_nt" else b
+    if out.ndim == 2 and left.lower and left.shape[0] >= _FEWEST_TRIANGULAR:
         out[...] = b_here
         lapack.multiply_triangular(a, out, left=True, transposed=kind == "multiply_tn")
-    elif right.lower and right.shape[0] > 1:
+    elif out.ndim == 2 and right.lower and right.shape[0] >= _FEWEST_TRIANGULAR:
         out[...] = a_here
         lapack.multiply_triangular(b, out, left=False, transposed=kind == "multiply_nt")
     else:
@@ -166,7 +222,7 @@ def _multiply(op: Operation, place: Place, out: Array, a: Array, b: Array) -> No
 
 def _combine(op: Operation, place: Place, out: Array, a: Array, b: Array) -> None:
     s, t = op.numbers(place.row)
-    if a.shape == b.shape:
+    if a.shape == b.shape == out.shape:
         entries.combine(a.reshape(-1), b.reshape(-1), s, t, out.reshape(-1))
     else:
         np.multiply(a, s, out=out)
@@ -181,19 +237,19 @@ def _shift(op: Operation, place: Place, out: Array, a: Array) -> None:
 
 def _columns(op: Operation, place: Place, out: Array, a: Array) -> None:
     (start,) = op.node.integers
-    out[...] = a[:, start : start + out.shape[1]]
+    out[...] = a[..., start : start + out.shape[-1]]
 
 
 def _concatenate(op: Operation, place: Place, out: Array, *parts: Array) -> None:
     column = 0
     for part, number in zip(parts, op.numbers(place.row), strict=True):
-        np.multiply(part, number, out=out[:, column : column + part.shape[1]])
-        column += part.shape[1]
+        np.multiply(part, number, out=out[..., column : column + part.shape[-1]])
+        column += part.shape[-1]
 
 
 def _unit_rows(op: Operation, place: Place, out: Array, a: Array) -> None:
-    square = np.einsum("ij,ij->i", a, a)
-    np.multiply(a, np.where(square > 0.0, 1.0 / np.sqrt(square), 1.0)[:, None], out=out)
+    square = np.einsum("...ij,...ij->...i", a, a)
+    np.multiply(a, np.where(square > 0.0, 1.0 / np.sqrt(square), 1.0)[..., None], out=out)
 
 
 def _softmax(op: Operation, place: Place, out: Array, logits: Array, seen: Array) -> None:
@@ -201,9 +257,9 @@ def _softmax(op: Operation, place: Place, out: Array, logits: Array, seen: Array
     np.multiply(logits, scale, out=out)
     if not seen.all():
         np.copyto(out, -np.inf, where=seen == 0.0)
-    out -= out.max(axis=1, keepdims=True)
+    out -= out.max(axis=-1, keepdims=True)
     np.exp(out, out=out)
-    out *= 1.0 / out.sum(axis=1, keepdims=True)
+    out *= 1.0 / out.sum(axis=-1, keepdims=True)
 
 
 def _leaky(op: Operation, place: Place, out: Array, a: Array) -> None:
@@ -218,25 +274,26 @@ def _written(function: Callable[..., Any]) -> Callable[..., None]:
 FUNCTIONS: dict[str, Callable[..., None]] = {
     "normal": _normal,
     "wishart": _wishart,
-    "activated_gram": _activated_gram,
+    "activated_part": _activated_part,
+    "mirrored_sum": _mirrored_sum,
     "multiply_nn": _multiply,
     "multiply_nt": _multiply,
     "multiply_tn": _multiply,
-    "gram": _written(lambda a, out: np.matmul(a, a.T, out=out)),
-    "cogram": _written(lambda a, out: np.matmul(a.T, a, out=out)),
+    "gram": _written(lambda a, out: np.matmul(a, a.swapaxes(-1, -2), out=out)),
+    "cogram": _written(lambda a, out: np.matmul(a.swapaxes(-1, -2), a, out=out)),
     "combine": _combine,
     "times": _written(np.multiply),
     "over": _written(np.divide),
     "scale": lambda op, place, out, a: np.multiply(a, op.numbers(place.row)[0], out=out),
     "shift": _shift,
-    "transpose": _written(lambda a, out: np.copyto(out, a.T)),
+    "transpose": _written(lambda a, out: np.copyto(out, a.swapaxes(-1, -2))),
     "reshape": _written(lambda a, out: np.copyto(out, a.reshape(out.shape))),
     "columns": _columns,
     "concatenate": _concatenate,
-    "row_sums": _written(lambda a, out: a.sum(axis=1, keepdims=True, out=out)),
-    "column_sums": _written(lambda a, out: a.sum(axis=0, keepdims=True, out=out)),
-    "row_squares": _written(lambda a, out: np.einsum("ij,ij->i", a, a, out=out[:, 0])),
-    "diagonal": _written(lambda a, out: np.copyto(out[:, 0], np.diagonal(a))),
+    "row_sums": _written(lambda a, out: a.sum(axis=-1, keepdims=True, out=out)),
+    "column_sums": _written(lambda a, out: a.sum(axis=-2, keepdims=True, out=out)),
+    "row_squares": _written(lambda a, out: np.einsum("...ij,...ij->...i", a, a, out=out[..., 0])),
+    "diagonal": _written(lambda a, out: np.copyto(out[..., 0], np.diagonal(a, axis1=-2, axis2=-1))),
     "unit_rows": _unit_rows,
     "softmax": _softmax,
     "symmetric": _written(lambda a, out: entries.symmetric(a.reshape(-1), out)),
@@ -246,8 +303,8 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "sqrt": _written(np.sqrt),
     "exp": _written(np.exp),
     "tanh": _written(np.tanh),
-    "normal_cdf": _written(ndtr),
-    "sigmoid": _written(expit),
-    "softplus": _written(lambda a, out: np.logaddexp(0.0, a, out=out)),
+    "normal_cdf": _written(lambda a, out: entries.normal_cdfs(a.reshape(-1), out.reshape(-1))),
+    "sigmoid": _written(lambda a, out: entries.sigmoids(a.reshape(-1), out.reshape(-1))),
+    "softplus": _written(lambda a, out: entries.softplus_values(a.reshape(-1), out.reshape(-1))),
     "leaky": _leaky,
 }

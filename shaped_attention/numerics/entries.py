@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 
 from shaped_attention.numerics.jit import kernel
-from shaped_attention.numerics.vectormath import arccos
+from shaped_attention.numerics.vectormath import (
+    arccos,
+    exp,
+    normal_cdf,
+    prefer_wide_vectors,
+    softplus,
+)
 
 
 @kernel
@@ -20,6 +26,32 @@ def leaky(x, s, t, out):  # type: ignore[no-untyped-def]
     """Write s x for x > 0 and t x otherwise."""
     for i in range(x.size):
         out[i] = (s if x[i] > 0.0 else t) * x[i]
+
+
+@kernel
+def sigmoids(x, out):  # type: ignore[no-untyped-def]
+    """Write 1 / (1 + exp(-x))."""
+    prefer_wide_vectors()
+    for i in range(x.size):
+        e = exp(-abs(x[i]))
+        low = e / (1.0 + e)
+        out[i] = 1.0 - low if x[i] >= 0.0 else low
+
+
+@kernel
+def softplus_values(x, out):  # type: ignore[no-untyped-def]
+    """Write log(1 + exp(x))."""
+    prefer_wide_vectors()
+    for i in range(x.size):
+        out[i] = softplus(x[i])
+
+
+@kernel
+def normal_cdfs(x, out):  # type: ignore[no-untyped-def]
+    """Write the distribution function of the standard normal law."""
+    prefer_wide_vectors()
+    for i in range(x.size):
+        out[i] = normal_cdf(x[i])
 
 
 @kernel

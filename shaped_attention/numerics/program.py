@@ -67,6 +67,21 @@ class Program:
     nodes: list[Node] = field(repr=False, default_factory=list)
     results: list[Node] = field(repr=False, default_factory=list)
 
+    @property
+    def numbers(self) -> int:
+        """Number of random numbers drawn per step, a chi variable counted as one normal."""
+        count = 0
+        for node in self.nodes:
+            rows, columns = node.shape
+            if node.kind == "wishart" and node.lower:
+                count += rows * (rows + 1) // 2
+            elif node.kind in ("normal", "wishart"):
+                count += rows * columns
+            elif node.kind == "activated_gram":
+                _, units, copies = node.integers
+                count += units * copies * node.inputs[0].shape[1]
+        return count
+
     def table(self, depths: Depths) -> NDArray[np.float64]:
         """Return the scalars (layers, count) at relative depths."""
         result = np.zeros((len(depths), max(1, len(self.scalars))))

@@ -1,4 +1,4 @@
-"""Paths with large matrices, moved one by one by library routines on one thread each."""
+"""Paths with large matrices, moved one by one by library routines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.blas_operations import Memory
+from shaped_attention.numerics.blas_team import Team
 from shaped_attention.numerics.lapack import one_thread
 from shaped_attention.numerics.tiles import LARGEST_FACTOR
 from shaped_attention.samplers.task import Task, covariances
@@ -17,12 +18,15 @@ Array = NDArray[np.float64]
 class BlasProcess:
     """Paths that are moved one by one on the CPU in double precision."""
 
-    def __init__(self, task: Task, first: int, start: Array) -> None:
-        """Create the paths with numbers first, ... and factors `start` (count, groups, m, c)."""
+    def __init__(self, task: Task, first: int, start: Array, threads: int = 1) -> None:
+        """Create the paths with numbers first, ... and factors `start` (count, groups, m, c).
+
+        `threads` share the work of a path; the paths do not depend on it.
+        """
         self.task, self.first, self.count = task, first, len(start)
         self.state = np.array(start, dtype=np.float64, order="C")
         self.stopped_at = np.full(self.count, np.inf)
-        self._memory = Memory()
+        self._memory, self._team = Memory(), Team(threads)
 
     def advance(self, begin: int, end: int) -> None:
         """Take the steps begin, ..., end - 1."""
@@ -33,11 +37,24 @@ class BlasProcess:
                         break
                     self._step(k, step)
 
+    def entropies(self, step: int) -> Array:
+        """Return the entropies (heads, count, m) of the attention of the layer of a step."""
+        plan = self.task.weight_plans[step % len(self.task.pattern)]
+        found = []
+        with one_thread(), np.errstate(all="ignore"):
+            for k in range(self.count):
+                weights = plan.run(
+                    self.state[k], self.first + k, step, self._memory, team=self._team
+                )
+                found.append(np.stack([_entropies(w) for w in weights]))
+                plan.give_back(weights, self._memory)
+        return np.stack(found, axis=1)
+
     def _step(self, k: int, step: int) -> None:
         """Take a step of one path that has not stopped."""
         task = self.task
         plan = task.plans[step % len(task.plans)]
-        results = plan.run(self.state[k], self.first + k, step, self._memory)
+        results = plan.run(self.state[k], self.first + k, step, self._memory, team=self._team)
         if task.width is None:
             if self._moves(k, results, step):
                 self.state[k, 0] += results[0]
@@ -133,3 +150,10 @@ class BlasProcess:
                 plan.give_back(results, self._memory)
         drift, noise = torch.from_numpy(reported)
         return drift, noise
+
+
+def _entropies(weights: Array) -> Array:
+    """Return the entropies of rows of probabilities."""
+    logarithms = np.log(np.where(weights > 0.0, weights, 1.0))
+    result: Array = -np.einsum("ij,ij->i", weights, logarithms)
+    return result

@@ -7,12 +7,14 @@ which paths have stopped; it knows neither save times nor files.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.samplers.blas_process import BlasProcess
-from shaped_attention.samplers.chunks import chunk_size
+from shaped_attention.samplers.chunks import chunk_size, thread_count
 from shaped_attention.samplers.driver import LimitProcess
 from shaped_attention.samplers.request import Request
 from shaped_attention.samplers.start_states import start_states
@@ -30,6 +32,9 @@ _SMALLEST_ENTRIES = 2**11
 FEWEST_LARGE_TOKENS = 96
 """Number of tokens from which on library routines are faster than tiles (measured)."""
 
+FEWEST_LARGE_NUMBERS = 2**15
+"""Random numbers of a layer from which on models run by library routines (see `with_executor`)."""
+
 _PREFERRED_ENTRIES = 2**15
 """Entries of V in a chunk of large matrices."""
 
@@ -46,7 +51,25 @@ def path_chunk(request: Request) -> int:
 
 def by_library(request: Request) -> bool:
     """Return whether library routines move the samples of a request, one by one."""
-    return request.compiled_device and request.tokens >= FEWEST_LARGE_TOKENS
+    large = request.large_layers or request.tokens >= FEWEST_LARGE_TOKENS
+    return request.compiled_device and large
+
+
+def with_executor(request: Request, task: Task) -> Request:
+    """Return a request for which the random numbers of its layers may decide on the executor.
+
+    Tiles move 64 samples at once. If a layer of a single sample draws enough numbers to fill the
+    caches, library routines take about as long for each sample, and far less for a few.
+    """
+    largest = max(program.numbers for program in task.programs) if request.compiled_device else 0
+    return replace(request, large_layers=largest >= FEWEST_LARGE_NUMBERS)
+
+
+def threads_of_a_path(request: Request) -> int:
+    """Return how many threads share the work of a path: those that no other chunk uses."""
+    threads = thread_count(request.place)
+    chunks = -(-request.samples // path_chunk(request))
+    return max(1, threads // chunks)
 
 
 def executor(tokens: int) -> str:
@@ -69,7 +92,7 @@ def process_of(
         start = start_states(request, task, first, count)
     process: LimitProcess
     if by_library(request):
-        process = BlasProcess(task, first, start)
+        process = BlasProcess(task, first, start, threads_of_a_path(request))
     elif request.compiled_device:
         process = TileProcess(task, first, start)
     else:

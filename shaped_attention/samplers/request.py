@@ -65,6 +65,8 @@ class Request:
         Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
     embedded
         The random initial states, if `start` is only their mean.
+    large_layers
+        Whether library routines move the samples also if the tokens are few.
     """
 
     pattern: tuple[tuple[Block, ...], ...]
@@ -85,6 +87,7 @@ class Request:
     resumed: Resumed | None = None
     eager: bool = False
     embedded: Start | None = None
+    large_layers: bool = False
 
     @property
     def begin(self) -> int:

@@ -266,6 +266,19 @@ def _traced_layer(
     return graph, inputs, list(state.factors)
 
 
+def traced_weights(
+    block: Any, tokens: int, columns: int, width: int, groups: int, means: bool
+) -> Program:
+    """Trace the attention weights of the first block of a layer, one output for each head."""
+    graph = Graph()
+    inputs = [graph.node("input", (), (tokens, columns)) for _ in range(groups)]
+    with explained([block]):
+        numbers = traced_numbers(graph, None)((0,))
+        seen = block.seen(State(tuple(inputs), means))
+        outputs = [x for _, x in block.attention_weights(traced(block), seen, numbers, width)]
+    return assemble(graph, inputs, outputs)
+
+
 def traced_numbers(graph: Graph, increments: float | None) -> NumbersAt:
     """Return the traced numbers of each place; `increments` as in `TracedNumbers`."""
     places: dict[tuple[int, ...], Numbers] = {}

@@ -21,7 +21,7 @@ from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.numerics.program import Program
 from shaped_attention.samplers.clock_step import traced_clock
 from shaped_attention.samplers.request import Request
-from shaped_attention.samplers.steps import traced_chain, traced_limit
+from shaped_attention.samplers.steps import traced_chain, traced_limit, traced_weights
 
 Array = NDArray[np.float64]
 
@@ -116,6 +116,14 @@ class Task:
     def clock_plans(self) -> list[Plan]:
         """Programs of the clock for large matrices."""
         return [Plan.of(program, self.keys.key, self.depths) for program in self.clock_programs]
+
+    @cached_property
+    def weight_plans(self) -> list[Plan]:
+        """Programs of the attention weights of each layer's first block, for large matrices."""
+        assert self.width is not None
+        sizes = (self.tokens, self.columns, self.width, self.groups, self.means)
+        programs = [traced_weights(blocks[0], *sizes) for blocks in self.pattern]
+        return [Plan.of(program, self.keys.key, self.depths) for program in programs]
 
     @cached_property
     def plans(self) -> list[Plan]:

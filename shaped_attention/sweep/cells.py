@@ -19,6 +19,7 @@ _BLOCKS = "shaped_attention.sweep.layer_cells:CellOfLayer"
 CELLS = {
     **dict.fromkeys(KINDS, _BLOCKS),
     "sphere": "shaped_attention.sphere.sweep_cells:SphereCell",
+    "model": "shaped_attention.sweep.model_cells:CellOfModel",
 }
 """Class of cells for each layer, loaded on use; 'module:function' has that of blocks."""
 
@@ -31,6 +32,7 @@ class Cell(Protocol):
     """Point of the grid, as the rest of the sweep uses it."""
 
     samplers: ClassVar[tuple[str, ...]]
+    """Samplers of these cells. A class with a true `any_name` checks names of parameters itself."""
 
     @classmethod
     def parameters(cls, layer: str) -> tuple[str, ...]:

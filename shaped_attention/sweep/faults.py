@@ -175,6 +175,8 @@ def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
         try:
             kind = kind_of(layer)
             known |= {"layer", *kind.parameters(layer)}
+            if getattr(kind, "any_name", False):
+                known |= {*sweep.fixed, *sweep.axes}
         except ValueError as error:
             found.append(("layer", str(error)))
             continue

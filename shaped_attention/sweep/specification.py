@@ -15,6 +15,7 @@ from shaped_attention.numerics.seeds import canonical
 from shaped_attention.results.plain_arguments import plain
 from shaped_attention.sweep.faults import SweepFaultsError, faults_of, type_faults
 from shaped_attention.sweep.grid import Grid, Target
+from shaped_attention.sweep.model_cells import config_fields
 
 FORMAT = 2
 """Version of the layout of stores; increased when an old store could be misread."""
@@ -30,12 +31,14 @@ class Sweep(Grid):
     ----------
     fixed
         Fixed values by parameter: `layer` ('attention' by default, 'mlp', 'transformer', 'sphere',
-        or 'module:function') and its parameters; `tokens` and `rho`, or a `covariance`, and
-        `scale`; `width`, `depth` or `horizon`, `step`, `radius`.
+        'model', or 'module:function') and its parameters; `tokens` and `rho`, or a `covariance`,
+        and `scale`; `width`, `depth` or `horizon`, `step`, `radius`. With the layer 'model',
+        `config` (as in `model_from_config`), `tokens` or `ids`, and fields of the configuration.
     axes
         Values along each axis, by parameter, in the order of the store's dimensions.
     samplers
-        One or more of 'network', 'chain' and 'sde'; for the layer 'sphere', 'sphere'.
+        One or more of 'network', 'chain' and 'sde'; for the layers 'sphere' and
+        'model', the name of the layer.
     samples, block
         Number of samples per cell and sampler (with a target, at most), and per work unit; by
         default `block` is 1024, or `samples` if that is smaller.
@@ -46,7 +49,7 @@ class Sweep(Grid):
     names
         Observables to keep; by default all that every cell has.
     fractions
-        Times to store, as fractions of the horizon in [0, 1], increasing.
+        Times to store, as fractions of the horizon (of a model's depth) in [0, 1], increasing.
     device, dtype
         As in the samplers.
     target
@@ -84,6 +87,12 @@ class Sweep(Grid):
         if isinstance(self.target, Mapping):
             object.__setattr__(self, "target", Target(**self.target))
         object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
+        if "config" in self.fixed:
+            try:
+                self.fixed["config"] = config_fields(self.fixed["config"])  # type: ignore[index]
+            except (ValueError, OSError) as error:
+                faults.append(("config", f"{error}"))
+                bad.add("config")
         axes = {k: plain_values(values) for k, values in self.axes.items() if k not in bad}
         object.__setattr__(self, "axes", axes)
         faults += faults_of(self, written, bad)

@@ -58,7 +58,8 @@ def read_sweep(path: str | Path) -> Sweep:
     Its tables `fixed` and `axes` have the parameters of `Sweep`; `layer` is required. An axis is a
     list, ``{linspace = [first, last, number]}``, or `logspace` with the ends themselves (not their
     logarithms). `fixed.covariance` and `fixed.token_file` may name a file (see
-    `shaped_attention.read_covariance`, `read_tokens`), relative to the sweep's own. The other
+    `shaped_attention.read_covariance`, `read_tokens`), and `fixed.config` a config.json or its
+    folder, relative to the sweep's own. The other
     entries are `samplers`, `samples`, `block`, `seed`, `keep`, `observables`, `fractions`,
     `device`, `dtype`, `seconds`, and the table `target`.
 
@@ -134,6 +135,9 @@ def _table(entries: dict[str, Any], name: str, faults: list[tuple[str, str]]) ->
 
 def _read_start(fixed: dict[str, Any], folder: Path, faults: list[tuple[str, str]]) -> None:
     """Replace the name of a file by its matrix, so that the sweep depends on no files."""
+    config = fixed.get("config")
+    if isinstance(config, str) and (folder / config).exists():
+        fixed["config"] = str(folder / config)
     for name in ("covariance", "token_file"):
         value = fixed.get(name)
         if not isinstance(value, str):

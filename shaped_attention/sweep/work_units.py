@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.observables import observables
+from shaped_attention.numerics.result_axis import axis_of, stopping_times
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.sweep.cells import DEFAULTS, Cell
 from shaped_attention.sweep.histograms import histogram
@@ -87,8 +88,8 @@ def run_unit(
 
 
 def _kept(sweep: Sweep, cell: Cell, result: xr.Dataset) -> dict[str, NDArray[Any]]:
-    v = result["V"].transpose("time", "sample", "row", "col").to_numpy()
-    stopping = result["stopping_time"].to_numpy()
+    v = result["V"].transpose(axis_of(result), "sample", "row", "col").to_numpy()
+    stopping = stopping_times(result)
     # Several times at once: the observables of (time * sample) matrices.
     found = observables(v.reshape(-1, *v.shape[-2:]), precision=float(np.finfo(sweep.dtype).eps))
     names = sweep.observed[:-1]

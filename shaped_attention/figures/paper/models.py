@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
 from shaped_attention.architectures.model import Model
@@ -113,7 +114,7 @@ def model_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
             _curve(axis, data[name].sel(model=model, kind="shaped"), _GREY, **_SHAPED)
         ends = []
         for j, model in enumerate(data["model"].to_numpy()):
-            color = COLORS[j % len(COLORS)]
+            color = _TEN[j % len(_TEN)]
             last = _curve(axis, data[name].sel(model=model, kind="as configured"), color)
             ends.append((last, str(model), color))
         top = 1.0 if name == "cosine" else float(tokens)
@@ -127,6 +128,9 @@ def model_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
 
 
 _GREY = "0.35"
+_TEN = [*COLORS[:7], to_rgb("#332288"), to_rgb("#999933"), COLORS[9]]
+"""Colours of models: the package's, without grey, which is that of shaped ones, and yellow."""
+
 _SHAPED: dict[str, Any] = {"linestyle": (0, (3, 1.5)), "linewidth": 1.0, "zorder": 1.5}
 _GAP = 0.055
 """Distance of two names, as a share of the height of the axis."""

@@ -1,0 +1,125 @@
+"""Cells of a sweep over the fields of a model's configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import xarray as xr
+
+from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.reading import model_from_config, read_config
+from shaped_attention.architectures.simulate import simulate_model
+from shaped_attention.architectures.token_ids import checked_ids
+from shaped_attention.blocks.base import check_chain
+from shaped_attention.sweep.cells import DEFAULTS
+
+_OWN = ("layer", "config", "tokens", "ids", "accept_approximation")
+
+
+def config_fields(config: Any) -> dict[str, Any]:
+    """Return the fields of a configuration as plain data, with its name.
+
+    Raises
+    ------
+    ValueError, FileNotFoundError
+        As `model_from_config`.
+    """
+    values, name = read_config(config)
+    fields: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    return fields | ({"_name_or_path": name} if name else {})
+
+
+@dataclass(frozen=True)
+class CellOfModel:
+    """A model at initialisation and the numbers of its tokens; time counts its layers.
+
+    Attributes
+    ----------
+    model
+        Model of the configuration, with the fields of the cell.
+    ids
+        Numbers of the tokens.
+    accept_approximation
+        As in `simulate_model`.
+    """
+
+    samplers = ("model",)
+    any_name = True
+
+    model: Model
+    ids: tuple[int, ...]
+    accept_approximation: bool
+
+    @classmethod
+    def parameters(cls, layer: str) -> tuple[str, ...]:
+        """Return the names that a sweep of models may fix or vary besides all fields."""
+        return _OWN[1:]
+
+    @classmethod
+    def make(cls, values: Mapping[str, Any], samplers: tuple[str, ...]) -> Self:
+        """Return the cell; raise ValueError if a field is missing, invalid or not covered."""
+        if "config" not in values:
+            raise ValueError("config: a configuration is needed, fixed or as an axis")
+        if ("tokens" in values) == ("ids" in values):
+            raise ValueError("tokens, ids: one of the two is needed")
+        fields = {
+            name: value
+            for name, value in values.items()
+            if name not in _OWN and DEFAULTS.get(name) != value
+        }
+        model = model_from_config(values["config"], **fields)
+        ids = checked_ids(model.embedding, values.get("tokens", values.get("ids")))
+        accept = values.get("accept_approximation", False)
+        return cls(model, tuple(int(i) for i in ids), bool(accept))
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens."""
+        return len(self.ids)
+
+    @property
+    def horizon(self) -> float:
+        """Number of layers."""
+        return float(self.model.depth)
+
+    def steps(self, sampler: str) -> int:
+        """Return the number of layers."""
+        return self.model.depth
+
+    def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
+        """Return the layers at these fractions of the depth; raise ValueError between layers."""
+        return [float(layer) for layer in self._positions(fractions)]
+
+    def _positions(self, fractions: tuple[float, ...]) -> list[int]:
+        depth = self.model.depth
+        for fraction in fractions:
+            if abs(fraction * depth - round(fraction * depth)) > 1e-6:
+                raise ValueError(
+                    f"fractions: {fraction:g} of the {depth} layers of the model is not a whole "
+                    "number of layers"
+                )
+        return [round(fraction * depth) for fraction in fractions]
+
+    def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
+        """Raise the ValueError that `simulate_model` would, without simulating anything."""
+        if self.model.approximations and not self.accept_approximation:
+            raise ValueError(
+                f"accept_approximation=False: the initialisation of {self.model} is not Gaussian "
+                f"({'; '.join(self.model.approximations)}); True is needed"
+            )
+        check_chain(self.model.layer)
+
+    def identity(self, sampler: str) -> str:
+        """Return a text that two cells share if their models have one law."""
+        return repr((replace(self.model, unused=(), name=""), self.ids))
+
+    def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
+        """Run the sampler."""
+        result = simulate_model(
+            self.model, list(self.ids), entropy=False, progress=False,
+            accept_approximation=self.accept_approximation, **settings,
+        )  # fmt: skip
+        return result.isel(position=self._positions(fractions))

@@ -1,0 +1,111 @@
+"""Samples of large models: the same bits for all chunks and threads, in little memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+import shaped_attention as sa
+from shaped_attention.architectures import simulate
+from shaped_attention.numerics.blas_team import Team
+from shaped_attention.samplers import executors
+from shaped_attention.samplers.blas_process import BlasProcess
+from shaped_attention.samplers.tile_process import TileProcess
+
+LLAMA: dict[str, Any] = {
+    "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 16,
+    "num_key_value_heads": 4, "intermediate_size": 4000, "vocab_size": 1000,
+    "initializer_range": 0.02, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+    "max_position_embeddings": 2048, "rope_theta": 10000.0,
+}  # fmt: skip
+GPT2: dict[str, Any] = {
+    "model_type": "gpt2", "n_embd": 768, "n_layer": 1, "n_head": 12, "vocab_size": 50257,
+    "n_positions": 1024, "initializer_range": 0.02, "layer_norm_epsilon": 1e-5,
+    "activation_function": "gelu_new",
+}  # fmt: skip
+
+
+def run(config: dict[str, Any], tokens: int = 16, **options: Any) -> xr.Dataset:
+    arguments = {"samples": 3, "seed": 4, "progress": False}
+    return sa.simulate_model(config, tokens, **(arguments | options))
+
+
+@pytest.mark.parametrize(
+    ("hidden", "taken"), [(100, TileProcess), (4000, BlasProcess)], ids=["small", "large"]
+)
+@pytest.mark.parametrize("samples", [1, 70])
+def test_the_numbers_of_a_layer_decide_on_the_executor(
+    hidden: int, taken: type, samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the number of samples, since a sample does not depend on the others."""
+    seen: list[object] = []
+    inner = simulate.process_of
+    monkeypatch.setattr(simulate, "process_of", lambda *args: seen.append(inner(*args)) or seen[-1])
+    config = LLAMA | {"intermediate_size": hidden, "num_hidden_layers": 1}
+    config |= {"num_attention_heads": 2, "num_key_value_heads": 2}
+    run(config, 4 if hidden == 100 else 16, samples=samples, entropy=False)
+    assert {type(paths) for paths in seen} == {taken}
+
+
+@pytest.mark.parametrize("tokens", [5, 16, 100])
+def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Library routines, in stacks and in parts, against torch: states, entropies, final norm."""
+    monkeypatch.setattr(executors, "FEWEST_LARGE_NUMBERS", 1)
+    fast = run(LLAMA, tokens)
+    with sa.eager():
+        slow = run(LLAMA, tokens)
+    for name in ("V", "V_final", "attention_entropy"):
+        size = np.abs(slow[name]).max().item()
+        np.testing.assert_allclose(fast[name], slow[name], rtol=0.0, atol=1e-11 * size)
+
+
+@pytest.mark.parametrize("tokens", [16, 300])
+def test_the_same_bits_for_all_chunks_and_threads(tokens: int) -> None:
+    """One sample on several threads, several samples on one thread each, and both."""
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = run(LLAMA, tokens, chunk=1)
+        one = run(LLAMA, tokens, samples=1)
+        for number, chunk in ((1, 3), (2, 1), (3, 3), (2, None)):
+            torch.set_num_threads(number)
+            for name in ("V", "V_final", "attention_entropy"):
+                np.testing.assert_array_equal(run(LLAMA, tokens, chunk=chunk)[name], alone[name])
+        torch.set_num_threads(4)
+        np.testing.assert_array_equal(run(LLAMA, tokens, samples=1).V, one.V)
+        np.testing.assert_array_equal(alone.V[:, :1], one.V)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_more_tokens_than_features_in_little_memory() -> None:
+    """1,024 tokens of GPT-2: the state has 768 columns; a matrix of its tokens takes 8 MiB."""
+    tracemalloc.start()
+    try:
+        result = run(GPT2, 1024, samples=1, entropy=False)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert np.isfinite(result.V).all()
+    assert int(np.linalg.matrix_rank(result.V.values[-1, 0])) <= 768
+    assert peak < 2**30
+
+
+def test_an_error_on_one_thread_ends_the_others() -> None:
+    """The first error is raised, and no thread waits for operations that never come."""
+    from shaped_attention.numerics.blas_team import Order
+
+    order = Order.of([set(), {0}, {0}, {1, 2}], [set()] * 4, [()] * 4)
+
+    def fail(k: int) -> None:
+        if k == 1:
+            raise ZeroDivisionError
+
+    for threads in (1, 2, 3):
+        with pytest.raises(ZeroDivisionError):
+            Team(threads).perform(order, fail, lambda value: None)
