@@ -61,12 +61,12 @@ class Source(NamedTuple):
     """A value, or the part of a stack of values with an index or with several."""
 
     value: int
-    index: int | NDArray[np.int64] | None = None
+    part: int | NDArray[np.int64] | None = None
 
     def of(self, values: dict[int, Array]) -> Array:
         """Return the array."""
         whole = values[self.value]
-        result: Array = whole if self.index is None else whole[self.index]
+        result: Array = whole if self.part is None else whole[self.part]
         return result
 
 
