@@ -114,8 +114,8 @@ BAD = {
     "set twice": (("gpt2", "--set", "n_layer=2", "--set", "n_layer=3"), "n_layer is set twice"),
     "unknown field": (
         ("llama.json", "--set", "num_hiden_layers=3"),
-        "--set num_hiden_layers=3: the configuration llama.json has no such field (did you mean "
-        "'num_hidden_layers'?)",
+        "config has the field num_hiden_layers=3, which this family's description does not cover; "
+        "a configuration without it is needed (did you mean 'num_hidden_layers'?)",
     ),
     "field not covered": (("gpt2", "--set", "zzz=3"), "config has the field zzz=3"),
     "value": (("gpt2", "--set", "n_layer=two"), "n_layer='two'"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -159,20 +158,9 @@ def _models(configs: Iterable[str], changes: dict[str, Any]) -> dict[str, Model]
 
 
 def _model(config: str, changes: dict[str, Any]) -> Model:
-    from shaped_attention.architectures.reading import model_from_config, read_config
+    from shaped_attention.architectures.reading import model_from_config
 
-    known = read_config(config)[0]
-    try:
-        return model_from_config(config, **changes)
-    except ValueError as error:
-        for name, value in changes.items():
-            near = [] if name in known else get_close_matches(name, known, 1)
-            if near and f"{name}=" in str(error):
-                raise ValueError(
-                    f"--set {name}={json.dumps(value)}: the configuration {config} has no such "
-                    f"field (did you mean {near[0]!r}?)"
-                ) from None
-        raise
+    return model_from_config(config, **changes)
 
 
 def _changes(given: Iterable[str]) -> dict[str, Any]:
