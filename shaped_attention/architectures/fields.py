@@ -21,13 +21,32 @@ WITHOUT_INFLUENCE = frozenset({
     "length_penalty", "max_length", "min_length", "model_type", "no_repeat_ngram_size",
     "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
     "output_hidden_states", "output_scores", "prefix", "pretraining_tp", "problem_type",
-    "pruned_heads", "remove_invalid_values", "repetition_penalty", "resid_pdrop",
+    "remove_invalid_values", "repetition_penalty", "resid_pdrop",
     "residual_dropout", "return_dict", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
     "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
     "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
     "transformers_version", "typical_p", "use_bfloat16", "use_cache",
 })  # fmt: skip
 """Training, dropout (off), generation and storage; tied embeddings touch the logits alone."""
+
+
+_SYNONYMS = (
+    ("hidden_size", "n_embd", "n_embed"),
+    ("num_hidden_layers", "n_layer"),
+    ("num_attention_heads", "n_head"),
+    ("max_position_embeddings", "n_positions"),
+)
+"""Names of one size in different families, most of which understand all of them."""
+
+
+def with_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields with some of them changed, under the names that they have there."""
+    changed = dict(values)
+    for name, value in changes.items():
+        names = next((x for x in _SYNONYMS if name in x), ())
+        there = [x for x in names if x in values and x not in changes]
+        changed[there[0] if there and name not in values else name] = value
+    return changed
 
 
 class Fields:
@@ -63,9 +82,13 @@ class Fields:
         return float(value)
 
     def count(self, *names: str, default: int | None = None, lowest: int = 1) -> int:
-        """Return a whole number; the first of several names that is there."""
+        """Return a whole number, which may have several names."""
         self._read.update(names)
-        name = next((x for x in names if self.values.get(x) is not None), names[0])
+        given = {x: self.values[x] for x in names if self.values.get(x) is not None}
+        if any(value != next(iter(given.values())) for value in given.values()):
+            listed = " and ".join(f"{x}={value!r}" for x, value in given.items())
+            raise ValueError(f"config has {listed}; one value is needed")
+        name = next(iter(given), names[0])
         value = self.get(name, default)
         if value is None:
             raise ValueError(f"config has no field {name}; a whole number >= {lowest} is needed")
@@ -80,10 +103,17 @@ class Fields:
             raise ValueError(f"config has {name}={value!r}; true or false is needed")
         return value
 
+    def items(self, name: str, default: list[Any]) -> list[Any]:
+        """Return a list; `default` if it is empty."""
+        value = self.get(name) or default
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"config has {name}={value!r}; a list is needed")
+        return list(value)
+
     def choice(self, name: str, default: Any, allowed: Collection[Any]) -> Any:
         """Return a value that is covered."""
         value = self.get(name, default)
-        if value not in allowed:
+        if value not in tuple(allowed):
             listed = " or ".join(repr(x) for x in allowed)
             raise ValueError(f"config has {name}={value!r}, which is not covered; {listed} is")
         return value

@@ -12,7 +12,7 @@ from shaped_attention.architectures.bert import bert
 from shaped_attention.architectures.bloom import bloom, falcon
 from shaped_attention.architectures.cohere import cohere
 from shaped_attention.architectures.config_files import file_of
-from shaped_attention.architectures.fields import Fields
+from shaped_attention.architectures.fields import Fields, with_changes
 from shaped_attention.architectures.gpt import gpt2
 from shaped_attention.architectures.model import Model
 from shaped_attention.architectures.modernbert import modernbert
@@ -72,10 +72,10 @@ def model_from_config(config: Any, **changes: Any) -> Model:
 def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     outer, name = read_config(config, argument)
     inner, left_out = text_part(outer)
-    values = inner | changes
+    values = with_changes(inner, changes)
     family = values.get("model_type")
     check_single_stack(values)
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         given = "no model_type" if family is None else f"model_type={family!r}"
         raise ValueError(f"config has {given}: {did_you_mean(family, FAMILIES)}")
     fields = Fields(values)

@@ -39,11 +39,6 @@ def sizes_of(fields: Fields, std: str = "initializer_range", default: float = 0.
         If a field is missing or invalid, two names of one size have different values, or the heads
         do not divide the width.
     """
-    for names in (_WIDTHS, _DEPTHS, _HEADS):
-        given = {x: fields.get(x) for x in names if fields.get(x) is not None}
-        if len(set(given.values())) > 1:
-            listed = " and ".join(f"{name}={value!r}" for name, value in given.items())
-            raise ValueError(f"config has {listed}; one value is needed")
     width, heads = fields.count(*_WIDTHS), fields.count(*_HEADS)
     if width % heads:
         raise ValueError(
