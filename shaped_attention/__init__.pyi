@@ -4,6 +4,9 @@ from .architectures.model import Embedding, Model, Norm
 from .architectures.reading import model_from_config
 from .architectures.shipped import shipped_configurations
 from .architectures.simulate import simulate_model
+from .architectures.table import model_summary
+from .architectures.table_text import summary_table
+from .architectures.verdict import verdict
 from .blocks import (
     Block,
     Limit,
@@ -122,6 +125,7 @@ __all__ = [
     "leading_directions",
     "load",
     "model_from_config",
+    "model_summary",
     "observables",
     "open_sweep",
     "pathwise",
@@ -146,9 +150,11 @@ __all__ = [
     "specification",
     "sphere",
     "stopping_map",
+    "summary_table",
     "sweep",
     "sweep_distances",
     "sweep_summary",
     "tilted_probability",
     "truncation_cost",
+    "verdict",
 ]

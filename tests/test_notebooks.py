@@ -22,8 +22,8 @@ def cells(notebook):
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
 
 
-def test_there_are_the_seven():
-    assert [path.name[:2] for path in TEXTS] == ["01", "02", "03", "04", "05", "06", "07"]
+def test_there_are_the_eight():
+    assert [path.name[:2] for path in TEXTS] == [f"0{k}" for k in range(1, 9)]
     assert sorted(FOLDER.glob("*.ipynb")) == [path.with_suffix(".ipynb") for path in TEXTS]
 
 

@@ -14,6 +14,7 @@ import torch
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = [
     "tutorial",
+    "your-model",
     "how-to",
     "sphere",
     "derivation",

@@ -77,6 +77,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         samples=2000, radius=1e13,
     )  # fmt: skip
     half = torch.tensor(0.5)
+    of_model = sa.simulate_model(CONFIG, 2, samples=4, progress=False)
     omega = sa.score_form(np.eye(2), np.eye(2))
     store = folder / "store"
     sa.run_sweep(sweep, store, progress=False)
@@ -114,6 +115,10 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         ),
         "Norm": (sa.Norm, {"kind": "rms", "eps": 1e-6}),
         "describe": (sa.describe, {"model": CONFIG}),
+        "model_summary": (sa.model_summary, {"result": of_model}),
+        "summary_table": (sa.summary_table, {"summary": sa.model_summary(of_model)}),
+        "verdict": (sa.verdict, {"summary": sa.model_summary(of_model)}),
+        "shipped_configurations": (sa.shipped_configurations, {}),
         "model_from_config": (sa.model_from_config, {"config": CONFIG}),
         "simulate_model": (sa.simulate_model, {"model": CONFIG, "tokens": 2, "samples": 4}),
         "rope_angles": (sa.rope_angles, {"base": 10.0, "size": 4}),

@@ -111,6 +111,14 @@ def model_summary(result: xr.Dataset) -> xr.Dataset:
     return summary
 
 
+def check_summary(summary: object) -> None:
+    """Raise ValueError unless the argument is a result of `model_summary`."""
+    if not isinstance(summary, xr.Dataset) or "level" not in summary.dims:
+        raise ValueError(
+            f"summary is a {type(summary).__name__}; a Dataset of model_summary is needed"
+        )
+
+
 def _numbers(result: xr.Dataset) -> Array:
     """Return the numbers (position, sample, 3) of every layer."""
     if "V" in result:

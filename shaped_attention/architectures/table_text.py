@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from shaped_attention.architectures.table import check_summary
 from shaped_attention.checks import check_count
 
 FEW = 20
@@ -52,8 +53,9 @@ def summary_table(summary: xr.Dataset, every: int | None = None) -> str:
     Raises
     ------
     ValueError
-        If `every` is not a whole number >= 1.
+        If `summary` is not such a result, or `every` is not a whole number >= 1.
     """
+    check_summary(summary)
     names = [name for name in _COLUMNS if name in summary]
     layers = shown_layers(summary.sizes["position"] - 1, every)
     rows = [

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from shaped_attention.architectures.table import check_summary
 from shaped_attention.checks import check_values
 
 COLLAPSED = 2.0
@@ -38,7 +39,13 @@ def verdict(summary: xr.Dataset) -> str:
     ----------
     summary
         Result of `model_summary`.
+
+    Raises
+    ------
+    ValueError
+        If `summary` is not such a result.
     """
+    check_summary(summary)
     sentences = [_size(summary)]
     if summary.attrs["tokens"] > 1:
         sentences = [_rank(summary), _cosine(summary), *sentences]

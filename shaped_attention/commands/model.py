@@ -75,7 +75,7 @@ def model_command(
     (median, and 5 and 95 % quantiles over samples) and a verdict, and draws them: model.png and
     model.svg. Of two configurations it also prints how they differ, and draws both.
 
-    Seconds for GPT-2, minutes for models with 70 billion parameters.
+    Seconds for GPT-2, a minute for models with 70 billion parameters.
     """
     if listed:
         from shaped_attention.architectures.shipped import shipped_configurations

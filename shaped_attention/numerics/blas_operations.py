@@ -58,15 +58,15 @@ class Place:
 
 
 class Source(NamedTuple):
-    """A value, or the part of a stack of values with an index or with several."""
+    """A value, or one member or several of a stack of values."""
 
     value: int
-    part: int | NDArray[np.int64] | None = None
+    member: int | NDArray[np.int64] | None = None
 
     def of(self, values: dict[int, Array]) -> Array:
         """Return the array."""
         whole = values[self.value]
-        result: Array = whole if self.part is None else whole[self.part]
+        result: Array = whole if self.member is None else whole[self.member]
         return result
 
 

@@ -143,7 +143,7 @@ class Plan:
         fresh = {
             source.value: array
             for source, array in zip(self.results, results, strict=True)
-            if source.part is None and source.value not in (*self.inputs, *self.constants)
+            if source.member is None and source.value not in (*self.inputs, *self.constants)
         }
         for array in fresh.values():
             memory.give_back(array)
@@ -187,7 +187,7 @@ def _source(members: list[Source], groups: list[list[Node]]) -> Source:
     first = members[0]
     if all(x == first for x in members):
         return first
-    index = [x.part for x in members]
+    index = [x.member for x in members]
     if index == list(range(len(groups[first.value]))):
         return Source(first.value)
     return Source(first.value, np.array(index, dtype=np.int64))

@@ -13,6 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,12 @@ class Team:
 
     def __init__(self, threads: int) -> None:
         self._helpers = threads - 1
-        self._pool = ThreadPoolExecutor(self._helpers) if threads > 1 else None
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def mapped(self, function: Callable[[Array], Array], arrays: Sequence[Array]) -> list[Array]:
+        """Return the function of each array."""
+        each = map if self._pool is None else self._pool.map
+        return list(each(function, arrays))
 
     def perform(
         self, order: Order, perform: Callable[[int], None], forget: Callable[[int], None]

@@ -46,7 +46,7 @@ class BlasProcess:
                 weights = plan.run(
                     self.state[k], self.first + k, step, self._memory, team=self._team
                 )
-                found.append(np.stack([_entropies(w) for w in weights]))
+                found.append(np.stack(self._team.mapped(_entropies, weights)))
                 plan.give_back(weights, self._memory)
         return np.stack(found, axis=1)
 

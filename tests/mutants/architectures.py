@@ -35,8 +35,8 @@ ARCHITECTURES = [
     Mutant(
         "projection-of-the-chain-over-the-width",
         _ATTENTION,
-        "root = root / math.sqrt(self.heads * size)",
-        "root = root / math.sqrt(width)",
+        "roots.append(root / math.sqrt(self.heads * size))",
+        "roots.append(root / math.sqrt(width))",
         ("test_attention_variants.py::test_the_chain_has_the_law_of_networks",),
         blind=True,
     ),

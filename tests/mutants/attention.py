@@ -45,8 +45,8 @@ ATTENTION = [
     Mutant(
         "attention-root-projection-scaled-by-head",
         _ATTENTION,
-        "root = root / math.sqrt(self.heads * size)",
-        "root = root / math.sqrt(size)",
+        "roots.append(root / math.sqrt(self.heads * size))",
+        "roots.append(root / math.sqrt(size))",
         _LAW_OF_MIXED_HEADS,
         blind=True,
     ),
@@ -331,8 +331,8 @@ ATTENTION = [
     Mutant(
         "groups-values-of-their-own",
         _ATTENTION,
-        "if h % self.heads_per_key == 0:\n                    group",
-        "if h >= 0:\n                    group",
+        "if h % self.heads_per_key == 0:\n                group = h",
+        "if h >= 0:\n                group = h",
         ("test_attention_variants.py::test_the_chain_has_the_law_of_networks[groups-n = 16]",),
     ),
     Mutant(

@@ -317,8 +317,8 @@ PROGRAMS = [
     Mutant(
         "large-paths-of-the-first-sample",
         _LARGE,
-        "self.first + k, step, self._memory)",
-        "self.first, step, self._memory)",
+        "results = plan.run(self.state[k], self.first + k",
+        "results = plan.run(self.state[k], self.first",
         _LARGE_STOPPING,
     ),
     Mutant(

@@ -90,7 +90,7 @@ FIGURES: dict[str, Recipe] = {
         models.figure_models,
         models.model_curves,
         r"Public models at initialisation; grey: the same depths and widths with shaped attention",
-        takes="about a quarter of an hour",
+        takes="about four minutes",
         small=("--models", "gpt2", "--tokens", "8", "--samples", "10"),
     ),
     "rare": Recipe(
