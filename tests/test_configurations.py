@@ -238,6 +238,14 @@ def test_the_base_of_each_type_of_layers(family, bases):
             assert attention(known, layer).rope == pytest.approx(tuple(angles))
 
 
+def test_fields_of_full_layers_are_read_without_such_layers():
+    """Five layers of Gemma 3 all have windows."""
+    known = sa.model_from_config("gemma-3-12b", num_hidden_layers=5)
+    assert {blocks[0].inner.mask for blocks in known.layers()} == {"causal:1024"}
+    with pytest.raises(ValueError, match="rope_theta=0; a positive"):
+        sa.model_from_config("gemma-3-12b", num_hidden_layers=5, rope_theta=0)
+
+
 def test_masks_and_rotations_of_the_layers():
     """Qwen's windows begin at a layer, Gemma's alternate, SmolLM3 and EXAONE 4 leave out RoPE."""
 

@@ -7,6 +7,7 @@ import pytest
 
 import shaped_attention as sa
 from shaped_attention.architectures.embedded import mean_covariance
+from shaped_attention.architectures.reading import FAMILIES
 from shaped_attention.blocks.parallel import Parallel
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64,
@@ -42,6 +43,16 @@ REFUSED = [
     ({"model_type": "gpt_neox", "hidden_act": "quick_gelu"}, "hidden_act='quick_gelu', which"),
     ({"model_type": "gpt_neox", "rotary_pcd": 0.5}, "the field rotary_pcd=0.5, which"),
     ({"model_type": "cohere2", "layer_types": ["full_attention"] * 3}, "3 layer_types for 2"),
+    ({"model_type": "cohere2", "layer_types": 7}, "layer_types=7; a list is needed"),
+    ({"model_type": "smollm3", "no_rope_layers": 7, "pad_token_id": 0},
+     "no_rope_layers=7; a list is needed"),
+    ({"model_type": ["llama"]}, "model_type=.'llama'.: one of"),
+    ({"model_type": "llama", "hidden_act": ["silu"]}, "hidden_act=.'silu'., which is not covered"),
+    ({"model_type": "llama", "pruned_heads": {"0": [1]}}, "the field pruned_heads="),
+    *(
+        ({"model_type": family, "partial_rotary_factor": 0.5}, "0.5; 1, for whole heads, is")
+        for family in ("cohere", "cohere2", "starcoder2", "modernbert")
+    ),
 ]  # fmt: skip
 
 
@@ -84,6 +95,40 @@ def test_bloom_has_names_of_its_own():
     old = {"model_type": "bloom", "vocab_size": 64, "n_embed": 64, "n_head": 4, "n_layer": 2}
     new = {"model_type": "bloom", "vocab_size": 64, "hidden_size": 64, "num_attention_heads": 4}
     assert sa.model_from_config(old) == sa.model_from_config(new, num_hidden_layers=2)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 3, "vocab_size": 64,
+         "n_positions": 8},
+        {"model_type": "bloom", "n_embed": 64, "n_head": 4, "n_layer": 3, "vocab_size": 64},
+        SMALL | {"model_type": "gpt_neox"},
+    ],
+)  # fmt: skip
+def test_a_changed_field_has_the_name_that_the_configuration_gives_it(fields):
+    """A GPT-2 with n_layer=3 would otherwise ignore num_hidden_layers=5."""
+    for name in ("num_hidden_layers", "n_layer"):
+        assert sa.model_from_config(fields, **{name: 5}).depth == 5
+    with pytest.raises(ValueError, match=r"n_layer=6.*(one value|without it) is needed"):
+        sa.model_from_config(fields, num_hidden_layers=5, n_layer=6)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_a_missing_field_has_the_value_of_the_class_of_the_library(family):
+    """The configuration has the sizes alone, without the fields that have defaults."""
+    kind = pytest.importorskip("transformers").CONFIG_MAPPING[family]
+    sizes = SMALL | {"num_key_value_heads": 4, "pad_token_id": 3, "rotary_dim": 8, "ffn_dim": 160,
+                     "max_position_embeddings": 9}  # fmt: skip
+    fields = {name: value for name, value in sizes.items() if hasattr(kind(), name)}
+    found = sa.model_from_config(fields | {"model_type": family})
+    assert found == sa.model_from_config(kind(**fields))
+
+
+def test_heads_of_cohere2_have_the_size_that_is_given():
+    fields = SMALL | {"model_type": "cohere2", "head_dim": 8}
+    ((both,), *_) = sa.model_from_config(fields).layers()
+    assert both.inner.blocks[0].head_size == 8
 
 
 def test_a_truncated_initialisation_is_flagged():

@@ -239,11 +239,32 @@ PADDED = LLAMA | {"pad_token_id": 0}
         (PADDED, [0, 1], "tokens contains 0, the padding id"),
         (GPT2, 65, "65 tokens are more than the 64 positions"),
         (LLAMA, [[1.0, 2.0], [2.0, 1.0]], "v0"),
+        (LLAMA, [[1.0, 2.0], [2.0]], "tokens"),
     ],
 )
 def test_tokens_are_refused(config, tokens, message):
     with pytest.raises(ValueError, match=message):
         run(config, tokens)
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (sa.ShapedMLP(0.5), "layer 1 of own begins with 0 heads of attention; at least one"),
+        ([sa.ShapedMLP(0.5), sa.ShapedAttention(0.5)], "layer 1 of own begins with 0 heads"),
+        (
+            sa.Pattern(
+                [[sa.ShapedAttention(0.5, heads=k, output_projection=True)] for k in (2, 4)]
+            ),
+            "layer 2 of own begins with 4 heads of attention; 2, or entropy=False",
+        ),
+    ],
+)
+def test_entropies_need_heads_at_the_start_of_every_layer(layer, message):
+    model = sa.Model("own", 8, 3, layer, sa.Embedding(9, 1.0))
+    with pytest.raises(ValueError, match=message):
+        run(model, 3)
+    assert "attention_entropy" not in run(model, 3, entropy=False)
 
 
 def test_padding_is_no_first_token():
@@ -257,6 +278,11 @@ def test_an_approximation_is_accepted_explicitly():
         run(model)
     assert run(model, accept_approximation=True).sizes["sample"] == 20
     assert "not exact: weights are truncated" in sa.describe(model)
+
+
+def test_zero_rows_are_in_the_vocabulary():
+    with pytest.raises(ValueError, match="zero_ids contains 9: numbers below vocabulary=9"):
+        sa.Embedding(9, 1.0, zero_ids=(9,))
 
 
 def test_overflow_is_an_error():

@@ -21,9 +21,7 @@ def cohere(fields: Fields) -> Model:
     norm = Norm("layer", fields.number("layer_norm_eps", 1e-5, zero=True))
     fields.choice("use_qk_norm", False, (False,))
     windows = family == "cohere2"
-    size = sizes.head_size
-    if not windows:
-        size = fields.count("head_dim", default=size)
+    size = fields.count("head_dim", default=sizes.head_size)
     kv_heads = fields.count("num_key_value_heads", default=sizes.heads)
     hidden = mlp(
         n, std, fields.count("intermediate_size"), activation_of(fields, "hidden_act", "silu"),
@@ -44,7 +42,7 @@ def cohere(fields: Fields) -> Model:
     ]  # fmt: skip
     fields.zero_at_start("attention_bias")
     fields.no_influence(
-        "head_dim", "layer_switch", "logit_scale", "max_position_embeddings", "model_max_length",
+        "layer_switch", "logit_scale", "max_position_embeddings", "model_max_length",
         "order_of_interleaved_layers", "position_embedding_type", "rotary_pct",
         "use_embedding_sharing", "use_gated_activation", "use_parallel_block",
         "use_parallel_embedding",

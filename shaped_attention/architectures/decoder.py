@@ -55,9 +55,7 @@ class Decoder:
     activation: str = "hidden_act"
     kinds: Kinds = all_full
     mask: Callable[[Fields, str], str | None] = mask_of
-    rope: Callable[[Fields, int, str], dict[str, Any]] = lambda fields, size, kind: rope_of(
-        fields, size, kind, partial=False
-    )
+    rope: Callable[[Fields, int, str], dict[str, Any]] = rope_of
     factors: Callable[[Fields, int], Factors] = lambda fields, width: Factors()
 
     def __call__(self, fields: Fields) -> Model:

@@ -23,7 +23,7 @@ WITHOUT_INFLUENCE = frozenset({
     "length_penalty", "max_length", "min_length", "model_type", "no_repeat_ngram_size",
     "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
     "output_hidden_states", "output_scores", "prefix", "pretraining_tp", "problem_type",
-    "pruned_heads", "remove_invalid_values", "repetition_penalty", "resid_pdrop",
+    "remove_invalid_values", "repetition_penalty", "resid_pdrop",
     "residual_dropout", "return_dict", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
     "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
     "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
@@ -106,10 +106,17 @@ class Fields:
             raise ValueError(f"config has {name}={value!r}; true or false is needed")
         return value
 
+    def items(self, name: str, default: list[Any]) -> list[Any]:
+        """Return a list; `default` if it is empty."""
+        value = self.get(name) or default
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"config has {name}={value!r}; a list is needed")
+        return list(value)
+
     def choice(self, name: str, default: Any, allowed: Collection[Any]) -> Any:
         """Return a value that is covered."""
         value = self.get(name, default)
-        if value not in allowed:
+        if value not in tuple(allowed):
             listed = " or ".join(repr(x) for x in allowed)
             raise ValueError(f"config has {name}={value!r}, which is not covered; {listed} is")
         return value

@@ -31,7 +31,7 @@ def types_of(fields: Fields, depth: int, default: list[str]) -> list[str]:
     ValueError
         If there is no type for each layer, or a type is not covered.
     """
-    types = fields.get("layer_types") or default
+    types = fields.items("layer_types", default)
     if len(types) != depth:
         raise ValueError(
             f"config has {len(types)} layer_types for {depth} layers; one for each is needed"
@@ -42,7 +42,7 @@ def types_of(fields: Fields, depth: int, default: list[str]) -> list[str]:
                 f"config has a layer of the type {kind!r}, which is not covered; "
                 f"{FULL!r} and {SLIDING!r} are"
             )
-    return list(types)
+    return types
 
 
 def mask_of(fields: Fields, attention: str) -> str | None:
@@ -99,7 +99,8 @@ def one_full_in(name: str | None, period: int) -> Kinds:
 def unrotated_by_list(fields: Fields, depth: int) -> list[Kind]:
     """Return the layers of SmolLM3, without RoPE where `no_rope_layers` is 0."""
     every = fields.count("no_rope_layer_interval", default=4)
-    listed = fields.get("no_rope_layers") or [int((k + 1) % every != 0) for k in range(depth)]
+    default = [int((k + 1) % every != 0) for k in range(depth)]
+    listed = fields.items("no_rope_layers", default)
     if len(listed) != depth:
         raise ValueError(
             f"config has {len(listed)} no_rope_layers for {depth} layers; one for each is needed"

@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Layer, blocks_of
-from shaped_attention.blocks.normalised import NORMS
+from shaped_attention.blocks.normalised import NORMS, Normalised
+from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.checks import check_choice, check_count, check_nonnegative, check_positive
 from shaped_attention.results.plain_arguments import storable
 
@@ -91,6 +93,11 @@ class Embedding:
         check_kind("zero_ids", self.zero_ids, list | tuple, "a list of token numbers")
         for number in self.zero_ids:
             check_count("zero_ids", number, lowest=0)
+            if number >= self.vocabulary:
+                raise ValueError(
+                    f"zero_ids contains {number}: numbers below vocabulary={self.vocabulary} are "
+                    "needed"
+                )
         object.__setattr__(self, "zero_ids", tuple(self.zero_ids))
 
     @property
@@ -162,3 +169,12 @@ class Model:
         """Return the blocks of each of the L layers."""
         pattern = getattr(self.layer, "layers", None) or (blocks_of(self.layer),)
         return [tuple(pattern[k % len(pattern)]) for k in range(self.depth)]
+
+
+def attention_of(block: object) -> list[ShapedAttention]:
+    """Return the attention in a block, which may have norms or parallel branches."""
+    if isinstance(block, Normalised):
+        return attention_of(block.inner)
+    if isinstance(block, Parallel):
+        return [found for part in block.blocks for found in attention_of(part)]
+    return [block] if isinstance(block, ShapedAttention) else []

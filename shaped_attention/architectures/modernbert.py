@@ -31,7 +31,8 @@ def modernbert(fields: Fields) -> Model:
     """
     sizes = sizes_of(fields)
     n, depth = sizes.width, sizes.depth
-    cutoff = fields.number("initializer_cutoff_factor", 3.0)
+    fields.complete({"initializer_cutoff_factor": 2.0})
+    cutoff = fields.number("initializer_cutoff_factor", 3.0)  # the library's value for None
     std = sizes.std * float(truncnorm.std(-cutoff, cutoff))
     last = std / math.sqrt(2.0 * depth)
     norm = Norm("layer", fields.number("norm_eps", 1e-5, zero=True))

@@ -20,7 +20,7 @@ def gpt_neox(fields: Fields) -> Model:
     norm = Norm("layer", fields.number("layer_norm_eps", 1e-5, zero=True))
     rope = rope_of(
         fields, sizes.head_size, base=fields.number("rotary_emb_base", 10_000.0),
-        share=fields.number("rotary_pct", 0.25),
+        share=fields.number("rotary_pct", 0.25), partial=True,
     )  # fmt: skip
     blocks = layer(
         attention(n, std, sizes.heads, sizes.head_size, mask="causal", **rope),
@@ -64,7 +64,7 @@ def _grouped(
         attention(
             n, std, sizes.heads, sizes.head_size, mask="causal",
             kv_heads=fields.count("num_key_value_heads", default=kv_heads or sizes.heads),
-            **rope_of(fields, sizes.head_size, share=share),
+            **rope_of(fields, sizes.head_size, share=share, partial=True),
         ),
         mlp(
             n, std, fields.count("intermediate_size"),

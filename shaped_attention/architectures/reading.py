@@ -79,7 +79,7 @@ def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     values = inner | changes
     family = values.get("model_type")
     check_single_stack(values)
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         given = "no model_type" if family is None else f"model_type={family!r}"
         raise ValueError(f"config has {given}: {did_you_mean(family, FAMILIES)}")
     fields = Fields(values)

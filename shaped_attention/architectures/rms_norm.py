@@ -71,11 +71,11 @@ def _partly_rotated(share: float) -> Any:
 
 
 def _partial_rope(share: float, fields: Fields, size: int, kind: str) -> dict[str, Any]:
-    return rope_of(fields, size, kind, share=share)
+    return rope_of(fields, size, kind, share=share, partial=True)
 
 
 def _rope_from(base: float) -> Any:
-    return partial(rope_of, base=base, partial=False)
+    return partial(rope_of, base=base)
 
 
 LLAMA = Decoder({"rms_norm_eps": 1e-6})

@@ -22,7 +22,7 @@ def rope_of(
     *,
     base: float = _BASE,
     share: float = 1.0,
-    partial: bool = True,
+    partial: bool = False,
 ) -> dict[str, Any]:
     """Return the fields `rope` and `rope_share` of attention with heads of a size.
 
@@ -71,8 +71,12 @@ def rope_by_type(
             "'sliding_attention' are needed"
         )
     local = fields.get("rope_local_base_freq", local_base)
-    if kind == FULL or parameters:
-        return rope_of(fields, size, kind, base=base if kind == FULL else local, partial=False)
+    # Read even for sliding layers, so that the fields are checked in models of these alone.
+    full = rope_of(fields, size, FULL, base=base)
+    if kind == FULL:
+        return full
+    if parameters:
+        return rope_of(fields, size, kind, base=local)
     return {"rope": rope_angles(_positive("rope_local_base_freq", local), size), "rope_share": 1.0}
 
 

@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.architectures.embedded import EmbeddedStart, mean_covariance, normalised
-from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.model import Model, attention_of
 from shaped_attention.architectures.reading import as_model, record_of
 from shaped_attention.architectures.token_ids import checked_ids
 from shaped_attention.blocks.base import check_chain
@@ -76,8 +76,8 @@ def simulate_model(
         (position, sample, observable); or "module:function", a function from V (samples, m, m) to
         numbers (samples,).
     entropy
-        Whether to store the entropy of the attention weights of each token. This computes queries
-        and keys a second time.
+        Whether to store the entropy of the attention weights of each token, in the first block of
+        every layer. This computes queries and keys a second time.
     accept_approximation
         Whether to run a model whose initialisation is not Gaussian (`Model.approximations`), with
         Gaussian weights of the same variance.
@@ -109,6 +109,8 @@ def simulate_model(
             "variance, is needed"
         )
     check_chain(known.layer)
+    if entropy:
+        _check_heads(known)
     start, v0 = _start(known, tokens)
     request = make_request(
         known.layer, v0, width=known.width, steps=known.depth, dt=1.0, samples=samples, seed=seed,
@@ -117,10 +119,10 @@ def simulate_model(
     )  # fmt: skip
     task = task_of(request, "model", known.width)
     request = with_executor(request, task)
-    beside = _Beside(known, task, entropy)
+    recorder = _Recorder(known, task, entropy)
     result = run(
         request, partial(process_of, request, task), path_chunk(request), progress, "model",
-        {}, beside.travel,
+        {}, recorder.travel,
     )  # fmt: skip
     stopped = int(np.isfinite(result.stopping_time.to_numpy()).sum())
     if stopped:
@@ -135,7 +137,7 @@ def simulate_model(
     )
     for name in ("radius", "horizon", "steps"):
         del result.attrs[name]
-    result = beside.added_to(result).assign_attrs(model=str(known), width=known.width)
+    result = recorder.added_to(result).assign_attrs(model=str(known), width=known.width)
     added: dict[str, xr.Variable] = {}
     arguments = {
         "model": record_of(known), "tokens": tokens, "samples": samples, "seed": seed,
@@ -149,14 +151,24 @@ def simulate_model(
 
 def _start(model: Model, tokens: Any) -> tuple[EmbeddedStart | None, Array]:
     """Return the law of the initial states and their mean covariance, or None and a given V_0."""
-    given = np.asarray(tokens) if not isinstance(tokens, int) else np.array(tokens)
-    if given.ndim >= 2:
+    if not isinstance(tokens, int) and real_array(tokens, "tokens").ndim >= 2:
         return None, real_array(tokens, "tokens")
     ids = checked_ids(model.embedding, tokens)
     return EmbeddedStart(model.embedding, ids), mean_covariance(model.embedding, ids)
 
 
-class _Beside:
+def _check_heads(model: Model) -> None:
+    """Raise ValueError unless all layers begin with attention with the same number of heads."""
+    counts = [sum(x.heads for x in attention_of(blocks[0])) for blocks in model.layers()]
+    wrong = next((k for k, count in enumerate(counts) if count not in (counts[0] or -1,)), None)
+    if wrong is not None:
+        raise ValueError(
+            f"entropy=True: layer {wrong + 1} of {model} begins with {counts[wrong]} heads of "
+            f"attention; {counts[0] or 'at least one'}, or entropy=False, is needed"
+        )
+
+
+class _Recorder:
     """What is computed next to the covariances: entropies of attention, and the final norm."""
 
     def __init__(self, model: Model, task: Task, entropy: bool) -> None:

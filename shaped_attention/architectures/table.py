@@ -6,12 +6,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.model import Model, attention_of
 from shaped_attention.architectures.reading import as_model
-from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.mask import allowed
-from shaped_attention.blocks.normalised import Normalised
-from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.numerics.covariance import correlations
 from shaped_attention.numerics.observables import observables
 from shaped_attention.results.provenance import call_of, recorded
@@ -158,12 +155,3 @@ def tokens_seen(model: Model, tokens: int) -> NDArray[np.int64]:
         for blocks in model.layers()
     ]
     return np.array(counts)
-
-
-def attention_of(block: object) -> list[ShapedAttention]:
-    """Return the attention in a block, which may have norms or parallel branches."""
-    if isinstance(block, Normalised):
-        return attention_of(block.inner)
-    if isinstance(block, Parallel):
-        return [found for part in block.blocks for found in attention_of(part)]
-    return [block] if isinstance(block, ShapedAttention) else []

@@ -15,8 +15,8 @@ CONFIGURATIONS = [
     Mutant(
         "one-base-for-both-types",
         "shaped_attention/architectures/rotary.py",
-        "base=base if kind == FULL else local",
-        "base=base",
+        "return rope_of(fields, size, kind, base=local)",
+        "return rope_of(fields, size, kind, base=base)",
         ("test_configurations.py::test_the_base_of_each_type_of_layers",),
         blind=True,
     ),
@@ -34,5 +34,32 @@ CONFIGURATIONS = [
         "branch_eps=norm.eps",
         ("test_reality_rms_norm.py::test_the_eps_behind_a_branch",),
         blind=True,
+    ),
+    Mutant(
+        "changes-under-another-name",
+        "shaped_attention/architectures/fields.py",
+        "changed[there[0] if there and name not in values else name] = value",
+        "changed[name] = value",
+        (
+            "test_families.py::"
+            "test_a_changed_field_has_the_name_that_the_configuration_gives_it[fields0]",
+        ),
+    ),
+    Mutant(
+        "part-of-a-head-rotated-by-any-family",
+        "shaped_attention/architectures/rotary.py",
+        "if part > 1.0 or (part != 1.0 and not partial):",
+        "if part > 1.0:",
+        ("test_families.py::test_what_is_not_covered_is_refused_by_name",),
+    ),
+    Mutant(
+        "truncation-of-modernbert-at-three",
+        "shaped_attention/architectures/modernbert.py",
+        'fields.complete({"initializer_cutoff_factor": 2.0})',
+        "pass",
+        (
+            "test_families.py::"
+            "test_a_missing_field_has_the_value_of_the_class_of_the_library[modernbert]",
+        ),
     ),
 ]
