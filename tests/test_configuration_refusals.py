@@ -104,7 +104,8 @@ from tests.test_configurations import LLAMA, facts, model
         ({"model_type": "phi3"}, "config has pad_token_id=32000; .*"),
         (
             {"model_type": "gemma2", "layer_types": ["full_attention"]},
-            "config has 1 layer_types for 4 layers; one for each is needed",
+            "config has 1 layer_types for 4 layers; one for each, or layer_types=None for the "
+            "family's own, is needed",
         ),
         (
             {"model_type": "gemma2", "layer_types": ["full_attention", "linear_attention"] * 2},
@@ -172,7 +173,7 @@ def test_what_is_refused(changes, message):
             "config has model_type='llava' and text_config=3; an object with the fields of "
             "the text model is needed",
         ),
-        (3, r"config is a int; .*"),
+        (3, r"config is of the type int; .*"),
         (
             "Llama-3.1-70B",
             r"config='Llama-3.1-70B': one of bert-large, .*, the path of a config\.json is "

@@ -76,7 +76,7 @@ def test_a_sweep_of_models_resumes_and_is_summarised(tmp_path):
         ({"fixed": {"layer": "model", "tokens": 3}}, "config: a configuration is needed"),
         ({"fixed": {"layer": "model", "config": CONFIG}}, "tokens, ids: one of the two is needed"),
         ({"fixed": {"layer": "model", "config": CONFIG, "tokens": 30}}, "tokens=30: at most 20"),
-        ({"fixed": {"layer": "model", "config": 3, "tokens": 3}}, "config is a int"),
+        ({"fixed": {"layer": "model", "config": 3, "tokens": 3}}, "config is of the type int"),
     ],
 )
 def test_refused_sweeps_of_models(changes, message):

@@ -34,7 +34,8 @@ def types_of(fields: Fields, depth: int, default: list[str]) -> list[str]:
     types = fields.items("layer_types", default)
     if len(types) != depth:
         raise ValueError(
-            f"config has {len(types)} layer_types for {depth} layers; one for each is needed"
+            f"config has {len(types)} layer_types for {depth} layers; one for each, or "
+            "layer_types=None for the family's own, is needed"
         )
     for kind in types:
         if kind not in (FULL, SLIDING):

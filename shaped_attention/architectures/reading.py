@@ -122,8 +122,8 @@ def read_config(config: Any, argument: str = "config") -> tuple[dict[str, Any], 
         return dict(config), str(config.get("_name_or_path") or "")
     if not isinstance(config, str | os.PathLike):
         raise ValueError(
-            f"{argument} is a {type(config).__name__}; a configuration with to_dict, a dict, a "
-            "config.json or a folder with one is needed"
+            f"{argument} is of the type {type(config).__name__}; a configuration with to_dict, a "
+            "dict, a config.json or a folder with one is needed"
         )
     path = file_of(config, argument)
     if path is None:
