@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import shaped_attention as sa
-from tests.test_configurations import LLAMA, model
+from tests.test_configurations import LLAMA, facts, model
 
 
 @pytest.mark.parametrize(
@@ -222,3 +222,66 @@ def test_names_of_a_hub_are_not_downloaded(monkeypatch, installed):
     if not installed:
         expected += "; pip install 'shaped-attention[trained]' installs it"
     assert str(info.value) == expected
+
+
+GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16} | {
+    "vocab_size": 64
+}
+
+
+def test_two_names_of_one_size_agree():
+    """A GPT-2 with n_layer=2 and num_hidden_layers=3 is refused, not read as one of the two."""
+    message = "^config has n_layer=2 and num_hidden_layers=3; one value is needed$"
+    with pytest.raises(ValueError, match=message):
+        sa.model_from_config(GPT2 | {"num_hidden_layers": 3})
+    assert sa.model_from_config(GPT2 | {"num_hidden_layers": 2}).depth == 2
+
+
+def test_a_change_by_another_name_of_the_size_is_a_change():
+    """The library's classes accept both names, so that several models share one change."""
+    changed = sa.model_from_config(GPT2, num_hidden_layers=3, hidden_size=64)
+    assert (changed.depth, changed.width) == (3, 64)
+    assert changed.config["n_layer"] == 3
+    assert "num_hidden_layers" not in changed.config
+    assert model(n_layer=7).depth == 7
+    with pytest.raises(ValueError, match="n_layer=5 and num_hidden_layers=3; one value is needed"):
+        sa.model_from_config(GPT2, num_hidden_layers=3, n_layer=5)
+
+
+BERT = LLAMA | {"model_type": "bert", "max_position_embeddings": 16, "rms_norm_eps": None}
+BERT.pop("num_key_value_heads")
+
+
+@pytest.mark.parametrize("config", [LLAMA, GPT2, BERT | {"is_decoder": True}])
+def test_decoders_without_causal_mask_are_refused(config):
+    """The library gives decoders with is_causal=False a mask through which all tokens are seen."""
+    message = "^config has is_causal=False, which is not covered; True is$"
+    with pytest.raises(ValueError, match=message):
+        sa.model_from_config(config, is_causal=False)
+    known = sa.model_from_config(config, is_causal=True)
+    assert facts(known) == facts(sa.model_from_config(config))
+
+
+def test_encoders_have_no_causal_mask():
+    assert facts(sa.model_from_config(BERT, is_causal=False)) == facts(sa.model_from_config(BERT))
+
+
+@pytest.mark.parametrize("value", [3, 0, False, ""])
+def test_changes_of_unknown_fields_are_refused(value):
+    """A misspelt field that is switched off is refused as well, with the nearest name."""
+    message = (
+        f"^config has the field num_hiden_layers={value!r}, which this family's description does "
+        r"not cover; a configuration without it is needed \(did you mean 'num_hidden_layers'\?\)$"
+    )
+    with pytest.raises(ValueError, match=message):
+        model(num_hiden_layers=value)
+
+
+def test_weights_out_of_range_are_named():
+    """A standard deviation that the chain does not take is named as the weights' own."""
+    message = (
+        r"^config has weights of standard deviation 1000 and width 64, so that hidden units have "
+        r"inputs of standard deviation 8000; a number from 1e-06 to 100 is needed$"
+    )
+    with pytest.raises(ValueError, match=message):
+        model(initializer_range=1e3)

@@ -97,11 +97,23 @@ def test_ids_of_tokens(run, tmp_path, ids):
     assert model_summary(load(tmp_path / "data" / "model.nc"))["cosine"].identical(expected)
 
 
+@pytest.mark.parametrize("tokens", [("--tokens", "1"), ("--ids", "7")])
+def test_a_single_token_has_a_size_alone(run, tokens):
+    result = run("llama.json", few=(*tokens, "--samples", "4"))
+    assert result.exit_code == 0, result.output
+    assert "1 token, 4 samples" in result.output
+    assert "Rank" not in result.output
+    assert "oot mean square" in result.output
+
+
 def test_what_was_understood_is_described(run, tmp_path):
     result = run("llama.json", "gpt2", "--describe")
     assert result.exit_code == 0, result.output
     assert "llama: llama, 2 layers of width 16" in result.output
     assert "gpt2: gpt2, 3 layers of width 16" in result.output
+    assert "model_type=" not in result.output
+    neox = run("pythia-6.9b", "--describe")
+    assert "without influence: max_position_embeddings=2048\n" in neox.output
     assert "layer  mean cosine" not in result.output
     assert not (tmp_path / "figures").exists()
 
@@ -114,8 +126,8 @@ BAD = {
     "set twice": (("gpt2", "--set", "n_layer=2", "--set", "n_layer=3"), "n_layer is set twice"),
     "unknown field": (
         ("llama.json", "--set", "num_hiden_layers=3"),
-        "--set num_hiden_layers=3: the configuration llama.json has no such field (did you mean "
-        "'num_hidden_layers'?)",
+        "config has the field num_hiden_layers=3, which this family's description does not cover; "
+        "a configuration without it is needed (did you mean 'num_hidden_layers'?)",
     ),
     "field not covered": (("gpt2", "--set", "zzz=3"), "config has the field zzz=3"),
     "value": (("gpt2", "--set", "n_layer=two"), "n_layer='two'"),
@@ -144,7 +156,8 @@ def test_bad_input_is_one_sentence_and_draws_nothing(run, name, tmp_path):
     ("options", "message"),
     [
         (("--ids", "1,99"), "tokens contains 99: ids from 0 to 49 are needed"),
-        (("--ids", "none.txt"), "No such file or directory: 'none.txt'"),
+        (("--ids", "none.txt"), "--ids none.txt: whole numbers with commas between them, or a "),
+        (("--ids", "1,x"), "or a file that holds them, are needed"),
         (("--ids", "words.txt"), "--ids words.txt: whole numbers are needed"),
     ],
 )

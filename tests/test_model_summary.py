@@ -145,6 +145,20 @@ LINE = {"cosine": (0.0,) * 4, "size": (1.0,) * 4}
             "Rank does not collapse: the effective rank is 60 of 64 at the start, 20 at its lowest "
             "and 32 at the end.",
         ),
+        (
+            {"rank": (1.99, 1.5, 1.2, 1.02), **LINE},
+            "Rank is lost: the effective rank falls from 1.99 of 64 to 1.02, where 1 is the "
+            "lowest.",
+        ),
+        (
+            {"rank": (1.99, 1.5, 1.6, 1.6), **LINE},
+            "Rank does not collapse: the effective rank is 1.99 of 64 at the start, 1.5 at its "
+            "lowest and 1.6 at the end.",
+        ),
+        (
+            {"size": (0.85, 1234.0)},
+            "Tokens grow by a factor of 1500 (root mean square 0.85 to 1200): ",
+        ),
         ({"cosine": (-0.001, 0.93)}, "Mean cosines rise from 0.00 to 0.93."),
         ({"cosine": (0.5, 0.1)}, "Mean cosines fall from 0.50 to 0.10."),
         ({"cosine": (0.0, 0.09)}, "Mean cosines are 0.00 to 0.09 throughout."),

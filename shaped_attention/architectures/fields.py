@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from shaped_attention.checks import is_number
@@ -17,7 +18,8 @@ WITHOUT_INFLUENCE = frozenset({
     "dropout", "dtype", "early_stopping", "embd_pdrop", "embedding_dropout",
     "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",
     "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing",
-    "hidden_dropout", "hidden_dropout_prob", "id2label", "is_decoder", "label2id", "layerdrop",
+    "hidden_dropout", "hidden_dropout_prob", "id2label", "is_decoder", "is_encoder_decoder",
+    "label2id", "layerdrop",
     "length_penalty", "max_length", "min_length", "model_type", "no_repeat_ngram_size",
     "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
     "output_hidden_states", "output_scores", "prefix", "pretraining_tp", "problem_type",
@@ -29,24 +31,22 @@ WITHOUT_INFLUENCE = frozenset({
 })  # fmt: skip
 """Training, dropout (off), generation and storage; tied embeddings touch the logits alone."""
 
-
 _SYNONYMS = (
-    ("hidden_size", "n_embd", "n_embed"),
-    ("num_hidden_layers", "n_layer"),
-    ("num_attention_heads", "n_head"),
-    ("max_position_embeddings", "n_positions"),
-)
-"""Names of one size in different families, most of which understand all of them."""
+    ("hidden_size", "n_embd", "n_embed"), ("num_hidden_layers", "n_layer"),
+    ("num_attention_heads", "n_head"), ("max_position_embeddings", "n_positions"),
+    ("num_kv_heads", "n_head_kv"),
+)  # fmt: skip
+"""Names of one size, of which a configuration has one."""
 
 
-def with_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields with some of them changed, under the names that they have there."""
-    changed = dict(values)
+def in_the_names_of(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changes by the names that the fields have, such as n_layer for num_hidden_layers."""
+    named = {}
     for name, value in changes.items():
-        names = next((x for x in _SYNONYMS if name in x), ())
-        there = [x for x in names if x in values and x not in changes]
-        changed[there[0] if there and name not in values else name] = value
-    return changed
+        group = next((x for x in _SYNONYMS if name in x), ())
+        known = [x for x in group if x in values and x not in changes]
+        named[known[0] if known and name not in values else name] = value
+    return named
 
 
 class Fields:
@@ -82,10 +82,13 @@ class Fields:
         return float(value)
 
     def count(self, *names: str, default: int | None = None, lowest: int = 1) -> int:
-        """Return a whole number, which may have several names."""
+        """Return a whole number, which may have one of several names.
+
+        Two names with different values are refused.
+        """
         self._read.update(names)
         given = {x: self.values[x] for x in names if self.values.get(x) is not None}
-        if any(value != next(iter(given.values())) for value in given.values()):
+        if any(value != self.values[next(iter(given))] for value in given.values()):
             listed = " and ".join(f"{x}={value!r}" for x, value in given.items())
             raise ValueError(f"config has {listed}; one value is needed")
         name = next(iter(given), names[0])
@@ -133,23 +136,27 @@ class Fields:
         """Mark fields that do not touch the tokens in this family."""
         self._harmless.update(names)
 
-    def finish(self) -> tuple[str, ...]:
+    def finish(self, changed: Collection[str] = ()) -> tuple[str, ...]:
         """Return the fields without influence as "name=value".
 
         Raises
         ------
         ValueError
-            If a field with a value other than None, False or empty was not read.
+            If a field was not read that was changed, or that has a value other than None, False or
+            empty.
         """
-        left = {k: v for k, v in self.values.items() if k not in self._read}
-        left = {k: v for k, v in left.items() if v not in (None, False, [], {}, "")}
-        open_fields = {k: v for k, v in left.items() if k not in self._harmless}
+        left = {k: v for k, v in self.values.items() if k not in self._read and v is not None}
+        unknown = {k: v for k, v in left.items() if k not in self._harmless}
+        left = {k: v for k, v in left.items() if v not in (False, [], {}, "")}
+        open_fields = {k: v for k, v in unknown.items() if k in left or k in changed}
         if open_fields:
+            near = get_close_matches(next(iter(open_fields)), self._read | self._harmless, 1)
+            guess = f" (did you mean {near[0]!r}?)" if near else ""
             named = ", ".join(f"{name}={value!r:.60}" for name, value in open_fields.items())
             one = len(open_fields) == 1
             raise ValueError(
                 f"config has the {'field' if one else 'fields'} {named}, which this family's "
                 f"description does not cover; a configuration without {'it' if one else 'them'} "
-                "is needed"
+                f"is needed{guess}"
             )
         return tuple(f"{name}={value!r:.60}" for name, value in sorted(left.items()))

@@ -85,6 +85,12 @@ def mlp(
 ) -> ShapedMLP:
     """Return an MLP whose first and last weights have the standard deviations `std`, `out_std`."""
     inner = std * math.sqrt(width)
+    if not 1e-6 <= inner <= 100.0:
+        raise ValueError(
+            f"config has weights of standard deviation {std:g} and width {width}, so that hidden "
+            f"units have inputs of standard deviation {inner:g}; a number from 1e-06 to 100 is "
+            "needed"
+        )
     unit = ShapedMLP(
         1.0, activation=activation, hidden=hidden, gated=gated, input_scale=inner, skip=1.0
     )

@@ -12,7 +12,7 @@ from shaped_attention.architectures.bert import bert
 from shaped_attention.architectures.bloom import bloom, falcon
 from shaped_attention.architectures.cohere import cohere
 from shaped_attention.architectures.config_files import file_of
-from shaped_attention.architectures.fields import Fields, with_changes
+from shaped_attention.architectures.fields import Fields, in_the_names_of
 from shaped_attention.architectures.gpt import gpt2
 from shaped_attention.architectures.model import Model
 from shaped_attention.architectures.modernbert import modernbert
@@ -45,6 +45,8 @@ FAMILIES: dict[str, Callable[[Fields], Model]] = {
 }
 """Function that reads the configurations of a `model_type`."""
 
+_ENCODERS = ("bert", "modernbert", "roberta")
+
 
 def model_from_config(config: Any, **changes: Any) -> Model:
     """Return the model that a configuration describes, at initialisation.
@@ -56,7 +58,8 @@ def model_from_config(config: Any, **changes: Any) -> Model:
         config.json, or a folder with one; the library itself is not needed), or the name of one in
         `shipped_configurations`.
     changes
-        Fields to change, such as ``num_hidden_layers=200``.
+        Fields to change, such as ``num_hidden_layers=200``; sizes also by the names of other
+        families.
 
     Raises
     ------
@@ -72,17 +75,22 @@ def model_from_config(config: Any, **changes: Any) -> Model:
 def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     outer, name = read_config(config, argument)
     inner, left_out = text_part(outer)
-    values = with_changes(inner, _plain(changes))
+    changes = in_the_names_of(inner, _plain(changes))
+    values = inner | changes
     family = values.get("model_type")
     check_single_stack(values)
     if not isinstance(family, str) or family not in FAMILIES:
         given = "no model_type" if family is None else f"model_type={family!r}"
         raise ValueError(f"config has {given}: {did_you_mean(family, FAMILIES)}")
     fields = Fields(values)
+    if fields.get("model_type") in _ENCODERS and not values.get("is_decoder"):
+        fields.no_influence("is_causal")
+    else:
+        fields.choice("is_causal", True, (True,))  # False removes the library's causal mask.
     model = FAMILIES[family](fields)
     kept = outer | {"text_config": values} if left_out else values
     kept = kept | ({"_name_or_path": name} if name else {})
-    return replace(model, unused=left_out + fields.finish(), name=name, config=kept)
+    return replace(model, unused=left_out + fields.finish(changes), name=name, config=kept)
 
 
 def as_model(model: Any) -> Model:

@@ -95,7 +95,7 @@ def compared(summaries: Mapping[str, xr.Dataset]) -> str:
                 "not clearly different (5-95 % bands overlap)."
             )
     sizes = {model: _medians(s, "size") for model, s in summaries.items()}
-    grown = " and ".join(f"{x[-1] / x[0]:.2g} in {model}" for model, x in sizes.items())
+    grown = " and ".join(f"{_short(x[-1] / x[0])} in {model}" for model, x in sizes.items())
     return " ".join([*sentences, f"The root mean square changes by a factor of {grown}."])
 
 
@@ -121,6 +121,12 @@ def _rank(summary: xr.Dataset) -> str:
         return (
             f"Rank is lost: the effective rank falls from {ranks[0]:.3g} of {tokens} to "
             f"{ranks[-1]:.3g}, and is below half of its start from layer {half} on."
+        )
+    if ranks[-1] - 1.0 < KEPT * (ranks[0] - 1.0):
+        # Few different tokens: half of their rank is near 1, its lowest value.
+        return (
+            f"Rank is lost: the effective rank falls from {ranks[0]:.3g} of {tokens} to "
+            f"{ranks[-1]:.3g}, where 1 is the lowest."
         )
     return (
         f"Rank does not collapse: the effective rank is {ranks[0]:.3g} of {tokens} at the start, "
@@ -152,19 +158,24 @@ def _two(value: float) -> str:
     return f"{value:.2f}".replace("-0.00", "0.00")
 
 
+def _short(value: float) -> str:
+    """Return a number with two digits, and without an exponent below a million."""
+    return f"{float(f'{value:.2g}'):g}"
+
+
 def _size(summary: xr.Dataset) -> str:
     sizes = _medians(summary, "size")
     factor = sizes[-1] / sizes[0]
-    entries = f"root mean square {sizes[0]:.2g} to {sizes[-1]:.2g}"
+    entries = f"root mean square {_short(sizes[0])} to {_short(sizes[-1])}"
     if factor >= GROWTH:
         added = 1.0 - sizes[:-1] ** 2 / sizes[1:] ** 2
         first, last = 100.0 * added[0], 100.0 * added[-1]
         return (
-            f"Tokens grow by a factor of {factor:.2g} ({entries}): the first layer adds "
+            f"Tokens grow by a factor of {_short(factor)} ({entries}): the first layer adds "
             f"{first:.3g} % of the squared norm after it, the last {last:.3g} %."
         )
     if factor <= 1.0 / GROWTH:
-        return f"Tokens shrink by a factor of {1.0 / factor:.2g} ({entries})."
+        return f"Tokens shrink by a factor of {_short(1.0 / factor)} ({entries})."
     return f"Norms stay of the same order ({entries})."
 
 

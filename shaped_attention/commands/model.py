@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -124,18 +123,22 @@ def _run(
     if every is not None:
         check_count("every", every)
     start = tokens if ids is None else _numbers(ids)
+    count = start if isinstance(start, int) else len(start)
+    counted = f"{count} token{'s' if count != 1 else ''}"
+    # A single token has no cosine, and what is kept in place of V has no missing numbers.
+    keep = LAYER_NUMBERS if count > 1 else "V"
     check_writable(figures, "figures")
     if results is not None:
         check_writable(results, "results")
     summaries, written = {}, []
     for k, (name, model) in enumerate(models.items()):
         result = simulate_model(
-            model, start, samples=samples, seed=seed, keep=LAYER_NUMBERS, entropy=entropy,
+            model, start, samples=samples, seed=seed, keep=keep, entropy=entropy,
             accept_approximation=accept_approximation, progress=progress,
         )  # fmt: skip
         summary = summaries[name] = model_summary(result)
         about = f"{model.family}, {model.depth} layers of width {model.width}"
-        click.echo(f"{name}: {about}; {summary.attrs['tokens']} tokens, {samples} samples")
+        click.echo(f"{name}: {about}; {counted}, {samples} samples")
         click.echo(f"\n{summary_table(summary, every)}\n")
         click.echo(f"{fill(verdict(summary), _WIDTH)}\n")
         if results is not None:
@@ -143,7 +146,7 @@ def _run(
             written.append(save(result, results / f"model{suffix}.nc"))
     if len(summaries) > 1:
         click.echo(f"{' and '.join(summaries)}\n{fill(compared(summaries), _WIDTH)}\n")
-    title = f"{' and '.join(summaries)} at initialisation, {summary.attrs['tokens']} tokens"
+    title = f"{' and '.join(summaries)} at initialisation, {counted}"
     written += save_figure(model_layers(summaries, title), figures / "model")
     click.echo("written: " + ", ".join(map(str, written)))
 
@@ -159,20 +162,9 @@ def _models(configs: Iterable[str], changes: dict[str, Any]) -> dict[str, Model]
 
 
 def _model(config: str, changes: dict[str, Any]) -> Model:
-    from shaped_attention.architectures.reading import model_from_config, read_config
+    from shaped_attention.architectures.reading import model_from_config
 
-    known = read_config(config)[0]
-    try:
-        return model_from_config(config, **changes)
-    except ValueError as error:
-        for name, value in changes.items():
-            near = [] if name in known else get_close_matches(name, known, 1)
-            if near and f"{name}=" in str(error):
-                raise ValueError(
-                    f"--set {name}={json.dumps(value)}: the configuration {config} has no such "
-                    f"field (did you mean {near[0]!r}?)"
-                ) from None
-        raise
+    return model_from_config(config, **changes)
 
 
 def _changes(given: Iterable[str]) -> dict[str, Any]:
@@ -195,7 +187,13 @@ def _numbers(ids: str) -> list[int]:
     """Return the numbers of tokens in a list or a file."""
     words = _words(ids)
     if not all(word.lstrip("-").isdigit() for word in words):
-        words = _words(Path(ids).read_text(encoding="utf-8"))
+        try:
+            words = _words(Path(ids).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            raise ValueError(
+                f"--ids {ids}: whole numbers with commas between them, or a file that holds them, "
+                "are needed"
+            ) from None
     try:
         return [int(word) for word in words]
     except ValueError:
