@@ -148,6 +148,23 @@ def test_figures_have_layers_as_their_axis():
     assert any("at position 3" in text for text in words)
 
 
+def test_recorded_entropies_are_summarised_as_those_of_the_law():
+    """With small weights attention is uniform over the tokens that are seen."""
+    recorded, simulated = sa.record_covariances(made(GPT2, 10), IDS), law(GPT2)
+    shares = [sa.model_summary(x)["entropy"].sel(level="median") for x in (recorded, simulated)]
+    np.testing.assert_allclose(shares[0], shares[1], atol=1e-3)
+    assert float(shares[0][1:].min()) > 0.99
+    figure = plots.model_layers({"recorded": recorded, "law": simulated})
+    assert len(figure.axes) == 4
+
+
+def test_the_law_of_a_configuration_object_is_recorded_and_made_again(tmp_path):
+    """Its `id2label` has numbers as keys, which become text as in a config.json."""
+    result = sa.simulate_model(GPT2, IDS, samples=5, progress=False)
+    again = sa.rerun(sa.load(sa.save(result, tmp_path / "model.nc")))
+    xr.testing.assert_identical(again["V"], result["V"])
+
+
 def test_samples_with_shared_weights_or_numbers_are_named():
     (model,) = made(GPT2, 1)
     shared = sa.record_covariances(model, torch.arange(40).reshape(8, 5))

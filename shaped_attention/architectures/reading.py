@@ -75,7 +75,7 @@ def model_from_config(config: Any, **changes: Any) -> Model:
 def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     outer, name = read_config(config, argument)
     inner, left_out = text_part(outer)
-    changes = in_the_names_of(inner, changes)
+    changes = in_the_names_of(inner, _plain(changes))
     values = inner | changes
     family = values.get("model_type")
     check_single_stack(values)
@@ -116,10 +116,10 @@ def read_config(config: Any, argument: str = "config") -> tuple[dict[str, Any], 
         If there is no such file.
     """
     if hasattr(config, "to_dict"):
-        values = dict(config.to_dict())
-        return values, str(values.get("_name_or_path") or "")
+        config = config.to_dict()
     if isinstance(config, dict):
-        return dict(config), str(config.get("_name_or_path") or "")
+        values = _plain(config)
+        return values, str(values.get("_name_or_path") or "")
     if not isinstance(config, str | os.PathLike):
         raise ValueError(
             f"{argument} is of the type {type(config).__name__}; a configuration with to_dict, a "
@@ -136,3 +136,11 @@ def read_config(config: Any, argument: str = "config") -> tuple[dict[str, Any], 
         raise ValueError(f"{argument}={str(config)!r}: a file with a JSON object is needed")
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
     return values, str(values.get("_name_or_path") or name)
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Return fields as they are in a config.json, so that records of results hold them."""
+    fields: dict[str, Any] = json.loads(
+        json.dumps(values, default=lambda x: x.item() if hasattr(x, "item") else str(x))
+    )
+    return fields

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
@@ -60,7 +62,7 @@ def model_summary(result: xr.Dataset) -> xr.Dataset:
     result
         Result of `simulate_model` with ``keep="V"``, or, for many tokens,
         ``keep="shaped_attention.architectures.table:layer_numbers"``, which stores only what is
-        needed here.
+        needed here; or language models recorded by `record_covariances`.
 
     Returns
     -------
@@ -136,8 +138,9 @@ def _quantiles(values: Array) -> Array:
 def _entropy(result: xr.Dataset) -> Array:
     """Return the shares (layer, sample) of the largest entropy."""
     entropy = result["attention_entropy"].transpose("layer", "sample", "head", "row").to_numpy()
-    arguments = call_of(result)[1]
-    seen = tokens_seen(as_model(arguments["model"]), entropy.shape[-1])
+    config = result.attrs.get("config")  # of a recorded model
+    model = as_model(json.loads(config) if config else call_of(result)[1]["model"])
+    seen = tokens_seen(model, entropy.shape[-1])
     shares = []
     for values, counts in zip(entropy, seen, strict=True):
         several = counts > 1

@@ -6,6 +6,7 @@ Such a model is recognised by its attributes, so that the library is not needed 
 
 from __future__ import annotations
 
+import json
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -75,6 +76,10 @@ def record_language_model(model: nn.Module, inputs: Any, initial: bool) -> xr.Da
         )  # fmt: skip
         coords["layer"] = np.arange(1, len(names) + 1)
     attrs = {"precision": torch.finfo(_dtype(base)).eps, "model": f"{_name(model)}, recorded"}
+    config: Any = base.config
+    if hasattr(config, "to_dict"):
+        # Which tokens a token sees decides how large an entropy can be.
+        attrs["config"] = json.dumps(config.to_dict(), default=str)
     return xr.Dataset(data, coords, attrs)
 
 

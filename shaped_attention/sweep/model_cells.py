@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -28,8 +27,7 @@ def config_fields(config: Any) -> dict[str, Any]:
         As `model_from_config`.
     """
     values, name = read_config(config)
-    fields: dict[str, Any] = json.loads(json.dumps(values, default=str))
-    return fields | ({"_name_or_path": name} if name else {})
+    return values | ({"_name_or_path": name} if name else {})
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ CONFIGURATIONS = [
     Mutant(
         "changes-under-another-name",
         "shaped_attention/architectures/fields.py",
-        "changed[there[0] if there and name not in values else name] = value",
-        "changed[name] = value",
+        "named[known[0] if known and name not in values else name] = value",
+        "named[name] = value",
         (
             "test_families.py::"
             "test_a_changed_field_has_the_name_that_the_configuration_gives_it[fields0]",
