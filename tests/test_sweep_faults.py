@@ -34,7 +34,7 @@ CASES = {
     "fractions no list": ({"fractions": 5}, "fractions=.*5"),
     "fractions off": ({"fractions": (0.33,)}, "fractions: 0.33 of the 10 steps of the chain"),
     "unknown": (fixed(gama=0.3), "gama: not a parameter; one of .*gamma"),
-    "layer": (fixed(layer="rnn"), "layer='rnn': one of attention, mlp, transformer, sphere, model, or"),
+    "layer": (fixed(layer="rnn"), "layer='rnn': one of attention, mlp, transformer, sphere, model"),
     "layer misspelt": (fixed(layer="atention"), r"is needed \(did you mean 'attention'\?\)"),
     "layer of old files": (fixed(layer="both"), r"is needed \(did you mean 'transformer'\?\)"),
     "no module": (fixed(layer="nowhere:f"), "layer='nowhere:f': .*No module named"),
