@@ -30,20 +30,11 @@ import torch
 import shaped_attention as sa
 from benchmarks.large import operations
 from shaped_attention.architectures import simulate
+from shaped_attention.architectures.shipped import shipped_fields
 from shaped_attention.numerics.threefry import fill_weights
 from shaped_attention.samplers.task import Task, task_of
 
-LLAMA: dict[str, Any] = {
-    "model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80,
-    "num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 28672,
-    "vocab_size": 128256, "initializer_range": 0.02, "rms_norm_eps": 1e-5, "hidden_act": "silu",
-    "max_position_embeddings": 131072, "rope_theta": 500000.0,
-}  # fmt: skip
-GPT2: dict[str, Any] = {
-    "model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257,
-    "n_positions": 1024, "initializer_range": 0.02, "layer_norm_epsilon": 1e-5,
-    "activation_function": "gelu_new",
-}  # fmt: skip
+LLAMA, GPT2 = shipped_fields("llama-3.1-70b"), shipped_fields("gpt2")
 MODELS = {"llama": LLAMA, "gpt2": GPT2}
 ROWS = [("llama", 16, 1), ("llama", 16, 16), ("llama", 512, 1), ("gpt2", 1024, 1)]
 _SIZE, _CELL = 1024, 2**15

@@ -67,7 +67,7 @@ def test_slopes_are_those_of_bloom(heads):
 
 @pytest.mark.parametrize("heads", [4, 6, 16])
 def test_rounding_is_that_of_falcon(heads):
-    """Also beyond 256 tokens, where positions are rounded; without it the bias is 1 off."""
+    """Positions are rounded beyond 256 tokens; without this rounding, biases would differ by 1."""
     from transformers.models.falcon.modeling_falcon import build_alibi_tensor
 
     tokens = 600

@@ -94,7 +94,7 @@ def test_a_head_and_the_form_of_the_inputs_change_nothing():
 def test_recorded_models_have_the_law_of_their_configuration(config):
     """KS tests at level 0.001 / 7 of 150 models at layer 4, and of twice the deviation, refused.
 
-    Two normal laws that differ by half a standard deviation are told apart nine times in ten.
+    KS distinguishes two normal laws that differ by half a standard deviation nine times in ten.
     """
     recorded = sa.record_covariances(made(config, 150), IDS)
     names = ["log V[0,0]", "log V[7,7]", "rho[0,2]", "rho[0,4]", "rho[3,7]", "log det V",

@@ -12,6 +12,7 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention.architectures import simulate
+from shaped_attention.architectures.shipped import shipped_fields
 from shaped_attention.numerics.blas_team import Team
 from shaped_attention.samplers import executors
 from shaped_attention.samplers.blas_process import BlasProcess
@@ -23,11 +24,7 @@ LLAMA: dict[str, Any] = {
     "initializer_range": 0.02, "rms_norm_eps": 1e-5, "hidden_act": "silu",
     "max_position_embeddings": 2048, "rope_theta": 10000.0,
 }  # fmt: skip
-GPT2: dict[str, Any] = {
-    "model_type": "gpt2", "n_embd": 768, "n_layer": 1, "n_head": 12, "vocab_size": 50257,
-    "n_positions": 1024, "initializer_range": 0.02, "layer_norm_epsilon": 1e-5,
-    "activation_function": "gelu_new",
-}  # fmt: skip
+GPT2 = shipped_fields("gpt2") | {"n_layer": 1}
 
 
 def run(config: dict[str, Any], tokens: int = 16, **options: Any) -> xr.Dataset:

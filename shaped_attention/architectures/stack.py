@@ -61,7 +61,7 @@ def words(fields: Fields, sizes: Sizes, padding: int | None = None) -> Embedding
 
 
 def padding_of(fields: Fields, vocabulary: int, default: int | None = None) -> tuple[int, ...]:
-    """Return the number of the padding token, or () if there is none.
+    """Return the number of the padding token in a tuple, which is empty if there is no such token.
 
     The default is for configurations without this field; None as its value means none.
 
