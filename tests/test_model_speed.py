@@ -13,9 +13,9 @@ import xarray as xr
 import shaped_attention as sa
 from shaped_attention.architectures import simulate
 from shaped_attention.architectures.shipped import shipped_fields
-from shaped_attention.numerics.blas_team import Team
+from shaped_attention.numerics.path_team import Team
 from shaped_attention.samplers import executors
-from shaped_attention.samplers.blas_process import BlasProcess
+from shaped_attention.samplers.path_process import PathProcess
 from shaped_attention.samplers.tile_process import TileProcess
 
 LLAMA: dict[str, Any] = {
@@ -33,7 +33,7 @@ def run(config: dict[str, Any], tokens: int = 16, **options: Any) -> xr.Dataset:
 
 
 @pytest.mark.parametrize(
-    ("hidden", "taken"), [(100, TileProcess), (4000, BlasProcess)], ids=["small", "large"]
+    ("hidden", "taken"), [(100, TileProcess), (4000, PathProcess)], ids=["small", "large"]
 )
 @pytest.mark.parametrize("samples", [1, 70])
 def test_the_numbers_of_a_layer_decide_on_the_executor(
@@ -49,9 +49,9 @@ def test_the_numbers_of_a_layer_decide_on_the_executor(
     assert {type(paths) for paths in seen} == {taken}
 
 
-@pytest.mark.parametrize("tokens", [5, 16, 100])
+@pytest.mark.parametrize("tokens", [5, 16, 100, 130])
 def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Library routines, in stacks and in parts, against torch: states, entropies, final norm."""
+    """Programs for one path, and library routines, against torch: states, entropies, final norm."""
     monkeypatch.setattr(executors, "FEWEST_LARGE_NUMBERS", 1)
     fast = run(LLAMA, tokens)
     with sa.eager():
@@ -95,7 +95,7 @@ def test_more_tokens_than_features_in_little_memory() -> None:
 
 def test_an_error_on_one_thread_ends_the_others() -> None:
     """The first error is raised, and no thread waits for operations that never come."""
-    from shaped_attention.numerics.blas_team import Order
+    from shaped_attention.numerics.path_team import Order
 
     order = Order.of([set(), {0}, {0}, {1, 2}], [set()] * 4, [()] * 4)
 

@@ -18,8 +18,8 @@ from shaped_attention.blocks.branch import residual_step
 from shaped_attention.blocks.parameters import at_depth, traced
 from shaped_attention.blocks.state import State
 from shaped_attention.numerics import primitives as pr
-from shaped_attention.numerics.blas_operations import Memory
 from shaped_attention.numerics.blas_plan import Plan
+from shaped_attention.numerics.blas_values import Memory
 from shaped_attention.numerics.factor import lower_factor
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers

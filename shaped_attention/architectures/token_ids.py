@@ -23,7 +23,7 @@ def checked_ids(embedding: Embedding, tokens: Any) -> NDArray[np.int64]:
     vocabulary = embedding.vocabulary
     if isinstance(tokens, int | np.integer) and not isinstance(tokens, bool):
         check_count("tokens", int(tokens))
-        present = np.setdiff1d(np.arange(vocabulary), embedding.zero_ids)
+        present = np.delete(np.arange(vocabulary), list(embedding.zero_ids))
         if tokens > len(present):
             raise ValueError(
                 f"tokens={tokens}: at most {len(present)}, the different tokens of the "

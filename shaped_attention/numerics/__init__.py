@@ -1,11 +1,18 @@
 """Small matrices: the primitives of descriptions, random numbers, executors on the CPU.
 
 A description is written in `primitives`. Torch runs it directly (`factor`, `named_numbers`,
-`draws`). Tracing (`graph`, `traced_numbers`, `scalars`) turns it into a `program`, which runs on
-tiles (`tiles`, `tile_interpreter`, `tile_algebra`, `products`, `wishart`) or by library routines
-(`blas_plan`, `blas_operations`, `blas_stacks`, `blas_parts`, `blas_team`, `lapack`). A *tile* is an
-array whose last axis holds ``LANES`` paths: one m x m matrix per path is an array ``(m, m,
-LANES)``, and every loop over the last axis is a sequence of vector instructions. Random numbers are
-functions of integers (`threefry`, `seeds`).
+`draws`). Tracing (`graph`, `traced_numbers`, `scalars`) turns it into a `program`, which runs in
+one of three ways:
+
+- on tiles of paths, for small matrices (`tiles`, `tile_interpreter`, `tile_algebra`, `products`,
+  `wishart`);
+- path by path in compiled code, if a layer has many hidden units or heads (`path_plan`,
+  `path_shares`, `path_interpreter`, `path_algebra`, `hidden_tiles`, `vector_products`);
+- path by path with library routines, for large matrices (`blas_plan`, `blas_operations`,
+  `blas_values`, `blas_stacks`, `blas_parts`, `lapack`).
+
+`path_team` has the threads of the last two. A *tile* is an array whose last axis holds ``LANES``
+paths: one m x m matrix per path is an array ``(m, m, LANES)``, and every loop over the last axis is
+a sequence of vector instructions. Random numbers are functions of integers (`threefry`, `seeds`).
 `covariance` defines V, and `observables` the numbers derived from it. Nothing here knows a block.
 """

@@ -2,120 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics import entries, lapack
+from shaped_attention.numerics.blas_values import Memory, Operation, Place
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.threefry import fill_chi, fill_weights, path_words
 
 Array = NDArray[np.float64]
 
 COLUMNS = 256
-"""Fewest hidden units at once, unless there are fewer."""
-
-_ENTRIES = 2**14
-"""Entries of few tokens' hidden units at once, which fit into the cache (measured)."""
+"""Hidden units at once; fixed, since it determines the order of a sum."""
 
 _FEWEST_TRIANGULAR = 32
 """Rows from which on a product that skips zeros is faster (measured)."""
-
-
-class Memory:
-    """Free arrays for reuse, by size; threads may share them."""
-
-    def __init__(self) -> None:
-        self._free: dict[int, list[Array]] = {}
-
-    def take(self, shape: tuple[int, ...]) -> Array:
-        """Return an uninitialised array."""
-        size = math.prod(shape)
-        try:
-            flat = self._free[size].pop()
-        except (KeyError, IndexError):
-            flat = np.empty(size)
-        return flat.reshape(shape)
-
-    def give_back(self, array: Array) -> None:
-        """Return an array that is no longer needed to the pool."""
-        self._free.setdefault(array.size, []).append(array.reshape(-1))
-
-
-@dataclass
-class Place:
-    """Context of a program: sample, step, memory, the normals if given, and the row of scalars."""
-
-    sample: int
-    step: int
-    memory: Memory
-    given: Array | None
-    row: int
-
-
-class Source(NamedTuple):
-    """A value, or one member or several of a stack of values."""
-
-    value: int
-    member: int | NDArray[np.int64] | None = None
-
-    def of(self, values: dict[int, Array]) -> Array:
-        """Return the array."""
-        whole = values[self.value]
-        result: Array = whole if self.member is None else whole[self.member]
-        return result
-
-
-@dataclass
-class Operation:
-    """One or several nodes with the data needed to run them.
-
-    Attributes
-    ----------
-    nodes
-        Nodes of the graph to compute: one, or several of one kind, whose values are then stacked.
-    inputs
-        Values that are its arguments.
-    output
-        Number of the value; `ends` are those that are not needed afterwards.
-    scalars
-        Scalars of the nodes (layers or 1, count).
-    key
-        Key of their random numbers.
-    starts
-        Number of normals before those of each node.
-    inside
-        Activation of hidden units, a `blas_plan.Plan`.
-    """
-
-    nodes: list[Node]
-    inputs: tuple[Source, ...]
-    output: int
-    ends: tuple[int, ...]
-    scalars: Array
-    key: Any
-    starts: list[int]
-    inside: Any
-
-    @property
-    def node(self) -> Node:
-        """The first node; the others differ in their random numbers and inputs alone."""
-        return self.nodes[0]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the value."""
-        stack = (len(self.nodes),) if len(self.nodes) > 1 else ()
-        return (*stack, *self.node.shape)
-
-    def numbers(self, step: int) -> list[float]:
-        """Return the scalars of a step."""
-        row: list[float] = self.scalars[step if len(self.scalars) > 1 else 0].tolist()
-        return row
 
 
 def draw(operation: Operation, k: int, sample: int, step: int, row: int, out: Array) -> None:
@@ -154,21 +58,16 @@ def _wishart_root(node: Node, key: Any, place: Place, out: Array) -> None:
     entries.triangle(below[0], chi[:, 0], out)
 
 
-def columns_at_once(tokens: int) -> int:
-    """Return the number of hidden units at once; fixed, since it determines the order of a sum."""
-    return max(COLUMNS, _ENTRIES // (2 * tokens) * 2)
-
-
 def _activated_part(op: Operation, place: Place, out: Array, factor: Array) -> None:
     """Write the lower triangle of the Gram matrix of the hidden units `first` to `last` - 1."""
     assert op.inside is not None
     memory = place.memory
     slot, first, last, copies = op.node.integers
-    each, block = copies * factor.shape[1], columns_at_once(len(factor))
+    each = copies * factor.shape[1]
     turned = np.ascontiguousarray(factor.T)
     out.fill(0.0)
-    for start in range(first, last, block):
-        here = min(block, last - start)
+    for start in range(first, last, COLUMNS):
+        here = min(COLUMNS, last - start)
         normals = memory.take((here, each))
         fill_weights(
             normals.reshape(1, -1), op.key, place.sample, place.step, slot, start * each // 2

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from shaped_attention.numerics.blas_operations import columns_at_once
+from shaped_attention.numerics.blas_operations import COLUMNS
 from shaped_attention.numerics.graph import Node
 
 _LARGEST_PARTS = 16
@@ -44,10 +44,9 @@ def in_parts(nodes: Sequence[Node], results: Sequence[Node]) -> tuple[list[Node]
 def _hidden_parts(node: Node) -> list[Node]:
     slot, count, copies = node.integers
     tokens = node.shape[0]
-    block = columns_at_once(tokens)
-    blocks = -(-count // block)
+    blocks = -(-count // COLUMNS)
     parts = max(1, min(_LARGEST_PARTS, blocks, _PART_ENTRIES // tokens**2))
-    ends = [min(count, blocks * k // parts * block) for k in range(parts + 1)]
+    ends = [min(count, blocks * k // parts * COLUMNS) for k in range(parts + 1)]
     return [
         replace(node, kind="activated_part", integers=(slot, first, last, copies))
         for first, last in pairwise(ends)

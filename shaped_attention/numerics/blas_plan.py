@@ -15,18 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.blas_operations import (
-    FUNCTIONS,
-    Memory,
-    Operation,
-    Place,
-    Source,
-    draw,
-)
+from shaped_attention.numerics.blas_operations import FUNCTIONS, draw
 from shaped_attention.numerics.blas_parts import in_parts
 from shaped_attention.numerics.blas_stacks import stacks
-from shaped_attention.numerics.blas_team import ALONE, Order, Team
+from shaped_attention.numerics.blas_values import Memory, Operation, Place, Source
 from shaped_attention.numerics.graph import Node, Shape, needed
+from shaped_attention.numerics.path_team import ALONE, Order, Team
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Depths, value
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.graph import OPERATIONS, Graph, Matrix, Node, needed
+from shaped_attention.numerics.graph import Graph, Matrix, Node, needed
+from shaped_attention.numerics.operation_codes import CODE
 from shaped_attention.numerics.scalars import Depths, Number, Scalar, value
 
-CODE = {name: number for number, name in enumerate(OPERATIONS)}
 (
     OP, OUT, OUT_COLUMNS, A, B, ROWS, INNER, COLUMNS, A_LOWER, B_LOWER, B_ROWS, B_COLUMNS,
     SCALAR, SCALAR_2, KEY, SLOT, WORK, COUNT, FIRST, LAST,
@@ -54,6 +54,11 @@ class Program:
         Number of normals drawn per step, without those of Wishart factors and hidden columns.
     nodes
         Operations in order, for printing and for the executor on large matrices.
+    spans
+        First instruction, and that after the last, of each of the nodes.
+    regions
+        Rows of the value of each node: first row, rows and columns of the matrix, and rows of the
+        buffer from one row of the matrix to the next.
     """
 
     code: NDArray[np.int64]
@@ -66,6 +71,8 @@ class Program:
     normals: int
     nodes: list[Node] = field(repr=False, default_factory=list)
     results: list[Node] = field(repr=False, default_factory=list)
+    spans: list[tuple[int, int]] = field(repr=False, default_factory=list)
+    regions: list[tuple[int, int, int, int]] = field(repr=False, default_factory=list)
 
     @property
     def numbers(self) -> int:
@@ -185,7 +192,9 @@ class _Assembler:
                 constants.append((self.offset[id(node)], node.data))
         alive: dict[int, tuple[int, int]] = {}
         ends: dict[int, list[int]] = {}
+        spans: list[tuple[int, int]] = []
         for k, node in enumerate(self.nodes):
+            begin = len(self.code)
             if id(node) not in pinned:
                 if id(node) in self.inside:
                     whole, column = self.inside[id(node)]
@@ -199,6 +208,7 @@ class _Assembler:
                     self.rows.give_back(*work)
             for key in ends.get(k, ()):
                 self.rows.give_back(*alive.pop(key))
+            spans.append((begin, len(self.code)))
         return Program(
             np.array(self.code, dtype=np.int64).reshape(-1, 20),
             max(1, self.rows.size),
@@ -210,7 +220,14 @@ class _Assembler:
             self.normals,
             self.nodes,
             self.results,
+            spans,
+            [self._region(node) for node in self.nodes],
         )
+
+    def _region(self, node: Node) -> tuple[int, int, int, int]:
+        whole = self.inside.get(id(node))
+        step = whole[0].shape[1] if whole else node.shape[1]
+        return (self.offset[id(node)], *node.shape, step)
 
     def _take(
         self, node: Node, alive: dict[int, tuple[int, int]], ends: dict[int, list[int]]

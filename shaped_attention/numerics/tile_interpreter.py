@@ -8,43 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from shaped_attention.numerics import operation_codes as codes
 from shaped_attention.numerics import program as pr
 from shaped_attention.numerics import tile_algebra as al
-from shaped_attention.numerics.graph import OPERATIONS
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel, scalar
 from shaped_attention.numerics.products import lower_half, mirror, multiply
 from shaped_attention.numerics.threefry import count_paths, fill_normals
 from shaped_attention.numerics.wishart import fill_bartlett
-
-_CODES = {name: code for code, name in enumerate(OPERATIONS)}
-_NORMAL = _CODES["normal"]
-_WISHART = _CODES["wishart"]
-_ACTIVATED_GRAM = _CODES["activated_gram"]
-_MULTIPLY_NN = _CODES["multiply_nn"]
-_MULTIPLY_NT = _CODES["multiply_nt"]
-_MULTIPLY_TN = _CODES["multiply_tn"]
-_GRAM = _CODES["gram"]
-_COGRAM = _CODES["cogram"]
-_COMBINE = _CODES["combine"]
-_TIMES = _CODES["times"]
-_OVER = _CODES["over"]
-_SCALE = _CODES["scale"]
-_SHIFT = _CODES["shift"]
-_TRANSPOSE = _CODES["transpose"]
-_RESHAPE = _CODES["reshape"]
-_COLUMNS = _CODES["columns"]
-_CONCATENATE = _CODES["concatenate"]
-_ROW_SUMS = _CODES["row_sums"]
-_COLUMN_SUMS = _CODES["column_sums"]
-_ROW_SQUARES = _CODES["row_squares"]
-_DIAGONAL = _CODES["diagonal"]
-_UNIT_ROWS = _CODES["unit_rows"]
-_SOFTMAX = _CODES["softmax"]
-_SYMMETRIC = _CODES["symmetric"]
-_LOWER = _CODES["lower"]
-_CHOLESKY = _CODES["cholesky"]
-_ARC_COSINE = _CODES["arc_cosine"]
-_SQRT = _CODES["sqrt"]
 
 _OP, _OUT, _OUT_COLUMNS, _A, _B = pr.OP, pr.OUT, pr.OUT_COLUMNS, pr.A, pr.B
 _ROWS, _INNER, _WIDE, _A_LOWER, _B_LOWER = pr.ROWS, pr.INNER, pr.COLUMNS, pr.A_LOWER, pr.B_LOWER
@@ -66,61 +36,61 @@ def simple(line, numbers, buf):  # type: ignore[no-untyped-def]
     s, t = numbers[line[_S]], numbers[line[_S2]]
     a_lower, b_lower = line[_A_LOWER] > 0, line[_B_LOWER] > 0
     out_columns = line[_OUT_COLUMNS]
-    if op in (_MULTIPLY_NN, _MULTIPLY_NT, _MULTIPLY_TN):
-        turned_a, turned_b = op == _MULTIPLY_TN, op == _MULTIPLY_NT
+    if op in (codes.MULTIPLY_NN, codes.MULTIPLY_NT, codes.MULTIPLY_TN):
+        turned_a, turned_b = op == codes.MULTIPLY_TN, op == codes.MULTIPLY_NT
         multiply(
             buf, out, out_columns, a, 1 if turned_a else inner, rows if turned_a else 1,
             b, inner if turned_b else 1, 1 if turned_b else columns, rows, inner, columns,
             a_lower and turned_a, a_lower and not turned_a,
             b_lower and not turned_b, b_lower and turned_b,
         )  # fmt: skip
-    elif op in (_GRAM, _COGRAM):
-        turned_a = op == _COGRAM
+    elif op in (codes.GRAM, codes.COGRAM):
+        turned_a = op == codes.COGRAM
         lower_half(
             buf, out, a, 1 if turned_a else inner, rows if turned_a else 1, rows, inner,
             a_lower and not turned_a, rows < 0,
         )  # fmt: skip
         mirror(buf, out, rows)
-    elif op == _COMBINE:
+    elif op == codes.COMBINE:
         al.combine(
             buf, out, out_columns, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS], s, t
         )
-    elif op == _TIMES:
+    elif op == codes.TIMES:
         al.times(buf, out, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS], False)
-    elif op == _OVER:
+    elif op == codes.OVER:
         al.times(buf, out, a, b, rows, columns, line[_B_ROWS], line[_B_COLUMNS], True)
-    elif op in (_SCALE, _CONCATENATE):
+    elif op in (codes.SCALE, codes.CONCATENATE):
         al.place(buf, out, out_columns, a, inner, rows, columns, s)
-    elif op == _COLUMNS:
+    elif op == codes.COLUMNS:
         al.place(buf, out, out_columns, a + line[_COUNT], inner, rows, columns, 1.0)
-    elif op == _RESHAPE:
+    elif op == codes.RESHAPE:
         al.place(buf, out, columns, a, columns, rows, columns, 1.0)
-    elif op == _SHIFT:
+    elif op == codes.SHIFT:
         al.shift(buf, out, a, rows * columns, s, t)
-    elif op == _TRANSPOSE:
+    elif op == codes.TRANSPOSE:
         al.transpose(buf, out, a, rows, columns)
-    elif op == _ROW_SUMS:
+    elif op == codes.ROW_SUMS:
         al.row_sums(buf, out, a, rows, inner, inner, 1)
-    elif op == _ROW_SQUARES:
+    elif op == codes.ROW_SQUARES:
         al.row_squares(buf, out, a, rows, inner)
-    elif op == _COLUMN_SUMS:
+    elif op == codes.COLUMN_SUMS:
         al.row_sums(buf, out, a, columns, line[_COUNT], 1, columns)
-    elif op == _DIAGONAL:
+    elif op == codes.DIAGONAL:
         al.place(buf, out, 1, a, inner + 1, rows, 1, 1.0)
-    elif op == _UNIT_ROWS:
+    elif op == codes.UNIT_ROWS:
         al.unit_rows(buf, out, a, rows, columns, line[_WORK])
-    elif op == _SOFTMAX:
+    elif op == codes.SOFTMAX:
         al.softmax(buf, out, a, b, rows, columns, s, line[_WORK])
-    elif op == _SYMMETRIC:
+    elif op == codes.SYMMETRIC:
         al.symmetric(buf, out, a, rows)
-    elif op == _LOWER:
+    elif op == codes.LOWER:
         al.lower(buf, out, a, rows, inner, line[_WORK])
-    elif op == _CHOLESKY:
+    elif op == codes.CHOLESKY:
         al.cholesky(buf, out, a, rows, line[_WORK])
-    elif op == _ARC_COSINE:
+    elif op == codes.ARC_COSINE:
         al.arc_cosine(buf, out, a, rows)
-    elif op >= _SQRT:
-        al.elementwise(buf, out, a, rows * columns, op - _SQRT, s, t)
+    elif op >= codes.SQRT:
+        al.elementwise(buf, out, a, rows * columns, op - codes.SQRT, s, t)
 
 
 @scalar
@@ -169,7 +139,7 @@ def run(code, start, stop, numbers, keys, buf, paths, given, taking):  # type: i
     while k < stop:
         line = code[k]
         op = line[_OP]
-        if op == _NORMAL:
+        if op == codes.NORMAL:
             size = line[_ROWS] * line[_WIDE]
             out = line[_OUT]
             if taking:
@@ -181,7 +151,7 @@ def run(code, start, stop, numbers, keys, buf, paths, given, taking):  # type: i
                     buf[out : out + size + 1], size, numbers[line[_S]], keys[line[_KEY]], paths,
                     line[_SLOT], compiled_once(0),
                 )  # fmt: skip
-        elif op == _WISHART:
+        elif op == codes.WISHART:
             if line[_WORK] > 0:
                 fill_bartlett(
                     buf, line[_OUT], line[_ROWS], line[_COUNT], line[_WORK], keys[line[_KEY]],
@@ -194,10 +164,10 @@ def run(code, start, stop, numbers, keys, buf, paths, given, taking):  # type: i
                     buf[out : out + size + 1], size, 1.0, keys[line[_KEY]], paths,
                     line[_SLOT], compiled_once(0),
                 )  # fmt: skip
-        elif op == _ACTIVATED_GRAM:
+        elif op == codes.ACTIVATED_GRAM:
             _activated_gram(code, k, numbers, keys[line[_KEY]], buf, paths)
             k = line[_LAST] - 1
-        elif op > _ACTIVATED_GRAM:
+        elif op > codes.ACTIVATED_GRAM:
             simple(line, numbers, buf)
         k += 1
 
@@ -211,7 +181,7 @@ def draw(code, table, keys, ranges, first, step, out):  # type: ignore[no-untype
         count_paths(paths, first + tile * LANES, step)
         for k in range(ranges[0, 0], ranges[0, 1]):
             line = code[k]
-            if line[_OP] == _NORMAL:
+            if line[_OP] == codes.NORMAL:
                 size, start = line[_ROWS] * line[_WIDE], line[_COUNT]
                 # An odd number writes one extra row, which the next normals overwrite.
                 fill_normals(

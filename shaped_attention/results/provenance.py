@@ -144,6 +144,11 @@ def attribute(value: float | str) -> float | str:
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that make the numbers of a result."""
+    return dict(_versions())
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
     return {
         "shaped_attention": __version__,
         **{name: version(name) for name in ("torch", "numpy", "scipy", "numba", "torchsde")},

@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.lazy_torch import Tensor, torch
-from shaped_attention.numerics.blas_operations import Memory
-from shaped_attention.numerics.blas_team import Team
+from shaped_attention.numerics.blas_plan import Plan
+from shaped_attention.numerics.blas_values import Memory
 from shaped_attention.numerics.lapack import one_thread
+from shaped_attention.numerics.path_plan import PathPlan
+from shaped_attention.numerics.path_team import Team
 from shaped_attention.numerics.tiles import LARGEST_FACTOR
 from shaped_attention.samplers.task import Task, covariances
 
@@ -39,7 +41,7 @@ class BlasProcess:
 
     def entropies(self, step: int) -> Array:
         """Return the entropies (heads, count, m) of the attention of the layer of a step."""
-        plan = self.task.weight_plans[step % len(self.task.pattern)]
+        plan = self._weight_plan(step)
         found = []
         with one_thread(), np.errstate(all="ignore"):
             for k in range(self.count):
@@ -50,10 +52,17 @@ class BlasProcess:
                 plan.give_back(weights, self._memory)
         return np.stack(found, axis=1)
 
+    def _plan(self, step: int) -> Plan | PathPlan:
+        plans = self.task.plans
+        return plans[step % len(plans)]
+
+    def _weight_plan(self, step: int) -> Plan | PathPlan:
+        plans = self.task.weight_plans
+        return plans[step % len(plans)]
+
     def _step(self, k: int, step: int) -> None:
         """Take a step of one path that has not stopped."""
-        task = self.task
-        plan = task.plans[step % len(task.plans)]
+        task, plan = self.task, self._plan(step)
         results = plan.run(self.state[k], self.first + k, step, self._memory, team=self._team)
         if task.width is None:
             if self._moves(k, results, step):

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.lazy_torch import Tensor, torch
-from shaped_attention.numerics.blas_operations import Memory
 from shaped_attention.numerics.blas_plan import Plan
+from shaped_attention.numerics.blas_values import Memory
 from shaped_attention.numerics.clock_tiles import advance_clock
 from shaped_attention.numerics.lapack import one_thread
 from shaped_attention.numerics.named_numbers import TorchNumbers

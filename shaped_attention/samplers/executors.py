@@ -1,6 +1,6 @@
 """Choice of the executor that moves a chunk of paths, and of the number of paths in it.
 
-All three executors (tiles, library routines, torch) run the same `Task` with the same random
+All four executors (tiles, paths, library routines, torch) run the same `Task` with the same random
 numbers and produce the same paths up to rounding. A process knows its state, how to advance it, and
 which paths have stopped; it knows neither save times nor files.
 """
@@ -16,6 +16,7 @@ from shaped_attention.numerics.jit import LANES
 from shaped_attention.samplers.blas_process import BlasProcess
 from shaped_attention.samplers.chunks import chunk_size, thread_count
 from shaped_attention.samplers.driver import LimitProcess
+from shaped_attention.samplers.path_process import PathProcess
 from shaped_attention.samplers.request import Request
 from shaped_attention.samplers.start_states import start_states
 from shaped_attention.samplers.task import Task
@@ -32,8 +33,11 @@ _SMALLEST_ENTRIES = 2**11
 FEWEST_LARGE_TOKENS = 96
 """Number of tokens from which on library routines are faster than tiles (measured)."""
 
+_FEWEST_LARGE_TOKENS_OF_A_PATH = 128
+"""The same, from which on they are faster than programs for one path (measured)."""
+
 FEWEST_LARGE_NUMBERS = 2**15
-"""Random numbers of a layer from which on models run by library routines (see `with_executor`)."""
+"""Random numbers of a layer from which on models run path by path (see `with_executor`)."""
 
 _PREFERRED_ENTRIES = 2**15
 """Entries of V in a chunk of large matrices."""
@@ -43,7 +47,7 @@ def path_chunk(request: Request) -> int:
     """Return how many paths of a request move together."""
     m = request.tokens
     per_sample = 8.0 * 40 * m * m * request.groups + 16 * m * 64
-    if by_library(request):
+    if one_by_one(request):
         return chunk_size(request, per_sample, max(1, _PREFERRED_ENTRIES // m**2), 1)
     smallest = _SMALLEST_ENTRIES // m**2
     return chunk_size(request, per_sample, _PREFERRED_CHUNK, LANES, smallest)
@@ -51,15 +55,20 @@ def path_chunk(request: Request) -> int:
 
 def by_library(request: Request) -> bool:
     """Return whether library routines move the samples of a request, one by one."""
-    large = request.large_layers or request.tokens >= FEWEST_LARGE_TOKENS
-    return request.compiled_device and large
+    fewest = _FEWEST_LARGE_TOKENS_OF_A_PATH if request.large_layers else FEWEST_LARGE_TOKENS
+    return request.compiled_device and request.tokens >= fewest
+
+
+def one_by_one(request: Request) -> bool:
+    """Return whether the samples of a request move one by one, and not in tiles."""
+    return by_library(request) or (request.compiled_device and request.large_layers)
 
 
 def with_executor(request: Request, task: Task) -> Request:
     """Return a request for which the random numbers of its layers may decide on the executor.
 
     Tiles move 64 samples at once. If a layer of a single sample draws enough numbers to fill the
-    caches, library routines take about as long for each sample, and far less for a few.
+    caches, programs for one path take no longer for each sample, and far less for a few.
     """
     largest = max(program.numbers for program in task.programs) if request.compiled_device else 0
     return replace(request, large_layers=largest >= FEWEST_LARGE_NUMBERS)
@@ -93,6 +102,8 @@ def process_of(
     process: LimitProcess
     if by_library(request):
         process = BlasProcess(task, first, start, threads_of_a_path(request))
+    elif one_by_one(request):
+        process = PathProcess(task, first, start, threads_of_a_path(request))
     elif request.compiled_device:
         process = TileProcess(task, first, start)
     else:

@@ -18,6 +18,7 @@ from shaped_attention.blocks.state import State, covariance, factor_columns
 from shaped_attention.numerics import tile_interpreter
 from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.named_numbers import Keys
+from shaped_attention.numerics.path_plan import PathPlan
 from shaped_attention.numerics.program import Program
 from shaped_attention.samplers.clock_step import traced_clock
 from shaped_attention.samplers.request import Request
@@ -118,12 +119,26 @@ class Task:
         return [Plan.of(program, self.keys.key, self.depths) for program in self.clock_programs]
 
     @cached_property
-    def weight_plans(self) -> list[Plan]:
-        """Programs of the attention weights of each layer's first block, for large matrices."""
+    def weight_programs(self) -> list[Program]:
+        """Programs of the attention weights of each layer's first block."""
         assert self.width is not None
         sizes = (self.tokens, self.columns, self.width, self.groups, self.means)
-        programs = [traced_weights(blocks[0], *sizes) for blocks in self.pattern]
-        return [Plan.of(program, self.keys.key, self.depths) for program in programs]
+        return [traced_weights(blocks[0], *sizes) for blocks in self.pattern]
+
+    @cached_property
+    def weight_plans(self) -> list[Plan]:
+        """Programs of the attention weights for large matrices."""
+        return [Plan.of(program, self.keys.key, self.depths) for program in self.weight_programs]
+
+    @cached_property
+    def path_plans(self) -> list[PathPlan]:
+        """Programs of the executor for few tokens and large layers."""
+        return [PathPlan(program, self.keys.key, self.depths) for program in self.programs]
+
+    @cached_property
+    def path_weight_plans(self) -> list[PathPlan]:
+        """Programs of the attention weights for the same executor."""
+        return [PathPlan(program, self.keys.key, self.depths) for program in self.weight_programs]
 
     @cached_property
     def plans(self) -> list[Plan]:

@@ -93,8 +93,8 @@ PROGRAMS = [
     Mutant(
         "tiles-gram-of-columns-as-of-rows",
         _INTERPRETER,
-        "turned_a = op == _COGRAM",
-        "turned_a = op == _GRAM",
+        "turned_a = op == codes.COGRAM",
+        "turned_a = op == codes.GRAM",
         _ATTENTION_LIMIT,
     ),
     Mutant(

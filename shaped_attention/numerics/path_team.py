@@ -67,8 +67,21 @@ class Team:
     """Threads that share the operations of a program."""
 
     def __init__(self, threads: int) -> None:
-        self._helpers = threads - 1
+        self.threads = threads
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def together(self, calls: Sequence[Callable[[], None]]) -> None:
+        """Make calls at the same time."""
+        if self._pool is None:
+            for call in calls:
+                call()
+            return
+        futures = [self._pool.submit(call) for call in calls[1:]]
+        try:
+            calls[0]()
+        finally:
+            for future in futures:
+                future.result()
 
     def mapped(self, function: Callable[[Array], Array], arrays: Sequence[Array]) -> list[Array]:
         """Return the function of each array."""
@@ -86,7 +99,7 @@ class Team:
                     forget(value)
             return
         shared = _Shared(order, perform, forget)
-        futures = [self._pool.submit(shared.work) for _ in range(self._helpers)]
+        futures = [self._pool.submit(shared.work) for _ in range(self.threads - 1)]
         shared.work()
         for future in futures:
             future.result()

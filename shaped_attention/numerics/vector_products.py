@@ -1,0 +1,283 @@
+"""Products of the rows of small matrices, a block of entries at a time in vector registers.
+
+A compiler keeps the sums of a plain triple loop in memory, and may not reorder the sum of an inner
+product. Here up to 16 sums are vectors in registers while the inner index runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.ir as ir
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from shaped_attention.numerics.jit import kernel
+from shaped_attention.numerics.products import piece
+from shaped_attention.numerics.vectormath import prefer_wide_vectors
+
+VECTOR = 8
+"""Doubles in a vector: one register of 512 bits, two of 256."""
+
+SUMS = 16 * VECTOR
+"""Doubles of the sums of a block."""
+
+
+class _Vectors:
+    """Instructions on vectors from the entries of arrays on."""
+
+    def __init__(self, context: Any, builder: Any, kinds: Any, arrays: Any, integer: Any) -> None:
+        self._builder, self._integer = builder, integer
+        self._data = [
+            cgutils.create_struct_proxy(kind)(context, builder, value).data
+            for kind, value in zip(kinds, arrays, strict=True)
+        ]
+        self._kind = ir.VectorType(ir.DoubleType(), VECTOR)
+        self._multiply_add = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(self._kind, [self._kind] * 3),
+            f"llvm.fmuladd.v{VECTOR}f64",
+        )  # fmt: skip
+
+    def entry(self, start: Any, *terms: tuple[Any, Any]) -> Any:
+        """Return start plus the products of the pairs, which are numbers or values."""
+        total = self._value(start)
+        for x, y in terms:
+            product = self._builder.mul(self._value(x), self._value(y))
+            total = self._builder.add(total, product)
+        return total
+
+    def _value(self, x: Any) -> Any:
+        return ir.Constant(self._integer, x) if isinstance(x, int) else x
+
+    def _at(self, array: int, entry: Any) -> Any:
+        place = self._builder.gep(self._data[array], [entry])
+        return self._builder.bitcast(place, self._kind.as_pointer())
+
+    def load(self, array: int, entry: Any) -> Any:
+        value = self._builder.load(self._at(array, entry))
+        value.align = 8
+        return value
+
+    def store(self, value: Any, array: int, entry: Any) -> None:
+        self._builder.store(value, self._at(array, entry)).align = 8
+
+    def everywhere(self, array: int, entry: Any) -> Any:
+        """Return a vector of copies of one entry."""
+        number = self._builder.load(self._builder.gep(self._data[array], [entry]))
+        empty = ir.Constant(self._kind, ir.Undefined)
+        first = self._builder.insert_element(empty, number, ir.Constant(ir.IntType(32), 0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), [0] * VECTOR)
+        return self._builder.shuffle_vector(first, empty, zeros)
+
+    def sums(self, count: int) -> list[Any]:
+        """Return the places of vectors of zeros."""
+        zero = ir.Constant(self._kind, [0.0] * VECTOR)
+        return [cgutils.alloca_once_value(self._builder, zero) for _ in range(count)]
+
+    def add_product(self, x: Any, y: Any, place: Any) -> None:
+        total = self._builder.load(place)
+        self._builder.store(self._builder.call(self._multiply_add, [x, y, total]), place)
+
+
+def _combination(high: int, vectors: int) -> Callable[..., Any]:
+    """Make the function that writes `high` combinations of rows, `vectors` vectors of each."""
+
+    @intrinsic
+    def combination(  # type: ignore[no-untyped-def]
+        typing, result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count
+    ):  # fmt: skip
+        """Write, from entry out + i out_row on, the sum over k < count of A_ik times row k of B.
+
+        A_ik is entry a + i a_row + k a_inner of `left`, and row k of B starts at entry b + k b_row
+        of `right`.
+        """
+        signature = types.void(result, left, right, *([types.intp] * 8))
+
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            out, out_row, a, a_row, a_inner, b, b_row, count = arguments[3:]
+            v = _Vectors(context, builder, signature.args[:3], arguments[:3], out.type)
+            sums = v.sums(high * vectors)
+            with cgutils.for_range(builder, count, intp=out.type) as loop:
+                k = loop.index
+                rows = [v.everywhere(1, v.entry(a, (a_row, i), (a_inner, k))) for i in range(high)]
+                for j in range(vectors):
+                    x = v.load(2, v.entry(b, (b_row, k), (j, VECTOR)))
+                    for i in range(high):
+                        v.add_product(rows[i], x, sums[i * vectors + j])
+            for i in range(high):
+                for j in range(vectors):
+                    target = v.entry(out, (out_row, i), (j, VECTOR))
+                    v.store(builder.load(sums[i * vectors + j]), 0, target)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return combination
+
+
+def _inner_products(high: int, wide: int) -> Callable[..., Any]:
+    """Make the function that adds the products of `high` rows with `wide` rows, lanes apart."""
+
+    @intrinsic
+    def inner_products(  # type: ignore[no-untyped-def]
+        typing, left, right, sums, a, a_row, b, b_row, count, target, step
+    ):  # fmt: skip
+        """Add `count` vectors of row a + i a_row times those of row b + j b_row.
+
+        The sums are the vectors from target + i step + j on of `sums`.
+        """
+        signature = types.void(left, right, sums, *([types.intp] * 7))
+
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            a, a_row, b, b_row, count, target, step = arguments[3:]
+            v = _Vectors(context, builder, signature.args[:3], arguments[:3], a.type)
+            places = v.sums(high * wide)
+            blocks = [(i, j) for i in range(high) for j in range(wide)]
+
+            def entry(i: int, j: int) -> Any:
+                return v.entry(0, (v.entry(target, (step, i), (j, 1)), VECTOR))
+
+            for place, (i, j) in zip(places, blocks, strict=True):
+                builder.store(v.load(2, entry(i, j)), place)
+            with cgutils.for_range(builder, count, intp=a.type) as loop:
+                k = (loop.index, VECTOR)
+                rows = [v.load(0, v.entry(a, (a_row, i), k)) for i in range(high)]
+                for j in range(wide):
+                    x = v.load(1, v.entry(b, (b_row, j), k))
+                    for i in range(high):
+                        v.add_product(rows[i], x, places[i * wide + j])
+            for place, (i, j) in zip(places, blocks, strict=True):
+                v.store(builder.load(place), 2, entry(i, j))
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return inner_products
+
+
+_c44, _c42, _c41 = _combination(4, 4), _combination(4, 2), _combination(4, 1)
+_c24, _c22, _c21 = _combination(2, 4), _combination(2, 2), _combination(2, 1)
+_c14, _c12, _c11 = _combination(1, 4), _combination(1, 2), _combination(1, 1)
+_i44, _i42, _i41 = _inner_products(4, 4), _inner_products(4, 2), _inner_products(4, 1)
+_i24, _i22, _i21 = _inner_products(2, 4), _inner_products(2, 2), _inner_products(2, 1)
+_i14, _i12, _i11 = _inner_products(1, 4), _inner_products(1, 2), _inner_products(1, 1)
+
+
+@kernel
+def _combine(  # type: ignore[no-untyped-def]
+    result, left, right, out, out_row, a, a_row, a_inner, b, b_row, high, vectors, count
+):  # fmt: skip
+    """Write a block of combinations of rows: see `_combination`."""
+    prefer_wide_vectors()
+    if high == 4:
+        if vectors == 4:
+            _c44(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
+        elif vectors == 2:
+            _c42(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
+        else:
+            _c41(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
+    elif high == 2:
+        if vectors == 4:
+            _c24(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
+        elif vectors == 2:
+            _c22(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
+        else:
+            _c21(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
+    elif vectors == 4:
+        _c14(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
+    elif vectors == 2:
+        _c12(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
+    else:
+        _c11(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
+
+
+@kernel
+def combinations(  # type: ignore[no-untyped-def]
+    result, left, right, out, out_row, a, a_row, a_inner, b, b_row, rows, inner, columns,
+    a_from, a_to,
+):  # fmt: skip
+    """Write the product of A (rows, inner) and B (inner, columns), whose rows are contiguous.
+
+    Arrays are flat, and the integers are entries and strides of `result`, `left` and `right`. The
+    inner index starts at the row with `a_from` and ends after it with `a_to`: the other entries of
+    A are zero.
+    """
+    i = 0
+    while i < rows:
+        high = piece(rows - i)
+        first = min(i, inner) if a_from else 0
+        count = (min(i + high, inner) if a_to else inner) - first
+        x, y, z = a + i * a_row + first * a_inner, b + first * b_row, out + i * out_row
+        j = 0
+        while columns - j >= VECTOR:
+            vectors = piece((columns - j) // VECTOR)
+            _combine(
+                result, left, right, z + j, out_row, x, a_row, a_inner, y + j, b_row,
+                high, vectors, count,
+            )  # fmt: skip
+            j += vectors * VECTOR
+        for h in range(high):
+            for c in range(j, columns):
+                total = 0.0
+                for k in range(count):
+                    total += left[x + h * a_row + k * a_inner] * right[y + k * b_row + c]
+                result[z + h * out_row + c] = total
+        i += high
+
+
+@kernel
+def add_inner_products(  # type: ignore[no-untyped-def]
+    left, right, sums, a, a_row, b, b_row, high, wide, count, target, step
+):  # fmt: skip
+    """Add a block of inner products, lanes apart: see `_inner_products`."""
+    prefer_wide_vectors()
+    if high == 4:
+        if wide == 4:
+            _i44(left, right, sums, a, a_row, b, b_row, count, target, step)
+        elif wide == 2:
+            _i42(left, right, sums, a, a_row, b, b_row, count, target, step)
+        else:
+            _i41(left, right, sums, a, a_row, b, b_row, count, target, step)
+    elif high == 2:
+        if wide == 4:
+            _i24(left, right, sums, a, a_row, b, b_row, count, target, step)
+        elif wide == 2:
+            _i22(left, right, sums, a, a_row, b, b_row, count, target, step)
+        else:
+            _i21(left, right, sums, a, a_row, b, b_row, count, target, step)
+    elif wide == 4:
+        _i14(left, right, sums, a, a_row, b, b_row, count, target, step)
+    elif wide == 2:
+        _i12(left, right, sums, a, a_row, b, b_row, count, target, step)
+    else:
+        _i11(left, right, sums, a, a_row, b, b_row, count, target, step)
+
+
+@kernel
+def inner_products(buf, out, out_row, a, a_row, b, b_row, rows, inner, columns):  # type: ignore[no-untyped-def]
+    """Write the products of the rows of A (rows, inner) with those of B (columns, inner)."""
+    vectors = inner // VECTOR
+    sums = np.empty(SUMS)
+    i = 0
+    while i < rows:
+        high = piece(rows - i)
+        j = 0
+        while j < columns:
+            wide = piece(columns - j)
+            sums[: high * wide * VECTOR] = 0.0
+            x, y = a + i * a_row, b + j * b_row
+            add_inner_products(buf, buf, sums, x, a_row, y, b_row, high, wide, vectors, 0, wide)
+            for h in range(high):
+                for w in range(wide):
+                    place = (h * wide + w) * VECTOR
+                    total = 0.0
+                    for p in range(VECTOR):
+                        total += sums[place + p]
+                    for k in range(vectors * VECTOR, inner):
+                        total += buf[x + h * a_row + k] * buf[y + w * b_row + k]
+                    buf[out + (i + h) * out_row + j + w] = total
+            j += wide
+        i += high

@@ -1,0 +1,124 @@
+"""Programs for one path: the paths of the torch executor, with the same numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import shaped_attention as sa
+from shaped_attention.numerics.blas_values import Memory
+from shaped_attention.numerics.path_shares import shares
+from shaped_attention.numerics.path_team import ALONE, Team
+from shaped_attention.samplers.executors import process_of
+from shaped_attention.samplers.path_process import PathProcess
+from shaped_attention.samplers.request import make_request
+from shaped_attention.samplers.task import Task, task_of
+from shaped_attention.samplers.torch_process import TorchProcess
+from tests.test_large import CHAINS
+
+Array = NDArray[np.float64]
+
+MORE = {
+    "gelu": sa.ShapedMLP(0.5, activation="gelu", hidden_ratio=2.5, skip=1.0),
+    "gated": sa.ShapedMLP(0.5, activation="silu", gated=True, hidden=333, skip=1.0),
+    "softplus": sa.ShapedMLP(0.5, activation="softplus", scale=1.0),
+    "tanh": sa.ShapedMLP(0.5, activation="tanh", scale=1.0, gated=True, gate_bias=0.3),
+    "rope": sa.ShapedAttention(
+        0.5, 0.7, heads=4, key_size=8, rope=1e4, kv_heads=2, output_projection=True
+    ),
+    "qk norm": sa.ShapedAttention(0.5, 0.7, heads=4, key_size=8, qk_norm="head"),
+    "parallel": sa.Parallel([sa.ShapedAttention(0.5, 0.7), sa.ShapedMLP(0.4)]),
+    "softcap": sa.ShapedAttention(0.5, 0.7, softcap=3.0, mask="causal"),
+}
+LAYERS: dict[str, Any] = CHAINS | MORE
+
+
+def processes(
+    layer: Any, v0: Array, width: int, depth: int = 3
+) -> tuple[Task, PathProcess, TorchProcess]:
+    """Return samples 5 and 6 of the same run as programs for one path, and in torch."""
+    request = make_request(
+        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=2, seed=3, times=None,
+        save_every=1, radius=1e9, device="cpu", dtype="float64", chunk=None, memory=10**9, keep="V",
+    )  # fmt: skip
+    request = replace(request, large_layers=True)
+    task = task_of(request, "chain", width)
+    fast = process_of(request, task, 5, 2)
+    assert isinstance(fast, PathProcess)
+    slow = TorchProcess(task, 5, fast.factors().copy(), request.device, request.dtype)
+    return task, fast, slow
+
+
+def assert_same_paths(
+    fast: PathProcess, slow: TorchProcess, depth: int = 3, tolerance: float = 1e-12
+) -> None:
+    for paths in (fast, slow):
+        paths.advance(0, depth)
+    ours, theirs = fast.covariances(), np.asarray(slow.covariances())
+    assert np.isfinite(theirs).all()
+    np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=tolerance * np.abs(theirs).max())
+    np.testing.assert_array_equal(fast.stopping_times(), slow.stopping_times())
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 16])
+@pytest.mark.parametrize("name", LAYERS)
+def test_chain(name: str, tokens: int) -> None:
+    """Odd numbers of tokens too: a pair of normals then belongs to two hidden units."""
+    v0 = sa.equicorrelated(tokens, 0.2, 1.3) if tokens > 1 else np.full((1, 1), 1.3)
+    _, fast, slow = processes(LAYERS[name], v0, 64)
+    assert_same_paths(fast, slow)
+
+
+STARTS = {
+    "repeated tokens": np.kron(sa.equicorrelated(4, 0.2), np.ones((2, 2))),
+    "rank 1": np.outer(np.arange(1.0, 9.0), np.arange(1.0, 9.0)) / 20.0,
+    "a zero token": sa.equicorrelated(8, 0.2) * np.outer(np.arange(8) != 3, np.arange(8) != 3),
+    "only zero tokens": np.zeros((8, 8)),
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("name", ["attention", "heads", "mlp", "before", "layer norm"])
+def test_singular_starts(name: str, start: str) -> None:
+    """A nearly singular factor magnifies rounding: tiles differ from torch by as much."""
+    _, fast, slow = processes(LAYERS[name], STARTS[start], 40)
+    assert_same_paths(fast, slow, tolerance=1e-11)
+
+
+def test_more_hidden_units_than_a_tile_or_a_part() -> None:
+    """5,000 units in parts of whole tiles, the last of which is not full."""
+    _, fast, slow = processes(sa.ShapedMLP(0.7, 0.3, -6.0), sa.equicorrelated(16, 0.2), 5000, 1)
+    assert_same_paths(fast, slow, 1)
+
+
+def test_explosions_stop() -> None:
+    """A path that leaves the radius keeps its last state and time, as in torch."""
+    layer = sa.ShapedMLP(5.0, skip=5.0)
+    _, fast, slow = processes(layer, sa.equicorrelated(5, 0.2), 40, 9)
+    for paths in (fast, slow):
+        paths.advance(0, 9)
+        paths.finish(9.0 / 40.0)
+    assert np.isfinite(fast.stopping_times()).all()
+    np.testing.assert_array_equal(fast.stopping_times(), slow.stopping_times())
+
+
+def test_heads_are_divided_among_threads() -> None:
+    """Shares of two and three threads, with keys that heads of two shares need, give equal bits."""
+    layer = sa.ShapedAttention(
+        0.5, 0.7, heads=32, key_size=64, rope=1e4, kv_heads=2, output_projection=True
+    )
+    task, paths, _ = processes(layer, sa.equicorrelated(16, 0.2), 2048, 1)
+    (plan,) = task.path_plans
+    whole, *others = (
+        plan.run(paths.state[0], 5, 0, Memory(), team)[0] for team in (ALONE, Team(2), Team(3))
+    )
+    for threads, found in zip((2, 3), others, strict=True):
+        stages = [
+            stage for stage in shares(task.programs[0], threads) if not isinstance(stage, int)
+        ]
+        assert max(len(stage) for stage in stages) == threads
+        np.testing.assert_array_equal(found, whole)
