@@ -152,8 +152,18 @@ LINE = {"cosine": (0.0,) * 4, "size": (1.0,) * 4}
         ),
         (
             {"rank": (1.99, 1.5, 1.6, 1.6), **LINE},
-            "Rank does not collapse: the effective rank is 1.99 of 64 at the start, 1.5 at its "
-            "lowest and 1.6 at the end.",
+            "The effective rank is below 2 already at the embedding: it is 1.99 of 64 there, 1.5 "
+            "at its lowest and 1.6 at the end.",
+        ),
+        (
+            {"rank": (1.0, 1.0, 1.0, 1.0), **LINE},
+            "The effective rank is below 2 already at the embedding: it is 1 of 64 there, 1 at its "
+            "lowest and 1 at the end.",
+        ),
+        (
+            {"rank": (1.5, 1.9, 2.4, 3.0), **LINE},
+            "The effective rank is below 2 already at the embedding: it is 1.5 of 64 there, 1.5 at "
+            "its lowest and 3 at the end.",
         ),
         (
             {"size": (0.85, 1234.0)},
@@ -184,6 +194,11 @@ LINE = {"cosine": (0.0,) * 4, "size": (1.0,) * 4}
             "Entropy of attention collapses to 20 % of the largest possible (layer 2).",
         ),
         (
+            {"entropy": (0.396, 0.39, 0.41), "rank": (60.0,) * 4, **LINE},
+            "Entropy of attention collapses already in the first layer: it is 39 to 41 % of the "
+            "largest possible.",
+        ),
+        (
             {"entropy": (0.95, 0.6, 0.8), "rank": (60.0,) * 4, **LINE},
             "Entropy of attention is 60 to 95 % of the largest possible.",
         ),
@@ -191,6 +206,12 @@ LINE = {"cosine": (0.0,) * 4, "size": (1.0,) * 4}
 )  # fmt: skip
 def test_sentences_of_the_verdict(given, sentence):
     assert sentence in verdict(summary(**given))
+
+
+def test_two_tokens_have_no_rank_above_two():
+    """Their effective rank is below 2 by definition, which is no collapse."""
+    text = verdict(summary(rank=(1.99, 1.9)).assign_attrs(tokens=2))
+    assert text.startswith("Rank does not collapse: the effective rank is 1.99 of 2 at the start")
 
 
 def test_a_verdict_has_one_sentence_for_each_number():
@@ -224,7 +245,7 @@ def test_models_that_collapse_and_models_that_do_not():
     assert "Norms stay of the same order" in small
     large = verdict(model_summary(simulated(GPT2 | {"initializer_range": 0.6})))
     assert "Rank is lost" in large
-    assert "Entropy of attention collapses to" in large
+    assert "Entropy of attention collapses already in the first layer" in large
     assert "Tokens grow by a factor of" in large
 
 

@@ -128,6 +128,12 @@ def _rank(summary: xr.Dataset) -> str:
             f"Rank is lost: the effective rank falls from {ranks[0]:.3g} of {tokens} to "
             f"{ranks[-1]:.3g}, where 1 is the lowest."
         )
+    if ranks[0] < COLLAPSED < tokens:
+        return (
+            f"The effective rank is below {COLLAPSED:g} already at the embedding: it is "
+            f"{ranks[0]:.3g} of {tokens} there, {ranks.min():.3g} at its lowest and "
+            f"{ranks[-1]:.3g} at the end."
+        )
     return (
         f"Rank does not collapse: the effective rank is {ranks[0]:.3g} of {tokens} at the start, "
         f"{ranks.min():.3g} at its lowest and {ranks[-1]:.3g} at the end."
@@ -187,6 +193,11 @@ def _entropy(summary: xr.Dataset) -> str:
         return (
             "Attention is nearly uniform: its entropy is at least "
             f"{100.0 * UNIFORM:g} % of the largest possible in every layer."
+        )
+    if shares.max() < CONCENTRATED:
+        return (
+            f"Entropy of attention collapses already in the first layer: it is {low:.2g} to "
+            f"{high:.2g} % of the largest possible."
         )
     if shares.min() < CONCENTRATED:
         return (
