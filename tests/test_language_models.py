@@ -10,18 +10,20 @@ import pytest
 import torch
 import xarray as xr
 from torch import nn
-from transformers import AutoModel, AutoModelForCausalLM, GPT2Config, LlamaConfig
+from transformers import AutoModel, AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig
 
 import shaped_attention as sa
 from shaped_attention import plots
+from shaped_attention.architectures.table import tokens_seen
 
 IDS = [5, 9, 5, 17, 23, 9, 31, 40]
 _SIZES = {"vocab_size": 50, "bos_token_id": None, "eos_token_id": None}
 GPT2 = GPT2Config(n_embd=32, n_layer=4, n_head=4, n_positions=16, **_SIZES)
-LLAMA = LlamaConfig(
-    hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
-    max_position_embeddings=16, **_SIZES,
-)  # fmt: skip
+SIZES_OF_LLAMA = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "max_position_embeddings": 16, **_SIZES,
+}  # fmt: skip
+LLAMA = LlamaConfig(**SIZES_OF_LLAMA)
 
 
 def made(config, count, seed=0, attention="eager", kind=AutoModel):
@@ -34,6 +36,12 @@ def made(config, count, seed=0, attention="eager", kind=AutoModel):
 
 def law(config, **options):
     return sa.simulate_model(config, IDS, samples=1000, seed=1, progress=False, **options)
+
+
+class Own(GPT2Config):
+    """A family that is not covered."""
+
+    model_type = "own"
 
 
 class Decoder(nn.Module):
@@ -156,6 +164,26 @@ def test_recorded_entropies_are_summarised_as_those_of_the_law():
     assert float(shares[0][1:].min()) > 0.99
     figure = plots.model_layers({"recorded": recorded, "law": simulated})
     assert len(figure.axes) == 4
+
+
+def test_entropies_of_a_family_that_is_not_covered_are_summarised():
+    """The weights show which tokens are seen: those before, in a window the last 3 of these."""
+    (own,) = made(GPT2, 1)
+    known = sa.model_summary(sa.record_covariances(own, IDS))
+    own.config = Own(
+        **{name: value for name, value in GPT2.to_dict().items() if name != "model_type"}
+    )
+    own.config._attn_implementation = "eager"
+    with pytest.raises(ValueError, match="model_type='own'"):
+        sa.model_from_config(own.config)
+    recorded = sa.record_covariances(own, IDS)
+    xr.testing.assert_equal(sa.model_summary(recorded), known)
+    assert recorded["tokens_seen"].values[2, 0].tolist() == list(range(1, 9))
+    window = MistralConfig(**SIZES_OF_LLAMA, num_key_value_heads=2, sliding_window=3)
+    recorded = sa.record_covariances(made(window, 2), IDS)
+    seen = tokens_seen(sa.model_from_config(window), 8)
+    assert seen.max() == 3
+    np.testing.assert_array_equal(recorded["tokens_seen"], np.stack([seen, seen], axis=1))
 
 
 def test_the_law_of_a_configuration_object_is_recorded_and_made_again(tmp_path):

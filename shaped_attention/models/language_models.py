@@ -6,7 +6,6 @@ Such a model is recognised by its attributes, so that the library is not needed 
 
 from __future__ import annotations
 
-import json
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -66,21 +65,27 @@ def record_language_model(model: nn.Module, inputs: Any, initial: bool) -> xr.Da
     weights = getattr(found[0], "attentions", None) or ()
     if len(weights) == len(names) and all(isinstance(x, Tensor) for x in weights):
         # (batch, heads, m, m) in each layer.
-        entropies = [
-            torch.special.entr(x.detach().to("cpu", torch.float64)).sum(-1).transpose(0, 1)
-            for x in weights
-        ]
+        found_in = [_entropies_and_counts(x.detach().to("cpu", torch.float64)) for x in weights]
+        entropies, counts = (torch.stack(part) for part in zip(*found_in, strict=True))
         shape = (len(names), -1, samples, tokens)
         data["attention_entropy"] = (
-            ("layer", "head", "sample", "row"), torch.stack(entropies).reshape(shape).numpy()
+            ("layer", "head", "sample", "row"), entropies.reshape(shape).numpy()
         )  # fmt: skip
+        data["tokens_seen"] = (("layer", "sample", "row"), counts.numpy())
         coords["layer"] = np.arange(1, len(names) + 1)
     attrs = {"precision": torch.finfo(_dtype(base)).eps, "model": f"{_name(model)}, recorded"}
-    config: Any = base.config
-    if hasattr(config, "to_dict"):
-        # Which tokens a token sees decides how large an entropy can be.
-        attrs["config"] = json.dumps(config.to_dict(), default=str)
     return xr.Dataset(data, coords, attrs)
+
+
+def _entropies_and_counts(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the entropies (heads, batch, m) of attention weights (batch, heads, m, m).
+
+    Also return the numbers of tokens with positive weights, (batch, m). Masked tokens have the
+    weight 0; one that is seen may have it by underflow, so that the largest number over the heads
+    counts.
+    """
+    entropies = torch.special.entr(weights).sum(-1).transpose(0, 1)
+    return entropies, (weights > 0.0).sum(-1).amax(1)
 
 
 def _covariances(x: Tensor) -> Tensor:
