@@ -234,3 +234,51 @@ def test_models_are_recognised_by_their_attributes(tmp_path):
             sa.record_covariances(*arguments)
     with pytest.raises(ValueError, match=r"^times=.*have positions"):
         sa.record_covariances(Decoder(), ids, times=[1.0, 2.0, 3.0])
+
+
+def test_other_lists_of_as_many_modules_are_not_taken_for_the_layers():
+    """They come first, and a layer may have a list of as many experts."""
+    ids = torch.tensor([1, 2, 3])
+    plain, other = Decoder(), Decoder()
+    other.load_state_dict(plain.state_dict())
+    layers = other.layers
+    del other.layers
+    other.norms = nn.ModuleList(nn.Identity() for _ in range(3))
+    other.layers = layers
+    layers[1].experts = nn.ModuleList(nn.Identity() for _ in range(3))
+    data = sa.record_covariances(other, ids)
+    assert data["module"].values.tolist() == ["input", "layers.0", "layers.1", "layers.2"]
+    xr.testing.assert_equal(data["V"], sa.record_covariances(plain, ids)["V"])
+
+
+class Staged(Decoder):
+    """Its list of layers has a name of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.stages = self.layers
+        del self.layers
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        for stage in self.stages:
+            x = stage(x)
+        return x
+
+
+def test_layers_of_another_name_are_found_and_several_lists_refused():
+    """A text and a picture part, or an encoder and a decoder, may have one depth."""
+    ids = torch.tensor([1, 2, 3])
+    found = sa.record_covariances(Staged(), ids)["module"].values.tolist()
+    assert found == ["input", "stages.0", "stages.1", "stages.2"]
+    model = Decoder()
+    model.vision = nn.Module()
+    model.vision.layers = nn.ModuleList(nn.Identity() for _ in range(3))
+    message = (
+        r"^model has several lists of 3 modules, layers and vision\.layers; choose, a function "
+        r"that chooses the layers, is needed$"
+    )
+    with pytest.raises(ValueError, match=message):
+        sa.record_covariances(model, ids)
+    chosen = sa.record_covariances(model, ids, lambda name, _: name.startswith("layers."))
+    assert chosen.sizes["time"] == 4

@@ -1,7 +1,7 @@
 """Covariances and attention of a model of the `transformers` library, layer by layer.
 
 Such a model is recognised by its attributes, so that the library is not needed here: it has a
-`config` with `num_hidden_layers`, and a list of so many layers.
+`config` with `num_hidden_layers`, and one list of so many layers.
 """
 
 from __future__ import annotations
@@ -23,17 +23,38 @@ from shaped_attention.models.recording import (
     stack_outputs,
 )
 
+_LISTS = ("layers", "layer", "h", "blocks", "block")
+"""Names of the list of layers in models of the library."""
+
 
 def layer_names(model: nn.Module) -> list[str]:
-    """Return the names of the layers of a language model, or [] if it is not recognised as one."""
+    """Return the names of the layers of a language model, or [] if it is not recognised as one.
+
+    They are in a list of `num_hidden_layers` modules. Such a list inside another is not one of
+    layers, and a list with a usual name is preferred.
+
+    Raises
+    ------
+    ValueError
+        If several lists remain.
+    """
     config: Any = getattr(model, "config", None)
     if hasattr(config, "get_text_config"):
         config = config.get_text_config()
     depth = getattr(config, "num_hidden_layers", None)
-    for name, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and len(module) == depth:
-            return [f"{name}.{k}" if name else f"{k}" for k in range(len(module))]
-    return []
+    lists = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == depth
+    ]
+    outer = [x for x in lists if not any(x.startswith(f"{other}.") for other in lists)]
+    found = [x for x in outer if x.rpartition(".")[2] in _LISTS] or outer
+    if len(found) > 1:
+        raise ValueError(
+            f"model has several lists of {depth} modules, {' and '.join(found)}; choose, a "
+            "function that chooses the layers, is needed"
+        )
+    return [f"{name}.{k}" if name else f"{k}" for name in found for k in range(depth or 0)]
 
 
 def record_language_model(model: nn.Module, inputs: Any, initial: bool) -> xr.Dataset:
