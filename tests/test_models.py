@@ -225,6 +225,10 @@ def test_a_changed_model_is_recorded_as_it_is():
 
 
 PADDED = LLAMA | {"pad_token_id": 0}
+ALLOWED = (
+    r"a number of tokens, a list of token numbers \(ids\) of one text, or a covariance \(m, m\) is "
+    "needed$"
+)
 
 
 @pytest.mark.parametrize(
@@ -237,13 +241,21 @@ PADDED = LLAMA | {"pad_token_id": 0}
         (LLAMA, [0.5, 1.0], "tokens has shape \\(2,\\) and type float64"),
         (LLAMA, [], "tokens has shape \\(0,\\)"),
         (PADDED, [0, 1], "tokens contains 0, the padding id"),
-        (GPT2, 65, "65 tokens are more than the 64 positions"),
-        (LLAMA, [[1.0, 2.0], [2.0, 1.0]], "v0"),
+        (GPT2, 65, "tokens: 65 tokens are more than the 64 positions"),
+        (LLAMA, [[1.0, 2.0], [2.0, 1.0]], "tokens is indefinite: .* matrix is needed$"),
+        (LLAMA, np.eye(33), "width=32: a width of at least 33 is needed for tokens of rank 33$"),
+        (LLAMA, 1e31 * np.eye(2), r"tokens has the Frobenius norm 1\.41421e\+31; one below "),
+        (LLAMA, np.ones((3, 2, 2)), r"tokens has shape \(3, 2, 2\); a matrix .* samples=20, is"),
+        (LLAMA, np.full((20, 2, 2), np.nan), r"tokens\[0\] has NaN or infinite entries; "),
+        (LLAMA, [[5, 9, 5], [1, 2, 3]], r"tokens has shape \(2, 3\) and type int64; " + ALLOWED),
+        (LLAMA, [[5, 9], [1, 2]], r"tokens has shape \(2, 2\) and type int64; " + ALLOWED),
+        (LLAMA, [[[5, 9, 5]]], r"tokens has shape \(1, 1, 3\) and type int64; " + ALLOWED),
+        (LLAMA, [[0.5, 1.0]], r"tokens has shape \(1, 2\) and type float64; " + ALLOWED),
         (LLAMA, [[1.0, 2.0], [2.0]], "tokens"),
     ],
 )
 def test_tokens_are_refused(config, tokens, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"^{message}"):
         run(config, tokens)
 
 
