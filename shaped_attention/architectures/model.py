@@ -127,7 +127,8 @@ class Model:
     approximations
         Where the initialisation is not Gaussian, what it is instead; empty if the law is exact.
     unused
-        Fields of the configuration without influence on the tokens, with their values.
+        Fields of the configuration without influence on the tokens, and unknown ones that are
+        False, 0 or empty, with their values.
     name
         Name for tables and figures.
     config

@@ -45,6 +45,7 @@ FAMILIES: dict[str, Callable[[Fields], Model]] = {
 }
 """Function that reads the configurations of a `model_type`."""
 
+_NEEDED = "a configuration with to_dict, a dict, a config.json or a folder with one"
 _ENCODERS = ("bert", "modernbert", "roberta")
 
 
@@ -81,7 +82,7 @@ def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     check_single_stack(values)
     if not isinstance(family, str) or family not in FAMILIES:
         given = "no model_type" if family is None else f"model_type={family!r}"
-        raise ValueError(f"config has {given}: {did_you_mean(family, FAMILIES)}")
+        raise ValueError(f"config has {given}: {did_you_mean(family, sorted(FAMILIES))}")
     fields = Fields(values)
     if fields.get("model_type") in _ENCODERS and not values.get("is_decoder"):
         fields.no_influence("is_causal")
@@ -115,16 +116,20 @@ def read_config(config: Any, argument: str = "config") -> tuple[dict[str, Any], 
     FileNotFoundError
         If there is no such file.
     """
+    if isinstance(config, type):
+        needed = (
+            f"an object of it, such as {config.__name__}(),"
+            if hasattr(config, "to_dict")
+            else _NEEDED
+        )
+        raise ValueError(f"{argument} is the class {config.__name__}; {needed} is needed")
     if hasattr(config, "to_dict"):
         config = config.to_dict()
     if isinstance(config, dict):
         values = _plain(config)
         return values, str(values.get("_name_or_path") or "")
     if not isinstance(config, str | os.PathLike):
-        raise ValueError(
-            f"{argument} is of the type {type(config).__name__}; a configuration with to_dict, a "
-            "dict, a config.json or a folder with one is needed"
-        )
+        raise ValueError(f"{argument} is of the type {type(config).__name__}; {_NEEDED} is needed")
     path = file_of(config, argument)
     if path is None:
         return shipped_fields(str(config)), str(config)
