@@ -302,17 +302,3 @@ def test_overflow_is_an_error():
     model = sa.Model("own", 8, 2000, sa.ShapedMLP(0.0, skip=2.0), sa.Embedding(9, 1.0))
     with pytest.raises(FloatingPointError, match="20 of 20 samples of own exceed 1e"):
         run(model, 3, entropy=False)
-
-
-def test_description_names_every_part():
-    text = sa.describe(GPT2)
-    for part in (
-        "gpt2, 3 layers of width 32",
-        "100 tokens, standard deviation 0.1, learned positions (0.1)",
-        "layers 1-3:",
-        "4 heads of size 8",
-        "causal",
-        "MLP: 128 hidden units, gelu_tanh",
-        "final norm: LayerNorm (eps 1e-05)",
-    ):
-        assert part in text
