@@ -192,6 +192,22 @@ def test_observables_and_functions_are_kept():
     assert "attention_entropy" not in traces
 
 
+def test_results_without_v_say_what_to_keep():
+    """Figures and comparisons need the covariances, which keep="observables" does not store."""
+    whole, kept = run(LLAMA, 3), run(LLAMA, 3, keep="observables")
+    for name, call in (
+        (r"results\[0\]", lambda: sa.plots.trajectories(kept)),
+        (r"results\['b'\]", lambda: sa.plots.trajectories({"a": whole, "b": kept})),
+        (r"results\[0\]", lambda: sa.plots.densities(kept)),
+        ("second", lambda: sa.compare(whole, kept)),
+        ("first", lambda: sa.compare(kept, whole)),
+        ("result", lambda: sa.density(kept, "log det V")),
+    ):
+        message = f"^{name} has the numbers that keep= chose in place of V; keep='V' is needed$"
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
 def trace(v):
     return np.trace(v, axis1=1, axis2=2)
 
