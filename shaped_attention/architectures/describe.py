@@ -31,7 +31,8 @@ def describe(model: Any) -> str:
     """Return in words what was understood of a model or a configuration.
 
     The text has a paragraph for the embedding, for each different layer with its numbers, and for
-    the final norm, and lists approximations and the fields without influence.
+    the final norm, and lists approximations, lists that follow a changed depth, and the fields
+    without influence.
 
     Parameters
     ----------
@@ -56,6 +57,7 @@ def describe(model: Any) -> str:
     lines.append(f"final norm: {known.final_norm or 'none'}")
     for approximation in known.approximations:
         lines.append(f"not exact: {approximation}")
+    lines += [f"adapted: {text}" for text in known.adapted]
     if known.unused:
         lines.append(f"without influence: {', '.join(known.unused)}")
     return "\n".join(lines)

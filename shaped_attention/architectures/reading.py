@@ -18,6 +18,7 @@ from shaped_attention.architectures.model import Model
 from shaped_attention.architectures.modernbert import modernbert
 from shaped_attention.architectures.neox import gpt_neox, gptj, phi, stablelm, starcoder2
 from shaped_attention.architectures.opt import opt
+from shaped_attention.architectures.per_layer import at_new_depth
 from shaped_attention.architectures.refused import check_single_stack
 from shaped_attention.architectures.rms_norm import DECODERS
 from shaped_attention.architectures.shipped import shipped_fields
@@ -60,7 +61,8 @@ def model_from_config(config: Any, **changes: Any) -> Model:
         `shipped_configurations`.
     changes
         Fields to change, such as ``num_hidden_layers=200``; sizes also by the names of other
-        families.
+        families. Lists with an entry for each layer, such as `layer_types`, follow the depth if
+        they repeat a pattern.
 
     Raises
     ------
@@ -77,7 +79,8 @@ def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     outer, name = read_config(config, argument)
     inner, left_out = text_part(outer)
     changes = in_the_names_of(inner, _plain(changes))
-    values = inner | changes
+    lists, adapted = at_new_depth(inner, changes)
+    values = inner | changes | lists
     family = values.get("model_type")
     check_single_stack(values)
     if not isinstance(family, str) or family not in FAMILIES:
@@ -91,7 +94,8 @@ def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     model = FAMILIES[family](fields)
     kept = outer | {"text_config": values} if left_out else values
     kept = kept | ({"_name_or_path": name} if name else {})
-    return replace(model, unused=left_out + fields.finish(changes), name=name, config=kept)
+    unused = left_out + fields.finish(changes)
+    return replace(model, unused=unused, adapted=adapted, name=name, config=kept)
 
 
 def as_model(model: Any) -> Model:
