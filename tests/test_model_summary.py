@@ -171,6 +171,22 @@ LINE = {"cosine": (0.0,) * 4, "size": (1.0,) * 4}
         ),
         ({"cosine": (-0.001, 0.93)}, "Mean cosines rise from 0.00 to 0.93."),
         ({"cosine": (0.5, 0.1)}, "Mean cosines fall from 0.50 to 0.10."),
+        (
+            {"rank": (2.1, 2.1, 2.0, 1.9), **LINE},
+            "Rank does not collapse: the effective rank is 2.1 of 64 at the start, 1.9 at its "
+            "lowest and 1.9 at the end.",
+        ),
+        (
+            {"rank": (2.4, 2.1, 1.8, 1.4), **LINE},
+            "Rank collapses: the effective rank falls from 2.4 of 64 to 1.4, and is below 2 from "
+            "layer 2 on.",
+        ),
+        ({"cosine": (1.0, 0.999)}, "Mean cosines are 1.00 throughout."),
+        (
+            {"size": (0.02, 17.0)},
+            "the first layer adds more than 99.9 % of the squared norm after it, the last more "
+            "than 99.9 %.",
+        ),
         ({"cosine": (0.0, 0.09)}, "Mean cosines are 0.00 to 0.09 throughout."),
         (
             {"size": (0.1, 3.0)},
