@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from shaped_attention.architectures.layer_types import shortest
+from shaped_attention.architectures.stack import DEPTHS
 
 _LISTS = ("layer_types", "no_rope_layers")
-_DEPTHS = ("num_hidden_layers", "n_layer")
+"""Fields with such lists in the families that are covered."""
 
 
 def at_new_depth(
@@ -23,7 +24,7 @@ def at_new_depth(
     ValueError
         If a list does not repeat a pattern.
     """
-    name = next((x for x in _DEPTHS if x in changes), _DEPTHS[0])
+    name = next((x for x in DEPTHS if x in changes), DEPTHS[0])
     old, new = values.get(name), changes.get(name)
     lists: dict[str, Any] = {}
     done: list[str] = []

@@ -70,8 +70,9 @@ def record_covariances(
     Raises
     ------
     ValueError
-        If no module is chosen, the outputs are not token streams of one shape, or `times` are not
-        positive and increasing, one for each module.
+        If no module is chosen, `choose` is not given and several lists may be the layers, the
+        outputs are not token streams of one shape, or `times` are not positive and increasing, one
+        for each module.
 
     Warns
     -----
