@@ -101,7 +101,7 @@ def test_times_must_increase(sampler):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"width": 2}, "width=2: a width of at least 3 is needed for a v0 of rank 3"),
+        ({"width": 2}, "width=2: a width of at least 3 is needed for v0 of rank 3"),
         ({"width": 0}, "width=0: a whole number >= 1"),
         ({"depth": 0}, "depth=0: a whole number >= 1"),
         ({"layer": sa.ShapedMLP(0.5, -3.0, -3.0), "width": 9}, "at width 9 both slopes"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import shaped_attention as sa
+from shaped_attention.architectures.reading import FAMILIES
 from tests.test_configurations import LLAMA, facts, model
 
 
@@ -206,6 +207,25 @@ def test_files_that_are_missing_or_invalid(tmp_path):
     assert refused(ValueError, file, b"[]") == a_list
 
 
+def test_families_are_listed_in_alphabetical_order():
+    with pytest.raises(ValueError, match=r"^config has model_type='none': one of ") as info:
+        model(model_type="none")
+    listed = str(info.value).split("one of ")[1].removesuffix(" is needed").split(", ")
+    assert listed == sorted(FAMILIES)
+
+
+def test_a_class_is_no_configuration():
+    """The class itself has the method `to_dict` too."""
+    transformers = pytest.importorskip("transformers")
+    message = (
+        "^config is the class LlamaConfig; an object of it, such as LlamaConfig\\(\\), is needed$"
+    )
+    with pytest.raises(ValueError, match=message):
+        sa.model_from_config(transformers.LlamaConfig)
+    with pytest.raises(ValueError, match=r"^model is the class GPT2Model; a configuration"):
+        sa.describe(transformers.GPT2Model)
+
+
 @pytest.mark.parametrize("installed", [True, False])
 def test_names_of_a_hub_are_not_downloaded(monkeypatch, installed):
     """The sentence names the call that gets the configuration, and the installation if needed."""
@@ -276,6 +296,31 @@ def test_changes_of_unknown_fields_are_refused(value):
     )
     with pytest.raises(ValueError, match=message):
         model(num_hiden_layers=value)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("hidden_act", "activation_function"),
+        ("intermediate_size", "n_inner"),
+        ("rms_norm_eps", "layer_norm_epsilon"),
+    ],
+)
+def test_names_of_other_families_are_matched_by_meaning(name, other):
+    """By spelling, hidden_act would be taken for hidden_size."""
+    with pytest.raises(ValueError, match=rf"\(did you mean '{other}'\?\)$"):
+        sa.model_from_config(GPT2, **{name: "relu"})
+    assert other not in GPT2
+
+
+@pytest.mark.parametrize("value", [False, 0, "", []])
+def test_unknown_fields_that_are_off_are_listed(value):
+    """They are in the configuration itself; nothing is left out in silence."""
+    known = sa.model_from_config(LLAMA | {"use_something_new": value})
+    assert f"use_something_new={value!r}" in known.unused
+    assert f"use_something_new={value!r}" in sa.describe(known).splitlines()[-1]
+    with pytest.raises(ValueError, match="use_something_new=3"):
+        sa.model_from_config(LLAMA | {"use_something_new": 3})
 
 
 def test_weights_out_of_range_are_named():

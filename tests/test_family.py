@@ -30,12 +30,12 @@ def test_what_has_no_limit_says_why(missing):
         (
             sa.ShapedAttention(0.5, heads=4),
             4,
-            "width=4: a width of at least 8 is needed for a v0 of rank 2",
+            "width=4: a width of at least 8 is needed for v0 of rank 2",
         ),
         (
             [sa.ShapedAttention(0.5, heads=h) for h in (2, 3)],
             6,
-            "width=6: a width of at least 12 is needed for a v0 of rank 2",
+            "width=6: a width of at least 12 is needed for v0 of rank 2",
         ),
     ],
 )

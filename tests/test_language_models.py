@@ -10,18 +10,20 @@ import pytest
 import torch
 import xarray as xr
 from torch import nn
-from transformers import AutoModel, AutoModelForCausalLM, GPT2Config, LlamaConfig
+from transformers import AutoModel, AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig
 
 import shaped_attention as sa
 from shaped_attention import plots
+from shaped_attention.architectures.table import tokens_seen
 
 IDS = [5, 9, 5, 17, 23, 9, 31, 40]
 _SIZES = {"vocab_size": 50, "bos_token_id": None, "eos_token_id": None}
 GPT2 = GPT2Config(n_embd=32, n_layer=4, n_head=4, n_positions=16, **_SIZES)
-LLAMA = LlamaConfig(
-    hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
-    max_position_embeddings=16, **_SIZES,
-)  # fmt: skip
+SIZES_OF_LLAMA = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "max_position_embeddings": 16, **_SIZES,
+}  # fmt: skip
+LLAMA = LlamaConfig(**SIZES_OF_LLAMA)
 
 
 def made(config, count, seed=0, attention="eager", kind=AutoModel):
@@ -34,6 +36,12 @@ def made(config, count, seed=0, attention="eager", kind=AutoModel):
 
 def law(config, **options):
     return sa.simulate_model(config, IDS, samples=1000, seed=1, progress=False, **options)
+
+
+class Own(GPT2Config):
+    """A family that is not covered."""
+
+    model_type = "own"
 
 
 class Decoder(nn.Module):
@@ -158,6 +166,26 @@ def test_recorded_entropies_are_summarised_as_those_of_the_law():
     assert len(figure.axes) == 4
 
 
+def test_entropies_of_a_family_that_is_not_covered_are_summarised():
+    """The weights show which tokens are seen: those before, in a window the last 3 of these."""
+    (own,) = made(GPT2, 1)
+    known = sa.model_summary(sa.record_covariances(own, IDS))
+    own.config = Own(
+        **{name: value for name, value in GPT2.to_dict().items() if name != "model_type"}
+    )
+    own.config._attn_implementation = "eager"
+    with pytest.raises(ValueError, match="model_type='own'"):
+        sa.model_from_config(own.config)
+    recorded = sa.record_covariances(own, IDS)
+    xr.testing.assert_equal(sa.model_summary(recorded), known)
+    assert recorded["tokens_seen"].values[2, 0].tolist() == list(range(1, 9))
+    window = MistralConfig(**SIZES_OF_LLAMA, num_key_value_heads=2, sliding_window=3)
+    recorded = sa.record_covariances(made(window, 2), IDS)
+    seen = tokens_seen(sa.model_from_config(window), 8)
+    assert seen.max() == 3
+    np.testing.assert_array_equal(recorded["tokens_seen"], np.stack([seen, seen], axis=1))
+
+
 def test_the_law_of_a_configuration_object_is_recorded_and_made_again(tmp_path):
     """Its `id2label` has numbers as keys, which become text as in a config.json."""
     result = sa.simulate_model(GPT2, IDS, samples=5, progress=False)
@@ -206,3 +234,51 @@ def test_models_are_recognised_by_their_attributes(tmp_path):
             sa.record_covariances(*arguments)
     with pytest.raises(ValueError, match=r"^times=.*have positions"):
         sa.record_covariances(Decoder(), ids, times=[1.0, 2.0, 3.0])
+
+
+def test_other_lists_of_as_many_modules_are_not_taken_for_the_layers():
+    """They come first, and a layer may have a list of as many experts."""
+    ids = torch.tensor([1, 2, 3])
+    plain, other = Decoder(), Decoder()
+    other.load_state_dict(plain.state_dict())
+    layers = other.layers
+    del other.layers
+    other.norms = nn.ModuleList(nn.Identity() for _ in range(3))
+    other.layers = layers
+    layers[1].experts = nn.ModuleList(nn.Identity() for _ in range(3))
+    data = sa.record_covariances(other, ids)
+    assert data["module"].values.tolist() == ["input", "layers.0", "layers.1", "layers.2"]
+    xr.testing.assert_equal(data["V"], sa.record_covariances(plain, ids)["V"])
+
+
+class Staged(Decoder):
+    """Its list of layers has a name of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.stages = self.layers
+        del self.layers
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        for stage in self.stages:
+            x = stage(x)
+        return x
+
+
+def test_layers_of_another_name_are_found_and_several_lists_refused():
+    """A text and a picture part, or an encoder and a decoder, may have one depth."""
+    ids = torch.tensor([1, 2, 3])
+    found = sa.record_covariances(Staged(), ids)["module"].values.tolist()
+    assert found == ["input", "stages.0", "stages.1", "stages.2"]
+    model = Decoder()
+    model.vision = nn.Module()
+    model.vision.layers = nn.ModuleList(nn.Identity() for _ in range(3))
+    message = (
+        r"^model has several lists of 3 modules, layers and vision\.layers; choose, a function "
+        r"that chooses the layers, is needed$"
+    )
+    with pytest.raises(ValueError, match=message):
+        sa.record_covariances(model, ids)
+    chosen = sa.record_covariances(model, ids, lambda name, _: name.startswith("layers."))
+    assert chosen.sizes["time"] == 4

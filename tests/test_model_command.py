@@ -97,6 +97,17 @@ def test_ids_of_tokens(run, tmp_path, ids):
     assert model_summary(load(tmp_path / "data" / "model.nc"))["cosine"].identical(expected)
 
 
+def test_lists_that_follow_the_depth_are_reported(run, tmp_path):
+    types = ["sliding_attention", "full_attention"] * 2
+    fields = {"model_type": "gemma2", "num_hidden_layers": 4, "layer_types": types, "head_dim": 8,
+              "num_key_value_heads": 2}  # fmt: skip
+    (tmp_path / "gemma.json").write_text(json.dumps(LLAMA | fields))
+    result = run("gemma.json", "--set", "num_hidden_layers=6")
+    assert result.exit_code == 0, result.output
+    assert "gemma: gemma2, 6 layers of width 16; 5 tokens, 4 samples\n" in result.output
+    assert "\nadapted: layer_types with period 2 continued from 4 to 6 layers\n" in result.output
+
+
 @pytest.mark.parametrize("tokens", [("--tokens", "1"), ("--ids", "7")])
 def test_a_single_token_has_a_size_alone(run, tokens):
     result = run("llama.json", few=(*tokens, "--samples", "4"))

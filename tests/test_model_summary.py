@@ -152,8 +152,18 @@ LINE = {"cosine": (0.0,) * 4, "size": (1.0,) * 4}
         ),
         (
             {"rank": (1.99, 1.5, 1.6, 1.6), **LINE},
-            "Rank does not collapse: the effective rank is 1.99 of 64 at the start, 1.5 at its "
-            "lowest and 1.6 at the end.",
+            "The effective rank is below 2 already at the embedding: it is 1.99 of 64 there, 1.5 "
+            "at its lowest and 1.6 at the end.",
+        ),
+        (
+            {"rank": (1.0, 1.0, 1.0, 1.0), **LINE},
+            "The effective rank is below 2 already at the embedding: it is 1 of 64 there, 1 at its "
+            "lowest and 1 at the end.",
+        ),
+        (
+            {"rank": (1.5, 1.9, 2.4, 3.0), **LINE},
+            "The effective rank is below 2 already at the embedding: it is 1.5 of 64 there, 1.5 at "
+            "its lowest and 3 at the end.",
         ),
         (
             {"size": (0.85, 1234.0)},
@@ -161,6 +171,22 @@ LINE = {"cosine": (0.0,) * 4, "size": (1.0,) * 4}
         ),
         ({"cosine": (-0.001, 0.93)}, "Mean cosines rise from 0.00 to 0.93."),
         ({"cosine": (0.5, 0.1)}, "Mean cosines fall from 0.50 to 0.10."),
+        (
+            {"rank": (2.1, 2.1, 2.0, 1.9), **LINE},
+            "Rank does not collapse: the effective rank is 2.1 of 64 at the start, 1.9 at its "
+            "lowest and 1.9 at the end.",
+        ),
+        (
+            {"rank": (2.4, 2.1, 1.8, 1.4), **LINE},
+            "Rank collapses: the effective rank falls from 2.4 of 64 to 1.4, and is below 2 from "
+            "layer 2 on.",
+        ),
+        ({"cosine": (1.0, 0.999)}, "Mean cosines are 1.00 throughout."),
+        (
+            {"size": (0.02, 17.0)},
+            "the first layer adds more than 99.9 % of the squared norm after it, the last more "
+            "than 99.9 %.",
+        ),
         ({"cosine": (0.0, 0.09)}, "Mean cosines are 0.00 to 0.09 throughout."),
         (
             {"size": (0.1, 3.0)},
@@ -184,6 +210,11 @@ LINE = {"cosine": (0.0,) * 4, "size": (1.0,) * 4}
             "Entropy of attention collapses to 20 % of the largest possible (layer 2).",
         ),
         (
+            {"entropy": (0.396, 0.39, 0.41), "rank": (60.0,) * 4, **LINE},
+            "Entropy of attention collapses already in the first layer: it is 39 to 41 % of the "
+            "largest possible.",
+        ),
+        (
             {"entropy": (0.95, 0.6, 0.8), "rank": (60.0,) * 4, **LINE},
             "Entropy of attention is 60 to 95 % of the largest possible.",
         ),
@@ -191,6 +222,12 @@ LINE = {"cosine": (0.0,) * 4, "size": (1.0,) * 4}
 )  # fmt: skip
 def test_sentences_of_the_verdict(given, sentence):
     assert sentence in verdict(summary(**given))
+
+
+def test_two_tokens_have_no_rank_above_two():
+    """Their effective rank is below 2 by definition, which is no collapse."""
+    text = verdict(summary(rank=(1.99, 1.9)).assign_attrs(tokens=2))
+    assert text.startswith("Rank does not collapse: the effective rank is 1.99 of 2 at the start")
 
 
 def test_a_verdict_has_one_sentence_for_each_number():
@@ -224,7 +261,7 @@ def test_models_that_collapse_and_models_that_do_not():
     assert "Norms stay of the same order" in small
     large = verdict(model_summary(simulated(GPT2 | {"initializer_range": 0.6})))
     assert "Rank is lost" in large
-    assert "Entropy of attention collapses to" in large
+    assert "Entropy of attention collapses already in the first layer" in large
     assert "Tokens grow by a factor of" in large
 
 
@@ -283,15 +320,23 @@ def test_a_function_that_returns_other_numbers_than_it_names_is_refused():
         simulated(GPT2, keep=f"{__name__}:wrong")
 
 
-def test_the_shaped_twin_has_the_sizes_and_the_mask_of_a_model():
-    """It starts from the same tokens, at mean square 1."""
+def test_the_shaped_twin_has_the_sizes_the_masks_and_the_groups_of_a_model():
+    """It starts from the same tokens, at mean square 1; every layer keeps its own mask."""
     model = sa.model_from_config(MISTRAL)
     twin = shaped(model)
     attention, mlp = twin.layers()[0]
     assert (twin.width, twin.depth, attention.heads, attention.mask) == (32, 3, 4, "causal:3")
+    assert (attention.kv_heads, attention.head_size) == (2, 8)
     assert attention.gamma == mlp.gamma == GAMMA
     assert twin.embedding.variance == pytest.approx(1.0)
     assert model.embedding.variance == pytest.approx(0.09)
+    assert simulated(twin, 5)["V"].dims[0] == "position"
+    gemma = shaped(sa.model_from_config("gemma-3-12b"))
+    masks = ["causal:1024"] * 5 + ["causal"]
+    assert [blocks[0].mask for blocks in gemma.layers()] == masks * 8
+    assert {blocks[0].kv_heads for blocks in gemma.layers()} == {8}
+    parallel = shaped(sa.model_from_config("pythia-6.9b")).layers()[0]
+    assert (parallel[0].heads, parallel[0].mask) == (32, "causal")
 
 
 def test_names_are_moved_apart_by_no_more_than_is_needed():

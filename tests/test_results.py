@@ -180,7 +180,7 @@ def test_run_again_with_changes(sampler):
 @pytest.mark.parametrize("sampler", [network, chain])
 def test_run_again_at_another_width(sampler):
     with pytest.raises(
-        ValueError, match="width=2: a width of at least 3 is needed for a v0 of rank 3"
+        ValueError, match="width=2: a width of at least 3 is needed for v0 of rank 3"
     ):
         sa.rerun(sampler(LAYER), width=2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.blocks.parameters import value_at
+from shaped_attention.blocks.rotations import angles_of
 
 _PLACES = {
     "before": "{norm} before it (pre-norm)",
@@ -21,11 +23,16 @@ _PLACES = {
 }
 
 
+_FEW = 3
+"""Number of ranges of layers up to which all are named."""
+
+
 def describe(model: Any) -> str:
     """Return in words what was understood of a model or a configuration.
 
     The text has a paragraph for the embedding, for each different layer with its numbers, and for
-    the final norm, and lists approximations and the fields without influence.
+    the final norm, and lists approximations, lists that follow a changed depth, and the fields
+    without influence.
 
     Parameters
     ----------
@@ -50,6 +57,7 @@ def describe(model: Any) -> str:
     lines.append(f"final norm: {known.final_norm or 'none'}")
     for approximation in known.approximations:
         lines.append(f"not exact: {approximation}")
+    lines += [f"adapted: {text}" for text in known.adapted]
     if known.unused:
         lines.append(f"without influence: {', '.join(known.unused)}")
     return "\n".join(lines)
@@ -58,7 +66,10 @@ def describe(model: Any) -> str:
 def _embedding(embedding: Embedding) -> str:
     parts = [f"{embedding.vocabulary} tokens, standard deviation {embedding.std:g}"]
     if embedding.position_std:
-        parts.append(f"learned positions ({embedding.position_std:g})")
+        count = "" if embedding.positions is None else f"{embedding.positions} "
+        parts.append(f"{count}learned positions ({embedding.position_std:g})")
+    elif embedding.positions is not None:
+        parts.append(f"up to {embedding.positions} positions")
     if embedding.common_std:
         parts.append(f"a row common to all tokens ({embedding.common_std:g})")
     if embedding.scale != 1.0:
@@ -66,12 +77,13 @@ def _embedding(embedding: Embedding) -> str:
     if embedding.norm:
         parts.append(f"then {embedding.norm}")
     if embedding.zero_ids:
-        parts.append(f"zero for id {', '.join(map(str, embedding.zero_ids))} (padding)")
+        also = ", whose position is zero too" if embedding.zero_positions else ""
+        parts.append(f"zero for id {', '.join(map(str, embedding.zero_ids))} (padding){also}")
     return ", ".join(parts)
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Return "layers 1-3, 5"."""
+    """Return "layers 1-3, 5", or "layers 1, 3, ..., 41" for many with one distance."""
     groups: list[list[int]] = []
     for k in numbers:
         if groups and k == groups[-1][-1] + 1:
@@ -79,6 +91,11 @@ def _ranges(numbers: list[int]) -> str:
         else:
             groups.append([k])
     words = [f"{g[0]}-{g[-1]}" if len(g) > 1 else f"{g[0]}" for g in groups]
+    steps = {
+        b - a for first, second in pairwise(groups) for a, b in zip(first, second, strict=False)
+    }
+    if len(groups) > _FEW and len(steps) == 1 and len({len(g) for g in groups}) == 1:
+        words = [*words[:2], "...", words[-1]]
     return f"{'layer' if len(numbers) == 1 else 'layers'} {', '.join(words)}"
 
 
@@ -101,24 +118,34 @@ def _attention(block: ShapedAttention, width: int) -> list[str]:
     heads = f"{block.heads} heads of size {block.values(width)}"
     if block.heads_per_key > 1:
         heads += f", {block.kv_heads} of keys and values"
-    details = [_mask(block.mask)]
-    if block.rope is not None:
-        share = "" if block.rope_share == 1.0 else f" of {100 * block.rope_share:.3g} % of a head"
-        details.append(f"RoPE{share}")
-    if block.qk_norm:
-        over = "a head" if block.qk_norm == "head" else "all heads"
-        details.append(f"QK-norm over {over}")
+    details, more = [_mask(block.mask)], []
     if block.position_bias is not None:
         details.append("ALiBi" if isinstance(block.position_bias, str) else "position bias")
     if block.softcap is not None:
         details.append(f"logits capped at {block.softcap:g}")
+    if block.rope is not None:
+        more.append(_rope(block, width))
+    if block.qk_norm:
+        over = "a head" if block.qk_norm == "head" else "all heads"
+        eps = f"eps {block.qk_norm_eps:.3g} for queries and keys of mean square 1"
+        more.append(f"QK-norm over {over} ({eps})")
     logit = 1.0 / value_at(block.tau0, 0.0)
     spread = "" if block.qk_norm else " for tokens of mean square 1"
     weight = value_at(block.gamma, 0.0)
-    return [
-        f"attention: {heads}; {', '.join(details)}",
-        f"  logits of standard deviation {logit:.3g}{spread}; branch x {weight:.3g}",
-    ]
+    more.append(f"logits of standard deviation {logit:.3g}{spread}; branch x {weight:.3g}")
+    return [f"attention: {heads}; {', '.join(details)}", *(f"  {line}" for line in more)]
+
+
+def _rope(block: ShapedAttention, width: int) -> str:
+    """Return the columns that RoPE rotates and its wavelengths, with any base and scaling."""
+    size = block.keys(width)
+    angles = np.abs(angles_of(block.rope, size, block.rope_share))
+    angles = angles[angles > 0.0]
+    text = f"RoPE on {2 * len(angles)} of {size} columns of a head"
+    if not len(angles):
+        return text
+    shortest, longest = (float(f"{2.0 * np.pi / x:.3g}") for x in (angles.max(), angles.min()))
+    return f"{text}, wavelengths {shortest:g} to {longest:g} tokens"
 
 
 def _mask(mask: Any) -> str:

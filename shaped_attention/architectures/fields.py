@@ -38,6 +38,15 @@ _SYNONYMS = (
 )  # fmt: skip
 """Names of one size, of which a configuration has one."""
 
+_ALIKE = (
+    *_SYNONYMS,
+    ("activation_function", "hidden_act", "hidden_activation"),
+    ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"),
+    ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps", "rms_norm_eps"),
+    ("initializer_range", "init_std"),
+)
+"""Names with one meaning, for suggestions."""
+
 
 def in_the_names_of(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return changes by the names that the fields have, such as n_layer for num_hidden_layers."""
@@ -137,7 +146,7 @@ class Fields:
         self._harmless.update(names)
 
     def finish(self, changed: Collection[str] = ()) -> tuple[str, ...]:
-        """Return the fields without influence as "name=value".
+        """Return the fields without influence, and unknown ones that are off, as "name=value".
 
         Raises
         ------
@@ -147,11 +156,11 @@ class Fields:
         """
         left = {k: v for k, v in self.values.items() if k not in self._read and v is not None}
         unknown = {k: v for k, v in left.items() if k not in self._harmless}
-        left = {k: v for k, v in left.items() if v not in (False, [], {}, "")}
-        open_fields = {k: v for k, v in unknown.items() if k in left or k in changed}
+        on = {k: v for k, v in left.items() if v not in (False, [], {}, "")}
+        open_fields = {k: v for k, v in unknown.items() if k in on or k in changed}
         if open_fields:
-            near = get_close_matches(next(iter(open_fields)), self._read | self._harmless, 1)
-            guess = f" (did you mean {near[0]!r}?)" if near else ""
+            near = self._nearest(next(iter(open_fields)))
+            guess = f" (did you mean {near!r}?)" if near else ""
             named = ", ".join(f"{name}={value!r:.60}" for name, value in open_fields.items())
             one = len(open_fields) == 1
             raise ValueError(
@@ -159,4 +168,10 @@ class Fields:
                 f"description does not cover; a configuration without {'it' if one else 'them'} "
                 f"is needed{guess}"
             )
-        return tuple(f"{name}={value!r:.60}" for name, value in sorted(left.items()))
+        return tuple(f"{name}={value!r:.60}" for name, value in sorted((on | unknown).items()))
+
+    def _nearest(self, name: str) -> str | None:
+        """Return the field of this family that was probably meant, by meaning or by spelling."""
+        group = next((x for x in _ALIKE if name in x), ())
+        same = [x for x in group if x in self._read]
+        return next(iter(same or get_close_matches(name, self._read | self._harmless, 1)), None)

@@ -127,7 +127,10 @@ class Model:
     approximations
         Where the initialisation is not Gaussian, what it is instead; empty if the law is exact.
     unused
-        Fields of the configuration without influence on the tokens, with their values.
+        Fields of the configuration without influence on the tokens, and unknown ones that are
+        False, 0 or empty, with their values.
+    adapted
+        Lists with an entry for each layer that were continued or cut when the depth was changed.
     name
         Name for tables and figures.
     config
@@ -143,6 +146,7 @@ class Model:
     final_norm: Norm | None = None
     approximations: tuple[str, ...] = ()
     unused: tuple[str, ...] = field(default=(), compare=False)
+    adapted: tuple[str, ...] = field(default=(), compare=False)
     name: str = field(default="", compare=False)
     config: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
@@ -155,7 +159,7 @@ class Model:
         check_kind("config", self.config, dict | None, "a dict or None")
         for entry in ("family", "name"):
             check_kind(entry, getattr(self, entry), str, "text")
-        for entry in ("approximations", "unused"):
+        for entry in ("approximations", "unused", "adapted"):
             texts = getattr(self, entry)
             check_kind(entry, texts, list | tuple, "a list of texts")
             object.__setattr__(self, entry, tuple(texts))

@@ -18,6 +18,7 @@ from shaped_attention.architectures.model import Model
 from shaped_attention.architectures.modernbert import modernbert
 from shaped_attention.architectures.neox import gpt_neox, gptj, phi, stablelm, starcoder2
 from shaped_attention.architectures.opt import opt
+from shaped_attention.architectures.per_layer import at_new_depth
 from shaped_attention.architectures.refused import check_single_stack
 from shaped_attention.architectures.rms_norm import DECODERS
 from shaped_attention.architectures.shipped import shipped_fields
@@ -45,6 +46,7 @@ FAMILIES: dict[str, Callable[[Fields], Model]] = {
 }
 """Function that reads the configurations of a `model_type`."""
 
+_NEEDED = "a configuration with to_dict, a dict, a config.json or a folder with one"
 _ENCODERS = ("bert", "modernbert", "roberta")
 
 
@@ -59,7 +61,8 @@ def model_from_config(config: Any, **changes: Any) -> Model:
         `shipped_configurations`.
     changes
         Fields to change, such as ``num_hidden_layers=200``; sizes also by the names of other
-        families.
+        families. Lists with an entry for each layer, such as `layer_types`, follow the depth if
+        they repeat a pattern.
 
     Raises
     ------
@@ -76,12 +79,13 @@ def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     outer, name = read_config(config, argument)
     inner, left_out = text_part(outer)
     changes = in_the_names_of(inner, _plain(changes))
-    values = inner | changes
+    lists, adapted = at_new_depth(inner, changes)
+    values = inner | changes | lists
     family = values.get("model_type")
     check_single_stack(values)
     if not isinstance(family, str) or family not in FAMILIES:
         given = "no model_type" if family is None else f"model_type={family!r}"
-        raise ValueError(f"config has {given}: {did_you_mean(family, FAMILIES)}")
+        raise ValueError(f"config has {given}: {did_you_mean(family, sorted(FAMILIES))}")
     fields = Fields(values)
     if fields.get("model_type") in _ENCODERS and not values.get("is_decoder"):
         fields.no_influence("is_causal")
@@ -90,7 +94,8 @@ def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     model = FAMILIES[family](fields)
     kept = outer | {"text_config": values} if left_out else values
     kept = kept | ({"_name_or_path": name} if name else {})
-    return replace(model, unused=left_out + fields.finish(changes), name=name, config=kept)
+    unused = left_out + fields.finish(changes)
+    return replace(model, unused=unused, adapted=adapted, name=name, config=kept)
 
 
 def as_model(model: Any) -> Model:
@@ -115,16 +120,20 @@ def read_config(config: Any, argument: str = "config") -> tuple[dict[str, Any], 
     FileNotFoundError
         If there is no such file.
     """
+    if isinstance(config, type):
+        needed = (
+            f"an object of it, such as {config.__name__}(),"
+            if hasattr(config, "to_dict")
+            else _NEEDED
+        )
+        raise ValueError(f"{argument} is the class {config.__name__}; {needed} is needed")
     if hasattr(config, "to_dict"):
         config = config.to_dict()
     if isinstance(config, dict):
         values = _plain(config)
         return values, str(values.get("_name_or_path") or "")
     if not isinstance(config, str | os.PathLike):
-        raise ValueError(
-            f"{argument} is of the type {type(config).__name__}; a configuration with to_dict, a "
-            "dict, a config.json or a folder with one is needed"
-        )
+        raise ValueError(f"{argument} is of the type {type(config).__name__}; {_NEEDED} is needed")
     path = file_of(config, argument)
     if path is None:
         return shipped_fields(str(config)), str(config)

@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from shaped_attention.architectures.embedded import EmbeddedStart, mean_covariance, normalised
 from shaped_attention.architectures.model import Model, attention_of
 from shaped_attention.architectures.reading import as_model, record_of
-from shaped_attention.architectures.token_ids import checked_ids
+from shaped_attention.architectures.token_ids import checked_ids, given_covariance
 from shaped_attention.blocks.base import check_chain
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.state import State, covariance
-from shaped_attention.checks import real_array
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.plain_arguments import encoded
@@ -115,7 +114,7 @@ def simulate_model(
     request = make_request(
         known.layer, v0, width=known.width, steps=known.depth, dt=1.0, samples=samples, seed=seed,
         times=None, save_every=1, radius=LARGEST_RADIUS, device=device, dtype=dtype, chunk=chunk,
-        memory=memory, keep=keep, embedded=start,
+        memory=memory, keep=keep, embedded=start, start_name="tokens",
     )  # fmt: skip
     task = task_of(request, "model", known.width)
     request = with_executor(request, task)
@@ -151,8 +150,9 @@ def simulate_model(
 
 def _start(model: Model, tokens: Any) -> tuple[EmbeddedStart | None, Array]:
     """Return the law of the initial states and their mean covariance, or None and a given V_0."""
-    if not isinstance(tokens, int) and real_array(tokens, "tokens").ndim >= 2:
-        return None, real_array(tokens, "tokens")
+    covariance = None if isinstance(tokens, int) else given_covariance(tokens)
+    if covariance is not None:
+        return None, covariance
     ids = checked_ids(model.embedding, tokens)
     return EmbeddedStart(model.embedding, ids), mean_covariance(model.embedding, ids)
 

@@ -14,8 +14,9 @@ from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.parallel import Parallel
 
 _WIDTHS = ("hidden_size", "n_embd", "n_embed")
-_DEPTHS = ("num_hidden_layers", "n_layer")
 _HEADS = ("num_attention_heads", "n_head")
+DEPTHS = ("num_hidden_layers", "n_layer")
+"""Names of the number of layers."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def sizes_of(fields: Fields, std: str = "initializer_range", default: float = 0.
         )
     return Sizes(
         width,
-        fields.count(*_DEPTHS),
+        fields.count(*DEPTHS),
         heads,
         width // heads,
         fields.number(std, default),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
@@ -138,9 +136,10 @@ def _quantiles(values: Array) -> Array:
 def _entropy(result: xr.Dataset) -> Array:
     """Return the shares (layer, sample) of the largest entropy."""
     entropy = result["attention_entropy"].transpose("layer", "sample", "head", "row").to_numpy()
-    config = result.attrs.get("config")  # of a recorded model
-    model = as_model(json.loads(config) if config else call_of(result)[1]["model"])
-    seen = tokens_seen(model, entropy.shape[-1])
+    if "tokens_seen" in result:  # recorded from a model
+        seen = result["tokens_seen"].transpose("layer", "sample", "row").max("sample").to_numpy()
+    else:
+        seen = tokens_seen(as_model(call_of(result)[1]["model"]), entropy.shape[-1])
     shares = []
     for values, counts in zip(entropy, seen, strict=True):
         several = counts > 1

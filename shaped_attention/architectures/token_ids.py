@@ -8,7 +8,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.architectures.model import Embedding
-from shaped_attention.checks import check_count
+from shaped_attention.checks import check_count, real_array
+
+
+def given_covariance(tokens: Any) -> NDArray[np.float64] | None:
+    """Return a covariance (m, m), or one per sample, that is given as `tokens`; else None.
+
+    Raises
+    ------
+    ValueError
+        If it is an array of two or more axes that is no such covariance: a batch of numbers.
+    """
+    array = real_array(tokens, "tokens")
+    if array.ndim < 2:
+        return None
+    given = np.asarray(tokens)
+    square = array.ndim in (2, 3) and array.shape[-2] == array.shape[-1]
+    if not square or (
+        given.dtype.kind in "iu" and not np.array_equal(array, array.swapaxes(-1, -2))
+    ):
+        raise _neither(given)
+    return array
+
+
+def _neither(tokens: NDArray[Any]) -> ValueError:
+    """Return the error for an array that is neither a list of numbers nor a covariance."""
+    return ValueError(
+        f"tokens has shape {tokens.shape} and type {tokens.dtype}; a number of tokens, a list of "
+        "token numbers (ids) of one text, or a covariance (m, m) is needed"
+    )
 
 
 def checked_ids(embedding: Embedding, tokens: Any) -> NDArray[np.int64]:
@@ -33,10 +61,7 @@ def checked_ids(embedding: Embedding, tokens: Any) -> NDArray[np.int64]:
     else:
         ids = np.asarray(tokens)
         if ids.ndim != 1 or ids.size == 0 or ids.dtype.kind not in "iu":
-            raise ValueError(
-                f"tokens has shape {ids.shape} and type {ids.dtype}; a number of tokens, a list "
-                "of token numbers (ids) or a covariance (m, m) is needed"
-            )
+            raise _neither(ids)
         outside = ids[(ids < 0) | (ids >= vocabulary)]
         if outside.size:
             raise ValueError(

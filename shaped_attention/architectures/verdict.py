@@ -111,7 +111,9 @@ def _medians(summary: xr.Dataset, name: str) -> NDArray[np.float64]:
 def _rank(summary: xr.Dataset) -> str:
     ranks, tokens = _medians(summary, "effective_rank"), summary.attrs["tokens"]
     below = _from_here_on(ranks < COLLAPSED)
-    if below is not None and ranks[0] >= COLLAPSED:
+    # Few different tokens: half of their rank is near 1, its lowest value.
+    lost = ranks[-1] - 1.0 < KEPT * (ranks[0] - 1.0)
+    if below is not None and ranks[0] >= COLLAPSED and lost:
         return (
             f"Rank collapses: the effective rank falls from {ranks[0]:.3g} of {tokens} to "
             f"{ranks[-1]:.3g}, and is below {COLLAPSED:g} from layer {below} on."
@@ -122,11 +124,16 @@ def _rank(summary: xr.Dataset) -> str:
             f"Rank is lost: the effective rank falls from {ranks[0]:.3g} of {tokens} to "
             f"{ranks[-1]:.3g}, and is below half of its start from layer {half} on."
         )
-    if ranks[-1] - 1.0 < KEPT * (ranks[0] - 1.0):
-        # Few different tokens: half of their rank is near 1, its lowest value.
+    if lost:
         return (
             f"Rank is lost: the effective rank falls from {ranks[0]:.3g} of {tokens} to "
             f"{ranks[-1]:.3g}, where 1 is the lowest."
+        )
+    if ranks[0] < COLLAPSED < tokens:
+        return (
+            f"The effective rank is below {COLLAPSED:g} already at the embedding: it is "
+            f"{ranks[0]:.3g} of {tokens} there, {ranks.min():.3g} at its lowest and "
+            f"{ranks[-1]:.3g} at the end."
         )
     return (
         f"Rank does not collapse: the effective rank is {ranks[0]:.3g} of {tokens} at the start, "
@@ -147,8 +154,8 @@ def _cosine(summary: xr.Dataset) -> str:
     first, last = values[0] + 0.0, values[-1]
     change = last - first
     if abs(change) < RISE:
-        low, high = values.min(), values.max()
-        return f"Mean cosines are {_two(low)} to {_two(high)} throughout."
+        low, high = _two(values.min()), _two(values.max())
+        return f"Mean cosines are {low if low == high else f'{low} to {high}'} throughout."
     word = "rise" if change > 0 else "fall"
     return f"Mean cosines {word} from {_two(first)} to {_two(last)}."
 
@@ -163,16 +170,22 @@ def _short(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}"
 
 
+def _percent(share: float) -> str:
+    """Return a share below 1 in per cent, with three digits, and never as 100 %."""
+    text = f"{100.0 * share:.3g}"
+    return "more than 99.9 %" if text == "100" else f"{text} %"
+
+
 def _size(summary: xr.Dataset) -> str:
     sizes = _medians(summary, "size")
     factor = sizes[-1] / sizes[0]
     entries = f"root mean square {_short(sizes[0])} to {_short(sizes[-1])}"
     if factor >= GROWTH:
         added = 1.0 - sizes[:-1] ** 2 / sizes[1:] ** 2
-        first, last = 100.0 * added[0], 100.0 * added[-1]
+        first, last = (_percent(share) for share in (added[0], added[-1]))
         return (
             f"Tokens grow by a factor of {_short(factor)} ({entries}): the first layer adds "
-            f"{first:.3g} % of the squared norm after it, the last {last:.3g} %."
+            f"{first} of the squared norm after it, the last {last}."
         )
     if factor <= 1.0 / GROWTH:
         return f"Tokens shrink by a factor of {_short(1.0 / factor)} ({entries})."
@@ -187,6 +200,11 @@ def _entropy(summary: xr.Dataset) -> str:
         return (
             "Attention is nearly uniform: its entropy is at least "
             f"{100.0 * UNIFORM:g} % of the largest possible in every layer."
+        )
+    if shares.max() < CONCENTRATED:
+        return (
+            f"Entropy of attention collapses already in the first layer: it is {low:.2g} to "
+            f"{high:.2g} % of the largest possible."
         )
     if shares.min() < CONCENTRATED:
         return (

@@ -139,6 +139,8 @@ def _run(
         summary = summaries[name] = model_summary(result)
         about = f"{model.family}, {model.depth} layers of width {model.width}"
         click.echo(f"{name}: {about}; {counted}, {samples} samples")
+        for text in model.adapted:
+            click.echo(f"adapted: {text}")
         click.echo(f"\n{summary_table(summary, every)}\n")
         click.echo(f"{fill(verdict(summary), _WIDTH)}\n")
         if results is not None:

@@ -63,14 +63,16 @@ def record_covariances(
     - `V` (position, sample, row, col), with position l after l layers and before the final norm,
       and the coordinates `module` (position) and `model` (sample), a digest of the weights;
     - `V_final` (sample, row, col) after the final norm, if the model returns `last_hidden_state`;
-    - `attention_entropy` (layer, head, sample, row) in nats, if the model returns its attention:
-      it must be loaded with ``attn_implementation="eager"``.
+    - `attention_entropy` (layer, head, sample, row) in nats and `tokens_seen` (layer, sample, row),
+      the number of tokens with positive attention weights in any one head, if the model returns its
+      attention: it must be loaded with ``attn_implementation="eager"``.
 
     Raises
     ------
     ValueError
-        If no module is chosen, the outputs are not token streams of one shape, or `times` are not
-        positive and increasing, one for each module.
+        If no module is chosen, `choose` is not given and several lists may be the layers, the
+        outputs are not token streams of one shape, or `times` are not positive and increasing, one
+        for each module.
 
     Warns
     -----

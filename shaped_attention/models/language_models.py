@@ -1,12 +1,11 @@
 """Covariances and attention of a model of the `transformers` library, layer by layer.
 
 Such a model is recognised by its attributes, so that the library is not needed here: it has a
-`config` with `num_hidden_layers`, and a list of so many layers.
+`config` with `num_hidden_layers`, and one list of so many layers.
 """
 
 from __future__ import annotations
 
-import json
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -24,17 +23,38 @@ from shaped_attention.models.recording import (
     stack_outputs,
 )
 
+_LISTS = ("layers", "layer", "h", "blocks", "block")
+"""Names of the list of layers in models of the library."""
+
 
 def layer_names(model: nn.Module) -> list[str]:
-    """Return the names of the layers of a language model, or [] if it is not recognised as one."""
+    """Return the names of the layers of a language model, or [] if it is not recognised as one.
+
+    They are in a list of `num_hidden_layers` modules. Such a list inside another is not one of
+    layers, and a list with a usual name is preferred.
+
+    Raises
+    ------
+    ValueError
+        If several lists remain.
+    """
     config: Any = getattr(model, "config", None)
     if hasattr(config, "get_text_config"):
         config = config.get_text_config()
     depth = getattr(config, "num_hidden_layers", None)
-    for name, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and len(module) == depth:
-            return [f"{name}.{k}" if name else f"{k}" for k in range(len(module))]
-    return []
+    lists = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == depth
+    ]
+    outer = [x for x in lists if not any(x.startswith(f"{other}.") for other in lists)]
+    found = [x for x in outer if x.rpartition(".")[2] in _LISTS] or outer
+    if len(found) > 1:
+        raise ValueError(
+            f"model has several lists of {depth} modules, {' and '.join(found)}; choose, a "
+            "function that chooses the layers, is needed"
+        )
+    return [f"{name}.{k}" if name else f"{k}" for name in found for k in range(depth or 0)]
 
 
 def record_language_model(model: nn.Module, inputs: Any, initial: bool) -> xr.Dataset:
@@ -66,21 +86,27 @@ def record_language_model(model: nn.Module, inputs: Any, initial: bool) -> xr.Da
     weights = getattr(found[0], "attentions", None) or ()
     if len(weights) == len(names) and all(isinstance(x, Tensor) for x in weights):
         # (batch, heads, m, m) in each layer.
-        entropies = [
-            torch.special.entr(x.detach().to("cpu", torch.float64)).sum(-1).transpose(0, 1)
-            for x in weights
-        ]
+        found_in = [_entropies_and_counts(x.detach().to("cpu", torch.float64)) for x in weights]
+        entropies, counts = (torch.stack(part) for part in zip(*found_in, strict=True))
         shape = (len(names), -1, samples, tokens)
         data["attention_entropy"] = (
-            ("layer", "head", "sample", "row"), torch.stack(entropies).reshape(shape).numpy()
+            ("layer", "head", "sample", "row"), entropies.reshape(shape).numpy()
         )  # fmt: skip
+        data["tokens_seen"] = (("layer", "sample", "row"), counts.numpy())
         coords["layer"] = np.arange(1, len(names) + 1)
     attrs = {"precision": torch.finfo(_dtype(base)).eps, "model": f"{_name(model)}, recorded"}
-    config: Any = base.config
-    if hasattr(config, "to_dict"):
-        # Which tokens a token sees decides how large an entropy can be.
-        attrs["config"] = json.dumps(config.to_dict(), default=str)
     return xr.Dataset(data, coords, attrs)
+
+
+def _entropies_and_counts(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the entropies (heads, batch, m) of attention weights (batch, heads, m, m).
+
+    Also return the numbers of tokens with positive weights, (batch, m). Masked tokens have the
+    weight 0; one that is seen may have it by underflow, so that the largest number over the heads
+    counts.
+    """
+    entropies = torch.special.entr(weights).sum(-1).transpose(0, 1)
+    return entropies, (weights > 0.0).sum(-1).amax(1)
 
 
 def _covariances(x: Tensor) -> Tensor:

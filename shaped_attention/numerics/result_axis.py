@@ -27,6 +27,10 @@ def check_result(result: object, name: str, *, stops: bool = False) -> None:
         )
     axis = axis_of(result)
     needed = ("V", *(("stopping_time",) if stops else ()), axis)
+    if "kept" in result.variables and "V" not in result.variables:
+        raise ValueError(
+            f"{name} has the numbers that keep= chose in place of V; keep='V' is needed"
+        )
     missing = [key for key in needed if key not in result.variables]
     if missing:
         also = ", stopping_time (sample)" if stops else ""

@@ -187,8 +187,11 @@ def make_request(
     keep: str = "V",
     keep_state: bool = False,
     embedded: Start | None = None,
+    start_name: str = "v0",
 ) -> Request:
     """Check the arguments that the samplers share and resolve their defaults.
+
+    Errors name the initial covariance `v0` as the argument `start_name`.
 
     Raises
     ------
@@ -209,7 +212,7 @@ def make_request(
             raise ValueError(
                 f"result has taken {resumed.steps} steps; more than that are needed, not {steps}"
             )
-    matrix = check_starts(v0, samples)
+    matrix = check_starts(v0, samples, start_name)
     if width is not None:
         check_width("width", width)
     if samples >= _COUNTER_LIMIT:
@@ -229,7 +232,7 @@ def make_request(
             block.limit.check(matrix.shape[-1])
     start = starting_covariance(pattern, matrix) if width is None else matrix
     if width is not None and embedded is None:
-        check_rank(matrix, width // check_group_width(blocks, width), width)
+        check_rank(matrix, width // check_group_width(blocks, width), width, start_name)
     return Request(
         pattern=pattern,
         v0=matrix,
@@ -239,7 +242,7 @@ def make_request(
         saved=saved_steps(steps, dt, times, save_every, resumed.steps if resumed else 0),
         samples=int(samples),
         seed=int(seed),
-        radius=check_radius(radius, start, precision_name(dtype) == "float32"),
+        radius=check_radius(radius, start, precision_name(dtype) == "float32", start_name),
         place=device_name(device),
         precision=precision_name(dtype),
         chunk=chunk,

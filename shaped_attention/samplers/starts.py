@@ -89,26 +89,28 @@ class Resumed:
         )
 
 
-def check_starts(v0: ArrayLike, samples: int) -> NDArray[np.float64]:
+def check_starts(v0: ArrayLike, samples: int, name: str = "v0") -> NDArray[np.float64]:
     """Return a valid initial covariance (m, m), or one per sample (samples, m, m).
+
+    Errors name it as the argument `name`.
 
     Raises
     ------
     ValueError
         As `check_covariance`, and if the number of matrices is not the number of samples.
     """
-    array = real_array(v0, "v0")
+    array = real_array(v0, name)
     if array.ndim != 3:
-        return check_covariance(array, "v0")
+        return check_covariance(array, name)
     if len(array) != samples:
         raise ValueError(
-            f"v0 has shape {array.shape}; a matrix (m, m), or one for each of samples={samples}, "
-            "is needed"
+            f"{name} has shape {array.shape}; a matrix (m, m), or one for each of "
+            f"samples={samples}, is needed"
         )
-    return np.stack([check_covariance(v, f"v0[{i}]") for i, v in enumerate(array)])
+    return np.stack([check_covariance(v, f"{name}[{i}]") for i, v in enumerate(array)])
 
 
-def check_rank(v0: NDArray[np.float64], columns: int, width: int) -> None:
+def check_rank(v0: NDArray[np.float64], columns: int, width: int, name: str = "v0") -> None:
     """Raise ValueError if the rank of the covariance exceeds the number of columns."""
     if columns >= v0.shape[-1]:
         return
@@ -117,11 +119,13 @@ def check_rank(v0: NDArray[np.float64], columns: int, width: int) -> None:
     if ranks.max() > columns:
         raise ValueError(
             f"width={width!r}: a width of at least {ranks.max() * width // columns} is needed for "
-            f"a v0 of rank {ranks.max()}"
+            f"{name} of rank {ranks.max()}"
         )
 
 
-def check_radius(radius: float | None, v0: NDArray[np.float64], single: bool = False) -> float:
+def check_radius(
+    radius: float | None, v0: NDArray[np.float64], single: bool = False, name: str = "v0"
+) -> float:
     """Return the stopping radius, by default `DEFAULT_RADIUS` times the Frobenius norm of `v0`.
 
     It is never above `LARGEST_RADIUS`, so `v0` must be within it; in single precision within
@@ -131,7 +135,9 @@ def check_radius(radius: float | None, v0: NDArray[np.float64], single: bool = F
     with np.errstate(over="ignore"):
         norm = float(np.linalg.norm(v0, axis=(-2, -1)).max())
     if norm >= largest:
-        raise ValueError(f"v0 has the Frobenius norm {norm:.6g}; one below {largest:g} is needed")
+        raise ValueError(
+            f"{name} has the Frobenius norm {norm:.6g}; one below {largest:g} is needed"
+        )
     if radius is None:
         return min(DEFAULT_RADIUS * (norm if norm > 0.0 else 1.0), largest)
     check_positive("radius", radius)

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
+from shaped_attention.architectures.layer_types import shortest
 from shaped_attention.architectures.model import Model, attention_of
 from shaped_attention.architectures.reading import model_from_config
 from shaped_attention.architectures.shipped import shipped_configurations
@@ -23,6 +24,7 @@ from shaped_attention.architectures.table import (
     model_summary,
 )
 from shaped_attention.blocks import ShapedAttention, ShapedMLP
+from shaped_attention.blocks.pattern import Pattern
 from shaped_attention.figures.panels import COLORS, Drawn, Panels, Target, styled
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar
@@ -47,8 +49,10 @@ def figure_models(
     """Public models at initialisation: cosine and effective rank of 64 tokens by layer.
 
     Returns `cosine` and `effective_rank` (kind, model, position, level), NaN beyond the last layer
-    of a model, for the shipped configurations, and for the same depths, widths, heads and masks
-    with shaped attention and shaped MLPs, gamma = 1/sqrt 8, from the same tokens at mean square 1.
+    of a model, for the shipped configurations, and for the same depths, widths, heads, groups of
+    heads and masks with shaped attention and shaped MLPs, gamma = 1/sqrt 8, from the same tokens at
+    mean square 1. The tokens of a BERT share the row of their type, so that it and its twin start
+    at a cosine of 1/3.
 
     Parameters
     ----------
@@ -89,18 +93,25 @@ def figure_models(
 
 
 def shaped(model: Model) -> Model:
-    """Return shaped attention and a shaped MLP of the depth, width, heads and mask of a model."""
-    (attention, *_) = attention_of(model.layers()[0][0])
-    blocks = (
-        ShapedAttention(
-            GAMMA, heads=attention.heads, head_size=attention.head_size, mask=attention.mask,
-            output_projection=True,
-        ),
-        ShapedMLP(GAMMA),
-    )  # fmt: skip
+    """Return shaped attention and a shaped MLP of the depth and width of a model.
+
+    Each layer keeps the heads, the groups of shared keys and values, the head size and the mask of
+    its attention. Positions, norms, parallel branches, and the sizes and activations of the MLP are
+    not kept.
+    """
     start = model.embedding
     start = replace(start, scale=start.scale / math.sqrt(start.variance), norm=None)
-    return Model("shaped", model.width, model.depth, blocks, start, name=f"{model}, shaped")
+    layers = Pattern(shortest([_shaped_layer(blocks[0]) for blocks in model.layers()]))
+    return Model("shaped", model.width, model.depth, layers, start, name=f"{model}, shaped")
+
+
+def _shaped_layer(block: object) -> tuple[ShapedAttention, ShapedMLP]:
+    (attention, *_) = attention_of(block)
+    seeing = ShapedAttention(
+        GAMMA, heads=attention.heads, kv_heads=attention.kv_heads, head_size=attention.head_size,
+        mask=attention.mask, output_projection=True,
+    )  # fmt: skip
+    return seeing, ShapedMLP(GAMMA)
 
 
 @styled
