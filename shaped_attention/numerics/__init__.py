@@ -9,7 +9,7 @@ one of three ways:
 - path by path in compiled code, if a layer has many hidden units or heads (`path_plan`,
   `path_shares`, `path_interpreter`, `path_algebra`, `hidden_tiles`, `vector_products`);
 - path by path with library routines, for large matrices (`blas_plan`, `blas_operations`,
-  `blas_values`, `blas_stacks`, `blas_parts`, `lapack`).
+  `blas_values`, `blas_parts`, `lapack`).
 
 `path_team` has the threads of the last two. A *tile* is an array whose last axis holds ``LANES``
 paths: one m x m matrix per path is an array ``(m, m, LANES)``, and every loop over the last axis is

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from shaped_attention.numerics import entries, lapack
 from shaped_attention.numerics.blas_values import Memory, Operation, Place
-from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.threefry import fill_chi, fill_weights, path_words
 
 Array = NDArray[np.float64]
@@ -22,9 +21,9 @@ _FEWEST_TRIANGULAR = 32
 """Rows from which on a product that skips zeros is faster (measured)."""
 
 
-def draw(operation: Operation, k: int, sample: int, step: int, row: int, out: Array) -> None:
-    """Write the numbers of the normal node k."""
-    slot = operation.nodes[k].integers[0]
+def draw(operation: Operation, sample: int, step: int, row: int, out: Array) -> None:
+    """Write the numbers of a normal node."""
+    (slot, *_) = operation.node.integers
     fill_weights(out[None], operation.key, sample, step, slot, 0)
     (scale,) = operation.numbers(row)
     if scale != 1.0:
@@ -32,22 +31,17 @@ def draw(operation: Operation, k: int, sample: int, step: int, row: int, out: Ar
 
 
 def _normal(op: Operation, place: Place, out: Array) -> None:
-    for k, flat in enumerate(out.reshape(len(op.nodes), -1)):
-        if place.given is None:
-            draw(op, k, place.sample, place.step, place.row, flat)
-        else:
-            flat[:] = place.given[op.starts[k] : op.starts[k] + flat.size]
+    flat = out.reshape(-1)
+    if place.given is None:
+        draw(op, place.sample, place.step, place.row, flat)
+    else:
+        flat[:] = place.given[op.start : op.start + flat.size]
 
 
 def _wishart(op: Operation, place: Place, out: Array) -> None:
-    for node, matrix in zip(op.nodes, out.reshape(-1, *op.node.shape), strict=True):
-        _wishart_root(node, op.key, place, matrix)
-
-
-def _wishart_root(node: Node, key: Any, place: Place, out: Array) -> None:
-    slot, dof = node.integers
-    rows = len(out)
-    if not node.lower:
+    slot, dof = op.node.integers
+    key, rows = op.key, len(out)
+    if not op.node.lower:
         fill_weights(out.reshape(1, -1), key, place.sample, place.step, slot, 0)
         return
     below = np.empty((1, rows * (rows - 1) // 2))
@@ -107,12 +101,12 @@ def _multiply(op: Operation, place: Place, out: Array, a: Array, b: Array) -> No
     """Write A B, A B^T or A^T B; a large product with a triangular matrix costs half."""
     left, right = op.node.inputs
     kind = op.node.kind
-    a_here = a.swapaxes(-1, -2) if kind == "multiply_tn" else a
-    b_here = b.swapaxes(-1, -2) if kind == "multiply_nt" else b
-    if out.ndim == 2 and left.lower and left.shape[0] >= _FEWEST_TRIANGULAR:
+    a_here = a.T if kind == "multiply_tn" else a
+    b_here = b.T if kind == "multiply_nt" else b
+    if left.lower and left.shape[0] >= _FEWEST_TRIANGULAR:
         out[...] = b_here
         lapack.multiply_triangular(a, out, left=True, transposed=kind == "multiply_tn")
-    elif out.ndim == 2 and right.lower and right.shape[0] >= _FEWEST_TRIANGULAR:
+    elif right.lower and right.shape[0] >= _FEWEST_TRIANGULAR:
         out[...] = a_here
         lapack.multiply_triangular(b, out, left=False, transposed=kind == "multiply_nt")
     else:
@@ -136,19 +130,19 @@ def _shift(op: Operation, place: Place, out: Array, a: Array) -> None:
 
 def _columns(op: Operation, place: Place, out: Array, a: Array) -> None:
     (start,) = op.node.integers
-    out[...] = a[..., start : start + out.shape[-1]]
+    out[...] = a[:, start : start + out.shape[-1]]
 
 
 def _concatenate(op: Operation, place: Place, out: Array, *parts: Array) -> None:
     column = 0
     for part, number in zip(parts, op.numbers(place.row), strict=True):
-        np.multiply(part, number, out=out[..., column : column + part.shape[-1]])
+        np.multiply(part, number, out=out[:, column : column + part.shape[-1]])
         column += part.shape[-1]
 
 
 def _unit_rows(op: Operation, place: Place, out: Array, a: Array) -> None:
-    square = np.einsum("...ij,...ij->...i", a, a)
-    np.multiply(a, np.where(square > 0.0, 1.0 / np.sqrt(square), 1.0)[..., None], out=out)
+    square = np.einsum("ij,ij->i", a, a)
+    np.multiply(a, np.where(square > 0.0, 1.0 / np.sqrt(square), 1.0)[:, None], out=out)
 
 
 def _softmax(op: Operation, place: Place, out: Array, logits: Array, seen: Array) -> None:
@@ -156,9 +150,9 @@ def _softmax(op: Operation, place: Place, out: Array, logits: Array, seen: Array
     np.multiply(logits, scale, out=out)
     if not seen.all():
         np.copyto(out, -np.inf, where=seen == 0.0)
-    out -= out.max(axis=-1, keepdims=True)
+    out -= out.max(axis=1, keepdims=True)
     np.exp(out, out=out)
-    out *= 1.0 / out.sum(axis=-1, keepdims=True)
+    out *= 1.0 / out.sum(axis=1, keepdims=True)
 
 
 def _leaky(op: Operation, place: Place, out: Array, a: Array) -> None:
@@ -178,21 +172,21 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "multiply_nn": _multiply,
     "multiply_nt": _multiply,
     "multiply_tn": _multiply,
-    "gram": _written(lambda a, out: np.matmul(a, a.swapaxes(-1, -2), out=out)),
-    "cogram": _written(lambda a, out: np.matmul(a.swapaxes(-1, -2), a, out=out)),
+    "gram": _written(lambda a, out: np.matmul(a, a.T, out=out)),
+    "cogram": _written(lambda a, out: np.matmul(a.T, a, out=out)),
     "combine": _combine,
     "times": _written(np.multiply),
     "over": _written(np.divide),
     "scale": lambda op, place, out, a: np.multiply(a, op.numbers(place.row)[0], out=out),
     "shift": _shift,
-    "transpose": _written(lambda a, out: np.copyto(out, a.swapaxes(-1, -2))),
+    "transpose": _written(lambda a, out: np.copyto(out, a.T)),
     "reshape": _written(lambda a, out: np.copyto(out, a.reshape(out.shape))),
     "columns": _columns,
     "concatenate": _concatenate,
-    "row_sums": _written(lambda a, out: a.sum(axis=-1, keepdims=True, out=out)),
-    "column_sums": _written(lambda a, out: a.sum(axis=-2, keepdims=True, out=out)),
-    "row_squares": _written(lambda a, out: np.einsum("...ij,...ij->...i", a, a, out=out[..., 0])),
-    "diagonal": _written(lambda a, out: np.copyto(out[..., 0], np.diagonal(a, axis1=-2, axis2=-1))),
+    "row_sums": _written(lambda a, out: a.sum(axis=1, keepdims=True, out=out)),
+    "column_sums": _written(lambda a, out: a.sum(axis=0, keepdims=True, out=out)),
+    "row_squares": _written(lambda a, out: np.einsum("ij,ij->i", a, a, out=out[:, 0])),
+    "diagonal": _written(lambda a, out: np.copyto(out[:, 0], np.diagonal(a))),
     "unit_rows": _unit_rows,
     "softmax": _softmax,
     "symmetric": _written(lambda a, out: entries.symmetric(a.reshape(-1), out)),

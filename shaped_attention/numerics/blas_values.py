@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,60 +45,36 @@ class Place:
     row: int
 
 
-class Source(NamedTuple):
-    """A value, or one member or several of a stack of values."""
-
-    value: int
-    member: int | NDArray[np.int64] | None = None
-
-    def of(self, values: dict[int, Array]) -> Array:
-        """Return the array."""
-        whole = values[self.value]
-        result: Array = whole if self.member is None else whole[self.member]
-        return result
-
-
 @dataclass
 class Operation:
-    """One or several nodes with the data needed to run them.
+    """A node with the data needed to run it.
 
     Attributes
     ----------
-    nodes
-        Nodes of the graph to compute: one, or several of one kind, whose values are then stacked.
+    node
+        Node of the graph to compute.
     inputs
-        Values that are its arguments.
+        Numbers of the values that are its arguments.
     output
         Number of the value; `ends` are those that are not needed afterwards.
     scalars
-        Scalars of the nodes (layers or 1, count).
+        Scalars of the node (layers or 1, count).
     key
-        Key of their random numbers.
-    starts
-        Number of normals before those of each node.
+        Key of its random numbers.
+    start
+        Number of normals before its own.
     inside
         Activation of hidden units, a `blas_plan.Plan`.
     """
 
-    nodes: list[Node]
-    inputs: tuple[Source, ...]
+    node: Node
+    inputs: tuple[int, ...]
     output: int
     ends: tuple[int, ...]
     scalars: Array
     key: Any
-    starts: list[int]
+    start: int
     inside: Any
-
-    @property
-    def node(self) -> Node:
-        """The first node; the others differ in their random numbers and inputs alone."""
-        return self.nodes[0]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the value."""
-        stack = (len(self.nodes),) if len(self.nodes) > 1 else ()
-        return (*stack, *self.node.shape)
 
     def numbers(self, step: int) -> list[float]:
         """Return the scalars of a step."""
