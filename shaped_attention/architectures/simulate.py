@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,12 @@ from shaped_attention.results.plain_arguments import encoded
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.blas_process import BlasProcess
 from shaped_attention.samplers.driver import march, run
-from shaped_attention.samplers.executors import path_chunk, process_of, with_executor
+from shaped_attention.samplers.executors import (
+    one_by_one,
+    path_chunk,
+    process_of,
+    with_executor,
+)
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.starts import LARGEST_RADIUS
 from shaped_attention.samplers.task import Task, task_of
@@ -118,6 +124,8 @@ def simulate_model(
     )  # fmt: skip
     task = task_of(request, "model", known.width)
     request = with_executor(request, task)
+    if entropy and one_by_one(request):
+        task = replace(task, weights=True)
     recorder = _Recorder(known, task, entropy)
     result = run(
         request, partial(process_of, request, task), path_chunk(request), progress, "model",
@@ -191,9 +199,12 @@ class _Recorder:
 
         def advance(begin: int, end: int) -> None:
             for step in range(begin, end):
-                if self._entropy:
+                compiled = isinstance(paths, BlasProcess)
+                if self._entropy and not compiled:
                     entropies.append(self._entropies_of(paths, step))
                 paths.advance(step, step + 1)
+                if self._entropy and compiled:
+                    entropies.append(paths.entropies())
 
         march(request, paths, keep, kept, tick, advance)
         final = normalised(self._state(paths), self._model.final_norm)
@@ -208,8 +219,6 @@ class _Recorder:
 
     def _entropies_of(self, paths: Any, step: int) -> Array:
         """Return the entropies (heads, count, m) of the attention of a layer."""
-        if isinstance(paths, BlasProcess):
-            return paths.entropies(step)
         task, state = self._task, self._state(paths)
         block = self._first[step % len(self._first)]
         samples = torch.arange(paths.first, paths.first + paths.count, device="cpu")

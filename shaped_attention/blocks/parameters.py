@@ -155,7 +155,8 @@ def traced(block: Any) -> Parameters:
     """Return the parameters as scalars of a trace."""
 
     def lookup(parameter: Parameter) -> Scalar:
-        return Scalar(lambda depths: value_at(parameter, depths))
+        name = repr(parameter) if isinstance(parameter, float) else parameter
+        return Scalar(lambda depths: value_at(parameter, depths), (Parameters, name))
 
     return Parameters(block, lookup)
 

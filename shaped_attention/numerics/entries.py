@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from shaped_attention.numerics.jit import kernel
 from shaped_attention.numerics.vectormath import (
     arccos,
     exp,
+    log,
     normal_cdf,
     prefer_wide_vectors,
     softplus,
@@ -52,6 +55,23 @@ def normal_cdfs(x, out):  # type: ignore[no-untyped-def]
     prefer_wide_vectors()
     for i in range(x.size):
         out[i] = normal_cdf(x[i])
+
+
+@kernel
+def entropies(weights, out):  # type: ignore[no-untyped-def]
+    """Write the entropy -sum p log p of each row of probabilities."""
+    prefer_wide_vectors()
+    terms = np.empty(weights.shape[1])
+    for i in range(weights.shape[0]):
+        row = weights[i]
+        for j in range(terms.size):
+            p = row[j]
+            # The logarithm of a smaller double is not defined, and p log p is at rounding level.
+            terms[j] = p * log(p if p > 1e-300 else 1.0)
+        total = 0.0
+        for j in range(terms.size):
+            total -= terms[j]
+        out[i] = total
 
 
 @kernel

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.carrier import Carrier
-from shaped_attention.numerics.scalars import Number, Scalar, product
+from shaped_attention.numerics.scalars import Number, Scalar, name_of, product
 
 Shape = tuple[int, int]
 
@@ -98,7 +98,7 @@ class Graph:
         )  # fmt: skip
         # Operations without inputs (inputs, constants, random numbers) are always distinct.
         if inputs and address is None:
-            numbers = tuple(id(x) if isinstance(x, Scalar) else x for x in scalars)
+            numbers = tuple(name_of(x) for x in scalars)
             key = (kind, tuple(id(x) for x in inputs), shape, numbers, tuple(integers), lower)
             if key in self._known:
                 return Matrix(self, self._known[key])

@@ -83,11 +83,6 @@ class Team:
             for future in futures:
                 future.result()
 
-    def mapped(self, function: Callable[[Array], Array], arrays: Sequence[Array]) -> list[Array]:
-        """Return the function of each array."""
-        each = map if self._pool is None else self._pool.map
-        return list(each(function, arrays))
-
     def perform(
         self, order: Order, perform: Callable[[int], None], forget: Callable[[int], None]
     ) -> None:

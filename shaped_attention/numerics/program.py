@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.numerics.graph import Graph, Matrix, Node, needed
 from shaped_attention.numerics.operation_codes import CODE
-from shaped_attention.numerics.scalars import Depths, Number, Scalar, value
+from shaped_attention.numerics.scalars import Depths, Number, Scalar, name_of, value
 
 (
     OP, OUT, OUT_COLUMNS, A, B, ROWS, INNER, COLUMNS, A_LOWER, B_LOWER, B_ROWS, B_COLUMNS,
@@ -155,6 +155,7 @@ class _Assembler:
         self.offset: dict[int, int] = {}
         self.owner: dict[int, Node] = {}
         self.scalars: list[Number] = []
+        self.places: dict[Hashable, int] = {}
         self.addresses: list[Hashable] = []
         self.code: list[list[int]] = []
         self.normals = 0
@@ -242,13 +243,10 @@ class _Assembler:
         return self.uses[id(node)] > 1 or node.kind in ("input", "constant")
 
     def _scalar(self, number: Number) -> int:
-        for k, known in enumerate(self.scalars):
-            if known is number or (
-                not isinstance(known, Scalar) and not isinstance(number, Scalar) and known == number
-            ):
-                return k
-        self.scalars.append(number)
-        return len(self.scalars) - 1
+        place = self.places.setdefault(name_of(number), len(self.scalars))
+        if place == len(self.scalars):
+            self.scalars.append(number)
+        return place
 
     def _key(self, address: Hashable) -> int:
         if address not in self.addresses:

@@ -9,7 +9,7 @@ depth.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -23,13 +23,23 @@ Depths: TypeAlias = NDArray[np.float64]
 
 
 class Scalar:
-    """A formula in the parameters of a layer; arithmetic on it gives further formulas."""
+    """A formula in the parameters of a layer; arithmetic on it gives further formulas.
 
-    __slots__ = ("evaluate",)
+    Parameters
+    ----------
+    evaluate
+        Function from relative depths to the values there.
+    name
+        Name of the formula: those with equal names have equal values. None for a name of its own.
+    """
+
+    __slots__ = ("evaluate", "name")
     __array_priority__ = 100
 
-    def __init__(self, evaluate: Callable[[Depths], Any]) -> None:
+    def __init__(self, evaluate: Callable[[Depths], Any], name: Hashable = None) -> None:
         self.evaluate = evaluate
+        # The object itself cannot be a name, since formulas are not compared.
+        self.name = id(self) if name is None else name
 
     def __add__(self, other: Number) -> Scalar:
         return _combined(np.add, self, other)
@@ -82,7 +92,13 @@ def _combined(function: Callable[[Any, Any], Any], a: Number, b: Number) -> Scal
     """Return a formula; anything but a number, such as a traced matrix, has its own operation."""
     if not all(isinstance(x, Real | Scalar) for x in (a, b)):
         return NotImplemented
-    return Scalar(lambda depths: function(value(a, depths), value(b, depths)))
+    name = (function, name_of(a), name_of(b))
+    return Scalar(lambda depths: function(value(a, depths), value(b, depths)), name)
+
+
+def name_of(number: Any) -> Hashable:
+    """Return what distinguishes a number or a formula from others; 0.0 is not -0.0."""
+    return number.name if isinstance(number, Scalar) else repr(float(number))
 
 
 def value(number: Any, depths: Depths) -> Any:
@@ -92,7 +108,7 @@ def value(number: Any, depths: Depths) -> Any:
 
 def apply(function: Callable[[Any], Any], number: Number) -> Scalar:
     """Apply a NumPy function to a scalar."""
-    return Scalar(lambda depths: function(value(number, depths)))
+    return Scalar(lambda depths: function(value(number, depths)), (function, name_of(number)))
 
 
 def product(a: Number, b: Number) -> Number:

@@ -23,17 +23,26 @@ class TracedNumbers(Numbers):
     increments
         Standard deviation of the Brownian increments of a limit, the root of the step; None for
         the numbers of a chain.
+    drawn
+        Normals and Wishart roots by place, name and head, if the same realisation is traced again:
+        those that are there are returned, and new ones are added.
     """
 
     def __init__(
-        self, graph: Graph, place: tuple[int, ...], increments: Number | None = None
+        self,
+        graph: Graph,
+        place: tuple[int, ...],
+        increments: Number | None = None,
+        drawn: dict[Hashable, Matrix] | None = None,
     ) -> None:
         self._graph, self._place, self._increments = graph, place, increments
         self._taken: set[tuple[str, int]] = set()
+        self._drawn = {} if drawn is None else drawn
 
     def inside(self, index: int) -> TracedNumbers:
         """Return the numbers of a block inside this one."""
-        return TracedNumbers(self._graph, (*self._place, index), self._increments)
+        place = (*self._place, index)
+        return TracedNumbers(self._graph, place, self._increments, self._drawn)
 
     def _address(self, name: str, head: int) -> Hashable:
         if (name, head) in self._taken:
@@ -48,9 +57,11 @@ class TracedNumbers(Numbers):
         """Return independent standard normals (rows, columns)."""
         address = self._address(name, head)
         scale = 1.0 if self._increments is None else self._increments
-        return self._graph.node(
-            "normal", (), (rows, columns), (scale,), (2 * head,), address=address
-        )
+        if (address, head) not in self._drawn:
+            self._drawn[address, head] = self._graph.node(
+                "normal", (), (rows, columns), (scale,), (2 * head,), address=address
+            )
+        return self._drawn[address, head]
 
     def wishart(self, name: str, rows: int, dof: int, head: int = 0) -> Matrix:
         """Return a root of a Wishart matrix (see `Numbers`)."""
@@ -58,10 +69,12 @@ class TracedNumbers(Numbers):
             return super().wishart(name, rows, dof, head)
         address = self._address(name, head)
         bartlett = dof >= rows + 2
-        return self._graph.node(
-            "wishart", (), (rows, rows if bartlett else dof), (), (2 * head, dof),
-            lower=bartlett, address=address,
-        )  # fmt: skip
+        if (address, head) not in self._drawn:
+            self._drawn[address, head] = self._graph.node(
+                "wishart", (), (rows, rows if bartlett else dof), (), (2 * head, dof),
+                lower=bartlett, address=address,
+            )  # fmt: skip
+        return self._drawn[address, head]
 
     def activated_gram(
         self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.numerics import entries
 from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.blas_values import Memory
 from shaped_attention.numerics.lapack import one_thread
@@ -15,6 +16,9 @@ from shaped_attention.numerics.tiles import LARGEST_FACTOR
 from shaped_attention.samplers.task import Task, covariances
 
 Array = NDArray[np.float64]
+
+_ENTRIES_FOR_THREADS = 2**18
+"""Entries of attention weights whose entropies take longer than to start a thread."""
 
 
 class BlasProcess:
@@ -29,6 +33,7 @@ class BlasProcess:
         self.state = np.array(start, dtype=np.float64, order="C")
         self.stopped_at = np.full(self.count, np.inf)
         self._memory, self._team = Memory(), Team(threads)
+        self._entropies: list[Array] = [np.zeros((0, 0))] * self.count
 
     def advance(self, begin: int, end: int) -> None:
         """Take the steps begin, ..., end - 1."""
@@ -39,25 +44,15 @@ class BlasProcess:
                         break
                     self._step(k, step)
 
-    def entropies(self, step: int) -> Array:
-        """Return the entropies (heads, count, m) of the attention of the layer of a step."""
-        plan = self._weight_plan(step)
-        found = []
-        with one_thread(), np.errstate(all="ignore"):
-            for k in range(self.count):
-                weights = plan.run(
-                    self.state[k], self.first + k, step, self._memory, team=self._team
-                )
-                found.append(np.stack(self._team.mapped(_entropies, weights)))
-                plan.give_back(weights, self._memory)
-        return np.stack(found, axis=1)
+    def entropies(self) -> Array:
+        """Return the entropies (heads, count, m) of the attention of the last layer.
+
+        The task has weights. A path that has stopped keeps those of its last layer.
+        """
+        return np.stack(self._entropies, axis=1)
 
     def _plan(self, step: int) -> Plan | PathPlan:
         plans = self.task.plans
-        return plans[step % len(plans)]
-
-    def _weight_plan(self, step: int) -> Plan | PathPlan:
-        plans = self.task.weight_plans
         return plans[step % len(plans)]
 
     def _step(self, k: int, step: int) -> None:
@@ -69,10 +64,24 @@ class BlasProcess:
                 self.state[k, 0] += results[0]
                 self.state[k, 0] += results[1]
         else:
-            self.state[k] = results
+            self.state[k] = results[: task.groups]
+            self._entropies[k] = self._entropies_of(results[task.groups :])
         plan.give_back(results, self._memory)
         if np.isinf(self.stopped_at[k]):
             self._stop_outside(k, (step + 1) * task.dt)
+
+    def _entropies_of(self, weights: list[Array]) -> Array:
+        """Return the entropies of the rows of attention weights (heads, m)."""
+        found = np.empty((len(weights), self.task.tokens))
+        left = iter(zip(weights, found, strict=True))
+
+        def work() -> None:
+            for matrix, row in left:
+                entries.entropies(matrix, row)
+
+        many = len(weights) * self.task.tokens**2 >= _ENTRIES_FOR_THREADS
+        self._team.together([work] * (self._team.threads if many else 1))
+        return found
 
     def _moves(self, k: int, increments: list[Array], step: int) -> bool:
         """Return whether the next factor is finite; if not, stop the path before the step."""
@@ -159,10 +168,3 @@ class BlasProcess:
                 plan.give_back(results, self._memory)
         drift, noise = torch.from_numpy(reported)
         return drift, noise
-
-
-def _entropies(weights: Array) -> Array:
-    """Return the entropies of rows of probabilities."""
-    logarithms = np.log(np.where(weights > 0.0, weights, 1.0))
-    result: Array = -np.einsum("ij,ij->i", weights, logarithms)
-    return result

@@ -12,7 +12,3 @@ class PathProcess(BlasProcess):
     def _plan(self, step: int) -> PathPlan:
         plans = self.task.path_plans
         return plans[step % len(plans)]
-
-    def _weight_plan(self, step: int) -> PathPlan:
-        plans = self.task.path_weight_plans
-        return plans[step % len(plans)]

@@ -18,7 +18,7 @@ functions of F and h. The splitting changes neither the weak order 1 nor the lim
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -230,9 +230,16 @@ def explained(blocks: Sequence[Block]) -> Iterator[None]:
 
 
 def traced_chain(
-    pattern: Sequence[Sequence[Block]], tokens: int, width: int, groups: int
+    pattern: Sequence[Sequence[Block]],
+    tokens: int,
+    width: int,
+    groups: int,
+    weights: bool = False,
 ) -> list[Program]:
     """Trace the step of each layer of a pattern, for the Grams of `groups` groups of columns.
+
+    Outputs are the new factors and, with `weights`, the attention weights of each head of the
+    layer's first block.
 
     Factors are lower triangular if all layers preserve this: their zeros are then skipped.
     """
@@ -240,10 +247,10 @@ def traced_chain(
     columns = factor_columns(tokens, width, groups, means)
     for lower in (columns == tokens and not means, False):
         traces = [
-            _traced_layer(blocks, (tokens, columns), width, groups, means, lower)
+            _traced_layer(blocks, (tokens, columns), width, groups, means, lower, weights)
             for blocks in pattern
         ]
-        if all(x.node.lower for _, _, outputs in traces for x in outputs):
+        if all(x.node.lower for _, _, outputs in traces for x in outputs[:groups]):
             break
     return [assemble(*trace) for trace in traces]
 
@@ -255,36 +262,35 @@ def _traced_layer(
     groups: int,
     means: bool,
     lower: bool,
+    weights: bool,
 ) -> tuple[Graph, list[Matrix], list[Matrix]]:
     """Return the trace of a layer's step, its inputs and its outputs."""
     graph = Graph()
     inputs = [graph.node("input", (), shape, lower=lower) for _ in range(groups)]
     parameters = [traced(block) for block in blocks]
+    drawn: dict[Hashable, Matrix] = {}
+    start, first = State(tuple(inputs), means), blocks[0]
     with explained(blocks):
-        numbers_at = traced_numbers(graph, None)
-        state = chain_step(blocks, parameters, State(tuple(inputs), means), numbers_at, width)
-    return graph, inputs, list(state.factors)
+        numbers_at = traced_numbers(graph, None, drawn)
+        state = chain_step(blocks, parameters, start, numbers_at, width)
+        outputs = list(state.factors)
+        if weights:
+            again = TracedNumbers(graph, (0,), drawn=drawn)
+            outputs += [
+                x
+                for _, x in first.attention_weights(parameters[0], first.seen(start), again, width)
+            ]
+    return graph, inputs, outputs
 
 
-def traced_weights(
-    block: Any, tokens: int, columns: int, width: int, groups: int, means: bool
-) -> Program:
-    """Trace the attention weights of the first block of a layer, one output for each head."""
-    graph = Graph()
-    inputs = [graph.node("input", (), (tokens, columns)) for _ in range(groups)]
-    with explained([block]):
-        numbers = traced_numbers(graph, None)((0,))
-        seen = block.seen(State(tuple(inputs), means))
-        outputs = [x for _, x in block.attention_weights(traced(block), seen, numbers, width)]
-    return assemble(graph, inputs, outputs)
-
-
-def traced_numbers(graph: Graph, increments: float | None) -> NumbersAt:
-    """Return the traced numbers of each place; `increments` as in `TracedNumbers`."""
+def traced_numbers(
+    graph: Graph, increments: float | None, drawn: dict[Hashable, Matrix] | None = None
+) -> NumbersAt:
+    """Return the traced numbers of each place; `increments` and `drawn` as in `TracedNumbers`."""
     places: dict[tuple[int, ...], Numbers] = {}
 
     def numbers_at(place: tuple[int, ...]) -> Numbers:
-        return places.setdefault(place, TracedNumbers(graph, place, increments))
+        return places.setdefault(place, TracedNumbers(graph, place, increments, drawn))
 
     return numbers_at
 

@@ -22,7 +22,7 @@ from shaped_attention.numerics.path_plan import PathPlan
 from shaped_attention.numerics.program import Program
 from shaped_attention.samplers.clock_step import traced_clock
 from shaped_attention.samplers.request import Request
-from shaped_attention.samplers.steps import traced_chain, traced_limit, traced_weights
+from shaped_attention.samplers.steps import traced_chain, traced_limit
 
 Array = NDArray[np.float64]
 
@@ -48,6 +48,8 @@ class Task:
     given
         Tensors in place of parameters, by layer of the pattern and block (`overrides`); only torch
         runs such a task.
+    weights
+        Whether a step of the chain also gives the attention weights of the layer's first block.
     """
 
     pattern: tuple[tuple[Block, ...], ...]
@@ -59,6 +61,7 @@ class Task:
     radius: float
     keys: Keys
     given: Sequence[Sequence[Overrides]] = ()
+    weights: bool = False
 
     def parameters(self, step: int, layer: int) -> list[Parameters]:
         """Return the parameters of the blocks of a layer of the pattern, for torch."""
@@ -86,7 +89,7 @@ class Task:
         """The step as programs, one for each layer of the pattern."""
         if self.width is None:
             return [traced_limit(self.pattern, self.tokens, self.dt)]
-        return traced_chain(self.pattern, self.tokens, self.width, self.groups)
+        return traced_chain(self.pattern, self.tokens, self.width, self.groups, self.weights)
 
     @cached_property
     def clock_programs(self) -> list[Program]:
@@ -119,26 +122,9 @@ class Task:
         return [Plan.of(program, self.keys.key, self.depths) for program in self.clock_programs]
 
     @cached_property
-    def weight_programs(self) -> list[Program]:
-        """Programs of the attention weights of each layer's first block."""
-        assert self.width is not None
-        sizes = (self.tokens, self.columns, self.width, self.groups, self.means)
-        return [traced_weights(blocks[0], *sizes) for blocks in self.pattern]
-
-    @cached_property
-    def weight_plans(self) -> list[Plan]:
-        """Programs of the attention weights for large matrices."""
-        return [Plan.of(program, self.keys.key, self.depths) for program in self.weight_programs]
-
-    @cached_property
     def path_plans(self) -> list[PathPlan]:
         """Programs of the executor for few tokens and large layers."""
         return [PathPlan(program, self.keys.key, self.depths) for program in self.programs]
-
-    @cached_property
-    def path_weight_plans(self) -> list[PathPlan]:
-        """Programs of the attention weights for the same executor."""
-        return [PathPlan(program, self.keys.key, self.depths) for program in self.weight_programs]
 
     @cached_property
     def plans(self) -> list[Plan]:

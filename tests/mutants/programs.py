@@ -107,8 +107,8 @@ PROGRAMS = [
     Mutant(
         "trace-shares-operations-of-other-scalars",
         _GRAPH,
-        "id(x) if isinstance(x, Scalar) else x for x in scalars",
-        "0 if isinstance(x, Scalar) else x for x in scalars",
+        "tuple(name_of(x) for x in scalars)",
+        "tuple(0 for x in scalars)",
         ("test_tracing.py::test_equal_operations_are_done_once",),
     ),
     Mutant(
