@@ -38,6 +38,7 @@ def normals(*shape: int, seed: int = 0) -> Tensor:
 
 SQUARE, WIDE, COLUMN, ROW, ENTRY = (3, 3), (3, 4), (3, 1), (1, 4), (1, 1)
 PLAIN = normals(2, *WIDE, seed=5)
+TURNS = np.random.default_rng(0).normal(size=(WIDE[0], 2))
 PAIRS = [(WIDE, WIDE), (WIDE, COLUMN), (COLUMN, WIDE), (ROW, WIDE), (WIDE, ENTRY), (ENTRY, ROW)]
 
 UNARY: dict[str, tuple[Callable[[Any], Any], tuple[int, int]]] = {
@@ -49,6 +50,7 @@ UNARY: dict[str, tuple[Callable[[Any], Any], tuple[int, int]]] = {
     "tensor over": (lambda x: PLAIN / (3.0 + x * x), COLUMN),
     "products": (lambda x: (PLAIN.mT @ x) @ (x.mT @ PLAIN), WIDE),
     "columns": (lambda x: pr.columns(x, 1, 3), WIDE),
+    "rotate": (lambda x: pr.rotate(x, TURNS), WIDE),
     "diagonal": (pr.diagonal, SQUARE),
     "row sums": (pr.row_sums, WIDE),
     "column sums": (pr.column_sums, WIDE),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_choice, check_count, check_positive, is_number
-from shaped_attention.numerics.primitives import M, columns, concatenate, constant
+from shaped_attention.numerics.primitives import M, rotate
 
 Angles = tuple[float, ...]
 Matrix = NDArray[np.float64]
@@ -169,16 +169,16 @@ def angles_of(rope: float | Angles, size: int, share: float) -> Matrix:
 
 def turned(rows: M, angles: Matrix) -> M:
     """Rotate the rows of a head: columns j and j + J by theta_j times the position of the row."""
-    count, (m, size) = len(angles), rows.shape[-2:]
-    if count == 0:
-        return rows
-    turns = np.outer(np.arange(m), angles)
-    cos, sin = constant(np.cos(turns), like=rows), constant(np.sin(turns), like=rows)
-    first, second = columns(rows, 0, count), columns(rows, count, 2 * count)
-    parts = [first * cos - second * sin, second * cos + first * sin]
-    if size > 2 * count:
-        parts.append(columns(rows, 2 * count, size))
-    return concatenate(parts)
+    return rotate(rows, _turns(tuple(angles), rows.shape[-2])) if len(angles) else rows
+
+
+@lru_cache(maxsize=64)
+def _turns(angles: Angles, tokens: int) -> Matrix:
+    """Return the cosines, then the sines (tokens, 2 J), of the angles times 0, 1, 2, ..."""
+    turns = np.outer(np.arange(tokens), angles)
+    table = np.concatenate([np.cos(turns), np.sin(turns)], axis=1)
+    table.flags.writeable = False
+    return table
 
 
 def kernel(angles: Angles, share: float, tokens: int) -> Matrix:

@@ -145,6 +145,18 @@ def _unit_rows(op: Operation, place: Place, out: Array, a: Array) -> None:
     np.multiply(a, np.where(square > 0.0, 1.0 / np.sqrt(square), 1.0)[:, None], out=out)
 
 
+def _rotate(op: Operation, place: Place, out: Array, a: Array, turns: Array) -> None:
+    """Rotate pairs of columns in each row; see `primitives.rotate`."""
+    pairs = turns.shape[1] // 2
+    cos, sin = turns[:, :pairs], turns[:, pairs:]
+    x, y = a[:, :pairs], a[:, pairs : 2 * pairs]
+    np.multiply(x, cos, out=out[:, :pairs])
+    out[:, :pairs] -= y * sin
+    np.multiply(y, cos, out=out[:, pairs : 2 * pairs])
+    out[:, pairs : 2 * pairs] += x * sin
+    out[:, 2 * pairs :] = a[:, 2 * pairs :]
+
+
 def _softmax(op: Operation, place: Place, out: Array, logits: Array, seen: Array) -> None:
     (scale,) = op.numbers(place.row)
     np.multiply(logits, scale, out=out)
@@ -188,6 +200,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "row_squares": _written(lambda a, out: np.einsum("ij,ij->i", a, a, out=out[:, 0])),
     "diagonal": _written(lambda a, out: np.copyto(out[:, 0], np.diagonal(a))),
     "unit_rows": _unit_rows,
+    "rotate": _rotate,
     "softmax": _softmax,
     "symmetric": _written(lambda a, out: entries.symmetric(a.reshape(-1), out)),
     "lower": _written(lapack.lower_factor),

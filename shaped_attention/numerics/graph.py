@@ -23,7 +23,7 @@ OPERATIONS = (
     "constant", "input", "normal", "wishart", "activated_gram",
     "multiply_nn", "multiply_nt", "multiply_tn", "gram", "cogram",
     "combine", "times", "over", "scale", "shift", "transpose", "reshape", "columns", "concatenate",
-    "row_sums", "column_sums", "row_squares", "diagonal", "unit_rows",
+    "row_sums", "column_sums", "row_squares", "diagonal", "unit_rows", "rotate",
     "softmax", "symmetric", "lower", "cholesky", "arc_cosine",
     "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "softplus", "leaky",
 )  # fmt: skip

@@ -149,6 +149,21 @@ def unit_rows(buf, out, a, rows, columns):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def rotate(buf, out, a, turns, rows, columns, pairs):  # type: ignore[no-untyped-def]
+    """Rotate pairs of columns in each row; see `primitives.rotate`."""
+    for i in range(rows):
+        start, end, table = a + i * columns, out + i * columns, turns + 2 * i * pairs
+        x, y = part(buf, start, pairs), part(buf, start + pairs, pairs)
+        cos, sin = part(buf, table, pairs), part(buf, table + pairs, pairs)
+        first, second = part(buf, end, pairs), part(buf, end + pairs, pairs)
+        for j in range(pairs):
+            first[j] = x[j] * cos[j] - y[j] * sin[j]
+            second[j] = y[j] * cos[j] + x[j] * sin[j]
+        for j in range(2 * pairs, columns):
+            buf[end + j] = buf[start + j]
+
+
+@kernel
 def symmetric(buf, out, a, size):  # type: ignore[no-untyped-def]
     """Write the symmetric matrix with the lower triangle A, row by row, and sqrt 2 A_ii."""
     entry = a

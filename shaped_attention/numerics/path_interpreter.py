@@ -76,6 +76,8 @@ def _rows(line, numbers, buf):  # type: ignore[no-untyped-def]
         al.row_squares(buf, out, a, rows, inner)
     elif op == codes.UNIT_ROWS:
         al.unit_rows(buf, out, a, rows, columns)
+    elif op == codes.ROTATE:
+        al.rotate(buf, out, a, b, rows, columns, line[_B_COLUMNS] // 2)
     elif op == codes.SOFTMAX:
         al.softmax(buf, out, a, b, rows, columns, numbers[line[_S]])
     elif op == codes.LOWER:
@@ -132,8 +134,8 @@ def run(code, numbers, keys, buf, sample, step):  # type: ignore[no-untyped-def]
         elif codes.MULTIPLY_NN <= op <= codes.COGRAM:
             _products(line, buf)
         elif op in (
-            codes.ROW_SUMS, codes.COLUMN_SUMS, codes.ROW_SQUARES, codes.UNIT_ROWS, codes.SOFTMAX,
-            codes.LOWER, codes.CHOLESKY, codes.ARC_COSINE,
+            codes.ROW_SUMS, codes.COLUMN_SUMS, codes.ROW_SQUARES, codes.UNIT_ROWS, codes.ROTATE,
+            codes.SOFTMAX, codes.LOWER, codes.CHOLESKY, codes.ARC_COSINE,
         ):  # fmt: skip
             _rows(line, numbers, buf)
         elif op > codes.COGRAM:

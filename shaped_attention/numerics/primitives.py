@@ -116,6 +116,26 @@ def softmax(logits: M, seen: NDArray[np.bool_]) -> M:
     return torch.softmax(logits.masked_fill(~allowed_here, -torch.inf), dim=-1)
 
 
+def rotate(matrix: M, turns: NDArray[np.float64]) -> M:
+    """Rotate pairs of columns in each row.
+
+    Columns j and j + J of row a become x c - y s and y c + x s, with c = turns[a, j] and
+    s = turns[a, J + j], for j < J. `turns` has the shape (m, 2 J); columns from 2 J on are
+    unchanged.
+    """
+    if isinstance(matrix, Carrier):
+        return matrix.rule(rotate)(matrix, turns)
+    pairs = turns.shape[1] // 2
+    if isinstance(matrix, Matrix):
+        flat = matrix.plain()
+        table = flat.graph.constant(turns)
+        result = flat.graph.node("rotate", (flat.node, table.node), flat.shape)
+        return Matrix(flat.graph, result.node, flat.coefficient)
+    cos, sin = constant(turns[:, :pairs], matrix), constant(turns[:, pairs:], matrix)
+    x, y = matrix[..., :pairs], matrix[..., pairs : 2 * pairs]
+    return torch.cat([x * cos - y * sin, y * cos + x * sin, matrix[..., 2 * pairs :]], dim=-1)
+
+
 def diagonal(matrix: M) -> M:
     """Return the diagonal of a square matrix as a column (m, 1)."""
     if isinstance(matrix, Carrier):
@@ -331,6 +351,7 @@ __all__ = [
     "leaky",
     "lower",
     "normal_cdf",
+    "rotate",
     "row_squares",
     "row_sums",
     "sigmoid",

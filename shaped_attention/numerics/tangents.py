@@ -276,6 +276,7 @@ RULES: dict[Callable[..., Any], Callable[..., Dual]] = {
     pr.leaky: _leaky,
     pr.arc_cosine_kernel: _arc_cosine_kernel,
     pr.columns: _linear(pr.columns),
+    pr.rotate: _linear(pr.rotate),
     pr.diagonal: _linear(pr.diagonal),
     pr.row_sums: _linear(pr.row_sums),
     pr.column_sums: _linear(pr.column_sums),

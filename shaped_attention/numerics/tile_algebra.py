@@ -143,6 +143,22 @@ def unit_rows(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def rotate(buf, out, a, turns, rows, columns, pairs):  # type: ignore[no-untyped-def]
+    """Rotate pairs of columns in each row; see `primitives.rotate`."""
+    for i in range(rows):
+        for j in range(pairs):
+            x, cos = a + i * columns + j, turns + 2 * i * pairs + j
+            y, sin, z = x + pairs, cos + pairs, out + i * columns + j
+            for p in range(LANES):
+                buf[z, p] = buf[x, p] * buf[cos, p] - buf[y, p] * buf[sin, p]
+            for p in range(LANES):
+                buf[z + pairs, p] = buf[y, p] * buf[cos, p] + buf[x, p] * buf[sin, p]
+        for j in range(2 * pairs, columns):
+            for p in range(LANES):
+                buf[out + i * columns + j, p] = buf[a + i * columns + j, p]
+
+
+@kernel
 def symmetric(buf, out, a, size):  # type: ignore[no-untyped-def]
     """Write the symmetric matrix with the lower triangle A, row by row, and sqrt 2 A_ii."""
     row = a

@@ -79,6 +79,8 @@ def simple(line, numbers, buf):  # type: ignore[no-untyped-def]
         al.place(buf, out, 1, a, inner + 1, rows, 1, 1.0)
     elif op == codes.UNIT_ROWS:
         al.unit_rows(buf, out, a, rows, columns, line[_WORK])
+    elif op == codes.ROTATE:
+        al.rotate(buf, out, a, b, rows, columns, line[_B_COLUMNS] // 2)
     elif op == codes.SOFTMAX:
         al.softmax(buf, out, a, b, rows, columns, s, line[_WORK])
     elif op == codes.SYMMETRIC:

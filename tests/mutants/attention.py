@@ -14,6 +14,7 @@ _CONVERGENCE = "shaped_attention/statistics/convergence.py"
 _COUPLING = "shaped_attention/blocks/coupling.py"
 _LIMIT = "shaped_attention/theory/moments.py"
 _MASK = "shaped_attention/blocks/mask.py"
+_PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _ROTATIONS = "shaped_attention/blocks/rotations.py"
 
 _FORMULA = "test_attention_variants.py::test_the_weights_are_those_of_the_formula"
@@ -302,9 +303,9 @@ ATTENTION = [
     ),
     Mutant(
         "rope-turned-backwards",
-        _ROTATIONS,
-        "second * cos + first * sin",
-        "second * cos - first * sin",
+        _PRIMITIVES,
+        "y * cos + x * sin",
+        "y * cos - x * sin",
         (f"{_FORMULA}[rope]",),
     ),
     Mutant(
