@@ -17,6 +17,7 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.architectures.rms_norm import DECODERS
+from shaped_attention.samplers import executors
 from tests.reality import IDS, models_from_config, smallest
 
 transformers = pytest.importorskip("transformers")
@@ -127,9 +128,11 @@ def test_every_family_is_compared():
     assert FAMILIES.keys() == DECODERS.keys()
 
 
+@pytest.mark.parametrize("fewest", [1, executors.FEWEST_LARGE_NUMBERS], ids=["paths", "tiles"])
 @pytest.mark.parametrize("std", [0.02, 0.15])
-def test_models_of_llama_have_its_law(std):
-    """The logits of the twin are not divided by sqrt(d_h)."""
+def test_models_of_llama_have_its_law(std, fewest, monkeypatch):
+    """The logits of the twin are not divided by sqrt(d_h). Models of real size run path by path."""
+    monkeypatch.setattr(executors, "FEWEST_LARGE_NUMBERS", fewest)
     check("llama", std, twin=std > 0.1)
 
 
