@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from shaped_attention.blocks.base import Project
+from shaped_attention.blocks.norms import by_mean_square
 from shaped_attention.blocks.rotations import angles_of, turned
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.primitives import (
@@ -24,12 +25,7 @@ from shaped_attention.numerics.primitives import (
     columns,
     concatenate,
     constant,
-    row_squares,
-    sqrt,
-    unit_rows,
 )
-
-NORMS = ("head", "all")
 
 
 def prepared(block: Any, heads: Sequence[M]) -> list[M]:
@@ -37,22 +33,14 @@ def prepared(block: Any, heads: Sequence[M]) -> list[M]:
     rows = list(heads)
     if block.qk_norm == "all":
         size = rows[0].shape[-1]
-        whole = _normalised(concatenate(rows), block.qk_norm_eps)
+        whole = by_mean_square(concatenate(rows), block.qk_norm_eps)
         rows = [columns(whole, h * size, (h + 1) * size) for h in range(len(rows))]
     elif block.qk_norm:
-        rows = [_normalised(x, block.qk_norm_eps) for x in rows]
+        rows = [by_mean_square(x, block.qk_norm_eps) for x in rows]
     if block.rope is not None:
         angles = angles_of(block.rope, rows[0].shape[-1], block.rope_share)
         rows = [turned(x, angles) for x in rows]
     return rows
-
-
-def _normalised(rows: M, eps: float) -> M:
-    """Divide rows by the root of their mean square plus eps; a row of zeros is unchanged."""
-    size = rows.shape[-1]
-    if eps == 0.0:
-        return math.sqrt(size) * unit_rows(rows)
-    return rows / sqrt(row_squares(rows) / size + eps)
 
 
 def gram_scores(block: Any, factor: M, numbers: Numbers, width: int) -> Iterator[M]:

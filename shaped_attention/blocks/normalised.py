@@ -38,12 +38,12 @@ from shaped_attention.blocks.normalised_limit import (
     SandwichLimit,
     has_variance_noise,
 )
-from shaped_attention.blocks.norms import centred, divided
+from shaped_attention.blocks.norms import by_mean_square, centred, divided
 from shaped_attention.blocks.parameters import Parameter, check_parameter
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.checks import check_choice, check_finite, check_nonnegative
 from shaped_attention.lazy_torch import Tensor
-from shaped_attention.numerics.primitives import M, Numbers, unit_rows
+from shaped_attention.numerics.primitives import M, Numbers
 
 PLACES = ("before", "after", "sandwich", "branch")
 NORMS = ("rms", "layer")
@@ -220,9 +220,7 @@ class Normalised(Block):
     def _normalised(self, p: Any, tokens: Tensor, eps: float) -> Tensor:
         if self.norm == "layer":
             tokens = tokens - tokens.mean(-1, keepdim=True)
-        if eps > 0.0:
-            return p.gain * (tokens / (tokens.square().mean(-1, keepdim=True) + eps).sqrt())
-        return p.gain * (unit_rows(tokens) * tokens.shape[-1] ** 0.5)
+        return p.gain * by_mean_square(tokens, eps)
 
 
 def _rows(state: State) -> list[Rows[Any]]:

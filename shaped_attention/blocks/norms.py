@@ -8,6 +8,7 @@ the component along the constant vector: it subtracts h from the h_g of every gr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,17 @@ def centred(rows: Sequence[Rows[M]]) -> list[Rows[M]]:
     ]
 
 
+def by_length(rows: M, eps: float) -> M:
+    """Divide rows by sqrt(squared length + eps); with eps = 0 a row of zeros is unchanged."""
+    return unit_rows(rows) if eps == 0.0 else rows / sqrt(row_squares(rows) + eps)
+
+
+def by_mean_square(rows: M, eps: float) -> M:
+    """Divide rows by sqrt(mean square of the entries + eps), as RMSNorm does."""
+    size = rows.shape[-1]
+    return math.sqrt(size) * by_length(rows, size * eps)
+
+
 def divided(rows: Sequence[Rows[M]], eps: float, gain: Any) -> list[Rows[M]]:
     """Divide the rows of all groups by sqrt(mean square + eps), and multiply them by `gain`.
 
@@ -40,12 +52,12 @@ def divided(rows: Sequence[Rows[M]], eps: float, gain: Any) -> list[Rows[M]]:
     """
     groups = len(rows)
     flat = [part for parts in rows for part in parts]
+    if len(flat) == 1:
+        return [[gain * by_length(flat[0], eps)]]
     if eps > 0.0:
         squares = [row_squares(part) for part in flat]
         length = sqrt((1.0 / groups) * sum(squares[1:], squares[0]) + eps)
         return [[gain * (part / length) for part in parts] for parts in rows]
-    if len(flat) == 1:
-        return [[gain * unit_rows(flat[0])]]
     unit, stop = unit_rows(concatenate(flat)), 0
     result = []
     for parts in rows:

@@ -24,6 +24,7 @@ from scipy.special import gammaln
 
 from shaped_attention.blocks.attention_scores import extended
 from shaped_attention.blocks.mask import Mask, centre
+from shaped_attention.blocks.norms import by_length
 from shaped_attention.blocks.rotations import Angles, kernel, modes
 from shaped_attention.numerics.primitives import (
     M,
@@ -35,7 +36,6 @@ from shaped_attention.numerics.primitives import (
     row_squares,
     row_sums,
     sqrt,
-    unit_rows,
 )
 
 SMALLEST_NORMED = 4
@@ -113,7 +113,7 @@ class ScoreMoments:
         query, key = extended(factor, self.query_bias), extended(factor, self.key_bias)
         if self.eps is None:
             return query, key
-        return _normalised(query, self.eps), _normalised(key, self.eps)
+        return by_length(query, self.eps), by_length(key, self.eps)
 
     def turned(self, key: M) -> M:
         """Return K o r(a - b), the covariance of the keys as one token sees them."""
@@ -218,13 +218,6 @@ def _correlations(covariance: M, eps: float) -> M:
     """Return the covariance of rows divided by the root of their mean square plus eps."""
     root = sqrt(diagonal(covariance) + (eps + _TINY))
     return (covariance / root) / root.mT
-
-
-def _normalised(rows: M, eps: float) -> M:
-    """Divide rows by the root of their squared length plus eps."""
-    if eps == 0.0:
-        return unit_rows(rows)
-    return rows / sqrt(row_squares(rows) + eps)
 
 
 @lru_cache(maxsize=64)

@@ -18,9 +18,9 @@ _FORMULA = ("test_attention_variants.py::test_the_weights_are_those_of_the_formu
 ARCHITECTURES = [
     Mutant(
         "qk-norm-to-unit-length",
-        _ATTENTION_SCORES,
-        "return math.sqrt(size) * unit_rows(rows)",
-        "return unit_rows(rows)",
+        _NORMS,
+        "return math.sqrt(size) * by_length(rows, size * eps)",
+        "return by_length(rows, size * eps)",
         _FORMULA,
         blind=True,
     ),

@@ -337,13 +337,6 @@ ATTENTION = [
         ("test_attention_variants.py::test_the_chain_has_the_law_of_networks[groups-n = 16]",),
     ),
     Mutant(
-        "qk-norm-by-length",
-        _ATTENTION_SCORES,
-        "return math.sqrt(size) * unit_rows(rows)",
-        "return unit_rows(rows)",
-        (f"{_FORMULA}[normalised heads]",),
-    ),
-    Mutant(
         "soft-cap-of-one",
         _ATTENTION,
         "logits = self.softcap * tanh(logits / self.softcap)",

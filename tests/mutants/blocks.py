@@ -137,8 +137,8 @@ BLOCKS = [
     Mutant(
         "normalised-rms-over-width-less-one",
         _NORMALISED,
-        "tokens.shape[-1] ** 0.5",
-        "(tokens.shape[-1] - 1) ** 0.5",
+        "p.gain * by_mean_square(tokens, eps)",
+        "p.gain * by_mean_square(tokens, eps) * (1.0 - 1.0 / tokens.shape[-1]) ** 0.5",
         _NORMALISED_LAWS,
         blind=True,
     ),
