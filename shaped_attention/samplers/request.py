@@ -66,7 +66,7 @@ class Request:
     embedded
         The random initial states, if `start` is only their mean.
     large_layers
-        Whether library routines move the samples also if the tokens are few.
+        Whether a layer draws so many numbers that samples of few tokens, too, move one by one.
     """
 
     pattern: tuple[tuple[Block, ...], ...]
