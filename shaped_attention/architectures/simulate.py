@@ -59,10 +59,10 @@ def simulate_model(
 
     The law is exactly that of models made from the configuration, with independent weights for each
     sample and dropout off. The cost does not grow with the number of features, except through the
-    hidden units of the MLP. On the CPU in float64, compiled code moves 64 samples at once, or one by
-    one if a layer draws at least 32,768 random numbers; from 96 tokens on, or 128 in such layers,
-    library routines move them one by one. All agree to rounding; neither chunks, threads nor the
-    number of samples decide.
+    hidden units of the MLP. On the CPU in float64, compiled code moves 64 samples at once, or one
+    by one if a layer draws at least 32,768 random numbers. From 96 tokens on, or 128 in such
+    layers, library routines move them one by one. All agree to rounding; neither chunks, threads
+    nor the number of samples decide.
 
     Parameters
     ----------
