@@ -10,6 +10,7 @@ from tests.mutants.estimates import ESTIMATES
 from tests.mutants.explosion import EXPLOSION
 from tests.mutants.mutant import Mutant
 from tests.mutants.normalised_limit import NORMALISED_LIMIT
+from tests.mutants.paths import PATHS
 from tests.mutants.programs import PROGRAMS
 from tests.mutants.samplers import SAMPLERS
 from tests.mutants.sphere import SPHERE
@@ -20,6 +21,7 @@ MUTANTS: list[Mutant] = [
     *ATTENTION,
     *BLOCKS,
     *CONFIGURATIONS,
+    *PATHS,
     *PROGRAMS,
     *SAMPLERS,
     *ESTIMATES,
