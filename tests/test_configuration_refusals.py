@@ -63,9 +63,38 @@ from tests.test_configurations import LLAMA, facts, model
             r"the two is needed",
         ),
         (
-            {"rope_scaling": {"type": "yarn", "factor": 4.0}},
-            "config has rope_scaling of the type 'yarn', which is not covered; 'default', "
-            "'linear', 'llama3' are",
+            {"rope_scaling": {"type": "su", "factor": 4.0}},
+            "config has rope_scaling of the type 'su', which is not covered; 'default', "
+            "'linear', 'llama3', 'yarn', 'longrope', 'dynamic' are",
+        ),
+        (
+            {
+                "max_position_embeddings": 16,
+                "rope_scaling": {"type": "yarn", "factor": 4.0, "truncate": 1},
+            },
+            "config has truncate=1; true or false is needed",
+        ),
+        (
+            {
+                "original_max_position_embeddings": 8,
+                "rope_scaling": {
+                    "type": "yarn",
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 16,
+                },
+            },
+            "config has original_max_position_embeddings=8 and rope_scaling with "
+            "original_max_position_embeddings=16; one of the two is needed",
+        ),
+        (
+            {
+                "model_type": "olmo3",
+                "pad_token_id": 0,
+                "max_position_embeddings": 16,
+                "rope_scaling": {"type": "yarn", "factor": 4.0, "truncate": False},
+            },
+            "config has rope_scaling with truncate=False for a type of layers, where the library "
+            "takes it for true; true is needed",
         ),
         (
             {"rope_scaling": {"type": "linear"}},
@@ -96,7 +125,15 @@ from tests.test_configurations import LLAMA, facts, model
         ),
         (
             {"model_type": "phi3", "pad_token_id": 0, "rope_scaling": {"type": "longrope"}},
-            "config has rope_scaling of the type 'longrope', which is not covered; .*",
+            "config has rope_scaling of the type 'longrope' without short_factor; a list is needed",
+        ),
+        (
+            {
+                "model_type": "phi3",
+                "pad_token_id": 0,
+                "rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]},
+            },
+            r"config has short_factor with 1 numbers; a list of \d+ numbers is needed",
         ),
         (
             {"model_type": "phi3", "pad_token_id": 0, "partial_rotary_factor": 1.5},

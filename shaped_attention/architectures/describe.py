@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -124,12 +125,13 @@ def _attention(block: ShapedAttention, width: int) -> list[str]:
     if block.softcap is not None:
         details.append(f"logits capped at {block.softcap:g}")
     if block.rope is not None:
-        more.append(_rope(block, width))
+        more.append(f"{_rope(block, width)}{_scaling(block)}")
     if block.qk_norm:
         over = "a head" if block.qk_norm == "head" else "all heads"
         eps = f"eps {block.qk_norm_eps:.3g} for queries and keys of mean square 1"
         more.append(f"QK-norm over {over} ({eps})")
-    logit = 1.0 / value_at(block.tau0, 0.0)
+    rotated = block.rope_share * block.rope_factor**4 + 1.0 - block.rope_share
+    logit = math.sqrt(rotated) / value_at(block.tau0, 0.0)
     spread = "" if block.qk_norm else " for tokens of mean square 1"
     weight = value_at(block.gamma, 0.0)
     more.append(f"logits of standard deviation {logit:.3g}{spread}; branch x {weight:.3g}")
@@ -146,6 +148,15 @@ def _rope(block: ShapedAttention, width: int) -> str:
         return text
     shortest, longest = (float(f"{2.0 * np.pi / x:.3g}") for x in (angles.max(), angles.min()))
     return f"{text}, wavelengths {shortest:g} to {longest:g} tokens"
+
+
+def _scaling(block: ShapedAttention) -> str:
+    """Return the factor of the rotated columns, and for how many tokens the angles are."""
+    factor = "" if block.rope_factor == 1.0 else f", these columns x {block.rope_factor:.4g}"
+    if block.rope_tokens is None:
+        return factor
+    longer = "more are refused" if block.rope_long is None else "other angles for more"
+    return f"{factor}, for up to {block.rope_tokens} tokens ({longer})"
 
 
 def _mask(mask: Any) -> str:

@@ -74,6 +74,18 @@ def _partial_rope(share: float, fields: Fields, size: int, kind: str) -> dict[st
     return rope_of(fields, size, kind, share=share, partial=True)
 
 
+def _phi3_rope(fields: Fields, size: int, kind: str) -> dict[str, Any]:
+    """Return RoPE of a Phi-3, whose first versions call LongRoPE "su" or "yarn"."""
+    for name in ("rope_parameters", "rope_scaling"):
+        given = fields.get(name)
+        if isinstance(given, dict):
+            kept = {key: value for key, value in given.items() if key not in ("type", "rope_type")}
+            how = given.get("rope_type") or given.get("type") or "default"
+            how = "longrope" if how in ("su", "yarn") else how
+            fields.values[name] = {**kept, "rope_type": how} if given else given
+    return _partial_rope(1.0, fields, size, kind)
+
+
 def _rope_from(base: float) -> Any:
     return partial(rope_of, base=base)
 
@@ -127,7 +139,12 @@ DECODERS: dict[str, Decoder] = {
     ),
     "granite": replace(LLAMA, factors=_granite),
     "phi3": Decoder(
-        {"pad_token_id": 32000, "rms_norm_eps": 1e-5}, kinds=all_alike, rope=_partly_rotated(1.0)
+        {
+            "max_position_embeddings": 4096, "original_max_position_embeddings": 4096,
+            "pad_token_id": 32000, "rms_norm_eps": 1e-5,
+        },
+        kinds=all_alike,
+        rope=_phi3_rope,
     ),
     "olmo": Decoder({"pad_token_id": 1}, norm="layer", eps=1e-5),
     "olmo2": OLMO2,

@@ -6,12 +6,9 @@ from typing import Any
 
 from shaped_attention.architectures.fields import Fields
 from shaped_attention.architectures.layer_types import FULL
+from shaped_attention.architectures.rope_scalings import positive, scaled_rope
 from shaped_attention.blocks.rotations import rope_angles
-from shaped_attention.checks import is_number
 
-_SCALINGS = {"default": (), "linear": ("factor",), "llama3": (
-    "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
-)}  # fmt: skip
 _BASE = 10_000.0
 
 
@@ -23,8 +20,9 @@ def rope_of(
     base: float = _BASE,
     share: float = 1.0,
     partial: bool = False,
+    by_type: bool = False,
 ) -> dict[str, Any]:
-    """Return the fields `rope` and `rope_share` of attention with heads of a size.
+    """Return `rope`, `rope_share` and further fields of attention with heads of a size.
 
     Parameters
     ----------
@@ -38,22 +36,23 @@ def rope_of(
         Base and rotated share if the configuration does not name them.
     partial
         Whether the family can rotate a part of a head.
+    by_type
+        Whether the family has parameters for each type of layers, also if they are not named.
     """
-    name, given = _parameters(fields, kind)
+    name, given, nested = _parameters(fields, kind)
     theta = _one_of(fields, name, given, "rope_theta", base)
     part = _one_of(fields, name, given, "partial_rotary_factor", share)
     if part > 1.0 or (part != 1.0 and not partial):
         needed = "at most 1" if partial else "1, for whole heads,"
         raise ValueError(f"config has partial_rotary_factor={part!r}; {needed} is needed")
-    options = _options(fields, name, given)
     rotated = int(size * part)
     if rotated % 2 or rotated < 2:
         raise ValueError(
             f"config rotates {rotated} of {size} columns of a head (head_dim, "
             "partial_rotary_factor); an even number is needed"
         )
-    angles = rope_angles(theta, rotated, **options)
-    return {"rope": angles, "rope_share": rotated / size}
+    scaled = scaled_rope(fields, name, given, theta, rotated, nested=nested or by_type)
+    return {**scaled, "rope_share": rotated / size}
 
 
 def rope_by_type(
@@ -72,20 +71,20 @@ def rope_by_type(
         )
     local = fields.get("rope_local_base_freq", local_base)
     # Read even for sliding layers, so that the fields are checked in models of these alone.
-    full = rope_of(fields, size, FULL, base=base)
+    full = rope_of(fields, size, FULL, base=base, by_type=True)
     if kind == FULL:
         return full
     if parameters:
-        return rope_of(fields, size, kind, base=local)
-    return {"rope": rope_angles(_positive("rope_local_base_freq", local), size), "rope_share": 1.0}
+        return rope_of(fields, size, kind, base=local, by_type=True)
+    return {"rope": rope_angles(positive("rope_local_base_freq", local), size), "rope_share": 1.0}
 
 
 def _for_kinds(parameters: dict[str, Any]) -> bool:
     return any(isinstance(x, dict) for x in parameters.values())
 
 
-def _parameters(fields: Fields, kind: str) -> tuple[str, dict[str, Any]]:
-    """Return the name of the field with the parameters of a type of layers, and a copy of them."""
+def _parameters(fields: Fields, kind: str) -> tuple[str, dict[str, Any], bool]:
+    """Return the field with a type's parameters, a copy of these, and whether it has types."""
     parameters, scaling = fields.get("rope_parameters") or {}, fields.get("rope_scaling") or {}
     for name, value in (("rope_parameters", parameters), ("rope_scaling", scaling)):
         if not isinstance(value, dict):
@@ -93,10 +92,11 @@ def _parameters(fields: Fields, kind: str) -> tuple[str, dict[str, Any]]:
     if parameters and scaling:
         raise ValueError("config has both rope_parameters and rope_scaling; one is needed")
     if scaling:
-        return "rope_scaling", dict(scaling)
-    if _for_kinds(parameters):
+        return "rope_scaling", dict(scaling), False
+    nested = _for_kinds(parameters)
+    if nested:
         parameters = parameters.get(kind) or {}
-    return "rope_parameters", dict(parameters)
+    return "rope_parameters", dict(parameters), nested
 
 
 def _one_of(fields: Fields, name: str, given: dict[str, Any], key: str, default: float) -> float:
@@ -107,42 +107,4 @@ def _one_of(fields: Fields, name: str, given: dict[str, Any], key: str, default:
             f"config has {key}={outer!r} and {name} with {key}={inner!r}; one of the two is needed"
         )
     value = inner if inner is not None else outer
-    return _positive(key, default if value is None else value)
-
-
-def _positive(name: str, value: Any) -> float:
-    if not (is_number(value) and value > 0.0):
-        raise ValueError(f"config has {name}={value!r}; a positive number is needed")
-    return float(value)
-
-
-def _options(fields: Fields, name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the scaling and its parameters, as arguments of `rope_angles`."""
-    old, new = given.pop("type", None), given.pop("rope_type", None)
-    how = new or old or "default"
-    if how not in _SCALINGS:
-        raise ValueError(
-            f"config has {name} of the type {how!r}, which is not covered; "
-            f"{', '.join(map(repr, _SCALINGS))} are"
-        )
-    if how == "llama3":
-        longest = fields.get("original_max_position_embeddings")
-        given.setdefault(
-            "original_max_position_embeddings", longest or fields.get("max_position_embeddings")
-        )
-    extra = {key for key, value in given.items() if value is not None} - set(_SCALINGS[how])
-    extra -= {"original_max_position_embeddings"}
-    if extra:
-        raise ValueError(
-            f"config has {name} with {', '.join(sorted(extra))}, which rope type {how!r} does "
-            "not cover"
-        )
-    options = {key: given.get(key) for key in _SCALINGS[how]}
-    missing = [key for key, value in options.items() if value is None]
-    if missing:
-        raise ValueError(
-            f"config has {name} of the type {how!r} without {missing[0]}; a number is needed"
-        )
-    for key, value in options.items():
-        _positive(key, value)
-    return {"scaling": None if how == "default" else how, **options}
+    return positive(key, default if value is None else value)

@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 from jaxtyping import Float
 
@@ -47,7 +47,7 @@ from shaped_attention.blocks.coupling import Coupling
 from shaped_attention.blocks.mask import allowed, centre, checked_mask
 from shaped_attention.blocks.parameters import Parameter, check_weights
 from shaped_attention.blocks.positions import bias_array, checked_bias, head_bias, is_per_head
-from shaped_attention.blocks.rotations import angles_of, checked_rope
+from shaped_attention.blocks.rotations import Angles, angles_of, checked_rope
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax, tanh
 
@@ -92,6 +92,11 @@ class ShapedAttention(Block):
         (`rope_angles`). The tokens have the positions 0, ..., m - 1.
     rope_share
         Share of the columns of a head that is rotated, in [0, 1].
+    rope_factor
+        Factor of the rotated columns of queries and keys, whose part of the logits has its square.
+    rope_tokens, rope_long
+        Largest number of tokens that `rope` is for, and the rotation of more; None for any number,
+        and for none. Attention to more tokens than `rope_tokens` without `rope_long` is refused.
     position_bias
         What is added to the logits before the softmax: None; an array (m, m) (`alibi`), or one for
         each head, (H, m, m); or "alibi", for any number of tokens, with the slopes that models have
@@ -133,13 +138,17 @@ class ShapedAttention(Block):
     value_ratio: float | None = None
     rope: Any = None
     rope_share: float = 1.0
+    rope_factor: float = 1.0
+    rope_tokens: int | None = None
+    rope_long: Any = None
     position_bias: Any = None
     qk_norm: Any = False
     qk_norm_eps: float = 0.0
     softcap: float | None = None
 
     fixed = (
-        "query_bias", "key_bias", "value_ratio", "rope", "rope_share", "qk_norm_eps", "softcap",
+        "query_bias", "key_bias", "value_ratio", "rope", "rope_share", "rope_factor", "rope_long",
+        "qk_norm_eps", "softcap",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -149,6 +158,7 @@ class ShapedAttention(Block):
         check_numbers(self)
         object.__setattr__(self, "mask", checked_mask(self.mask))
         object.__setattr__(self, "rope", checked_rope(self.rope))
+        object.__setattr__(self, "rope_long", checked_rope(self.rope_long, "rope_long"))
         object.__setattr__(self, "position_bias", checked_bias(self.position_bias, self.heads))
         object.__setattr__(self, "qk_norm", "head" if self.qk_norm is True else self.qk_norm)
 
@@ -197,8 +207,20 @@ class ShapedAttention(Block):
         if width is not None and self.head_size is None and width % self.heads:
             raise ValueError(f"width={width}: a multiple of heads={self.heads} is needed")
         known = width is not None or self.key_size is not None or self.head_size is not None
-        if self.rope is not None and known:
-            angles_of(self.rope, self.keys(width or 0), self.rope_share)
+        rope = self.rotation(tokens)
+        if rope is not None and known:
+            angles_of(rope, self.keys(width or 0), self.rope_share)
+
+    def rotation(self, tokens: int) -> float | Angles | None:
+        """Return the rotation for a number of tokens: `rope`, or `rope_long`."""
+        if self.rope_tokens is None or tokens <= self.rope_tokens:
+            return cast("float | Angles | None", self.rope)
+        if self.rope_long is None:
+            raise ValueError(
+                f"rope_tokens={self.rope_tokens}: at least {tokens}, the number of tokens, or "
+                "rope_long is needed"
+            )
+        return cast("float | Angles", self.rope_long)
 
     def weights(self, tokens: int, head: int = 0) -> Float[Tensor, "m m"]:
         """Return the centre w: the softmax of the bias over the tokens that a token attends to.

@@ -60,6 +60,15 @@ def check_numbers(block: Any) -> None:
     check_fraction("rope_share", block.rope_share)
     if block.rope is None and block.rope_share != 1.0:
         raise ValueError(f"rope_share={block.rope_share!r}: rope is needed with it")
+    check_positive("rope_factor", block.rope_factor)
+    if block.rope is None and block.rope_factor != 1.0:
+        raise ValueError(f"rope_factor={block.rope_factor!r}: rope is needed with it")
+    if block.rope_tokens is not None:
+        check_count("rope_tokens", block.rope_tokens)
+        if block.rope is None:
+            raise ValueError(f"rope_tokens={block.rope_tokens!r}: rope is needed with it")
+    elif block.rope_long is not None:
+        raise ValueError("rope_tokens=None: a number of tokens is needed with rope_long")
     if not (isinstance(block.qk_norm, bool) or block.qk_norm in ("head", "all")):
         raise ValueError(f"qk_norm={block.qk_norm!r}: False, True, 'head' or 'all' is needed")
     check_nonnegative("qk_norm_eps", block.qk_norm_eps)

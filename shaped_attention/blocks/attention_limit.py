@@ -189,6 +189,11 @@ def limit_of(block: Any) -> Limit | str:
         )
     if is_per_head(block.position_bias, block.heads):
         return "it is not derived for heads with different position biases (position_bias)"
+    if block.rope_factor != 1.0 or block.rope_tokens is not None:
+        return (
+            "it is not derived for rotations with a factor or for a bounded number of tokens "
+            f"(rope_factor={block.rope_factor!r}, rope_tokens={block.rope_tokens!r})"
+        )
     size = block.key_size if block.key_size is not None else block.head_size
     if isinstance(block.rope, float) and size is None:
         return (

@@ -38,8 +38,9 @@ def prepared(block: Any, heads: Sequence[M]) -> list[M]:
     elif block.qk_norm:
         rows = [by_mean_square(x, block.qk_norm_eps) for x in rows]
     if block.rope is not None:
-        angles = angles_of(block.rope, rows[0].shape[-1], block.rope_share)
-        rows = [turned(x, angles) for x in rows]
+        rope = block.rotation(rows[0].shape[-2])
+        angles = angles_of(rope, rows[0].shape[-1], block.rope_share)
+        rows = [turned(x, angles, block.rope_factor) for x in rows]
     return rows
 
 

@@ -62,7 +62,8 @@ def rope_angles(
     ------
     ValueError
         If an argument is outside its range, missing, or not one of the scaling's. Scalings that
-        also change the size of the scores (YaRN, LongRoPE) are refused.
+        depend on the number of tokens or change the size of the scores (YaRN, LongRoPE, dynamic
+        NTK) are read from configurations (`model_from_config`).
 
     Examples
     --------
@@ -105,7 +106,7 @@ def rope_angles(
     return angles * (kept + (1.0 - kept) / factor)
 
 
-def checked_rope(rope: Any) -> float | Angles | None:
+def checked_rope(rope: Any, name: str = "rope") -> float | Angles | None:
     """Return None, the base as a float, or the angles as a tuple.
 
     Raises
@@ -118,16 +119,16 @@ def checked_rope(rope: Any) -> float | Angles | None:
     needed = "None, a positive base, or a list of finite angles is needed"
     if is_number(rope):
         if not (math.isfinite(rope) and rope > 0.0):
-            raise ValueError(f"rope={rope!r}: {needed}")
+            raise ValueError(f"{name}={rope!r}: {needed}")
         return float(rope)
     try:
         angles = np.asarray(rope, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"rope={rope!r}: {needed}") from None
+        raise ValueError(f"{name}={rope!r}: {needed}") from None
     if isinstance(rope, str | bool) or angles.ndim != 1 or angles.size == 0:
-        raise ValueError(f"rope={rope!r}: {needed}")
+        raise ValueError(f"{name}={rope!r}: {needed}")
     if not np.isfinite(angles).all():
-        raise ValueError(f"rope={rope!r}: {needed}")
+        raise ValueError(f"{name}={rope!r}: {needed}")
     return tuple(angles.tolist())
 
 
@@ -167,16 +168,21 @@ def angles_of(rope: float | Angles, size: int, share: float) -> Matrix:
     return np.repeat(np.array(rope), pairs // len(rope))
 
 
-def turned(rows: M, angles: Matrix) -> M:
-    """Rotate the rows of a head: columns j and j + J by theta_j times the position of the row."""
-    return rotate(rows, _turns(tuple(angles), rows.shape[-2])) if len(angles) else rows
+def turned(rows: M, angles: Matrix, factor: float = 1.0) -> M:
+    """Rotate the rows of a head: columns j and j + J by theta_j times the position of the row.
+
+    These columns, and no others, are multiplied by the factor.
+    """
+    if not len(angles):
+        return rows
+    return rotate(rows, _turns(tuple(angles), rows.shape[-2], float(factor)))
 
 
 @lru_cache(maxsize=64)
-def _turns(angles: Angles, tokens: int) -> Matrix:
+def _turns(angles: Angles, tokens: int, factor: float) -> Matrix:
     """Return the cosines, then the sines (tokens, 2 J), of the angles times 0, 1, 2, ..."""
     turns = np.outer(np.arange(tokens), angles)
-    table = np.concatenate([np.cos(turns), np.sin(turns)], axis=1)
+    table = factor * np.concatenate([np.cos(turns), np.sin(turns)], axis=1)
     table.flags.writeable = False
     return table
 

@@ -6,6 +6,27 @@ from tests.mutants.mutant import Mutant
 
 CONFIGURATIONS = [
     Mutant(
+        "attention-factor-of-the-whole-head",
+        "shaped_attention/blocks/rotations.py",
+        "rotate(rows, _turns(tuple(angles), rows.shape[-2], float(factor)))",
+        "factor * rotate(rows, _turns(tuple(angles), rows.shape[-2], 1.0))",
+        ("test_rope_scalings.py::test_the_factor_multiplies_the_rotated_columns_alone",),
+    ),
+    Mutant(
+        "longrope-one-token-early",
+        "shaped_attention/blocks/attention.py",
+        "tokens <= self.rope_tokens",
+        "tokens < self.rope_tokens",
+        ("test_rope_scalings.py::test_the_number_of_tokens_decides_on_the_angles",),
+    ),
+    Mutant(
+        "yarn-without-its-factor",
+        "shaped_attention/architectures/rope_scalings.py",
+        '"rope_factor": float(attention)}',
+        '"rope_factor": 1.0}',
+        ("test_rope_scalings.py::test_angles_and_factors_are_those_of_the_library[yarn]",),
+    ),
+    Mutant(
         "windows-one-layer-early",
         "shaped_attention/architectures/layer_types.py",
         "if used and k >= first else FULL",
@@ -15,8 +36,8 @@ CONFIGURATIONS = [
     Mutant(
         "one-base-for-both-types",
         "shaped_attention/architectures/rotary.py",
-        "return rope_of(fields, size, kind, base=local)",
-        "return rope_of(fields, size, kind, base=base)",
+        "return rope_of(fields, size, kind, base=local, by_type=True)",
+        "return rope_of(fields, size, kind, base=base, by_type=True)",
         ("test_configurations.py::test_the_base_of_each_type_of_layers",),
         blind=True,
     ),

@@ -1,0 +1,276 @@
+"""YaRN, LongRoPE and dynamic RoPE: angles and factors of the library, and the law of its models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shaped_attention as sa
+from shaped_attention.blocks.rotations import turned
+from shaped_attention.lazy_torch import Tensor
+from tests.reality import IDS, models_from_config, smallest
+
+transformers = pytest.importorskip("transformers")
+
+SMALL = {
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 4096,
+    "pad_token_id": 0,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+MODELS = 500
+
+_YARN = {
+    "rope_type": "yarn", "rope_theta": 100.0, "factor": 64.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+_SHORT, _LONG = [1.0, 1.5, 2.0, 3.0], [2.0, 8.0, 20.0, 50.0]
+_LONGROPE = {
+    "rope_type": "longrope", "rope_theta": 100.0, "short_factor": _SHORT, "long_factor": _LONG,
+    "partial_rotary_factor": 0.5,
+}  # fmt: skip
+
+SCALINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    # Family, and the fields that are changed.
+    "yarn": ("llama", {"rope_parameters": _YARN}),
+    "yarn, its factor": ("llama", {"rope_parameters": {**_YARN, "attention_factor": 1.3}}),
+    "yarn, turns": (
+        "qwen2", {"rope_parameters": {**_YARN, "beta_fast": 4.0, "beta_slow": 2.0}}
+    ),
+    "yarn, no whole numbers": ("llama", {"rope_parameters": {**_YARN, "truncate": False}}),
+    "yarn, mscale": (
+        "llama", {"rope_parameters": {**_YARN, "mscale": 1.0, "mscale_all_dim": 0.4}}
+    ),
+    "yarn, from one end": (
+        "llama", {"rope_parameters": {**_YARN, "original_max_position_embeddings": 6}}
+    ),
+    "longrope": (
+        "phi3", {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 16}
+    ),
+    "longrope, factor": (
+        "llama",
+        {
+            "rope_parameters": {
+                **_LONGROPE, "factor": 4.0, "original_max_position_embeddings": 16,
+                "short_factor": _SHORT * 2, "long_factor": _LONG * 2, "partial_rotary_factor": 1.0,
+            }
+        },
+    ),
+    "dynamic": (
+        "llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 100.0, "factor": 4.0}}
+    ),
+}  # fmt: skip
+
+OLMO3 = {
+    "sliding_window": 3,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "rope_parameters": {
+        "full_attention": _YARN,
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+    },
+}
+
+
+def config_of(family: str, std: float = 0.02, **fields: Any) -> Any:
+    """Return a small configuration."""
+    return transformers.AutoConfig.for_model(
+        family, **{**SMALL, "initializer_range": std, **fields}
+    )
+
+
+def attention(known: sa.Model, layer: int = 0) -> sa.ShapedAttention:
+    """Return the attention of a layer."""
+    block = known.layers()[layer][0].inner
+    assert isinstance(block, sa.ShapedAttention)
+    return block
+
+
+def with_attention(known: sa.Model, **changes: Any) -> sa.Model:
+    """Return a model with changed fields of the attention of every layer."""
+    layers = [
+        [replace(first, inner=replace(first.inner, **changes)), *rest]
+        for first, *rest in known.layers()
+    ]
+    return replace(known, layer=sa.Pattern(layers))
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_angles_and_factors_are_those_of_the_library(name):
+    """To single precision, for few and for many tokens.
+
+    The library rounds the weights of YaRN, numbers up to 1 that multiply the plain angles. All
+    scalings but the dynamic one, for few tokens, change angles and factor.
+    """
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    family, fields = SCALINGS[name]
+    config = config_of(family, **fields)
+    block = attention(sa.model_from_config(config))
+    initial = ROPE_INIT_FUNCTIONS[config.rope_parameters["rope_type"]]
+    for tokens in (8, 16, 17, 4096):
+        angles, factor = initial(config, "cpu", seq_len=tokens)
+        plain = sa.rope_angles(100.0, 2 * len(angles))
+        error = np.abs(np.array(block.rotation(tokens)) - angles.double().numpy())
+        assert (error <= 2e-7 * plain + 1e-6 * angles.numpy()).all()
+        assert block.rope_factor == pytest.approx(factor, rel=1e-12)
+    assert (block.rope_factor == 1.0) == (name == "dynamic")
+    assert np.allclose(block.rotation(8), plain) == (name == "dynamic")
+
+
+def test_yarn_of_olmo3_is_in_full_layers_alone():
+    """Also in old configurations, whose rope_scaling is not for sliding layers."""
+    old = {"rope_theta": 100.0, "rope_scaling": {**_YARN, "rope_type": "yarn"}}
+    for fields in (OLMO3, {**OLMO3, "rope_parameters": None, **old}):
+        known = sa.model_from_config({"model_type": "olmo3", **SMALL, **fields})
+        assert attention(known, 0).rope_factor == 1.0
+        assert attention(known, 1).rope_factor == pytest.approx(1.0 + 0.1 * np.log(64.0))
+
+
+def test_phi3_takes_its_old_names_for_longrope():
+    known = [
+        sa.model_from_config(
+            {"model_type": "phi3", **SMALL, "original_max_position_embeddings": 16,
+             "rope_parameters": {**_LONGROPE, "rope_type": how}}
+        )
+        for how in ("longrope", "su", "yarn")
+    ]  # fmt: skip
+    assert known[0] == known[1] == known[2]
+
+
+def test_the_factor_multiplies_the_rotated_columns_alone():
+    rows = torch.arange(30.0, dtype=torch.float64).reshape(3, 10) + 1.0
+    angles = np.array([1.0, 0.3])
+    plain, scaled = turned(rows, angles), turned(rows, angles, 1.5)
+    assert isinstance(plain, Tensor)
+    torch.testing.assert_close(scaled[:, :4], 1.5 * plain[:, :4])
+    torch.testing.assert_close(scaled[:, 4:], rows[:, 4:], rtol=0.0, atol=0.0)
+
+
+def test_the_number_of_tokens_decides_on_the_angles():
+    """Up to 16 tokens the short list; beyond, the long one, and for dynamic RoPE an error."""
+    config = config_of("phi3", **SCALINGS["longrope"][1])
+    block = attention(sa.model_from_config(config))
+    plain = sa.rope_angles(100.0, 8)
+    np.testing.assert_allclose(block.rotation(16), plain / _SHORT)
+    np.testing.assert_allclose(block.rotation(17), plain / _LONG)
+    known = sa.model_from_config(
+        config_of("llama", **SCALINGS["dynamic"][1]), max_position_embeddings=6
+    )
+    assert sa.simulate_model(known, 6, samples=2, progress=False).sizes["row"] == 6
+    with pytest.raises(ValueError, match="rope_tokens=6: at least 7, the number of tokens, or"):
+        sa.simulate_model(known, 7, samples=2, progress=False)
+
+
+def test_what_is_understood_is_said():
+    text = sa.describe(sa.model_from_config(config_of("llama", **SCALINGS["yarn"][1])))
+    assert "tokens, these columns x 1.416" in str(text)
+    config = config_of("phi3", **SCALINGS["longrope"][1])
+    assert ", for up to 16 tokens (other angles for more)" in str(
+        sa.describe(sa.model_from_config(config))
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rope": 10.0, "rope_factor": 0.0}, "rope_factor=0.0: a positive"),
+        ({"rope_factor": 2.0}, "rope_factor=2.0: rope is needed with it"),
+        ({"rope_tokens": 4}, "rope_tokens=4: rope is needed with it"),
+        ({"rope": 10.0, "rope_long": 100.0}, "rope_tokens=None: a number of tokens is needed"),
+        ({"rope": 10.0, "rope_tokens": 4, "rope_long": -1.0}, "rope_long=-1.0: None, a positive"),
+    ],
+)
+def test_fields_that_do_not_fit_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        sa.ShapedAttention(0.5, **changes)
+
+
+def test_networks_and_chain_share_factor_and_angles():
+    """One layer: means of V_22 within 5 standard errors, which the chain without factor is not.
+
+    The chain with the angles for fewer tokens is not either.
+    """
+    block = sa.ShapedAttention(
+        0.8, 0.4, heads=2, rope=[3.0], rope_factor=2.0, rope_tokens=2, rope_long=[0.0],
+        mask="causal", identity=False, centring=False, scaled_temperature=False,
+        output_projection=True,
+    )  # fmt: skip
+    v0 = sa.equicorrelated(3, -0.4)
+    sizes = {"width": 8, "depth": 1, "samples": 20_000, "progress": False}
+
+    def mean(result: Any) -> tuple[float, float]:
+        values = result["V"].to_numpy()[-1, :, 2, 2]
+        return values.mean(), values.std() / len(values) ** 0.5
+
+    real = mean(sa.simulate_network(block, v0, seed=1, **sizes))
+
+    def deviation(chain: sa.ShapedAttention) -> float:
+        found = mean(sa.simulate_chain(chain, v0, seed=2, **sizes))
+        return abs(real[0] - found[0]) / np.hypot(real[1], found[1])
+
+    assert deviation(block) < 5.0
+    assert deviation(replace(block, rope_factor=1.0)) > 5.0
+    assert deviation(replace(block, rope_tokens=3)) > 5.0
+    shaped = replace(block, identity=True, centring=True, scaled_temperature=True)
+    assert "rope_factor=2.0" in str(shaped.limit)
+
+
+REALITY: dict[str, tuple[str, dict[str, Any]]] = {
+    "yarn": ("llama", {"rope_parameters": _YARN}),
+    "longrope, short": (
+        "phi3", {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 8}
+    ),
+    "longrope, long": (
+        "phi3", {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 7}
+    ),
+    "olmo3": ("olmo3", OLMO3),
+}  # fmt: skip
+
+
+def compared(name: str, std: float) -> dict[str, tuple[float, str]]:
+    """Return p-values of the law and of wrong twins: without the factor, with one for all."""
+    family, fields = REALITY[name]
+    config = config_of(family, std, **fields)
+    models = models_from_config(config, MODELS, seed=1)
+    known = sa.model_from_config(config)
+    laws = {"law": known}
+    if std > 0.1:
+        laws["no factor"] = with_attention(known, rope_factor=1.0)
+    if name == "olmo3" and std > 0.1:
+        laws["all layers"] = with_attention(known, rope_factor=attention(known, 1).rope_factor)
+    return {
+        key: smallest(models, sa.simulate_model(x, IDS, samples=4 * MODELS, seed=1, progress=False))
+        for key, x in laws.items()
+    }
+
+
+@pytest.mark.parametrize("std", [0.02, 0.15])
+@pytest.mark.parametrize("name", ["yarn"])
+def test_models_of_llama_with_yarn_have_its_law(name, std):
+    """As `test_reality_rms_norm`: a shift by 0.2 standard deviations, half of the time."""
+    check(name, std)
+
+
+@pytest.mark.validation
+@pytest.mark.parametrize("std", [0.02, 0.15])
+@pytest.mark.parametrize("name", sorted(REALITY.keys() - {"yarn"}))
+def test_models_with_scaled_rope_have_their_law(name, std):
+    """The quick test has neither partial rotations, QK-norm nor two lists of angles."""
+    check(name, std)
+
+
+def check(name: str, std: float) -> None:
+    """Compare models with their law and, where the logits are not small, with wrong ones."""
+    (p, worst), *wrong = compared(name, std).values()
+    assert p > 0.01, f"{name}: p={p:.2g} for {worst}"
+    assert all(p < 1e-4 for p, _ in wrong), f"wrong {name}: {wrong}"
