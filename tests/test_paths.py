@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 import shaped_attention as sa
 from shaped_attention.numerics.blas_values import Memory
+from shaped_attention.numerics.graph import Graph, Matrix
+from shaped_attention.numerics.path_plan import PathPlan
 from shaped_attention.numerics.path_shares import shares
 from shaped_attention.numerics.path_team import ALONE, Team
+from shaped_attention.numerics.primitives import concatenate
+from shaped_attention.numerics.program import assemble
 from shaped_attention.samplers.executors import process_of
 from shaped_attention.samplers.path_process import PathProcess
 from shaped_attention.samplers.request import make_request
@@ -93,6 +97,50 @@ def test_more_hidden_units_than_a_tile_or_a_part() -> None:
     """5,000 units in parts of whole tiles, the last of which is not full."""
     _, fast, slow = processes(sa.ShapedMLP(0.7, 0.3, -6.0), sa.equicorrelated(16, 0.2), 5000, 1)
     assert_same_paths(fast, slow, 1)
+
+
+def test_an_activation_that_changes_with_depth() -> None:
+    """The slopes of a ReLU follow a schedule: those of the first layer would give other paths."""
+    rising = sa.Schedule([(0.0, -6.0), (1.0, 6.0)])
+    layer = sa.ShapedMLP(0.7, rising, -1.0)
+    _, fast, slow = processes(layer, sa.equicorrelated(5, 0.2), 40)
+    assert_same_paths(fast, slow)
+
+
+def plan_of(inputs: list[Matrix], outputs: list[Matrix]) -> PathPlan:
+    """Return a program without random numbers or scalars that change."""
+    return PathPlan(assemble(inputs[0].graph, inputs, outputs), lambda _: None, np.zeros(1))
+
+
+def test_transposes_of_triangles_and_of_matrices_that_are_not_square() -> None:
+    """L^T B in all sizes of blocks, where the zeros of L are skipped, and A^T by itself."""
+    rng, graph = np.random.default_rng(1), Graph()
+    triangle = np.tril(rng.normal(size=(11, 11)))
+    other, wide = rng.normal(size=(11, 19)), rng.normal(size=(3, 7))
+    x = graph.node("input", (), (11, 11), lower=True)
+    y, z = graph.node("input", (), (11, 19)), graph.node("input", (), (3, 7))
+    plan = plan_of([x, y, z], [x.mT @ y, z.mT])
+    product, turned = plan.run([triangle, other, wide], 0, 0, Memory())
+    np.testing.assert_allclose(product, triangle.T @ other, rtol=0.0, atol=1e-13)
+    np.testing.assert_array_equal(turned, wide.T)
+
+
+def test_a_result_from_before_the_last_stage() -> None:
+    """Shares hand over the final results, even those that no later operation uses."""
+    graph, size = Graph(), 128
+    arrays = list(np.random.default_rng(1).normal(size=(5, size, size)))
+    last, *parts = inputs = [graph.node("input", (), (size, size)) for _ in arrays]
+    products = [part @ last for part in parts]
+    plan = plan_of(inputs, [products[0] + products[1], concatenate(products)])
+    assert len(shares(plan.program, 2)) == 2
+    memory = Memory()
+    unset = memory.take((plan.program.rows,))
+    unset[:] = np.nan
+    memory.give_back(unset)
+    total, joined = plan.run(arrays, 0, 0, memory, Team(2))
+    expected = [array @ arrays[0] for array in arrays[1:]]
+    np.testing.assert_allclose(total, expected[0] + expected[1], rtol=0.0, atol=1e-11)
+    np.testing.assert_allclose(joined, np.hstack(expected), rtol=0.0, atol=1e-11)
 
 
 def test_explosions_stop() -> None:

@@ -19,7 +19,7 @@ PATHS = [
         _HIDDEN,
         "vectors = LANES // VECTOR",
         "vectors = LANES // VECTOR - 1",
-        _TESTS,
+        ("test_paths.py::test_chain[mlp-1]",),
         blind=True,
     ),
     Mutant(
@@ -27,7 +27,7 @@ PATHS = [
         _HIDDEN,
         "(normals + k * columns) * LANES",
         "normals * LANES",
-        _TESTS,
+        ("test_paths.py::test_chain[gated-1]",),
         blind=True,
     ),
     Mutant(
@@ -35,7 +35,7 @@ PATHS = [
         _HIDDEN,
         "for k in range((each + 1) // 2):",
         "for k in range(each // 2):",
-        _TESTS,
+        ("test_paths.py::test_chain[mlp-1]",),
         blind=True,
     ),
     Mutant(
@@ -43,7 +43,7 @@ PATHS = [
         _VECTOR_PRODUCTS,
         "first = min(i, inner) if a_from",
         "first = min(i + high, inner) if a_from",
-        _TESTS,
+        ("test_paths.py::test_transposes_of_triangles_and_of_matrices_that_are_not_square",),
         blind=True,
     ),
     Mutant(
@@ -51,7 +51,7 @@ PATHS = [
         _VECTOR_PRODUCTS,
         "sums[: high * wide * VECTOR] = 0.0",
         "sums[: high * wide] = 0.0",
-        _TESTS,
+        ("test_paths.py::test_chain[attention-5]",),
         blind=True,
     ),
     Mutant(
@@ -59,7 +59,7 @@ PATHS = [
         _VECTOR_PRODUCTS,
         "target = v.entry(out, (out_row, i), (j, VECTOR))",
         "target = v.entry(out, (out_row, i), (j, 1))",
-        _TESTS,
+        ("test_paths.py::test_chain[attention-16]",),
         blind=True,
     ),
     Mutant(
@@ -67,7 +67,7 @@ PATHS = [
         _PATH_ALGEBRA,
         "buf[a + j * rows + i]",
         "buf[a + j * columns + i]",
-        _TESTS,
+        ("test_paths.py::test_transposes_of_triangles_and_of_matrices_that_are_not_square",),
         blind=True,
     ),
     Mutant(
@@ -75,7 +75,7 @@ PATHS = [
         _PATH_ALGEBRA,
         "value -= buf[out + i * rows + k] * buf[out + j * rows + k]",
         "value -= buf[out + i * rows + k] * buf[out + k * rows + j]",
-        _TESTS,
+        ("test_paths.py::test_chain[mlp-5]",),
         blind=True,
     ),
     Mutant(
@@ -83,7 +83,7 @@ PATHS = [
         _PATH_ALGEBRA,
         "-buf[below + i * rows]",
         "-buf[below + i]",
-        _TESTS,
+        ("test_paths.py::test_chain[attention-5]",),
         blind=True,
     ),
     Mutant(
@@ -91,7 +91,7 @@ PATHS = [
         _PATH_ALGEBRA,
         "top = max(top, value)",
         "top = value",
-        _TESTS,
+        ("test_paths.py::test_chain[causal-5]",),
         blind=True,
     ),
     Mutant(
@@ -99,7 +99,7 @@ PATHS = [
         _PATH_INTERPRETER,
         "a + line[_COUNT], inner",
         "a, inner",
-        _TESTS,
+        ("test_paths.py::test_chain[after-1]",),
         blind=True,
     ),
     Mutant(
@@ -107,7 +107,7 @@ PATHS = [
         _PATH_INTERPRETER,
         "_, path[0] = counter(0, 0, sample, step)",
         "_, path[0] = counter(0, 0, sample, 0)",
-        _TESTS,
+        ("test_paths.py::test_chain[attention-1]",),
         blind=True,
     ),
     Mutant(
@@ -115,7 +115,7 @@ PATHS = [
         _PATH_PLAN,
         "self._table[place.row if len(self._table) > 1 else 0]",
         "self._table[0]",
-        _TESTS,
+        ("test_paths.py::test_an_activation_that_changes_with_depth",),
         blind=True,
     ),
     Mutant(
@@ -123,7 +123,7 @@ PATHS = [
         _PATH_PLAN,
         "path_words(place.sample, 1, place.step)",
         "path_words(place.sample, 1, 0)",
-        _TESTS,
+        ("test_paths.py::test_chain[mlp-1]",),
         blind=True,
     ),
     Mutant(
@@ -131,7 +131,7 @@ PATHS = [
         _PATH_SHARES,
         "used = {id(x) for x in program.results}",
         "used = {id(x) for x in program.results[:0]}",
-        _TESTS,
+        ("test_paths.py::test_a_result_from_before_the_last_stage",),
         blind=True,
     ),
     Mutant(
