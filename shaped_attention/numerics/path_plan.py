@@ -39,11 +39,15 @@ _FEWEST_NUMBERS = 2**15
 
 @dataclass(frozen=True)
 class Place:
-    """Sample and step of a run, and the row of its scalars."""
+    """Sample and step of a run."""
 
     sample: int
     step: int
-    row: int
+
+    def numbers(self, table: Array) -> Array:
+        """Return the scalars of the step; a table with one row has those of all steps."""
+        row: Array = table[self.step if len(table) > 1 else 0]
+        return row
 
 
 class PathPlan:
@@ -75,7 +79,8 @@ class PathPlan:
         self, inputs: Sequence[Array], sample: int, step: int, memory: Memory, team: Team = ALONE
     ) -> list[Array]:
         """Return the results for one sample; they do not depend on the threads of `team`."""
-        place = Place(sample, step, step if len(self._table) > 1 else 0)
+        place = Place(sample, step)
+        numbers = place.numbers(self._table)
         buf = memory.take((self.program.rows,))
         for (start, _), array in zip(self.program.inputs, inputs, strict=True):
             buf[start : start + array.size] = array.reshape(-1)
@@ -85,7 +90,6 @@ class PathPlan:
             if isinstance(stage, int):
                 self._hidden[stage].write(buf, place, team)
             elif len(stage) == 1:
-                numbers = self._table[place.row]
                 run(stage[0].code, numbers, self._keys, buf, sample, step)
             else:
                 self._divided(stage, buf, place, memory, team)
@@ -104,7 +108,7 @@ class PathPlan:
         self, stage: list[Share], buf: Array, place: Place, memory: Memory, team: Team
     ) -> None:
         """Run shares of the program on threads, and collect their results."""
-        numbers = self._table[place.row]
+        numbers = place.numbers(self._table)
         own = [memory.take(buf.shape) for _ in stage]
         team.together([
             partial(
@@ -148,7 +152,7 @@ class _HiddenUnits:
         factor = buf[start : start + rows * columns].reshape(rows, columns)
         path = path_words(place.sample, 1, place.step)[0]
         sums = np.empty((len(self._parts), rows, rows))
-        numbers = self._table[place.row if len(self._table) > 1 else 0]
+        numbers = place.numbers(self._table)
         left = iter(enumerate(self._parts))
 
         def work() -> None:

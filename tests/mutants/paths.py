@@ -113,8 +113,8 @@ PATHS = [
     Mutant(
         "paths-activation-of-the-first-step",
         _PATH_PLAN,
-        "self._table[place.row if len(self._table) > 1 else 0]",
-        "self._table[0]",
+        "rows, rows))\n        numbers = place.numbers(self._table)",
+        "rows, rows))\n        numbers = self._table[0]",
         ("test_paths.py::test_an_activation_that_changes_with_depth",),
         blind=True,
     ),
@@ -211,12 +211,5 @@ PATHS = [
         "    copy(before, buf, own)\n",
         "",
         ("test_paths.py::test_heads_are_divided_among_threads",),
-    ),
-    Mutant(
-        "paths-gram-not-mirrored",
-        _PATH_PLAN,
-        "        entries.mirror(out)\n",
-        "",
-        ("test_paths.py::test_chain[mlp-16]",),
     ),
 ]
