@@ -91,7 +91,7 @@ from tests.test_configurations import LLAMA, facts, model
                 "model_type": "olmo3",
                 "pad_token_id": 0,
                 "max_position_embeddings": 16,
-                "rope_scaling": {"type": "yarn", "factor": 4.0, "truncate": False},
+                "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": False},
             },
             "config has rope_scaling with truncate=False for a type of layers, where the library "
             "takes it for true; true is needed",

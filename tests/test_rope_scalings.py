@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import shaped_attention as sa
+from shaped_attention.architectures.model import attention_of
 from shaped_attention.blocks.rotations import turned
 from shaped_attention.lazy_torch import Tensor
 from tests.reality import IDS, models_from_config, smallest
@@ -134,6 +135,50 @@ def test_yarn_of_olmo3_is_in_full_layers_alone():
         known = sa.model_from_config({"model_type": "olmo3", **SMALL, **fields})
         assert attention(known, 0).rope_factor == 1.0
         assert attention(known, 1).rope_factor == pytest.approx(1.0 + 0.1 * np.log(64.0))
+
+
+BY_TYPE = ("gemma3_text", "modernbert", "olmo3")
+"""Families with RoPE of its own for each type of layers, also in old configurations."""
+
+
+def old_config(family: str, **fields: Any) -> dict[str, Any]:
+    """Return an old configuration of a family, as in a file, with layers of both types."""
+    own = {} if family == "modernbert" else {"sliding_window": 3, "head_dim": 16}
+    kept = {k: v for k, v in SMALL.items() if not (family == "modernbert" and "key_value" in k)}
+    return {"model_type": family, **kept, "num_hidden_layers": 6, **own, **fields}
+
+
+@pytest.mark.parametrize("family", BY_TYPE)
+def test_old_configurations_of_families_with_types_are_read_as_by_the_library(family):
+    """Layer by layer, angles and factor; at least one layer has a factor."""
+    fields = old_config(family, rope_scaling=_YARN)
+    config = transformers.AutoConfig.for_model(**{**fields, "rope_scaling": dict(_YARN)})
+    with torch.random.fork_rng():
+        made = transformers.AutoModel.from_config(config)
+    rotary = next(x for name, x in made.named_modules() if name.endswith("rotary_emb"))
+    known = sa.model_from_config(fields)
+    blocks = [block for first, *_ in known.layers() for block in attention_of(first)]
+    for block, kind in zip(blocks, config.layer_types, strict=True):
+        angles = getattr(rotary, f"{kind}_inv_freq").double().numpy()
+        np.testing.assert_allclose(block.rope, angles, rtol=1e-5, atol=2e-7)
+        assert block.rope_factor == pytest.approx(getattr(rotary, f"{kind}_attention_scaling"))
+    assert any(block.rope_factor > 1.4 for block in blocks)
+
+
+@pytest.mark.parametrize("family", BY_TYPE)
+def test_an_old_type_that_the_library_ignores_is_refused(family):
+    scaling = {"type": "linear", "factor": 4.0}
+    message = (
+        "^config has rope_scaling with type='linear', which .* ignores.*; rope_type is needed$"
+    )
+    with pytest.raises(ValueError, match=message):
+        sa.model_from_config(old_config(family, rope_scaling=scaling))
+
+
+def test_a_base_that_the_library_ignores_is_refused():
+    message = r"^config has rope_theta=50\.0, which ModernBERT ignores; global_rope_theta and "
+    with pytest.raises(ValueError, match=message):
+        sa.model_from_config(old_config("modernbert", rope_theta=50.0))
 
 
 def test_phi3_takes_its_old_names_for_longrope():

@@ -40,8 +40,13 @@ def modernbert(fields: Fields) -> Model:
     default = ["sliding_attention" if k % every else "full_attention" for k in range(depth)]
     window = fields.count("local_attention", default=128) // 2 + 1
     masks = {"full_attention": None, "sliding_attention": f"local:{window}"}
+    if (theta := fields.get("rope_theta")) is not None:
+        raise ValueError(
+            f"config has rope_theta={theta!r}, which ModernBERT ignores; global_rope_theta and "
+            "local_rope_theta are needed"
+        )
     ropes = {
-        kind: rope_of(fields, sizes.head_size, kind, base=fields.number(name, base))
+        kind: rope_of(fields, sizes.head_size, kind, base=fields.number(name, base), by_type=True)
         for kind, (name, base) in _BASES.items()
     }
     hidden = mlp(

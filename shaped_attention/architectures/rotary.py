@@ -40,6 +40,12 @@ def rope_of(
         Whether the family has parameters for each type of layers, also if they are not named.
     """
     name, given, nested = _parameters(fields, kind)
+    old = given.get("type") or "default"
+    if by_type and not nested and old != "default" and given.get("rope_type") is None:
+        raise ValueError(
+            f"config has {name} with type={old!r}, which the library ignores in families with "
+            "parameters for each type of layers; rope_type is needed"
+        )
     theta = _one_of(fields, name, given, "rope_theta", base)
     part = _one_of(fields, name, given, "partial_rotary_factor", share)
     if part > 1.0 or (part != 1.0 and not partial):
