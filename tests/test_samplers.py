@@ -10,6 +10,7 @@ import torch
 
 import shaped_attention.samplers.network as network_module
 from shaped_attention import (
+    Normalised,
     ShapedAttention,
     ShapedMLP,
     equicorrelated,
@@ -18,6 +19,9 @@ from shaped_attention import (
     simulate_network,
 )
 from shaped_attention.numerics import named_numbers
+from shaped_attention.numerics.draws import stream_key
+from shaped_attention.numerics.threefry import fill_weights
+from shaped_attention.numerics.weights import multiply_weights
 from shaped_attention.samplers.tile_process import TileProcess
 from tests.laws import final, same_law
 
@@ -49,19 +53,74 @@ SAMPLERS = pytest.mark.parametrize("sampler", [network, chain, sde])
 INTEGRATORS_TOO = pytest.mark.parametrize("sampler", [network, chain, sde, fixed_steps])
 
 
+@pytest.mark.portability
 @INTEGRATORS_TOO
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("layer", [LAYER, MASKED])
-def test_chunks_and_threads_do_not_change_a_result(sampler, layer):
-    reference = sampler(layer)
-    for chunk in (1, 7, 33, 64, 1000):
-        np.testing.assert_array_equal(sampler(layer, chunk=chunk).V, reference.V)
-    np.testing.assert_array_equal(sampler(layer, memory=1000).V, reference.V)
+def test_chunks_and_threads_do_not_change_a_result(sampler, layer, dtype):
+    reference = sampler(layer, dtype=dtype)
+    for chunk in (1, 33, 1000):
+        np.testing.assert_array_equal(sampler(layer, dtype=dtype, chunk=chunk).V, reference.V)
+    np.testing.assert_array_equal(sampler(layer, dtype=dtype, memory=1000).V, reference.V)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        np.testing.assert_array_equal(sampler(layer).V, reference.V)
+        np.testing.assert_array_equal(sampler(layer, dtype=dtype).V, reference.V)
     finally:
         torch.set_num_threads(threads)
+
+
+NETWORKS = {
+    "attention": ShapedAttention(0.5, 0.7),
+    "projected heads": ShapedAttention(0.5, 0.7, heads=2, output_projection=True),
+    "rotated, QK-norm": ShapedAttention(0.5, rope=[0.3], qk_norm=True),
+    "gated": ShapedMLP(0.5, activation="silu", gated=True, hidden_ratio=1.5),
+    "LayerNorm": Normalised(ShapedAttention(0.5), "sandwich", norm="layer"),
+    "RMSNorm": Normalised(ShapedMLP(0.5), "after"),
+}
+
+
+@pytest.mark.portability
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("width", [6, 38, 100, 190, 300])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_do_not_depend_on_those_beside_them(name, width, dtype):
+    """Sums of torch and of its BLAS depend on the shape of a batch, at some of these widths."""
+    options = {"width": width, "depth": 2, "seed": 3, "dtype": dtype, "progress": False}
+    layer, v0, threads = NETWORKS[name], equicorrelated(5, 0.2), torch.get_num_threads()
+    whole = simulate_network(layer, v0, samples=9, **options)
+    for samples, chunk in ((1, 1), (2, 1), (9, 1), (9, 4), (5, 5)):
+        other = simulate_network(layer, v0, samples=samples, chunk=chunk, **options)
+        np.testing.assert_array_equal(other.V, whole.V[:, :samples])
+    try:
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            np.testing.assert_array_equal(
+                simulate_network(layer, v0, samples=9, **options).V, whole.V
+            )
+            assert torch.get_num_threads() == number
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.portability
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("rows", "fan_in", "columns"), [(1, 1, 3), (4, 5, 7), (9, 301, 34)])
+def test_weights_are_those_of_their_addresses(rows, fan_in, columns, dtype):
+    """A product in blocks is that with the whole matrix, and its parts have the same bits."""
+    key = stream_key(1, "network")
+    x = np.random.default_rng(0).normal(size=(3, rows, fan_in)).astype(dtype)
+    out, parts = np.empty((2, 3, rows, columns), dtype)
+    multiply_weights(x, key, 5, 7, 2, 0, columns, out)
+    for begin in range(0, columns, 2):
+        multiply_weights(x, key, 5, 7, 2, begin, min(begin + 2, columns), parts)
+    np.testing.assert_array_equal(out, parts)
+    numbers = np.empty((3, columns * fan_in))
+    fill_weights(numbers, key, 5, 7, 2, 0)
+    expected = x @ numbers.reshape(3, columns, fan_in).swapaxes(-1, -2).astype(dtype)
+    np.testing.assert_allclose(
+        out, expected, rtol=0.0, atol=300 * np.finfo(dtype).eps * fan_in**0.5
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -76,9 +135,11 @@ def test_chunks_do_not_change_a_wide_mlp_chain(dtype):
     np.testing.assert_array_equal(few.V, reference.V.isel(sample=slice(3)))
 
 
+@pytest.mark.portability
 @INTEGRATORS_TOO
-def test_samples_do_not_depend_on_which_others_are_asked_for(sampler):
-    few, many = sampler(samples=5), sampler(samples=70)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_samples_do_not_depend_on_which_others_are_asked_for(sampler, dtype):
+    few, many = sampler(samples=5, dtype=dtype), sampler(samples=70, dtype=dtype)
     np.testing.assert_array_equal(few.V, many.V.isel(sample=slice(5)))
 
 

@@ -9,9 +9,7 @@ here.
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +18,6 @@ import scipy.linalg.cython_blas
 import scipy.linalg.cython_lapack  # noqa: F401 (the routines' addresses)
 from numba.extending import get_cython_function_address
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from shaped_attention.numerics import entries
 from shaped_attention.numerics.factor import gram_schmidt
@@ -129,34 +126,3 @@ def semidefinite_cholesky(gram: Array, out: Array) -> None:
         column = gram[j:, j] - out[j:, :j] @ out[j, :j]
         if column[0] - PIVOT * gram[j, j] > 0.0 or not np.isfinite(column[0]):
             out[j:, j] = column / np.sqrt(column[0])
-
-
-_controller: ThreadpoolController | None = None
-_lock = threading.Lock()
-_inside = 0
-_limits: ExitStack | None = None
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Restrict the libraries to one thread, so the order of a sum does not depend on the machine.
-
-    The setting is global to the process: the first to enter makes it, the last to leave restores
-    it.
-    """
-    global _controller, _inside, _limits
-    with _lock:
-        if _inside == 0:
-            if _controller is None:
-                _controller = ThreadpoolController()
-            _limits = ExitStack()
-            _limits.enter_context(_controller.limit(limits=1, user_api="blas"))
-        _inside += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0 and _limits is not None:
-                _limits.close()
-                _limits = None

@@ -44,7 +44,7 @@ def multiply(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Write A B, A^T B or A B^T; `a_lower` skips the zeros of a triangular A, transposed or not."""
     if turned_b:
-        inner_products(buf, out, out_columns, a, inner, b, inner, rows, inner, columns)
+        inner_products(buf, buf, buf, out, out_columns, a, inner, b, inner, rows, inner, columns)
     else:
         combinations(
             buf, buf, buf, out, out_columns, a, 1 if turned_a else inner, rows if turned_a else 1,
@@ -58,7 +58,7 @@ def gram(buf, out, a, rows, inner, turned):  # type: ignore[no-untyped-def]
     if turned:
         combinations(buf, buf, buf, out, rows, a, 1, rows, a, rows, rows, inner, rows, False, False)
     else:
-        inner_products(buf, out, rows, a, inner, a, inner, rows, inner, rows)
+        inner_products(buf, buf, buf, out, rows, a, inner, a, inner, rows, inner, rows)
 
 
 @kernel
@@ -134,7 +134,7 @@ def row_squares(buf, out, a, rows, columns):  # type: ignore[no-untyped-def]
     """Sum the squares of each row."""
     for i in range(rows):
         x = a + i * columns
-        inner_products(buf, out + i, 1, x, columns, x, columns, 1, columns, 1)
+        inner_products(buf, buf, buf, out + i, 1, x, columns, x, columns, 1, columns, 1)
 
 
 @kernel
@@ -218,7 +218,9 @@ def lower(buf, out, a, rows, columns, work):  # type: ignore[no-untyped-def]
         for i in range(j):
             buf[out + i * rows + j] = 0.0
         below, rest = out + (j + 1) * rows + j, unit + columns
-        inner_products(buf, below, rows, rest, columns, unit, columns, rows - j - 1, columns, 1)
+        inner_products(
+            buf, buf, buf, below, rows, rest, columns, unit, columns, rows - j - 1, columns, 1
+        )
         for i in range(rows - j - 1):
             x = rest + i * columns
             combine(buf, x, columns, x, unit, 1, columns, 1, columns, 1.0, -buf[below + i * rows])

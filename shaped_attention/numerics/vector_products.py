@@ -20,7 +20,7 @@ from shaped_attention.numerics.products import piece
 from shaped_attention.numerics.vectormath import prefer_wide_vectors
 
 VECTOR = 8
-"""Doubles in a vector: one register of 512 bits, two of 256."""
+"""Numbers in a vector: doubles fill one register of 512 bits, two of 256, or four of 128."""
 
 SUMS = 16 * VECTOR
 """Doubles of the sums of a block."""
@@ -35,10 +35,13 @@ class _Vectors:
             cgutils.create_struct_proxy(kind)(context, builder, value).data
             for kind, value in zip(kinds, arrays, strict=True)
         ]
-        self._kind = ir.VectorType(ir.DoubleType(), VECTOR)
+        # All arrays have entries of one type, in single or double precision.
+        single = kinds[0].dtype == types.float32
+        self._kind = ir.VectorType(ir.FloatType() if single else ir.DoubleType(), VECTOR)
+        self._align = 4 if single else 8
         self._multiply_add = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(self._kind, [self._kind] * 3),
-            f"llvm.fmuladd.v{VECTOR}f64",
+            f"llvm.fmuladd.v{VECTOR}f{32 if single else 64}",
         )  # fmt: skip
 
     def entry(self, start: Any, *terms: tuple[Any, Any]) -> Any:
@@ -58,11 +61,11 @@ class _Vectors:
 
     def load(self, array: int, entry: Any) -> Any:
         value = self._builder.load(self._at(array, entry))
-        value.align = 8
+        value.align = self._align
         return value
 
     def store(self, value: Any, array: int, entry: Any) -> None:
-        self._builder.store(value, self._at(array, entry)).align = 8
+        self._builder.store(value, self._at(array, entry)).align = self._align
 
     def everywhere(self, array: int, entry: Any) -> Any:
         """Return a vector of copies of one entry."""
@@ -257,10 +260,16 @@ def add_inner_products(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def inner_products(buf, out, out_row, a, a_row, b, b_row, rows, inner, columns):  # type: ignore[no-untyped-def]
-    """Write the products of the rows of A (rows, inner) with those of B (columns, inner)."""
+def inner_products(  # type: ignore[no-untyped-def]
+    result, left, right, out, out_row, a, a_row, b, b_row, rows, inner, columns
+):  # fmt: skip
+    """Write the products of the rows of A (rows, inner) with those of B (columns, inner).
+
+    Arrays are flat and of one type; the integers are entries and strides of `result`, `left` and
+    `right`. The order of each sum depends on `inner` alone.
+    """
     vectors = inner // VECTOR
-    sums = np.empty(SUMS)
+    sums = np.empty(SUMS, left.dtype)
     i = 0
     while i < rows:
         high = piece(rows - i)
@@ -269,15 +278,15 @@ def inner_products(buf, out, out_row, a, a_row, b, b_row, rows, inner, columns):
             wide = piece(columns - j)
             sums[: high * wide * VECTOR] = 0.0
             x, y = a + i * a_row, b + j * b_row
-            add_inner_products(buf, buf, sums, x, a_row, y, b_row, high, wide, vectors, 0, wide)
+            add_inner_products(left, right, sums, x, a_row, y, b_row, high, wide, vectors, 0, wide)
             for h in range(high):
                 for w in range(wide):
                     place = (h * wide + w) * VECTOR
-                    total = 0.0
-                    for p in range(VECTOR):
+                    total = sums[place]
+                    for p in range(1, VECTOR):
                         total += sums[place + p]
                     for k in range(vectors * VECTOR, inner):
-                        total += buf[x + h * a_row + k] * buf[y + w * b_row + k]
-                    buf[out + (i + h) * out_row + j + w] = total
+                        total += left[x + h * a_row + k] * right[y + w * b_row + k]
+                    result[out + (i + h) * out_row + j + w] = total
             j += wide
         i += high

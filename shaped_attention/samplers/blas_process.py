@@ -9,7 +9,7 @@ from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics import entries
 from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.blas_values import Memory
-from shaped_attention.numerics.lapack import one_thread
+from shaped_attention.numerics.one_thread import one_thread
 from shaped_attention.numerics.path_plan import PathPlan
 from shaped_attention.numerics.path_team import Team
 from shaped_attention.numerics.tiles import LARGEST_FACTOR

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from shaped_attention.lazy_torch import torch
+from shaped_attention.numerics.one_thread import one_thread_of_worker
 from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.request import Request
 
@@ -55,6 +56,11 @@ def thread_count(place: str) -> int:
     if asked.isdecimal() and int(asked):
         return min(int(asked), cores)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+
+
+def threads_of_a_chunk(request: Request, size: int) -> int:
+    """Return how many threads share the work of a chunk: those that no other chunk uses."""
+    return max(1, thread_count(request.place) // -(-request.samples // size))
 
 
 ChunkFunction = Callable[
@@ -98,10 +104,10 @@ def run_chunks(
                     with lock:
                         bar.update(count * steps)
 
+            here = slice(start, start + count)
             try:
-                simulate(
-                    start, count, v[:, start : start + count], stopping[start : start + count], tick
-                )
+                with one_thread_of_worker():
+                    simulate(start, count, v[:, here], stopping[here], tick)
             except BaseException:
                 cancelled.set()
                 raise

@@ -21,11 +21,12 @@ from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.blas_values import Memory
 from shaped_attention.numerics.clock_tiles import advance_clock
-from shaped_attention.numerics.lapack import one_thread
 from shaped_attention.numerics.named_numbers import TorchNumbers
+from shaped_attention.numerics.one_thread import one_thread
 from shaped_attention.numerics.tiles import LARGEST_FACTOR
 from shaped_attention.samplers.clock_step import NEAR, SHIFT, clock_speed, clock_step, norm_spread
 from shaped_attention.samplers.task import Task, covariances
+from shaped_attention.samplers.torch_process import completed
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -147,18 +148,16 @@ class SlowClock(ClockProcess, ABC):
     """The same paths where tiles do not apply: three methods do the work of a step."""
 
     @abstractmethod
-    def speed(self, factors: Array, point: int) -> Array:
-        """Return the speed (count,) with the parameters at a grid point."""
+    def speed(self, k: Integers, point: int) -> Array:
+        """Return the speed of the paths k, with the parameters at a grid point."""
 
     @abstractmethod
-    def spread(self, factors: Array, point: int) -> Array:
-        """Return the variance rate of log |V| (count,) with the parameters at a grid point."""
+    def spread(self, k: Integers, point: int) -> Array:
+        """Return the variance rate of log |V| of the paths k, with those parameters."""
 
     @abstractmethod
-    def stepped(
-        self, factors: Array, lengths: Array, samples: Integers, taken: Integers, point: int
-    ) -> Array:
-        """Return the factors after steps of given lengths."""
+    def stepped(self, k: Integers, lengths: Array, point: int) -> Array:
+        """Return the factors of the paths k after steps of given lengths."""
 
     def _advance(self, end: int, slots: Integers, stored: Array, burst: int, budget: int) -> bool:
         for _ in range(budget * burst):
@@ -175,11 +174,11 @@ class SlowClock(ClockProcess, ABC):
     def _step(self, k: Integers, point: int, slots: Integers, stored: Array) -> None:
         """Take a step with the paths k."""
         task, now = self.task, self.times[k]
-        speed = self.speed(self.state[k], point)
+        speed = self.speed(k, point)
         self.largest[k] = np.maximum(self.largest[k], speed)
         pieces = np.maximum(np.floor(self.left[k] * (1.0 + speed) / task.dt + 0.5), 1.0)
         lengths = self.left[k] / pieces
-        new = self.stepped(self.state[k], lengths, self.samples[k], self.taken[k], point)
+        new = self.stepped(k, lengths, point)
         overflowing = ~(np.abs(new).sum((-2, -1)) < LARGEST_FACTOR)
         self.alive[k[overflowing]], self.stopped_at[k[overflowing]] = 0.0, now[overflowing]
         moving, arrived = ~overflowing, pieces == 1.0
@@ -194,7 +193,7 @@ class SlowClock(ClockProcess, ABC):
         if outside.any():
             factor = self.state[k[outside]]
             norms = np.linalg.norm(factor @ factor.swapaxes(-1, -2), axis=(-2, -1))
-            deviation = np.sqrt(self.spread(factor, point) * lengths[outside])
+            deviation = np.sqrt(self.spread(k[outside], point) * lengths[outside])
             outside[outside] = norms >= task.radius * np.exp(-SHIFT * deviation)
             self.alive[k[outside]], self.stopped_at[k[outside]] = 0.0, now[outside]
         there = k[arrived & ~outside]
@@ -203,50 +202,55 @@ class SlowClock(ClockProcess, ABC):
 
 
 class TorchClock(SlowClock):
-    """Paths moved by the descriptions themselves, on any device and in any precision."""
+    """Paths moved by the descriptions themselves, on any device and in any precision.
 
-    def __init__(self, *arguments: Any, device: torch.device, dtype: torch.dtype) -> None:
+    All paths are evaluated, also those that wait, and at least `size`: the order in which torch
+    adds numbers can depend on the shape of a batch.
+    """
+
+    def __init__(
+        self, *arguments: Any, device: torch.device, dtype: torch.dtype, size: int = 1
+    ) -> None:
         """Create paths as `ClockProcess` does."""
         super().__init__(*arguments)
-        self.device, self.dtype = device, dtype
+        self.device, self.dtype, self._size = device, dtype, max(size, len(self.state))
 
     def _parameters(self, point: int) -> list[Any]:
         return [self.task.parameters(point, layer) for layer in range(len(self.task.pattern))]
 
-    def _tensor(self, array: Array) -> Tensor:
-        return torch.tensor(array, dtype=self.dtype, device=self.device)
+    def _double(self) -> Tensor:
+        # In double precision: V^2 overflows in single.
+        return torch.tensor(completed(self.state, self._size))
 
-    def speed(self, factors: Array, point: int) -> Array:
-        """Return the speed (count,), in double precision: V^2 overflows in single."""
-        parameters = self._parameters(point)
-        return clock_speed(self.task.pattern, parameters, torch.tensor(factors))[:, 0, 0].numpy()
+    def speed(self, k: Integers, point: int) -> Array:
+        """Return the speed of the paths k."""
+        found = clock_speed(self.task.pattern, self._parameters(point), self._double())
+        return found[:, 0, 0].numpy()[k]
 
-    def spread(self, factors: Array, point: int) -> Array:
-        """Return the variance rate of log |V| (count,), in double precision."""
-        parameters = self._parameters(point)
-        return norm_spread(self.task.pattern, parameters, torch.tensor(factors))[:, 0, 0].numpy()
+    def spread(self, k: Integers, point: int) -> Array:
+        """Return the variance rate of log |V| of the paths k."""
+        found = norm_spread(self.task.pattern, self._parameters(point), self._double())
+        return found[:, 0, 0].numpy()[k]
 
-    def stepped(
-        self, factors: Array, lengths: Array, samples: Integers, taken: Integers, point: int
-    ) -> Array:
-        """Return the factors after steps of given lengths."""
-        numbers, steps = torch.tensor(samples), torch.tensor(taken)
+    def stepped(self, k: Integers, lengths: Array, point: int) -> Array:
+        """Return the factors of the paths k after steps of given lengths."""
+        first, last = int(self.samples[0]), int(self.samples[0]) + self._size
+        numbers = torch.arange(first, last, device=self.device)
+        steps = torch.tensor(completed(self.taken, self._size), device=self.device)
+        step = np.zeros(self._size)
+        step[k] = lengths
         places: dict[tuple[int, ...], TorchNumbers] = {}
 
         def at(place: tuple[int, ...]) -> TorchNumbers:
             return places.setdefault(
                 place,
-                TorchNumbers(
-                    self.task.keys, numbers.to(self.device), steps.to(self.device), place,
-                    self.dtype, 1.0,
-                ),
-            )  # fmt: skip
+                TorchNumbers(self.task.keys, numbers, steps, place, self.dtype, 1.0),
+            )
 
-        new = clock_step(
-            self.task.pattern, self._parameters(point), self._tensor(factors),
-            self._tensor(lengths)[:, None, None], at,
-        )  # fmt: skip
-        return new.double().cpu().numpy()
+        factors = self._double().to(self.device, self.dtype)
+        size = torch.tensor(step, dtype=self.dtype, device=self.device)[:, None, None]
+        new = clock_step(self.task.pattern, self._parameters(point), factors, size, at)
+        return new.double().cpu().numpy()[k]
 
 
 class BlasClock(SlowClock):
@@ -263,27 +267,25 @@ class BlasClock(SlowClock):
         plan.give_back(results, self._memory)
         return copy
 
-    def speed(self, factors: Array, point: int) -> Array:
-        """Return the speed (count,)."""
-        return self._rate(0, factors, point)
+    def speed(self, k: Integers, point: int) -> Array:
+        """Return the speed of the paths k."""
+        return self._rate(0, k, point)
 
-    def spread(self, factors: Array, point: int) -> Array:
-        """Return the variance rate of log |V| (count,)."""
-        return self._rate(2, factors, point)
+    def spread(self, k: Integers, point: int) -> Array:
+        """Return the variance rate of log |V| of the paths k."""
+        return self._rate(2, k, point)
 
-    def _rate(self, program: int, factors: Array, point: int) -> Array:
+    def _rate(self, program: int, k: Integers, point: int) -> Array:
         nothing, plan = np.zeros((1, 1)), self.task.clock_plans[program]
         with one_thread(), np.errstate(all="ignore"):
-            found = [self._run(plan, [factor, nothing], 0, 0, point) for factor in factors]
-        return np.array(found).reshape(len(factors))
+            found = [self._run(plan, [factor, nothing], 0, 0, point) for factor in self.state[k]]
+        return np.array(found).reshape(len(k))
 
-    def stepped(
-        self, factors: Array, lengths: Array, samples: Integers, taken: Integers, point: int
-    ) -> Array:
-        """Return the factors after steps of given lengths."""
-        plan = self.task.clock_plans[1]
+    def stepped(self, k: Integers, lengths: Array, point: int) -> Array:
+        """Return the factors of the paths k after steps of given lengths."""
+        plan, samples, taken = self.task.clock_plans[1], self.samples[k], self.taken[k]
         with one_thread(), np.errstate(all="ignore"):
-            rows = zip(factors, lengths, samples.tolist(), taken.tolist(), strict=True)
+            rows = zip(self.state[k], lengths, samples.tolist(), taken.tolist(), strict=True)
             return np.stack(
                 [
                     self._run(plan, [factor, np.full((1, 1), length)], sample, step, point)

@@ -13,7 +13,7 @@ from shaped_attention.numerics.jit import LANES
 from shaped_attention.samplers.chunks import chunk_size
 from shaped_attention.samplers.clock_process import BlasClock, ClockProcess, TorchClock
 from shaped_attention.samplers.driver import run
-from shaped_attention.samplers.executors import by_library
+from shaped_attention.samplers.executors import by_library, by_torch_on_cpu, path_chunk
 from shaped_attention.samplers.request import Request
 from shaped_attention.samplers.task import Task, covariances
 
@@ -47,8 +47,9 @@ def clock_process(request: Request, task: Task, first: int, count: int) -> Clock
         paths = ClockProcess(task, samples, factors, request.begin)
     else:
         paths = TorchClock(
-            task, samples, factors, request.begin, device=request.device, dtype=request.dtype
-        )
+            task, samples, factors, request.begin, device=request.device, dtype=request.dtype,
+            size=LANES if by_torch_on_cpu(request) else 1,
+        )  # fmt: skip
     resumed = request.resumed
     if resumed:
         part = slice(first, first + count)
@@ -64,6 +65,8 @@ def clock_process(request: Request, task: Task, first: int, count: int) -> Clock
 
 
 def _chunk(request: Request) -> int:
+    if by_torch_on_cpu(request):
+        return path_chunk(request)
     m = request.tokens
     per_sample = 8.0 * m * m * (4 + len(request.saved)) + 16 * m * 64
     multiple = 1 if by_library(request) else LANES

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.samplers.blas_process import BlasProcess
-from shaped_attention.samplers.chunks import chunk_size, thread_count
+from shaped_attention.samplers.chunks import chunk_size, threads_of_a_chunk
 from shaped_attention.samplers.driver import LimitProcess
 from shaped_attention.samplers.path_process import PathProcess
 from shaped_attention.samplers.request import Request
@@ -47,6 +47,8 @@ def path_chunk(request: Request) -> int:
     """Return how many paths of a request move together."""
     m = request.tokens
     per_sample = 8.0 * 40 * m * m * request.groups + 16 * m * 64
+    if by_torch_on_cpu(request):
+        return LANES
     if one_by_one(request):
         return chunk_size(request, per_sample, max(1, _PREFERRED_ENTRIES // m**2), 1)
     smallest = _SMALLEST_ENTRIES // m**2
@@ -57,6 +59,11 @@ def by_library(request: Request) -> bool:
     """Return whether library routines move the samples of a request, one by one."""
     fewest = _FEWEST_LARGE_TOKENS_OF_A_PATH if request.large_layers else FEWEST_LARGE_TOKENS
     return request.compiled_device and request.tokens >= fewest
+
+
+def by_torch_on_cpu(request: Request) -> bool:
+    """Return whether torch moves the samples of a request on the CPU, always as many together."""
+    return request.place == "cpu" and not request.compiled_device
 
 
 def one_by_one(request: Request) -> bool:
@@ -76,9 +83,7 @@ def with_executor(request: Request, task: Task) -> Request:
 
 def threads_of_a_path(request: Request) -> int:
     """Return how many threads share the work of a path: those that no other chunk uses."""
-    threads = thread_count(request.place)
-    chunks = -(-request.samples // path_chunk(request))
-    return max(1, threads // chunks)
+    return threads_of_a_chunk(request, path_chunk(request))
 
 
 def executor(tokens: int) -> str:
@@ -107,7 +112,8 @@ def process_of(
     elif request.compiled_device:
         process = TileProcess(task, first, start)
     else:
-        process = TorchProcess(task, first, start, request.device, request.dtype)
+        size = LANES if by_torch_on_cpu(request) else 1
+        process = TorchProcess(task, first, start, request.device, request.dtype, size)
     if request.resumed:
         process.stop(request.resumed.stopping_time[first : first + count])
     return process

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -17,60 +18,67 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import check_count
 from shaped_attention.numerics.draws import SLOTS_PER_BLOCK, Draws, slot_number, stream_key
-from shaped_attention.numerics.threefry import fill_weights
+from shaped_attention.numerics.path_team import ALONE, Team
+from shaped_attention.numerics.weights import multiply_weights
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.chunks import chunk_size
+from shaped_attention.samplers.chunks import chunk_size, threads_of_a_chunk
 from shaped_attention.samplers.driver import run
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.start_states import start_states, tokens_of
 from shaped_attention.samplers.starts import Resumed
 from shaped_attention.samplers.task import covariances, task_of
-from shaped_attention.samplers.torch_process import norms
+from shaped_attention.samplers.torch_process import completed, norms
 
 _PREFERRED_CHUNK = 16
-_BLOCK_BYTES = 2**17
-"""Bytes of weights made at once per sample: on the CPU they are multiplied while in the cache.
+_PREFERRED_WEIGHTS = 2**16
+"""Weights of a matrix in all networks of a batch: they take longer than calls of torch."""
 
-The size is fixed, since the shape of a product can change the rounding of its entries.
-"""
+_LARGEST_BATCH = 64
+_FEWEST_FOR_THREADS = 2**16
+"""Weights of a matrix that take longer to make than to start a thread."""
 
 
 class WeightProduct:
     """Products ``project(x, columns) = x @ W`` with the weights of samples in a block and layer.
 
-    The weight in row r and column c of a sample's W (fan_in, columns) is the normal number
-    c * fan_in + r of its slot. Matrices are generated a few columns at a time, which bounds the
-    memory at any width.
+    Each call has a fresh Gaussian matrix W (fan_in, columns) for each sample; `numerics.weights`
+    numbers its entries. `team` shares the columns of a large matrix.
     """
 
-    def __init__(self, draws: Draws, first: int) -> None:
-        self._draws = draws
-        self._first = first
+    def __init__(self, draws: Draws, first: int, team: Team = ALONE) -> None:
+        self._draws, self._first, self._team = draws, first, team
         self._calls = 0
 
     def __call__(self, x: Float[Tensor, "B m fan_in"], columns: int) -> Float[Tensor, "B m c"]:
         """Multiply by a fresh Gaussian matrix with `columns` columns."""
-        slot = slot_number(self._draws.slot, self._calls)
+        draws, fan_in = self._draws, x.shape[-1]
+        slot = slot_number(draws.slot, self._calls)
         self._calls += 1
-        fan_in = x.shape[-1]
-        block = max(2, 2 * (_BLOCK_BYTES // (2 * fan_in * x.element_size())))
-        parts = [
-            x @ self._weights(slot, fan_in, start, min(block, columns - start), x).mT
-            for start in range(0, columns, block)
-        ]
-        return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+        if x.device.type != "cpu":
+            weights = draws.normals_at(slot, 0, columns * fan_in)
+            return x @ weights.unflatten(1, (columns, fan_in)).mT
+        # A tensor of torch is aligned in memory, so what follows rounds in the same way each time.
+        out = x.new_empty(*x.shape[:-1], columns)
+        threads = self._team.threads if columns * fan_in >= _FEWEST_FOR_THREADS else 1
+        ends = [columns * k // threads // 2 * 2 for k in range(threads)] + [columns]
+        arrays = x.contiguous().numpy(), out.numpy()
+        self._team.together([
+            partial(
+                multiply_weights, arrays[0], draws.key, self._first, draws.step, slot, begin, end,
+                arrays[1],
+            )
+            for begin, end in pairwise(ends)
+        ])  # fmt: skip
+        return out
 
-    def _weights(
-        self, slot: int, fan_in: int, start: int, count: int, like: Tensor
-    ) -> Float[Tensor, "B count fan_in"]:
-        """Return columns start, ..., start + count - 1 (start even), as rows."""
-        if like.device.type != "cpu":
-            flat = self._draws.normals_at(slot, start * fan_in, count * fan_in)
-            return flat.unflatten(1, (count, fan_in))
-        out = np.empty((len(like), count * fan_in), dtype=like.numpy().dtype)
-        pair = start * fan_in // 2
-        fill_weights(out, self._draws.key, self._first, self._draws.step, slot, pair)
-        return torch.from_numpy(out).unflatten(1, (count, fan_in))
+
+def batch_size(width: int) -> int:
+    """Return how many networks of a width are moved together: always as many, in the same places.
+
+    The order in which torch adds numbers can depend on the shape of a batch. A batch of a fixed
+    size, completed by networks that are not asked for, makes a sample independent of the others.
+    """
+    return max(1, min(_LARGEST_BATCH, _PREFERRED_WEIGHTS // width**2))
 
 
 @recorded(sampler="network")
@@ -111,59 +119,74 @@ def simulate_network(
         times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
         chunk=chunk, memory=memory, keep=keep, keep_state=keep_state,
     )  # fmt: skip
-    m, itemsize = request.tokens, request.dtype.itemsize
-    on_cpu = request.device.type == "cpu"
-    # tokens, their images under the weights, and two columns of weights
-    per_sample = itemsize * width * (8.0 * m + 2) + 2 * _BLOCK_BYTES
-    preferred = max(_PREFERRED_CHUNK, 2**13 // width) if on_cpu else 2**20
-    size = chunk_size(request, per_sample, preferred, 1)
-    parameters = {"width": width, "depth": depth}
+    parameters, size = {"width": width, "depth": depth}, network_chunk(request, width)
     return run(request, partial(Networks, request, width), size, progress, "network", parameters)
 
 
+def network_chunk(request: Request, width: int) -> int:
+    """Return how many networks of a request are in a chunk."""
+    on_cpu, batch = request.device.type == "cpu", batch_size(width)
+    # tokens and their images under the weights
+    per_sample = 8.0 * request.dtype.itemsize * width * request.tokens
+    preferred = max(batch, _PREFERRED_CHUNK) if on_cpu else 2**20
+    return chunk_size(request, per_sample, preferred, batch if on_cpu else 1)
+
+
 class Networks:
-    """A chunk of networks with real weights, at a layer."""
+    """A chunk of networks with real weights, at a layer; on the CPU in batches of a fixed size."""
 
     def __init__(self, request: Request, width: int, first: int, count: int) -> None:
-        self._request, self._width, self._first = request, width, first
+        self._request, self._width, self._first, self._count = request, width, first, count
         self._key = stream_key(request.seed, "network")
-        device = request.device
-        self._samples = torch.arange(first, first + count, device=device)
-        task = task_of(replace(request, resumed=None), "network", width)
-        states = start_states(replace(request, resumed=None), task, first, count)
-        self.tokens = tokens_of(torch.tensor(states, dtype=request.dtype, device=device), task)
-        self._stopped_at = torch.full((count,), torch.inf, dtype=torch.float64, device=device)
+        self._team = Team(threads_of_a_chunk(request, network_chunk(request, width)))
+        fresh = replace(request, resumed=None)
+        task = task_of(fresh, "network", width)
+        states = start_states(fresh, task, first, count)
+        tensor = partial(torch.tensor, dtype=request.dtype, device=request.device)
+        size = batch_size(width) if request.device.type == "cpu" else count
+        batches = [completed(states[k : k + size], size) for k in range(0, count, size)]
+        self._batches = [tokens_of(tensor(x), task) for x in batches]
+        stopping_times = np.full(count, np.inf)
         if request.resumed:
-            self._resume(request.resumed, first, count)
-
-    def _resume(self, resumed: Resumed, first: int, count: int) -> None:
-        own = slice(first, first + count)
-        self.tokens = torch.tensor(resumed.state[own, 0]).to(self.tokens)
-        self._stopped_at = torch.tensor(resumed.stopping_time[own]).to(self._stopped_at)
+            own = slice(first, first + count)
+            tokens = [request.resumed.state[own, 0][k : k + size] for k in range(0, count, size)]
+            self._batches = [tensor(completed(x, size)) for x in tokens]
+            stopping_times = request.resumed.stopping_time[own]
+        self._stopped_at = [
+            torch.tensor(completed(stopping_times[k : k + size], size), device=request.device)
+            for k in range(0, count, size)
+        ]
 
     def advance(self, begin: int, end: int) -> None:
         """Take the layers begin, ..., end - 1."""
-        request = self._request
-        for step in range(begin, end):
-            new = self.tokens
-            for i, block in enumerate(request.pattern[step % len(request.pattern)]):
-                draws = Draws(self._key, self._samples, step, i * SLOTS_PER_BLOCK, request.dtype)
-                p = at_depth(block, step / request.steps)
-                new = block.forward(p, new, WeightProduct(draws, self._first))
-            alive = self._stopped_at.isinf()
-            self.tokens = torch.where(alive[:, None, None], new, self.tokens)
-            outside = norms(self.tokens[:, None]) / self._width >= request.radius
-            time = (step + 1) * request.dt
-            self._stopped_at = torch.where(alive & outside, time, self._stopped_at)
+        for k in range(len(self._batches)):
+            for step in range(begin, end):
+                self._step(k, step)
+
+    def _step(self, k: int, step: int) -> None:
+        """Take a layer of one batch."""
+        request, old = self._request, self._batches[k]
+        first, new = self._first + k * len(old), old
+        samples = torch.arange(first, first + len(old), device=old.device)
+        for i, block in enumerate(request.pattern[step % len(request.pattern)]):
+            draws = Draws(self._key, samples, step, i * SLOTS_PER_BLOCK, request.dtype)
+            p = at_depth(block, step / request.steps)
+            new = block.forward(p, new, WeightProduct(draws, first, self._team))
+        alive = self._stopped_at[k].isinf()
+        self._batches[k] = torch.where(alive[:, None, None], new, old)
+        outside = norms(self._batches[k][:, None]) / self._width >= request.radius
+        time = (step + 1) * request.dt
+        self._stopped_at[k] = torch.where(alive & outside, time, self._stopped_at[k])
 
     def covariances(self) -> NDArray[np.float64]:
         """Return V (count, m, m)."""
-        return covariances(self.tokens[:, None].double().cpu().numpy()) / self._width
+        return covariances(self.factors()) / self._width
 
     def factors(self) -> NDArray[np.float64]:
         """Return the state (count, 1, m, n): the tokens, sqrt n times a factor of V."""
-        return self.tokens[:, None].double().cpu().numpy()
+        tokens = torch.cat(self._batches)[: self._count]
+        return tokens[:, None].double().cpu().numpy()
 
     def stopping_times(self) -> NDArray[np.float64]:
         """Return the stopping time of each path (count,)."""
-        return self._stopped_at.cpu().numpy()
+        return torch.cat(self._stopped_at)[: self._count].cpu().numpy()

@@ -19,6 +19,7 @@ from shaped_attention.checks import check_count, check_width, real_array
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.covariance import start_factor
 from shaped_attention.numerics.eager import is_eager
+from shaped_attention.numerics.one_thread import one_thread
 from shaped_attention.samplers.devices import check_dtype, device_name, precision_name
 from shaped_attention.samplers.starts import Resumed, check_radius, check_rank, check_starts
 
@@ -110,10 +111,8 @@ class Request:
         """Return factors (count, groups, m, c) of the initial covariances of some samples."""
         if self.resumed:
             return self.resumed.state[first : first + count]
-        if self.start.ndim == 2:
-            factors = start_factor(self.start, columns)[None]
-        else:
-            starts = self.start[first : first + count]
+        starts = self.start[None] if self.start.ndim == 2 else self.start[first : first + count]
+        with one_thread():
             factors = np.stack([start_factor(v, columns) for v in starts])
         return np.broadcast_to(factors[:, None], (count, groups, self.tokens, columns))
 

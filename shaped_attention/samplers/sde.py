@@ -29,7 +29,12 @@ from shaped_attention.samplers.chunks import chunk_size
 from shaped_attention.samplers.clock_run import run_clock
 from shaped_attention.samplers.clock_step import can_explode
 from shaped_attention.samplers.driver import LimitProcess, march, run
-from shaped_attention.samplers.executors import by_library, path_chunk, process_of
+from shaped_attention.samplers.executors import (
+    by_library,
+    by_torch_on_cpu,
+    path_chunk,
+    process_of,
+)
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.starts import Resumed
 from shaped_attention.samplers.task import task_of
@@ -163,6 +168,8 @@ def _march(
 
 
 def _torchsde_chunk(request: Request) -> int:
+    if by_torch_on_cpu(request):
+        return path_chunk(request)
     m = request.tokens
     per_sample = request.dtype.itemsize * m * m * (14.0 + len(request.saved))
     smallest, multiple = _SMALLEST_ENTRIES // m**2, 1 if by_library(request) else LANES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -20,20 +20,32 @@ from shaped_attention.samplers.steps import chain_step, limit_step
 from shaped_attention.samplers.task import Task, covariances
 
 Array = NDArray[np.float64]
+N = TypeVar("N", np.float64, np.int64)
 
 
 class TorchProcess:
     """Paths as torch tensors, on any device and in any precision."""
 
     def __init__(
-        self, task: Task, first: int, start: Array, device: torch.device, dtype: torch.dtype
+        self,
+        task: Task,
+        first: int,
+        start: Array,
+        device: torch.device,
+        dtype: torch.dtype,
+        size: int = 1,
     ) -> None:
-        """Create the paths with numbers first, ... and factors `start` (count, groups, m, c)."""
+        """Create the paths with numbers first, ... and factors `start` (count, groups, m, c).
+
+        Copies of the first factor make them at least `size` paths, the last of which are not asked
+        for: the order in which torch adds numbers can depend on the shape of a batch.
+        """
         self.task, self.first, self.count = task, first, len(start)
         self.device, self.dtype = device, dtype
-        self.samples = torch.arange(first, first + self.count, device=device)
-        self.state = torch.tensor(start, dtype=dtype, device=device)
-        self.stopped_at = torch.full((self.count,), torch.inf, dtype=torch.float64, device=device)
+        whole = completed(start, max(size, self.count))
+        self.samples = torch.arange(first, first + len(whole), device=device)
+        self.state = torch.tensor(whole, dtype=dtype, device=device)
+        self.stopped_at = torch.full((len(whole),), torch.inf, dtype=torch.float64, device=device)
         # The fourth root of the largest number keeps V and products of two of its entries finite.
         self._largest = min(tiles.LARGEST_FACTOR, torch.finfo(dtype).max ** 0.25)
 
@@ -85,18 +97,19 @@ class TorchProcess:
 
     def factors(self) -> Array:
         """Return the state (count, groups, m, c) in double precision."""
-        return self.state.double().cpu().numpy()
+        return self.state[: self.count].double().cpu().numpy()
 
     def stop(self, stopping_times: Array) -> None:
         """Mark the paths that have stopped already; they do not move."""
-        self.stopped_at = torch.as_tensor(stopping_times, device=self.device).clone()
+        whole = completed(stopping_times, len(self.samples))
+        self.stopped_at = torch.tensor(whole, device=self.device)
 
     def stopping_times(self) -> Array:
         """Return the stopping time of each path (count,)."""
-        return self.stopped_at.cpu().numpy()
+        return self.stopped_at[: self.count].cpu().numpy()
 
     def flat_state(self) -> Tensor:
-        """Return the state as torchsde's (count, entries)."""
+        """Return the state as torchsde's (paths, entries)."""
         return self.state.flatten(1)
 
     def set_state(self, y: Tensor) -> None:
@@ -109,7 +122,7 @@ class TorchProcess:
 
     def brownian_shape(self) -> tuple[int, int]:
         """Return the shape of the increments of a step."""
-        return self.count, self._entries
+        return len(self.samples), self._entries
 
     def increments(self, step: int) -> Tensor:
         """Return the Brownian increments of a step (count, entries)."""
@@ -186,6 +199,11 @@ class _Given(Numbers):
         """Return the next increments."""
         start, self._next = self._next, self._next + rows * columns
         return self._increments[:, start : self._next].unflatten(1, (rows, columns))
+
+
+def completed(rows: NDArray[N], size: int) -> NDArray[N]:
+    """Return `size` rows: the given ones, then copies of the first."""
+    return np.concatenate([rows, np.repeat(rows[:1], size - len(rows), axis=0)])
 
 
 def norms(state: Float[Tensor, "B g m c"]) -> Float[Tensor, " B"]:

@@ -77,8 +77,8 @@ EXPLOSION = [
     Mutant(
         "clock-process-shift-of-a-whole-step",
         _CLOCK_PROCESS,
-        "np.sqrt(self.spread(factor, point) * lengths[outside])",
-        "np.sqrt(self.spread(factor, point) * task.dt)",
+        "np.sqrt(self.spread(k[outside], point) * lengths[outside])",
+        "np.sqrt(self.spread(k[outside], point) * task.dt)",
         ("test_clock.py::test_executors_follow_the_same_paths",),
         blind=True,
     ),

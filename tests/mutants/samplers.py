@@ -92,8 +92,8 @@ SAMPLERS = [
     Mutant(
         "network-same-weights-in-every-layer",
         _NETWORK,
-        "Draws(self._key, self._samples, step, i * SLOTS_PER_BLOCK, request.dtype)",
-        "Draws(self._key, self._samples, 0, i * SLOTS_PER_BLOCK, request.dtype)",
+        "Draws(self._key, samples, step, i * SLOTS_PER_BLOCK, request.dtype)",
+        "Draws(self._key, samples, 0, i * SLOTS_PER_BLOCK, request.dtype)",
         ("test_oracles.py::test_network_of_one_token_has_its_finite_law",),
         blind=True,
     ),

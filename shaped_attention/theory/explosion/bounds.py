@@ -22,7 +22,7 @@ P(S ever reaches R) <= erf(c S_0) / erf(c R). A ReLU MLP does not move the mean 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -130,7 +130,7 @@ def _with_relu(layer: Layer, v0: Matrix) -> Bounds | None:
     reduction = two_groups(v0)
     if reduction is None:
         return None
-    high = scalar_law(layer, reduction, v0, growth=False)
+    high = scalar_law(layer, replace(reduction, growth=False), v0)
     parts = limits_at(layer, 0.0)
     mu = float(sum(share * limit.decay(p) for limit, p, share in parts)) / 2.0
     low = ScalarLaw(high.alpha, mu, high.k, high.delta, high.u0)

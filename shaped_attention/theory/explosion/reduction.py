@@ -54,6 +54,9 @@ class Reduction:
         Matrix (m, r); the states are V = (spread A) (spread A)^T for any r x r matrix A.
     still
         Vectors z, in rows, for which z^T V z = 0 must stay 0.
+    growth
+        Whether the limits' `growth` and `decay` act on u. Where they cancel exactly they are left
+        out: their difference would be rounding.
     """
 
     scalar: str
@@ -61,6 +64,7 @@ class Reduction:
     direction: Matrix
     spread: Matrix
     still: Matrix
+    growth: bool = True
 
     def start(self, v0: Matrix) -> float:
         """Return u_0."""
@@ -71,11 +75,8 @@ def coefficients(
     layer: Layer,
     reduction: Reduction,
     parameters: Overrides | Sequence[Overrides] | None = None,
-    growth: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return alpha, mu, k and delta as tensors that are differentiable in `parameters`.
-
-    `growth` is that of `moments_along`.
 
     Raises
     ------
@@ -87,7 +88,7 @@ def coefficients(
     u = torch.tensor([1.0, 2.0, 0.3, 0.8, 1.7, 3.0], dtype=torch.float64)
     factors = torch.tensor(_factors(reduction, u.numpy(), rng))
     directions = torch.tensor(np.vstack([reduction.direction, reduction.still]))
-    drift, linear, free = moments_along(parts, factors, directions, growth)
+    drift, linear, free = moments_along(parts, factors, directions, reduction.growth)
     k, still = linear[0, 0] / 2.0, drift[:, 1:].abs() + free[:, 1:]
     alpha, mu = _odd(drift[:, 0])
     delta, more = _even(free[:, 0])
@@ -105,17 +106,17 @@ def coefficients(
     return alpha, mu, k, delta
 
 
-def scalar_law(layer: Layer, reduction: Reduction, v0: Matrix, growth: bool = True) -> ScalarLaw:
+def scalar_law(layer: Layer, reduction: Reduction, v0: Matrix) -> ScalarLaw:
     """Return the law of u, or raise ValueError if u is not autonomous.
 
     Coefficients at the level of rounding, compared with a state without structure, are 0.
     """
-    found = coefficients(layer, reduction, growth=growth)
-    alpha, mu, k, delta = (float(x.detach()) for x in found)
+    alpha, mu, k, delta = (float(x.detach()) for x in coefficients(layer, reduction))
     rng = np.random.default_rng(1)
     factor = torch.tensor(rng.normal(size=(len(v0), 2)) / math.sqrt(2.0 * len(v0)))
     unit = torch.tensor(reduction.direction[None])
-    drift, _, free = (float(x) for x in moments_along(limits_at(layer, 0.0), factor, unit))
+    generic = moments_along(limits_at(layer, 0.0), factor, unit, reduction.growth)
+    drift, _, free = (float(x) for x in generic)
     alpha = alpha if abs(alpha) > _ROUNDING * abs(drift) else 0.0
     delta = delta if abs(delta) > _ROUNDING * abs(free) and alpha != 0.0 else 0.0
     mu = mu if abs(mu) > _ROUNDING * (abs(alpha) + k) else 0.0
@@ -216,10 +217,10 @@ def without_attention(layer: Layer, v0: Matrix) -> Reduction | None:
     )
     reason = "the layer has no attention, so that no entry of V can explode"
     unit = np.eye(m)
-    each = [Reduction("V_11", reason, row, unit, np.zeros((0, m))) for row in unit]
+    each = [Reduction("V_11", reason, row, unit, np.zeros((0, m)), growth) for row in unit]
     for reduction in each:
         try:
-            if scalar_law(layer, reduction, v0, growth).alpha != 0.0:
+            if scalar_law(layer, reduction, v0).alpha != 0.0:
                 return None
         except ValueError:
             return None
