@@ -60,11 +60,14 @@ RANGES = {
 @EXECUTORS
 @pytest.mark.parametrize("name", RANGES)
 def test_values_are_those_of_torch(name: str, executor: Callable[[str, Array], Array]) -> None:
-    """In the relative sense, also where a difference of exponentials would cancel."""
+    """In the relative sense, also where a difference of exponentials would cancel.
+
+    Torch's functions and ours are each within 4 units in the last place of the exact value.
+    """
     for start, stop in RANGES[name]:
         x = np.random.default_rng(0).uniform(start, stop, ROWS * 64)
         expected = getattr(primitives, name)(torch.from_numpy(x)).numpy()
-        np.testing.assert_allclose(executor(name, x), expected, rtol=1e-15, atol=0.0)
+        np.testing.assert_allclose(executor(name, x), expected, rtol=8 * 2.0**-52, atol=0.0)
 
 
 @EXECUTORS

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from shaped_attention.numerics import tile_algebra as al
-from shaped_attention.numerics.jit import LANES, compiled_once, kernel
+from shaped_attention.numerics.jit import LANES, compiled_once, kernel, tile_buffer
 from shaped_attention.numerics.threefry import counter
 from shaped_attention.numerics.tile_interpreter import run
 from shaped_attention.numerics.tiles import LARGEST_FACTOR, stop_outside
@@ -57,7 +57,7 @@ def advance_clock(  # type: ignore[no-untyped-def]
     count, size = state.shape
     tokens = parts[0, 2]
     work = rows
-    buf = np.empty((rows + 3, LANES))
+    buf = tile_buffer(rows + 3)
     paths = np.empty(LANES, np.uint64)
     radii, times, moved = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     length, pieces = np.empty(LANES), np.empty(LANES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.jit import LANES, STRIDE, kernel, tile_buffer
 from shaped_attention.numerics.products import piece
 from shaped_attention.numerics.threefry import counter, normal_pair, threefry
 from shaped_attention.numerics.tile_interpreter import simple
@@ -49,7 +49,7 @@ def _add_gram(buf, sums, rows, a):  # type: ignore[no-untyped-def]
         while j <= i:
             wide = piece(rows - j)
             add_inner_products(
-                buf, buf, sums, a + i * LANES, LANES, a + j * LANES, LANES, high, wide, vectors,
+                buf, buf, sums, a + i * STRIDE, STRIDE, a + j * STRIDE, STRIDE, high, wide, vectors,
                 i * rows + j, rows,
             )  # fmt: skip
             j += wide
@@ -84,22 +84,22 @@ def hidden_gram(  # type: ignore[no-untyped-def]
     each = copies * columns
     # Values of the activation take the place of the normals, which are not needed any more.
     normals = copies * tokens
-    tile = np.empty((max(rows, normals + each + 1), LANES))
+    tile = tile_buffer(max(rows, normals + each + 1))
     buf = tile.reshape(-1)
     sums = np.zeros(tokens * tokens * VECTOR)
     for unit in range(first, last, LANES):
         _draw(tile, normals, each, key, path, slot, unit)
         for k in range(copies):
             combinations(
-                buf, entries, buf, arguments[k] * LANES, LANES, 0, columns, 1,
-                (normals + k * columns) * LANES, LANES, tokens, columns, LANES, False, lower,
+                buf, entries, buf, arguments[k] * STRIDE, STRIDE, 0, columns, 1,
+                (normals + k * columns) * STRIDE, STRIDE, tokens, columns, LANES, False, lower,
             )  # fmt: skip
         for k in range(code.shape[0]):
             simple(code[k], numbers, tile)
         for p in range(last - unit, LANES):
             for i in range(tokens):
                 tile[result + i, p] = 0.0
-        _add_gram(buf, sums, tokens, result * LANES)
+        _add_gram(buf, sums, tokens, result * STRIDE)
     for i in range(tokens):
         for j in range(i + 1):
             total = 0.0

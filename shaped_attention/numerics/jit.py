@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding
 import numpy as np
 from numba import njit
+from numba.core import config
 
 _log = logging.getLogger(__name__)
 
@@ -18,6 +20,24 @@ LANES = 64
 
 Measured at 8, 16, 32, 64, 96 and 128: 64 was fastest for every kernel and 32 a third slower.
 """
+
+STRIDE = LANES + 8
+"""Entries from one row of a tile's buffer to the next; those beyond the lanes are not used.
+
+Rows whose distance is a power of 2 would share a set of the first-level cache: products of 8 x 8
+matrices are up to twice as fast with this one.
+"""
+
+
+def _has_wide_vectors() -> bool:
+    """Return whether kernels are compiled for a processor with vectors of 512 bits."""
+    features = config.CPU_FEATURES
+    if features is None:
+        features = llvmlite.binding.get_host_cpu_features().flatten()
+    return "+avx512f" in features.split(",")
+
+
+WIDE = _has_wide_vectors()
 
 
 def _drop_stale_kernels() -> None:
@@ -80,3 +100,15 @@ compiled_once = np.int64
 
 scalar = _compiler(inline="always", error_model="numpy", fastmath=_FASTMATH)
 """Compile a function of numbers that is inlined into the loop over lanes that calls it."""
+
+
+@kernel
+def tile_buffer(rows):  # type: ignore[no-untyped-def]
+    """Return an array (rows, STRIDE) that begins at a line of the cache.
+
+    Vectors of 512 bits that cross a line take twice as long (measured on products of 8 x 8
+    matrices).
+    """
+    flat = np.empty(rows * STRIDE + 8)
+    start = np.int64(8 - (flat.ctypes.data >> 3) % 8)
+    return flat[start : start + rows * STRIDE].reshape(rows, STRIDE)

@@ -2,8 +2,9 @@
 
 Numba turns a loop over lanes into vector instructions, but keeps each sum in memory: two loads for
 each multiplication. Here a block of up to 4 x 4 sums stays in registers while the inner index runs,
-which is three times as fast (measured at 4, 8 and 16 tokens). Each sum runs in the order of its
-index, as in a plain loop, so the rounding of an entry does not depend on its block.
+which is three times as fast (measured at 4, 8 and 16 tokens). A block fills the registers: there
+are 32 of 512 bits, and only 16 of 256. Each sum runs in the order of its index, as in a plain loop,
+so the rounding of an entry does not depend on its block.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.jit import LANES, STRIDE, WIDE, kernel
 
-_VECTOR = 8
-"""Lanes in a vector: one register of 512 bits, two of 256."""
+_VECTOR = 8 if WIDE else 4
+"""Lanes in a vector, which fills a register."""
+
+_HIGHEST = 4 if WIDE else 2
+"""Rows of the largest block."""
 
 
 def _block(high: int, wide: int) -> Callable[..., Any]:
@@ -31,7 +35,7 @@ def _block(high: int, wide: int) -> Callable[..., Any]:
     ):  # fmt: skip
         """Write rows out + i out_row + j = sum over k < count of A_ik B_kj, i < high, j < wide.
 
-        A_ik is in row a + i a_row + k a_inner of `buf` (rows, LANES), and B_kj in row
+        A_ik is in row a + i a_row + k a_inner of `buf` (rows, STRIDE), and B_kj in row
         b + j b_column + k b_inner. With `adding` the sums are added to the present values.
         """
         signature = types.void(buf, *([types.intp] * 9), types.boolean)
@@ -48,7 +52,7 @@ def _block(high: int, wide: int) -> Callable[..., Any]:
                 return ir.Constant(integer, number)
 
             def at(row: Any, lane: Any) -> Any:
-                entry = builder.add(builder.mul(row, fixed(LANES)), lane)
+                entry = builder.add(builder.mul(row, fixed(STRIDE)), lane)
                 return builder.bitcast(builder.gep(array.data, [entry]), vector.as_pointer())
 
             def load(row: Any, lane: Any) -> Any:
@@ -144,7 +148,7 @@ def multiply(  # type: ignore[no-untyped-def]
     """
     i = 0
     while i < rows:
-        high = piece(rows - i)
+        high = min(piece(rows - i), _HIGHEST)
         first_i = i if a_from else 0
         stop_i = min(i + high, inner) if a_to else inner
         j = 0
@@ -169,7 +173,7 @@ def lower_half(buf, out, a, a_row, a_inner, rows, inner, a_to, adding):  # type:
     """
     i = 0
     while i < rows:
-        high = piece(rows - i)
+        high = min(piece(rows - i), _HIGHEST)
         stop = min(i + high, inner) if a_to else inner
         j = 0
         while j <= i:

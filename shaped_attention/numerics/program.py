@@ -1,6 +1,6 @@
 """Assembly of a trace into a program: instructions on rows of one buffer, and its layout.
 
-The value of each operation occupies rows of a buffer (rows, LANES), which are reused after its last
+The value of each operation occupies rows of a buffer (rows, STRIDE), which are reused after its last
 use. A value that becomes a part of a larger matrix is written there directly.
 """
 

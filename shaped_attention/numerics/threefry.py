@@ -109,11 +109,14 @@ def fill_normals(out, count, scale, key, paths, slot, pair):  # type: ignore[no-
     """
     prefer_wide_vectors()
     k0, k1 = key[0], key[1]
+    first, second = np.empty(LANES, np.uint64), np.empty(LANES, np.uint64)
     for k in range((count + 1) // 2):
         c0, _ = counter(slot, pair + k, 0, 0)
+        # Two loops: a processor looks only so far ahead, and each number is a long chain.
         for p in range(LANES):
-            x0, x1 = threefry(k0, k1, c0, paths[p])
-            a, b = normal_pair(x0, x1)
+            first[p], second[p] = threefry(k0, k1, c0, paths[p])
+        for p in range(LANES):
+            a, b = normal_pair(first[p], second[p])
             out[2 * k, p] = scale * a
             out[2 * k + 1, p] = scale * b
 
@@ -180,14 +183,16 @@ def _chi_again(dof, j, k0, k1, path, slot):  # type: ignore[no-untyped-def]
 
 @kernel
 def fill_chi(out, dof, key, paths, slot):  # type: ignore[no-untyped-def]
-    """Write chi variables with `dof[j]` >= 2 degrees of freedom into row j of `out` (J, lanes).
+    """Write chi variables with `dof[j]` >= 2 degrees of freedom into row j of `out` (J, ...).
+
+    The first entries of a row belong to `paths`.
 
     The rejection method of Marsaglia and Tsang (ACM TOMS 26, 2000) is exact; every attempt has its
     own counter. Two rows share a pair of normals and a pair of uniforms.
     """
     prefer_wide_vectors()
     k0, k1 = key[0], key[1]
-    rows, lanes = out.shape
+    rows, lanes = out.shape[0], paths.shape[0]
     for j in range(0, rows, 2):
         two = j + 1 < rows
         dof_a, dof_b = dof[j], dof[j + 1] if two else dof[j]

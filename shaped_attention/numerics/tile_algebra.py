@@ -1,6 +1,6 @@
 """Small-matrix algebra on tiles: one operation on all lanes at once.
 
-A tile is an array (rows, LANES): each path has a lane, each entry of a matrix a row, and a matrix
+A tile is an array (rows, STRIDE): each path has a lane, each entry of a matrix a row, and a matrix
 (r, c) occupies r c consecutive rows from an offset on. Every loop over lanes is a sequence of
 vector instructions. Sums run in the order of their index, even in unrolled loops, so the rounding
 of a path does not depend on its neighbours. Products are in `products`.

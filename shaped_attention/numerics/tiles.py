@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from shaped_attention.numerics import tile_algebra as al
-from shaped_attention.numerics.jit import LANES, compiled_once, kernel
+from shaped_attention.numerics.jit import LANES, compiled_once, kernel, tile_buffer
 from shaped_attention.numerics.threefry import count_paths
 from shaped_attention.numerics.tile_interpreter import run
 
@@ -123,7 +123,7 @@ def advance(  # type: ignore[no-untyped-def]
     for g in range(parts.shape[0]):
         tokens = parts[g, 2]
     work = rows
-    buf = np.empty((rows + 3, LANES))
+    buf = tile_buffer(rows + 3)
     paths = np.empty(LANES, np.uint64)
     radii, times = np.full(LANES, radius), np.empty(LANES)
     programs = ranges.shape[0]
@@ -197,7 +197,7 @@ def advance(  # type: ignore[no-untyped-def]
 def check_outside(state, parts, weight, alive, stopped_at, radius, time):  # type: ignore[no-untyped-def]
     """Stop the paths of all tiles that are outside the radius at this time."""
     size = state.shape[1]
-    buf = np.empty((size + 3, LANES))
+    buf = tile_buffer(size + 3)
     radii, times = np.full(LANES, radius), np.full(LANES, time)
     for tile in range(state.shape[0]):
         for i in range(size):

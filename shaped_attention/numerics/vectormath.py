@@ -66,6 +66,11 @@ _TANH = (1.0 / 3.0, -2.0 / 15.0, 17.0 / 315.0, -62.0 / 2835.0, 1382.0 / 155925.0
          -21844.0 / 6081075.0, 929569.0 / 638512875.0, -6404582.0 / 10854718875.0,
          443861162.0 / 1856156927625.0, -18888466084.0 / 194896477400625.0)  # fmt: skip
 
+# Conversions between integers and doubles by their bits: AVX2 has no instructions for 64 bits. The
+# sum of a double and _NEAREST is rounded to an integer, which is in its lowest bits; an integer below
+# 2^52 in the mantissa of 2^52 is that number plus 2^52.
+_NEAREST = 1.5 * 2.0**52
+_INTEGER = np.uint64(0x4330000000000000)
 _ONE = np.uint64(0x3FF0000000000000)
 _SQRT_HALF = np.uint64(0x3FE6A09E667F3BCD)
 _MANTISSA = np.uint64(0x000FFFFFFFFFFFFF)
@@ -116,31 +121,40 @@ float_to_bits: Any = intrinsic(_float_to_bits)
 
 
 @scalar
-def horner(coefficients, x):  # type: ignore[no-untyped-def]
-    """Evaluate at x the polynomial with these coefficients, constant first."""
-    value = coefficients[-1]
-    for i in range(len(coefficients) - 2, -1, -1):
-        value = value * x + coefficients[i]
-    return value
+def polynomial(coefficients, x):  # type: ignore[no-untyped-def]
+    """Evaluate at x the polynomial with these coefficients, constant first.
+
+    Odd and even powers are two chains of multiplications and additions, half as long as Horner's:
+    their latency is what takes time. The constant, the largest term, is added last.
+    """
+    square, last = x * x, len(coefficients) - 1
+    odd, even = coefficients[last - 1 + last % 2], coefficients[last - last % 2]
+    for i in range(last - 3 + last % 2, 0, -2):
+        odd = odd * square + coefficients[i]
+    for i in range(last - last % 2 - 2, 0, -2):
+        even = even * square + coefficients[i]
+    return coefficients[0] + x * (even * x + odd)
 
 
 @scalar
 def log(x):  # type: ignore[no-untyped-def]
     """Return the natural logarithm of a positive normal double."""
     shifted = float_to_bits(x) + (_ONE - _SQRT_HALF)
-    exponent = np.int64(shifted >> np.uint64(52)) - 1023
+    exponent = bits_to_float((shifted >> np.uint64(52)) | _INTEGER) - (2.0**52 + 1023.0)
     mantissa = bits_to_float((shifted & _MANTISSA) + _SQRT_HALF)
     s = (mantissa - 1.0) / (mantissa + 1.0)
-    return exponent * _LN2 + 2.0 * s * horner(_LOG, s * s)
+    return exponent * _LN2 + 2.0 * s * polynomial(_LOG, s * s)
 
 
 @scalar
 def exp(x):  # type: ignore[no-untyped-def]
     """Return the exponential of x <= 700; below -700 return exp(-700), about 1e-304."""
     x = max(x, -700.0)
-    k = np.floor(x * (1.0 / _LN2) + 0.5)
+    shifted = x * (1.0 / _LN2) + _NEAREST
+    k = shifted - _NEAREST
     r = (x - k * _LN2_HIGH) - k * _LN2_LOW
-    return horner(_EXP, r) * bits_to_float(np.uint64(np.int64(k) + 1023) << np.uint64(52))
+    power = (float_to_bits(shifted) + np.uint64(1023)) << np.uint64(52)
+    return polynomial(_EXP, r) * bits_to_float(power)
 
 
 @scalar
@@ -151,12 +165,14 @@ def whole_exp(x):  # type: ignore[no-untyped-def]
     """
     x = -746.0 if x < -746.0 else x
     x = 710.0 if x > 710.0 else x
-    k = np.floor(x * (1.0 / _LN2) + 0.5)
+    shifted = x * (1.0 / _LN2) + _NEAREST
+    k = shifted - _NEAREST
     r = (x - k * _LN2_HIGH) - k * _LN2_LOW
-    both = np.uint64(np.int64(k) + 2046)
+    # From 970 to 3070: the sum is positive, and without the bits of _NEAREST.
+    both = (float_to_bits(shifted) + np.uint64(2046)) & np.uint64(0xFFFFF)
     half = both >> np.uint64(1)
     first = bits_to_float(half << np.uint64(52))
-    return horner(_EXP, r) * first * bits_to_float((both - half) << np.uint64(52))
+    return polynomial(_EXP, r) * first * bits_to_float((both - half) << np.uint64(52))
 
 
 @scalar
@@ -165,7 +181,7 @@ def tanh(x):  # type: ignore[no-untyped-def]
     a = abs(x)
     e = exp(-2.0 * a)
     square = x * x
-    near = a - a * (square * horner(_TANH, square))
+    near = a - a * (square * polynomial(_TANH, square))
     size = near if a < _TANH_STOP else (1.0 - e) / (1.0 + e)
     return size if x >= 0.0 else -size
 
@@ -184,18 +200,20 @@ def softplus(x):  # type: ignore[no-untyped-def]
 def sincos_turns(turns):  # type: ignore[no-untyped-def]
     """Return sine and cosine of 2 pi `turns` for 0 <= turns < 1."""
     quarters = 4.0 * turns
-    nearest = np.floor(quarters + 0.5)
-    r = quarters - nearest
-    quadrant = np.int64(nearest)
-    s = r * horner(_SIN, r * r)
-    c = horner(_COS, r * r)
-    swapped = (quadrant & 1) != 0
+    shifted = quarters + _NEAREST
+    r = quarters - (shifted - _NEAREST)
+    quadrant = float_to_bits(shifted)
+    s = r * polynomial(_SIN, r * r)
+    c = polynomial(_COS, r * r)
+    swapped = (quadrant & np.uint64(1)) != np.uint64(0)
     sine = c if swapped else s
     cosine = s if swapped else c
+    # The second bit of a quadrant is the sign of its sine, and that of the next of its cosine.
+    below = (quadrant & np.uint64(2)) << np.uint64(62)
+    left = ((quadrant + np.uint64(1)) & np.uint64(2)) << np.uint64(62)
     return (
-        -sine if (quadrant & 2) != 0 else sine,
-        -cosine if ((quadrant + 1) & 2) != 0 else cosine,
-    )
+        bits_to_float(float_to_bits(sine) ^ below), bits_to_float(float_to_bits(cosine) ^ left)
+    )  # fmt: skip
 
 
 @scalar
@@ -205,7 +223,7 @@ def arccos(x):  # type: ignore[no-untyped-def]
     near_one = a > 0.5
     z = 0.5 * (1.0 - a) if near_one else a * a
     root = math.sqrt(z) if near_one else a
-    arcsine = root * horner(_ASIN, z)
+    arcsine = root * polynomial(_ASIN, z)
     positive = 2.0 * arcsine if near_one else 0.5 * math.pi - arcsine
     return positive if x >= 0.0 else math.pi - positive
 
@@ -216,6 +234,6 @@ def normal_cdf(x):  # type: ignore[no-untyped-def]
     z = min(abs(x) * math.sqrt(0.5), _ERFC_Z)
     t = _ERFC_K / (_ERFC_K + z)
     y = (t - _ERFC_LOW) * (2.0 / (1.0 - _ERFC_LOW)) - 1.0
-    series = horner(_ERFC_EVEN, y * y) + y * horner(_ERFC_ODD, y * y)
+    series = polynomial(_ERFC_EVEN, y * y) + y * polynomial(_ERFC_ODD, y * y)
     tail = 0.5 * t * series * exp(-z * z)
     return tail if x < 0.0 else 1.0 - tail

@@ -1,0 +1,70 @@
+"""``python -m tests.portability``: the tests marked `portability` under several processor settings.
+
+Other processors round differently: they have vectors of other lengths, no fused multiplication and
+addition, or other kernels in their libraries. The switches of Numba, torch, NumPy and the BLAS
+libraries make one machine behave like several.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+_SHOWN = """
+import scipy.linalg, torch
+from threadpoolctl import threadpool_info
+from shaped_attention.numerics.jit import WIDE
+blas = {x["architecture"] for x in threadpool_info() if "architecture" in x}
+print("vectors of 512 bits in kernels:", WIDE, "| torch:", torch.backends.cpu.get_cpu_capability(),
+      "| OpenBLAS:", *blas)
+"""
+
+SETTINGS: dict[str, dict[str, str]] = {
+    "as it is": {},
+    "AVX2": {
+        "NUMBA_CPU_NAME": "haswell",
+        "NUMBA_CPU_FEATURES": "+avx2,+fma,+bmi,+bmi2,+lzcnt,+popcnt,+f16c,+movbe",
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "OPENBLAS_CORETYPE": "Haswell",
+        "MKL_CBWR": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V4",
+    },
+    "baseline": {
+        "NUMBA_CPU_NAME": "x86-64",
+        "NUMBA_CPU_FEATURES": "+sse2",
+        "ATEN_CPU_CAPABILITY": "default",
+        "OPENBLAS_CORETYPE": "Prescott",
+        "MKL_CBWR": "COMPATIBLE",
+        "ONEDNN_MAX_CPU_ISA": "SSE41",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V4,X86_V3",
+    },
+}
+"""Environment variables of each setting, beyond those of the caller."""
+
+
+def main() -> int:
+    """Run the tests under all settings; 1 if a test fails under one of them."""
+    parser = argparse.ArgumentParser("python -m tests.portability", description=__doc__)
+    parser.add_argument("--setting", choices=SETTINGS, action="append", help="default: all")
+    parser.add_argument("tests", nargs="*", help="arguments of pytest; default: -m portability")
+    options = parser.parse_args()
+    failed = []
+    for name in options.setting or SETTINGS:
+        environment, began = {**os.environ, **SETTINGS[name]}, time.perf_counter()
+        print(f"== {name}", flush=True)
+        subprocess.run([sys.executable, "-c", _SHOWN], env=environment, check=True)
+        tests = options.tests or ["-m", "portability", "tests"]
+        command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "worksteal", *tests]
+        if subprocess.run(command, env=environment, check=False).returncode:
+            failed.append(name)
+        print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
+    print("failed under:", ", ".join(failed) if failed else "no setting")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
