@@ -46,6 +46,7 @@ from .samplers.explain import Explanation, explain
 from .samplers.network import simulate_network
 from .samplers.pathwise import pathwise
 from .samplers.sde import integrate_sde
+from .statistics.check_block import check_block
 from .statistics.compare import compare
 from .statistics.comparison_text import format_comparison
 from .statistics.convergence import convergence
@@ -95,6 +96,7 @@ __all__ = [
     "Sweep",
     "__version__",
     "alibi",
+    "check_block",
     "compare",
     "continue_run",
     "convergence",

@@ -112,6 +112,13 @@ def is_number(value: object) -> bool:
     return number and not isinstance(value, bool | np.timedelta64)
 
 
+def check_not_masked(value: Any, name: str) -> None:
+    """Raise ValueError for an array with masked entries, which NumPy would use all the same."""
+    masked = int(np.ma.getmaskarray(value).sum()) if isinstance(value, np.ma.MaskedArray) else 0
+    if masked:
+        raise ValueError(f"{name} has {masked} masked entries; an array without a mask is needed")
+
+
 def real_array(value: ArrayLike, name: str, trained: bool = False) -> NDArray[np.float64]:
     """Return `value` as a float64 array; `trained` also accepts parameters of a model.
 
@@ -137,6 +144,7 @@ def real_array(value: ArrayLike, name: str, trained: bool = False) -> NDArray[np
         raise ValueError(
             f"{name} is not an array ({reason}); an array of numbers is needed"
         ) from None
+    check_not_masked(value, name)
     if np.iscomplexobj(raw):
         raise ValueError(f"{name} has complex entries; real numbers are needed")
     needed = f"{name} has entries of type {raw.dtype}; numbers are needed"

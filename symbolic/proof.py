@@ -9,16 +9,22 @@ strong evidence, but only the comparison of polynomials is a proof.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
+from sympy import QQ, Dummy, Expr, Matrix, N, Poly, Rational
 from sympy.polys.matrices import DomainMatrix
+from sympy.polys.polyerrors import CoercionFailed, GeneratorsError, PolynomialError
 
-from symbolic.algebra import Algebra, rational_covariance
+from symbolic.algebra import Algebra, rational_covariance, vech
 from symbolic.checks import check_count, check_tokens
 from symbolic.closed_forms import closed_form
 from symbolic.limit import Layer, Limit, blocks_of, derive
 
 LARGEST_EXACT = 5
 """Most tokens for which identities of polynomials are proven; 5 take seconds, 6 minutes."""
+
+_DIGITS = 60
+"""Digits with which expressions that are no polynomials are evaluated."""
 
 LARGEST_AT_POINTS = 12
 """Most tokens for which the coefficients are compared at rational points."""
@@ -38,39 +44,179 @@ class Proof:
         The number of rational V at which they were compared; 0 for an identity of polynomials.
     difference
         The first difference found, as text.
+    witness
+        Numbers at which the two sides of that entry differ, as text; empty if none was sought.
+    against
+        What the derived coefficients were compared with.
     """
 
     holds: bool | None
     entries: int = 0
     points: int = 0
     difference: str = ""
+    witness: str = ""
+    against: str = "closed form"
 
     def __str__(self) -> str:
         if self.holds is None:
             return "not compared: no closed form is recorded for this block"
         if not self.holds:
-            return f"DISPROVED: {self.difference}"
+            return f"DISPROVED: {self.difference}" + (f"; {self.witness}" if self.witness else "")
+        entries = "1 entry" if self.entries == 1 else f"{self.entries} entries"
         if self.points:
+            verb = "agrees" if self.entries == 1 else "agree"
             return (
-                f"true at {self.points} random rational V, exactly: {self.entries} entries of "
-                "drift and diffusion agree with the closed form"
+                f"true at {self.points} random rational V, exactly: {entries} of drift and "
+                f"diffusion {verb} with the {self.against}"
             )
+        verb = "is" if self.entries == 1 else "are"
         return (
-            f"proven: {self.entries} entries of drift and diffusion minus the closed form are the "
-            "zero polynomial"
+            f"proven: {entries} of drift and diffusion minus the {self.against} {verb} the zero "
+            "polynomial"
         )
 
 
-def prove(layer: Layer, tokens: int) -> Proof:
-    """Prove that drift and diffusion of a layer are the closed forms, as polynomials in V.
+Statement: TypeAlias = Any
+"""Drift (m, m) or diffusion (d, d), or a function that returns it for the matrix V."""
+
+
+def prove(
+    layer: Layer,
+    tokens: int,
+    *,
+    drift: Statement | None = None,
+    diffusion: Statement | None = None,
+) -> Proof:
+    """Prove drift and diffusion of a layer: the closed forms, or statements of yours.
+
+    Parameters
+    ----------
+    layer
+        A symbolic block, or a list of blocks.
+    tokens
+        Number of tokens m, at most `LARGEST_EXACT`; `check_at_points` allows more for the closed
+        forms.
+    drift, diffusion
+        Statements: matrices of expressions in the entries V_11, V_12, ... of
+        `symbolic.algebra.symbolic_covariance` and the parameters of the layer, or functions of the
+        symbolic V. The diffusion is that of the lower triangle of V, row by row. If neither is
+        given, the closed forms are proven.
+
+    Returns
+    -------
+    Proof. Statements that are polynomials in V, parameters and declared functions are proven or
+    disproven as identities; others are compared at rational points. A false statement comes with a
+    `witness`, numbers at which it fails.
 
     Raises
     ------
     ValueError
-        If `tokens` is above `LARGEST_EXACT`; `check_at_points` allows more tokens.
+        If there are too many tokens, or a statement has the wrong shape or unknown symbols.
+
+    Examples
+    --------
+    >>> from symbolic import ShapedMLP, prove
+    >>> from sympy import Matrix, Symbol
+    >>> gamma = Symbol("gamma", positive=True)
+    >>> print(prove(ShapedMLP(), 1, diffusion=lambda v: Matrix([[4 * gamma**2 * v[0, 0] ** 2]])))
+    proven: 1 entry of drift and diffusion minus the statement is the zero polynomial
+    >>> print(prove(ShapedMLP(), 1, drift=lambda v: Matrix([[v[0, 0]]])))
+    DISPROVED: drift entry (1, 1): derived minus stated is -V_11; \
+at V = [[1]], c_minus = 1/2, c_plus = 1/3, gamma = 1/4 derived 0, stated 1
     """
     check_exact(tokens)
-    return compare(layer, derive(layer, tokens))
+    limit = derive(layer, tokens)
+    if drift is None and diffusion is None:
+        return compare(layer, limit)
+    sides = (
+        ("drift", limit.drift_polynomials, drift),
+        ("diffusion", limit.diffusion_polynomials, diffusion),
+    )
+    entries, points = 0, 0
+    for name, derived, statement in sides:
+        if statement is None:
+            continue
+        stated = _matrix_of(name, statement, limit.algebra, derived.shape)
+        for i, row in enumerate(derived.to_list()):
+            for j, entry in enumerate(row):
+                where = f"{name} entry ({i + 1}, {j + 1})"
+                found = _compare_entry(where, entry, stated[i, j], limit)
+                if not found.holds:
+                    return found
+                points = max(points, found.points)
+        entries += derived.shape[0] * derived.shape[1]
+    return Proof(True, entries, points, against="statement")
+
+
+def _matrix_of(name: str, statement: Statement, algebra: Algebra, shape: tuple[int, int]) -> Matrix:
+    """Return a statement as a matrix of expressions in V and the parameters."""
+    v = algebra.v_expressions
+    try:
+        stated = Matrix(statement(v) if callable(statement) else statement)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} is not a matrix of expressions ({error})") from None
+    if stated.shape != shape:
+        raise ValueError(f"{name} has shape {stated.shape}; {shape} is needed")
+    known = v.free_symbols | {s for g in algebra.ring.symbols for s in g.free_symbols}
+    unknown = sorted(stated.free_symbols - known, key=str)
+    if unknown:
+        raise ValueError(
+            f"{name} contains the symbol {unknown[0]}; those of the layer and of V are "
+            f"{', '.join(sorted(map(str, known)))} (assumptions, such as positive=True, count too)"
+        )
+    return stated
+
+
+_POINTS = 5
+"""Rational points at which a statement that is no polynomial is compared."""
+
+
+def _compare_entry(where: str, derived: Any, stated: Expr, limit: Limit) -> Proof:
+    """Compare one entry, as a polynomial or at rational points."""
+    algebra = limit.algebra
+    element = _element(algebra, stated)
+    if element is not None:
+        rest = derived - element
+        if not rest:
+            return Proof(True, 1)
+        text = f"{where}: derived minus stated is {rest.as_expr()}"
+        return Proof(False, difference=text, witness=_witness(algebra, derived.as_expr(), stated))
+    witness = _witness(algebra, derived.as_expr(), stated)
+    if witness:
+        text = f"{where}: derived is {derived.as_expr()}, stated {stated}"
+        return Proof(False, difference=text, witness=witness)
+    return Proof(True, 1, _POINTS)
+
+
+def _element(algebra: Algebra, expression: Expr) -> Any:
+    """Return an expression as an element of the ring; None if it is not a polynomial."""
+    generators = algebra.ring.symbols
+    places = [Dummy() for _ in generators]
+    for generator, place in zip(generators, places, strict=True):
+        if generator.is_Pow and generator.exp == -1:
+            expression = expression.subs(generator.base, 1 / place)
+        else:
+            expression = expression.subs(generator, place)
+    try:
+        polynomial = Poly(expression, *places, domain=QQ)
+    except (PolynomialError, CoercionFailed, GeneratorsError):
+        return None
+    return algebra.ring.from_dict(polynomial.as_dict())
+
+
+def _witness(algebra: Algebra, derived: Expr, stated: Expr) -> str:
+    """Return numbers at which two expressions differ, as text; empty if none was found."""
+    m = algebra.tokens
+    symbols = {s for generator in algebra.ring.symbols for s in generator.free_symbols}
+    parameters = sorted(symbols - algebra.v_expressions.free_symbols, key=str)
+    numbers = {s: Rational(1, 2 + k) for k, s in enumerate(parameters)}
+    for v in (Matrix.eye(m), *(rational_covariance(m, seed) for seed in range(_POINTS))):
+        entries = dict(zip(vech(algebra.v_expressions), vech(v), strict=True))
+        values = [side.subs(entries | numbers) for side in (derived, stated)]
+        if abs(N(values[0] - values[1], _DIGITS)) > Rational(1, 10 ** (_DIGITS // 2)):
+            at = ", ".join([f"V = {v.tolist()}", *(f"{s} = {x}" for s, x in numbers.items())])
+            return f"at {at} derived {values[0]}, stated {values[1]}"
+    return ""
 
 
 def check_at_points(layer: Layer, tokens: int, points: int = 3, seed: int = 0) -> Proof:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shaped_attention import Block, Limit, Schedule
-from shaped_attention.blocks.parameters import Parameter, check_parameter
-from shaped_attention.checks import check_fraction
+from shaped_attention.blocks.parameters import Parameter, bounded
 
 
 class LinearLimit(Limit):
@@ -20,11 +19,8 @@ class LinearLimit(Limit):
 class Linear(Block):
     """X' = lambda X + gamma X W / sqrt n."""
 
-    gamma: Parameter
+    gamma: Parameter = bounded(0.0, 1.0)
     limit = LinearLimit()
-
-    def __post_init__(self):
-        check_parameter("gamma", self.gamma, check_fraction)
 
     def branch(self, p, tokens, project):
         n = tokens.shape[-1]

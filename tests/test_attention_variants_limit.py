@@ -156,6 +156,7 @@ LAWS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:method=.*reached the radius with a fixed step")
 @pytest.mark.parametrize("name", LAWS)
 def test_the_sde_has_the_law_of_the_chain(name):
     """KS of all observables at t = 0.5, 4,000 chains at n = 256; the wrong twin's is rejected.

@@ -295,17 +295,12 @@ def global_state():
     ("overflow", "error", "message"),
     [
         (False, ArithmeticError, "broken block"),
-        (True, FloatingPointError, "covariances that are not finite; a smaller radius or step"),
+        (True, FloatingPointError, "is not a number on|covariances that are not finite"),
     ],
 )
 def test_a_sampler_that_fails_leaves_nothing_behind(
     sampler, overflow, error, message, tmp_path, monkeypatch
 ):
-    if overflow and sampler is sde:
-        # The integrator sees the next value and stops a path before its numbers overflow.
-        result = sampler([*LAYER, Failing(0.5, overflow=True)], samples=200)
-        assert np.isfinite(result.stopping_time).all()
-        return
     monkeypatch.chdir(tmp_path)
     usual = sampler(samples=200)
     before = global_state()

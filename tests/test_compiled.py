@@ -23,6 +23,7 @@ from shaped_attention.blocks import Limit
 from shaped_attention.numerics import tile_algebra
 from shaped_attention.numerics.covariance import factor
 from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
+from shaped_attention.numerics.jit import tile_buffer
 from shaped_attention.numerics.primitives import leaky
 from shaped_attention.samplers.request import Request
 from tests.laws import same_law
@@ -244,11 +245,11 @@ ROOTS = np.eye(5, 7) + 0.2 * np.random.default_rng(0).normal(size=(64, 5, 7))
 def on_tiles(operation, matrices, *sizes):
     """Apply an operation of `tile_algebra` to 64 matrices; they give square ones."""
     _, rows, columns = matrices.shape
-    buf = np.zeros((rows * columns + rows * rows + rows + 1, 64))
-    buf[: rows * columns] = matrices.reshape(64, -1).T
+    buf = tile_buffer(rows * columns + rows * rows + rows + 1)
+    buf[: rows * columns, :64] = matrices.reshape(64, -1).T
     result = rows * columns
     operation(buf, result, 0, rows, *sizes, result + rows * rows)
-    return buf[result : result + rows * rows].T.reshape(64, rows, rows)
+    return buf[result : result + rows * rows, :64].T.reshape(64, rows, rows)
 
 
 def lower_factors(root):

@@ -17,6 +17,7 @@ from shaped_attention.numerics import path_algebra, primitives, tile_algebra
 from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.blas_values import Memory
 from shaped_attention.numerics.graph import Graph
+from shaped_attention.numerics.operation_codes import CODE
 from shaped_attention.numerics.program import assemble
 from shaped_attention.samplers import executors
 
@@ -27,7 +28,7 @@ ROWS = 3000
 def on_tiles(name: str, x: Array) -> Array:
     buf = np.zeros((2 * ROWS, 64))
     buf[:ROWS] = x.reshape(ROWS, 64)
-    kind = getattr(tile_algebra, name.upper())
+    kind = CODE[name]
     tile_algebra.elementwise(buf, ROWS, 0, ROWS, kind, 0.0, 0.0)
     return buf[ROWS:].reshape(-1)
 
@@ -44,7 +45,7 @@ def by_library(name: str, x: Array) -> Array:
 
 def on_a_path(name: str, x: Array) -> Array:
     buf = np.concatenate([x, np.zeros(ROWS * 64)])
-    kind = getattr(tile_algebra, name.upper())
+    kind = CODE[name]
     path_algebra.elementwise(buf, x.size, 0, x.size, kind, 0.0, 0.0)
     return buf[x.size :]
 

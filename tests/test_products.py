@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shaped_attention.numerics.jit import LANES
+from shaped_attention.numerics.jit import LANES, tile_buffer
 from shaped_attention.numerics.products import lower_half, mirror, multiply
 
 SIZES = [(1, 1, 1), (2, 3, 1), (3, 2, 5), (4, 4, 4), (5, 7, 6), (7, 5, 9), (1, 9, 8), (11, 8, 3)]
@@ -16,7 +16,11 @@ def _tile(*matrices: np.ndarray) -> tuple[np.ndarray, list[int]]:
     room = 400
     flat = [matrix.reshape(-1, LANES) for matrix in matrices]
     offsets = [room + sum(len(x) for x in flat[:k]) for k in range(len(flat))]
-    return np.concatenate([np.full((room, LANES), np.nan), *flat]), offsets
+    buf = tile_buffer(room + sum(len(x) for x in flat))
+    buf[:] = np.nan
+    for start, rows in zip(offsets, flat, strict=True):
+        buf[start : start + len(rows), :LANES] = rows
+    return buf, offsets
 
 
 def _normals(rows: int, columns: int, number: int = 0) -> np.ndarray:
@@ -50,7 +54,7 @@ def test_products(rows: int, inner: int, columns: int, triangles: tuple[bool, bo
                 y, *((inner, 1) if b_turned else (1, columns)), rows, inner, columns,
                 False, a_lower, b_lower, False,
             )  # fmt: skip
-            found = buf[3 : 3 + rows * (columns + 2)].reshape(rows, columns + 2, LANES)
+            found = buf[3 : 3 + rows * (columns + 2), :LANES].reshape(rows, columns + 2, LANES)
             np.testing.assert_allclose(found[:, :columns], expected, atol=1e-14)
             assert np.isnan(found[:, columns:]).all()
             assert np.isnan(buf[:3]).all()
@@ -63,13 +67,13 @@ def test_transposed_triangles(rows: int, inner: int, columns: int) -> None:
     buf, (x, y) = _tile(a, b)
     multiply(buf, 0, columns, x, 1, rows, y, 1, columns, rows, inner, columns,
              True, False, True, False)  # fmt: skip
-    found = buf[: rows * columns].reshape(rows, columns, LANES)
+    found = buf[: rows * columns, :LANES].reshape(rows, columns, LANES)
     np.testing.assert_allclose(found, _in_order(a.swapaxes(0, 1), b), atol=1e-14)
     a, b = _lower(_normals(rows, inner)), _lower(_normals(columns, inner, 1))
     buf, (x, y) = _tile(a, b)
     multiply(buf, 0, columns, x, inner, 1, y, inner, 1, rows, inner, columns,
              False, True, False, True)  # fmt: skip
-    found = buf[: rows * columns].reshape(rows, columns, LANES)
+    found = buf[: rows * columns, :LANES].reshape(rows, columns, LANES)
     np.testing.assert_allclose(found, _in_order(a, b.swapaxes(0, 1)), atol=1e-14)
 
 
@@ -83,12 +87,12 @@ def test_gram_matrices(rows: int, inner: int, lower: bool) -> None:
     for times in (1.0, 2.0):
         lower_half(buf, 0, x, inner, 1, rows, inner, lower, times > 1.0)
         mirror(buf, 0, rows)
-        found = buf[: rows * rows].reshape(rows, rows, LANES)
+        found = buf[: rows * rows, :LANES].reshape(rows, rows, LANES)
         np.testing.assert_allclose(found, times * expected, atol=1e-13)
         np.testing.assert_array_equal(found, found.swapaxes(0, 1))
     lower_half(buf, 0, x, 1, inner, inner, rows, False, False)
     mirror(buf, 0, inner)
-    found = buf[: inner * inner].reshape(inner, inner, LANES)
+    found = buf[: inner * inner, :LANES].reshape(inner, inner, LANES)
     np.testing.assert_allclose(found, _in_order(a.swapaxes(0, 1), a), atol=1e-13)
 
 

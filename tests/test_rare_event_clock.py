@@ -88,7 +88,7 @@ def test_the_clock_is_the_default_where_paths_can_explode():
     """One token cannot: its attention is linear."""
     call = {"horizon": 0.5, "step": 0.1, "replicas": 20, "runs": 2, "progress": False}
     hot = sa.rare_event(HOT, HOT_V0, "u", 5.0, **call)
-    assert hot.identical(sa.rare_event(HOT, HOT_V0, "u", 5.0, **call).copy())
+    assert hot.equals(sa.rare_event(HOT, HOT_V0, "u", 5.0, **call).copy())
     assert float(hot.probability) == float(
         sa.rare_event(HOT, HOT_V0, "u", 5.0, **call, method="clock").probability
     )

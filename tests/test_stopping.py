@@ -63,7 +63,8 @@ def test_exit_times_by_hand():
 
 def test_explosion_curve_counts_and_bounds():
     """Against counting; the bounds hold the exact binomial tails."""
-    result = one_token(200, save_every=100, radius=1.5)
+    with pytest.warns(UserWarning, match="reached the radius with a fixed step"):
+        result = one_token(200, save_every=100, radius=1.5)
     curve = explosion_curve(result)
     stopped = result["stopping_time"].values
     for t, p in zip(curve["time"].values, curve["probability"].values, strict=True):

@@ -43,13 +43,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
+from shaped_attention.blocks import superlinear
 from shaped_attention.blocks.branch import residual_step
-from shaped_attention.blocks.parameters import Parameters, Schedule
+from shaped_attention.blocks.parameters import Parameters, Schedule, check_ranges
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, Numbers, sqrt
@@ -128,25 +129,30 @@ class Limit:
     def speed(self, p: Any, factor: M) -> M | None:
         """Return the relative rate (1, 1) at which superlinear terms change V, or None.
 
-        Steps of the clock are shorter by 1 + this rate. None, the default, is for coefficients that
-        grow at most linearly with V: such a block does not make paths explode.
+        Steps of the clock are shorter by 1 + this rate. None is for coefficients that grow at most
+        linearly with V: such a block does not make paths explode. By default the rate is that of
+        all terms of the block, if some grow faster (`relative_speed`).
         """
-        return None
+        if not superlinear.is_superlinear(self, p, *factor.shape[-2:]):
+            return None
+        return superlinear.relative_speed(self, p, factor)
 
     def noise_drift(self, p: Any, factor: M) -> M | None:
         """Return sum_i DG[G_i], G_i the factor noise of the i-th unit increment, or None.
 
         It is twice the difference of the drifts of Stratonovich and Ito, and the mean of the second
-        order of the noise in a step, which the clock takes into account. None omits that order.
+        order of the noise in a step, which the clock takes into account. None omits that order. By
+        default it is computed for up to 64 increments.
         """
-        return None
+        return superlinear.noise_drift(self, p, factor)
 
     def noise_along(self, p: Any, factor: M, direction: M) -> M | None:
         """Return the variance rate (1, 1) of <D, dV> that `factor_noise` causes, or None.
 
-        D (m, m) is a symmetric direction. The clock uses it where paths approach the radius.
+        D (m, m) is a symmetric direction. The clock uses it where paths approach the radius. By
+        default it is computed for up to 64 increments.
         """
-        return None
+        return superlinear.noise_along(self, p, factor, direction)
 
     def variance_noise(self, p: Any, v: M) -> M | None:
         """Return the covariance rates of dV_aa and dV_bb that `factor_noise` causes, or None."""
@@ -170,6 +176,46 @@ class Block(ABC):
     coupling: Any = "it does not map its random numbers to increments of the limit (coupling)"
     no_chain: Any = ""
     fixed: Any = ()
+    overridden: ClassVar[tuple[str, ...]] = ()
+    """Parts of the mathematics that a class changes in one that it derives from."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Withdraw from a class what it would inherit in silence and what need not be true of it.
+
+        Limit and coupling rest on the other methods: a class that overrides one of these declares
+        its own, or keeps those of its parent with ``limit = Parent.limit``. Likewise a `branch`
+        needs a `root`.
+        """
+        super().__init_subclass__(**options)
+        names = [name for name in vars(cls) if _is_mathematics(cls, name)]
+        parent = next((x for x in cls.__mro__[1:] if x is not Block and issubclass(x, Block)), None)
+        if parent is None or not names:
+            return
+        cls.overridden = (*dict.fromkeys((*parent.overridden, *names)),)
+        words = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+        for name in ("limit", "coupling"):
+            if name not in vars(cls) and not isinstance(getattr(parent, name), str):
+                reason = (
+                    f"{cls.__name__} overrides {words} of {parent.__name__} without a {name} of "
+                    f"its own ({name} = {parent.__name__}.{name} keeps that of {parent.__name__})"
+                )
+                setattr(cls, name, reason)
+        if "branch" in names and not {"root", "step", "no_chain"} & set(vars(cls)):
+            cls.no_chain = (
+                f"{cls.__name__} overrides branch of {parent.__name__} without a root of its own "
+                f"(root = {parent.__name__}.root keeps that of {parent.__name__})"
+            )
+
+    def __post_init__(self) -> None:
+        """Check the fields that `parameters.bounded` declares.
+
+        Raises
+        ------
+        ValueError
+            If one is outside its range.
+        """
+        plain_fields(self)
+        check_ranges(self)
 
     @abstractmethod
     def branch(
@@ -238,6 +284,21 @@ class Block(ABC):
         for entry in fields(self):  # type: ignore[arg-type]
             values[entry.name] = _plain_field(getattr(self, entry.name))
         return values
+
+
+_NEUTRAL = frozenset({
+    "limit", "coupling", "no_chain", "fixed", "overridden", "check", "specification",
+    "attention_weights",
+})  # fmt: skip
+"""Attributes of blocks that are no part of their mathematics."""
+
+
+def _is_mathematics(cls: type, name: str) -> bool:
+    """Return whether a class overrides a method or property that is part of the mathematics."""
+    if name.startswith("__") or name in _NEUTRAL or name in vars(cls).get("__annotations__", {}):
+        return False
+    above = [vars(x)[name] for x in cls.__mro__[1:] if name in vars(x)]
+    return bool(above) and any(callable(x) or isinstance(x, property) for x in above)
 
 
 def _plain_field(value: Any) -> Any:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from shaped_attention.blocks.positions import bias_array, sliding_window
+from shaped_attention.checks import check_not_masked
 
 Mask = str | tuple[tuple[bool, ...], ...] | None
 
@@ -34,6 +35,7 @@ def checked_mask(mask: Any) -> Mask:
         array = np.asarray(mask)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"mask={mask!r}: {needed}") from None
+    check_not_masked(mask, "mask")
     if array.ndim == 0:
         raise ValueError(f"mask={mask!r}: {needed}")
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:

@@ -51,6 +51,10 @@ class HiddenLimit(Limit):
     def _excess(self) -> float:
         return 1.0 / self.hidden_ratio - 1.0
 
+    def speed(self, p: Any, factor: M) -> M | None:
+        """Return None: the coefficients grow linearly."""
+        return None
+
 
 class ReLULimit(HiddenLimit):
     """Limit of the shaped ReLU network."""

@@ -98,6 +98,9 @@ class NormalisedLimit(Limit):
         """Return the decay of the un-normalised block."""
         return self.inner.limit.decay(self._own(p))
 
+    def speed(self, p: Any, factor: M) -> None:
+        """Return None: correlations cannot explode."""
+
     def variance_noise(self, p: Any, v: M) -> M | None:
         """Return that of the un-normalised block."""
         return self.inner.limit.variance_noise(self._own(p), v)

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from shaped_attention.checks import check_fraction, check_nonnegative, check_skip
+from shaped_attention.checks import (
+    check_finite,
+    check_fraction,
+    check_nonnegative,
+    check_range,
+    check_skip,
+)
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.scalars import Scalar
 
@@ -150,6 +156,10 @@ class Parameters:
             return [Parameters(x, self._lookup, own) for x, own in pairs]
         return field
 
+    def as_scalars(self) -> Parameters:
+        """Return the same parameters as scalars of a trace."""
+        return traced(self._block)
+
 
 def traced(block: Any) -> Parameters:
     """Return the parameters as scalars of a trace."""
@@ -171,6 +181,48 @@ def check_parameter(name: str, parameter: Any, check: Callable[[str, float], Non
     values: Sequence[Any] = extremes(parameter)
     for entry in values:
         check(name, entry)
+
+
+def bounded(
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    above: float | None = None,
+    default: Any = MISSING,
+) -> Any:
+    """Return a field of a block, a number or a `Schedule`, in [low, high], or beyond `above`.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from shaped_attention import Block
+    >>> @dataclass(frozen=True)
+    ... class Scaled(Block):
+    ...     gamma: float = bounded(0.0, 1.0)
+    ...     tau0: float = bounded(above=0.0, default=1.0)
+    ...     def branch(self, p, tokens, project): ...
+    ...     def root(self, p, factor, numbers, width): ...
+    >>> Scaled(gamma=1.5)
+    Traceback (most recent call last):
+    ValueError: gamma=1.5: a number from 0 to 1 is needed
+    """
+    return field(default=default, metadata={_RANGE: (low, high, above)})
+
+
+_RANGE = "range"
+
+
+def check_ranges(block: Any) -> None:
+    """Raise ValueError unless the fields of a block are in the ranges that `bounded` declares."""
+    for entry in fields(block):
+        if _RANGE not in entry.metadata:
+            continue
+        low, high, above = entry.metadata[_RANGE]
+        for value in extremes(getattr(block, entry.name)):
+            check_finite(entry.name, value)
+            check_range(entry.name, value, low, high)
+            if above is not None and not value > above:
+                raise ValueError(f"{entry.name}={value!r}: a number above {above:g} is needed")
 
 
 def check_weights(gamma: Any, skip: Any) -> None:

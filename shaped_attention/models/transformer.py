@@ -135,8 +135,7 @@ class ShapedTransformer(nn.Module):
             check_count("vocabulary", vocabulary)
             self.embedding = _gaussian((vocabulary, width), generator)
         for block in blocks_of(self.layer):
-            if isinstance(block, ShapedAttention):
-                _check_trainable(block)
+            _check_trainable(block)
             mask = getattr(block, "mask", None)
             block.check(len(mask) if isinstance(mask, tuple) else 1, width)
         self.blocks = nn.ModuleList()
@@ -194,8 +193,15 @@ def _module(
     raise ValueError(f"layer contains {block!r}: ShapedAttention and ShapedMLP can be trained")
 
 
-def _check_trainable(block: ShapedAttention) -> None:
-    """Raise ValueError if attention has an option that the module does not have."""
+def _check_trainable(block: Block) -> None:
+    """Raise ValueError if a block has an option or a method that the module does not have."""
+    if isinstance(block, ShapedAttention | ShapedMLP) and block.overridden:
+        raise ValueError(
+            f"layer contains {block!r}, which overrides {', '.join(block.overridden)} and cannot "
+            "be trained: the module has the mathematics of the package's blocks"
+        )
+    if not isinstance(block, ShapedAttention):
+        return
     for name in ("kv_heads", "head_size", "rope", "position_bias", "qk_norm", "softcap"):
         value = getattr(block, name)
         if value:

@@ -11,9 +11,10 @@ one of three ways:
 - path by path with library routines, for large matrices (`blas_plan`, `blas_operations`,
   `blas_values`, `blas_parts`, `lapack`).
 
-`weights` multiplies tokens by weights as it generates them. `path_team` has threads that share a path,
-and `one_thread` keeps libraries from having their own. A *tile* is an array whose last axis holds ``LANES``
-paths: one m x m matrix per path is an array ``(m, m, LANES)``, and every loop over the last axis is
-a sequence of vector instructions. Random numbers are functions of integers (`threefry`, `seeds`).
+`weights` multiplies tokens by weights as it generates them. `path_team` has threads that share a
+path, and `one_thread` keeps libraries from having their own. `growth` tells how fast the value of a
+trace grows. A *tile* is an array whose last axis holds ``LANES`` paths: one m x m matrix per path
+is an array ``(m, m, LANES)``, and every loop over the last axis is a sequence of vector
+instructions. Random numbers are functions of integers (`threefry`, `seeds`).
 `covariance` defines V, and `observables` the numbers derived from it. Nothing here knows a block.
 """

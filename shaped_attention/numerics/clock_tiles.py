@@ -14,7 +14,7 @@ from shaped_attention.numerics import tile_algebra as al
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel, tile_buffer
 from shaped_attention.numerics.threefry import counter
 from shaped_attention.numerics.tile_interpreter import run
-from shaped_attention.numerics.tiles import LARGEST_FACTOR, stop_outside
+from shaped_attention.numerics.tiles import LARGEST_FACTOR, is_broken, stop_outside
 
 
 @kernel
@@ -42,7 +42,8 @@ def advance_clock(  # type: ignore[no-untyped-def]
     left, grid, taken
         Time left to the next grid point, number of the last one, steps taken (count,).
     alive, stopped_at, largest
-        1.0 where a path moves, stopping times, and the largest speed before a step (count,).
+        1.0 where a path moves, stopping times (NaN for a step that is not a number), and the
+        largest speed before a step (count,).
     samples
         Numbers of the paths (count,).
     radius, dt, shift, near
@@ -116,7 +117,7 @@ def advance_clock(  # type: ignore[no-untyped-def]
                 for p in range(LANES):
                     if moving[p] > 0.5 and not moved[p] < LARGEST_FACTOR:
                         moving[p] = 0.0
-                        stops[p] = times[p]
+                        stops[p] = np.nan if is_broken(buf, size, p, moved[p]) else times[p]
                 for j in range(size):
                     for p in range(LANES):
                         buf[j, p] = buf[out + j, p] if moving[p] > 0.5 else buf[j, p]
@@ -162,6 +163,6 @@ def advance_clock(  # type: ignore[no-untyped-def]
                 i = active[start + p]
                 for j in range(size):
                     state[i, j] = buf[j, p]
-                if stops[p] < np.inf:
+                if stops[p] != np.inf:
                     alive[i] = 0.0
                     stopped_at[i] = stops[p]

@@ -188,9 +188,27 @@ def half_vectorise(v: ArrayLike) -> NDArray[np.float64]:
 
 
 def correlations(v: ArrayLike) -> NDArray[np.float64]:
-    """Return ``V_ab / sqrt(V_aa V_bb)`` of `v` (..., m, m), in [-1, 1]; 0 where V_aa = 0."""
+    """Return ``V_ab / sqrt(V_aa V_bb)`` of `v` (..., m, m), in [-1, 1]; 0 where V_aa = 0.
+
+    Raises
+    ------
+    ValueError
+        If a variance is negative, or a correlation is outside [-1, 1] by more than rounding.
+    """
     array = _matrices(v)
     norm = np.sqrt(np.maximum(np.diagonal(array, axis1=-2, axis2=-1), 0.0))
     # One norm at a time: the product of two could overflow or underflow where the ratio does not.
     inverse = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0.0)
-    return np.clip(array * inverse[..., :, None] * inverse[..., None, :], -1.0, 1.0)
+    found = array * inverse[..., :, None] * inverse[..., None, :]
+    largest = float(np.abs(found).max(initial=0.0))
+    negative = float(np.diagonal(array, axis1=-2, axis2=-1).min(initial=0.0))
+    size = float(np.abs(array).max(initial=0.0))
+    if largest > 1.0 + SYMMETRY_TOLERANCE or negative < -SYMMETRY_TOLERANCE * size:
+        raise ValueError(
+            f"v is indefinite: it has a variance {negative:.3g} and a correlation {largest:.6g}; "
+            "positive semidefinite matrices are needed"
+            if negative < 0.0
+            else f"v is indefinite: it has a correlation {largest:.6g}; positive semidefinite "
+            "matrices are needed"
+        )
+    return np.clip(found, -1.0, 1.0)

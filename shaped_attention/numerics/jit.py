@@ -31,7 +31,7 @@ matrices are up to twice as fast with this one.
 
 def _has_wide_vectors() -> bool:
     """Return whether kernels are compiled for a processor with vectors of 512 bits."""
-    features = config.CPU_FEATURES
+    features = vars(config).get("CPU_FEATURES")
     if features is None:
         features = llvmlite.binding.get_host_cpu_features().flatten()
     return "+avx512f" in features.split(",")

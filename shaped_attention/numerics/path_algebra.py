@@ -10,16 +10,9 @@ import math
 
 import numpy as np
 
+from shaped_attention.numerics import operation_codes as codes
 from shaped_attention.numerics.jit import kernel, scalar
-from shaped_attention.numerics.tile_algebra import (
-    EXP,
-    NORMAL_CDF,
-    PIVOT,
-    SIGMOID,
-    SOFTPLUS,
-    SQRT,
-    TANH,
-)
+from shaped_attention.numerics.tile_algebra import PIVOT
 from shaped_attention.numerics.vector_products import combinations, inner_products
 from shaped_attention.numerics.vectormath import (
     arccos,
@@ -260,29 +253,31 @@ def arc_cosine(buf, out, a, rows):  # type: ignore[no-untyped-def]
 
 @kernel
 def elementwise(buf, out, a, count, function, s, t):  # type: ignore[no-untyped-def]
-    """Apply a function to `count` entries."""
+    """Apply a function, named by the code of its operation, to `count` entries."""
     prefer_wide_vectors()
     x, z = part(buf, a, count), part(buf, out, count)
-    if function == SQRT:
+    if function == codes.SQRT:
         for i in range(count):
             z[i] = math.sqrt(x[i])
-    elif function == EXP:
+    elif function == codes.EXP:
         for i in range(count):
             z[i] = whole_exp(x[i])
-    elif function == TANH:
+    elif function == codes.TANH:
         for i in range(count):
             z[i] = tanh(x[i])
-    elif function == NORMAL_CDF:
+    elif function == codes.NORMAL_CDF:
         for i in range(count):
             z[i] = normal_cdf(x[i])
-    elif function == SIGMOID:
+    elif function == codes.SIGMOID:
         for i in range(count):
             e = exp(-abs(x[i]))
             low = e / (1.0 + e)
             z[i] = 1.0 - low if x[i] >= 0.0 else low
-    elif function == SOFTPLUS:
+    elif function == codes.SOFTPLUS:
         for i in range(count):
             z[i] = softplus(x[i])
-    else:
+    elif function == codes.LEAKY:
         for i in range(count):
             z[i] = (s if x[i] > 0.0 else t) * x[i]
+    else:
+        raise ValueError("unknown operation in a program")

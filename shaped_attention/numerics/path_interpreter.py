@@ -60,7 +60,7 @@ def _entries(line, numbers, buf):  # type: ignore[no-untyped-def]
     elif op == codes.SYMMETRIC:
         al.symmetric(buf, out, a, rows)
     else:
-        al.elementwise(buf, out, a, rows * columns, op - codes.SQRT, s, t)
+        al.elementwise(buf, out, a, rows * columns, op, s, t)
 
 
 @kernel

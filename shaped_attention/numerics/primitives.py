@@ -22,7 +22,7 @@ from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.carrier import Carrier
 from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.scalars import AnyNumber, Scalar, is_one, square_root
+from shaped_attention.numerics.scalars import AnyNumber, Scalar, is_one, of_number, square_root
 
 M = TypeVar("M", Tensor, Matrix, Carrier)
 """Type of the operands of a description; all operands and results have the same type."""
@@ -226,22 +226,46 @@ def sqrt(x: Any) -> Any:
     return square_root(x)
 
 
-def exp(x: M) -> M:
-    """Return the exponential of every entry."""
+@overload
+def exp(x: M) -> M: ...
+@overload
+def exp(x: float) -> float: ...
+@overload
+def exp(x: Scalar) -> Scalar: ...
+def exp(x: Any) -> Any:
+    """Return the exponential of a number, a parameter, or every entry."""
+    if isinstance(x, float | int | Scalar):
+        return of_number("exp", x)
     if isinstance(x, Carrier):
         return x.rule(exp)(x)
     return x.elementwise("exp") if isinstance(x, Matrix) else x.exp()
 
 
-def tanh(x: M) -> M:
-    """Return the hyperbolic tangent of every entry."""
+@overload
+def tanh(x: M) -> M: ...
+@overload
+def tanh(x: float) -> float: ...
+@overload
+def tanh(x: Scalar) -> Scalar: ...
+def tanh(x: Any) -> Any:
+    """Return the hyperbolic tangent of a number, a parameter, or every entry."""
+    if isinstance(x, float | int | Scalar):
+        return of_number("tanh", x)
     if isinstance(x, Carrier):
         return x.rule(tanh)(x)
     return x.elementwise("tanh") if isinstance(x, Matrix) else x.tanh()
 
 
-def normal_cdf(x: M) -> M:
-    """Return the standard normal distribution function of every entry."""
+@overload
+def normal_cdf(x: M) -> M: ...
+@overload
+def normal_cdf(x: float) -> float: ...
+@overload
+def normal_cdf(x: Scalar) -> Scalar: ...
+def normal_cdf(x: Any) -> Any:
+    """Return the standard normal distribution function of a number, a parameter, or every entry."""
+    if isinstance(x, float | int | Scalar):
+        return of_number("normal_cdf", x)
     if isinstance(x, Carrier):
         return x.rule(normal_cdf)(x)
     if isinstance(x, Matrix):
@@ -249,15 +273,31 @@ def normal_cdf(x: M) -> M:
     return 0.5 * torch.erfc(x * (-(0.5**0.5)))
 
 
-def sigmoid(x: M) -> M:
-    """Return 1 / (1 + exp(-x)) of every entry."""
+@overload
+def sigmoid(x: M) -> M: ...
+@overload
+def sigmoid(x: float) -> float: ...
+@overload
+def sigmoid(x: Scalar) -> Scalar: ...
+def sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x)) of a number, a parameter, or every entry."""
+    if isinstance(x, float | int | Scalar):
+        return of_number("sigmoid", x)
     if isinstance(x, Carrier):
         return x.rule(sigmoid)(x)
     return x.elementwise("sigmoid") if isinstance(x, Matrix) else torch.sigmoid(x)
 
 
-def softplus(x: M) -> M:
-    """Return log(1 + exp(x)) of every entry."""
+@overload
+def softplus(x: M) -> M: ...
+@overload
+def softplus(x: float) -> float: ...
+@overload
+def softplus(x: Scalar) -> Scalar: ...
+def softplus(x: Any) -> Any:
+    """Return log(1 + exp(x)) of a number, a parameter, or every entry."""
+    if isinstance(x, float | int | Scalar):
+        return of_number("softplus", x)
     if isinstance(x, Carrier):
         return x.rule(softplus)(x)
     if isinstance(x, Matrix):

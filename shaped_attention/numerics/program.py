@@ -1,7 +1,7 @@
 """Assembly of a trace into a program: instructions on rows of one buffer, and its layout.
 
-The value of each operation occupies rows of a buffer (rows, STRIDE), which are reused after its last
-use. A value that becomes a part of a larger matrix is written there directly.
+The value of each operation occupies rows of a buffer (rows, STRIDE), which are reused after its
+last use. A value that becomes a part of a larger matrix is written there directly.
 """
 
 from __future__ import annotations

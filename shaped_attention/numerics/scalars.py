@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from shaped_attention.lazy_torch import Tensor, torch
 
@@ -34,7 +35,7 @@ class Scalar:
     """
 
     __slots__ = ("evaluate", "name")
-    __array_priority__ = 100
+    __array_ufunc__ = None
 
     def __init__(self, evaluate: Callable[[Depths], Any], name: Hashable = None) -> None:
         self.evaluate = evaluate
@@ -70,6 +71,12 @@ class Scalar:
 
     def __neg__(self) -> Scalar:
         return _combined(np.multiply, self, -1.0)
+
+    def __float__(self) -> float:
+        raise TypeError(
+            "a parameter is a formula while a description is traced; exp, sqrt, tanh and others of "
+            "shaped_attention.numerics.primitives accept it, those of math and NumPy do not"
+        )
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -159,3 +166,19 @@ def exponential(number: AnyNumber) -> Any:
     if isinstance(number, Scalar):
         return apply(np.exp, number)
     return number.exp() if isinstance(number, Tensor) else math.exp(number)
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "normal_cdf": special.ndtr,
+    "sigmoid": special.expit,
+    "softplus": lambda x: np.logaddexp(0.0, x),
+}
+"""Functions of numbers, by the names of the primitives that act on every entry of a matrix."""
+
+
+def of_number(name: str, number: Number) -> Any:
+    """Apply a function of `FUNCTIONS` to a number or a `Scalar`."""
+    function = FUNCTIONS[name]
+    return apply(function, number) if isinstance(number, Scalar) else float(function(number))

@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from shaped_attention.numerics import operation_codes as codes
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel
 from shaped_attention.numerics.products import multiply
 from shaped_attention.numerics.vectormath import (
@@ -286,36 +287,34 @@ def arc_cosine(buf, out, a, rows):  # type: ignore[no-untyped-def]
                 buf[out + j * rows + i, p] = value
 
 
-SQRT, EXP, TANH, NORMAL_CDF, SIGMOID, SOFTPLUS, LEAKY = range(7)
-"""Functions of single entries."""
-
-
 @kernel
 def elementwise(buf, out, a, count, function, s, t):  # type: ignore[no-untyped-def]
-    """Apply a function to `count` rows."""
+    """Apply a function, named by the code of its operation, to `count` rows."""
     prefer_wide_vectors()
     for i in range(count):
         x, y = a + i, out + i
-        if function == SQRT:
+        if function == codes.SQRT:
             for p in range(LANES):
                 buf[y, p] = math.sqrt(buf[x, p])
-        elif function == EXP:
+        elif function == codes.EXP:
             for p in range(LANES):
                 buf[y, p] = whole_exp(buf[x, p])
-        elif function == TANH:
+        elif function == codes.TANH:
             for p in range(LANES):
                 buf[y, p] = tanh(buf[x, p])
-        elif function == NORMAL_CDF:
+        elif function == codes.NORMAL_CDF:
             for p in range(LANES):
                 buf[y, p] = normal_cdf(buf[x, p])
-        elif function == SIGMOID:
+        elif function == codes.SIGMOID:
             for p in range(LANES):
                 e = exp(-abs(buf[x, p]))
                 low = e / (1.0 + e)
                 buf[y, p] = 1.0 - low if buf[x, p] >= 0.0 else low
-        elif function == SOFTPLUS:
+        elif function == codes.SOFTPLUS:
             for p in range(LANES):
                 buf[y, p] = softplus(buf[x, p])
-        else:
+        elif function == codes.LEAKY:
             for p in range(LANES):
                 buf[y, p] = (s if buf[x, p] > 0.0 else t) * buf[x, p]
+        else:
+            raise ValueError("unknown operation in a program")

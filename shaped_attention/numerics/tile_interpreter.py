@@ -91,8 +91,8 @@ def simple(line, numbers, buf):  # type: ignore[no-untyped-def]
         al.cholesky(buf, out, a, rows, line[_WORK])
     elif op == codes.ARC_COSINE:
         al.arc_cosine(buf, out, a, rows)
-    elif op >= codes.SQRT:
-        al.elementwise(buf, out, a, rows * columns, op - codes.SQRT, s, t)
+    else:
+        al.elementwise(buf, out, a, rows * columns, op, s, t)
 
 
 @scalar

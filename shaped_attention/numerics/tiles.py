@@ -18,6 +18,9 @@ from shaped_attention.numerics.tile_interpreter import run
 LARGEST_FACTOR = 1e75
 """Sum of absolute entries up to which |F F^T|^2 cannot overflow."""
 
+MODERATE_FACTOR = 1e30
+"""Sum of absolute entries up to which a step that is not a number is an error of the block."""
+
 REPLACE, ADD, REPORT = range(3)
 """Outputs of a step: the new state, drift and noise to add, or drift and noise to report."""
 
@@ -63,8 +66,20 @@ def stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, ti
 
 
 @kernel
+def is_broken(buf, size, p, moved):  # type: ignore[no-untyped-def]
+    """Return whether a step gives NaN from a factor that is far from an overflow."""
+    total = 0.0
+    for i in range(size):
+        total += abs(buf[i, p])
+    return np.isnan(moved) and total < MODERATE_FACTOR
+
+
+@kernel
 def _stop_overflowing(buf, drift, noise, size, work, alive, stopped_at, time):  # type: ignore[no-untyped-def]
-    """Stop, before the step, the lanes whose next factor would overflow; return if all move."""
+    """Stop, before the step, the lanes whose next factor would overflow; return if all move.
+
+    The stopping time is NaN for a step that overflows nowhere and is not a number.
+    """
     for p in range(LANES):
         buf[work, p] = 0.0
     for i in range(size):
@@ -74,7 +89,7 @@ def _stop_overflowing(buf, drift, noise, size, work, alive, stopped_at, time):  
     for p in range(LANES):
         if alive[p] > 0.5 and not buf[work, p] < LARGEST_FACTOR:
             alive[p] = 0.0
-            stopped_at[p] = time
+            stopped_at[p] = np.nan if is_broken(buf, size, p, buf[work, p]) else time
         moving += 1 if alive[p] > 0.5 else 0
     return moving == LANES
 

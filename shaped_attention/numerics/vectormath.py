@@ -67,8 +67,8 @@ _TANH = (1.0 / 3.0, -2.0 / 15.0, 17.0 / 315.0, -62.0 / 2835.0, 1382.0 / 155925.0
          443861162.0 / 1856156927625.0, -18888466084.0 / 194896477400625.0)  # fmt: skip
 
 # Conversions between integers and doubles by their bits: AVX2 has no instructions for 64 bits. The
-# sum of a double and _NEAREST is rounded to an integer, which is in its lowest bits; an integer below
-# 2^52 in the mantissa of 2^52 is that number plus 2^52.
+# sum of a double and _NEAREST is rounded to an integer, which is in its lowest bits; an integer
+# below 2^52 in the mantissa of 2^52 is that number plus 2^52.
 _NEAREST = 1.5 * 2.0**52
 _INTEGER = np.uint64(0x4330000000000000)
 _ONE = np.uint64(0x3FF0000000000000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +14,7 @@ from shaped_attention.numerics.blas_values import Memory
 from shaped_attention.numerics.one_thread import one_thread
 from shaped_attention.numerics.path_plan import PathPlan
 from shaped_attention.numerics.path_team import Team
-from shaped_attention.numerics.tiles import LARGEST_FACTOR
+from shaped_attention.numerics.tiles import LARGEST_FACTOR, MODERATE_FACTOR
 from shaped_attention.samplers.task import Task, covariances
 
 Array = NDArray[np.float64]
@@ -40,7 +42,7 @@ class BlasProcess:
         with one_thread(), np.errstate(all="ignore"):
             for k in range(self.count):
                 for step in range(begin, end):
-                    if np.isfinite(self.stopped_at[k]):
+                    if not np.isinf(self.stopped_at[k]):
                         break
                     self._step(k, step)
 
@@ -89,10 +91,12 @@ class BlasProcess:
         moved = self._memory.take((drift.shape[0], drift.shape[1]))
         np.add(self.state[k, 0], drift, out=moved)
         moved += noise
-        finite = bool(np.abs(moved, out=moved).sum() < LARGEST_FACTOR)
+        size = float(np.abs(moved, out=moved).sum())
+        finite = size < LARGEST_FACTOR
         self._memory.give_back(moved)
         if not finite:
-            self.stopped_at[k] = step * self.task.dt
+            broken = math.isnan(size) and np.abs(self.state[k]).sum() < MODERATE_FACTOR
+            self.stopped_at[k] = math.nan if broken else step * self.task.dt
         return finite
 
     def _moving(self) -> list[int]:

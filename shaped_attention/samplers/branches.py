@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.samplers.executors import process_of
 from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.run_result import check_stopping_times
 from shaped_attention.samplers.start_states import start_states
 from shaped_attention.samplers.task import Task
 
@@ -60,6 +61,10 @@ class Branching(Protocol):
     def usual_steps(self) -> int:
         """Number of steps of a path for which room is reserved at first."""
 
+    @property
+    def horizon(self) -> float:
+        """Time at which paths end."""
+
     def first(self, count: int) -> tuple[Array, Array]:
         """Return factors (count, groups, m, c) and marks (count, k) of paths at time 0."""
 
@@ -78,6 +83,11 @@ class GridBranching:
     def usual_steps(self) -> int:
         """Number of steps of a path."""
         return self.task.steps
+
+    @property
+    def horizon(self) -> float:
+        """Time at which paths end."""
+        return self.task.steps * self.task.dt
 
     def first(self, count: int) -> tuple[Array, Array]:
         """Return factors (count, groups, m, c) of paths at time 0, and no marks."""
@@ -124,7 +134,9 @@ class GridBranches:
             self._moving = moving
         self._process.advance(now, now + 1)
         self.steps[moving] += 1
-        stopped = np.isfinite(self._process.stopping_times())
+        stopping_times = self._process.stopping_times()
+        check_stopping_times(stopping_times)
+        stopped = np.isfinite(stopping_times)
         self.ended |= moving & (stopped | (self.steps >= self._last))
         return np.flatnonzero(moving)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from shaped_attention.samplers.branches import Branches, Indices
 from shaped_attention.samplers.clock_run import clock_process
 from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.run_result import check_stopping_times
 from shaped_attention.samplers.task import Task
 
 Array = NDArray[np.float64]
@@ -29,6 +30,11 @@ class ClockBranching:
     def usual_steps(self) -> int:
         """Number of steps of a path for which room is reserved at first."""
         return int(_MORE_STEPS * self.task.steps) + 1
+
+    @property
+    def horizon(self) -> float:
+        """Time at which paths end."""
+        return self.task.steps * self.task.dt
 
     def first(self, count: int) -> tuple[Array, Array]:
         """Return factors (count, 1, m, m) and marks (count, 2) of paths at time 0."""
@@ -80,6 +86,7 @@ class ClockBranches:
         while True:
             # A schedule lets only the last paths move, and an overflowing path stops where it is.
             self._paths.step()
+            check_stopping_times(self._paths.stopping_times())
             moved = np.flatnonzero(self._paths.taken > before)
             if len(moved) or self.ended.all():
                 return moved

@@ -23,7 +23,7 @@ from shaped_attention.numerics.blas_values import Memory
 from shaped_attention.numerics.clock_tiles import advance_clock
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.one_thread import one_thread
-from shaped_attention.numerics.tiles import LARGEST_FACTOR
+from shaped_attention.numerics.tiles import LARGEST_FACTOR, MODERATE_FACTOR
 from shaped_attention.samplers.clock_step import NEAR, SHIFT, clock_speed, clock_step, norm_spread
 from shaped_attention.samplers.task import Task, covariances
 from shaped_attention.samplers.torch_process import completed
@@ -179,8 +179,11 @@ class SlowClock(ClockProcess, ABC):
         pieces = np.maximum(np.floor(self.left[k] * (1.0 + speed) / task.dt + 0.5), 1.0)
         lengths = self.left[k] / pieces
         new = self.stepped(k, lengths, point)
-        overflowing = ~(np.abs(new).sum((-2, -1)) < LARGEST_FACTOR)
-        self.alive[k[overflowing]], self.stopped_at[k[overflowing]] = 0.0, now[overflowing]
+        size = np.abs(new).sum((-2, -1))
+        overflowing = ~(size < LARGEST_FACTOR)
+        broken = np.isnan(size) & (np.abs(self.state[k]).sum((-2, -1)) < MODERATE_FACTOR)
+        stops = np.where(broken, np.nan, now)
+        self.alive[k[overflowing]], self.stopped_at[k[overflowing]] = 0.0, stops[overflowing]
         moving, arrived = ~overflowing, pieces == 1.0
         k, arrived, lengths, now = k[moving], arrived[moving], lengths[moving], now[moving]
         self.state[k] = new[moving]

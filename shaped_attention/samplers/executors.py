@@ -33,7 +33,7 @@ _SMALLEST_ENTRIES = 2**11
 FEWEST_LARGE_TOKENS = 96
 """Number of tokens from which on library routines are faster than tiles (measured)."""
 
-_FEWEST_LARGE_TOKENS_OF_A_PATH = 128
+FEWEST_LARGE_TOKENS_OF_A_PATH = 128
 """The same, from which on they are faster than programs for one path (measured)."""
 
 FEWEST_LARGE_NUMBERS = 2**15
@@ -57,7 +57,7 @@ def path_chunk(request: Request) -> int:
 
 def by_library(request: Request) -> bool:
     """Return whether library routines move the samples of a request, one by one."""
-    fewest = _FEWEST_LARGE_TOKENS_OF_A_PATH if request.large_layers else FEWEST_LARGE_TOKENS
+    fewest = FEWEST_LARGE_TOKENS_OF_A_PATH if request.large_layers else FEWEST_LARGE_TOKENS
     return request.compiled_device and request.tokens >= fewest
 
 

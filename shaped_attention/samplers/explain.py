@@ -10,15 +10,26 @@ import numpy as np
 
 from shaped_attention.blocks.base import Block, Layer, blocks_of, chain_reason, limit_reason
 from shaped_attention.blocks.coupling import least_width
-from shaped_attention.blocks.pattern import pattern_of
+from shaped_attention.blocks.pattern import Pattern, pattern_of
 from shaped_attention.checks import check_count, check_width
-from shaped_attention.numerics.eager import is_eager
+from shaped_attention.numerics.eager import eager, is_eager
 from shaped_attention.numerics.graph import Node, needed
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Number, value
-from shaped_attention.samplers.executors import executor
-from shaped_attention.samplers.request import check_group_width, common_groups
+from shaped_attention.samplers.executors import (
+    FEWEST_LARGE_NUMBERS,
+    FEWEST_LARGE_TOKENS_OF_A_PATH,
+    executor,
+    process_of,
+)
+from shaped_attention.samplers.request import (
+    MEMORY_BUDGET,
+    check_group_width,
+    common_groups,
+    make_request,
+)
 from shaped_attention.samplers.steps import traced_chain, traced_limit
+from shaped_attention.samplers.task import task_of
 
 _NETWORK = "torch, with real weight matrices"
 _STEP = 0.01
@@ -112,8 +123,13 @@ def _faces(name: str, pattern: Sequence[Sequence[Block]], tokens: int, width: in
     chain = _none(no_chain) or _traced(
         lambda: traced_chain(pattern, tokens, width, common_groups(blocks)),
         tokens,
+        lambda: _failure(pattern, tokens, width),
     )
-    limit = _none(no_limit) or _traced(lambda: [traced_limit(pattern, tokens, _STEP)], tokens)
+    limit = _none(no_limit) or _traced(
+        lambda: [traced_limit(pattern, tokens, _STEP)],
+        tokens,
+        lambda: _failure(pattern, tokens, None),
+    )
     if no_chain or no_limit:
         coupling = f"none: there is no {'chain' if no_chain else 'limit'}"
     else:
@@ -154,14 +170,43 @@ def _coupling_reason(block: Block, tokens: int, width: int) -> str:
     return str(reason)
 
 
-def _traced(trace: Callable[[], list[Program]], tokens: int) -> str:
+def _traced(
+    trace: Callable[[], list[Program]], tokens: int, eagerly: Callable[[], Exception | None]
+) -> str:
+    """Describe what runs a program; `eagerly` returns why torch fails if it cannot be traced."""
     if is_eager():
         return "torch, as requested by shaped_attention.eager()"
     try:
-        trace()
+        programs = trace()
     except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
-        return f"torch on other devices or in float32; it fails for float64 on the CPU: {error}"
-    return f"{executor(tokens)} for float64 on the CPU, torch otherwise"
+        failure = eagerly()
+        if failure is not None:
+            return f"none: its description fails: {failure}"
+        return f"torch, in sa.eager(), on other devices or in float32; it cannot be traced: {error}"
+    numbers = max(program.numbers for program in programs)
+    models = ""
+    if numbers >= FEWEST_LARGE_NUMBERS and tokens < FEWEST_LARGE_TOKENS_OF_A_PATH:
+        models = " (in simulate_model path by path, since a layer draws so many numbers)"
+    return f"{executor(tokens)} for float64 on the CPU{models}, torch otherwise"
+
+
+def _failure(
+    pattern: Sequence[Sequence[Block]], tokens: int, width: int | None
+) -> Exception | None:
+    """Return the error of one step in torch, of the chain or of the limit; None if it runs."""
+    try:
+        with eager():
+            layers = Pattern([list(blocks) for blocks in pattern])
+            request = make_request(
+                layers, np.eye(tokens), width=width, steps=len(pattern),
+                dt=_STEP, samples=2, seed=0, times=None, save_every=None, radius=None, device="cpu",
+                dtype="float64", chunk=None, memory=MEMORY_BUDGET,
+            )  # fmt: skip
+        process = process_of(request, task_of(request, "derived", width), 0, 2)
+        process.advance(0, len(pattern))
+    except Exception as error:
+        return error
+    return None
 
 
 def _listings(

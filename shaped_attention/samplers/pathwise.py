@@ -7,9 +7,11 @@ function of the parameters, and its derivative is the limit of the difference qu
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -71,6 +73,11 @@ def pathwise(
     FloatingPointError
         If a covariance is not finite.
 
+    Warns
+    -----
+    UserWarning
+        If paths of the limit reached the radius.
+
     Examples
     --------
     >>> from shaped_attention import ShapedAttention
@@ -108,6 +115,16 @@ def pathwise(
             factor = factor @ torch.from_numpy(frames_with_means(task, 0, samples)).to(v0)
         process.state = factor.expand_as(process.state)
     process.advance(0, steps)
+    stopped = int(np.isfinite(process.stopping_times()).sum())
+    if stopped and width is None and not request.blocks[0].limit.normalised:
+        warnings.warn(
+            f"{stopped} of {samples} paths reached the radius with a fixed step, which is wrong "
+            "near an explosion; their values dominate means and derivatives, and derivatives of "
+            "functionals of stopped paths are not those of their expectations (explosion_law has "
+            "exact ones)",
+            UserWarning,
+            stacklevel=2,
+        )
     v: Tensor = covariance(State(process.state.unbind(1)))
     if not torch.isfinite(v.detach()).all():
         raise FloatingPointError(

@@ -22,6 +22,7 @@ from shaped_attention.numerics.eager import is_eager
 from shaped_attention.numerics.one_thread import one_thread
 from shaped_attention.samplers.devices import check_dtype, device_name, precision_name
 from shaped_attention.samplers.starts import Resumed, check_radius, check_rank, check_starts
+from shaped_attention.samplers.steps import check_coefficients
 
 MEMORY_BUDGET = 2 * 1024**3
 """Bytes that the working arrays of a run may take by default (the result comes on top)."""
@@ -229,6 +230,8 @@ def make_request(
         block.check(matrix.shape[-1], width)
         if width is None:
             block.limit.check(matrix.shape[-1])
+    if width is None:
+        check_coefficients(pattern, matrix.shape[-1], steps)
     start = starting_covariance(pattern, matrix) if width is None else matrix
     if width is not None and embedded is None:
         check_rank(matrix, width // check_group_width(blocks, width), width, start_name)

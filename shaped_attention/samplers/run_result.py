@@ -16,6 +16,17 @@ from shaped_attention.results.provenance import attribute
 from shaped_attention.samplers.request import Request
 
 
+def check_stopping_times(stopping_time: NDArray[np.float64]) -> None:
+    """Raise FloatingPointError if a step of a path was not a number, far from an overflow."""
+    broken = int(np.isnan(stopping_time).sum())
+    if broken:
+        raise FloatingPointError(
+            f"the drift or noise of the layer is not a number on {broken} of {len(stopping_time)} "
+            "paths, far from an overflow: a block's limit divides by zero or takes the root of a "
+            "negative number (sa.eager() steps through it)"
+        )
+
+
 def make_result(
     sampler: str,
     request: Request,
@@ -33,6 +44,7 @@ def make_result(
     FloatingPointError
         If a covariance is not finite: a result never contains NaN.
     """
+    check_stopping_times(stopping_time)
     if not np.isfinite(v).all():
         raise FloatingPointError(
             f"the {sampler} produced covariances that are not finite; a smaller radius or step, "

@@ -150,7 +150,7 @@ def integrate_sde(
         with _generator_put_back(accelerators):
             result = run(request, start, size, progress, "sde", parameters, _march)
     stopped = int(np.isfinite(result["stopping_time"]).sum())
-    if stopped and can_explode(request.pattern, request.tokens):
+    if stopped and not request.blocks[0].limit.normalised:
         warnings.warn(
             f"method={method!r}: {stopped} of {samples} paths reached the radius with a fixed "
             "step, which is wrong near an explosion; method='clock' is needed",
@@ -158,6 +158,19 @@ def integrate_sde(
             stacklevel=3,  # the caller of the recorded function
         )
     return result
+
+
+def sample_paths(request: Request, width: int | None, method: str) -> xr.Dataset:
+    """Sample the paths of a request: of the chain with a width, and of the limit without."""
+    if width is not None:
+        task, parameters = task_of(request, "chain", width), {"width": width}
+        start = partial(process_of, request, task)
+        return run(request, start, path_chunk(request), False, "chain", parameters)
+    task = task_of(request, "sde", None)
+    if method == "clock":
+        return run_clock(request, task, False, {})
+    start = partial(process_of, request, task)
+    return run(request, start, path_chunk(request), False, "sde", {})
 
 
 def _march(

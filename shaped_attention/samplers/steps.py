@@ -22,6 +22,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from shaped_attention.blocks.base import Block, Limit, needs_means
 from shaped_attention.blocks.layer_limit import Relaxation
 from shaped_attention.blocks.parameters import traced
@@ -293,6 +295,34 @@ def traced_numbers(
         return places.setdefault(place, TracedNumbers(graph, place, increments, drawn))
 
     return numbers_at
+
+
+_MOST_DEPTHS = 1001
+"""Number of relative depths at which coefficients are checked, with those at both ends."""
+
+
+def check_coefficients(pattern: Sequence[Sequence[Block]], tokens: int, steps: int) -> None:
+    """Raise FloatingPointError if a coefficient of the limit is not finite at some depth.
+
+    Coefficients are the numbers that a description computes from the parameters, such as roots of
+    rates. A description that cannot be traced is not checked.
+    """
+    depths = np.unique(np.rint(np.linspace(0, steps - 1, min(steps, _MOST_DEPTHS)))) / steps
+    for blocks in pattern:
+        for block in blocks:
+            try:
+                program = traced_limit([[block]], tokens, 0.01)
+            except (ArithmeticError, LookupError, RuntimeError, ValueError):
+                continue
+            with np.errstate(all="ignore"):
+                finite = np.isfinite(program.table(depths)).all(axis=1)
+            constants = all(np.isfinite(entries).all() for _, entries in program.constants)
+            if not (finite.all() and constants):
+                where = f" at relative depth {depths[~finite][0]:.6g}" if constants else ""
+                raise FloatingPointError(
+                    f"layer contains {block!r}, whose limit has a coefficient that is not finite"
+                    f"{where}: a parameter is outside its range"
+                )
 
 
 def traced_limit(pattern: Sequence[Sequence[Block]], tokens: int, step: float) -> Program:

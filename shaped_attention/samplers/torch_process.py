@@ -155,7 +155,10 @@ class TorchProcess:
         size = (F + drift + noise).double().abs().sum((-2, -1))
         moving = self.stopped_at.isinf()
         overflowing = moving & ~(size < self._largest)
-        self.stopped_at = torch.where(overflowing, step * task.dt, self.stopped_at)
+        moderate = min(tiles.MODERATE_FACTOR, self._largest**0.5)
+        broken = size.isnan() & (F.double().abs().sum((-2, -1)) < moderate)
+        at = torch.where(broken, torch.nan, step * task.dt)
+        self.stopped_at = torch.where(overflowing, at, self.stopped_at)
         moving = (moving & ~overflowing)[:, None]
         zero = torch.zeros((), dtype=y.dtype, device=y.device)
         return (

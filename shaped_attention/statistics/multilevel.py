@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -51,6 +52,9 @@ Observable = str | Callable[[NDArray[np.float64]], ArrayLike]
 
 _PILOT = 2048
 """Samples from which the variance of a new level is first estimated."""
+
+_LONG = 60.0
+"""Expected seconds from which on a warning says so."""
 
 _MARGIN = 1.02
 """Factor above the optimum: better estimates of the variances then rarely require more samples."""
@@ -83,7 +87,7 @@ def expectation(
     layer, v0, horizon, seed, radius, device
         As in `shaped_attention.integrate_sde`. A path stops at the first grid time with
         |V| >= radius, and f is evaluated there. Extrapolation and bias rely on weak order 1, which
-        is lost to the extent that paths stop (`stopped`); a warning is then logged.
+        is lost to the extent that paths stop (`stopped`), of which a warning tells.
     observable
         Lipschitz function f: a name from `shaped_attention.observables`, or a function that maps V
         (samples, m, m) to finite numbers (samples,) and may be called from several threads.
@@ -120,6 +124,11 @@ def expectation(
     ValueError
         If an argument is outside its range, or the observable returns anything but finite numbers
         (samples,).
+
+    Warns
+    -----
+    UserWarning
+        If paths reached the radius, or the first samples let expect more than a minute.
     """
     began = time.perf_counter()
     check_limit(layer)
@@ -145,11 +154,13 @@ def expectation(
         # The total number of steps is not known in advance.
         progress_bar("expectation", progress, unit="step", unit_scale=True) as bar,
     ):
-        affordable = True
+        affordable, warned = True, False
         while True:
             for level in levels:
                 level.grow(_PILOT, pool)  # only new levels have fewer
                 bar.update(_cost(levels) - bar.n)
+            if not warned:
+                warned = _warn_of_time(levels, tolerance, budget, time.perf_counter() - began)
             while affordable and _error2(levels) > 0.5 * tolerance**2:
                 affordable = _improve(levels, tolerance, budget, pool)
                 bar.update(_cost(levels) - bar.n)
@@ -162,10 +173,34 @@ def expectation(
     if not converged:
         _log.warning("expectation: levels or budget did not suffice for tolerance=%r", tolerance)
     if levels[-1].stopped:
-        _log.warning("expectation: paths reached the radius; the bias may be underestimated")
+        warnings.warn(
+            f"{levels[-1].stopped} of {levels[-1].count} paths of the finest level reached the "
+            "radius with fixed steps, so that the error does not fall like the step and the bias "
+            "may be underestimated",
+            UserWarning,
+            stacklevel=3,  # the caller of the recorded function
+        )
     return _dataset(levels, tolerance).assign_attrs(
         converged=int(converged), radius=base.radius, seconds=time.perf_counter() - began
     )
+
+
+def _warn_of_time(levels: list[Level], tolerance: float, budget: int, seconds: float) -> bool:
+    """Warn if the first samples let expect minutes; return whether a warning was given."""
+    costs, done, wanted = _wanted(levels, tolerance)
+    steps = min(float(costs @ np.maximum(wanted - done, 0.0)), float(budget - costs @ done))
+    left = seconds * steps / max(float(costs @ done), 1.0)
+    if left < _LONG:
+        return False
+    stopped = max(level.stopped / level.count for level in levels)
+    reason = f", {100.0 * stopped:.2g} % of the paths reach the radius" if stopped else ""
+    warnings.warn(
+        f"tolerance={tolerance!r}: about {left / 60.0:.0f} minutes or more are needed{reason}; a "
+        "larger tolerance or a smaller budget takes less",
+        UserWarning,
+        stacklevel=4,  # the caller of the recorded function
+    )
+    return True
 
 
 def _cost(levels: list[Level]) -> int:
@@ -178,8 +213,10 @@ def _error2(levels: list[Level]) -> float:
     return sum(level.error2 for level in levels) + 3.0 * levels[-1].error2
 
 
-def _improve(levels: list[Level], tolerance: float, budget: int, pool: ThreadPoolExecutor) -> bool:
-    """Add the samples that the variances require; return False if the budget is too small."""
+def _wanted(
+    levels: list[Level], tolerance: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return cost of a sample, number of samples, and the number that the variances require."""
     variances, costs, done = np.array(
         [(level.variance[0], level.cost, level.count) for level in levels], dtype=float
     ).T
@@ -189,6 +226,12 @@ def _improve(levels: list[Level], tolerance: float, budget: int, pool: ThreadPoo
     weights = np.where(np.arange(len(levels)) < len(levels) - 1, 1.0, 2.0)
     wanted = weights * np.sqrt(variances / costs) * (weights @ np.sqrt(variances * costs))
     wanted = np.ceil(_MARGIN * wanted / max(0.5 * tolerance**2, 1e-200) / LANES) * LANES
+    return costs, done, wanted
+
+
+def _improve(levels: list[Level], tolerance: float, budget: int, pool: ThreadPoolExecutor) -> bool:
+    """Add the samples that the variances require; return False if the budget is too small."""
+    costs, done, wanted = _wanted(levels, tolerance)
     more = np.maximum(wanted - done, 0.0)
     # A level numbers its samples with 32 bits.
     share = min((budget - costs @ done) / (costs @ more), 2.0**31 / more.max(), 1.0)

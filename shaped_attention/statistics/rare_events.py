@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,7 @@ from shaped_attention.statistics.rare_event_runs import (
     PILOTS,
     Study,
     pilot,
+    plain_paths,
     run_all,
 )
 from shaped_attention.statistics.reaction import (
@@ -49,6 +52,7 @@ from shaped_attention.statistics.splitting import Run
 from shaped_attention.version import __version__
 
 WHEN = ("ever", "end")
+ESTIMATORS = ("splitting", "plain")
 METHODS = ("clock", "direct")
 
 
@@ -75,6 +79,7 @@ def rare_event(
     store: str | Path | None = None,
     memory: int = MEMORY_BUDGET,
     progress: bool | None = None,
+    estimator: str | None = None,
 ) -> xr.Dataset:
     """Estimate the probability that an observable reaches a level, by multilevel splitting.
 
@@ -87,8 +92,9 @@ def rare_event(
     Parameters
     ----------
     layer, v0, seed, radius
-        As in `shaped_attention.simulate_chain`, with one v0 for all paths. The radius, 10^30 by
-        default, must be beyond the level.
+        As in `shaped_attention.simulate_chain`, with one v0 for all paths. A path that stops at the
+        radius counts by its value there. A radius must be beyond the level of a size of V; the
+        default is then increased to 4 m times that size.
     observable
         A name of `shaped_attention.observables`; "norm", the Frobenius norm of V; "u", V_11 - 2
         V_12 + V_22 for two tokens and 4 |C V C| / m in general, C = I - 11^T / m; "module:function"
@@ -120,6 +126,9 @@ def rare_event(
         Bytes that the paths of the replicas may take.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
+    estimator
+        "splitting"; "plain", for events at the end that are not rare; None for what takes less
+        time.
 
     Returns
     -------
@@ -128,9 +137,14 @@ def rare_event(
     - `probability`, the mean of the runs, its `relative_error`, the standard error over it, and
       `interval` (bound), Student's on the scale of the logarithm. If all runs agree, it is that of
       Clopper and Pearson for their first replicas;
-    - `cost`, in paths: the number of steps taken over those of a path, with 256 pilot paths;
+    - `cost`, in paths: the number of steps taken over those of a path, with 256 pilot paths; the
+      number of `steps` itself; the attribute `seconds` has the time of this call;
+    - `estimator`, "splitting" or "plain"; plain paths are taken for events at the end, if they have
+      the same error in less time;
+    - `stopped_share`, the share of paths that had stopped at the radius among those in the event at
+      the end;
     - `run_probability`, `run_cost`, `run_hits` (run): the estimate of a run, its cost, and the
-      number of its first replicas in the event;
+      number of its first replicas, or plain paths, in the event;
     - `levels`, `killed` (run, generation): scores below which replicas were killed, and their
       number; NaN and 0 after the last generation.
 
@@ -143,7 +157,9 @@ def rare_event(
     Warns
     -----
     UserWarning
-        If runs lost all replicas: the interval is then too optimistic, and more replicas help.
+        If runs lost all replicas: the interval is then too optimistic, and more replicas help. Or
+        if so many paths in the event had stopped at the radius that another radius could change the
+        probability by more than half the width of the interval.
 
     Examples
     --------
@@ -156,9 +172,12 @@ def rare_event(
     >>> bool(lower < result.probability < upper < 1e-4)
     True
     """
+    began = time.perf_counter()
     check_choice("when", when, WHEN)
     if method is not None:
         check_choice("method", method, METHODS)
+    if estimator is not None:
+        check_choice("estimator", estimator, ESTIMATORS)
     check_finite("level", level)
     check_count("replicas", replicas, lowest=8)
     check_count("runs", runs, lowest=2)
@@ -171,6 +190,9 @@ def rare_event(
     if above and (observable in ("norm", "u") or is_size(observable)):
         size = float(level) if observable in ("norm", "u") else math.exp(min(level, 700.0))
         # |V| <= tr V <= m |V|, and the clock stops paths a little inside the radius.
+        if radius is None:
+            least = min(4.0 * request.tokens * size, LARGEST_RADIUS)
+            request = replace(request, radius=max(request.radius, least))
         if request.radius <= 2.0 * request.tokens * size:
             raise ValueError(
                 f"radius={request.radius:g}: paths stop there; a radius above "
@@ -188,17 +210,14 @@ def rare_event(
                 f"{name}={name_of_function(function)}: with a store, a function of a module is "
                 "needed, since its name identifies it"
             )
-    records = RunRecords(
-        store,
-        {
+    call = {
             "function": "rare_event", "version": __version__,
             "layer": specification_of(request.pattern), "v0": request.v0.tolist(),
             "observable": name_of_function(observable), "level": float(level), "above": above,
             "when": when, "width": width, "steps": request.steps, "dt": request.dt,
             "method": method, "replicas": replicas, "seed": request.seed, "radius": request.radius,
             "coordinate": given and name_of_function(given),
-        },
-    )  # fmt: skip
+        }  # fmt: skip
     study, scale = Study(request, width, method), scale_of(observable)
     pilots = pilot(study, lambda v: scale.forward(value(v)), score)
     if score is not None and not pilots.varies:
@@ -234,7 +253,16 @@ def rare_event(
         drift=float(gaps[0][0] - gaps[1]) / study.horizon,
         coordinate=score,
     )
-    run_all(study, reaction, replicas, records, runs, progress)
+    plain, probed = None, 0
+    if estimator != "splitting":
+        plain, probed = plain_paths(study, reaction, replicas, runs)
+    if estimator == "plain" and plain is None:
+        raise ValueError(
+            "estimator='plain': plain paths are for events at the end that are not rare; "
+            "'splitting' is needed"
+        )
+    records = RunRecords(store, {**call, "plain": plain})
+    run_all(study, reaction, replicas, records, runs, progress, plain)
     found = [records.runs[number] for number in range(runs)]
     lost = sum(run.probability == 0.0 for run in found)
     if lost:
@@ -244,7 +272,27 @@ def rare_event(
             UserWarning,
             stacklevel=3,  # the caller of the recorded function
         )
-    return dataset_of(found, request.steps, replicas, confidence)
+    result = dataset_of(found, request.steps, plain or replicas, confidence)
+    _warn_of_stopped(result, request.radius)
+    return result.assign(
+        cost=result["cost"] + probed / request.steps,
+        steps=result["steps"] + probed,
+        estimator="splitting" if plain is None else "plain",
+    ).assign_attrs(seconds=time.perf_counter() - began)
+
+
+def _warn_of_stopped(result: xr.Dataset, radius: float) -> None:
+    """Warn if paths that stopped at the radius could change the probability."""
+    share, p = float(result["stopped_share"]), float(result["probability"])
+    low, high = result["interval"].to_numpy()
+    if share * p > 0.5 * (high - low):
+        warnings.warn(
+            f"radius={radius:g}: {100.0 * share:.3g} % of the paths in the event had stopped at "
+            "the radius and count by their value there; another radius could change the "
+            "probability by more than its error",
+            UserWarning,
+            stacklevel=4,  # the caller of the recorded function
+        )
 
 
 def _request(
@@ -274,7 +322,7 @@ def _request(
         steps, dt = depth, 1.0 / width
     request = make_request(
         layer, v0, width=width, steps=steps, dt=dt, samples=replicas, seed=seed, times=None,
-        save_every=None, radius=LARGEST_RADIUS if radius is None else radius, device="cpu",
+        save_every=None, radius=radius, device="cpu",
         dtype="float64", chunk=None, memory=memory,
     )  # fmt: skip
     if request.v0.ndim != 2:
@@ -315,6 +363,7 @@ def dataset_of(
     mean = float(estimates.mean())
     error = float(estimates.std(ddof=1)) / math.sqrt(len(found))
     generations = max(len(run.levels) for run in found)
+    weights = estimates if mean > 0.0 else np.ones(len(found))
     levels = np.full((len(found), generations), np.nan)
     killed = np.zeros((len(found), generations), dtype=np.int64)
     for i, run in enumerate(found):
@@ -327,6 +376,8 @@ def dataset_of(
             "relative_error": error / mean if mean > 0.0 else math.inf,
             "interval": ("bound", list(bounds)),
             "cost": float(costs.sum()) + pilots,
+            "steps": sum(run.steps for run in found) + pilots * steps,
+            "stopped_share": float(np.average([run.stopped for run in found], weights=weights)),
             "run_probability": ("run", estimates),
             "run_cost": ("run", costs),
             "run_hits": ("run", hits),

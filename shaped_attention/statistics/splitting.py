@@ -55,6 +55,8 @@ class Run:
         Number of the first N paths, which are independent, in the event.
     levels, killed
         Level of each generation, and the number of replicas that it killed.
+    stopped
+        Share of paths that had stopped at the radius among those in the event at the end.
     """
 
     probability: float
@@ -62,6 +64,7 @@ class Run:
     hits: int
     levels: list[float]
     killed: list[int]
+    stopped: float = 0.0
 
 
 class Replicas:
@@ -77,6 +80,7 @@ class Replicas:
         self._factors[0], self._marks[0] = factors, marks
         self._born = 0
         self.steps = 0
+        self._early = np.zeros(count, dtype=bool)
 
     def begin(self, tick: Callable[[], None]) -> None:
         """Run all replicas from time 0."""
@@ -100,6 +104,11 @@ class Replicas:
         """Return the score of each replica, the largest along its path."""
         return self.scores.max(axis=0)
 
+    def stopped(self) -> float:
+        """Return the share of paths that stopped before the horizon among those in the event."""
+        event = self.best() == np.inf
+        return float(self._early[event].mean()) if event.any() else 0.0
+
     def _run(self, which: Indices, starts: Indices, tick: Callable[[], None]) -> None:
         """Run replicas from given steps of their records to their ends."""
         factors, marks = self._factors[starts, which], self._marks[starts, which]
@@ -118,6 +127,7 @@ class Replicas:
         scores = self._score(paths.covariances()[moved], times, ended)
         # Nothing branches off where a path ended outside the event.
         scores = np.where(ended & (scores < np.inf), -np.inf, scores)
+        self._early[which[moved]] = ended & (times < (1.0 - 1e-9) * self._branching.horizon)
         paths.end(moved[scores == np.inf])
         self.scores[steps, which[moved]] = scores
         self._factors[steps, which[moved]] = paths.factors()[moved]
@@ -154,4 +164,4 @@ def split(replicas: Replicas, generator: np.random.Generator, tick: Callable[[],
         replicas.branch(dead, parents, level, tick)
         best = replicas.best()
     probability = weight * float((best == np.inf).mean()) if weight > _LEAST_WEIGHT else 0.0
-    return Run(probability, replicas.steps, hits, levels, killed)
+    return Run(probability, replicas.steps, hits, levels, killed, replicas.stopped())

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Layer, blocks_of, check_limit
 from shaped_attention.blocks.overrides import Overrides
+from shaped_attention.blocks.parameters import scheduled
 from shaped_attention.checks import real_array
 from shaped_attention.numerics.covariance import SYMMETRY_TOLERANCE
 from shaped_attention.theory.moments import limits_at, moments
@@ -27,7 +28,7 @@ def drift(
     layer: Layer,
     v: Covariance,
     *,
-    at: float = 0.0,
+    at: float | None = None,
     parameters: Overrides | Sequence[Overrides] | None = None,
 ) -> Covariance:
     """Return the drift b(V) (..., m, m) of the limit, the sum over the blocks of a layer.
@@ -41,7 +42,8 @@ def drift(
         has the same type, and is differentiable in a tensor of regular matrices. The limit of
         normalised blocks needs correlations, V_aa = 1.
     at
-        Relative depth t / T in [0, 1] at which schedules are evaluated.
+        Relative depth t / T in [0, 1] at which schedules are evaluated; a layer with schedules
+        needs it.
     parameters
         Tensors () that replace parameters, by name, as in `pathwise`. The result is differentiable
         in them if `v` is a tensor.
@@ -60,14 +62,14 @@ def drift(
            [0.    , 0.0625]])
     """
     tensor = _as_tensor(layer, v)
-    return _as_given(moments(limits_at(layer, at, parameters), tensor).drift, v)
+    return _as_given(moments(limits_at(layer, _depth(layer, at), parameters), tensor).drift, v)
 
 
 def diffusion(
     layer: Layer,
     v: Covariance,
     *,
-    at: float = 0.0,
+    at: float | None = None,
     parameters: Overrides | Sequence[Overrides] | None = None,
 ) -> Covariance:
     """Return the diffusion matrix Sigma(V) (..., d, d), d = m (m + 1) / 2, of the limit.
@@ -82,9 +84,20 @@ def diffusion(
     array([[4.]])
     """
     tensor = _as_tensor(layer, v)
-    total = moments(limits_at(layer, at, parameters), tensor, diffusion=True).diffusion
+    parts = limits_at(layer, _depth(layer, at), parameters)
+    total = moments(parts, tensor, diffusion=True).diffusion
     i, j = torch.tril_indices(*tensor.shape[-2:])
     return _as_given(total[..., i, j, :, :][..., i, j], v)
+
+
+def _depth(layer: Layer, at: float | None) -> float:
+    """Return the relative depth, which is arbitrary for a layer without schedules."""
+    if at is None and any(scheduled(block) for block in blocks_of(layer)):
+        raise ValueError(
+            "at=None: the layer changes with depth, so that its relative depth, a number from 0 to "
+            "1, is needed"
+        )
+    return 0.0 if at is None else at
 
 
 def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:

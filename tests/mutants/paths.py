@@ -25,8 +25,8 @@ PATHS = [
     Mutant(
         "paths-hidden-copies-share-their-normals",
         _HIDDEN,
-        "(normals + k * columns) * LANES",
-        "normals * LANES",
+        "(normals + k * columns) * STRIDE",
+        "normals * STRIDE",
         ("test_paths.py::test_chain[gated-1]",),
         blind=True,
     ),

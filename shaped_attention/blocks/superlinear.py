@@ -1,0 +1,149 @@
+"""What the clock needs of a limit, derived from its drift and noise for any block.
+
+Whether it has superlinear terms, so that paths can explode, how fast these change V, and the
+moments of its noise. A block may describe them in closed form instead, which is faster.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.numerics.graph import Graph
+from shaped_attention.numerics.growth import order
+from shaped_attention.numerics.primitives import (
+    M,
+    Numbers,
+    column_sums,
+    constant,
+    row_squares,
+    row_sums,
+    sqrt,
+)
+from shaped_attention.numerics.tangents import Dual
+from shaped_attention.numerics.traced_numbers import TracedNumbers
+
+_LINEAR = 1.0 + 1e-9
+"""Largest order of growth in F that is not superlinear."""
+
+_PROBES = 4
+"""Number of sign patterns from which the size of the noise is estimated."""
+
+_NOISE = 6.0
+"""Weight of the variance of the noise: it needs shorter steps than a drift of that rate."""
+
+_MOST_INCREMENTS = 64
+"""Number of increments of a step up to which sums over all of them are formed."""
+
+_TINY = 1e-300
+
+
+def is_superlinear(limit: Any, p: Any, tokens: int, columns: int) -> bool:
+    """Return whether drift or noise of V grow faster than V, for a factor (tokens, columns)."""
+    graph = Graph()
+    factor = graph.node("input", (), (tokens, columns))
+    v = graph.node("input", (), (tokens, tokens))
+    inputs = {id(factor.node): 1.0, id(v.node): 2.0}
+    traced = p.as_scalars() if hasattr(p, "as_scalars") else p
+    numbers = TracedNumbers(graph, (), 1.0)
+    terms = (limit.factor_drift(traced, factor), limit.factor_noise(traced, factor, numbers))
+    growth = limit.growth(traced, v)
+    return any(x is not None and order(x, inputs) > _LINEAR for x in terms) or (
+        growth is not None and order(growth, inputs) > 2.0 * _LINEAR
+    )
+
+
+def relative_speed(limit: Any, p: Any, factor: M) -> M:
+    """Return ``2 |b_F| / |F| + |growth| / |V| + 6 E|G|^2 / |F|^2``, with G the noise of F.
+
+    Norms are Frobenius norms. E|G|^2 is the mean over a few fixed patterns of signs in place of the
+    increments, which has the right mean over all patterns.
+    """
+    square = column_sums(row_squares(factor)) + _TINY
+    speed = 0.0 * square
+    drift = limit.factor_drift(p, factor)
+    if drift is not None:
+        speed = speed + 2.0 * sqrt(column_sums(row_squares(drift)) / square)
+    v = factor @ factor.mT
+    growth = limit.growth(p, v)
+    if growth is not None:
+        size = column_sums(row_squares(v)) + _TINY
+        speed = speed + sqrt(column_sums(row_squares(growth)) / size)
+    for probe in range(_PROBES):
+        noise = limit.factor_noise(p, factor, _Signs(factor, probe))
+        if noise is None:
+            break
+        speed = speed + (_NOISE / _PROBES) * (column_sums(row_squares(noise)) / square)
+    return speed
+
+
+def noise_drift(limit: Any, p: Any, factor: M) -> M | None:
+    """Return sum_i DG[G_i] over unit increments i; None without noise, or if they are too many."""
+    units = _units(limit, p, factor)
+    if units is None:
+        return None
+    total: Any = None
+    for unit in units:
+        along = limit.factor_noise(p, factor, unit)
+        part = limit.factor_noise(p, Dual(factor, (along,)), unit).tangents[0]
+        total = part if total is None else total + part
+    return total
+
+
+def noise_along(limit: Any, p: Any, factor: M, direction: M) -> M | None:
+    """Return the variance rate 4 sum_i <D F, G_i>^2 of <D, dV>; None as in `noise_drift`."""
+    units = _units(limit, p, factor)
+    if units is None:
+        return None
+    turned = direction @ factor
+    total: Any = None
+    for unit in units:
+        kick = column_sums(row_sums(turned * limit.factor_noise(p, factor, unit)))
+        total = kick * kick if total is None else total + kick * kick
+    return 4.0 * total
+
+
+def _units(limit: Any, p: Any, factor: M) -> list[_Fixed] | None:
+    """Return the unit increments of the noise."""
+    count = _Fixed(factor, None)
+    if limit.factor_noise(p, factor, count) is None or count.taken > _MOST_INCREMENTS:
+        return None
+    return [_Fixed(factor, unit) for unit in np.eye(count.taken)]
+
+
+class _Fixed(Numbers):
+    """Given increments in the order in which they are drawn, or zeros that are counted."""
+
+    def __init__(self, like: Any, increments: NDArray[np.float64] | None) -> None:
+        self._like, self._increments, self.taken = like, increments, 0
+
+    def inside(self, index: int) -> Numbers:
+        """Return the numbers of a block inside this one."""
+        return self
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
+        """Return the next increments."""
+        start, self.taken = self.taken, self.taken + rows * columns
+        if self._increments is None:
+            return constant(np.zeros((rows, columns)), like=self._like)
+        here = self._increments[start : self.taken].reshape(rows, columns)
+        if self.taken >= len(self._increments):
+            self.taken = 0
+        return constant(here, like=self._like)
+
+
+class _Signs(Numbers):
+    """Fixed signs in place of increments."""
+
+    def __init__(self, like: Any, probe: int) -> None:
+        self._like, self._generator = like, np.random.default_rng(probe)
+
+    def inside(self, index: int) -> Numbers:
+        """Return the numbers of a block inside this one."""
+        return self
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
+        """Return signs."""
+        return constant(self._generator.choice([-1.0, 1.0], (rows, columns)), like=self._like)

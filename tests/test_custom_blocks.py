@@ -1,0 +1,323 @@
+"""Custom blocks: what is derived for them, and what they cannot get wrong in silence."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+import shaped_attention as sa
+from shaped_attention.blocks import superlinear
+from shaped_attention.blocks.parameters import at_depth, bounded
+from shaped_attention.numerics import path_algebra, tile_algebra
+from shaped_attention.numerics.graph import OPERATIONS
+from shaped_attention.numerics.growth import RULES
+from shaped_attention.numerics.jit import tile_buffer
+from shaped_attention.numerics.primitives import exp, sigmoid, softplus, sqrt, tanh
+from tests.custom_blocks import (
+    Doubled,
+    Hotter,
+    LinearAttention,
+    LinearAttentionLimit,
+    SigmoidAttention,
+    Unchecked,
+)
+from tests.example_linear import Linear
+
+V0 = sa.equicorrelated(2, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("block", "v0", "horizon"),
+    [
+        (LinearAttention(0.6, 0.5), np.diag([1.6, 0.0]), 0.75),
+        (SigmoidAttention(0.5, 0.7), np.eye(1), 1.0),
+    ],
+)
+def test_a_block_without_a_speed_explodes_with_its_probability(block, v0, horizon):
+    """20,000 paths by the clock, the default, within 4 standard errors of the exact law.
+
+    A standard error is 4 % of it. Fixed steps are off by more than 6, and say so.
+    """
+    p = sa.explosion_law(block, v0).probability(horizon=horizon)
+    assert 0.03 < p < 0.1
+    call = {"horizon": horizon, "samples": 20_000, "seed": 3, "radius": 1e8, "progress": False}
+    error = math.sqrt(p * (1.0 - p) / call["samples"])
+    result = sa.integrate_sde(block, v0, **call)
+    assert "steps_taken" in result
+    assert abs(float(np.isfinite(result.stopping_time).mean()) - p) < 4.0 * error
+    with pytest.warns(UserWarning, match="paths reached the radius with a fixed step"):
+        fixed = sa.integrate_sde(block, v0, method="direct", **call)
+    assert float(np.isfinite(fixed.stopping_time).mean()) - p > 6.0 * error
+
+
+def test_paths_that_stop_under_fixed_steps_are_reported_whatever_the_block():
+    with pytest.warns(UserWarning, match="reached the radius with a fixed step"):
+        sa.integrate_sde(
+            Linear(0.9), np.eye(1), horizon=2.0, step=0.1, samples=200, radius=1.5, progress=False
+        )
+
+
+@pytest.mark.parametrize("tokens", [1, 3])
+@pytest.mark.parametrize("kind", [sa.ShapedAttention, LinearAttention, SigmoidAttention])
+def test_what_grows_faster_than_linearly_is_read_off_the_program(kind, tokens):
+    """All are cubic by their terms; linear blocks and the shaped ReLU are not."""
+    block = kind(0.5, 0.7)
+    assert superlinear.is_superlinear(block.limit, at_depth(block, 0.0), tokens, tokens)
+    for linear in (Linear(0.5), sa.ShapedMLP(0.5)):
+        p = at_depth(linear, 0.0)
+        assert not superlinear.is_superlinear(linear.limit, p, tokens, tokens)
+    assert set(RULES) == set(OPERATIONS) - {"input"}
+
+
+@pytest.mark.parametrize("options", [{}, {"mask": "causal"}, {"query_bias": 0.3}, {"rope": [0.4]}])
+def test_what_is_derived_for_the_clock_is_what_attention_describes(options):
+    """noise_drift and noise_along to rounding; the speed within a factor of 8, far out."""
+    block = sa.ShapedAttention(0.5, 0.7, **options)
+    limit, p = block.limit, at_depth(block, 0.0)
+    factor = torch.tensor(np.random.default_rng(0).normal(size=(5, 3, 3)))
+    v = factor @ factor.mT
+    for ours, derived in (
+        (limit.noise_drift(p, factor), superlinear.noise_drift(limit, p, factor)),
+        (limit.noise_along(p, factor, v), superlinear.noise_along(limit, p, factor, v)),
+    ):
+        torch.testing.assert_close(derived, ours, rtol=1e-9, atol=1e-12)
+    ratio = superlinear.relative_speed(limit, p, 10.0 * factor) / limit.speed(p, 10.0 * factor)
+    assert (ratio > 0.125).all()
+    assert (ratio < 8.0).all()
+
+
+REFUSING = {
+    "drift": lambda block: sa.drift(block, V0),
+    "sde": lambda block: sa.integrate_sde(block, V0, horizon=0.1, step=0.1, samples=2),
+    "law": lambda block: sa.explosion_law(block, V0),
+    "convergence": lambda block: sa.convergence(block, V0, horizon=0.1, widths=[8, 16], samples=4),
+    "normalised": lambda block: sa.drift(sa.Normalised(block), V0),
+    "parallel": lambda block: sa.drift(sa.Parallel(block, sa.ShapedMLP(0.5)), V0),
+}
+
+
+@pytest.mark.parametrize("kind", [Hotter, Doubled])
+@pytest.mark.parametrize("call", REFUSING)
+def test_a_class_that_overrides_does_not_inherit_the_limit(call, kind):
+    method = "temperature" if kind is Hotter else "mix"
+    words = f"{kind.__name__} overrides {method} of ShapedAttention without a limit of its own"
+    with pytest.raises(ValueError, match=words):
+        REFUSING[call](kind(0.35, 1.0))
+    faces = sa.explain(kind(0.35)).layer
+    assert words in faces.limit
+    assert faces.coupling == "none: there is no limit"
+    assert "compiled" in faces.chain
+
+
+@pytest.mark.parametrize("kind", [Hotter, Doubled])
+def test_a_class_that_overrides_cannot_be_trained_as_its_parent(kind):
+    with pytest.raises(ValueError, match="and cannot be trained: the module has the mathematics"):
+        sa.ShapedTransformer(kind(0.35), width=8, depth=1)
+
+
+def test_a_class_keeps_what_it_declares():
+    """A limit kept on purpose, and what does not touch the mathematics."""
+
+    @dataclass(frozen=True)
+    class Kept(Hotter):
+        limit = sa.ShapedAttention.limit
+
+        def temperature(self, p, width):
+            return sa.ShapedAttention.temperature(self, p, width)
+
+    @dataclass(frozen=True)
+    class Labelled(sa.ShapedAttention):
+        label: str = "a"
+
+        def check(self, tokens, width):
+            super().check(tokens, width)
+
+    expected = sa.drift(sa.ShapedAttention(0.5), V0)
+    for kind in (Kept, Labelled):
+        np.testing.assert_array_equal(sa.drift(kind(0.5), V0), expected)
+    assert Labelled.overridden == ()
+    assert Kept.overridden == ("temperature",)
+
+
+def test_a_branch_without_a_root_has_no_chain():
+    @dataclass(frozen=True)
+    class Scaled(Linear):
+        def branch(self, p, tokens, project):
+            return 2.0 * super().branch(p, tokens, project)
+
+    with pytest.raises(ValueError, match="Scaled overrides branch of Linear without a root of its"):
+        sa.simulate_chain(Scaled(0.5), V0, width=8, depth=1, samples=2)
+    assert sa.simulate_network(Scaled(0.5), V0, width=8, depth=1, samples=2).sizes["sample"] == 2
+
+
+BROKEN = {
+    "NaN": (Unchecked(math.nan), "0"),
+    "negative rate": (Unchecked(1.5), "0"),
+    "division by zero": (Unchecked(0.5, 0.0), "0"),
+    "at some depth": (Unchecked(sa.Schedule([(0.0, 0.5), (0.5, 1.5), (1.0, 0.5)])), "0.5"),
+}
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("method", [None, "direct", "clock"])
+@pytest.mark.parametrize("name", BROKEN)
+def test_coefficients_that_are_not_finite_are_errors(name, method, eager):
+    block, depth = BROKEN[name]
+    call = {"horizon": 0.4, "step": 0.1, "samples": 3, "method": method, "progress": False}
+    message = f"limit has a coefficient that is not finite at relative depth {depth}: a parameter"
+    run = sa.eager() if eager else nullcontext()
+    with run, pytest.raises(FloatingPointError, match=message):
+        sa.integrate_sde(block, V0, **call)
+
+
+class RootedLimit(LinearAttentionLimit):
+    """The root of negative numbers, which no coefficient shows."""
+
+    def factor_drift(self, p, factor):
+        return sqrt(-1.0 * (factor * factor))
+
+
+@dataclass(frozen=True)
+class Rooted(LinearAttention):
+    limit = RootedLimit()
+
+
+@pytest.mark.parametrize("tokens", [2, 96])
+@pytest.mark.parametrize("method", ["direct", "torchsde", "clock"])
+@pytest.mark.parametrize("eager", [False, True])
+def test_steps_that_are_not_numbers_are_errors(method, eager, tokens):
+    call = {"horizon": 0.2, "step": 0.1, "samples": 3, "method": method, "progress": False}
+    v0 = sa.equicorrelated(tokens, 0.2)
+    run = sa.eager() if eager else nullcontext()
+    with run, pytest.raises(FloatingPointError, match="is not a number on 3 of 3 paths"):
+        sa.integrate_sde(Rooted(0.5), v0, **call)
+
+
+@dataclass(frozen=True)
+class Declared(Linear):
+    gamma: float = bounded(0.0, 1.0)
+    beta: float = bounded(above=-1.0, default=0.0)
+
+
+def test_a_field_declares_its_range_in_one_line():
+    assert Declared(np.float32(0.5)).gamma == 0.5
+    for arguments, message in (
+        ({"gamma": math.nan}, r"^gamma=nan: a finite number is needed$"),
+        ({"gamma": 1.5}, r"^gamma=1.5: a number from 0 to 1 is needed$"),
+        ({"gamma": sa.Schedule([(0, 0.5), (1, 2)])}, r"^gamma=2.0: a number from 0 to 1 is"),
+        ({"gamma": 0.5, "beta": -1.0}, r"^beta=-1.0: a number above -1 is needed$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Declared(**arguments)
+    with pytest.raises(ValueError, match=r"^gamma=1.5: a number from 0 to 1 is needed$"):
+        LinearAttention(1.5)
+
+
+class DampedLimit(LinearAttentionLimit):
+    """Functions of parameters by the primitives' names."""
+
+    def linear_rate(self, p):
+        return exp(-p.tau0) + tanh(p.gamma) + sigmoid(p.gamma) + softplus(p.gamma) + sqrt(p.gamma)
+
+
+@dataclass(frozen=True)
+class Damped(LinearAttention):
+    limit = DampedLimit()
+
+
+@dataclass(frozen=True)
+class DampedByMath(LinearAttention):
+    def root(self, p, factor, numbers, width):
+        return math.exp(-p.tau0) * factor
+
+
+def test_primitives_act_on_parameters_and_functions_of_math_name_them():
+    call = {"horizon": 0.1, "step": 0.05, "samples": 3, "method": "direct", "progress": False}
+    compiled = sa.integrate_sde(Damped(0.5), V0, **call)
+    with sa.eager():
+        eager = sa.integrate_sde(Damped(0.5), V0, **call)
+    np.testing.assert_allclose(compiled.V, eager.V, rtol=1e-12)
+    message = "exp, sqrt, tanh and others of shaped_attention.numerics.primitives accept it"
+    with pytest.raises(ValueError, match=message):
+        sa.simulate_chain(DampedByMath(0.5), V0, width=8, depth=1, samples=2)
+
+
+def test_explain_promises_torch_only_where_it_runs():
+    @dataclass(frozen=True)
+    class Torch(Linear):
+        limit = Linear.limit
+
+        def root(self, p, factor, numbers, width):
+            return torch.relu(factor)
+
+    @dataclass(frozen=True)
+    class Nothing(Linear):
+        limit = Linear.limit
+
+        def root(self, p, factor, numbers, width):
+            return factor.no_such_attribute
+
+    assert sa.explain(Torch(0.5)).layer.chain.startswith("torch, in sa.eager(), on other devices")
+    assert sa.explain(Nothing(0.5)).layer.chain.startswith("none: its description fails: ")
+
+
+def test_unknown_operations_are_errors_of_every_interpreter():
+    buf = tile_buffer(4)
+    with pytest.raises(ValueError, match="unknown operation"):
+        tile_algebra.elementwise(buf, 0, 1, 1, len(OPERATIONS), 0.0, 0.0)
+    with pytest.raises(ValueError, match="unknown operation"):
+        path_algebra.elementwise(buf.reshape(-1), 0, 1, 1, len(OPERATIONS), 0.0, 0.0)
+
+
+def test_masked_entries_are_not_used():
+    masked = np.ma.array(np.eye(2), mask=[[0, 1], [1, 0]])
+    for call in (
+        lambda: sa.drift(sa.ShapedAttention(0.5), masked),
+        lambda: sa.covariance_of(masked),
+        lambda: sa.simulate_chain(sa.ShapedMLP(0.5), masked, width=4, depth=1, samples=1),
+        lambda: sa.ShapedAttention(0.5, mask=np.ma.array(np.eye(2, dtype=bool), mask=masked.mask)),
+    ):
+        with pytest.raises(ValueError, match="has 2 masked entries; an array without a mask"):
+            call()
+    assert sa.correlations(np.ma.array(np.eye(2)))[0, 0] == 1.0
+
+
+def test_correlations_of_what_is_no_covariance_are_refused():
+    for v in (np.array([[1.0, 2.0], [2.0, 1.0]]), np.diag([1.0, -1.0])):
+        with pytest.raises(ValueError, match=r"^v is indefinite: "):
+            sa.correlations(v)
+    assert sa.correlations(np.array([[1.0, 1.0 + 1e-12], [1.0 + 1e-12, 1.0]])).max() == 1.0
+
+
+def test_the_drift_of_a_schedule_needs_a_depth():
+    block = Linear(sa.Schedule([(0.0, 0.2), (1.0, 0.6)]))
+    for function in (sa.drift, sa.diffusion):
+        with pytest.raises(ValueError, match=r"^at=None: the layer changes with depth"):
+            function(block, V0)
+    assert sa.diffusion(block, np.eye(1), at=1.0) == pytest.approx(2 * 0.36 * (2 - 0.36))
+
+
+def test_pathwise_warns_of_paths_that_stop():
+    with pytest.warns(UserWarning, match="of 64 paths reached the radius with a fixed step"):
+        sa.pathwise(
+            sa.ShapedAttention(0.6, 0.3), torch.eye(2, dtype=torch.float64), horizon=1.0,
+            step=0.05, samples=64,
+        )  # fmt: skip
+
+
+def test_expectation_says_that_it_takes_minutes_and_that_paths_stop(monkeypatch):
+    """1e-9 by a budget of one more sample: the time is estimated from the first ones."""
+    call = {"horizon": 1.0, "budget": 10**7, "progress": False}
+    layer = sa.ShapedAttention(0.6, 0.3)
+    monkeypatch.setattr("shaped_attention.statistics.multilevel._LONG", 0.0)
+    with pytest.warns(UserWarning, match="reach") as warned:
+        sa.expectation(layer, V0, "log trace V", tolerance=1e-9, max_levels=3, **call)
+    first, last = (str(warning.message) for warning in warned)
+    assert "tolerance=1e-09: about 0 minutes or more are needed, " in first
+    assert " % of the paths reach the radius; a larger tolerance or a smaller budget" in first
+    assert " paths of the finest level reached the radius with fixed steps" in last

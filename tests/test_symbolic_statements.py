@@ -1,0 +1,61 @@
+"""`prove` judges a person's own drift and diffusion, with a witness if they are false."""
+
+from __future__ import annotations
+
+import pytest
+from sympy import Matrix, Symbol, eye, ones, sqrt
+
+from symbolic import ShapedAttention, ShapedMLP, derive, prove
+
+GAMMA, TAU = Symbol("gamma", positive=True), Symbol("tau_0", positive=True)
+
+
+def drift(v):
+    """The closed form of full attention, as a person writes it."""
+    m = v.rows
+    c = eye(m) - ones(m, m) / m
+    p = c * v * c
+    s = Matrix([p[i, i] - p.trace() / m for i in range(m)])
+    q, u = Matrix([v[i, i] for i in range(m)]), v * s
+    square = sum(x**2 for x in p)
+    return GAMMA**2 / TAU**2 * (square / m**2 * v + (q * u.T + u * q.T) / (2 * m))
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3])
+def test_a_true_statement_is_proven(tokens):
+    proof = prove(ShapedAttention(), tokens, drift=drift)
+    assert (proof.holds, proof.points, proof.entries) == (True, 0, tokens**2)
+    limit = derive(ShapedAttention(), tokens)
+    both = prove(ShapedAttention(), tokens, drift=limit.drift, diffusion=limit.diffusion)
+    assert both.holds
+    assert "minus the statement" in str(both)
+
+
+def test_a_false_statement_has_a_witness():
+    for wrong in (lambda v: 2 * drift(v), lambda v: drift(v) + GAMMA**8 * ones(2, 2)):
+        proof = prove(ShapedAttention(), 2, drift=wrong)
+        assert proof.holds is False
+        assert "drift entry (1, 1)" in str(proof)
+        assert "at V = [[1, 0], [0, 1]], gamma = 1/2, tau_0 = 1/3 derived 9/16" in str(proof)
+    proof = prove(ShapedMLP(), 1, diffusion=[[3 * GAMMA**2 * Symbol("V_11", real=True) ** 2]])
+    assert "diffusion entry (1, 1)" in str(proof)
+
+
+def test_what_is_no_polynomial_is_compared_at_points():
+    true = prove(ShapedMLP(), 2, drift=derive(ShapedMLP(), 2).drift)
+    assert true.holds
+    assert true.points == 5
+    false = prove(ShapedAttention(), 2, drift=lambda v: sqrt(1 + drift(v)[0, 0] ** 2) * eye(2))
+    assert false.holds is False
+    assert false.witness
+
+
+def test_bad_statements_are_refused():
+    for statement, message in (
+        (lambda v: Symbol("x") * v, "drift contains the symbol x; those of the layer and of V are"),
+        (lambda v: Symbol("gamma") * v, "assumptions, such as positive=True, count too"),
+        (lambda v: v[:1, :], r"drift has shape \(1, 2\); \(2, 2\) is needed"),
+        (5, "drift is not a matrix of expressions"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            prove(ShapedAttention(), 2, drift=statement)
