@@ -58,7 +58,7 @@ class ShapedAttention(Block):
     key_size
         n_k as a symbol or number; None if it grows with n. The limit does not depend on it, but the
         finite-width correction does.
-    identity, centred, temperature_power
+    identity, centring, temperature_power
         The three modifications of softmax attention: whether I is added, whether 1/m_a is
         subtracted, and p in tau = tau_0 sqrt(n_k) n^p.
     """
@@ -74,7 +74,7 @@ class ShapedAttention(Block):
         key_bias: Any = 0,
         key_size: Any = None,
         identity: bool = True,
-        centred: bool = True,
+        centring: bool = True,
         temperature_power: Any = HALF,
         centre: Sequence[Sequence[Any]] | None = None,
     ) -> None:
@@ -96,7 +96,7 @@ class ShapedAttention(Block):
             Integer(0) if key_size is None else 1 / parameter("key_size", key_size, at_least=1)
         )
         self.identity = identity
-        self.centred = centred
+        self.centring = centring
         try:
             self.temperature_power = Rational(temperature_power)
         except (TypeError, ValueError, ZeroDivisionError):
@@ -164,7 +164,7 @@ class ShapedAttention(Block):
             self.mask,
             order,
             self.identity,
-            self.centred,
+            self.centring,
             self.temperature_power,
             None if self.centre is None else self.centre_in(algebra),
         )

@@ -77,7 +77,7 @@ def closed_form_in_words(block: Block) -> list[str]:
 
 
 def _is_shaped(block: ShapedAttention) -> bool:
-    return block.identity and block.centred and block.temperature_power == HALF
+    return block.identity and block.centring and block.temperature_power == HALF
 
 
 def _linear_rate(block: ShapedAttention, algebra: Algebra) -> Poly:

@@ -120,7 +120,7 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
             "x = G_ab / tau_0, mu[j] = mean over c of (G_ac / tau_0)^j. With a mask, m counts"
         )
         click.echo("the tokens that a may see, and the means are over them.\n")
-        terms = term_orders(order, block.identity, block.centred, block.temperature_power)
+        terms = term_orders(order, block.identity, block.centring, block.temperature_power)
         for term in terms:
             click.echo(f"degree {term.degree}, order n^-({term.power}): {term.entry}")
             click.echo(f"    {term.role}")
@@ -128,7 +128,7 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
         if tokens is not None:
             if tokens > LARGEST_PRINTED:
                 raise ValueError(f"tokens={tokens}: at most {LARGEST_PRINTED} are printed")
-            matrices = expand_attention(tokens, order, block.mask, block.identity, block.centred)
+            matrices = expand_attention(tokens, order, block.mask, block.identity, block.centring)
             for k, matrix in enumerate(matrices.values()):
                 click.echo(f"\nA_{k}")
                 for a in range(tokens):
@@ -192,7 +192,7 @@ def _attention(mask: str, options: dict[str, Any]) -> ShapedAttention:
         query_bias="s_Q" if biases else 0,
         key_bias="s_K" if biases else 0,
         identity=not options["no_identity"],
-        centred=not options["no_centring"],
+        centring=not options["no_centring"],
         temperature_power=options["temperature_power"],
     )
 

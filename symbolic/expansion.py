@@ -28,7 +28,7 @@ def attention_series(
     mask: Mask = None,
     order: Any = 1,
     identity: bool = True,
-    centred: bool = True,
+    centring: bool = True,
     temperature_power: Any = HALF,
     centre: DomainMatrix | None = None,
 ) -> Series:
@@ -44,7 +44,7 @@ def attention_series(
         None, "causal" or rows of booleans; m_a counts the allowed tokens of row a.
     order
         The largest power of 1/n that is kept.
-    identity, centred
+    identity, centring
         Whether I is added and 1/m_a subtracted.
     temperature_power
         The power p > 0 in tau = tau_0 sqrt(n_k) n^p. With p = 0 every Taylor term would have
@@ -68,7 +68,7 @@ def attention_series(
         for k, values in enumerate(coefficients):
             for b, value in zip(columns, values, strict=True):
                 taylor[k][a][b] = value
-        if centred:
+        if centring:
             taylor[0][a] = [zero] * algebra.tokens
     total = Series({}, order)
     if identity:
@@ -83,7 +83,7 @@ def expand_attention(
     order: int = 2,
     mask: Mask = None,
     identity: bool = True,
-    centred: bool = True,
+    centring: bool = True,
 ) -> dict[Rational, Matrix]:
     """Return the matrices A_0, A_1, ... of ``A = sum_k A_k n^(-k/2)`` as functions of the scores G.
 
@@ -93,7 +93,7 @@ def expand_attention(
         The number of tokens m >= 1.
     order
         The largest k.
-    mask, identity, centred
+    mask, identity, centring
         As in `attention_series`.
 
     Returns
@@ -116,7 +116,7 @@ def expand_attention(
         mask,
         order=Rational(order, 2),
         identity=identity,
-        centred=centred,
+        centring=centring,
     ).terms
     zero = Matrix.zeros(tokens, tokens)
     powers = [Rational(k, 2) for k in range(order + 1)]

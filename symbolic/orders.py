@@ -53,7 +53,7 @@ class TermOrder:
 
 
 def term_orders(
-    order: int = 2, identity: bool = True, centred: bool = True, temperature_power: Any = HALF
+    order: int = 2, identity: bool = True, centring: bool = True, temperature_power: Any = HALF
 ) -> list[TermOrder]:
     """Return the Taylor terms of degrees 0 to `order` with their orders in n and their roles.
 
@@ -70,7 +70,9 @@ def term_orders(
     check_count("order", order, at_least=0)
     if order > LARGEST_DEGREE:
         raise ValueError(f"order={order}: at most {LARGEST_DEGREE} is possible")
-    block = ShapedAttention(identity=identity, centred=centred, temperature_power=temperature_power)
+    block = ShapedAttention(
+        identity=identity, centring=centring, temperature_power=temperature_power
+    )
     return list(_terms(block, order))
 
 
@@ -87,7 +89,7 @@ def _terms(block: ShapedAttention, order: int) -> Iterator[TermOrder]:
     power = block.temperature_power
     for degree in range(order + 1):
         entry = taylor_term(degree)
-        if degree == 0 and block.centred:
+        if degree == 0 and block.centring:
             entry = Integer(0)
         # The law of the scores is symmetric.
         zero_mean = degree % 2 == 1 or _mean_vanishes(block, degree)
@@ -104,14 +106,14 @@ def _mean_vanishes(block: ShapedAttention, degree: int, tokens: int = 3) -> bool
         algebra[block.inverse_tau],
         order=Rational(degree, 2),
         identity=False,
-        centred=block.centred,
+        centring=block.centring,
     ).terms
     matrix: DomainMatrix | None = terms.get(Rational(degree, 2))
     return matrix is None or not any(algebra.expect(e) for row in matrix.to_list() for e in row)
 
 
 def _role(block: ShapedAttention, degree: int, power: Rational) -> str:
-    if degree == 0 and not block.centred:
+    if degree == 0 and not block.centring:
         return "an order-zero change of V: kills the limit; the centring removes it"
     if degree == 0 and not block.identity:
         return "A vanishes as n grows and lambda^2 V is left: kills the limit; I removes it"
@@ -144,7 +146,7 @@ def _lowest_orders(
         algebra.field(block.scores),
         algebra[block.inverse_tau],
         identity=block.identity,
-        centred=block.centred,
+        centring=block.centring,
         temperature_power=block.temperature_power,
     )
     power = degree * block.temperature_power

@@ -20,6 +20,14 @@ from tests.test_configurations import LLAMA, facts, model
         ({"hidden_size": None}, "config has no field hidden_size; a whole number >= 1 is needed"),
         ({"hidden_size": 64.0}, r"config has hidden_size=64\.0; a whole number >= 1 is needed"),
         (
+            {"hidden_size": None, "hiden_size": 64},
+            r"config has no field hidden_size; a whole .* is needed \(is it 'hiden_size'\?\)",
+        ),
+        (
+            {"intermediate_size": None, "intermediate_sise": 128},
+            r"config has no field intermediate_size; .* is needed \(is it 'intermediate_sise'\?\)",
+        ),
+        (
             {"num_hidden_layer": 8},
             "config has the field num_hidden_layer=8, which this family's description does "
             "not cover; .*",

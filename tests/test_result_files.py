@@ -167,6 +167,9 @@ def broken(tmp_path, kind):
     elif kind == "nc truncated":
         whole = sa.save(chain(LAYER), path).read_bytes()
         path.write_bytes(whole[: len(whole) // 2])
+    elif kind.endswith("list"):
+        path.mkdir()
+        (path / "zarr.json").write_text("[]")
     elif kind == "zarr group only":
         sa.save(chain(LAYER), path)
         (path / ".zgroup").write_text("{")
@@ -184,6 +187,7 @@ def broken(tmp_path, kind):
         ("nc folder", "not a netCDF file or Zarr store .Is a directory"),
         ("nc empty", "not a netCDF file or Zarr store"),
         ("nc truncated", "not a netCDF file or Zarr store"),
+        ("zarr with a list", "not a netCDF file or Zarr store"),
         ("zarr text", "not a netCDF file or Zarr store"),
         ("zarr folder", "not a netCDF file or Zarr store"),
         ("zarr group only", "not a netCDF file or Zarr store"),

@@ -53,7 +53,7 @@ class RandomSkip(LinearAttention):
     ("block", "message"),
     [
         (sy.ShapedAttention(identity=False), r"order n\^0, entry \(1, 1\) is -V_11\*gamma"),
-        (sy.ShapedAttention(centred=False), r"mean of V' - V has a term of order n\^0"),
+        (sy.ShapedAttention(centring=False), r"mean of V' - V has a term of order n\^0"),
         (sy.ShapedAttention(temperature_power=0), r"Y / tau = G / tau_0 are of order n\^0"),
         (sy.ShapedAttention(temperature_power="1/4"), r"a term of order n\^\(-1/2\)"),
         (sy.ShapedMLP(normalised=False), r"a term of order n\^\(-1/2\)"),

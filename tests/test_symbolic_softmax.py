@@ -137,7 +137,7 @@ def test_orders_and_roles() -> None:
     drift = "mean of order 1/n (drift)"
     assert shaped[1].role == f"{noise}; {drift}"
     assert shaped[2].role == drift
-    assert "kills the limit" in sy.term_orders(0, centred=False)[0].role
+    assert "kills the limit" in sy.term_orders(0, centring=False)[0].role
     assert "kills the limit" in sy.term_orders(0, identity=False)[0].role
     assert "kills the limit" in sy.term_orders(1, temperature_power=0)[1].role
     colder = sy.term_orders(4, temperature_power="1/4")

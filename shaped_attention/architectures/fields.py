@@ -83,7 +83,7 @@ class Fields:
         """Return a positive number (or 0, if allowed)."""
         value = self.get(name, default)
         if value is None:
-            raise ValueError(f"config has no field {name}; a number is needed")
+            raise ValueError(f"config has no field {name}; a number is needed{self._guess(name)}")
         positive = is_number(value) and math.isfinite(value) and value > 0.0
         if not (positive or (zero and is_number(value) and value == 0.0)):
             needed = "a number >= 0" if zero else "a positive number"
@@ -103,10 +103,19 @@ class Fields:
         name = next(iter(given), names[0])
         value = self.get(name, default)
         if value is None:
-            raise ValueError(f"config has no field {name}; a whole number >= {lowest} is needed")
+            raise ValueError(
+                f"config has no field {name}; a whole number >= {lowest} is needed"
+                f"{self._guess(name)}"
+            )
         if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
             raise ValueError(f"config has {name}={value!r}; a whole number >= {lowest} is needed")
         return value
+
+    def _guess(self, name: str) -> str:
+        """Return the end of a message: the field that was probably misspelt, if there is one."""
+        others = [x for x in self.values if x not in self._read | self._harmless]
+        near = get_close_matches(name, others, n=1, cutoff=0.75)
+        return f" (is it {near[0]!r}?)" if near else ""
 
     def flag(self, name: str, default: bool) -> bool:
         """Return True or False."""

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
 from shaped_attention.argument_types import with_types
+from shaped_attention.checks import real_array
 from shaped_attention.numerics.covariance import correlations
 from shaped_attention.numerics.result_axis import (
     axis_of,
@@ -79,12 +80,12 @@ def observables(
         If V does not have this shape or is not finite, symmetric and positive semidefinite, or if
         `tokens` are not distinct integers in [0, m).
     """
-    V = np.asarray(V)
+    values = real_array(V, "V")
+    dtype, V = np.asarray(V).dtype, values
     if V.ndim != 3 or V.shape[1] != V.shape[2] or V.shape[1] == 0:
         raise ValueError(f"V has shape {V.shape}; (samples, m, m) with m >= 1 is needed")
     if precision is None:
-        precision = float(np.finfo(V.dtype if V.dtype.kind == "f" else np.float64).eps)
-    V = V.astype(np.float64, copy=False)
+        precision = float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
     m = V.shape[1]
     chosen = _chosen_tokens(m, tokens)
     eigenvalues = _eigenvalues(V, precision)

@@ -75,7 +75,7 @@ def load(path: str | Path) -> xr.Dataset:
         else:
             with xr.open_dataset(source, engine="h5netcdf") as opened:
                 dataset = opened.load()
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
+    except Exception as error:  # the libraries raise anything for files of other programs
         raise ValueError(
             f"path={str(path)!r}: not a netCDF file or Zarr store ({reason(error)})"
         ) from error

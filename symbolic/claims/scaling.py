@@ -96,7 +96,7 @@ def _three_modifications() -> Finding:
         "network",
         part_that_holds=_has_limit(ShapedAttention())
         and not _has_limit(ShapedAttention(identity=False))
-        and not _has_limit(ShapedAttention(centred=False))
+        and not _has_limit(ShapedAttention(centring=False))
         and not any(_has_limit(ShapedAttention(temperature_power=p)) for p in colder),
         part_that_fails=all(without_trace),
     )

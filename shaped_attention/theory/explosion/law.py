@@ -265,7 +265,8 @@ def explosion_law(layer: Layer, v0: ArrayLike) -> ExplosionLaw:
 
 _NEEDED = (
     "one nonzero token, two equally large groups of equal tokens, full attention without biases, "
-    "rotations or QK-norm, or two tokens with a causal mask and gamma^2 >= H / 2 are needed"
+    "rotations or QK-norm, or two tokens with a causal mask and gamma^2 >= H / 2 are needed; "
+    "explosion_probability estimates it from paths of integrate_sde"
 )
 
 
