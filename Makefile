@@ -7,22 +7,35 @@ SIZE ?= full
 # Of the mutants: at work at the same time.
 WORKERS ?= 2
 
-.PHONY: compare test claims validate mutants lint benchmark site gallery notebooks outputs docs clean
+.PHONY: compare test quick test-all check-style portability claims validate mutants lint benchmark site gallery notebooks outputs docs clean
 
 compare: .venv/installed
 	$(BIN)/shaped-attention compare
 
-test: .venv/installed
+# What notices the planted errors, and one test of every public function and command.
+quick: .venv/installed
+	$(BIN)/python -m pytest -m quick --numprocesses auto --dist worksteal tests
+
+test: check-style quick
+
+# All tests and docstring examples but the slow validations.
+test-all: check-style
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+check-style: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+# Bits, zeros by structure and agreement of executors, as several processors would compute them.
+portability: .venv/installed
+	$(BIN)/python -m tests.portability
 
 claims: .venv/installed
 	$(BIN)/python -m symbolic claims
 
 validate: .venv/installed
-	$(BIN)/python -m pytest -m validation
+	$(BIN)/python -m pytest -m validation --numprocesses auto --dist worksteal tests
 
 mutants: .venv/installed
 	$(BIN)/python -m tests.mutants --workers $(WORKERS)

@@ -27,6 +27,25 @@ _CHECKED = [
 install_import_hook([f"shaped_attention.{name}" for name in _CHECKED], "beartype.beartype")
 
 
+COLLECTED: pytest.StashKey[dict[str, bool]] = pytest.StashKey()
+"""All tests of the collected files, and whether they are quick."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are left out for their markers
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that the planted errors name as `quick`, next to those that say so."""
+    from tests.mutants.catalogue import MUTANTS
+    from tests.quick import names_of
+
+    named = {test for mutant in MUTANTS for test in mutant.tests}
+    for item in items:
+        if item.get_closest_marker("validation") is None and names_of(item.nodeid) & named:
+            item.add_marker("quick")
+    config.stash[COLLECTED] = {
+        item.nodeid: item.get_closest_marker("quick") is not None for item in items
+    }
+
+
 @pytest.fixture(autouse=True)
 def global_generators_untouched() -> Iterator[None]:
     """No test, and so no function of the package, may move numpy's or torch's generator."""

@@ -81,6 +81,7 @@ def test_one_word_for_one_thing(words):
 
 
 @EACH
+@pytest.mark.quick
 def test_defaults_are_accepted_when_they_are_typed(words):
     """What the help text shows as a default is a value of the option, and the same one."""
     command = COMMANDS[words]

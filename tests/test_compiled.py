@@ -85,6 +85,7 @@ def without_kernels(monkeypatch):
     return both
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("width", [3, 4, 5, 40])
 @pytest.mark.parametrize("name", LAYERS)
 def test_chain(name, width, without_kernels):
@@ -113,6 +114,7 @@ def test_chain_with_more_hidden_units_than_are_drawn_at_once(without_kernels):
     np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-12)
 
 
+@pytest.mark.portability
 @pytest.mark.filterwarnings("ignore:method=.*reached the radius with a fixed step")
 @pytest.mark.parametrize("tokens", [1, 2, 5])
 @pytest.mark.parametrize("name", [name for name in LAYERS if name not in ("mask", "causal")])
@@ -204,6 +206,7 @@ def assert_same_paths(fast, slow):
     assert (np.abs(v - w) <= 1e-9 * scale).all()
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("width", [8, 40, 3000])
 @pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection"])
@@ -214,6 +217,7 @@ def test_equal_tokens_stay_equal_in_the_chain(name, width, compiled, monkeypatch
     assert_first_two_equal(run.V.values[-1], 1e-12)
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection", "key bias"])
 def test_equal_tokens_stay_equal_in_the_sde(name, compiled, monkeypatch):
@@ -264,6 +268,7 @@ def choleskys(v):
     return ours, semidefinite_cholesky(torch.from_numpy(v)).numpy()
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("columns", [2, 5, 7])
 def test_rows_without_a_direction_of_their_own_have_a_zero_column(columns):
     """In every factorisation: rows 2 and 3 depend on rows 0 and 1, row 4 only with two columns."""

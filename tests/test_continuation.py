@@ -47,6 +47,7 @@ WITH_FIXED_STEPS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("radius", [None, 6.0])
 @pytest.mark.parametrize("name", LAYERS)
@@ -70,6 +71,7 @@ def total(sampler):
     return {"depth": 10} if sampler in (network, chain) else {"horizon": 1.25}
 
 
+@pytest.mark.portability
 @WITH_FIXED_STEPS
 def test_every_chunk_goes_on_from_its_own_state(sampler):
     whole = sampler(LAYERS["attention"], samples=150, radius=6.0)
@@ -97,6 +99,7 @@ def test_what_cannot_be_continued():
         sa.continue_run(chain(changing, keep_state=True), depth=20)
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("sampler", [network, chain, sde])
 def test_each_sample_has_its_start_and_its_own_numbers(sampler):
     starts = np.stack([V0 * (1.0 + k) for k in range(70)])
@@ -112,6 +115,7 @@ def test_each_sample_has_its_start_and_its_own_numbers(sampler):
         sampler(sa.ShapedAttention(0.5), starts, samples=10)
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("sampler", [network, chain, sde])
 def test_observables_are_kept_while_the_run_goes_on(sampler):
     layer = LAYERS["both"]

@@ -187,6 +187,7 @@ class Rooted(LinearAttention):
     limit = RootedLimit()
 
 
+@pytest.mark.filterwarnings("ignore:method='clock'. Rooted has too many increments")
 @pytest.mark.parametrize("tokens", [2, 96])
 @pytest.mark.parametrize("method", ["direct", "torchsde", "clock"])
 @pytest.mark.parametrize("eager", [False, True])
@@ -321,3 +322,17 @@ def test_expectation_says_that_it_takes_minutes_and_that_paths_stop(monkeypatch)
     assert "tolerance=1e-09: about 0 minutes or more are needed, " in first
     assert " % of the paths reach the radius; a larger tolerance or a smaller budget" in first
     assert " paths of the finest level reached the radius with fixed steps" in last
+
+
+@pytest.mark.parametrize("coefficient", [sa.drift, sa.diffusion])
+def test_drift_and_diffusion_are_finite_or_errors(coefficient):
+    with pytest.raises(FloatingPointError, match=r"of Unchecked\(.* is not finite: a parameter is"):
+        coefficient(Unchecked(math.nan, math.nan), V0)
+
+
+def test_the_clock_says_if_it_has_first_order():
+    """100 increments of nine tokens and more are too many for noise_drift to be derived."""
+    run = {"horizon": 0.01, "step": 0.005, "samples": 2, "method": "clock"}
+    with pytest.warns(UserWarning, match="LinearAttention has too many increments for its noise_d"):
+        sa.integrate_sde(LinearAttention(0.3, 0.5), sa.equicorrelated(10, 0.2), **run)
+    sa.integrate_sde(LinearAttention(0.3, 0.5), sa.equicorrelated(8, 0.2), **run)

@@ -100,6 +100,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("name", CASES)
 def test_coefficients_have_their_closed_forms(name):
     """alpha, delta and k as read off the block, to 1e-12; a formula of another case differs."""

@@ -178,6 +178,7 @@ def test_singular_starts_of_the_sde(name, start, executors):
     assert_same_paths(*run, tolerance=DELICATE.get((name, start), 1e-11))
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection"])
 def test_repeated_tokens_stay_equal(name):
     run = simulate_chain(LAYERS[name], STARTS["repeated tokens"], width=80, depth=10, samples=2)
@@ -256,6 +257,7 @@ def test_the_number_of_tokens_alone_decides(tokens, taken):
         assert type(process) is (taken if dtype == "float64" else TorchProcess)
 
 
+@pytest.mark.portability
 def test_the_same_bits_for_all_chunks_and_threads():
     v0 = equicorrelated(80, 0.2)
     singular = repeated(80)
@@ -300,6 +302,7 @@ def test_factors_of_regular_matrices():
     np.testing.assert_allclose(out, semidefinite_cholesky(torch.from_numpy(v)).numpy(), atol=1e-10)
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("columns", [70, 90])
 def test_rows_without_a_direction_of_their_own_have_a_zero_column(columns):
     root = ROOTS[:, :columns].copy()

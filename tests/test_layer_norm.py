@@ -172,6 +172,7 @@ def test_a_post_norm_leaves_no_mean_and_unit_variance(name):
         np.testing.assert_allclose(diagonal, 1.0, rtol=1e-12)
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("name", LAYERS)
 def test_compiled_code_gives_the_paths_of_torch(name, monkeypatch):
     fast = run(sa.simulate_chain, name, samples=70, keep_state=True)
@@ -192,6 +193,7 @@ def test_singular_starts_in_compiled_code_and_torch(place, start, monkeypatch):
     assert_same_paths(fast, sa.simulate_chain(layer, SINGULAR[start], **options))
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("name", SHORT)
 def test_a_run_continues(name):
     """Bit-identical to the longer run, with its means; chunks do not matter."""
@@ -210,6 +212,7 @@ def test_results_are_stored_and_run_again(tmp_path):
     np.testing.assert_array_equal(sa.rerun(loaded).V, result.V)
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("name", ["before", "sandwich", "with a plain block"])
 def test_equal_and_zero_tokens_stay_so(name):
     v0 = np.array([[1.3, 1.3, 0.0], [1.3, 1.3, 0.0], [0.0, 0.0, 0.0]])

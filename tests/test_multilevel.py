@@ -81,9 +81,12 @@ def test_a_coarse_step_alone_is_rejected():
 
 @pytest.fixture(scope="module")
 def nonlinear():
-    return expectation(
-        ShapedAttention(0.5, 0.7), equicorrelated(3, 0.2), "mean |rho|", horizon=T, tolerance=1e-3
-    )
+    """Of 9 in 11,000 paths it is the value where they left the radius, as it warns."""
+    with pytest.warns(UserWarning, match="paths of the finest level reached the radius"):
+        return expectation(
+            ShapedAttention(0.5, 0.7), equicorrelated(3, 0.2), "mean |rho|", horizon=T,
+            tolerance=1e-3,
+        )  # fmt: skip
 
 
 def test_a_nonlinear_limit(nonlinear):
@@ -162,6 +165,7 @@ def test_the_variance_falls_like_the_step(layer):
     assert slope == pytest.approx(1.0, abs=0.2)
 
 
+@pytest.mark.portability
 def test_threads_and_kernels_do_not_change_it(monkeypatch, tmp_path):
     """Bit for bit on 1 and 2 threads; to rounding in torch; and it survives a file."""
     layer, v0 = [ShapedAttention(0.4, 1.0), ShapedMLP(0.4)], equicorrelated(3, 0.2)

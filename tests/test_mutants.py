@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import COLLECTED
 from tests.mutants.__main__ import main, run
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import Mutant
 from tests.mutants.runner import CRASHED, HUNG, KILLED, SURVIVED, Workplace, mutated
+from tests.quick import names_of
 
 ROOT = Path(__file__).parents[1]
 AREA = """import math
@@ -43,17 +46,30 @@ def test_twice_the_radius():
 SEEN = Mutant("twice", "area.py", "return math.pi", "return 2.0 * math.pi", ("test_area.py",))
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_mutant_is_in_its_file_and_its_tests_exist(mutant):
-    """Its text occurs once, what replaces it is other code that parses, and no test is renamed."""
-    source = (ROOT / mutant.file).read_text(encoding="utf-8")
-    wrong = mutated(source, mutant)
-    assert ast.dump(ast.parse(wrong)) != ast.dump(ast.parse(source))
-    assert mutant.tests
-    for test in mutant.tests:
-        file, _, name = test.partition("::")
-        tests = (ROOT / "tests" / file).read_text(encoding="utf-8")
-        assert f"\ndef {name.split('[')[0]}" in tests
+def test_mutants_are_in_their_files_and_their_tests_exist():
+    """Each text occurs once, what replaces it is other code that parses, and no test is renamed.
+
+    Nor is one of their tests slow: `make test` runs all.
+    """
+    read = cache(lambda file: (ROOT / file).read_text(encoding="utf-8"))
+    parsed = cache(lambda file: ast.dump(ast.parse(read(file))))
+    for mutant in MUTANTS:
+        wrong = mutated(read(mutant.file), mutant)
+        assert ast.dump(ast.parse(wrong)) != parsed(mutant.file), mutant.name
+        assert mutant.tests, mutant.name
+        for test in mutant.tests:
+            file, _, name = test.partition("::")
+            assert f"\ndef {name.split('[')[0]}" in read(f"tests/{file}"), (mutant.name, test)
+
+
+def test_every_mutant_is_noticed_by_a_quick_test(request):
+    """Of the files that were collected: what `make test` runs loses no planted error."""
+    tests = request.config.stash[COLLECTED]
+    files = {nodeid.split("::")[0].removeprefix("tests/") for nodeid in tests}
+    quick = set().union(*(names_of(nodeid) for nodeid, is_quick in tests.items() if is_quick))
+    for mutant in MUTANTS:
+        if all(test.split("::")[0] in files for test in mutant.tests):
+            assert quick & set(mutant.tests), mutant.name
 
 
 def test_the_list_is_large_and_half_of_it_blind():

@@ -34,7 +34,7 @@ def run(page: str) -> list[tuple[str, str]]:
     for number, (code, expected) in enumerate(BLOCK.findall(page), start=1):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, f"block {number}", "exec"), names)
+            exec(compile(code, f"block {number}", "exec", dont_inherit=True), names)
         found.append((expected.strip(), printed.getvalue().strip()))
     return found
 

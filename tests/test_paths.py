@@ -68,6 +68,7 @@ def assert_same_paths(
     np.testing.assert_array_equal(fast.stopping_times(), slow.stopping_times())
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("tokens", [1, 5, 16])
 @pytest.mark.parametrize("name", LAYERS)
 def test_chain(name: str, tokens: int) -> None:
@@ -85,6 +86,7 @@ STARTS = {
 }
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("name", ["attention", "heads", "mlp", "before", "layer norm"])
 def test_singular_starts(name: str, start: str) -> None:
@@ -154,6 +156,7 @@ def test_explosions_stop() -> None:
     np.testing.assert_array_equal(fast.stopping_times(), slow.stopping_times())
 
 
+@pytest.mark.portability
 def test_heads_are_divided_among_threads() -> None:
     """Shares of two and three threads, with keys that heads of two shares need, give equal bits."""
     layer = sa.ShapedAttention(

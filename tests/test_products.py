@@ -36,6 +36,7 @@ def _in_order(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.einsum("ikp,kjp->ijp", a.astype(np.longdouble), b).astype(np.float64)
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("triangles", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize(("rows", "inner", "columns"), SIZES)
 def test_products(rows: int, inner: int, columns: int, triangles: tuple[bool, bool]) -> None:
@@ -77,6 +78,7 @@ def test_transposed_triangles(rows: int, inner: int, columns: int) -> None:
     np.testing.assert_allclose(found, _in_order(a, b.swapaxes(0, 1)), atol=1e-14)
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize(("rows", "inner"), [(1, 3), (3, 3), (4, 2), (5, 7), (9, 6)])
 def test_gram_matrices(rows: int, inner: int, lower: bool) -> None:
@@ -96,6 +98,7 @@ def test_gram_matrices(rows: int, inner: int, lower: bool) -> None:
     np.testing.assert_allclose(found, _in_order(a.swapaxes(0, 1), a), atol=1e-13)
 
 
+@pytest.mark.portability
 def test_the_block_of_an_entry_does_not_change_its_rounding() -> None:
     """The product of eleven rows has the bits of the products of each row alone."""
     a, b = _normals(11, 13), _normals(13, 7)

@@ -168,6 +168,7 @@ COMMON = {
 }  # fmt: skip
 
 
+@pytest.mark.portability
 def test_threads_and_executors_do_not_change_it():
     """One or two threads give the same bits; torch the same replicas, to rounding."""
     before = torch.get_num_threads()

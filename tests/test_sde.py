@@ -72,6 +72,7 @@ def euler_by_hand(block, v0, horizon, steps, samples, seed):
             paths[sample] = F + F @ noise + h * ((rate - k * (m + 1) / 8) * F + pull)
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("compiled", [True, False])
 def test_it_is_a_hand_written_euler_loop(compiled, monkeypatch):
     """The samplers' paths, compiled and in torch, are those of the formulas on their increments.
@@ -88,6 +89,7 @@ def test_it_is_a_hand_written_euler_loop(compiled, monkeypatch):
     assert np.abs(result["V"].values - other)[1:].max((1, 2, 3)).min() > 1e-4
 
 
+@pytest.mark.portability
 @pytest.mark.filterwarnings("ignore:method=.*reached the radius with a fixed step")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("radius", [None, 6.0])

@@ -60,7 +60,7 @@ def test_a_chain_is_one_cluster_but_not_close_in_pairs():
     gram = torch.cos(angle[:, None] - angle)
     delta = 1.0 - math.cos(0.1)
     assert int(cluster_count(gram, delta)) == 1
-    assert float(close_pairs(gram, delta)) == pytest.approx(32 / (33 * 16), abs=1e-15)
+    assert float(close_pairs(gram, delta)) == 32 / (33 * 16)  # of counts
     angle[17:] += 0.02
     broken = torch.cos(angle[:, None] - angle)
     assert int(cluster_count(broken, delta)) == 2
@@ -90,7 +90,7 @@ def test_measures_are_those_of_the_tokens():
         low, high = np.linalg.eigvalsh(tokens.T @ tokens / 9)[-2:]
         assert float(spectral_gap(gram)[k]) == pytest.approx(high - low, abs=1e-14)
         pairs = [tokens[i] @ tokens[j] >= 0.7 for i in range(9) for j in range(i)]
-        assert float(close_pairs(gram, 0.3)[k]) == pytest.approx(np.mean(pairs), abs=1e-15)
+        assert float(close_pairs(gram, 0.3)[k]) == np.mean(pairs)  # of counts
     one = torch.ones(1, 4, 4, dtype=torch.float64)
     assert float(spectral_gap(one)) == pytest.approx(1.0, abs=1e-14)
     assert float(order_parameter(one)) == float(close_pairs(one, 0.1)) == 1.0

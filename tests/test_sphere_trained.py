@@ -95,7 +95,7 @@ def test_statistics_are_those_of_the_pairs():
         assert float(data["close"][k]) == sum(c >= 0.4 for c in known) / 15
         with_itself = (known.sum() + 6.0) / 21.0
         assert abs(float(data["mean"][k]) - with_itself) > 0.05
-    np.testing.assert_allclose(data["cosine"], [(2 * k - 6) / 7 for k in range(7)], atol=1e-15)
+    np.testing.assert_allclose(data["cosine"], [(2 * k - 6) / 7 for k in range(7)], atol=4e-15)
     np.testing.assert_allclose(data["density"].sum("cosine") * 2 / 7, 1.0, rtol=1e-14)
 
 

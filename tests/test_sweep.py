@@ -38,6 +38,7 @@ def stored(path):
     return {name: data[name].to_numpy() for name in data.data_vars if name != "reason"}
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("keep", ["observables", "V", "reductions"])
 @pytest.mark.parametrize("sampler", range(3))
 def test_a_unit_is_a_pure_function(sampler, keep):
@@ -84,6 +85,7 @@ def test_other_samples_and_samplers_in_a_sweep_do_not_change_a_cell():
     assert same(run_unit(small(samplers=("sde",)), Unit(1, 1, 0)), reference)
 
 
+@pytest.mark.portability
 @pytest.mark.parametrize("sampler", range(3))
 def test_a_unit_is_a_call_of_the_sampler(sampler):
     """With the unit's seed, at two times, with a radius that some paths reach."""

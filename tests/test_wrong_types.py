@@ -148,14 +148,6 @@ def test_a_start_that_single_precision_cannot_hold():
     assert np.isfinite(run["V"]).all()
 
 
-PARTS = {
-    "Block": "a base class", "Limit": "a base class", "Explanation": "returned by `explain`",
-    "ExplosionLaw": "returned by `explosion_law`",
-    "__version__": "text", "plots": "a module", "sphere": "a module", "sweep": "a module",
-}  # fmt: skip
-"""Public names that are not called by users."""
-
-
 @pytest.fixture(scope="module")
 def replaced():
     """What every public function answers if one of its arguments is something else."""
@@ -169,11 +161,6 @@ def replaced():
     for line in out.stdout.splitlines():
         found |= json.loads(line)
     return found
-
-
-def test_every_public_function_is_called(replaced):
-    public = {name for name in sa.__all__ if name not in PARTS}
-    assert public | {f"sphere.{name}" for name in sa.sphere.__all__} == set(replaced)
 
 
 def test_errors_name_the_argument_of_a_wrong_type(replaced):

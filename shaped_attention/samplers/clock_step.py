@@ -165,6 +165,20 @@ def can_explode(pattern: Sequence[Sequence[Block]], tokens: int) -> bool:
     )
 
 
+def first_order(pattern: Sequence[Sequence[Block]], tokens: int) -> list[Block]:
+    """Return the blocks that have noise of the factor, but not the second order of that noise."""
+    graph = Graph()
+    factor = graph.node("input", (), (tokens, tokens))
+    numbers = traced_numbers(graph, 1.0)(())
+    return [
+        block
+        for blocks in pattern
+        for block in blocks
+        if block.limit.noise_drift(traced(block), factor) is None
+        and block.limit.factor_noise(traced(block), factor, numbers) is not None
+    ]
+
+
 def traced_clock(pattern: Sequence[Sequence[Block]], tokens: int) -> list[Program]:
     """Trace `clock_speed`, `clock_step` and `norm_spread`; the inputs are factor and length."""
     parameters = [[traced(block) for block in blocks] for blocks in pattern]

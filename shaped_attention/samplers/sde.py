@@ -27,7 +27,7 @@ from shaped_attention.numerics.jit import LANES
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import chunk_size
 from shaped_attention.samplers.clock_run import run_clock
-from shaped_attention.samplers.clock_step import can_explode
+from shaped_attention.samplers.clock_step import can_explode, first_order
 from shaped_attention.samplers.driver import LimitProcess, march, run
 from shaped_attention.samplers.executors import (
     by_library,
@@ -140,6 +140,14 @@ def integrate_sde(
         method = "clock" if can_explode(request.pattern, request.tokens) else "torchsde"
     parameters = {"horizon": horizon, "step": step, "method": method}
     if method == "clock":
+        for block in first_order(request.pattern, request.tokens):
+            warnings.warn(
+                f"method='clock': {type(block).__name__} has too many increments for its "
+                "noise_drift to be derived, so that its steps have first order near an explosion; "
+                "its limit needs noise_drift and noise_along",
+                UserWarning,
+                stacklevel=3,  # the caller of the recorded function
+            )
         return run_clock(request, task, progress, parameters)
     size = _torchsde_chunk(request) if method == "torchsde" else path_chunk(request)
     start = partial(process_of, request, task)
@@ -151,9 +159,15 @@ def integrate_sde(
             result = run(request, start, size, progress, "sde", parameters, _march)
     stopped = int(np.isfinite(result["stopping_time"]).sum())
     if stopped and not request.blocks[0].limit.normalised:
+        advice = (
+            "which is wrong near an explosion; method='clock' is needed"
+            if can_explode(request.pattern, request.tokens)
+            else "so that when they did is known to a step only; these paths cannot explode, and "
+            "a larger radius does not stop them"
+        )
         warnings.warn(
             f"method={method!r}: {stopped} of {samples} paths reached the radius with a fixed "
-            "step, which is wrong near an explosion; method='clock' is needed",
+            f"step, {advice}",
             UserWarning,
             stacklevel=3,  # the caller of the recorded function
         )

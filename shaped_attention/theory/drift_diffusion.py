@@ -53,6 +53,8 @@ def drift(
     ValueError
         If `v` is not a finite array of symmetric positive semidefinite matrices, or a block does
         not fit its size or has no limit.
+    FloatingPointError
+        If an entry of the result is not finite.
 
     Examples
     --------
@@ -62,7 +64,8 @@ def drift(
            [0.    , 0.0625]])
     """
     tensor = _as_tensor(layer, v)
-    return _as_given(moments(limits_at(layer, _depth(layer, at), parameters), tensor).drift, v)
+    found = moments(limits_at(layer, _depth(layer, at), parameters), tensor).drift
+    return _as_given(_finite(layer, found, "drift"), v)
 
 
 def diffusion(
@@ -87,7 +90,17 @@ def diffusion(
     parts = limits_at(layer, _depth(layer, at), parameters)
     total = moments(parts, tensor, diffusion=True).diffusion
     i, j = torch.tril_indices(*tensor.shape[-2:])
-    return _as_given(total[..., i, j, :, :][..., i, j], v)
+    return _as_given(_finite(layer, total[..., i, j, :, :][..., i, j], "diffusion"), v)
+
+
+def _finite(layer: Layer, found: Tensor, name: str) -> Tensor:
+    """Return what was computed, or raise FloatingPointError if an entry is not finite."""
+    if not bool(torch.isfinite(found).all()):
+        raise FloatingPointError(
+            f"the {name} of {layer!r} at v is not finite: a parameter is outside its range, or an "
+            "entry of v too large"
+        )
+    return found
 
 
 def _depth(layer: Layer, at: float | None) -> float:

@@ -85,6 +85,7 @@ FIGURES: dict[str, Recipe] = {
         explosion.figure_explosion,
         explosion.passage_probabilities,
         r"Two tokens: $u=V_{1,1}-2V_{1,2}+V_{2,2}$ reaches %(level)g, or explodes",
+        small=("--samples", "16", "--widths", "8,16", "--gammas", "0.6", "--tau0s", "0.5"),
     ),
     "models": Recipe(
         models.figure_models,

@@ -1,0 +1,316 @@
+"""One call of every public function and command, as small as it can be."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import shaped_attention as sa
+from shaped_attention import sphere
+from shaped_attention.commands.gallery import GALLERY
+
+V0 = np.array([[1.0, 0.2], [0.2, 1.0]])
+LAYER = sa.ShapedAttention(0.5)
+CONFIG = {
+    "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "intermediate_size": 8, "vocab_size": 9,
+}  # fmt: skip
+RUN: dict[str, Any] = {"layer": LAYER, "v0": V0, "width": 8, "depth": 2, "samples": 20}
+START = sphere.uniform_start(3, 2, 2, 0)
+GRAM = START @ START.mT
+ANGLES = torch.zeros(2, 3, dtype=torch.float64)
+FLAT = np.full(16, 0.5 / np.pi)
+THREE = {"dimension": 3}
+TWO = {"step": 0.1, "layers": 2}
+SA = sphere.SphereAttention(1.0)
+
+
+NOT_CALLED = {
+    "Block": "a base class", "Limit": "a base class", "Explanation": "returned by `explain`",
+    "ExplosionLaw": "returned by `explosion_law`",
+    "__version__": "text", "plots": "a module", "sphere": "a module", "sweep": "a module",
+}  # fmt: skip
+"""Public names that users do not call."""
+
+SWEEP = """
+samplers = ["chain"]
+samples = 8
+[fixed]
+layer = "attention"
+tokens = 2
+width = 8
+depth = 2
+[axes]
+gamma = [0.3, 0.5]
+"""
+
+
+def command_lines(folder: Path) -> dict[str, list[list[str]]]:
+    """Command lines by the command that they show; all but the last prepare it."""
+    (folder / "grid.toml").write_text(SWEEP)
+    sa.save(sa.simulate_chain(**RUN), folder / "chain.nc")
+    store, figures = str(folder / "grid"), ["--figures", str(folder / "figures")]
+    small = {
+        " ".join(words for words in entry.commands[-1][:2] if not words.startswith("-")): [
+            [*entry.commands[-1], *figures, *entry.small]
+        ]
+        for name, entry in GALLERY.items()
+        if name != "sweep"
+    }
+    results = str(folder / "results")
+    small["compare"] = [["compare", *GALLERY["compare"].small, *figures, "--results", results]]
+    run = ["sweep", "run", str(folder / "grid.toml"), store]
+    return small | {
+        "gallery": [["gallery", "phase", "--small", *figures]],
+        "model": [["model", "gpt2", "--tokens", "4", "--samples", "2", *figures]],
+        "show": [["show", str(folder / "chain.nc")]],
+        "sweep plan": [["sweep", "plan", str(folder / "grid.toml")]],
+        "sweep run": [run],
+        "sweep resume": [run, ["sweep", "resume", store]],
+        "sweep status": [run, ["sweep", "status", store]],
+        "sweep draw": [run, ["sweep", "draw", store, *figures]],
+        "sweep export": [run, ["sweep", "export", store, str(folder / "grid.csv")]],
+        "sweep extend": [run, ["sweep", "extend", store, "--samples", "16"]],
+    }
+
+
+SYMBOLIC_COMMANDS = {
+    "claims": ["claims", "--only", "softmax"],
+    "derive": ["derive", "--block", "mlp", "--tokens", "2"],
+    "expand": ["expand", "--order", "2"],
+}
+"""Command lines of `python -m symbolic`, by the command."""
+
+
+def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Functions by name, each with arguments that it takes; a test sees that none is missing."""
+    chain = sa.simulate_chain(**RUN, keep_state=True, save_every=1, radius=1e5)
+    second = sa.simulate_chain(**RUN, seed=1, save_every=1)
+    table = sa.compare(chain, second)
+    sa.save(chain, folder / "chain.nc")
+    np.save(folder / "v.npy", V0)
+    np.save(folder / "h.npy", np.ones((2, 3, 2)))
+    model = sa.ShapedTransformer(LAYER, width=8, depth=2)
+    inputs = torch.ones(1, 2, 8)
+
+    sweep = sa.Sweep(
+        {"tokens": 2, "width": 8, "depth": 2, "step": 0.125, "gamma": 0.5}, {"tau0": [1.0]},
+        ("chain", "sde"), samples=8,
+    )  # fmt: skip
+    (folder / "sweep.toml").write_text(
+        "samplers = ['chain']\n[fixed]\nlayer = 'mlp'\ngamma = 0.5\ntokens = 2\n"
+        "width = 8\ndepth = 2\n"
+    )
+    exploding = sa.integrate_sde(
+        sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(2, 0.2), horizon=0.75, step=0.05,
+        samples=2000, radius=1e13,
+    )  # fmt: skip
+    half = torch.tensor(0.5)
+    of_model = sa.simulate_model(CONFIG, 2, samples=4, progress=False)
+    omega = sa.score_form(np.eye(2), np.eye(2))
+    store = folder / "store"
+    sa.run_sweep(sweep, store, progress=False)
+    copies = itertools.count()
+
+    def extend_copy(samples: Any = 16, axes: Any = None) -> Any:
+        copy = shutil.copytree(store, folder / f"copy-{next(copies)}")
+        return sa.extend_sweep(copy, samples=samples, axes=axes)
+
+    data = sa.open_sweep(store)
+    start, few = {"start": START}, {"samples": 4}
+    return {
+        "alibi": (sa.alibi, {"tokens": 2, "slope": 0.5}),
+        "check_block": (sa.check_block, {"block": LAYER, "v0": V0, "samples": 100}),
+        "compare": (sa.compare, {"first": chain, "second": second}),
+        "continue_run": (sa.continue_run, {"result": chain, "depth": 4}),
+        "convergence": (sa.convergence, {"layer": LAYER, "v0": V0, "widths": [8, 16]} | few),
+        "correlation_law": (
+            sa.correlation_law,
+            {"layer": LAYER, "v0": V0, "horizon": 0.1, "samples": 4, "cells": 4},
+        ),
+        "correlations": (sa.correlations, {"v": V0}),
+        "covariance_of": (sa.covariance_of, {"tokens": V0}),
+        "density": (sa.density, {"result": chain, "observable": "rho[0,1]", "points": 5}),
+        "diffusion": (sa.diffusion, {"layer": LAYER, "v": V0}),
+        "distances_by_width": (
+            sa.distances_by_width, {"layer": LAYER, "v0": V0, "widths": [8, 16], "samples": 20},
+        ),
+        "drift": (sa.drift, {"layer": LAYER, "v": V0}),
+        "eager": (sa.eager, {}),
+        "Embedding": (sa.Embedding, {"vocabulary": 9, "std": 0.02}),
+        "Model": (
+            sa.Model,
+            {"family": "own", "width": 8, "depth": 2, "layer": LAYER,
+             "embedding": sa.Embedding(9, 0.02)},
+        ),
+        "Norm": (sa.Norm, {"kind": "rms", "eps": 1e-6}),
+        "describe": (sa.describe, {"model": CONFIG}),
+        "model_summary": (sa.model_summary, {"result": of_model}),
+        "summary_table": (sa.summary_table, {"summary": sa.model_summary(of_model)}),
+        "verdict": (sa.verdict, {"summary": sa.model_summary(of_model)}),
+        "shipped_configurations": (sa.shipped_configurations, {}),
+        "model_from_config": (sa.model_from_config, {"config": CONFIG}),
+        "simulate_model": (sa.simulate_model, {"model": CONFIG, "tokens": 2, "samples": 4}),
+        "rope_angles": (sa.rope_angles, {"base": 10.0, "size": 4}),
+        "sliding_window": (sa.sliding_window, {"tokens": 2, "window": 1}),
+        "equicorrelated": (sa.equicorrelated, {"tokens": 2, "rho": 0.2}),
+        "example_tokens": (sa.example_tokens, {}),
+        "exit_times": (sa.exit_times, {"result": chain}),
+        "expectation": (
+            sa.expectation,
+            {"layer": LAYER, "v0": V0, "observable": "rho[0,1]", "horizon": 0.2, "tolerance": 0.1},
+        ),
+        "explain": (sa.explain, {"layer": LAYER}),
+        "explosion_curve": (sa.explosion_curve, {"result": chain}),
+        "explosion_probability": (sa.explosion_probability, {"result": exploding}),
+        "explosion_curves": (
+            sa.explosion_curves, {"layer": LAYER, "v0": V0, "widths": [8], "samples": 4},
+        ),
+        "explosion_law": (sa.explosion_law, {"layer": LAYER, "v0": V0}),
+        "initial_spectrum": (sa.initial_spectrum, {"x": [0.1], "ratio": 0.5}),
+        "leading_directions": (sa.leading_directions, {"omega": omega, "rank": 1}),
+        "score_form": (sa.score_form, {"query": np.eye(2), "key": np.eye(2)}),
+        "truncation_cost": (
+            sa.truncation_cost, {"omega": omega, "tokens": np.eye(2), "ranks": [1]},
+        ),
+        "Sweep": (sa.Sweep, {"fixed": sweep.fixed, "axes": sweep.axes}),
+        "format_comparison": (sa.format_comparison, {"table": table}),
+        "extend_sweep": (extend_copy, {}),
+        "half_vectorise": (sa.half_vectorise, {"v": V0}),
+        "integrate_sde": (
+            sa.integrate_sde,
+            {"layer": LAYER, "v0": V0, "horizon": 0.5, "step": 0.25, "samples": 4},
+        ),
+        "layer_of": (sa.layer_of, {"result": chain}),
+        "load": (sa.load, {"path": folder / "chain.nc"}),
+        "observables": (sa.observables, {"V": V0[None]}),
+        "open_sweep": (sa.open_sweep, {"path": store}),
+        "pathwise": (sa.pathwise, RUN | {"v0": torch.tensor(V0), "parameters": {"gamma": half}}),
+        "plan_sweep": (sa.plan_sweep, {"sweep": sweep}),
+        "tilted_probability": (
+            sa.tilted_probability,
+            {"layer": sa.ShapedAttention(0.5), "v0": V0, "level": 5.0, "horizon": 0.25, "runs": 2,
+             "replicas": 8, "step": 0.1},
+        ),
+        "rare_event": (
+            sa.rare_event,
+            {"layer": LAYER, "v0": V0, "observable": "u", "level": 2.5, "width": 8, "depth": 2,
+             "replicas": 8, "runs": 2, "progress": False},
+        ),
+        "read_covariance": (sa.read_covariance, {"path": folder / "v.npy"}),
+        "read_sweep": (sa.read_sweep, {"path": folder / "sweep.toml"}),
+        "read_tokens": (sa.read_tokens, {"path": folder / "v.npy"}),
+        "record_covariances": (sa.record_covariances, {"model": model, "inputs": inputs}),
+        "rerun": (lambda result: sa.rerun(result), {"result": chain}),
+        "resume_sweep": (sa.resume_sweep, {"path": store, "progress": False}),
+        "run_sweep": (sa.run_sweep, {"sweep": sweep, "path": store, "progress": False}),
+        "save": (sa.save, {"result": chain, "path": folder / "again.nc"}),
+        "simulate_chain": (sa.simulate_chain, RUN),
+        "simulate_network": (sa.simulate_network, RUN),
+        "specification": (sa.specification, {"result": chain}),
+        "stopping_map": (
+            sa.stopping_map,
+            {"v0": V0, "gammas": [0.5], "tau0s": [1.0], "width": 8, "step": 0.125, "samples": 2},
+        ),
+        "sweep_distances": (sa.sweep_distances, {"data": data}),
+        "sweep_summary": (sa.sweep_summary, {"data": data}),
+        "ShapedAttention": (sa.ShapedAttention, {"gamma": 0.5}),
+        "ShapedMLP": (sa.ShapedMLP, {"gamma": 0.5}),
+        "ShapedTransformer": (sa.ShapedTransformer, {"layer": LAYER, "width": 8, "depth": 2}),
+        "Normalised": (sa.Normalised, {"inner": LAYER}),
+        "Parallel": (sa.Parallel, {"blocks": [LAYER, sa.ShapedMLP(0.5)]}),
+        "Pattern": (sa.Pattern, {"layers": [[LAYER]]}),
+        "Schedule": (sa.Schedule, {"knots": [(0.0, 0.5), (1.0, 0.2)]}),
+        "sphere.SphereAttention": (sphere.SphereAttention, {"beta": 1.0}),
+        "sphere.TokenAttention": (sphere.TokenAttention, {"beta": 1.0}),
+        "sphere.angle_field": (sphere.angle_field, {"angles": ANGLES, "attention": SA}),
+        "sphere.angles_of": (sphere.angles_of, {"tokens": START}),
+        "sphere.circle_distance_to_density": (
+            sphere.circle_distance_to_density, {"angles": np.ones((2, 3)), "density": FLAT},
+        ),
+        "sphere.circle_wasserstein2": (
+            sphere.circle_wasserstein2, {"first": np.ones((2, 3)), "second": np.zeros((2, 3))},
+        ),
+        "sphere.close_pairs": (sphere.close_pairs, {"gram": GRAM, "delta": 0.1}),
+        "sphere.cluster_count": (sphere.cluster_count, {"gram": GRAM, "delta": 0.1}),
+        "sphere.clustering_with_noise": (
+            sphere.clustering_with_noise,
+            {"dimensions": [2], "sigmas": [0.5], "tokens": 2, "horizon": 0.2, "samples": 2,
+             "network_samples": 2, "shaped_width": 4, "shaped_samples": 2},
+        ),
+        "sphere.common_noise_drift": (
+            sphere.common_noise_drift, {"v": GRAM, "attention": SA, "sigma": 0.5, **THREE},
+        ),
+        "sphere.energy_curves": (
+            sphere.energy_curves, {"betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2},
+        ),
+        "sphere.ensemble_phase": (
+            sphere.ensemble_phase,
+            {"ensembles": ["ginibre"], "betas": [1.0], "times": [0.1], "tokens": 2, "dimension": 2,
+             "samples": 2},
+        ),
+        "sphere.equiangular_cosine": (
+            sphere.equiangular_cosine, {"times": [0.1], "start": 0.1, "tokens": 3, "beta": 1.0},
+        ),
+        "sphere.equiangular_field": (
+            sphere.equiangular_field, {"cosine": 0.1, "tokens": 3, "beta": 1.0},
+        ),
+        "sphere.equiangular_start": (sphere.equiangular_start, {"tokens": 3, "cosine": 0.1}),
+        "sphere.example_hidden_states": (sphere.example_hidden_states, {}),
+        "sphere.final_rate": (sphere.final_rate, {"tokens": 3, "beta": 1.0}),
+        "sphere.given_start": (sphere.given_start, {"tokens": np.eye(2)}),
+        "sphere.inner_products": (sphere.inner_products, {"hidden_states": np.ones((2, 3, 2))}),
+        "sphere.mean_field": (
+            sphere.mean_field, {"beta": 1.0, "density": FLAT, "times": [0.1]},
+        ),
+        "sphere.mean_field_distance": (
+            sphere.mean_field_distance,
+            {"beta": 1.0, "sizes": [4, 8], "samples": 2, "cells": 64, "time": 0.1},
+        ),
+        "sphere.meeting_time": (sphere.meeting_time, {"delta": 0.1, "tokens": 3, "beta": 1.0}),
+        "sphere.metastability": (
+            sphere.metastability, {"betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2},
+        ),
+        "sphere.noisy_chain": (
+            sphere.noisy_chain,
+            {"attention": SA, **start, "dimension": 3, "sigma": 0.5, **TWO},
+        ),
+        "sphere.noisy_network": (
+            sphere.noisy_network, {"attention": SA, **start, "sigma": 0.5, **TWO},
+        ),
+        "sphere.order_parameter": (sphere.order_parameter, {"gram": GRAM}),
+        "sphere.phase_diagram": (
+            sphere.phase_diagram,
+            {"dimensions": [2], "betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2},
+        ),
+        "sphere.random_attention": (
+            sphere.random_attention, {"ensemble": "ginibre", "dimension": 2, "beta": 1.0},
+        ),
+        "sphere.random_tokens": (sphere.random_tokens, {"tokens": 3, "dimension": 2, "samples": 2}),
+        "sphere.read_hidden_states": (sphere.read_hidden_states, {"path": folder / "h.npy"}),
+        "sphere.record_hidden_states": (
+            sphere.record_hidden_states,
+            {"model": model, "inputs": inputs, "choose": lambda name, module: "." in name},
+        ),
+        "sphere.relu_mlp": (
+            sphere.relu_mlp, {"inner": torch.eye(2, dtype=torch.float64),
+                              "outer": torch.eye(2, dtype=torch.float64)},
+        ),
+        "sphere.spectral_gap": (sphere.spectral_gap, {"gram": GRAM}),
+        "sphere.sphere_flow": (sphere.sphere_flow, {"attention": SA, **start, "times": [0.1]}),
+        "sphere.sphere_network": (
+            sphere.sphere_network, {"attention": SA, **start, **TWO},
+        ),
+        "sphere.token_flow": (
+            sphere.token_flow, {"attention": sphere.TokenAttention(1.0), **start, "times": [0.1]},
+        ),
+        "sphere.tokens_of": (sphere.tokens_of, {"angles": ANGLES}),
+        "sphere.uniform_start": (
+            sphere.uniform_start, {"tokens": 3, "dimension": 2, "samples": 2, "seed": 0},
+        ),
+    }  # fmt: skip

@@ -1,0 +1,18 @@
+"""Which tests are quick: one of every public function and command, and those that see most.
+
+The planted errors (`tests/mutants`) name the tests that notice them. Their union notices whatever
+the whole suite is known to notice, in a small part of its time; `make test` runs it.
+"""
+
+from __future__ import annotations
+
+
+def names_of(nodeid: str) -> set[str]:
+    """How a mutant may name a test: by its file, its function, or one case of the function.
+
+    `nodeid` is pytest's, such as "tests/test_limit.py::test_drift[relu]"; mutants leave out the
+    folder.
+    """
+    name = nodeid.removeprefix("tests/")
+    file, _, function = name.partition("::")
+    return {file, name, f"{file}::{function.split('[')[0]}"}
