@@ -105,11 +105,13 @@ class _Given(Numbers):
         return self.values
 
 
-def test_noise_of_a_step_has_the_moments_of_the_second_order():
-    """One live token: dX = c X^3 dB, E dX = 0, E dX^2 = g^2 dt + g^2 (g'^2 + g g'') dt^2 / 2.
+@pytest.mark.parametrize("rate", [0.0, 2.0])
+def test_noise_of_a_step_has_the_moments_of_the_second_order(rate):
+    """One live token: dX = r X dt + c X^3 dB, with the noise N = int g dB, g = c X^3.
 
-    The first two moments of a step, by quadrature, for c X^2 = 1 and dt = 10^-4. Without the term
-    of third degree the second order is 4.5 in place of 7.5.
+    E N = 0 and E N^2 = g^2 dt + (b g g' + g^2 (g'^2 + g g'') / 2) dt^2, b = r X: the first two
+    moments of a step, by quadrature, for c X^2 = 1 and dt = 10^-4. Without the term of third degree
+    the second order is 4.5 in place of 7.5, and where the drift does not move g, 3 r is missing.
     """
     block, dt = ShapedAttention(0.6, 0.5), 1e-4
     p, limit = at_depth(block, 0.0), block.limit
@@ -122,10 +124,11 @@ def test_noise_of_a_step_has_the_moments_of_the_second_order():
     size = torch.full((1, 1), math.sqrt(dt), dtype=torch.float64)
     numbers = _Given(normals)
     noise = limit.factor_noise(p, root, numbers) * size
-    new = clock_step._second_order(limit, p, root, noise, noise, numbers, size, 1.0)
+    moved = noise + rate * dt * root
+    new = clock_step._second_order(limit, p, root, noise, moved, numbers, size, 1.0)
     change = new[:, 0, 0].numpy() / x
     assert weights @ change == pytest.approx(0.0, abs=1e-14)
-    assert (weights @ change**2 - dt) / dt**2 == pytest.approx(7.5, rel=1e-2)
+    assert (weights @ change**2 - dt) / dt**2 == pytest.approx(7.5 + 3.0 * rate, rel=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +361,8 @@ def test_explosion_probability_refuses_what_it_cannot_use():
 def test_a_layer_without_second_order_still_runs(monkeypatch):
     limit = type(BLOCKS["full"].limit)
     monkeypatch.setattr(limit, "noise_drift", lambda self, p, factor: None)
-    plain = run(BLOCKS["full"])
+    with pytest.warns(UserWarning, match="the limit of ShapedAttention has no noise_drift"):
+        plain = run(BLOCKS["full"])
     monkeypatch.undo()
     assert np.isfinite(plain.V).all()
     assert not np.array_equal(plain.V[-1], run(BLOCKS["full"]).V[-1])

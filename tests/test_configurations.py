@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
 import shaped_attention as sa
 from shaped_attention.architectures.rms_norm import DECODERS
@@ -223,6 +224,23 @@ def test_the_factors_of_granite():
     for block, other in zip(known.layers()[0], plain.layers()[0], strict=True):
         assert block.gamma == pytest.approx(0.22 * other.gamma)
     assert "logits_scaling=8.0" in known.unused
+
+
+def test_logits_by_the_number_of_the_layer_are_those_of_the_library():
+    """GPT-2 with scale_attn_by_inverse_layer_idx divides those of layer l = 1, 2, ... by l."""
+    from transformers import AutoModel, GPT2Config
+
+    config = GPT2Config(
+        n_embd=16, n_layer=3, n_head=2, vocab_size=8, scale_attn_by_inverse_layer_idx=True,
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    known = sa.model_from_config(config)
+    plain = attention(sa.model_from_config(config, scale_attn_by_inverse_layer_idx=False))
+    with torch.random.fork_rng():
+        scales = [module.attn.scaling for module in AutoModel.from_config(config).h]
+    assert scales[0] != scales[1]
+    for layer, scale in enumerate(scales):
+        assert attention(known, layer).tau0 * scale * 8**0.5 == pytest.approx(plain.tau0)
 
 
 @pytest.mark.parametrize(("family", "bases"), [("gemma3_text", (1e6, 1e4)), ("olmo3", (5e5, 5e5))])

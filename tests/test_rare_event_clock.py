@@ -16,6 +16,7 @@ from shaped_attention.samplers.clock_branches import ClockBranching
 from shaped_attention.samplers.clock_step import clock_speed
 from shaped_attention.samplers.request import make_request
 from shaped_attention.samplers.task import task_of
+from shaped_attention.statistics.rare_event_runs import Study, pilot
 from shaped_attention.statistics.reaction import spread, step_deviation
 
 STEP, STEPS = 0.05, 12
@@ -82,6 +83,21 @@ def test_passing_the_level_between_steps_counts():
 
     assert abs(apart("clock")) < 4.0
     assert apart("direct") < -4.0
+
+
+def test_deviation_of_pilot_steps_is_that_of_the_law():
+    """One token: log V moves by N(-k dt, 2 k dt), shown by 15,360 steps within 4 %, 4 errors.
+
+    The median of their squares, 0.4549 variances, is 2 % accurate; a factor not under the root is
+    48 % off.
+    """
+    request = make_request(
+        sa.ShapedAttention(0.5), np.eye(1), width=None, steps=60, dt=0.01, samples=8, seed=7,
+        times=None, save_every=None, radius=1e6, device="cpu", dtype="float64", chunk=None,
+        memory=2**30,
+    )  # fmt: skip
+    found = pilot(Study(request, None, "clock"), lambda v: np.log(v[:, 0, 0]), None)
+    assert found.deviation == pytest.approx(math.sqrt(2.0 * K * 0.01), rel=0.04)
 
 
 def test_the_clock_is_the_default_where_paths_can_explode():

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import shaped_attention as sa
+from shaped_attention.io.records import append_records, read_records
+from shaped_attention.samplers.request import make_request
 from shaped_attention.statistics import rare_event_runs, rare_events
+from shaped_attention.statistics.rare_event_runs import Study, plain_run
+from shaped_attention.statistics.reaction import Reaction
 from tests.test_rare_events import CHAIN, COMMON, PAIR_V0
 
 
@@ -43,6 +47,39 @@ def test_a_torn_file_loses_its_last_run_alone(tmp_path):
     whole = sa.rare_event(**COMMON, **CHAIN, store=store)
     store.write_bytes(store.read_bytes()[:-20])
     assert sa.rare_event(**COMMON, **CHAIN, store=store).equals(whole)
+
+
+def test_runs_in_a_file_are_known_by_their_numbers(tmp_path):
+    """In any order, as threads finish them, and without one of them."""
+    store = tmp_path / "runs"
+    whole = sa.rare_event(**COMMON, **CHAIN, store=store)
+    call, *runs = read_records(store)
+    runs.sort(key=lambda record: record["run"])
+    store.unlink()
+    append_records(store, [call, *runs[:0:-1]])
+    assert sa.rare_event(**COMMON, **CHAIN, store=store).equals(whole)
+
+
+def test_plain_paths_of_all_blocks_are_different():
+    """Thirty paths, for which there is memory in blocks of ten; the event is V_11 <= 1."""
+    seen = []
+
+    def value(v):
+        seen.append(v)
+        return v[:, 0, 0]
+
+    request = make_request(
+        sa.ShapedAttention(0.5), PAIR_V0, width=16, steps=12, dt=1 / 16, samples=10, seed=3,
+        times=None, save_every=None, radius=1e6, device="cpu", dtype="float64", chunk=None,
+        memory=10 * 16 * 4,
+    )  # fmt: skip
+    reaction = Reaction(value, 1.0, above=False, at_end=True, horizon=0.75, gap=lambda v, x: x)
+    found = plain_run(Study(request, 16), 5, 30, reaction)
+    assert [len(v) for v in seen] == [10, 10, 10]
+    firsts = np.concatenate(seen)[:, 0, 0]
+    assert len(np.unique(firsts)) == 30
+    assert (found.hits, found.probability) == ((firsts <= 1.0).sum(), (firsts <= 1.0).mean())
+    assert found.steps == 30 * 12
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,10 @@ import pytest
 import torch
 
 import shaped_attention as sa
+from shaped_attention.architectures.model import attention_of
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.mask import allowed
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.blocks.parallel import Parallel
@@ -217,6 +219,22 @@ def test_rotations_are_those_of_the_library(name):
     assert len(found) == len(expected)
     for ours, theirs in zip(sorted(found), expected, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["starcoder2", "cohere2", "modernbert"])
+def test_windows_are_those_of_the_library(name):
+    """Where a model of the library has weights, layer by layer; one token more or less differs."""
+    from transformers import AutoModel
+
+    config = config_of(name, 0.02)
+    with torch.random.fork_rng(), torch.no_grad():
+        model = AutoModel.from_config(config, attn_implementation="eager").eval()
+        out = model(torch.tensor([list(IDS)]), output_attentions=True)
+    seen = [layer[0, 0] > 0.0 for layer in out.attentions]
+    assert any(not (x | x.T).all() for x in seen)
+    for blocks, expected in zip(sa.model_from_config(config).layers(), seen, strict=True):
+        (block,) = attention_of(blocks[0])
+        np.testing.assert_array_equal(allowed(block.mask, len(IDS)), expected.numpy())
 
 
 def bias_weights(name: str, factor: float = 1.0) -> torch.Tensor:

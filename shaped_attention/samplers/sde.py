@@ -142,9 +142,9 @@ def integrate_sde(
     if method == "clock":
         for block in first_order(request.pattern, request.tokens):
             warnings.warn(
-                f"method='clock': {type(block).__name__} has too many increments for its "
-                "noise_drift to be derived, so that its steps have first order near an explosion; "
-                "its limit needs noise_drift and noise_along",
+                f"method='clock': the limit of {type(block).__name__} has no noise_drift, which is "
+                "derived for up to 64 increments a step, so that steps near an explosion have "
+                "first order; noise_drift and noise_along are needed",
                 UserWarning,
                 stacklevel=3,  # the caller of the recorded function
             )

@@ -14,6 +14,7 @@ from tests.mutants.paths import PATHS
 from tests.mutants.programs import PROGRAMS
 from tests.mutants.samplers import SAMPLERS
 from tests.mutants.sphere import SPHERE
+from tests.mutants.sweeps import SWEEPS
 from tests.mutants.symbols import SYMBOLS
 
 MUTANTS: list[Mutant] = [
@@ -28,5 +29,6 @@ MUTANTS: list[Mutant] = [
     *EXPLOSION,
     *NORMALISED_LIMIT,
     *SPHERE,
+    *SWEEPS,
     *SYMBOLS,
 ]

@@ -83,4 +83,47 @@ CONFIGURATIONS = [
             "test_a_missing_field_has_the_value_of_the_class_of_the_library[modernbert]",
         ),
     ),
+    Mutant(
+        "modernbert-window-one-token-short",
+        "shaped_attention/architectures/modernbert.py",
+        "default=128) // 2 + 1",
+        "default=128) // 2",
+        ("test_reality_layer_norm.py::test_windows_are_those_of_the_library[modernbert]",),
+        blind=True,
+    ),
+    Mutant(
+        "periods-that-begin-with-a-full-layer",
+        "shaped_attention/architectures/layer_types.py",
+        "FULL if (k + 1) % every == 0 else SLIDING",
+        "FULL if k % every == 0 else SLIDING",
+        ("test_configurations.py::test_masks_and_rotations_of_the_layers",),
+        blind=True,
+    ),
+    Mutant(
+        "gpt2-inverse-scale-one-layer-late",
+        "shaped_attention/architectures/gpt.py",
+        "scale / (k + 1)",
+        "scale / max(k, 1)",
+        (
+            "test_configurations.py::"
+            "test_logits_by_the_number_of_the_layer_are_those_of_the_library",
+        ),
+        blind=True,
+    ),
+    Mutant(
+        "qk-norm-eps-of-weights-of-variance-one",
+        "shaped_attention/architectures/parts.py",
+        "qk_norm_eps / inner",
+        "qk_norm_eps",
+        ("test_describe.py::test_positions_padding_and_norms_of_queries_are_described",),
+        blind=True,
+    ),
+    Mutant(
+        "yarn-mscale-not-divided-by-that-of-all-dimensions",
+        "shaped_attention/architectures/rope_scalings.py",
+        'attention /= _growth(factor, options["mscale_all_dim"])',
+        "attention /= 1.0",
+        ("test_rope_scalings.py::test_angles_and_factors_are_those_of_the_library",),
+        blind=True,
+    ),
 ]

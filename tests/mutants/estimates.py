@@ -369,4 +369,12 @@ ESTIMATES = [
         "0.0 * shift",
         ("test_rare_event_clock.py::test_passing_the_level_between_steps_counts",),
     ),
+    Mutant(
+        "levels-share-their-numbers",
+        _LEVELS,
+        'Keys(self.base.seed, "multilevel", (self.number,))',
+        'Keys(self.base.seed, "multilevel", (0,))',
+        ("test_multilevel.py::test_levels_have_numbers_of_their_own",),
+        blind=True,
+    ),
 ]

@@ -8,13 +8,16 @@ _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
 _ATTENTION_MOMENTS = "shaped_attention/blocks/score_moments.py"
 _BOUNDS = "shaped_attention/theory/explosion/bounds.py"
 _BRANCHES = "shaped_attention/samplers/branches.py"
+_CLOCK_BRANCHES = "shaped_attention/samplers/clock_branches.py"
 _CLOCK_PROCESS = "shaped_attention/samplers/clock_process.py"
 _CLOCK_STEP = "shaped_attention/samplers/clock_step.py"
 _CLOCK_TILES = "shaped_attention/numerics/clock_tiles.py"
 _CORRELATION = "shaped_attention/theory/explosion/correlation.py"
 _EXACT_LAWS = "shaped_attention/theory/exact_laws.py"
 _EXPLOSIONS = "shaped_attention/statistics/explosions.py"
+_RARE_RUNS = "shaped_attention/statistics/rare_event_runs.py"
 _REACTION = "shaped_attention/statistics/reaction.py"
+_RECORDS = "shaped_attention/statistics/run_records.py"
 _SPLITTING = "shaped_attention/statistics/splitting.py"
 
 EXPLOSION = [
@@ -146,6 +149,81 @@ EXPLOSION = [
         "(law.alpha - 0.25 * law.delta) * squares",
         "(law.alpha - 0.5 * law.delta) * squares",
         ("test_correlation_law.py::test_final_values_have_the_law_of_the_determinant",),
+        blind=True,
+    ),
+    Mutant(
+        "clock-barrier-shift-halved",
+        _CLOCK_STEP,
+        "SHIFT = 0.5826",
+        "SHIFT = 0.2913",
+        ("test_clock_step.py::test_the_barrier_is_moved_by_what_a_path_passes_between_steps",),
+        blind=True,
+    ),
+    Mutant(
+        "clock-drift-of-first-order",
+        _CLOCK_STEP,
+        "new = new + (0.5 * (drift + parts.drift(new + drift * step))) * step",
+        "new = new + drift * step",
+        ("test_clock_step.py::test_a_step_has_the_moments_of_the_law_to_the_second_order",),
+        blind=True,
+    ),
+    Mutant(
+        "clock-noise-not-moved-by-the-drift",
+        _CLOCK_STEP,
+        "Dual(root, (moved,))",
+        "Dual(root, (noise,))",
+        ("test_clock.py::test_noise_of_a_step_has_the_moments_of_the_second_order",),
+        blind=True,
+    ),
+    Mutant(
+        "clock-growth-of-each-layer-of-a-pattern",
+        _CLOCK_STEP,
+        "half = (0.5 * parts.share) * step",
+        "half = 0.5 * step",
+        ("test_clock_step.py::test_layers_of_a_pattern_share_the_time",),
+        blind=True,
+    ),
+    Mutant(
+        "clock-stopped-factor-at-all-stored-times",
+        _CLOCK_PROCESS,
+        "ended = (self.alive < 0.5) & (point * self.task.dt >= self.times)",
+        "ended = self.alive < 0.5",
+        ("test_clock.py::test_stored_values_of_stopped_paths_are_those_where_they_stopped",),
+        blind=True,
+    ),
+    Mutant(
+        "clock-branches-from-the-grid-point-before",
+        _CLOCK_BRANCHES,
+        "paths.grid[:], paths.left[:], paths.taken[:] = marks[:, 0], marks[:, 1], steps",
+        "paths.grid[:], paths.taken[:] = marks[:, 0], steps",
+        (
+            "test_rare_event_clock.py::"
+            "test_a_path_that_begins_late_has_the_increments_of_its_number_from_there",
+        ),
+        blind=True,
+    ),
+    Mutant(
+        "plain-paths-of-all-blocks-with-one-seed",
+        _RARE_RUNS,
+        '{"study": "plain paths", "start": start}',
+        '{"study": "plain paths"}',
+        ("test_rare_event_runs.py::test_plain_paths_of_all_blocks_are_different",),
+        blind=True,
+    ),
+    Mutant(
+        "pilot-deviation-over-the-median-itself",
+        _RARE_RUNS,
+        "math.sqrt(float(np.median(np.concatenate(squares))) / _MEDIAN)",
+        "math.sqrt(float(np.median(np.concatenate(squares)))) / _MEDIAN",
+        ("test_rare_event_clock.py::test_deviation_of_pilot_steps_is_that_of_the_law",),
+        blind=True,
+    ),
+    Mutant(
+        "rare-event-runs-numbered-as-they-finished",
+        _RECORDS,
+        'for record in records[1:]:\n            number = record.pop("run")',
+        'for number, record in enumerate(records[1:]):\n            record.pop("run")',
+        ("test_rare_event_runs.py::test_runs_in_a_file_are_known_by_their_numbers",),
         blind=True,
     ),
 ]
