@@ -17,6 +17,7 @@ from .blocks import (
     ShapedAttention,
     ShapedMLP,
 )
+from .blocks.parameters import bounded
 from .blocks.positions import alibi, sliding_window
 from .blocks.rotations import rope_angles
 from .figures import plots
@@ -46,7 +47,7 @@ from .samplers.explain import Explanation, explain
 from .samplers.network import simulate_network
 from .samplers.pathwise import pathwise
 from .samplers.sde import integrate_sde
-from .statistics.check_block import check_block
+from .statistics.check_block import BlockReport, check_block
 from .statistics.compare import compare
 from .statistics.comparison_text import format_comparison
 from .statistics.convergence import convergence
@@ -80,6 +81,7 @@ from .version import __version__
 
 __all__ = [
     "Block",
+    "BlockReport",
     "Embedding",
     "Explanation",
     "ExplosionLaw",
@@ -96,6 +98,7 @@ __all__ = [
     "Sweep",
     "__version__",
     "alibi",
+    "bounded",
     "check_block",
     "compare",
     "continue_run",

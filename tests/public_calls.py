@@ -31,7 +31,8 @@ SA = sphere.SphereAttention(1.0)
 
 
 NOT_CALLED = {
-    "Block": "a base class", "Limit": "a base class", "Explanation": "returned by `explain`",
+    "Block": "a base class", "Limit": "a base class",
+    "BlockReport": "returned by `check_block`", "Explanation": "returned by `explain`",
     "ExplosionLaw": "returned by `explosion_law`",
     "__version__": "text", "plots": "a module", "sphere": "a module", "sweep": "a module",
 }  # fmt: skip
@@ -125,6 +126,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     start, few = {"start": START}, {"samples": 4}
     return {
         "alibi": (sa.alibi, {"tokens": 2, "slope": 0.5}),
+        "bounded": (sa.bounded, {"low": 0.0, "high": 1.0}),
         "check_block": (sa.check_block, {"block": LAYER, "v0": V0, "samples": 100}),
         "compare": (sa.compare, {"first": chain, "second": second}),
         "continue_run": (sa.continue_run, {"result": chain, "depth": 4}),
