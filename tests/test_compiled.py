@@ -223,7 +223,7 @@ def test_equal_tokens_stay_equal_in_the_chain(name, width, compiled, monkeypatch
 def test_equal_tokens_stay_equal_in_the_sde(name, compiled, monkeypatch):
     if not compiled:
         monkeypatch.setattr(Request, "compiled_device", property(lambda self: False))
-    run = integrate_sde(LAYERS[name], EQUAL, horizon=1.0, step=0.002, samples=50, seed=2)
+    run = integrate_sde(LAYERS[name], EQUAL, horizon=1.0, step=0.02, samples=50, seed=2)
     assert_first_two_equal(run.V.values[-1], 1e-12)
 
 

@@ -25,7 +25,7 @@ class Wrong:
         return "Wrong()"
 
 
-WRONG = {"None": None, "text": "x y", "number": 1.5, "texts": ["x y"], "object": Wrong()}
+WRONG = {"text": "x y", "object": Wrong()}
 
 _ENTRIES = {"names": "observables"}
 """What a sweep's faults call a field: the entry of its file."""
