@@ -2,7 +2,7 @@
 
 Other processors round differently: they have vectors of other lengths, no fused multiplication and
 addition, or other kernels in their libraries. The switches of Numba, torch, NumPy and the BLAS
-libraries make one machine behave like several.
+libraries make one machine behave like several. `--module benchmarks.speed` measures as they do.
 """
 
 from __future__ import annotations
@@ -50,15 +50,17 @@ def main() -> int:
     """Run the tests under all settings; 1 if a test fails under one of them."""
     parser = argparse.ArgumentParser("python -m tests.portability", description=__doc__)
     parser.add_argument("--setting", choices=SETTINGS, action="append", help="default: all")
-    parser.add_argument("tests", nargs="*", help="arguments of pytest; default: -m portability")
+    parser.add_argument("--module", default="pytest", help="what to run in place of pytest")
+    parser.add_argument("arguments", nargs="*", help="its arguments; default: -m portability")
     options = parser.parse_args()
     failed = []
     for name in options.setting or SETTINGS:
         environment, began = {**os.environ, **SETTINGS[name]}, time.perf_counter()
         print(f"== {name}", flush=True)
         subprocess.run([sys.executable, "-c", _SHOWN], env=environment, check=True)
-        tests = options.tests or ["-m", "portability", "tests"]
-        command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "worksteal", *tests]
+        command = [sys.executable, "-m", options.module, *options.arguments]
+        if not options.arguments and options.module == "pytest":
+            command += ["-n", "auto", "--dist", "worksteal", "-m", "portability", "tests"]
         if subprocess.run(command, env=environment, check=False).returncode:
             failed.append(name)
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
