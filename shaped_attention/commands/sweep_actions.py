@@ -55,10 +55,12 @@ def run(file: Path, store: Path, **options: Any) -> None:
         _run(read_sweep(file), store, **options)
 
 
-def resume(store: Path, **options: Any) -> None:
+def resume(store: Path, trust: tuple[str, ...], **options: Any) -> None:
     """Continue the sweep of a store."""
     with _reported():
-        _run(Store(store).sweep, store, **options)
+        sweep = Store(store).sweep
+        sweep.check_trusted(trust)
+        _run(sweep, store, **options)
 
 
 def status(store: Path, traceback: bool) -> None:
@@ -119,7 +121,7 @@ def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> 
     click.echo(output)
 
 
-def extend(store: Path, samples: int | None, axes: tuple[str, ...]) -> None:
+def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple[str, ...]) -> None:
     """Extend the sweep of a store."""
     with _reported():
         if samples is None and not axes:
@@ -128,13 +130,13 @@ def extend(store: Path, samples: int | None, axes: tuple[str, ...]) -> None:
         for text in axes:
             name, values = read_axis(text)
             further.setdefault(name, []).extend(values)
-        sweep = extend_sweep(store, samples=samples, axes=further)
+        sweep = extend_sweep(store, samples=samples, axes=further, trust=trust)
         left = _units(sweep) - len(Store(store).finished())
     at_most = " at most" if sweep.target else ""
     click.echo(
         f"{store}: {_shape(sweep)}; {sweep.samples} samples each{at_most}; {left} units to draw"
     )
-    click.echo(f"`shaped-attention sweep resume {store}` draws them")
+    click.echo(f"`{_resuming(sweep, store)}` draws them")
 
 
 def _shape(sweep: Sweep) -> str:
@@ -156,9 +158,9 @@ def _run(sweep: Sweep, store: Path, **options: Any) -> None:
                 accept_changed_code=options["accept_changed_code"], seconds=options["seconds"],
             )  # fmt: skip
         except KeyboardInterrupt:
-            click.echo(f"interrupted; `shaped-attention sweep resume {store}` continues", err=True)
+            click.echo(f"interrupted; `{_resuming(sweep, store)}` continues", err=True)
             raise click.exceptions.Exit(INCOMPLETE) from None
-    _print_report(report, store)
+    _print_report(report, sweep, store)
 
 
 @contextmanager
@@ -188,7 +190,13 @@ def _engine(workers: int | None, devices: str | None, dask: str | None) -> Itera
         engine.close()
 
 
-def _print_report(report: Report, store: Path) -> None:
+def _resuming(sweep: Sweep, store: Path) -> str:
+    """Return the command that continues a store, with the modules that it needs."""
+    modules = sorted({layer.partition(":")[0] for layer in sweep.layers if ":" in layer})
+    return " ".join([f"shaped-attention sweep resume {store}", *(f"--trust {m}" for m in modules)])
+
+
+def _print_report(report: Report, sweep: Sweep, store: Path) -> None:
     reasons = ", ".join(f"{count} by {name}" for name, count in sorted(report.reasons.items()))
     click.echo(
         f"{report.finished} units in {store} after {_time(report.seconds)}; "
@@ -200,9 +208,7 @@ def _print_report(report: Report, store: Path) -> None:
             err=True,
         )
     if report.left:
-        click.echo(
-            f"{report.left} units still to do: `shaped-attention sweep resume {store}`", err=True
-        )
+        click.echo(f"{report.left} units still to do: `{_resuming(sweep, store)}`", err=True)
     if report.failed or report.left:
         raise click.exceptions.Exit(INCOMPLETE)
 

@@ -14,6 +14,11 @@ from shaped_attention.commands.options import figures_option, progress_option
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 _store = click.argument("store", type=click.Path(path_type=Path))
+_trust = click.option(
+    "--trust", multiple=True, metavar="MODULE",
+    help="Module of a layer function that STORE names, which may then be imported. Can be "
+    "repeated.",
+)  # fmt: skip
 
 
 def _engine_options(command: Any) -> Any:
@@ -70,6 +75,7 @@ def run(file: Path, store: Path, **options: Any) -> None:
 
 @click.command()
 @_store
+@_trust
 @_engine_options
 def resume(store: Path, **options: Any) -> None:
     """Continue the sweep in the folder STORE.
@@ -134,7 +140,8 @@ def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> 
 @click.option("--axis", "axes", multiple=True, metavar="NAME=VALUES",
               help="Values to append to an axis, written as in TOML: gamma=0.7,0.8 or "
               "'tau0={ logspace = [3, 5, 3] }'. Can be repeated.")  # fmt: skip
-def extend(store: Path, samples: int | None, axes: tuple[str, ...]) -> None:
+@_trust
+def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple[str, ...]) -> None:
     """Extend the sweep in STORE: more samples, or values on its axes.
 
     Draws nothing: `shaped-attention sweep resume STORE` draws what is missing. If more samples are
@@ -142,4 +149,4 @@ def extend(store: Path, samples: int | None, axes: tuple[str, ...]) -> None:
     """
     from shaped_attention.commands import sweep_actions
 
-    sweep_actions.extend(store, samples, axes)
+    sweep_actions.extend(store, samples, axes, trust)

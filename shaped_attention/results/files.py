@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,22 +12,32 @@ from shaped_attention.argument_types import with_types
 from shaped_attention.blocks.base import Block, blocks_of
 from shaped_attention.blocks.pattern import Pattern
 from shaped_attention.io.storage import reason, written
-from shaped_attention.results.plain_arguments import decoded
+from shaped_attention.results.plain_arguments import check_names, decoded
 from shaped_attention.results.provenance import specification
 
 
-def layer_of(result: xr.Dataset) -> list[Block] | Pattern:
+def layer_of(result: xr.Dataset, *, trust: Sequence[str] = ()) -> list[Block] | Pattern:
     """Return the layer stored in a result, as a list of blocks or as a `Pattern`.
+
+    Parameters
+    ----------
+    result
+        Result of a sampler, which may come from a file.
+    trust
+        Modules from which classes and functions that the result names may be imported, besides this
+        package; see the page *Security*.
 
     Raises
     ------
     ValueError
-        If `result` is not a result of this package, or the class of a block cannot be imported.
+        If `result` is not a result of this package, or the class of a block cannot be imported or
+        is in a module that `trust` lacks.
     """
     stored = specification(result)
     if "layer" not in stored:
         made_by = stored.get("sampler", result.attrs.get("function"))
         raise ValueError(f"result comes from {made_by!r}, which has no layer of blocks")
+    check_names(stored["layer"], trust)
     layer = decoded(stored["layer"], result)
     return layer if isinstance(layer, Pattern) else list(blocks_of(layer))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
 from importlib import import_module
 from typing import Any, TypeVar
@@ -27,6 +27,7 @@ from shaped_attention.blocks.base import Block, check_storable
 from shaped_attention.blocks.parameters import Schedule
 from shaped_attention.blocks.pattern import Pattern, specification_of
 from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.trust import check_modules, check_trusted, names_code, note_use
 
 ADDED = "arguments."
 """Prefix of the names of variables that hold arguments."""
@@ -91,6 +92,8 @@ def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variab
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
+        if names_code(value):
+            note_use(value)
         return value
     # By name: a look at a type must not load torch.
     if type(value).__module__ == "torch" and type(value).__name__ in ("device", "dtype"):
@@ -102,9 +105,9 @@ def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variab
         return {"dict": inner}
     if isinstance(value, Block):
         check_storable(value)
-        return value.specification()
+        return noted(value.specification())
     if isinstance(value, Pattern):
-        return specification_of(value.layers)
+        return noted(specification_of(value.layers))
     if isinstance(value, Schedule):
         return {"schedule": [list(knot) for knot in value.knots]}
     if isinstance(value, np.ndarray | Tensor):
@@ -112,12 +115,48 @@ def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variab
     if type(value) in _storable:
         own = [entry.name for entry in fields(value) if entry.init]
         parts = {x: encoded(getattr(value, x), f"{path}.{x}", result, added) for x in own}
-        return {"class": name_of(type(value)), **parts}
+        return noted({"class": name_of(type(value)), **parts})
     if not inspect.isfunction(value):
         raise UnrecordedError(f"a {type(value).__name__} is not plain data")
     if value.__module__ == "__main__":
         raise UnrecordedError(f"{value.__qualname__} is in no module but __main__")
-    return {"function": name_of(value)}
+    return noted({"function": name_of(value)})
+
+
+def noted(value: Any) -> Any:
+    """Return plain data of this process, whose names it may look up again."""
+    for name, _ in _names_in(value):
+        note_use(name)
+    return value
+
+
+def _names_in(value: Any) -> Iterator[tuple[str, bool]]:
+    """Yield what plain data name as "module:name", and whether it is a class."""
+    if names_code(value):
+        yield value, False
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _names_in(entry)
+    elif isinstance(value, dict) and "unrecorded" not in value:
+        if "block" in value:
+            yield f"{value.get('module')}:{value['block']}", True
+        if "class" in value:
+            yield str(value["class"]), True
+        for key, entry in value.items():
+            if key not in ("block", "class", "module"):
+                yield from _names_in(entry)
+
+
+def check_names(value: Any, trust: Collection[str]) -> None:
+    """Raise ValueError if plain data from a file name something that may not be looked up.
+
+    Classes of modules that this process has imported may: nothing is run to find them, and only
+    blocks and records are made.
+    """
+    check_modules(trust)
+    for name, is_class in _names_in(value):
+        if not (is_class and name.partition(":")[0] in sys.modules):
+            check_trusted(name, trust, "result names")
 
 
 def _array(

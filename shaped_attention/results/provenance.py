@@ -30,11 +30,14 @@ from shaped_attention.argument_types import type_check
 from shaped_attention.results.plain_arguments import (
     ADDED,
     UnrecordedError,
+    check_names,
     decoded,
     encoded,
     imported,
     name_of,
+    noted,
 )
+from shaped_attention.trust import check_modules, check_trusted, note_use
 from shaped_attention.version import __version__
 
 FORMAT = 3
@@ -118,7 +121,9 @@ def _with_record(
     result: xr.Dataset, function: Result, sampler: str, arguments: dict[str, Any]
 ) -> xr.Dataset:
     attrs = {"format": FORMAT, "function": _name_of(function), "versions": json.dumps(versions())}
+    note_use(attrs["function"])  # type: ignore[arg-type]
     if sampler and "specification" in result.attrs:
+        noted(json.loads(result.attrs["specification"]))
         return result.assign_attrs(attrs)
     # These belong to results that the function made on its way.
     result = result.drop_vars([x for x in result.variables if str(x).startswith(ADDED)])
@@ -194,17 +199,22 @@ def record(result: xr.Dataset) -> dict[str, Any]:
     return found
 
 
-def call_of(result: xr.Dataset, given: Collection[str] = ()) -> tuple[Result, dict[str, Any]]:
+def call_of(
+    result: xr.Dataset, given: Collection[str] = (), trust: Collection[str] = ()
+) -> tuple[Result, dict[str, Any]]:
     """Return the function that made a result, and its arguments except those `given`.
 
     Raises
     ------
     ValueError
-        If the record is invalid, its function does not record its calls, or an argument is neither
-        given nor recorded.
+        If the record is invalid, its function does not record its calls, an argument is neither
+        given nor recorded, or the record names code of a module that `trust` lacks.
     """
-    function, arguments = _plain_call(result)
+    function, arguments = _plain_call(result, trust)
     parameters = inspect.signature(function).parameters
+    for name in _NOT_RECORDED:
+        if name in arguments:
+            raise ValueError(f"result has the argument {name}, which no record has")
     for name in arguments.keys() - parameters.keys():
         raise ValueError(f"result has the argument {name}, unknown to {function.__name__}")
     found = {}
@@ -213,6 +223,7 @@ def call_of(result: xr.Dataset, given: Collection[str] = ()) -> tuple[Result, di
             continue
         if name not in arguments:
             raise ValueError(f"result has no argument {name}, which {function.__name__} needs")
+        check_names(arguments[name], trust)
         try:
             found[name] = decoded(arguments[name], result)
         except UnrecordedError as error:
@@ -224,12 +235,12 @@ def call_of(result: xr.Dataset, given: Collection[str] = ()) -> tuple[Result, di
     return function, found
 
 
-def function_of(result: xr.Dataset) -> Result:
+def function_of(result: xr.Dataset, trust: Collection[str] = ()) -> Result:
     """Return the function that made a result; raise ValueError if its record names none."""
-    return _plain_call(result)[0]
+    return _plain_call(result, trust)[0]
 
 
-def _plain_call(result: xr.Dataset) -> tuple[Result, dict[str, Any]]:
+def _plain_call(result: xr.Dataset, trust: Collection[str]) -> tuple[Result, dict[str, Any]]:
     """Return the function and plain arguments of a record of any format."""
     stored = record(result)
     arguments = stored["specification"]
@@ -237,6 +248,9 @@ def _plain_call(result: xr.Dataset) -> tuple[Result, dict[str, Any]]:
         return _upgraded(result, stored["format"], arguments)
     arguments.pop("sampler", None)
     name = stored.get("function", "")
+    check_modules(trust)
+    if name:
+        check_trusted(name, trust, "result was made by")
     return imported("function", name, _is_recorded, "it does not record its calls"), arguments
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import xarray as xr
@@ -12,7 +13,7 @@ from shaped_attention.results.provenance import call_of, function_of
 _GRID = {"save_every", "width", "depth", "horizon", "step"}
 
 
-def rerun(result: xr.Dataset, /, **changes: Any) -> xr.Dataset:
+def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -> xr.Dataset:
     """Repeat the call that made a result, with `changes` to its arguments.
 
     Without changes the result is bit-identical on the same kind of machine. The stored times of a
@@ -22,15 +23,26 @@ def rerun(result: xr.Dataset, /, **changes: Any) -> xr.Dataset:
     Arguments that are not recorded must be given: a lambda or a function of `__main__`, a model, or
     a Dataset, such as the two results that `compare` requires.
 
+    Parameters
+    ----------
+    result
+        Dataset of a public function, which may come from a file.
+    trust
+        Modules from which classes and functions that the record names may be imported, besides this
+        package; see the page *Security*. What this process itself recorded needs none.
+    changes
+        Arguments by name, in place of those recorded.
+
     Raises
     ------
     ValueError
-        If `result` carries no record of this package or an invalid one, an unrecorded argument is
+        If `result` carries no record of this package or an invalid one, it names code of a module
+        that `trust` lacks, an unrecorded argument is
         missing, or a change is not an argument of the function (to change parameters of a block,
         give a new `layer`) or is not allowed.
     """
-    check_keywords(function_of(result), changes)
-    function, arguments = call_of(result, changes)
+    check_keywords(function_of(result, trust), changes)
+    function, arguments = call_of(result, changes, trust)
     # The stored times may be off the new grid; the default replaces them.
     if changes.keys() & _GRID:
         arguments.pop("times", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import xarray as xr
@@ -20,6 +21,7 @@ def continue_run(
     *,
     depth: int | None = None,
     horizon: float | None = None,
+    trust: Sequence[str] = (),
     **options: Any,
 ) -> xr.Dataset:
     """Continue a run to a later time.
@@ -33,6 +35,8 @@ def continue_run(
         Result of a sampler called with ``keep_state=True``.
     depth, horizon
         New total: `depth` for networks and chains, `horizon` for the limit.
+    trust
+        Modules from which what the result names may be imported, as in `rerun`.
     options
         Options of the sampler: `times`, `save_every`, `progress`, `chunk`, `memory`, `keep`,
         `keep_state`.
@@ -61,11 +65,11 @@ def continue_run(
             raise ValueError(
                 f"{name}={value!r}: the run fixes it; {', '.join(_OPTIONS)} can be changed"
             )
-    function = function_of(result)
+    function = function_of(result, trust)
     sampler = result.attrs.get("sampler", function.__name__)
     if "keep_state" not in inspect.signature(function).parameters:
         raise ValueError(f"result comes from {sampler!r}; a chain, network or sde is needed")
-    _, arguments = call_of(result)
+    _, arguments = call_of(result, trust=trust)
     length = "depth" if "depth" in arguments else "horizon"
     given = {"depth": depth, "horizon": horizon}
     total = given.pop(length)

@@ -20,7 +20,7 @@ _PLACEHOLDER = 0.5
 """A valid weight gamma, used in place of an invalid one."""
 
 
-def cell_faults(sweep: Grid, written: bool, partial: bool) -> list[tuple[str, str]]:
+def cell_faults(sweep: Grid, partial: bool) -> list[tuple[str, str]]:
     """Return each distinct fault with its first cell; if there are none, the axes without effect.
 
     With `partial`, invalid entries have been left out, so a missing value is not a fault.
@@ -32,15 +32,14 @@ def cell_faults(sweep: Grid, written: bool, partial: bool) -> list[tuple[str, st
         try:
             cell = sweep.cell(index)
             _check_cell(sweep, cell)
-            if not written:
-                seen = "".join(cell.identity(sampler) for sampler in sweep.samplers)
-                cells[index] = numbers.setdefault(seen, len(numbers))
+            seen = "".join(cell.identity(sampler) for sampler in sweep.samplers)
+            cells[index] = numbers.setdefault(seen, len(numbers))
         except Exception:  # a user's layer may raise anything
             values = sweep.values(index)
             point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes)
             for sentence in _sentences(sweep, values, partial):
                 found.setdefault(sentence, f" (first at {point})" if point else "")
-    if not found and not written and not partial:
+    if not found and not partial:
         return _idle_axes(sweep, cells)
     entries = (*sweep.fixed, *sweep.axes, "fractions")
     return [(_entry(sentence, entries), sentence + place) for sentence, place in found.items()]

@@ -22,6 +22,7 @@ def extend_sweep(
     *,
     samples: int | None = None,
     axes: Mapping[str, Sequence[Any]] | None = None,
+    trust: Sequence[str] = (),
 ) -> Sweep:
     """Extend the sweep of a store to more samples, further values on its axes, or both.
 
@@ -39,6 +40,9 @@ def extend_sweep(
         Number of samples per cell and sampler, larger than before.
     axes
         Values to append, by axis, of the same type as those on the axis.
+    trust
+        Modules of layer functions that the store may name, as in `resume_sweep`: the new cells are
+        checked, which calls them.
 
     Returns
     -------
@@ -58,7 +62,9 @@ def extend_sweep(
     store = Store(path)
     with store.locked():
         store.check_current()
-        larger = _larger(kept_sweep(store.path), samples, further)
+        sweep = kept_sweep(store.path)
+        sweep.check_trusted(trust)
+        larger = _larger(sweep, samples, further)
         store.extend(larger)
     return store.sweep
 
@@ -87,7 +93,7 @@ def _larger(sweep: Sweep, samples: int | None, further: Mapping[str, Any]) -> Sw
                 raise ValueError(f"{name}={value!r}: {needed} is needed, as on the axis")
             axes[name].append(value)
     try:
-        larger = replace(sweep, samples=wanted, axes=axes)
+        larger = replace(sweep, samples=wanted, axes=axes, written=False)
         if faults := size_faults(larger):
             raise SweepFaultsError(faults)
     except SweepFaultsError as error:

@@ -99,19 +99,21 @@ def _target_type_faults(target: Any) -> list[tuple[str, str]]:
 def faults_of(sweep: Grid, written: bool, known: Collection[str] = ()) -> list[tuple[str, str]]:
     """Return all faults, as pairs of the entry at fault and a sentence.
 
-    If the sweep is `written` in a store, an entry without effect is not a fault. Entries `known` to
-    be at fault have been replaced by defaults or left out.
+    If the sweep is `written` in a store, its cells are not looked at. Entries `known` to be at
+    fault have been replaced by defaults or left out.
     """
     found = _setting_faults(sweep)
+    if written:
+        return found
     found += _axis_faults(sweep)
     bad = {*known, *(entry for entry, _ in found)}
-    if not written and not bad & {"samples", "block", "axes", "samplers", "layer"}:
+    if not bad & {"samples", "block", "axes", "samplers", "layer"}:
         found += size_faults(sweep) + _idle_parameters(sweep)
     if bad & {"axes", "layer"}:
         return found
     # The rest is checked on cells without the entries at fault.
     left = _without(sweep, bad)
-    found += cell_faults(left, written, partial=bool(found or known))
+    found += cell_faults(left, partial=bool(found or known))
     return found if found or known else _name_faults(sweep)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -94,12 +95,26 @@ def run_sweep(
 
 
 @with_types
-def resume_sweep(path: str | Path, **options: Any) -> Report:
+def resume_sweep(path: str | Path, *, trust: Sequence[str] = (), **options: Any) -> Report:
     """Continue the sweep of an existing store; `options` are those of `run_sweep`.
+
+    Parameters
+    ----------
+    path
+        Folder of the store.
+    trust
+        Modules of layer functions 'module:function' that the store may name. Reading a store calls
+        none; to continue it does.
+    options
+        Of `run_sweep`.
 
     Raises
     ------
     StoreError
         If there is no store, or as in `run_sweep`.
+    ValueError
+        If the store names a layer function of a module that `trust` lacks.
     """
-    return run_sweep(Store(path).sweep, path, **options)
+    sweep = Store(path).sweep
+    sweep.check_trusted(trust)
+    return run_sweep(sweep, path, **options)

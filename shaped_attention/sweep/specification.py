@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -16,8 +16,9 @@ from shaped_attention.results.plain_arguments import plain
 from shaped_attention.sweep.faults import SweepFaultsError, faults_of, type_faults
 from shaped_attention.sweep.grid import Grid, Target
 from shaped_attention.sweep.model_cells import config_fields
+from shaped_attention.trust import check_modules, check_trusted, names_code, note_use
 
-FORMAT = 2
+FORMAT = 3
 """Version of the layout of stores; increased when an old store could be misread."""
 
 _BLOCK = 1024
@@ -57,8 +58,8 @@ class Sweep(Grid):
     seconds
         Seconds after which a run starts no further units; None for no limit.
     written
-        Whether the sweep is read from a store. Entries without effect are then not looked for,
-        because this was done when the store was made.
+        Whether the sweep is read from a store. Its cells are then not looked at, because this was
+        done when the store was made, and might run code that the store names.
 
     Raises
     ------
@@ -95,13 +96,22 @@ class Sweep(Grid):
                 bad.add("config")
         axes = {k: plain_values(values) for k, values in self.axes.items() if k not in bad}
         object.__setattr__(self, "axes", axes)
+        if not written:
+            for layer in filter(names_code, self.layers):
+                note_use(layer)
         faults += faults_of(self, written, bad)
         if faults:
             raise SweepFaultsError(faults)
 
     def to_json(self) -> str:
-        """Return canonical text, equal for equal sweeps; the order of the axes counts."""
-        return json.dumps({"format": FORMAT} | self._entries(), sort_keys=True, default=plain)
+        """Return canonical text, equal for equal sweeps; the order of the axes counts.
+
+        The numbers of tokens of the cells and the observables are in it, so that a store can be
+        read without its layer functions.
+        """
+        of_cells = {"tokens": sorted(self.tokens), "observed": self.observed}
+        entries = {"format": FORMAT, "cells": of_cells} | self._entries()
+        return json.dumps(entries, sort_keys=True, default=plain)
 
     def _entries(self) -> dict[str, Any]:
         # The order of the axes is that of the store's dimensions; sorting would lose it.
@@ -126,7 +136,23 @@ class Sweep(Grid):
         """Return the sweep that `to_json` wrote."""
         values = json.loads(text)
         values["axes"] = dict(values["axes"])
-        return cls(**{entry.name: values[entry.name] for entry in fields(cls)}, written=True)
+        sweep = cls(**{entry.name: values[entry.name] for entry in fields(cls)}, written=True)
+        of_cells = values["cells"]
+        vars(sweep).update(tokens=set(of_cells["tokens"]), observed=tuple(of_cells["observed"]))
+        return sweep
+
+    def with_limits(self, seconds: float | None, target: Mapping[str, Any] | None) -> Sweep:
+        """Return the sweep with another time limit and target, which change no number."""
+        limits = {"seconds": seconds, "target": None if target is None else Target(**target)}
+        sweep = object.__new__(Sweep)
+        vars(sweep).update(vars(self) | limits)
+        return sweep
+
+    def check_trusted(self, trust: Collection[str]) -> None:
+        """Raise ValueError if a layer of a sweep from a disk is in no module of `trust`."""
+        check_modules(trust)
+        for layer in filter(names_code, self.layers):
+            check_trusted(layer, trust, "the store names", package=False)
 
     @cached_property
     def digest(self) -> str:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ class Store:
         sweep = kept_sweep(self.path)
         # A sweep may return with another target or time limit; the latest apply.
         if last := last_run(self.path):
-            sweep = replace(sweep, seconds=last["seconds"], target=last["target"])
+            sweep = sweep.with_limits(last["seconds"], last["target"])
         return sweep
 
     def _begin(self, sweep: Sweep) -> None:

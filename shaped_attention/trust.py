@@ -1,0 +1,69 @@
+"""Which code what lies on a disk may name: that of this package, and of modules the caller trusts.
+
+Records of results and stores of sweeps name classes and functions as "module:name". To import a
+module runs it, so a file from elsewhere must not decide which. A name is looked up only if its
+module belongs to this package, is trusted by the caller, or if this process used that very name
+itself, so that what it just made can be run again without further words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import TypeGuard
+
+_PACKAGE = __name__.partition(".")[0]
+
+_NAME = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
+
+_used: set[str] = set()
+
+
+def note_use(name: str) -> None:
+    """Note a "module:name" that this process itself was given, not read from a file."""
+    _used.add(name)
+
+
+def names_code(value: object) -> TypeGuard[str]:
+    """Return whether a value is text of the form "module:name"."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def belongs(module: str, packages: Collection[str]) -> bool:
+    """Return whether a module is one of some packages or a part of one."""
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def is_trusted(name: str, trust: Collection[str]) -> bool:
+    """Return whether a "module:name" from a disk may be imported."""
+    return name in _used or belongs(name.partition(":")[0], trust)
+
+
+def check_modules(trust: Collection[str]) -> None:
+    """Raise ValueError unless `trust` is a list of names of modules."""
+    listed = isinstance(trust, Collection) and not isinstance(trust, str)
+    if not listed or not all(isinstance(module, str) for module in trust):
+        raise ValueError(f"trust={trust!r}: a list of names of modules is needed")
+
+
+def check_trusted(name: str, trust: Collection[str], what: str, package: bool = True) -> None:
+    """Raise ValueError unless a "module:name" from a disk may be imported.
+
+    Parameters
+    ----------
+    name
+        What the file names.
+    trust
+        Modules that the caller trusts, with all that is in them.
+    what
+        Where the name stands, as the subject of the message.
+    package
+        Whether names of this package may be looked up without being trusted. Not where what is
+        found is called with arguments from the same file.
+    """
+    if not is_trusted(name, (_PACKAGE, *trust) if package else trust):
+        module = name.partition(":")[0]
+        raise ValueError(
+            f"{what} {name}, and no file may choose the code that runs; trust=[{module!r}] "
+            f"(--trust {module}) is needed"
+        )
