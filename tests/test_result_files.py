@@ -192,7 +192,7 @@ def broken(tmp_path, kind):
         ("zarr folder", "not a netCDF file or Zarr store"),
         ("zarr group only", "not a netCDF file or Zarr store"),
         ("zarr corrupt", "not a netCDF file or Zarr store"),
-        ("zarr lacks a chunk", "V has missing entries"),
+        ("zarr lacks a chunk", "damaged since it was written .variable V."),
     ],
 )
 def test_corrupt_files(kind, reason, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from shaped_attention.argument_types import with_types
 from shaped_attention.blocks.base import Block, blocks_of
 from shaped_attention.blocks.pattern import Pattern
 from shaped_attention.io.storage import reason, written
+from shaped_attention.results.checksums import ATTRIBUTE, checksums, damaged
 from shaped_attention.results.plain_arguments import check_names, decoded
 from shaped_attention.results.provenance import specification
 
@@ -47,22 +49,26 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
     """Write a Dataset to a netCDF file (``.nc``) or a Zarr store (``.zarr``).
 
     A draft next to `path` is moved into place at the end, so a failure leaves no partial file. An
-    existing file is replaced.
+    existing file is replaced. The file keeps checksums of all variables and of the attributes,
+    which `load` verifies.
 
     Raises
     ------
     ValueError
-        If the suffix is neither .nc nor .zarr, or the Dataset cannot be written there.
+        If the suffix is neither .nc nor .zarr, the Dataset cannot be written there, or V, a
+        stopping time or a state is NaN.
     """
     target = Path(path)
+    _check_numbers(result, "result")
     if target.suffix not in (".nc", ".zarr"):
         raise ValueError(f"path={str(path)!r}: a name that ends in .nc or .zarr is needed")
     with written(target) as draft:
+        summed = result.assign_attrs({ATTRIBUTE: json.dumps(checksums(result), sort_keys=True)})
         if target.suffix == ".nc":
-            result.to_netcdf(draft, engine="h5netcdf")
+            summed.to_netcdf(draft, engine="h5netcdf")
         else:
             # Format 3 does not yet specify how strings such as the observables' names are stored.
-            result.to_zarr(draft, mode="w", zarr_format=2, consolidated=True)
+            summed.to_zarr(draft, mode="w", zarr_format=2, consolidated=True)
     return target
 
 
@@ -75,7 +81,8 @@ def load(path: str | Path) -> xr.Dataset:
     FileNotFoundError
         If there is no such file or store.
     ValueError
-        If it is not a readable netCDF file or Zarr store, or a part of the result is missing.
+        If it is not a readable netCDF file or Zarr store, a part of the result is missing, or it
+        differs from its checksums. Files of versions without checksums are not verified.
     """
     source = Path(path)
     if not source.exists():
@@ -90,9 +97,29 @@ def load(path: str | Path) -> xr.Dataset:
         raise ValueError(
             f"path={str(path)!r}: not a netCDF file or Zarr store ({reason(error)})"
         ) from error
+    place = f"path={str(path)!r}"
+    stored = dataset.attrs.pop(ATTRIBUTE, None)
+    if stored is not None:
+        try:
+            wrong = damaged(dataset, json.loads(stored))
+        except (TypeError, ValueError):
+            wrong = [ATTRIBUTE]
+        if wrong:
+            raise ValueError(f"{place}: damaged since it was written ({', '.join(wrong)})")
     # A missing file of a Zarr store reads as NaN.
-    if "sampler" in dataset.attrs:
-        for name, variable in dataset.variables.items():
-            if variable.dtype.kind == "f" and np.isnan(variable.to_numpy()).any():
-                raise ValueError(f"path={str(path)!r}: {name} has missing entries")
+    _check_numbers(dataset, place)
     return dataset
+
+
+_NUMBERS = ("V", "stopping_time", "state")
+"""Variables of a result that are never NaN."""
+
+
+def _check_numbers(data: xr.Dataset, place: str) -> None:
+    """Raise ValueError if a result has missing entries; tables and sweeps may lack cells."""
+    if "sweep" in data.attrs:
+        return
+    for name, variable in data.variables.items():
+        never = "sampler" in data.attrs or name in _NUMBERS
+        if never and variable.dtype.kind == "f" and np.isnan(variable.to_numpy()).any():
+            raise ValueError(f"{place}: {name} has missing entries")

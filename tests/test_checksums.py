@@ -1,0 +1,89 @@
+"""Files of results notice damage: flipped bits, missing chunks, changed numbers, NaN."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import shaped_attention as sa
+
+
+@pytest.fixture(scope="module")
+def chain():
+    return sa.simulate_chain(
+        sa.ShapedAttention(0.5), sa.equicorrelated(3, 0.2), width=16, depth=8, samples=40,
+        save_every=2, radius=4.0,
+    )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of h5netcdf
+def test_a_flipped_bit_is_noticed(chain, tmp_path):
+    """60 bits of the file, one at a time: an error, or the same result (bytes of no meaning)."""
+    path = sa.save(chain, tmp_path / "chain.nc")
+    whole = path.read_bytes()
+    rng, noticed = np.random.default_rng(0), 0
+    for _ in range(60):
+        data = bytearray(whole)
+        data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(data)
+        try:
+            assert sa.load(path).identical(chain)
+        except ValueError:
+            noticed += 1
+    assert noticed > 40
+
+
+@pytest.mark.parametrize("suffix", ["nc", "zarr"])
+def test_other_numbers_are_noticed(chain, tmp_path, suffix):
+    """A program that rewrites the file and keeps its checksums; each change names its variable."""
+    path = tmp_path / f"chain.{suffix}"
+    stored = sa.save(chain, path)
+    assert sa.load(stored).identical(chain)
+    opened = xr.open_zarr(path) if suffix == "zarr" else xr.open_dataset(path, engine="h5netcdf")
+    with opened:
+        kept = opened.attrs["checksums"]
+    assert set(json.loads(kept)) == {f"variable {x}" for x in chain.variables} | {"attributes"}
+    v = chain.V.to_numpy().copy()
+    v[-1, 3, 0, 1] = np.nextafter(v[-1, 3, 0, 1], 9.0)
+    for changed, name in (
+        (chain.assign(V=(chain.V.dims, v)), "variable V"),
+        (chain.isel(sample=slice(30)), "variable V, variable stopping_time"),
+        (chain.drop_vars("stopping_time"), "variable stopping_time"),
+        (chain.assign_attrs(seed=5), "attributes"),
+        (chain.transpose("sample", ...), "variable V"),
+    ):
+        changed = changed.assign_attrs(checksums=kept)
+        if suffix == "zarr":
+            changed.to_zarr(path, mode="w", zarr_format=2)
+        else:
+            changed.to_netcdf(path, engine="h5netcdf")
+        with pytest.raises(ValueError, match=rf"damaged since it was written \(.*{name}"):
+            sa.load(path)
+
+
+def test_a_missing_chunk_is_noticed(chain, tmp_path):
+    path = sa.save(chain, tmp_path / "chain.zarr")
+    (path / "V" / "0.0.0.0").unlink()
+    with pytest.raises(ValueError, match=r"damaged since it was written \(variable V\)"):
+        sa.load(path)
+
+
+@pytest.mark.parametrize("name", ["V", "stopping_time"])
+def test_nan_is_neither_written_nor_read(chain, tmp_path, name):
+    broken = chain.copy(deep=True)
+    broken[name].values.flat[0] = np.nan
+    for result in (broken, broken.drop_attrs()):
+        with pytest.raises(ValueError, match=rf"^result: {name} has missing entries$"):
+            sa.save(result, tmp_path / "broken.nc")
+        result.to_netcdf(tmp_path / "broken.nc", engine="h5netcdf")
+        with pytest.raises(ValueError, match=rf"{name} has missing entries$"):
+            sa.load(tmp_path / "broken.nc")
+
+
+def test_files_without_checksums_are_read(chain, tmp_path):
+    """Of earlier versions, or of other programs."""
+    chain.to_netcdf(tmp_path / "old.nc", engine="h5netcdf")
+    assert sa.load(tmp_path / "old.nc").identical(chain)
