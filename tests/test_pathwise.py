@@ -138,7 +138,8 @@ def test_stopped_paths_stop_their_derivatives() -> None:
     np.testing.assert_array_equal(times[1], times[0])
     np.testing.assert_array_equal(times[2], times[0])
     layer = sa.ShapedAttention(0.9, 0.1)
-    v = sa.pathwise(layer, torch.tensor(V0), parameters={"gamma": gamma}, **run)
+    with pytest.warns(UserWarning, match="reached the radius with a fixed step"):
+        v = sa.pathwise(layer, torch.tensor(V0), parameters={"gamma": gamma}, **run)
     ends = [result["V"][-1].to_numpy() for result in results]
     np.testing.assert_allclose(v.detach().numpy(), ends[0], rtol=1e-9)
     (by_gamma,) = torch.autograd.grad(v.sum(), gamma)
