@@ -12,6 +12,8 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 _SHOWN = """
 import scipy.linalg, torch
@@ -53,17 +55,28 @@ def main() -> int:
     parser.add_argument("--module", default="pytest", help="what to run in place of pytest")
     parser.add_argument("arguments", nargs="*", help="its arguments; default: -m portability")
     options = parser.parse_args()
-    failed = []
-    for name in options.setting or SETTINGS:
+    command = [sys.executable, "-m", options.module, *options.arguments]
+    if not options.arguments and options.module == "pytest":
+        files = sorted(Path(__file__).parent.glob("test_*.py"))
+        marked = [str(file) for file in files if "mark.portability" in file.read_text("utf-8")]
+        command += ["-m", "portability", *marked]
+
+    def run(name: str) -> bool:
         environment, began = {**os.environ, **SETTINGS[name]}, time.perf_counter()
-        print(f"== {name}", flush=True)
-        subprocess.run([sys.executable, "-c", _SHOWN], env=environment, check=True)
-        command = [sys.executable, "-m", options.module, *options.arguments]
-        if not options.arguments and options.module == "pytest":
-            command += ["-n", "auto", "--dist", "worksteal", "-m", "portability", "tests"]
-        if subprocess.run(command, env=environment, check=False).returncode:
-            failed.append(name)
-        print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
+        shown, done = (
+            subprocess.run(words, env=environment, check=False, capture_output=True, text=True)
+            for words in ([sys.executable, "-c", _SHOWN], command)
+        )
+        seconds = f"{time.perf_counter() - began:.0f} s"
+        print(f"== {name}\n{shown.stdout}{done.stdout}{done.stderr}{name}: {seconds}", flush=True)
+        return shown.returncode == done.returncode == 0
+
+    # All at once, each in one process: several would compile the same kernels.
+    names = options.setting or list(SETTINGS)
+    with ThreadPoolExecutor(len(names)) as pool:
+        failed = [
+            name for name, passed in zip(names, pool.map(run, names), strict=True) if not passed
+        ]
     print("failed under:", ", ".join(failed) if failed else "no setting")
     return 1 if failed else 0
 

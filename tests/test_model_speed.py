@@ -49,8 +49,7 @@ def test_the_numbers_of_a_layer_decide_on_the_executor(
     assert {type(paths) for paths in seen} == {taken}
 
 
-@pytest.mark.portability
-@pytest.mark.parametrize("tokens", [5, 16, 100, 130])
+@pytest.mark.parametrize("tokens", [5, pytest.param(16, marks=pytest.mark.portability), 100, 130])
 def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs for one path, and library routines, against torch: states, entropies, final norm."""
     monkeypatch.setattr(executors, "FEWEST_LARGE_NUMBERS", 1)
@@ -62,8 +61,7 @@ def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(fast[name], slow[name], rtol=0.0, atol=1e-11 * size)
 
 
-@pytest.mark.portability
-@pytest.mark.parametrize("tokens", [16, 300])
+@pytest.mark.parametrize("tokens", [pytest.param(16, marks=pytest.mark.portability), 300])
 def test_the_same_bits_for_all_chunks_and_threads(tokens: int) -> None:
     """One sample on several threads, several samples on one thread each, and both."""
     threads = torch.get_num_threads()
