@@ -28,8 +28,12 @@ def leaves(group, words=()):
 
 
 COMMANDS = list(leaves(main))
-SLOW = {"paper heads", "paper transformer", "sphere ensembles", "stopping"}
-"""Commands that take five seconds or more: only their options are in the quick suite."""
+SLOW = {
+    *("paper 1-right", "paper 2", "paper 4", "paper causal", "paper eigenvalues", "paper heads"),
+    *("paper ingredients", "paper tokens", "paper transformer", "sphere ensembles"),
+    *("sphere mean-field", "sphere noise", "stopping"),
+}
+"""Commands that draw for four seconds or more: only their options are in the quick suite."""
 
 
 @pytest.fixture(scope="module")
