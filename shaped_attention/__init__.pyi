@@ -47,7 +47,8 @@ from .samplers.explain import Explanation, explain
 from .samplers.network import simulate_network
 from .samplers.pathwise import pathwise
 from .samplers.sde import integrate_sde
-from .statistics.check_block import BlockReport, check_block
+from .statistics.block_checks.report import BlockReport
+from .statistics.check_block import check_block
 from .statistics.compare import compare
 from .statistics.comparison_text import format_comparison
 from .statistics.convergence import convergence

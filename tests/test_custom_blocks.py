@@ -105,7 +105,7 @@ REFUSING = {
 @pytest.mark.parametrize("call", REFUSING)
 def test_a_class_that_overrides_does_not_inherit_the_limit(call, kind):
     method = "temperature" if kind is Hotter else "mix"
-    words = f"{kind.__name__} overrides {method} of ShapedAttention without a limit of its own"
+    words = f"{kind.__name__} overrides {method} of ShapedAttention but does not declare limit"
     with pytest.raises(ValueError, match=words):
         REFUSING[call](kind(0.35, 1.0))
     faces = sa.explain(kind(0.35)).layer
@@ -150,7 +150,9 @@ def test_a_branch_without_a_root_has_no_chain():
         def branch(self, p, tokens, project):
             return 2.0 * super().branch(p, tokens, project)
 
-    with pytest.raises(ValueError, match="Scaled overrides branch of Linear without a root of its"):
+    with pytest.raises(
+        ValueError, match="Scaled overrides branch of Linear but does not declare root"
+    ):
         sa.simulate_chain(Scaled(0.5), V0, width=8, depth=1, samples=2)
     assert sa.simulate_network(Scaled(0.5), V0, width=8, depth=1, samples=2).sizes["sample"] == 2
 

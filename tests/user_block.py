@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shaped_attention.blocks.base import Block, Limit
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.limit import Limit
 
 
 class LinearLimit(Limit):

@@ -42,8 +42,9 @@ from shaped_attention.blocks.attention_checks import check_numbers, check_sizes
 from shaped_attention.blocks.attention_coupling import ScoresCoupling
 from shaped_attention.blocks.attention_limit import limit_of
 from shaped_attention.blocks.attention_scores import biased, gram_scores, prepared
-from shaped_attention.blocks.base import Block, Limit, Project, plain_fields
+from shaped_attention.blocks.base import Block, Project, plain_fields
 from shaped_attention.blocks.coupling import Coupling
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.mask import allowed, centre, checked_mask
 from shaped_attention.blocks.parameters import Parameter, check_weights
 from shaped_attention.blocks.positions import bias_array, checked_bias, head_bias, is_per_head

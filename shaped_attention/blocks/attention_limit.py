@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Limit
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.positions import is_per_head
 from shaped_attention.blocks.rotations import Angles, angles_of
 from shaped_attention.blocks.score_moments import SMALLEST_NORMED, ScoreMoments

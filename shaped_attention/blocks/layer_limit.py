@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.base import Block, Limit
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.primitives import M
 

@@ -29,8 +29,9 @@ from shaped_attention.blocks.activations import (
     shaped,
     shaped_gate,
 )
-from shaped_attention.blocks.base import Block, Limit, Project, plain_fields
+from shaped_attention.blocks.base import Block, Project, plain_fields
 from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.mlp_limit import HiddenLimit, ReLULimit, SmoothLimit
 from shaped_attention.blocks.parameters import (
     Parameter,

@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Limit
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.numerics.primitives import (
     M,
     arc_cosine_kernel,

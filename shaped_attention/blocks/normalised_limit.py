@@ -29,7 +29,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Limit
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.numerics.primitives import M, Numbers, concatenate, lower, sqrt
 
 

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Limit, Numbers, Project
+from shaped_attention.blocks.base import Block, Numbers, Project
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import Schedule, at_depth
 from shaped_attention.checks import check_skip
 from shaped_attention.lazy_torch import Tensor

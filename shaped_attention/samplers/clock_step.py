@@ -28,7 +28,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Limit
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import M, Numbers, column_sums, row_squares, sqrt

@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.blocks.base import Block, Limit, needs_means
+from shaped_attention.blocks.base import Block, needs_means
 from shaped_attention.blocks.layer_limit import Relaxation
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.blocks.state import State, factor_columns
 from shaped_attention.lazy_torch import Tensor

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _BASE = "shaped_attention/blocks/base.py"
 _BRANCH = "shaped_attention/blocks/branch.py"
 _DRAWS = "shaped_attention/numerics/draws.py"
+_LIMIT = "shaped_attention/blocks/limit.py"
 _MLP = "shaped_attention/blocks/mlp.py"
 _MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
 _NAMED_NUMBERS = "shaped_attention/numerics/named_numbers.py"
@@ -294,7 +295,7 @@ BLOCKS = [
     ),
     Mutant(
         "limit-default-rate-of-one-matrix",
-        _BASE,
+        _LIMIT,
         "return 2.0 * p.gamma**2",
         "return p.gamma**2 * (2.0 - p.gamma**2)",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours4-derived4-values4-2]",),

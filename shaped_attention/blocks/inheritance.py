@@ -1,0 +1,51 @@
+"""What a block must not inherit in silence from a block whose mathematics it overrides.
+
+Limit and coupling are derived from the other methods, and the chain's `root` from `branch`. A
+class that overrides one of these declares its own version of what rests on it, or says that the
+parent's still holds, as in ``limit = Parent.limit``.
+"""
+
+from __future__ import annotations
+
+_NOT_MATHEMATICS = frozenset({
+    "limit", "coupling", "no_chain", "fixed", "overridden", "check", "specification",
+    "attention_weights",
+})  # fmt: skip
+"""Attributes of blocks that may be overridden without consequences for the others."""
+
+
+def withdraw_inherited(cls: type, base: type) -> None:
+    """Replace what a class inherits, and need not be true of it, by the reason why it has none.
+
+    `base` is the class of all blocks, on which nothing rests.
+    """
+    overridden = [name for name in vars(cls) if _overrides_mathematics(cls, name)]
+    parent = next((x for x in cls.__mro__[1:] if x is not base and issubclass(x, base)), None)
+    if parent is None or not overridden:
+        return
+    cls.overridden = tuple(dict.fromkeys((*parent.overridden, *overridden)))  # type: ignore[attr-defined]
+    for name in ("limit", "coupling"):
+        if name not in vars(cls) and not isinstance(getattr(parent, name), str):
+            setattr(cls, name, _reason(cls, parent, overridden, name))
+    if "branch" in overridden and not {"root", "step", "no_chain"} & set(vars(cls)):
+        cls.no_chain = _reason(cls, parent, ["branch"], "root")  # type: ignore[attr-defined]
+
+
+def _reason(cls: type, parent: type, overridden: list[str], missing: str) -> str:
+    *first, last = overridden
+    names = f"{', '.join(first)} and {last}" if first else last
+    return (
+        f"{cls.__name__} overrides {names} of {parent.__name__} but does not declare {missing}; "
+        f"if the inherited one still holds, add `{missing} = {parent.__name__}.{missing}` to the "
+        "class"
+    )
+
+
+def _overrides_mathematics(cls: type, name: str) -> bool:
+    """Return whether a class overrides a method or property that is part of the mathematics."""
+    if name.startswith("__") or name in _NOT_MATHEMATICS:
+        return False
+    if name in vars(cls).get("__annotations__", {}):
+        return False
+    above = [vars(x)[name] for x in cls.__mro__[1:] if name in vars(x)]
+    return any(callable(x) or isinstance(x, property) for x in above)

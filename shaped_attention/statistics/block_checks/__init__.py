@@ -1,0 +1,1 @@
+"""The checks that `check_block` runs."""
