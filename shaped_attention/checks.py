@@ -116,7 +116,7 @@ def check_not_masked(value: Any, name: str) -> None:
     """Raise ValueError for an array with masked entries, which NumPy would use all the same."""
     masked = int(np.ma.getmaskarray(value).sum()) if isinstance(value, np.ma.MaskedArray) else 0
     if masked:
-        raise ValueError(f"{name} has {masked} masked entries; an array without a mask is needed")
+        raise ValueError(f"{name} must be an array without a mask; it has {masked} masked entries")
 
 
 def real_array(value: ArrayLike, name: str, trained: bool = False) -> NDArray[np.float64]:

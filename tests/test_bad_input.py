@@ -41,7 +41,7 @@ ASYMMETRIC = np.array([[1.0, 0.3], [0.2, 1.0]])
         (np.ones(3), r"v0 has shape \(3,\)"),
         (np.zeros((0, 0)), r"v0 has shape \(0, 0\)"),
         ([[1.0, 0.3], [0.2, 1.0]], "v0 is asymmetric.*up to 0.1;"),
-        ([[1.0, 2.0], [2.0, 1.0]], "v0 is indefinite.*-1;"),
+        ([[1.0, 2.0], [2.0, 1.0]], "v0 must be positive semidefinite.*-1$"),
         ([[NAN, 0.0], [0.0, 1.0]], "v0 has NaN or infinite"),
         ([[INF, 0.0], [0.0, 1.0]], "v0 has NaN or infinite"),
         ([[1.0, 1j], [-1j, 1.0]], "v0 has complex"),

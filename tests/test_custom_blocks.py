@@ -285,14 +285,14 @@ def test_masked_entries_are_not_used():
         lambda: sa.simulate_chain(sa.ShapedMLP(0.5), masked, width=4, depth=1, samples=1),
         lambda: sa.ShapedAttention(0.5, mask=np.ma.array(np.eye(2, dtype=bool), mask=masked.mask)),
     ):
-        with pytest.raises(ValueError, match="has 2 masked entries; an array without a mask"):
+        with pytest.raises(ValueError, match="must be an array without a mask; it has 2 masked"):
             call()
     assert sa.correlations(np.ma.array(np.eye(2)))[0, 0] == 1.0
 
 
 def test_correlations_of_what_is_no_covariance_are_refused():
     for v in (np.array([[1.0, 2.0], [2.0, 1.0]]), np.diag([1.0, -1.0])):
-        with pytest.raises(ValueError, match=r"^v is indefinite: "):
+        with pytest.raises(ValueError, match=r"^v must be positive semidefinite; "):
             sa.correlations(v)
     assert sa.correlations(np.array([[1.0, 1.0 + 1e-12], [1.0 + 1e-12, 1.0]])).max() == 1.0
 
@@ -300,7 +300,7 @@ def test_correlations_of_what_is_no_covariance_are_refused():
 def test_the_drift_of_a_schedule_needs_a_depth():
     block = Linear(sa.Schedule([(0.0, 0.2), (1.0, 0.6)]))
     for function in (sa.drift, sa.diffusion):
-        with pytest.raises(ValueError, match=r"^at=None: the layer changes with depth"):
+        with pytest.raises(ValueError, match=r"^at must be given, a relative depth in"):
             function(block, V0)
     assert sa.diffusion(block, np.eye(1), at=1.0) == pytest.approx(2 * 0.36 * (2 - 0.36))
 

@@ -210,7 +210,7 @@ SCHEDULE = ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
         ),
         ([ATTENTION, SCHEDULE], V2, "parameters that do not change with depth are needed"),
         (sa.Normalised(ATTENTION), V2, "correlations, which cannot explode"),
-        (ATTENTION, [[1.0, 2.0], [2.0, 1.0]], "v0 is indefinite"),
+        (ATTENTION, [[1.0, 2.0], [2.0, 1.0]], "v0 must be positive semidefinite"),
         (ShapedAttention(0.4, mask=np.ones((3, 3), bool)), V2, "mask has shape (3, 3)"),
     ],
 )

@@ -258,7 +258,11 @@ ALLOWED = (
         (LLAMA, [], "tokens has shape \\(0,\\)"),
         (PADDED, [0, 1], "tokens contains 0, the padding id"),
         (GPT2, 65, "tokens: 65 tokens are more than the 64 positions"),
-        (LLAMA, [[1.0, 2.0], [2.0, 1.0]], "tokens is indefinite: .* matrix is needed$"),
+        (
+            LLAMA,
+            [[1.0, 2.0], [2.0, 1.0]],
+            "tokens must be positive semidefinite; its smallest eigenvalue is -1$",
+        ),
         (LLAMA, np.eye(33), "width=32: a width of at least 33 is needed for tokens of rank 33$"),
         (LLAMA, 1e31 * np.eye(2), r"tokens has the Frobenius norm 1\.41421e\+31; one below "),
         (LLAMA, np.ones((3, 2, 2)), r"tokens has shape \(3, 2, 2\); a matrix .* samples=20, is"),

@@ -58,8 +58,7 @@ def check_covariance(v: ArrayLike, name: str = "covariance") -> Matrix:
     smallest = float(np.linalg.eigvalsh(matrix)[0])
     if smallest < -SYMMETRY_TOLERANCE * size:
         raise ValueError(
-            f"{name} is indefinite: its smallest eigenvalue is {smallest:.3g}; "
-            "a positive semidefinite matrix is needed"
+            f"{name} must be positive semidefinite; its smallest eigenvalue is {smallest:.3g}"
         )
     return matrix
 
@@ -205,10 +204,8 @@ def correlations(v: ArrayLike) -> NDArray[np.float64]:
     size = float(np.abs(array).max(initial=0.0))
     if largest > 1.0 + SYMMETRY_TOLERANCE or negative < -SYMMETRY_TOLERANCE * size:
         raise ValueError(
-            f"v is indefinite: it has a variance {negative:.3g} and a correlation {largest:.6g}; "
-            "positive semidefinite matrices are needed"
-            if negative < 0.0
-            else f"v is indefinite: it has a correlation {largest:.6g}; positive semidefinite "
-            "matrices are needed"
+            "v must be positive semidefinite; it has "
+            + (f"a variance of {negative:.3g} and " if negative < 0.0 else "")
+            + f"a correlation of {largest:.6g}"
         )
     return np.clip(found, -1.0, 1.0)

@@ -107,8 +107,7 @@ def _depth(layer: Layer, at: float | None) -> float:
     """Return the relative depth, which is arbitrary for a layer without schedules."""
     if at is None and any(scheduled(block) for block in blocks_of(layer)):
         raise ValueError(
-            "at=None: the layer changes with depth, so that its relative depth, a number from 0 to "
-            "1, is needed"
+            "at must be given, a relative depth in [0, 1], since the layer changes with depth"
         )
     return 0.0 if at is None else at
 
@@ -167,8 +166,7 @@ def _check_semidefinite(v: Float[Tensor, "*B m m"]) -> None:
     tolerance = max(SYMMETRY_TOLERANCE, 64.0 * v.shape[-1] * torch.finfo(v.dtype).eps)
     if bool((values[..., 0] < -tolerance * v.abs().amax((-2, -1))).any()):
         raise ValueError(
-            f"v is indefinite: its smallest eigenvalue is {float(values.min()):.3g}; positive "
-            "semidefinite matrices are needed"
+            f"v must be positive semidefinite; its smallest eigenvalue is {float(values.min()):.3g}"
         )
 
 
