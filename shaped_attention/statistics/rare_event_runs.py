@@ -115,7 +115,7 @@ def pilot(
 
 def plain_run(study: Study, seed: int, paths: int, reaction: Reaction) -> Run:
     """Estimate the probability of an event at the end by plain paths, in one run."""
-    hits = stopped = steps = 0
+    hits, stopped, steps, dt = 0, 0, 0, study.request.dt
     block = max(1, min(paths, study.request.memory // (16 * study.request.tokens**2)))
     for start in range(0, paths, block):
         count = min(block, paths - start)
@@ -125,9 +125,9 @@ def plain_run(study: Study, seed: int, paths: int, reaction: Reaction) -> Run:
         )
         result = sample_paths(request, study.width, study.method)
         event = reaction.inside(reaction.value(result["V"].to_numpy()[0]))
-        ended = np.isfinite(result["stopping_time"].to_numpy())
+        early = result["stopping_time"].to_numpy() < (1.0 - 1e-9) * study.request.steps * dt
         hits += int(event.sum())
-        stopped += int((event & ended).sum())
+        stopped += int((event & early).sum())
         taken = result.get("steps_taken", None)
         steps += count * study.request.steps if taken is None else int(taken.sum())
     return Run(hits / paths, steps, hits, [], [], stopped / hits if hits else 0.0)

@@ -98,6 +98,7 @@ class Replicas:
         self.scores[:, dead] = np.where(known, self.scores[:, parents], -np.inf)
         self._factors[:, dead] = self._factors[:, parents]
         self._marks[:, dead] = self._marks[:, parents]
+        self._early[dead] = self._early[parents]
         self._run(dead, starts, tick)
 
     def best(self) -> Array:

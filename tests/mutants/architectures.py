@@ -7,13 +7,11 @@ from tests.mutants.mutant import Mutant
 _ALIBI = "shaped_attention/blocks/positions.py"
 _ATTENTION = "shaped_attention/blocks/attention.py"
 _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
-_ATTENTION_SCORES = "shaped_attention/blocks/attention_scores.py"
 _EMBEDDED = "shaped_attention/architectures/embedded.py"
 _MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
 _NORMS = "shaped_attention/blocks/norms.py"
 _SCORES = "shaped_attention/blocks/score_moments.py"
 
-_FORMULA = ("test_attention_variants.py::test_the_weights_are_those_of_the_formula",)
 
 ARCHITECTURES = [
     Mutant(
@@ -21,7 +19,10 @@ ARCHITECTURES = [
         _NORMS,
         "return math.sqrt(size) * by_length(rows, size * eps)",
         "return by_length(rows, size * eps)",
-        _FORMULA,
+        (
+            "test_attention_variants.py::test_the_weights_are_those_of_the_formula"
+            "[normalised heads]",
+        ),
         blind=True,
     ),
     Mutant(
@@ -29,7 +30,7 @@ ARCHITECTURES = [
         _ATTENTION,
         "mixed = math.sqrt(self.heads * size)",
         "mixed = math.sqrt(n)",
-        _FORMULA,
+        ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[head size]",),
         blind=True,
     ),
     Mutant(
@@ -37,7 +38,7 @@ ARCHITECTURES = [
         _ATTENTION,
         "roots.append(root / math.sqrt(self.heads * size))",
         "roots.append(root / math.sqrt(width))",
-        ("test_attention_variants.py::test_the_chain_has_the_law_of_networks",),
+        ("test_attention_variants.py::test_the_chain_has_the_law_of_networks[head size-n = 16]",),
         blind=True,
     ),
     Mutant(
@@ -45,7 +46,7 @@ ARCHITECTURES = [
         _SCORES,
         "- (cross + parity * cross.mT) + both",
         "- (cross + cross.mT) + both",
-        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer",),
+        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer[rope, half]",),
         blind=True,
     ),
     Mutant(
@@ -53,7 +54,7 @@ ARCHITECTURES = [
         _ATTENTION_LIMIT,
         "(self.fluctuation - 1.0) * square**2",
         "(self.fluctuation - 1.0) * square",
-        ("test_attention_variants_limit.py::test_linear_rate_of_groups",),
+        ("test_attention_variants_limit.py::test_linear_rate_of_groups[options0-4.0]",),
         blind=True,
     ),
     Mutant(
@@ -61,7 +62,7 @@ ARCHITECTURES = [
         _SCORES,
         "(-2.0) * (w @ self.turned(key))",
         "(-2.0) * (w @ key)",
-        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer",),
+        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer[rope]",),
         blind=True,
     ),
     Mutant(
@@ -69,7 +70,7 @@ ARCHITECTURES = [
         _SCORES,
         "((half + 1.0 + j) * (j + 1.0))",
         "((half + j) * (j + 1.0))",
-        ("test_attention_variants_limit.py::test_the_mean_cosine_of_gaussian_rows",),
+        ("test_attention_variants_limit.py::test_the_mean_cosine_of_gaussian_rows[4]",),
         blind=True,
     ),
     Mutant(
@@ -77,7 +78,7 @@ ARCHITECTURES = [
         _MLP_LIMIT,
         "(self.rows * self._rate(p)) * (",
         "(2.0 * self.rows * self._rate(p)) * (",
-        ("test_activations.py::test_the_drift_is_the_limit_of_the_exact_kernel",),
+        ("test_activations.py::test_the_drift_is_the_limit_of_the_exact_kernel[tanh]",),
         blind=True,
     ),
     Mutant(
@@ -85,7 +86,7 @@ ARCHITECTURES = [
         _MLP_LIMIT,
         "self._excess * p.gamma**4",
         "self._excess * p.gamma**2",
-        ("test_activations.py::test_the_linear_rate_of_any_ratio_of_hidden_units",),
+        ("test_activations.py::test_the_linear_rate_of_any_ratio_of_hidden_units[0.25]",),
         blind=True,
     ),
     Mutant(
@@ -93,7 +94,7 @@ ARCHITECTURES = [
         _NORMS,
         "sqrt((1.0 / groups) * sum(",
         "sqrt(sum(",
-        ("test_normalised.py::test_eps_is_added_to_the_mean_square",),
+        ("test_normalised.py::test_eps_is_added_to_the_mean_square[simulate_chain-inner1]",),
         blind=True,
     ),
     Mutant(
@@ -101,7 +102,7 @@ ARCHITECTURES = [
         _ALIBI,
         "range(1, 2 * (heads - power), 2)",
         "range(1, heads - power + 1)",
-        ("test_alibi.py::test_slopes_are_those_of_bloom",),
+        ("test_alibi.py::test_slopes_are_those_of_bloom[6]",),
         blind=True,
     ),
     Mutant(
@@ -109,7 +110,7 @@ ARCHITECTURES = [
         _ALIBI,
         "return self.scale * alibi(tokens, self.slope)",
         "return alibi(tokens, self.slope)",
-        ("test_alibi.py::test_a_named_bias_gives_the_paths_of_the_array",),
+        ("test_alibi.py::test_a_named_bias_gives_the_paths_of_the_array[alibi:0.25-0.25]",),
         blind=True,
     ),
     Mutant(
@@ -117,7 +118,7 @@ ARCHITECTURES = [
         _EMBEDDED,
         "places[:, ~zero] if embedding.zero_positions else places",
         "places",
-        ("test_families.py::test_padding_tokens_keep_what_they_share",),
+        ("test_families.py::test_padding_tokens_keep_what_they_share[roberta-1.0]",),
         blind=True,
     ),
 ]

@@ -17,22 +17,6 @@ _MASK = "shaped_attention/blocks/mask.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _ROTATIONS = "shaped_attention/blocks/rotations.py"
 
-_FORMULA = "test_attention_variants.py::test_the_weights_are_those_of_the_formula"
-_WIDE_LAYER = "test_attention_variants_limit.py::test_drift_from_one_wide_layer"
-_BROWNIAN = ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion",)
-_CLOSED_FORMS = ("test_limit.py::test_attention_agrees_with_the_closed_forms",)
-_DERIVED = "test_symbolic_against_package.py::test_drift_and_diffusion"
-_DERIVED_CAUSAL = (f"{_DERIVED}[ours1-derived1-values1-2]",)
-_DERIVED_CAUSAL_OF_THREE = (f"{_DERIVED}[ours1-derived1-values1-3]",)
-_DERIVED_HEADS = (f"{_DERIVED}[ours2-derived2-values2-2]",)
-_DERIVED_BIASES = (f"{_DERIVED}[ours3-derived3-values3-2]",)
-_DERIVED_BIASES_OF_THREE = (f"{_DERIVED}[ours3-derived3-values3-3]",)
-_LAW = "test_chain_law.py::test_members_and_edges_of_the_family"
-_LAW_OF_FEW_KEYS = (f"{_LAW}[few keys]",)
-_LAW_OF_TWO_HEADS = (f"{_LAW}[two heads]",)
-_LAW_OF_MIXED_HEADS = (f"{_LAW}[heads, projection]",)
-_LAW_WITH_BIASES = (f"{_LAW}[biases]",)
-_REAL_WEIGHTS = ("test_real_weights.py::test_attention",)
 
 ATTENTION = [
     Mutant(
@@ -40,7 +24,7 @@ ATTENTION = [
         _ATTENTION_SCORES,
         'numbers.wishart("queries", query_factor.shape[-1], keys, h)',
         'numbers.wishart("queries", query_factor.shape[-1], keys - 1, h)',
-        _LAW_OF_FEW_KEYS,
+        ("test_chain_law.py::test_members_and_edges_of_the_family[few keys]",),
         blind=True,
     ),
     Mutant(
@@ -48,7 +32,7 @@ ATTENTION = [
         _ATTENTION,
         "roots.append(root / math.sqrt(self.heads * size))",
         "roots.append(root / math.sqrt(size))",
-        _LAW_OF_MIXED_HEADS,
+        ("test_chain_law.py::test_members_and_edges_of_the_family[heads, projection]",),
         blind=True,
     ),
     Mutant(
@@ -56,7 +40,7 @@ ATTENTION = [
         _ATTENTION,
         "(width if self.scaled_temperature else 1) * self.keys(width))",
         "(width if self.scaled_temperature else 1) * (self.keys(width) + 1))",
-        _REAL_WEIGHTS,
+        ("test_real_weights.py::test_attention[block0-formula0]",),
         blind=True,
     ),
     Mutant(
@@ -64,7 +48,7 @@ ATTENTION = [
         _ATTENTION,
         "mixed = math.sqrt(self.heads * size)",
         "mixed = math.sqrt(size)",
-        _LAW_OF_MIXED_HEADS,
+        ("test_chain_law.py::test_members_and_edges_of_the_family[heads, projection]",),
         blind=True,
     ),
     Mutant(
@@ -72,7 +56,7 @@ ATTENTION = [
         _ATTENTION_LIMIT,
         "(0.5 / m * rate) * second",
         "(1.0 / m * rate) * second",
-        _CLOSED_FORMS,
+        ("test_limit.py::test_attention_agrees_with_the_closed_forms[3]",),
         blind=True,
     ),
     Mutant(
@@ -80,7 +64,7 @@ ATTENTION = [
         _ATTENTION_MOMENTS,
         "diagonal(key).mT + (-2.0) * (w @ self.turned(key))",
         "diagonal(key).mT + (-1.0) * (w @ self.turned(key))",
-        _DERIVED_CAUSAL,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
         blind=True,
     ),
     Mutant(
@@ -88,7 +72,7 @@ ATTENTION = [
         _ATTENTION_MOMENTS,
         "(cross + parity * cross.mT) + both",
         "(cross + parity * cross.mT) + 2.0 * both",
-        _DERIVED_CAUSAL,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
         blind=True,
     ),
     Mutant(
@@ -96,7 +80,7 @@ ATTENTION = [
         _ATTENTION_LIMIT,
         "return p.gamma**2 / (p.tau0 * math.sqrt(self.heads))",
         "return p.gamma**2 / p.tau0",
-        _DERIVED_HEADS,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours2-derived2-values2-2]",),
         blind=True,
     ),
     Mutant(
@@ -104,7 +88,7 @@ ATTENTION = [
         _LIMIT,
         '"...ad,...bc->...abcd", v, v)',
         '"...ab,...cd->...abcd", v, v)',
-        _CLOSED_FORMS,
+        ("test_limit.py::test_attention_agrees_with_the_closed_forms[2]",),
         blind=True,
     ),
     Mutant(
@@ -112,7 +96,7 @@ ATTENTION = [
         _ATTENTION_LIMIT,
         "** 2 * (1.0 - p.gamma**2 / self.heads)",
         "** 2 * (1.0 - p.gamma**2)",
-        _DERIVED_HEADS,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours2-derived2-values2-2]",),
         blind=True,
     ),
     Mutant(
@@ -120,7 +104,7 @@ ATTENTION = [
         _ATTENTION_LIMIT,
         "(0.5 * self._left(p)) * (square * factor)",
         "self._left(p) * (square * factor)",
-        _CLOSED_FORMS,
+        ("test_limit.py::test_attention_agrees_with_the_closed_forms[2]",),
         blind=True,
     ),
     Mutant(
@@ -128,7 +112,7 @@ ATTENTION = [
         _ATTENTION_LIMIT,
         "(p.tau0 * math.sqrt(self.heads))",
         "(p.tau0 * self.heads)",
-        _DERIVED_HEADS,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours2-derived2-values2-2]",),
         blind=True,
     ),
     Mutant(
@@ -136,7 +120,7 @@ ATTENTION = [
         _ATTENTION_MOMENTS,
         "query = v + self.query_bias if self.query_bias > 0.0 else v",
         "query = v",
-        _DERIVED_BIASES,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours3-derived3-values3-2]",),
         blind=True,
     ),
     Mutant(
@@ -144,7 +128,7 @@ ATTENTION = [
         _ATTENTION_COUPLING,
         "range(heads)]).sum(0) / math.sqrt(heads)",
         "range(heads)]).sum(0) / heads",
-        _BROWNIAN,
+        ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion[heads]",),
         blind=True,
     ),
     Mutant(
@@ -152,7 +136,7 @@ ATTENTION = [
         _ATTENTION_COUPLING,
         "return p.gamma**2 / math.sqrt(heads) * torch",
         "return p.gamma / math.sqrt(heads) * torch",
-        _BROWNIAN,
+        ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion[projection]",),
         blind=True,
     ),
     Mutant(
@@ -168,7 +152,7 @@ ATTENTION = [
         _COUPLING,
         "return -math.sqrt(2.0) * torch.from_numpy",
         "return -torch.from_numpy",
-        ("test_coupling.py::test_quantile_coupling_makes_normals",),
+        ("test_coupling.py::test_quantile_coupling_makes_normals[4]",),
         blind=True,
     ),
     Mutant(
@@ -176,7 +160,7 @@ ATTENTION = [
         _ATTENTION,
         'numbers.wishart("values", factor.shape[-1], size, group)',
         'numbers.wishart("values", factor.shape[-1], width, group)',
-        _LAW_OF_MIXED_HEADS,
+        ("test_chain_law.py::test_members_and_edges_of_the_family[heads, projection]",),
         blind=True,
     ),
     Mutant(
@@ -184,7 +168,7 @@ ATTENTION = [
         _ATTENTION,
         "return seen - constant(w, like=logits)\n",
         "return seen - 1.0 / logits.shape[-1]\n",
-        _REAL_WEIGHTS,
+        ("test_real_weights.py::test_attention[block2-formula2]",),
         blind=True,
     ),
     Mutant(
@@ -192,7 +176,7 @@ ATTENTION = [
         _ATTENTION_MOMENTS,
         "return diagonal(query), w * (s - row_sums(w * s))",
         "return diagonal(v), w * (s - row_sums(w * s))",
-        _DERIVED_BIASES_OF_THREE,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours3-derived3-values3-3]",),
         blind=True,
     ),
     Mutant(
@@ -200,7 +184,7 @@ ATTENTION = [
         _ATTENTION_LIMIT,
         "return (0.5 * rate) * (q * (centred @ factor))",
         "return rate * (q * (centred @ factor))",
-        _DERIVED_CAUSAL_OF_THREE,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-3]",),
         blind=True,
     ),
     Mutant(
@@ -208,7 +192,7 @@ ATTENTION = [
         _MASK,
         "return np.tri(tokens)\n",
         "return np.tri(tokens).T\n",
-        _DERIVED_CAUSAL,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
         blind=True,
     ),
     Mutant(
@@ -216,7 +200,7 @@ ATTENTION = [
         _MASK,
         "seen.sum(-1, keepdims=True)",
         "seen.sum(-2, keepdims=True)",
-        _DERIVED_CAUSAL,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
         blind=True,
     ),
     Mutant(
@@ -224,7 +208,7 @@ ATTENTION = [
         _ATTENTION_SCORES,
         "ones = np.full((factor.shape[-2], 1), math.sqrt(variance))",
         "ones = np.full((factor.shape[-2], 1), variance)",
-        _LAW_WITH_BIASES,
+        ("test_chain_law.py::test_members_and_edges_of_the_family[biases]",),
         blind=True,
     ),
     Mutant(
@@ -232,7 +216,7 @@ ATTENTION = [
         _ATTENTION_SCORES,
         "torch.full_like(x[..., :1, :1], math.sqrt(variance))",
         "torch.full_like(x[..., :1, :1], variance)",
-        _LAW_WITH_BIASES,
+        ("test_chain_law.py::test_members_and_edges_of_the_family[biases]",),
         blind=True,
     ),
     Mutant(
@@ -240,7 +224,7 @@ ATTENTION = [
         _BRANCH,
         "weight, width // groups, numbers, g)",
         "weight, width, numbers, g)",
-        _LAW_OF_TWO_HEADS,
+        ("test_chain_law.py::test_members_and_edges_of_the_family[two heads]",),
         blind=True,
     ),
     Mutant(
@@ -248,7 +232,7 @@ ATTENTION = [
         "shaped_attention/blocks/state.py",
         "weight = 1.0 / len(factors) ** 0.5",
         "weight = 1.0 / len(factors)",
-        _LAW_OF_TWO_HEADS,
+        ("test_chain_law.py::test_members_and_edges_of_the_family[two heads]",),
         blind=True,
     ),
     Mutant(
@@ -256,7 +240,7 @@ ATTENTION = [
         _ATTENTION_LIMIT,
         "return 2.0 * square if self.output_projection else square * (2.0 - square)",
         "return square * (2.0 - square)",
-        _DERIVED_CAUSAL,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
         blind=True,
     ),
     Mutant(
@@ -264,28 +248,28 @@ ATTENTION = [
         _ATTENTION_LIMIT,
         "return scale * ((w * (scores - row_sums(w * scores))) @ factor)",
         "return scale * ((w * (scores - row_sums(scores) / m)) @ factor)",
-        _DERIVED_CAUSAL,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
     ),
     Mutant(
         "attention-growth-with-the-noise-s-share",
         _ATTENTION_LIMIT,
         "else self._left(p) * self.moments.squares(v)",
         "else (p.gamma / p.tau0) ** 2 * self.moments.squares(v)",
-        _DERIVED_CAUSAL,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
     ),
     Mutant(
         "attention-noise-bias-is-variance",
         _ATTENTION_MOMENTS,
         "query, key = extended(factor, self.query_bias),",
         "query, key = extended(factor, self.query_bias**2),",
-        _DERIVED_BIASES,
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours3-derived3-values3-2]",),
     ),
     Mutant(
         "attention-identity-in-the-softmax",
         _ATTENTION,
         "return values + mixed if self.identity else mixed",
         "return 2.0 * values + mixed if self.identity else mixed",
-        _REAL_WEIGHTS,
+        ("test_real_weights.py::test_attention[block0-formula0]",),
     ),
     Mutant(
         "coupling-cross-term-without-skip",
@@ -306,28 +290,28 @@ ATTENTION = [
         _PRIMITIVES,
         "y * cos + x * sin",
         "y * cos - x * sin",
-        (f"{_FORMULA}[rope]",),
+        ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[rope]",),
     ),
     Mutant(
         "rope-second-order-without-rotation",
         _ATTENTION_MOMENTS,
         "return key * constant(r, like=key)",
         "return key",
-        (f"{_WIDE_LAYER}[rope]",),
+        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer[rope]",),
     ),
     Mutant(
         "rope-noise-of-the-even-part-alone",
         _ROTATIONS,
         "(-1.0, np.sin, 0.0)",
         "(-1.0, np.cos, 0.0)",
-        (f"{_WIDE_LAYER}[rope]",),
+        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer[rope]",),
     ),
     Mutant(
         "groups-fluctuation-of-gamma-squared",
         _ATTENTION_LIMIT,
         "(self.fluctuation - 1.0) * square**2",
         "(self.fluctuation - 1.0) * square",
-        ("test_attention_variants_limit.py::test_linear_rate_of_groups",),
+        ("test_attention_variants_limit.py::test_linear_rate_of_groups[options0-4.0]",),
     ),
     Mutant(
         "groups-values-of-their-own",
@@ -341,13 +325,13 @@ ATTENTION = [
         _ATTENTION,
         "logits = self.softcap * tanh(logits / self.softcap)",
         "logits = tanh(logits / self.softcap)",
-        (f"{_FORMULA}[soft cap]",),
+        ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[soft cap]",),
     ),
     Mutant(
         "position-bias-not-in-the-centre",
         _MASK,
         "weights = softmax(logits, axis=-1)",
         "weights = softmax(0.0 * np.nan_to_num(logits), axis=-1)",
-        (f"{_WIDE_LAYER}[bias]",),
+        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer[bias]",),
     ),
 ]

@@ -18,17 +18,6 @@ _PARALLEL = "shaped_attention/blocks/parallel.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _STEPS = "shaped_attention/samplers/steps.py"
 
-_COUPLED_MLP_TESTS = ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[MLP]",)
-_DRIFT_OF_SMOOTH = ("test_activations.py::test_the_drift_is_the_limit_of_the_exact_kernel",)
-_FLOW_TESTS = ("test_limit.py::test_a_step_of_the_flow_keeps_v_positive_and_has_its_drift",)
-_LAW_OF_FEW_COLUMNS = ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",)
-_LAW_OF_MLPS = ("test_chain_law.py::test_chain_has_the_law_of_networks[mlp-2]",)
-_LAW_OF_BOTH = ("test_chain_law.py::test_chain_has_the_law_of_networks[both-2]",)
-_LIMIT_OF_PARALLEL = ("test_continuation.py::test_the_limit_of_parallel_branches",)
-_LAW_OF_PARALLEL = ("test_continuation.py::test_parallel_branches_have_the_law_of_networks",)
-_NORMALISED_LAWS = ("test_normalised.py::test_the_chain_has_the_law_of_networks",)
-_LAYER_NORM_LAWS = ("test_layer_norm.py::test_the_chain_has_the_law_of_networks",)
-_STEP_OF_A_PATTERN = ("test_sde.py::test_a_step_of_a_pattern_has_its_drift_and_diffusion",)
 
 BLOCKS = [
     Mutant(
@@ -36,7 +25,7 @@ BLOCKS = [
         _BRANCH,
         'numbers.wishart("branch, orthogonal", inner, width - own, group)',
         'numbers.wishart("branch, orthogonal", inner, width, group)',
-        _LAW_OF_FEW_COLUMNS,
+        ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",),
         blind=True,
     ),
     Mutant(
@@ -44,7 +33,7 @@ BLOCKS = [
         _BASE,
         "return sqrt(1.0 - p.gamma**2)",
         "return 1.0 - p.gamma**2",
-        ("test_real_weights.py::test_attention",),
+        ("test_real_weights.py::test_attention[block0-formula0]",),
         blind=True,
     ),
     Mutant(
@@ -52,7 +41,7 @@ BLOCKS = [
         _BRANCH,
         "scale = weight / width**0.5",
         "scale = weight / (width - own) ** 0.5",
-        _LAW_OF_FEW_COLUMNS,
+        ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",),
         blind=True,
     ),
     Mutant(
@@ -60,7 +49,7 @@ BLOCKS = [
         _MLP,
         "weight = self._normalisation(p, width) / units",
         "weight = self._normalisation(p, width) / (units - 1)",
-        _LAW_OF_MLPS,
+        ("test_chain_law.py::test_chain_has_the_law_of_networks[mlp-2]",),
         blind=True,
     ),
     Mutant(
@@ -76,7 +65,7 @@ BLOCKS = [
         _MLP,
         "return (plus**2 + minus**2) / 2.0",
         "return (plus + minus) ** 2 / 4.0",
-        ("test_limit.py::test_finite_width_kernel_of_the_mlp",),
+        ("test_limit.py::test_finite_width_kernel_of_the_mlp[-0.7]",),
         blind=True,
     ),
     Mutant(
@@ -108,7 +97,7 @@ BLOCKS = [
         _MLP,
         "semidefinite_cholesky(gram), units)",
         "semidefinite_cholesky(gram), units - 1)",
-        _COUPLED_MLP_TESTS,
+        ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[MLP]",),
         blind=True,
     ),
     Mutant(
@@ -132,7 +121,7 @@ BLOCKS = [
         _NORMALISED,
         "seen = self._normalised(p, tokens, self.eps) if self._sees_normalised else tokens",
         "seen = self._normalised(p, tokens, self.eps)",
-        _NORMALISED_LAWS,
+        ("test_normalised.py::test_the_chain_has_the_law_of_networks[after]",),
         blind=True,
     ),
     Mutant(
@@ -140,7 +129,7 @@ BLOCKS = [
         _NORMALISED,
         "p.gain * by_mean_square(tokens, eps)",
         "p.gain * by_mean_square(tokens, eps) * (1.0 - 1.0 / tokens.shape[-1]) ** 0.5",
-        _NORMALISED_LAWS,
+        ("test_normalised.py::test_the_chain_has_the_law_of_networks[before]",),
         blind=True,
     ),
     Mutant(
@@ -148,7 +137,7 @@ BLOCKS = [
         _NORMALISED,
         "if not self._sees_normalised:\n            return factor",
         "if False:\n            return factor",
-        _NORMALISED_LAWS,
+        ("test_normalised.py::test_the_chain_has_the_law_of_networks[after]",),
         blind=True,
     ),
     Mutant(
@@ -156,7 +145,7 @@ BLOCKS = [
         _NORMS,
         "unit_rows(concatenate(flat))",
         "concatenate([unit_rows(x) for x in flat]) / len(flat) ** 0.5",
-        _NORMALISED_LAWS,
+        ("test_normalised.py::test_the_chain_has_the_law_of_networks[after, heads]",),
         blind=True,
     ),
     Mutant(
@@ -164,49 +153,49 @@ BLOCKS = [
         _NORMALISED,
         "branches(state, root, 1.0, width, numbers)",
         "branches(state, root, gamma, width, numbers)",
-        ("test_normalised.py::test_eps_of_the_output_of_a_branch",),
+        ("test_normalised.py::test_eps_of_the_output_of_a_branch[simulate_chain]",),
     ),
     Mutant(
         "normalised-eps-outside-the-root",
         _NORMS,
         "sum(squares[1:], squares[0]) + eps)",
         "sum(squares[1:], squares[0])) + eps",
-        ("test_normalised.py::test_eps_is_added_to_the_mean_square",),
+        ("test_normalised.py::test_eps_is_added_to_the_mean_square[simulate_chain-inner1]",),
     ),
     Mutant(
         "layer-norm-keeps-the-means",
         _NORMS,
         "first - mean",
         "first",
-        _LAYER_NORM_LAWS,
+        ("test_layer_norm.py::test_the_chain_has_the_law_of_networks[after]",),
     ),
     Mutant(
         "layer-norm-factor-loses-its-means",
         _BRANCH,
         "first, body = columns(along, 0, 1)",
         "first, body = 0.0 * columns(along, 0, 1)",
-        _LAYER_NORM_LAWS,
+        ("test_layer_norm.py::test_the_chain_has_the_law_of_networks[before]",),
     ),
     Mutant(
         "layer-norm-starts-without-means",
         _STARTS,
         "reflection[:, :, 0] = unit",
         "reflection[:, :, 0] = 0.0",
-        ("test_layer_norm_start.py::test_tokens_start_with_uniformly_distributed_directions",),
+        ("test_layer_norm_start.py::test_tokens_start_with_uniformly_distributed_directions[2-2]",),
     ),
     Mutant(
         "layer-norm-start-in-the-span-of-the-tokens",
         _STARTS,
         '"means of the start, orthogonal", 1, width - c, g',
         '"means of the start, orthogonal", 1, 1, g',
-        ("test_layer_norm_start.py::test_tokens_start_with_uniformly_distributed_directions",),
+        ("test_layer_norm_start.py::test_tokens_start_with_uniformly_distributed_directions[2-4]",),
     ),
     Mutant(
         "normalised-layer-mean-over-tokens",
         _NORMALISED,
         "tokens.mean(-1, keepdim=True)",
         "tokens.mean(-2, keepdim=True)",
-        ("test_normalised.py::test_norms_are_those_of_torch",),
+        ("test_normalised.py::test_norms_are_those_of_torch[layer-before-0.0-1.0]",),
         blind=True,
     ),
     Mutant(
@@ -214,49 +203,49 @@ BLOCKS = [
         _DRAWS,
         "self.normals_at(slot, start * rows, here * rows)",
         "self.normals_at(slot, 0, here * rows)",
-        ("test_numbers.py",),
+        ("test_numbers.py::test_normals_may_be_asked_for_in_pieces",),
     ),
     Mutant(
         "numbers-of-all-names-alike",
         _NAMED_NUMBERS,
         "hashlib.sha256(name.encode()).digest()",
         'hashlib.sha256(b"").digest()',
-        _LAW_OF_MLPS,
+        ("test_chain_law.py::test_chain_has_the_law_of_networks[mlp-2]",),
     ),
     Mutant(
         "flow-decays-twice-as-fast",
         _STEPS,
         "return exponential(-step * decay), mean_decay",
         "return exponential(-2.0 * step * decay), mean_decay",
-        _FLOW_TESTS,
+        ("test_limit.py::test_a_step_of_the_flow_keeps_v_positive_and_has_its_drift[layer0]",),
     ),
     Mutant(
         "flow-grows-for-two-steps",
         _STEPS,
         "exponential(-step * decay), mean_decay(decay, step)",
         "exponential(-step * decay), mean_decay(decay, 2.0 * step)",
-        _FLOW_TESTS,
+        ("test_limit.py::test_a_step_of_the_flow_keeps_v_positive_and_has_its_drift[layer0]",),
     ),
     Mutant(
         "mlp-smooth-rows-without-one",
         _MLP_LIMIT,
         "(row_squares(factor) - 1.0) * factor",
         "row_squares(factor) * factor",
-        _DRIFT_OF_SMOOTH,
+        ("test_activations.py::test_the_drift_is_the_limit_of_the_exact_kernel[tanh]",),
     ),
     Mutant(
         "mlp-smooth-decay-of-one-part",
         _MLP_LIMIT,
         "both = self.outer + self.square",
         "both = self.square",
-        _DRIFT_OF_SMOOTH,
+        ("test_activations.py::test_the_drift_is_the_limit_of_the_exact_kernel[gelu]",),
     ),
     Mutant(
         "mlp-rate-of-the-inverse-ratio",
         _MLP_LIMIT,
         "return 1.0 / self.hidden_ratio - 1.0",
         "return self.hidden_ratio - 1.0",
-        ("test_activations.py::test_the_linear_rate_of_any_ratio_of_hidden_units",),
+        ("test_activations.py::test_the_linear_rate_of_any_ratio_of_hidden_units[0.25]",),
     ),
     Mutant(
         "mlp-gate-without-bias",
@@ -270,21 +259,21 @@ BLOCKS = [
         _MLP,
         "gram = gram[..., m:, m:]",
         "gram = gram[..., m:, :m]",
-        ("test_gates.py::test_what_couples_chain_and_limit_is_a_brownian_motion",),
+        ("test_gates.py::test_what_couples_chain_and_limit_is_a_brownian_motion[1.0-True]",),
     ),
     Mutant(
         "mlp-coupling-gamma",
         _MLP,
         "noise = p.gamma**2 * wishart_noise",
         "noise = p.gamma * wishart_noise",
-        _COUPLED_MLP_TESTS,
+        ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[MLP]",),
     ),
     Mutant(
         "branch-orthogonal-part-without-root",
         _BRANCH,
         "scale * (root @ rest)",
         "scale * rest",
-        _LAW_OF_FEW_COLUMNS,
+        ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",),
     ),
     Mutant(
         "branch-heads-share-a-root",
@@ -305,21 +294,21 @@ BLOCKS = [
         _NAMED_NUMBERS,
         "2**16 + len(place), *place, *words",
         "2**16 + len(place), *words",
-        _LAW_OF_BOTH,
+        ("test_chain_law.py::test_chain_has_the_law_of_networks[both-2]",),
     ),
     Mutant(
         "parallel-square-of-the-sum-added",
         _PARALLEL,
         "2.0 * total - total**2 + beyond",
         "2.0 * total + total**2 + beyond",
-        _LIMIT_OF_PARALLEL,
+        ("test_continuation.py::test_the_limit_of_parallel_branches",),
     ),
     Mutant(
         "parallel-beyond-without-square",
         _PARALLEL,
         "- 2.0 * square + square**2",
         "- 2.0 * square",
-        _LIMIT_OF_PARALLEL,
+        ("test_continuation.py::test_the_limit_of_parallel_branches",),
     ),
     Mutant(
         "parallel-skip-squared",
@@ -333,34 +322,34 @@ BLOCKS = [
         _PARALLEL,
         "q.gamma * block.branch(",
         "q.gamma**2 * block.branch(",
-        _LAW_OF_PARALLEL,
+        ("test_continuation.py::test_parallel_branches_have_the_law_of_networks[1]",),
     ),
     Mutant(
         "pattern-rate-of-all-layers",
         _STEPS,
         "self.rate: Any = self.share * sum(",
         "self.rate: Any = sum(",
-        _STEP_OF_A_PATTERN,
+        ("test_sde.py::test_a_step_of_a_pattern_has_its_drift_and_diffusion",),
     ),
     Mutant(
         "pattern-noise-by-share",
         _STEPS,
         "math.sqrt(self.share) * part",
         "self.share * part",
-        _STEP_OF_A_PATTERN,
+        ("test_sde.py::test_a_step_of_a_pattern_has_its_drift_and_diffusion",),
     ),
     Mutant(
         "pattern-drift-of-all-layers",
         _STEPS,
         "drift + self.share * part",
         "drift + part",
-        _STEP_OF_A_PATTERN,
+        ("test_sde.py::test_a_step_of_a_pattern_has_its_drift_and_diffusion",),
     ),
     Mutant(
         "step-correction-of-v",
         _STEPS,
         "(root.shape[-1] + 1) / 8.0",
         "(root.shape[-1] + 1) / 4.0",
-        _STEP_OF_A_PATTERN,
+        ("test_sde.py::test_a_step_of_a_pattern_has_its_drift_and_diffusion",),
     ),
 ]

@@ -38,7 +38,7 @@ CONFIGURATIONS = [
         "shaped_attention/architectures/rotary.py",
         "return rope_of(fields, size, kind, base=local, by_type=True)",
         "return rope_of(fields, size, kind, base=base, by_type=True)",
-        ("test_configurations.py::test_the_base_of_each_type_of_layers",),
+        ("test_configurations.py::test_the_base_of_each_type_of_layers[gemma3_text-bases0]",),
         blind=True,
     ),
     Mutant(
@@ -62,8 +62,8 @@ CONFIGURATIONS = [
         "named[known[0] if known and name not in values else name] = value",
         "named[name] = value",
         (
-            "test_families.py::"
-            "test_a_changed_field_has_the_name_that_the_configuration_gives_it[fields0]",
+            "test_families.py::test_a_changed_field_has_the_name_that_the_configuration_gives_it"
+            "[fields0]",
         ),
     ),
     Mutant(
@@ -71,7 +71,10 @@ CONFIGURATIONS = [
         "shaped_attention/architectures/rotary.py",
         "if part > 1.0 or (part != 1.0 and not partial):",
         "if part > 1.0:",
-        ("test_families.py::test_what_is_not_covered_is_refused_by_name",),
+        (
+            "test_families.py::test_what_is_not_covered_is_refused_by_name"
+            "[fields29-0.5; 1, for whole heads, is]",
+        ),
     ),
     Mutant(
         "truncation-of-modernbert-at-three",
@@ -79,8 +82,8 @@ CONFIGURATIONS = [
         'fields.complete({"initializer_cutoff_factor": 2.0})',
         "pass",
         (
-            "test_families.py::"
-            "test_a_missing_field_has_the_value_of_the_class_of_the_library[modernbert]",
+            "test_families.py::test_a_missing_field_has_the_value_of_the_class_of_the_library"
+            "[modernbert]",
         ),
     ),
     Mutant(
@@ -105,8 +108,7 @@ CONFIGURATIONS = [
         "scale / (k + 1)",
         "scale / max(k, 1)",
         (
-            "test_configurations.py::"
-            "test_logits_by_the_number_of_the_layer_are_those_of_the_library",
+            "test_configurations.py::test_logits_by_the_number_of_the_layer_are_those_of_the_library",
         ),
         blind=True,
     ),
@@ -115,7 +117,11 @@ CONFIGURATIONS = [
         "shaped_attention/architectures/parts.py",
         "qk_norm_eps / inner",
         "qk_norm_eps",
-        ("test_describe.py::test_positions_padding_and_norms_of_queries_are_described",),
+        (
+            "test_describe.py::test_positions_padding_and_norms_of_queries_are_described"
+            "[qwen3-8b-changes3-QK-norm over a head (eps 6.1e-06 for queries and keys of mean "
+            "square 1)]",
+        ),
         blind=True,
     ),
     Mutant(
@@ -123,7 +129,7 @@ CONFIGURATIONS = [
         "shaped_attention/architectures/rope_scalings.py",
         'attention /= _growth(factor, options["mscale_all_dim"])',
         "attention /= 1.0",
-        ("test_rope_scalings.py::test_angles_and_factors_are_those_of_the_library",),
+        ("test_rope_scalings.py::test_angles_and_factors_are_those_of_the_library[yarn, mscale]",),
         blind=True,
     ),
 ]

@@ -23,11 +23,6 @@ _SWEEP_READING = "shaped_attention/sweep/reading.py"
 _SWEEP_SCHEDULE = "shaped_attention/sweep/work_order.py"
 _TRANSPORT = "shaped_attention/statistics/transport.py"
 
-_MULTILEVEL_TESTS = ("test_multilevel.py",)
-_MEAN_OF_RUNS = ("test_rare_events.py::test_the_mean_of_many_small_runs_is_the_probability",)
-_OBSERVABLES_TESTS = ("test_observables.py",)
-_SCORES_TESTS = ("test_scores.py",)
-_STOPPING_TESTS = ("test_stopping.py",)
 
 ESTIMATES = [
     Mutant(
@@ -59,8 +54,7 @@ ESTIMATES = [
         "ndtri(0.5 + 0.5 * level)",
         "ndtri(level)",
         (
-            "test_density.py::"
-            "test_bands_of_the_kernel_estimate_cover_a_flat_density_up_to_the_boundary",
+            "test_density.py::test_bands_of_the_kernel_estimate_cover_a_flat_density_up_to_the_boundary",
         ),
     ),
     Mutant(
@@ -100,7 +94,7 @@ ESTIMATES = [
         _OBSERVABLES,
         "/ (m * (m - 1))",
         "/ (m * m)",
-        _OBSERVABLES_TESTS,
+        ("test_observables.py::test_known_values_of_an_equicorrelated_matrix",),
         blind=True,
     ),
     Mutant(
@@ -108,7 +102,7 @@ ESTIMATES = [
         _OBSERVABLES,
         "positive = np.maximum(eigenvalues, 0.0)",
         "positive = np.maximum(eigenvalues, 0.0) ** 2",
-        _OBSERVABLES_TESTS,
+        ("test_observables.py::test_known_values_of_an_equicorrelated_matrix",),
         blind=True,
     ),
     Mutant(
@@ -166,7 +160,7 @@ ESTIMATES = [
         _LEVELS,
         "advance(1, step // 2, half + increment)",
         "advance(1, step // 2, 2.0**0.5 * increment)",
-        ("test_multilevel.py::test_the_variance_falls_like_the_step",),
+        ("test_multilevel.py::test_the_variance_falls_like_the_step[layer0]",),
         blind=True,
     ),
     Mutant(
@@ -198,7 +192,7 @@ ESTIMATES = [
         _SCORES,
         "np.linalg.norm(s[rank:])",
         "np.linalg.norm(s[rank + 1 :])",
-        _SCORES_TESTS,
+        ("test_scores.py::test_truncation",),
         blind=True,
     ),
     Mutant(
@@ -206,7 +200,7 @@ ESTIMATES = [
         _SCORES,
         "ratio * (2 + ratio)",
         "ratio * (1 + 2 * ratio)",
-        _SCORES_TESTS,
+        ("test_scores.py::test_the_spectrum_has_its_moments[0.25]",),
         blind=True,
     ),
     Mutant(
@@ -222,7 +216,7 @@ ESTIMATES = [
         _SWEEP_SCHEDULE,
         "norm.isf((1.0 - level) / 2.0)",
         "norm.isf(1.0 - level)",
-        ("test_sweep_summaries.py::test_summaries_are_those_of_the_values",),
+        ("test_sweep_summaries.py::test_summaries_are_those_of_the_values[0.95]",),
         blind=True,
     ),
     Mutant(
@@ -254,7 +248,10 @@ ESTIMATES = [
         _DISTANCES,
         "return rank - 1",
         "return rank - 2",
-        ("test_distances.py::test_the_rank_of_a_quantile_is_the_lowest_that_keeps_the_level",),
+        (
+            "test_distances.py::test_the_rank_of_a_quantile_is_the_lowest_that_keeps_the_level"
+            "[19-0.5]",
+        ),
     ),
     Mutant(
         "convergence-gain-of-one-side",
@@ -275,14 +272,14 @@ ESTIMATES = [
         _MULTILEVEL,
         "sum(level.error2 for level in levels) + 3.0 * levels[-1].error2",
         "sum(level.error2 for level in levels)",
-        _MULTILEVEL_TESTS,
+        ("test_multilevel.py::test_the_standard_error_counts_the_last_level_twice",),
     ),
     Mutant(
         "multilevel-bias-by-twelve",
         _MULTILEVEL,
         "shrink = 3.0 * 4.0 **",
         "shrink = 12.0 * 4.0 **",
-        _MULTILEVEL_TESTS,
+        ("test_multilevel.py::test_the_bias_is_that_of_an_error_of_two_orders[3-0.7-0.3]",),
     ),
     Mutant(
         "levels-cost-of-the-fine-path-alone",
@@ -303,7 +300,7 @@ ESTIMATES = [
         _STOPPING,
         "math.ceil(width * horizon - 1e-9)",
         "math.floor(width * horizon + 1e-9)",
-        _STOPPING_TESTS,
+        ("test_stopping.py::test_chains_reach_the_horizon[10-0.25-3]",),
     ),
     Mutant(
         "sweep-distances-of-densities",
@@ -324,7 +321,7 @@ ESTIMATES = [
         _SPLITTING,
         "dead = np.flatnonzero(best <= level)\n        alive = np.flatnonzero(best > level)",
         "dead = np.argsort(best)[: rank + 1]\n        alive = np.argsort(best)[rank + 1 :]",
-        _MEAN_OF_RUNS,
+        ("test_rare_events.py::test_the_mean_of_many_small_runs_is_the_probability[ties-ever]",),
         hangs=True,
     ),
     Mutant(
@@ -332,28 +329,42 @@ ESTIMATES = [
         _SPLITTING,
         "weight *= len(alive) / count",
         "weight *= 1.0 - (rank + 1) / count",
-        _MEAN_OF_RUNS,
+        ("test_rare_events.py::test_the_mean_of_many_small_runs_is_the_probability[None-ever]",),
     ),
     Mutant(
         "splitting-branches-with-old-numbers",
         _SPLITTING,
         "self._born += len(which)",
         "self._born += 0",
-        ("test_rare_events.py::test_probabilities_down_to_a_billionth",),
+        ("test_rare_events.py::test_probabilities_down_to_a_billionth[chain-3.4-ever]",),
     ),
     Mutant(
         "splitting-branches-off-after-the-end",
         _SPLITTING,
         "np.where(ended & (scores < np.inf), -np.inf, scores)",
         "scores",
-        ("test_rare_events.py::test_a_path_outside_the_radius_keeps_its_value",),
+        ("test_rare_events.py::test_a_path_outside_the_radius_keeps_its_value[splitting]",),
+    ),
+    Mutant(
+        "splitting-stopped-share-of-the-killed",
+        _SPLITTING,
+        "        self._early[dead] = self._early[parents]\n",
+        "",
+        ("test_rare_events.py::test_a_path_outside_the_radius_keeps_its_value[splitting]",),
+    ),
+    Mutant(
+        "plain-paths-stopped-in-the-last-step-count",
+        _RARE_RUNS,
+        'result["stopping_time"].to_numpy() < (1.0 - 1e-9) * study.request.steps * dt',
+        'np.isfinite(result["stopping_time"].to_numpy())',
+        ("test_rare_events.py::test_a_path_outside_the_radius_keeps_its_value[plain]",),
     ),
     Mutant(
         "rare-event-runs-with-one-seed",
         _RARE_RUNS,
         "study.seed(run=number)",
         "study.seed(run=0)",
-        ("test_rare_events.py::test_probabilities_down_to_a_billionth",),
+        ("test_rare_events.py::test_probabilities_down_to_a_billionth[chain-3.4-ever]",),
     ),
     Mutant(
         "rare-event-interval-of-a-run",

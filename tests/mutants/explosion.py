@@ -34,7 +34,7 @@ EXPLOSION = [
         _CLOCK_STEP,
         "odd = (5.0 / 6.0) * first + (1.0 / 12.0) * (ahead + behind)",
         "odd = (7.0 / 6.0) * first - (1.0 / 12.0) * (ahead + behind)",
-        ("test_clock.py::test_noise_of_a_step_has_the_moments_of_the_second_order",),
+        ("test_clock.py::test_noise_of_a_step_has_the_moments_of_the_second_order[0.0]",),
         blind=True,
     ),
     Mutant(
@@ -42,7 +42,7 @@ EXPLOSION = [
         _CLOCK_STEP,
         "along = (2.0 * parts.rate) * column_sums",
         "along = parts.rate * column_sums",
-        ("test_clock.py::test_spread_of_the_norm_is_that_of_the_diffusion",),
+        ("test_clock.py::test_spread_of_the_norm_is_that_of_the_diffusion[full]",),
         blind=True,
     ),
     Mutant(
@@ -50,7 +50,7 @@ EXPLOSION = [
         _ATTENTION_LIMIT,
         "(factor @ (2.0 * (inner @ inner) + trace * inner))",
         "(factor @ (inner @ inner + trace * inner))",
-        ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives",),
+        ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives[full]",),
         blind=True,
     ),
     Mutant(
@@ -58,7 +58,7 @@ EXPLOSION = [
         _ATTENTION_MOMENTS,
         "asked * (parity * diagonal(own).mT)) @ w",
         "asked * (parity * diagonal(own))) @ w",
-        ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives",),
+        ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives[causal]",),
         blind=True,
     ),
     Mutant(
@@ -66,7 +66,7 @@ EXPLOSION = [
         _ATTENTION_MOMENTS,
         "scores = weighted - w * row_sums(weighted)",
         "scores = weighted",
-        ("test_clock.py::test_noise_along_a_direction_is_the_variance_of_that_entry",),
+        ("test_clock.py::test_noise_along_a_direction_is_the_variance_of_that_entry[causal]",),
         blind=True,
     ),
     Mutant(
@@ -74,7 +74,7 @@ EXPLOSION = [
         _CLOCK_TILES,
         "radius * math.exp(-shift * deviation)",
         "radius * math.exp(shift * deviation)",
-        ("test_clock.py::test_executors_follow_the_same_paths",),
+        ("test_clock.py::test_executors_follow_the_same_paths[full]",),
         blind=True,
     ),
     Mutant(
@@ -82,7 +82,7 @@ EXPLOSION = [
         _CLOCK_PROCESS,
         "np.sqrt(self.spread(k[outside], point) * lengths[outside])",
         "np.sqrt(self.spread(k[outside], point) * task.dt)",
-        ("test_clock.py::test_executors_follow_the_same_paths",),
+        ("test_clock.py::test_executors_follow_the_same_paths[full]",),
         blind=True,
     ),
     Mutant(
@@ -90,7 +90,10 @@ EXPLOSION = [
         _EXPLOSIONS,
         "- 2.0 * log_f.sum()",
         "- log_f.sum()",
-        ("test_clock.py::test_explosions_differ_from_paths_that_only_reach_the_radius",),
+        (
+            "test_clock.py::test_explosions_differ_from_paths_that_only_reach_the_radius"
+            "[0.6-0.5-0.75-live]",
+        ),
         blind=True,
     ),
     Mutant(
@@ -98,7 +101,7 @@ EXPLOSION = [
         _SPLITTING,
         "np.argmax(self.scores[:, parents] > level, axis=0)",
         "np.argmax(self.scores[:, parents] >= level, axis=0)",
-        ("test_rare_events.py::test_the_mean_of_many_small_runs_is_the_probability",),
+        ("test_rare_events.py::test_the_mean_of_many_small_runs_is_the_probability[ties-ever]",),
         blind=True,
     ),
     Mutant(
@@ -107,7 +110,8 @@ EXPLOSION = [
         "return GridBranches(self, first, factors, steps)",
         "return GridBranches(self, 0, factors, steps)",
         (
-            "test_rare_event_branches.py::test_a_path_that_begins_late_has_the_increments_of_its_number_from_there",
+            "test_rare_event_branches.py::test_a_path_that_begins_late_has_the_increments_of_its_number_from_there"
+            "[False]",
         ),
         blind=True,
     ),
@@ -124,7 +128,7 @@ EXPLOSION = [
         _REACTION,
         "math.sqrt(rate * step / (1.0",
         "math.sqrt(0.5 * rate * step / (1.0",
-        ("test_rare_event_clock.py::test_deviation_of_a_step_is_that_of_the_law",),
+        ("test_rare_event_clock.py::test_deviation_of_a_step_is_that_of_the_law[0.1]",),
         blind=True,
     ),
     Mutant(
@@ -140,7 +144,7 @@ EXPLOSION = [
         _BOUNDS,
         "rate = math.sqrt(m * beta / (2.0 * law.k))",
         "rate = math.sqrt(beta / (2.0 * law.k))",
-        ("test_explosion_bounds.py::test_bound_for_any_number_of_tokens",),
+        ("test_explosion_bounds.py::test_bound_for_any_number_of_tokens[False-2]",),
         blind=True,
     ),
     Mutant(
@@ -172,7 +176,7 @@ EXPLOSION = [
         _CLOCK_STEP,
         "Dual(root, (moved,))",
         "Dual(root, (noise,))",
-        ("test_clock.py::test_noise_of_a_step_has_the_moments_of_the_second_order",),
+        ("test_clock.py::test_noise_of_a_step_has_the_moments_of_the_second_order[2.0]",),
         blind=True,
     ),
     Mutant(
@@ -180,7 +184,7 @@ EXPLOSION = [
         _CLOCK_STEP,
         "half = (0.5 * parts.share) * step",
         "half = 0.5 * step",
-        ("test_clock_step.py::test_layers_of_a_pattern_share_the_time",),
+        ("test_clock_step.py::test_layers_of_a_pattern_share_the_time[layer0]",),
         blind=True,
     ),
     Mutant(
@@ -197,8 +201,7 @@ EXPLOSION = [
         "paths.grid[:], paths.left[:], paths.taken[:] = marks[:, 0], marks[:, 1], steps",
         "paths.grid[:], paths.taken[:] = marks[:, 0], steps",
         (
-            "test_rare_event_clock.py::"
-            "test_a_path_that_begins_late_has_the_increments_of_its_number_from_there",
+            "test_rare_event_clock.py::test_a_path_that_begins_late_has_the_increments_of_its_number_from_there",
         ),
         blind=True,
     ),

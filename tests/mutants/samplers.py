@@ -22,15 +22,7 @@ _TASK = "shaped_attention/samplers/task.py"
 _THREEFRY = "shaped_attention/numerics/threefry.py"
 _WISHART = "shaped_attention/numerics/wishart.py"
 
-_BY_HAND = ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",)
-_CHUNKS = ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result",)
-_CONTINUED = ("test_continuation.py::test_a_continued_run_has_the_bits_of_the_longer_one",)
-_NUMBERS = ("test_numbers.py",)
 _OF_CHAINS, _OF_LIMITS = (f"test_compiled.py::test_stopping[{name}]" for name in ("chain", "sde"))
-_OVERFLOW = ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan[float32]",)
-_SAVE_TIMES_TESTS = ("test_samplers.py::test_save_times_do_not_change_a_path",)
-_SCHEDULED_CHAIN = ("test_large.py::test_chain[both-40-80]",)
-_SCHEDULED_LIMIT = ("test_large.py::test_sde[both-40]",)
 
 SAMPLERS = [
     Mutant(
@@ -38,7 +30,7 @@ SAMPLERS = [
         _PRIMITIVES,
         "weight.fill_diagonal_(0.5**0.5)",
         "weight.fill_diagonal_(0.5)",
-        _BY_HAND,
+        ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",),
         blind=True,
     ),
     Mutant(
@@ -46,7 +38,7 @@ SAMPLERS = [
         _STEPS,
         "(-(root.shape[-1] + 1) / 8.0",
         "(-root.shape[-1] / 8.0",
-        _BY_HAND,
+        ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",),
         blind=True,
     ),
     Mutant(
@@ -62,7 +54,7 @@ SAMPLERS = [
         _ENSEMBLE,
         "return tuple(sorted({*regular, steps}))",
         "return tuple(regular)",
-        _SAVE_TIMES_TESTS,
+        ("test_samplers.py::test_save_times_do_not_change_a_path[network]",),
         blind=True,
     ),
     Mutant(
@@ -70,7 +62,7 @@ SAMPLERS = [
         _DRIVER,
         "end = min(step + pace.steps, target)",
         "end = step + pace.steps",
-        _SAVE_TIMES_TESTS,
+        ("test_samplers.py::test_save_times_do_not_change_a_path[network]",),
         blind=True,
     ),
     Mutant(
@@ -78,7 +70,7 @@ SAMPLERS = [
         _TORCH_PROCESS,
         "self.finish((step + 1) * self.task.dt)",
         "self.finish(step * self.task.dt)",
-        (_OF_CHAINS,),
+        ("test_compiled.py::test_stopping[chain]",),
         blind=True,
     ),
     Mutant(
@@ -86,7 +78,7 @@ SAMPLERS = [
         _TORCH_PROCESS,
         "return torch.linalg.matrix_norm(v)",
         "return torch.linalg.matrix_norm(v.tril())",
-        (_OF_LIMITS,),
+        ("test_compiled.py::test_stopping[sde]",),
         blind=True,
     ),
     Mutant(
@@ -102,7 +94,7 @@ SAMPLERS = [
         _TORCH_PROCESS,
         "self.task.keys, self.samples, step, place, self.dtype, increments",
         "self.task.keys, self.samples, 0, place, self.dtype, increments",
-        _BY_HAND,
+        ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",),
         blind=True,
     ),
     Mutant(
@@ -110,14 +102,17 @@ SAMPLERS = [
         _SWEEP_STORE,
         "if samples == sweep.block_samples(unit.block)",
         "if samples > 0",
-        ("test_sweep_extension.py::test_an_extended_store_is_a_new_one_of_the_larger_sweep",),
+        (
+            "test_sweep_extension.py::test_an_extended_store_is_a_new_one_of_the_larger_sweep"
+            "[more samples-observables]",
+        ),
     ),
     Mutant(
         "sweep-seed-ignored",
         _SWEEP_UNITS,
         "derived_seed(sweep.seed, values, unit.block)",
         "derived_seed(0, values, unit.block)",
-        ("test_sweep.py::test_a_unit_is_a_pure_function",),
+        ("test_sweep.py::test_a_unit_is_a_pure_function[0-observables]",),
         blind=True,
     ),
     Mutant(
@@ -125,7 +120,7 @@ SAMPLERS = [
         _NETWORK,
         'stream_key(request.seed, "network")',
         'stream_key(request.seed, "chain")',
-        ("test_samplers.py::test_each_sampler_has_a_stream_of_its_own",),
+        ("test_samplers.py::test_each_sampler_has_a_stream_of_its_own[network]",),
         blind=True,
     ),
     Mutant(
@@ -141,7 +136,7 @@ SAMPLERS = [
         _DRAWS,
         "self.chi([dof - i for i in range(m)])",
         "self.chi([dof - i + 1 for i in range(m)])",
-        _NUMBERS,
+        ("test_numbers.py::test_wishart_factors_are_the_same_numbers_in_torch_and_compiled[7]",),
         blind=True,
     ),
     Mutant(
@@ -149,16 +144,23 @@ SAMPLERS = [
         _WISHART,
         "degrees[i] = dof - i",
         "degrees[i] = dof",
-        _NUMBERS,
+        ("test_numbers.py::test_wishart_factors_are_the_same_numbers_in_torch_and_compiled[7]",),
         blind=True,
     ),
-    Mutant("chi-shape", _DRAWS, "0.5 * degrees - 1.0 / 3.0", "0.5 * degrees", _NUMBERS, blind=True),
+    Mutant(
+        "chi-shape",
+        _DRAWS,
+        "0.5 * degrees - 1.0 / 3.0",
+        "0.5 * degrees",
+        ("test_numbers.py::test_draws_are_the_same_with_and_without_the_compiled_generator[1]",),
+        blind=True,
+    ),
     Mutant(
         "chi-kernel-acceptance",
         _THREEFRY,
         "< 0.5 * normal * normal + d",
         "< normal * normal + d",
-        _NUMBERS,
+        ("test_numbers.py::test_draws_are_the_same_with_and_without_the_compiled_generator[70]",),
         blind=True,
     ),
     Mutant(
@@ -166,7 +168,7 @@ SAMPLERS = [
         _DRAWS,
         "angle = 2.0 * math.pi",
         "angle = math.pi",
-        _NUMBERS,
+        ("test_numbers.py::test_normals_are_the_same_numbers_in_torch_and_compiled[1]",),
         blind=True,
     ),
     Mutant(
@@ -174,7 +176,7 @@ SAMPLERS = [
         _THREEFRY,
         "return radius * cosine, radius * sine",
         "return radius * cosine, radius * cosine",
-        _NUMBERS,
+        ("test_numbers.py::test_normals_are_the_same_numbers_in_torch_and_compiled[2]",),
         blind=True,
     ),
     Mutant(
@@ -182,7 +184,7 @@ SAMPLERS = [
         _THREEFRY,
         "0x1BD11BDAA9FC1A22",
         "0x1BD11BDAA9FC1A23",
-        _NUMBERS,
+        ("test_numbers.py::test_threefry_gives_the_published_answers[key0-counter0-answer0]",),
         blind=True,
     ),
     Mutant(
@@ -190,7 +192,7 @@ SAMPLERS = [
         _THREEFRY,
         "x0 + k2, x1 + k0 + _U64(2), _U64(16), _U64(42), _U64(12)",
         "x0 + k2, x1 + k0 + _U64(2), _U64(16), _U64(42), _U64(13)",
-        _NUMBERS,
+        ("test_numbers.py::test_threefry_gives_the_published_answers[key0-counter0-answer0]",),
         blind=True,
     ),
     Mutant(
@@ -198,21 +200,21 @@ SAMPLERS = [
         _STEPS,
         "(0.5 * sqrt(self.rate)) * symmetric_noise",
         "(0.5 * self.rate) * symmetric_noise",
-        _BY_HAND,
+        ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",),
     ),
     Mutant(
         "sde-chunks-share-numbers",
         _TILE_PROCESS,
         "task.dt, self.first, begin, end,",
         "task.dt, 0, begin, end,",
-        _CHUNKS,
+        ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result[layer0-float64-chain]",),
     ),
     Mutant(
         "stop-network-one-layer-early",
         _NETWORK,
         "time = (step + 1) * request.dt",
         "time = step * request.dt",
-        ("test_samplers.py::test_stopped_paths_keep_their_value",),
+        ("test_samplers.py::test_stopped_paths_keep_their_value[network]",),
     ),
     Mutant(
         "rates-one-seed",
@@ -249,28 +251,28 @@ SAMPLERS = [
         _TORCH_PROCESS,
         "moving & ~(size < self._largest)",
         "moving & (size >= self._largest)",
-        _OVERFLOW,
+        ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan[float32]",),
     ),
     Mutant(
         "overflow-seen-too-late",
         _TORCH_PROCESS,
         "size = (F + drift + noise).double()",
         "size = F.double()",
-        _OVERFLOW,
+        ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan[float32]",),
     ),
     Mutant(
         "schedule-depth-to-the-last-layer",
         _TASK,
         "np.arange(self.steps, dtype=np.float64) / self.steps",
         "np.arange(1, self.steps + 1, dtype=np.float64) / self.steps",
-        _SCHEDULED_CHAIN,
+        ("test_large.py::test_chain[both-40-80]",),
     ),
     Mutant(
         "schedule-of-the-torch-limit-by-step",
         _TASK,
         "at_depth(block, step / self.steps, own)",
         "at_depth(block, (step + 1) / self.steps, own)",
-        _SCHEDULED_LIMIT,
+        ("test_large.py::test_sde[both-40]",),
     ),
     Mutant(
         "schedule-of-the-torch-chain-in-another-layer",
@@ -291,28 +293,34 @@ SAMPLERS = [
         "shaped_attention/samplers/pathwise.py",
         "covariance(State(process.state.unbind(1)))",
         "covariance(State(process.state.unbind(1)[:1]))",
-        ("test_pathwise.py::test_values_are_those_of_the_samplers",),
+        ("test_pathwise.py::test_values_are_those_of_the_samplers[heads-chain]",),
     ),
     Mutant(
         "continuation-forgets-who-stopped",
         _TILE_PROCESS,
         "self.alive[:] = np.isinf(self.stopped_at)",
         "self.alive[:] = 1.0",
-        _CONTINUED,
+        (
+            "test_continuation.py::test_a_continued_run_has_the_bits_of_the_longer_one"
+            "[chain-attention-6.0-float64]",
+        ),
     ),
     Mutant(
         "continuation-from-the-first-step",
         _DRIVER,
         "step = request.begin",
         "step = 0",
-        _CONTINUED,
+        (
+            "test_continuation.py::test_a_continued_run_has_the_bits_of_the_longer_one"
+            "[network-attention-None-float64]",
+        ),
     ),
     Mutant(
         "continuation-chunks-share-a-state",
         _ENSEMBLE,
         "return self.resumed.state[first : first + count]",
         "return self.resumed.state[:count]",
-        ("test_continuation.py::test_every_chunk_goes_on_from_its_own_state",),
+        ("test_continuation.py::test_every_chunk_goes_on_from_its_own_state[chain]",),
     ),
     Mutant(
         "record-without-defaults",
@@ -333,7 +341,10 @@ SAMPLERS = [
         "shaped_attention/results/plain_arguments.py",
         "np.array(found, dtype=dtype)",
         "np.array(found, dtype=float)",
-        ("test_provenance.py::test_a_record_is_valid_and_its_call_gives_the_same_bits",),
+        (
+            "test_provenance.py::test_a_record_is_valid_and_its_call_gives_the_same_bits"
+            "[14-record_covariances]",
+        ),
     ),
     Mutant(
         "record-of-numpy-numbers-the-call-did-not-have",

@@ -17,11 +17,6 @@ _SPHERE_PHASE = "shaped_attention/sphere/figures/phase_diagram.py"
 _SPHERE_THEORY = "shaped_attention/sphere/theory.py"
 _SPHERE_TOKEN_ATTENTION = "shaped_attention/sphere/token_attention.py"
 
-_SPHERE_TESTS = ("test_sphere.py",)
-_SPHERE_CIRCLE_TESTS = ("test_sphere_circle.py",)
-_SPHERE_ENSEMBLES_TESTS = ("test_sphere_ensembles.py",)
-_SPHERE_MEAN_FIELD_TESTS = ("test_sphere_mean_field.py",)
-_SPHERE_TOKENS_TESTS = ("test_sphere_tokens.py",)
 
 SPHERE = [
     Mutant(
@@ -29,7 +24,7 @@ SPHERE = [
         _SPHERE_DYNAMICS,
         "return torch.exp(logits) / count",
         "return torch.exp(logits) / (count - 1)",
-        ("test_sphere.py::test_gram_flow_is_the_token_flow",),
+        ("test_sphere.py::test_gram_flow_is_the_token_flow[2-USA]",),
         blind=True,
     ),
     Mutant(
@@ -37,7 +32,10 @@ SPHERE = [
         _SPHERE_DYNAMICS,
         "(2.0 * self.beta * count**2)",
         "(self.beta * count**2)",
-        ("test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",),
+        (
+            "test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity"
+            "[True]",
+        ),
         blind=True,
     ),
     Mutant(
@@ -45,7 +43,7 @@ SPHERE = [
         _SPHERE_INTEGRATE,
         "(2.0 * first + 3.0 * second + 4.0 * third) / 9.0",
         "(3.0 * first + 3.0 * second + 3.0 * third) / 9.0",
-        _SPHERE_TESTS,
+        ("test_sphere.py::test_gram_flow_is_the_token_flow[2-SA]",),
         blind=True,
     ),
     Mutant(
@@ -61,7 +59,7 @@ SPHERE = [
         _SPHERE_THEORY,
         "0.25 * beta * beta",
         "0.5 * beta * beta",
-        ("test_sphere_clusters.py::test_energy_of_the_uniform_law",),
+        ("test_sphere_clusters.py::test_energy_of_the_uniform_law[2]",),
         blind=True,
     ),
     Mutant(
@@ -77,7 +75,10 @@ SPHERE = [
         _SPHERE_MEAN_FIELD,
         "circulant(0.5 * width**2 * energy)",
         "circulant(width**2 * energy)",
-        _SPHERE_MEAN_FIELD_TESTS,
+        (
+            "test_sphere_mean_field.py::test_at_beta_zero_poisson_kernels_stay_so_and_errors_fall_with_the_square_of_a_cell"
+            "[True]",
+        ),
         blind=True,
     ),
     Mutant(
@@ -85,7 +86,10 @@ SPHERE = [
         _SPHERE_MEAN_FIELD,
         "second = 0.75 * density + 0.25 * (first",
         "second = 0.5 * density + 0.5 * (first",
-        _SPHERE_MEAN_FIELD_TESTS,
+        (
+            "test_sphere_mean_field.py::test_at_beta_zero_poisson_kernels_stay_so_and_errors_fall_with_the_square_of_a_cell"
+            "[True]",
+        ),
         blind=True,
     ),
     Mutant(
@@ -93,7 +97,7 @@ SPHERE = [
         _SPHERE_NOISE,
         "_BAND = (0.1, 0.9)",
         "_BAND = (0.05, 0.95)",
-        ("test_sphere_bands.py",),
+        ("test_sphere_bands.py::test_the_bands_of_the_figure_hold_eight_samples_in_ten",),
         blind=True,
     ),
     Mutant(
@@ -101,7 +105,7 @@ SPHERE = [
         _SPHERE_ENSEMBLES,
         "(square + square.mT) / 2.0**0.5",
         "(square + square.mT) / 2.0",
-        _SPHERE_ENSEMBLES_TESTS,
+        ("test_sphere_ensembles.py::test_wigner_matrices_have_the_semicircle_law",),
         blind=True,
     ),
     Mutant(
@@ -109,7 +113,9 @@ SPHERE = [
         _SPHERE_CIRCLE_DISTANCE,
         "(width * share) ** 2 / 12.0",
         "(width * share) ** 2 / 3.0",
-        _SPHERE_CIRCLE_TESTS,
+        (
+            "test_sphere_circle.py::test_the_distance_to_a_density_is_the_limit_of_that_to_its_quantiles",
+        ),
         blind=True,
     ),
     Mutant(
@@ -117,7 +123,7 @@ SPHERE = [
         _SPHERE_CIRCLE_DISTANCE,
         "np.take_along_axis(x, within, axis=1) + _TURN * turns",
         "np.take_along_axis(x, within, axis=1) + 0.5 * _TURN * turns",
-        _SPHERE_CIRCLE_TESTS,
+        ("test_sphere_circle.py::test_distances_are_those_of_the_assignment_problem[1-1]",),
         blind=True,
     ),
     Mutant(
@@ -125,7 +131,10 @@ SPHERE = [
         _SPHERE_TOKEN_ATTENTION,
         "forms = key.mT @ query, None",
         "forms = query.mT @ key, None",
-        _SPHERE_TOKENS_TESTS,
+        (
+            "test_sphere_tokens.py::test_heads_and_mlp_are_those_written_out_token_by_token"
+            "[True-True]",
+        ),
         blind=True,
     ),
     Mutant(
@@ -133,7 +142,10 @@ SPHERE = [
         _SPHERE_TOKEN_ATTENTION,
         "tokens, time, which)).sum(1)",
         "tokens, time, which)).mean(1)",
-        _SPHERE_TOKENS_TESTS,
+        (
+            "test_sphere_tokens.py::test_heads_and_mlp_are_those_written_out_token_by_token"
+            "[True-True]",
+        ),
         blind=True,
     ),
     Mutant(
@@ -149,7 +161,7 @@ SPHERE = [
         _SPHERE_BRIDGE,
         "draws.wishart_factor(columns, dimension - columns)",
         "draws.wishart_factor(columns, dimension)",
-        ("test_sphere_noisy_layers.py::test_chain_and_network_have_the_same_law",),
+        ("test_sphere_noisy_layers.py::test_chain_and_network_have_the_same_law[4-8]",),
         blind=True,
     ),
     Mutant(
@@ -157,7 +169,7 @@ SPHERE = [
         _SPHERE_BRIDGE,
         "(1.0 - (2.0 - v * v) / dimension)",
         "(1.0 - (1.0 - v * v) / dimension)",
-        ("test_sphere_noisy_layers.py::test_the_drift_is_the_mean_of_one_small_step",),
+        ("test_sphere_noisy_layers.py::test_the_drift_is_the_mean_of_one_small_step[3]",),
         blind=True,
     ),
     Mutant(
@@ -165,14 +177,14 @@ SPHERE = [
         _SPHERE_INTEGRATE,
         "(b * first[part] - a * last[part])",
         "(a * first[part] - b * last[part])",
-        _SPHERE_TESTS,
+        ("test_sphere.py::test_gram_flow_is_the_token_flow[2-SA]",),
     ),
     Mutant(
         "clusters-one-squaring-less",
         _SPHERE_CLUSTERS,
         "range(math.ceil(math.log2(gram.shape[-1])))",
         "range(math.ceil(math.log2(gram.shape[-1])) - 1)",
-        ("test_sphere_clusters.py",),
+        ("test_sphere_clusters.py::test_the_ends_of_a_path_are_joined_when_they_come_first[4]",),
     ),
     Mutant(
         "mean-field-order-of-centres",
@@ -193,14 +205,20 @@ SPHERE = [
         _SPHERE_NOISE,
         'return gamma**2 * result["time"]',
         'return gamma * result["time"]',
-        ("test_sphere_noise.py::test_the_clock_of_the_shaped_chain_is_the_variance_of_its_noise",),
+        (
+            "test_sphere_noise.py::test_the_clock_of_the_shaped_chain_is_the_variance_of_its_noise"
+            "[0.5]",
+        ),
     ),
     Mutant(
         "ensembles-chunks-share-matrices",
         _SPHERE_ENSEMBLES,
         "first=first, normalised=normalised",
         "first=0, normalised=normalised",
-        _SPHERE_ENSEMBLES_TESTS,
+        (
+            "test_sphere_ensembles.py::test_each_realisation_of_a_phase_has_matrices_of_its_own"
+            "[ginibre]",
+        ),
     ),
     Mutant(
         "phase-curve-of-sa",
@@ -214,6 +232,9 @@ SPHERE = [
         _SPHERE_LAYERS,
         "return -moved if attention.repulsion else moved",
         "return moved",
-        ("test_sphere_layers.py::test_networks_converge_to_their_flows_at_rate_one",),
+        (
+            "test_sphere_layers.py::test_networks_converge_to_their_flows_at_rate_one"
+            "[after-repulsion]",
+        ),
     ),
 ]

@@ -14,7 +14,7 @@ SWEEPS = [
         _UNITS,
         "derived_seed(sweep.seed, values, unit.block)",
         "derived_seed(sweep.seed, values, 0)",
-        ("test_sweep.py::test_a_unit_is_a_pure_function",),
+        ("test_sweep.py::test_a_unit_is_a_pure_function[0-observables]",),
         blind=True,
     ),
     Mutant(
@@ -22,7 +22,7 @@ SWEEPS = [
         _UNITS,
         "values = DEFAULTS | sweep.values(sweep.index(unit.cell))",
         'values = {"cell": unit.cell}',
-        ("test_sweep.py::test_a_cell_has_the_same_numbers_in_every_grid",),
+        ("test_sweep.py::test_a_cell_has_the_same_numbers_in_every_grid[axes1-3]",),
         blind=True,
     ),
     Mutant(
@@ -30,7 +30,7 @@ SWEEPS = [
         _UNITS,
         "np.ceil(finite / horizon * STOPPING_BINS - 1e-6) - 1",
         "np.floor(finite / horizon * STOPPING_BINS + 1e-6)",
-        ("test_sweep_summaries.py::test_summaries_are_those_of_the_values",),
+        ("test_sweep_summaries.py::test_summaries_are_those_of_the_values[0.95]",),
         blind=True,
     ),
     Mutant(
@@ -38,7 +38,7 @@ SWEEPS = [
         _WORK_ORDER,
         "np.fmax(high - m, m - low)",
         "0.5 * (high - low)",
-        ("test_sweep_summaries.py::test_intervals_of_fractions_are_exact",),
+        ("test_sweep_summaries.py::test_intervals_of_fractions_are_exact[0-40000]",),
         blind=True,
     ),
     Mutant(

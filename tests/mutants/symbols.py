@@ -16,10 +16,6 @@ _SYMBOLIC_ORDERS = "symbolic/orders.py"
 _SYMBOLIC_RECURSION = "symbolic/recursion.py"
 _SYMBOLIC_SOFTMAX = "symbolic/softmax.py"
 
-_EXPLOSION = "test_symbolic_explosion.py::"
-_SYMBOLIC_GAUSSIAN_TESTS = ("test_symbolic_gaussian.py",)
-_CLOSED_FORM = ("test_symbolic_limit.py::test_attention_is_the_closed_form",)
-_SYMBOLIC_SOFTMAX_TESTS = ("test_symbolic_softmax.py",)
 
 SYMBOLS = [
     Mutant(
@@ -27,7 +23,7 @@ SYMBOLS = [
         _SYMBOLIC_SOFTMAX,
         "factorial(blocks - 1)",
         "factorial(blocks)",
-        _SYMBOLIC_SOFTMAX_TESTS,
+        ("test_symbolic_softmax.py::test_the_cumulant_tensor_is_what_differentiation_gives[1-2]",),
         blind=True,
     ),
     Mutant(
@@ -35,7 +31,7 @@ SYMBOLS = [
         _SYMBOLIC_GAUSSIAN,
         "- 2 * s_plus * s_minus * opposite",
         "- s_plus * s_minus * opposite",
-        _SYMBOLIC_GAUSSIAN_TESTS,
+        ("test_symbolic_gaussian.py::test_the_exact_kernel_is_the_closed_form",),
         blind=True,
     ),
     Mutant(
@@ -43,7 +39,7 @@ SYMBOLS = [
         _SYMBOLIC_GAUSSIAN,
         "missing = factors // 2 - _loops(rows, columns, factors)",
         "missing = factors - _loops(rows, columns, factors)",
-        _SYMBOLIC_GAUSSIAN_TESTS,
+        ("test_symbolic_gaussian.py::test_score_moments_at_any_key_size",),
         blind=True,
     ),
     Mutant(
@@ -51,7 +47,7 @@ SYMBOLS = [
         _SYMBOLIC_LIMIT,
         "u[a][c] * k[b][d] + u[a][d] * k[b][c] + u[b][c]",
         "u[a][c] * k[b][d] + u[b][c]",
-        _CLOSED_FORM,
+        ("test_symbolic_limit.py::test_attention_is_the_closed_form[{}]",),
         blind=True,
     ),
     Mutant(
@@ -59,7 +55,7 @@ SYMBOLS = [
         _SYMBOLIC_LIMIT,
         "share = Rational(1, recursion.heads)",
         "share = Rational(1)",
-        _CLOSED_FORM,
+        ("test_symbolic_limit.py::test_attention_is_the_closed_form[{'heads': 3}]",),
         blind=True,
     ),
     Mutant(
@@ -67,7 +63,7 @@ SYMBOLS = [
         _SYMBOLIC_RECURSION,
         "return Series({0: algebra.v}, order) * weight_squared",
         "return Series({0: algebra.v}, order) * (weight_squared * weight_squared)",
-        _CLOSED_FORM,
+        ("test_symbolic_limit.py::test_attention_is_the_closed_form[{}]",),
         blind=True,
     ),
     Mutant(
@@ -75,28 +71,34 @@ SYMBOLS = [
         _SYMBOLIC_SOFTMAX,
         "step = Rational(1, degree + 1)",
         "step = Rational(1, degree + 2)",
-        _SYMBOLIC_SOFTMAX_TESTS,
+        (
+            "test_symbolic_softmax.py::test_the_expansion_is_the_taylor_series_of_the_attention_matrix"
+            "[None]",
+        ),
     ),
     Mutant(
         "recursion-heads-forgotten",
         _SYMBOLIC_BLOCKS,
         "branch, self.heads)",
         "branch)",
-        _CLOSED_FORM,
+        ("test_symbolic_limit.py::test_attention_is_the_closed_form[{'heads': 3}]",),
     ),
     Mutant(
         "recursion-values-of-all-columns",
         _SYMBOLIC_BLOCKS,
         "return self.heads * gram_covariance",
         "return gram_covariance",
-        _CLOSED_FORM,
+        (
+            "test_symbolic_limit.py::test_attention_is_the_closed_form"
+            "[{'heads': 2, 'output_projection': True}]",
+        ),
     ),
     Mutant(
         "limit-product-of-branches-missing",
         _SYMBOLIC_LIMIT,
         "return cross + k[a][c] * k[b][d] + k[a][d] * k[b][c]",
         "return cross + k[a][c] * k[b][d]",
-        _CLOSED_FORM,
+        ("test_symbolic_limit.py::test_attention_is_the_closed_form[{}]",),
         blind=True,
     ),
     Mutant(
@@ -104,7 +106,7 @@ SYMBOLS = [
         _SYMBOLIC_FUNCTIONS,
         "atan2(sqrt(y**2 - x**2), x, evaluate=False)",
         "atan2(sqrt(y**2 + x**2), x, evaluate=False)",
-        ("test_symbolic_against_package.py",),
+        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours4-derived4-values4-2]",),
         blind=True,
     ),
     Mutant(
@@ -112,7 +114,7 @@ SYMBOLS = [
         _SYMBOLIC_ORDERS,
         "zero_mean = degree % 2 == 1 or",
         "zero_mean = degree % 2 == 0 or",
-        ("test_symbolic_claims.py",),
+        ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[temperature-gives-1/n]",),
         blind=True,
     ),
     Mutant(
@@ -120,7 +122,7 @@ SYMBOLS = [
         _SYMBOLIC_BLOCKS,
         "return moment((*first, *second)) - moment(first) * moment(second)",
         "return moment((*first, *second))",
-        ("test_symbolic_limit.py",),
+        ("test_symbolic_limit.py::test_attention_is_the_closed_form[{'output_projection': True}]",),
         blind=True,
     ),
     Mutant(
@@ -128,14 +130,14 @@ SYMBOLS = [
         _EXPLOSION_EQUATIONS,
         "GAMMA**4 / (4 * TAU**2 * heads)",
         "GAMMA**4 / (4 * TAU**2)",
-        (f"{_EXPLOSION}test_a_wrong_coefficient_of_two_tokens_is_seen",),
+        ("test_symbolic_explosion.py::test_a_wrong_coefficient_of_two_tokens_is_seen[alpha]",),
     ),
     Mutant(
         "explosion-scale-without-pull",
         _EXPLOSION_LAW,
         "(RATIO + pull) * 2 * DELTA",
         "RATIO * 2 * DELTA",
-        (f"{_EXPLOSION}test_wrong_scale_densities_are_seen",),
+        ("test_symbolic_explosion.py::test_wrong_scale_densities_are_seen",),
     ),
     Mutant(
         "ito-second-order-doubled",
@@ -149,6 +151,6 @@ SYMBOLS = [
         _LIVE_TOKEN,
         "coefficient / factorial(degree)",
         "coefficient",
-        (f"{_EXPLOSION}test_a_wrong_coefficient_of_one_live_token_is_seen",),
+        ("test_symbolic_explosion.py::test_a_wrong_coefficient_of_one_live_token_is_seen[alpha]",),
     ),
 ]
