@@ -21,6 +21,7 @@ from shaped_attention.sweep.grid import STOPPED
 from shaped_attention.sweep.histograms import quantile
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.store_arrays import CheckedFiles
 from shaped_attention.sweep.store_errors import StoreError
 from shaped_attention.sweep.store_extension import announced
 from shaped_attention.sweep.store_records import text_digest
@@ -66,7 +67,8 @@ def open_sweep(path: str | Path) -> xr.Dataset:
     # First, so that the summaries ignore what is written while the arrays are read.
     drawn = _drawn(store)
     try:
-        data = xr.open_zarr(store.path / "data.zarr", consolidated=False, chunks=None)
+        files = CheckedFiles(store.path / "data.zarr", store.ledger.sums)
+        data = xr.open_zarr(files, consolidated=False, chunks=None)
     except Exception as error:  # Zarr may raise anything for files of other programs
         message = f"{store.path}: the arrays of the sweep cannot be read ({reason(error)})"
         raise StoreError(message) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -16,6 +17,8 @@ from shaped_attention.sweep.run_loop import Loop, Report
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.toml import as_sweep
+
+_log = logging.getLogger(__name__)
 
 
 @with_types
@@ -88,6 +91,10 @@ def run_sweep(
     store = Store(path, sweep)
     with store.locked():
         store.check_current()
+        if lost := store.repair():
+            _log.warning(
+                "%s: %d files were missing or damaged; their units are drawn again", path, lost
+            )
         limit = store.sweep.seconds if seconds is None else seconds
         loop = Loop(store, used, retries, store.settle_code(accept_changed_code), limit)
         store.note_run({})

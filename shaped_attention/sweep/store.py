@@ -23,6 +23,7 @@ completed when the store is opened next.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -38,14 +39,14 @@ from shaped_attention.io.storage import reason, sync, write_durably
 from shaped_attention.sweep.code_identity import Code, changes_since, code_of, note_code
 from shaped_attention.sweep.faults import SweepFaultsError
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store_arrays import DRAFT, Arrays, draft_arrays
+from shaped_attention.sweep.store_arrays import DRAFT, Arrays, checksum, draft_arrays
 from shaped_attention.sweep.store_errors import StoreError, UnwritableError
 from shaped_attention.sweep.store_extension import announce, announced, enlarge
+from shaped_attention.sweep.store_ledger import Ledger
 from shaped_attention.sweep.store_records import (
     first_versions,
     kept_sweep,
     last_run,
-    ledger,
     name_of,
     unit_of,
     write_run,
@@ -76,6 +77,7 @@ class Store:
 
     def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:
         self.path = Path(path)
+        self.ledger = Ledger(self.path)
         try:
             if not (self.path / "sweep.json").exists():
                 if sweep is None:
@@ -99,7 +101,7 @@ class Store:
             )
         if sweep is not None:
             self.sweep = sweep
-        self.arrays = Arrays(self.path / "data.zarr", self.sweep)
+        self.arrays = Arrays(self.path / "data.zarr", self.sweep, self.ledger.sums)
 
     def _read(self) -> Sweep:
         sweep = kept_sweep(self.path)
@@ -157,7 +159,7 @@ class Store:
         except OSError as error:
             raise UnwritableError(_unwritable(self.path, error)) from error
         self.sweep = self._read()
-        self.arrays = Arrays(self.path / "data.zarr", self.sweep)
+        self.arrays = Arrays(self.path / "data.zarr", self.sweep, self.ledger.sums)
 
     def _finish_extension(self) -> None:
         """Complete an extension during which a process died."""
@@ -228,14 +230,49 @@ class Store:
     def finished(self) -> dict[Unit, float]:
         """Return the units whose samples are all in the store, and the seconds each took.
 
-        A torn last line of the ledger does not count.
+        A torn last line of the ledger does not count, nor does a unit of which a file is missing.
         """
-        sweep = self.sweep
+        sweep, lost = self.sweep, self.missing()
         return {
             unit: seconds
-            for unit, (samples, seconds) in ledger(self.path, sweep).items()
+            for unit, (samples, seconds) in self.ledger.units(sweep).items()
             if samples == sweep.block_samples(unit.block)
+            and not (lost and lost.intersection(self.arrays.keys(unit)))
         }
+
+    def missing(self) -> set[str]:
+        """Return the files of units that are not there, or have another length."""
+        data, there = self.path / "data.zarr", dict[str, int]()
+        for folder in {name.partition("/")[0] for name in self.ledger.files()}:
+            if (data / folder).is_dir():
+                for entry in os.scandir(data / folder):
+                    there[f"{folder}/{entry.name}"] = entry.stat().st_size
+        return {
+            name
+            for name in self.ledger.files()
+            if there.get(name) not in {length for _, length in self.ledger.sums(name)}
+        }
+
+    def damaged(self) -> set[str]:
+        """Return the files of units that are missing or differ from their checksums; reads all."""
+        lost = self.missing()
+        for name in self.ledger.files():
+            file = self.path / "data.zarr" / name
+            if name not in lost and tuple(checksum(file.read_bytes())) not in self.ledger.sums(
+                name
+            ):
+                lost.add(name)
+        return lost
+
+    def repair(self) -> int:
+        """Delete damaged files, so that their units are drawn again, and return their number.
+
+        The lock is held.
+        """
+        lost = self.damaged()
+        for name in lost:
+            (self.path / "data.zarr" / name).unlink(missing_ok=True)
+        return len(lost)
 
     def failures(self) -> list[dict[str, Any]]:
         """Return units given up and not finished since: `unit`, `error` and `traceback`."""
@@ -259,8 +296,10 @@ class Store:
                 samples = self.sweep.block_samples(unit.block)
                 record = {"unit": name_of(self.sweep, unit), "samples": samples}
                 lines.append(record | {"seconds": round(seconds, 6)})
-            self.arrays.sync()
-            append_records(self.path / "ledger.jsonl", lines)
+            files = self.arrays.changed()
+            self.ledger.announce({name: checksum(content) for name, content in files.items()})
+            self.arrays.put(files)
+            self.ledger.add(lines)
         except OSError as error:
             raise UnwritableError(_unwritable(self.path, error)) from error
 

@@ -1,47 +1,82 @@
-"""The Zarr arrays of a sweep's store as files: drafted, moved into place, written in chunks."""
+"""The arrays of a sweep's store as Zarr files: drafted, written in chunks, and checked when read.
+
+A chunk holds the units of several cells if these are small, and else one unit. It is rewritten
+whole and moved into place, after the ledger has its checksum (`store_ledger`).
+"""
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
+from numcodecs import Zstd
 from numpy.typing import NDArray
-from zarr.core.buffer import Buffer
+from zarr.abc.store import ByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
 from shaped_attention.io.storage import sync, write_durably
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store_layout import attributes, coordinates, layouts
+from shaped_attention.sweep.store_errors import StoreError
+from shaped_attention.sweep.store_layout import Layout, attributes, coordinates, layouts
 from shaped_attention.sweep.work_units import Unit
 
 DRAFT = ".data.zarr.draft"
 """Folder inside a store's in which its arrays are drafted."""
 
-_COMPRESSOR: dict[str, Any] = {"id": "zstd", "level": 1}
+Sums = dict[str, list[int]]
+"""Checksum and length in bytes of files in `data.zarr`, by their names."""
+
+_LEVEL = 1
+"""Of Zstandard, the compressor of the chunks."""
+
+_COMPRESSOR: dict[str, Any] = {"id": "zstd", "level": _LEVEL}
+
+_CHUNK_BYTES = 2**20
+"""Size up to which units of neighbouring cells share a chunk."""
+
+_HELD_BYTES = 2**28
+"""Size of the chunks that the writer keeps in memory between commits."""
+
+_LABELS = 4096
+"""Values of an axis in a chunk of its coordinate."""
 
 _SUMMARY = ".zmetadata"
 """The consolidated metadata: the file that xarray reads first."""
 
 
-def draft_arrays(draft: Path, sweep: Sweep, versions: Mapping[str, str]) -> None:
-    """Write the arrays of a store without any samples to `draft`, and flush them to disk."""
+def checksum(content: bytes) -> list[int]:
+    """Return the checksum of a file and its length."""
+    return [zlib.crc32(content), len(content)]
+
+
+def draft_arrays(
+    draft: Path, sweep: Sweep, versions: Mapping[str, str], like: Path | None = None
+) -> None:
+    """Write the arrays of a store without any samples to `draft`, and flush them to disk.
+
+    Chunks have the sizes of those in the group `like`, if there is one.
+    """
     shutil.rmtree(draft, ignore_errors=True)
     lead = ("sampler", *sweep.axes)
     found = coordinates(sweep, versions)
-    # One value per chunk, so that an extension adds chunks and leaves the others as they are.
-    single = {name: {"chunks": (1,)} for name in sweep.axes}
-    found.to_zarr(draft, mode="w", zarr_format=2, consolidated=False, encoding=single)
+    labels = {name: {"chunks": (_LABELS,)} for name in sweep.axes}
+    found.to_zarr(draft, mode="w", zarr_format=2, consolidated=False, encoding=labels)
     group = zarr.open_group(draft, mode="r+", zarr_format=2)
     for name, layout in layouts(sweep).items():
+        shared = _shared(sweep, layout) if like is None else _chunks(like, name)[: len(lead)]
         group.create_array(
             name,
             shape=(len(sweep.samplers), *sweep.shape, *layout.shape),
-            chunks=(*(1 for _ in lead), *layout.chunk),
+            chunks=(*shared, *layout.chunk),
             dtype=layout.dtype,
             fill_value=layout.fill,
             compressors=_COMPRESSOR,
@@ -49,6 +84,20 @@ def draft_arrays(draft: Path, sweep: Sweep, versions: Mapping[str, str]) -> None
         )
     zarr.consolidate_metadata(draft, zarr_format=2)
     os.sync()
+
+
+def _shared(sweep: Sweep, layout: Layout) -> tuple[int, ...]:
+    """Return the sizes of a chunk along sampler and axes: whole last axes, as far as they fit."""
+    size = np.dtype(layout.dtype).itemsize * math.prod(layout.chunk)
+    sizes = []
+    for length in reversed(sweep.shape):
+        sizes.append(max(1, min(length, _CHUNK_BYTES // size)))
+        size *= length
+    return (1, *reversed(sizes))
+
+
+def _chunks(data: Path, name: str) -> tuple[int, ...]:
+    return tuple(zarr.open_array(data, path=name, mode="r", zarr_format=2).chunks)
 
 
 def enlarge_arrays(draft: Path, data: Path) -> None:
@@ -76,55 +125,128 @@ class Arrays:
         Folder of the Zarr group.
     sweep
         The sweep whose units they hold.
+    sums
+        Function that returns the checksums that a file may have now.
     """
 
-    def __init__(self, data: Path, sweep: Sweep) -> None:
-        self._data, self._sweep = data, sweep
+    def __init__(
+        self, data: Path, sweep: Sweep, sums: Callable[[str], Collection[tuple[int, ...]]]
+    ) -> None:
+        self._data, self._sweep, self._sums = data, sweep, sums
         self._layouts = layouts(sweep)
-        self._opened: dict[str, zarr.Array[Any]] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._held: dict[str, NDArray[Any]] = {}
+        self._changed: dict[str, None] = {}
 
     def write(self, unit: Unit, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write the arrays from `run_unit` into the place of the unit."""
-        for name in self._layouts:
-            self._array(name)[self._region(unit, name)] = arrays[name]
+        """Put the arrays from `run_unit` into their chunks, which `changed` returns."""
+        for name, (key, place) in self._places(unit).items():
+            self._chunk(name, key)[place] = arrays[name]
+            self._changed[key] = None
 
-    def sync(self) -> None:
-        """Flush the entries of the folders to disk."""
+    def clear(self, unit: Unit) -> None:
+        """Take the samples of a unit out of its chunks."""
+        for name, (key, place) in self._places(unit).items():
+            if (self._data / key).exists():
+                self._chunk(name, key)[place] = self._layouts[name].fill or 0
+                self._changed[key] = None
+
+    def changed(self) -> dict[str, bytes]:
+        """Return the files of chunks that were written to since the last call."""
+        files = {key: bytes(Zstd(_LEVEL).encode(self._held[key])) for key in self._changed}
+        self._changed = {}
+        if sum(chunk.nbytes for chunk in self._held.values()) > _HELD_BYTES:
+            self._held = {}
+        return files
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Write files, each completely or not at all, and flush them to disk."""
+        for key, content in files.items():
+            write_durably(self._data / key, content)
         for name in self._layouts:
             sync(self._data / name)
 
     def moments(self, unit: Unit) -> NDArray[np.float64]:
         """Return moments (time, observable, 2) of a finished unit."""
-        return np.asarray(self._array("moments")[self._region(unit, "moments")])
+        key, place = self._places(unit)["moments"]
+        return np.array(self._chunk("moments", key)[place])
 
-    def chunks(self, unit: Unit) -> Iterator[Path]:
-        """Yield the files of a unit, one per array."""
-        for name, layout in self._layouts.items():
-            own = [unit.block if dim in ("block", "sample") else 0 for dim in layout.dims]
-            key = (unit.sampler, *self._sweep.index(unit.cell), *own)
-            yield self._data / name / ".".join(map(str, key))
+    def keys(self, unit: Unit) -> Iterator[str]:
+        """Yield the names of the files that hold a unit, one per array."""
+        for key, _ in self._places(unit).values():
+            yield key
 
-    def _array(self, name: str) -> zarr.Array[Any]:
-        if name not in self._opened:
-            config: Any = {"write_empty_chunks": True}
-            files = _DurableFiles(self._data)
-            self._opened[name] = zarr.open_array(
-                files, path=name, mode="r+", zarr_format=2, config=config
-            )
-        return self._opened[name]
-
-    def _region(self, unit: Unit, name: str) -> tuple[int | slice, ...]:
-        """Return the region of a unit in an array."""
-        first = unit.block * self._sweep.block
-        samples = slice(first, first + self._sweep.block_samples(unit.block))
-        own: dict[str, int | slice] = {"block": unit.block, "sample": samples}
+    def _places(self, unit: Unit) -> dict[str, tuple[str, tuple[int | slice, ...]]]:
+        """Return the file of each array that holds a unit, and the unit's place in the chunk."""
         lead = (unit.sampler, *self._sweep.index(unit.cell))
-        return (*lead, *(own.get(dim, slice(None)) for dim in self._layouts[name].dims))
+        samples = slice(self._sweep.block_samples(unit.block))
+        found = {}
+        for name, layout in self._layouts.items():
+            shape = self._shape(name)
+            outer = [divmod(i, size) for i, size in zip(lead, shape, strict=False)]
+            inner: list[int | slice] = []
+            numbers = []
+            for dim in layout.dims:
+                numbers.append(unit.block if dim in ("block", "sample") else 0)
+                inner.append(samples if dim == "sample" else 0 if dim == "block" else slice(None))
+            key = ".".join(map(str, [*(number for number, _ in outer), *numbers]))
+            found[name] = f"{name}/{key}", (*(place for _, place in outer), *inner)
+        return found
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        if name not in self._shapes:
+            self._shapes[name] = _chunks(self._data, name)
+        return self._shapes[name]
+
+    def _chunk(self, name: str, key: str) -> NDArray[Any]:
+        """Return a chunk in memory: that of the file, or an empty one."""
+        if key not in self._held:
+            layout, shape = self._layouts[name], self._shape(name)
+            file = self._data / key
+            if file.exists():
+                content = file.read_bytes()
+                if tuple(checksum(content)) not in self._sums(key):
+                    raise StoreError(f"{file}: damaged; `sweep repair` mends it")
+                flat = np.frombuffer(Zstd().decode(content), dtype=layout.dtype)
+                self._held[key] = flat.reshape(shape).copy()
+            else:
+                self._held[key] = np.full(shape, layout.fill or 0, dtype=layout.dtype)
+        return self._held[key]
 
 
-class _DurableFiles(LocalStore):
-    """Files of Zarr, each written completely or not at all."""
+class CheckedFiles(LocalStore):
+    """Files of a group for reading, each compared with the checksums that it may have.
 
-    async def set(self, key: str, value: Buffer) -> None:
-        """Write a file and flush it to disk."""
-        write_durably(self.root / key, value.to_bytes())
+    Parameters
+    ----------
+    root
+        Folder of the group.
+    sums
+        Function that returns the checksums that a file may have now; none for one never written.
+    """
+
+    def __init__(self, root: Path, sums: Callable[[str], Collection[tuple[int, ...]]]) -> None:
+        super().__init__(root, read_only=True)
+        self._sums = sums
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """Return a file's content; raise StoreError if it is damaged or missing."""
+        for attempt in range(3):
+            whole = await super().get(key, prototype)
+            allowed = self._sums(key)
+            found = () if whole is None else tuple(checksum(whole.to_bytes()))
+            if found in allowed or not allowed:
+                return (
+                    whole if byte_range is None else await super().get(key, prototype, byte_range)
+                )
+            # A run may have replaced it between the two looks.
+            await asyncio.sleep(0.05 * attempt)
+        state = "missing" if whole is None else "damaged"
+        raise StoreError(
+            f"{self.root / key}: {state} since it was written; `sweep repair` mends it"
+        )

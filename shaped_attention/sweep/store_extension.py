@@ -14,12 +14,18 @@ from pathlib import Path
 from shaped_attention.io.storage import sync, write_durably
 from shaped_attention.sweep.code_identity import note_further_layers
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store_arrays import DRAFT, Arrays, draft_arrays, enlarge_arrays
+from shaped_attention.sweep.store_arrays import (
+    DRAFT,
+    Arrays,
+    checksum,
+    draft_arrays,
+    enlarge_arrays,
+)
+from shaped_attention.sweep.store_ledger import Ledger
 from shaped_attention.sweep.store_records import (
     first_versions,
     kept_sweep,
     last_run,
-    ledger,
     write_run,
 )
 
@@ -41,7 +47,7 @@ def announce(folder: Path, sweep: Sweep) -> None:
     """
     draft = folder / DRAFT
     try:
-        draft_arrays(draft, sweep, first_versions(folder))
+        draft_arrays(draft, sweep, first_versions(folder), folder / "data.zarr")
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
@@ -61,14 +67,17 @@ def enlarge(folder: Path) -> None:
     if not draft.exists():
         # Under another name, because a process may die before the draft is complete.
         fresh = folder / f"{DRAFT}.new"
-        draft_arrays(fresh, sweep, first_versions(folder))
+        draft_arrays(fresh, sweep, first_versions(folder), data)
         fresh.rename(draft)
     enlarge_arrays(draft, data)
-    arrays = Arrays(data, sweep)
-    for unit, (samples, _) in ledger(folder, sweep).items():
+    entries = Ledger(folder)
+    arrays = Arrays(data, sweep, entries.sums)
+    for unit, (samples, _) in entries.units(sweep).items():
         if samples < sweep.block_samples(unit.block):
-            for chunk in arrays.chunks(unit):
-                chunk.unlink(missing_ok=True)
+            arrays.clear(unit)
+    if files := arrays.changed():
+        entries.announce({name: checksum(content) for name, content in files.items()})
+        arrays.put(files)
     if last := last_run(folder):
         # The reasons why cells stopped do not apply to the larger sweep.
         write_run(folder, last | {"reasons": []})

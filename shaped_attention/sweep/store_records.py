@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from shaped_attention.io.records import read_records
 from shaped_attention.io.storage import write_durably
 from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.specification import FORMAT, Sweep
@@ -51,14 +50,6 @@ def first_versions(folder: Path) -> dict[str, str]:
     if not (records := code_records(folder)):
         raise StoreError(f"{folder}: there is no record of its code (code.jsonl)")
     return dict(records[0]["versions"])
-
-
-def ledger(folder: Path, sweep: Sweep) -> dict[Unit, tuple[int, float]]:
-    """Return the units in the ledger, with their samples and seconds."""
-    return {
-        unit_of(sweep, record): (int(record["samples"]), float(record["seconds"]))
-        for record in read_records(folder / "ledger.jsonl")
-    }
 
 
 def unit_of(sweep: Sweep, record: dict[str, Any]) -> Unit:

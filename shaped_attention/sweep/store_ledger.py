@@ -1,0 +1,86 @@
+"""The ledger of a store: which units are finished, and the checksums of the files that hold them.
+
+A commit appends a line ``{"files": ...}`` with the new checksums, writes the files, and appends a
+line for each unit. A file may therefore have the checksum of the last commit that was completed, or
+of the one under way: a process that dies in between leaves one of the two.
+
+Records identify a unit by its block, the indices of its cell along the axes, and its sampler.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from shaped_attention.io.records import append_records, read_records
+from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.store_arrays import Sums
+from shaped_attention.sweep.work_units import Unit
+
+_NAME = "ledger.jsonl"
+
+
+class Ledger:
+    """The ledger on disk, read again when it has grown.
+
+    Parameters
+    ----------
+    folder
+        Folder of the store.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / _NAME
+        self._size = -1
+        self._units: dict[tuple[int, tuple[int, ...], int], tuple[int, float]] = {}
+        self._sums: dict[str, tuple[tuple[int, ...], ...]] = {}
+
+    def units(self, sweep: Sweep) -> dict[Unit, tuple[int, float]]:
+        """Return the units in the ledger, with their samples and seconds."""
+        self._read()
+        return {
+            Unit(block, sweep.number(index), sampler): entry
+            for (block, index, sampler), entry in self._units.items()
+        }
+
+    def sums(self, name: str) -> Collection[tuple[int, ...]]:
+        """Return the checksums that a file in `data.zarr` may have now; none if it has none."""
+        self._read()
+        return self._sums.get(name, ())
+
+    def files(self) -> Collection[str]:
+        """Return the files in `data.zarr` that have checksums."""
+        self._read()
+        return self._sums.keys()
+
+    def announce(self, files: Sums) -> None:
+        """Append the checksums of files that are about to be written."""
+        append_records(self._file, [{"files": files}])
+
+    def add(self, units: Iterable[dict[str, Any]]) -> None:
+        """Append finished units, whose files are on disk."""
+        append_records(self._file, list(units))
+
+    def _read(self) -> None:
+        size = os.stat(self._file).st_size if self._file.exists() else 0
+        if size == self._size:
+            return
+        self._size = size
+        self._units, self._sums = {}, {}
+        pending: dict[str, tuple[int, ...]] = {}
+        for record in read_records(self._file):
+            if "files" in record:
+                for name, entry in record["files"].items():
+                    before = self._sums.get(name, ())[:1]
+                    self._sums[name] = (*before, tuple(entry))
+                    pending[name] = tuple(entry)
+            else:
+                for name, entry in pending.items():
+                    self._sums[name] = (entry,)
+                pending = {}
+                block, index, sampler = record["unit"]
+                self._units[block, tuple(index), sampler] = (
+                    int(record["samples"]), float(record["seconds"]),
+                )  # fmt: skip
