@@ -74,6 +74,8 @@ def command_lines(folder: Path) -> dict[str, list[list[str]]]:
         "sweep run": [run],
         "sweep resume": [run, ["sweep", "resume", store]],
         "sweep status": [run, ["sweep", "status", store]],
+        "sweep verify": [run, ["sweep", "verify", store]],
+        "sweep repair": [run, ["sweep", "repair", store]],
         "sweep draw": [run, ["sweep", "draw", store, *figures]],
         "sweep export": [run, ["sweep", "export", store, str(folder / "grid.csv")]],
         "sweep extend": [run, ["sweep", "extend", store, "--samples", "16"]],

@@ -27,6 +27,11 @@ _COMMANDS = [
         "sweep_commands:plan",
         "Check the sweep in FILE (TOML) and estimate its cost.",
     ),
+    Later(
+        "repair",
+        "sweep_commands:repair",
+        "Take damaged files out of STORE, so that resume draws their units again.",
+    ),
     Later("resume", "sweep_commands:resume", "Continue the sweep in the folder STORE."),
     Later(
         "run",
@@ -37,6 +42,11 @@ _COMMANDS = [
         "status",
         "sweep_commands:status",
         "Print how much of the sweep in STORE is done, also while it runs.",
+    ),
+    Later(
+        "verify",
+        "sweep_commands:verify",
+        "Compare all files of the sweep in STORE with their checksums.",
     ),
 ]
 

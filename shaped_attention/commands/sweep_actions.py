@@ -69,12 +69,15 @@ def status(store: Path, traceback: bool) -> None:
         opened = Store(store)
         done, failures, running = opened.finished(), opened.failures(), opened.running
         sweep = opened.sweep
+        lost = len(opened.finished_without(())) - len(done)
         # With a target, cells that have reached it need no more units.
         wanted = Schedule(sweep, done, opened.arrays.moments).left
     units = _units(sweep)
     state = "running" if running else "not running"
     at_most = " at most (it has a target)" if sweep.target else ""
     click.echo(f"{store}: {state}; {len(done)} of {units} units{at_most}")
+    if lost:
+        click.echo(f"{lost} units were finished and are missing from the disk")
     if done and wanted:
         seconds = sum(done.values()) / len(done) * wanted
         at_least = " at least (it has a target)" if sweep.target else ""
@@ -95,6 +98,38 @@ def status(store: Path, traceback: bool) -> None:
                    f"{record['error']}")  # fmt: skip
         if traceback:
             click.echo(record["traceback"])
+
+
+def verify(store: Path) -> None:
+    """Read all files of a sweep, and print which are missing or damaged."""
+    with _reported():
+        opened = Store(store)
+        lost = opened.damaged()
+        kept, written = opened.finished_without(lost), opened.finished_without(())
+    for name in sorted(lost):
+        click.echo(f"{store / 'data.zarr' / name}: missing or damaged")
+    click.echo(f"{store}: {len(kept)} of {len(written)} units are as they were written")
+    if lost:
+        click.echo(
+            f"`shaped-attention sweep repair {store}` takes the others out, so that "
+            f"`{_resuming(opened.sweep, store)}` draws them again",
+            err=True,
+        )
+        raise click.exceptions.Exit(INCOMPLETE)
+
+
+def repair(store: Path) -> None:
+    """Take damaged files out of a sweep."""
+    with _reported():
+        opened = Store(store)
+        with opened.locked():
+            opened.check_current()
+            lost = opened.damaged()
+            units = len(opened.finished_without(())) - len(opened.finished_without(lost))
+            opened.take_out(lost)
+    click.echo(f"{store}: {len(lost)} files missing or damaged, {units} units to draw again")
+    if units:
+        click.echo(f"`{_resuming(opened.sweep, store)}` draws them")
 
 
 def draw(store: Path, observable: str, figures: Path) -> None:

@@ -99,6 +99,30 @@ def status(store: Path, traceback: bool) -> None:
 
 @click.command()
 @_store
+def verify(store: Path) -> None:
+    """Compare all files of the sweep in STORE with their checksums.
+
+    The exit status is 3 if units are missing or damaged.
+    """
+    from shaped_attention.commands import sweep_actions
+
+    sweep_actions.verify(store)
+
+
+@click.command()
+@_store
+def repair(store: Path) -> None:
+    """Take damaged files out of STORE, so that resume draws their units again.
+
+    `shaped-attention sweep resume STORE` does so by itself.
+    """
+    from shaped_attention.commands import sweep_actions
+
+    sweep_actions.repair(store)
+
+
+@click.command()
+@_store
 @click.option(
     "--observable", default="mean |rho|", show_default=True, help="Name of the observable to draw."
 )

@@ -91,9 +91,10 @@ def run_sweep(
     store = Store(path, sweep)
     with store.locked():
         store.check_current()
-        if lost := store.repair():
+        if lost := store.damaged():
+            store.take_out(lost)
             _log.warning(
-                "%s: %d files were missing or damaged; their units are drawn again", path, lost
+                "%s: %d files missing or damaged; their units are drawn again", path, len(lost)
             )
         limit = store.sweep.seconds if seconds is None else seconds
         loop = Loop(store, used, retries, store.settle_code(accept_changed_code), limit)

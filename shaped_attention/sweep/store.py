@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -232,12 +232,16 @@ class Store:
 
         A torn last line of the ledger does not count, nor does a unit of which a file is missing.
         """
-        sweep, lost = self.sweep, self.missing()
+        return self.finished_without(self.missing())
+
+    def finished_without(self, lost: Collection[str]) -> dict[Unit, float]:
+        """Return the finished units that need none of the files `lost`, and their seconds."""
+        sweep = self.sweep
         return {
             unit: seconds
             for unit, (samples, seconds) in self.ledger.units(sweep).items()
             if samples == sweep.block_samples(unit.block)
-            and not (lost and lost.intersection(self.arrays.keys(unit)))
+            and not (lost and any(name in lost for name in self.arrays.keys(unit)))
         }
 
     def missing(self) -> set[str]:
@@ -264,15 +268,10 @@ class Store:
                 lost.add(name)
         return lost
 
-    def repair(self) -> int:
-        """Delete damaged files, so that their units are drawn again, and return their number.
-
-        The lock is held.
-        """
-        lost = self.damaged()
-        for name in lost:
+    def take_out(self, files: Iterable[str]) -> None:
+        """Delete damaged files, so that their units are drawn again; the lock is held."""
+        for name in files:
             (self.path / "data.zarr" / name).unlink(missing_ok=True)
-        return len(lost)
 
     def failures(self) -> list[dict[str, Any]]:
         """Return units given up and not finished since: `unit`, `error` and `traceback`."""
