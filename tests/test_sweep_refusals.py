@@ -67,7 +67,7 @@ def test_folders_that_are_no_store(command, tmp_path, store):
     specification = store / "sweep.json"
     good = specification.read_text()
     bad = json.loads(good) | {"samples": -3, "fixed": {"gama": 3}}
-    for text in (b"", b"\xff\xfe", b"[1]", b"3", b'{"format": 3}', json.dumps(bad).encode()):
+    for text in (b"", b"\xff\xfe", b"[1]", b"3", b'{"format": 4}', json.dumps(bad).encode()):
         specification.write_bytes(text)
         assert on(command, store, tmp_path).startswith(f"{store}: the sweep here cannot be read (")
     specification.unlink()

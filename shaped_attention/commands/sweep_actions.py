@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def status(store: Path, traceback: bool) -> None:
         sweep = opened.sweep
         lost = len(opened.finished_without(())) - len(done)
         # With a target, cells that have reached it need no more units.
-        wanted = Schedule(sweep, done, opened.arrays.moments).left
+        wanted = Schedule(sweep, done, partial(opened.arrays.read, "moments")).left
     units = _units(sweep)
     state = "running" if running else "not running"
     at_most = " at most (it has a target)" if sweep.target else ""

@@ -16,6 +16,7 @@ from concurrent.futures import (
     wait,
 )
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -95,7 +96,9 @@ class Loop:
         self.store, self.engine, self.retries, self.code = store, engine, retries, code
         self.seconds = seconds
         self.began = time.monotonic()
-        self.schedule = Schedule(store.sweep, store.finished(), store.arrays.moments)
+        self.schedule = Schedule(
+            store.sweep, store.finished(), partial(store.arrays.read, "moments")
+        )
         self.waiting: Iterator[Unit] = self.schedule.next_units()
         self.again: list[Unit] = []
         # Units that ran when a worker died: each runs alone next, to find the one that kills.

@@ -18,7 +18,7 @@ from shaped_attention.sweep.grid import Grid, Target
 from shaped_attention.sweep.model_cells import config_fields
 from shaped_attention.trust import check_modules, check_trusted, names_code, note_use
 
-FORMAT = 3
+FORMAT = 4
 """Version of the layout of stores; increased when an old store could be misread."""
 
 _BLOCK = 1024

@@ -39,10 +39,18 @@ from shaped_attention.io.storage import reason, sync, write_durably
 from shaped_attention.sweep.code_identity import Code, changes_since, code_of, note_code
 from shaped_attention.sweep.faults import SweepFaultsError
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store_arrays import DRAFT, Arrays, checksum, draft_arrays
+from shaped_attention.sweep.store_arrays import (
+    DRAFT,
+    Arrays,
+    checksum,
+    checksums,
+    chunk_shapes,
+    draft_arrays,
+    enlarge_arrays,
+)
 from shaped_attention.sweep.store_errors import StoreError, UnwritableError
 from shaped_attention.sweep.store_extension import announce, announced, enlarge
-from shaped_attention.sweep.store_ledger import Ledger
+from shaped_attention.sweep.store_ledger import SPECIFICATION, Ledger
 from shaped_attention.sweep.store_records import (
     first_versions,
     kept_sweep,
@@ -101,10 +109,19 @@ class Store:
             )
         if sweep is not None:
             self.sweep = sweep
-        self.arrays = Arrays(self.path / "data.zarr", self.sweep, self.ledger.sums)
+        self.arrays = self._arrays()
+
+    def _arrays(self) -> Arrays:
+        chunks = self.ledger.chunks()
+        return Arrays(self.path / "data.zarr", self.sweep, chunks, self.ledger.sums)
 
     def _read(self) -> Sweep:
         sweep = kept_sweep(self.path)
+        allowed = self.ledger.sums(SPECIFICATION)
+        if tuple(checksum((self.path / SPECIFICATION).read_bytes())) not in allowed:
+            raise ValueError(
+                f"{SPECIFICATION} has changed since it was written; data.zarr/.zattrs has a copy"
+            )
         # A sweep may return with another target or time limit; the latest apply.
         if last := last_run(self.path):
             sweep = sweep.with_limits(last["seconds"], last["target"])
@@ -125,8 +142,7 @@ class Store:
         data = self.path / "data.zarr"
         if data.exists():
             # An interrupted creation leaves empty arrays; anything else must not be replaced.
-            records = self.path / "ledger.jsonl"
-            if records.exists() and not read_records(records):
+            if (self.path / "ledger.jsonl").exists() and self.ledger.empty:
                 shutil.rmtree(data)
             else:
                 raise StoreError(
@@ -135,11 +151,12 @@ class Store:
         draft = self.path / DRAFT
         (self.path / "code.jsonl").unlink(missing_ok=True)
         note_code(self.path, code_of(sweep), 0, [])
-        (self.path / "ledger.jsonl").touch()
-        draft_arrays(draft, sweep, first_versions(self.path))
+        chunks, text = chunk_shapes(sweep), sweep.to_json().encode()
+        draft_arrays(draft, sweep, first_versions(self.path), chunks)
+        self.ledger.begin(chunks, checksums(draft) | {SPECIFICATION: checksum(text)})
         draft.rename(data)
         # Last: without it there is no store.
-        write_durably(self.path / "sweep.json", sweep.to_json().encode())
+        write_durably(self.path / SPECIFICATION, text)
         sync(self.path)
         sync(self.path.parent)
 
@@ -159,7 +176,7 @@ class Store:
         except OSError as error:
             raise UnwritableError(_unwritable(self.path, error)) from error
         self.sweep = self._read()
-        self.arrays = Arrays(self.path / "data.zarr", self.sweep, self.ledger.sums)
+        self.arrays = self._arrays()
 
     def _finish_extension(self) -> None:
         """Complete an extension during which a process died."""
@@ -245,33 +262,39 @@ class Store:
         }
 
     def missing(self) -> set[str]:
-        """Return the files of units that are not there, or have another length."""
+        """Return the files of the arrays that are not there, or have another length."""
         data, there = self.path / "data.zarr", dict[str, int]()
-        for folder in {name.partition("/")[0] for name in self.ledger.files()}:
+        names = set(self.ledger.files()) - {SPECIFICATION}
+        for folder in {name.rpartition("/")[0] for name in names}:
             if (data / folder).is_dir():
                 for entry in os.scandir(data / folder):
-                    there[f"{folder}/{entry.name}"] = entry.stat().st_size
+                    there[f"{folder}/{entry.name}".lstrip("/")] = entry.stat().st_size
         return {
             name
-            for name in self.ledger.files()
+            for name in names
             if there.get(name) not in {length for _, length in self.ledger.sums(name)}
         }
 
     def damaged(self) -> set[str]:
-        """Return the files of units that are missing or differ from their checksums; reads all."""
+        """Return the files that are missing or differ from their checksums; reads all."""
         lost = self.missing()
-        for name in self.ledger.files():
-            file = self.path / "data.zarr" / name
-            if name not in lost and tuple(checksum(file.read_bytes())) not in self.ledger.sums(
-                name
-            ):
+        for name in set(self.ledger.files()) - lost - {SPECIFICATION}:
+            content = (self.path / "data.zarr" / name).read_bytes()
+            if tuple(checksum(content)) not in self.ledger.sums(name):
                 lost.add(name)
         return lost
 
-    def take_out(self, files: Iterable[str]) -> None:
-        """Delete damaged files, so that their units are drawn again; the lock is held."""
-        for name in files:
-            (self.path / "data.zarr" / name).unlink(missing_ok=True)
+    def take_out(self, files: Collection[str]) -> None:
+        """Delete damaged files, so that their units are drawn again; the lock is held.
+
+        Damaged coordinates and metadata are written anew.
+        """
+        data, draft = self.path / "data.zarr", self.path / DRAFT
+        if not all(self.arrays.are_samples(name) for name in files):
+            draft_arrays(draft, self.sweep, first_versions(self.path), self.ledger.chunks())
+            enlarge_arrays(draft, data)
+        for name in filter(self.arrays.are_samples, files):
+            (data / name).unlink(missing_ok=True)
 
     def failures(self) -> list[dict[str, Any]]:
         """Return units given up and not finished since: `unit`, `error` and `traceback`."""

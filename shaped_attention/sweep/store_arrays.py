@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,12 @@ def checksum(content: bytes) -> list[int]:
 
 
 def draft_arrays(
-    draft: Path, sweep: Sweep, versions: Mapping[str, str], like: Path | None = None
+    draft: Path, sweep: Sweep, versions: Mapping[str, str], chunks: Mapping[str, Sequence[int]]
 ) -> None:
     """Write the arrays of a store without any samples to `draft`, and flush them to disk.
 
-    Chunks have the sizes of those in the group `like`, if there is one.
+    `chunks` has the shape of a chunk of each array: `chunk_shapes` of the sweep for which the store
+    was made.
     """
     shutil.rmtree(draft, ignore_errors=True)
     lead = ("sampler", *sweep.axes)
@@ -72,11 +73,10 @@ def draft_arrays(
     found.to_zarr(draft, mode="w", zarr_format=2, consolidated=False, encoding=labels)
     group = zarr.open_group(draft, mode="r+", zarr_format=2)
     for name, layout in layouts(sweep).items():
-        shared = _shared(sweep, layout) if like is None else _chunks(like, name)[: len(lead)]
         group.create_array(
             name,
             shape=(len(sweep.samplers), *sweep.shape, *layout.shape),
-            chunks=(*shared, *layout.chunk),
+            chunks=tuple(chunks[name]),
             dtype=layout.dtype,
             fill_value=layout.fill,
             compressors=_COMPRESSOR,
@@ -84,6 +84,18 @@ def draft_arrays(
         )
     zarr.consolidate_metadata(draft, zarr_format=2)
     os.sync()
+
+
+def checksums(folder: Path) -> Sums:
+    """Return the checksums of all files in a folder."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    return {str(file.relative_to(folder)): checksum(file.read_bytes()) for file in files}
+
+
+def chunk_shapes(sweep: Sweep) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the chunks of a new store, by the names of its arrays."""
+    found = layouts(sweep)
+    return {name: (*_shared(sweep, layout), *layout.chunk) for name, layout in found.items()}
 
 
 def _shared(sweep: Sweep, layout: Layout) -> tuple[int, ...]:
@@ -94,10 +106,6 @@ def _shared(sweep: Sweep, layout: Layout) -> tuple[int, ...]:
         sizes.append(max(1, min(length, _CHUNK_BYTES // size)))
         size *= length
     return (1, *reversed(sizes))
-
-
-def _chunks(data: Path, name: str) -> tuple[int, ...]:
-    return tuple(zarr.open_array(data, path=name, mode="r", zarr_format=2).chunks)
 
 
 def enlarge_arrays(draft: Path, data: Path) -> None:
@@ -125,16 +133,21 @@ class Arrays:
         Folder of the Zarr group.
     sweep
         The sweep whose units they hold.
+    chunks
+        The shape of a chunk of each array.
     sums
         Function that returns the checksums that a file may have now.
     """
 
     def __init__(
-        self, data: Path, sweep: Sweep, sums: Callable[[str], Collection[tuple[int, ...]]]
+        self,
+        data: Path,
+        sweep: Sweep,
+        chunks: Mapping[str, Sequence[int]],
+        sums: Callable[[str], Collection[tuple[int, ...]]],
     ) -> None:
-        self._data, self._sweep, self._sums = data, sweep, sums
+        self._data, self._sweep, self._chunks, self._sums = data, sweep, chunks, sums
         self._layouts = layouts(sweep)
-        self._shapes: dict[str, tuple[int, ...]] = {}
         self._held: dict[str, NDArray[Any]] = {}
         self._changed: dict[str, None] = {}
 
@@ -166,10 +179,15 @@ class Arrays:
         for name in self._layouts:
             sync(self._data / name)
 
-    def moments(self, unit: Unit) -> NDArray[np.float64]:
-        """Return moments (time, observable, 2) of a finished unit."""
-        key, place = self._places(unit)["moments"]
-        return np.array(self._chunk("moments", key)[place])
+    def read(self, name: str, unit: Unit) -> NDArray[Any]:
+        """Return one of the arrays of a finished unit, such as moments (time, observable, 2)."""
+        key, place = self._places(unit)[name]
+        return np.array(self._chunk(name, key)[place])
+
+    def are_samples(self, key: str) -> bool:
+        """Return whether a file is a chunk of units, and not a coordinate or metadata."""
+        array, _, file = key.rpartition("/")
+        return array in self._layouts and not file.startswith(".")
 
     def keys(self, unit: Unit) -> Iterator[str]:
         """Yield the names of the files that hold a unit, one per array."""
@@ -182,8 +200,7 @@ class Arrays:
         samples = slice(self._sweep.block_samples(unit.block))
         found = {}
         for name, layout in self._layouts.items():
-            shape = self._shape(name)
-            outer = [divmod(i, size) for i, size in zip(lead, shape, strict=False)]
+            outer = [divmod(i, size) for i, size in zip(lead, self._chunks[name], strict=False)]
             inner: list[int | slice] = []
             numbers = []
             for dim in layout.dims:
@@ -193,15 +210,10 @@ class Arrays:
             found[name] = f"{name}/{key}", (*(place for _, place in outer), *inner)
         return found
 
-    def _shape(self, name: str) -> tuple[int, ...]:
-        if name not in self._shapes:
-            self._shapes[name] = _chunks(self._data, name)
-        return self._shapes[name]
-
     def _chunk(self, name: str, key: str) -> NDArray[Any]:
         """Return a chunk in memory: that of the file, or an empty one."""
         if key not in self._held:
-            layout, shape = self._layouts[name], self._shape(name)
+            layout, shape = self._layouts[name], self._chunks[name]
             file = self._data / key
             if file.exists():
                 content = file.read_bytes()

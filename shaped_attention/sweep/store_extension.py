@@ -18,10 +18,11 @@ from shaped_attention.sweep.store_arrays import (
     DRAFT,
     Arrays,
     checksum,
+    checksums,
     draft_arrays,
     enlarge_arrays,
 )
-from shaped_attention.sweep.store_ledger import Ledger
+from shaped_attention.sweep.store_ledger import SPECIFICATION, Ledger
 from shaped_attention.sweep.store_records import (
     first_versions,
     kept_sweep,
@@ -47,7 +48,7 @@ def announce(folder: Path, sweep: Sweep) -> None:
     """
     draft = folder / DRAFT
     try:
-        draft_arrays(draft, sweep, first_versions(folder), folder / "data.zarr")
+        draft_arrays(draft, sweep, first_versions(folder), Ledger(folder).chunks())
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
@@ -63,26 +64,28 @@ def enlarge(folder: Path) -> None:
     before = kept_sweep(folder)
     sweep = Sweep.from_json((folder / _ANNOUNCED).read_text(encoding="utf-8"))
     note_further_layers(folder, before, sweep)
-    draft, data = folder / DRAFT, folder / "data.zarr"
+    draft, data, ledger = folder / DRAFT, folder / "data.zarr", Ledger(folder)
     if not draft.exists():
         # Under another name, because a process may die before the draft is complete.
         fresh = folder / f"{DRAFT}.new"
-        draft_arrays(fresh, sweep, first_versions(folder), data)
+        draft_arrays(fresh, sweep, first_versions(folder), ledger.chunks())
         fresh.rename(draft)
+    text = sweep.to_json().encode()
+    ledger.announce(checksums(draft) | {SPECIFICATION: checksum(text)})
     enlarge_arrays(draft, data)
-    entries = Ledger(folder)
-    arrays = Arrays(data, sweep, entries.sums)
-    for unit, (samples, _) in entries.units(sweep).items():
+    arrays = Arrays(data, sweep, ledger.chunks(), ledger.sums)
+    for unit, (samples, _) in ledger.units(sweep).items():
         if samples < sweep.block_samples(unit.block):
             arrays.clear(unit)
-    if files := arrays.changed():
-        entries.announce({name: checksum(content) for name, content in files.items()})
-        arrays.put(files)
+    if chunks := arrays.changed():
+        ledger.announce({name: checksum(content) for name, content in chunks.items()})
+        arrays.put(chunks)
     if last := last_run(folder):
         # The reasons why cells stopped do not apply to the larger sweep.
         write_run(folder, last | {"reasons": []})
     os.sync()
-    write_durably(folder / "sweep.json", sweep.to_json().encode())
+    write_durably(folder / SPECIFICATION, text)
+    ledger.settle()
     sync(folder)
     (folder / _ANNOUNCED).unlink()
     sync(folder)

@@ -1,8 +1,12 @@
 """The ledger of a store: which units are finished, and the checksums of the files that hold them.
 
-A commit appends a line ``{"files": ...}`` with the new checksums, writes the files, and appends a
-line for each unit. A file may therefore have the checksum of the last commit that was completed, or
-of the one under way: a process that dies in between leaves one of the two.
+A new store's ledger begins with the shapes of the chunks. A commit appends a line ``{"files":
+...}`` with the new checksums, writes the files, and appends a line for each unit. A file may
+therefore have the checksum of the last commit that was completed, or of the one under way: a
+process that dies in between leaves one of the two. An extension that is complete appends
+``{"settled": true}``.
+
+Files have their names in `data.zarr`; `SPECIFICATION`, beside it, has a checksum too.
 
 Records identify a unit by its block, the indices of its cell along the axes, and its sampler.
 """
@@ -10,7 +14,7 @@ Records identify a unit by its block, the indices of its cell along the axes, an
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,9 @@ from shaped_attention.sweep.store_arrays import Sums
 from shaped_attention.sweep.work_units import Unit
 
 _NAME = "ledger.jsonl"
+
+SPECIFICATION = "sweep.json"
+"""File with the sweep that the store belongs to."""
 
 
 class Ledger:
@@ -36,6 +43,23 @@ class Ledger:
         self._size = -1
         self._units: dict[tuple[int, tuple[int, ...], int], tuple[int, float]] = {}
         self._sums: dict[str, tuple[tuple[int, ...], ...]] = {}
+        self._chunks: dict[str, list[int]] = {}
+
+    def begin(self, chunks: Mapping[str, Sequence[int]], files: Sums) -> None:
+        """Start a new ledger with the shapes of the chunks and the checksums of the first files."""
+        self._file.unlink(missing_ok=True)
+        append_records(self._file, [{"chunks": chunks}, {"files": files}])
+
+    def chunks(self) -> dict[str, list[int]]:
+        """Return the shape of a chunk of each array."""
+        self._read()
+        return self._chunks
+
+    @property
+    def empty(self) -> bool:
+        """Whether no unit was ever finished."""
+        self._read()
+        return not self._units
 
     def units(self, sweep: Sweep) -> dict[Unit, tuple[int, float]]:
         """Return the units in the ledger, with their samples and seconds."""
@@ -46,12 +70,12 @@ class Ledger:
         }
 
     def sums(self, name: str) -> Collection[tuple[int, ...]]:
-        """Return the checksums that a file in `data.zarr` may have now; none if it has none."""
+        """Return the checksums that a file may have now; none if it was never written."""
         self._read()
         return self._sums.get(name, ())
 
     def files(self) -> Collection[str]:
-        """Return the files in `data.zarr` that have checksums."""
+        """Return the files that have checksums."""
         self._read()
         return self._sums.keys()
 
@@ -63,12 +87,16 @@ class Ledger:
         """Append finished units, whose files are on disk."""
         append_records(self._file, list(units))
 
+    def settle(self) -> None:
+        """Record that the files announced last are on disk."""
+        append_records(self._file, [{"settled": True}])
+
     def _read(self) -> None:
         size = os.stat(self._file).st_size if self._file.exists() else 0
         if size == self._size:
             return
         self._size = size
-        self._units, self._sums = {}, {}
+        self._units, self._sums, self._chunks = {}, {}, {}
         pending: dict[str, tuple[int, ...]] = {}
         for record in read_records(self._file):
             if "files" in record:
@@ -76,10 +104,13 @@ class Ledger:
                     before = self._sums.get(name, ())[:1]
                     self._sums[name] = (*before, tuple(entry))
                     pending[name] = tuple(entry)
-            else:
-                for name, entry in pending.items():
-                    self._sums[name] = (entry,)
-                pending = {}
+                continue
+            if "chunks" in record:
+                self._chunks = record["chunks"]
+                continue
+            self._sums |= {name: (entry,) for name, entry in pending.items()}
+            pending = {}
+            if "unit" in record:
                 block, index, sampler = record["unit"]
                 self._units[block, tuple(index), sampler] = (
                     int(record["samples"]), float(record["seconds"]),
