@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import llvmlite.binding
 import numpy as np
-from numba import njit
 from numba.core import config
 
-_log = logging.getLogger(__name__)
+from shaped_attention.numerics.kernel_cache import compiled
 
 LANES = 64
 """Paths in a tile. A path always sits in the same lane, so results do not depend on chunks.
@@ -40,65 +35,17 @@ def _has_wide_vectors() -> bool:
 WIDE = _has_wide_vectors()
 
 
-def _drop_stale_kernels() -> None:
-    """Delete cached kernels that were compiled from different sources.
-
-    Numba's cache detects a change of a kernel's own file, but not of the files whose functions it
-    inlines, and would run a mixture of old and new code. A stamp names the sources of the cache.
-    """
-    folder = Path(__file__).parent
-    sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
-    cache = folder / "__pycache__"
-    stamp = cache / f"kernels-{hashlib.sha256(sources).hexdigest()[:16]}.stamp"
-    try:
-        if stamp.exists():
-            return
-        cache.mkdir(exist_ok=True)
-        for pattern in ("*.nbi", "*.nbc", "kernels-*.stamp"):
-            for old in cache.glob(pattern):
-                old.unlink(missing_ok=True)
-        stamp.touch()
-    except OSError:
-        # An unwritable folder does not hold our cache: numba then keeps it elsewhere.
-        return
-
-
-_drop_stale_kernels()
-
 # Contraction (fused multiply-add) is the only relaxation: lanes never mix, so nothing needs to be
 # reassociated, and the rounding of a path is the same wherever it is computed.
 _FASTMATH = {"contract", "nsz"}
 
-_cached = True
-
-
-def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return Numba's decorator with a cache, or without one if no folder is writable."""
-
-    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-        global _cached
-        if _cached:
-            try:
-                return njit(cache=True, **options)(function)
-            except RuntimeError as error:
-                _log.warning(
-                    "kernels are compiled again in every process, since no folder for a cache can "
-                    "be written (%s); set NUMBA_CACHE_DIR to one that can",
-                    error,
-                )
-                _cached = False
-        return njit(**options)(function)
-
-    return compiled
-
-
-kernel = _compiler(nogil=True, error_model="numpy", fastmath=_FASTMATH)
+kernel = partial(compiled, nogil=True, error_model="numpy", fastmath=_FASTMATH)
 """Compile a function on tiles; it releases the interpreter lock, so chunks run in parallel."""
 
 compiled_once = np.int64
 """Turn a literal argument into a number: numba compiles a function again for each literal."""
 
-scalar = _compiler(inline="always", error_model="numpy", fastmath=_FASTMATH)
+scalar = partial(compiled, inline="always", error_model="numpy", fastmath=_FASTMATH)
 """Compile a function of numbers that is inlined into the loop over lanes that calls it."""
 
 

@@ -25,9 +25,6 @@ KILLED, SURVIVED, CRASHED, HUNG = "killed", "survived", "crashed", "hung"
 LIMIT = 900.0
 """Seconds after which a run is ended; the slowest takes a quarter of that."""
 
-_KERNELS = "shaped_attention/numerics"
-_PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-rfE")
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -97,11 +94,6 @@ class Workplace:
     def _applied(self, mutant: Mutant) -> Iterator[None]:
         path = self.folder / mutant.file
         original, stat = path.read_text(encoding="utf-8"), path.stat()
-        # Compiled kernels are dropped when a source changes, so those of the original are kept.
-        cache, aside = path.parent / "__pycache__", self.folder / "kernels-aside"
-        keep = mutant.file.startswith(_KERNELS) and cache.exists()
-        if keep:
-            shutil.copytree(cache, aside)
         path.write_text(mutated(original, mutant), encoding="utf-8")
         # Caches go by time and size, so each version has a time of its own.
         moment = stat.st_mtime_ns + next(self._serial) * 10**10
@@ -111,9 +103,6 @@ class Workplace:
         finally:
             path.write_text(original, encoding="utf-8")
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-            if keep:
-                shutil.rmtree(cache)
-                aside.rename(cache)
 
     def _run(self, name: str, tests: Sequence[str]) -> Outcome:
         began = time.perf_counter()

@@ -1,0 +1,148 @@
+"""Stores whose files were changed, lost or copied during a run: noticed, named, and mended."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from shaped_attention.commands.main import main
+from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
+from shaped_attention.sweep.store import Store, StoreError
+from tests import sweep_layers as layers
+
+SWEEP = layers.small({"rho": [0.1, 0.3, 0.5]}, samples=20, block=10)
+"""Six units; a chunk holds those of three cells."""
+
+RESUME = {"trust": ["tests"], "progress": False}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("damage") / "whole"
+    assert run_sweep(SWEEP, path, progress=False).left == 0
+    return path
+
+
+def files(path):
+    return sorted(str(f.relative_to(path)) for f in (path / "data.zarr").rglob("*") if f.is_file())
+
+
+def flip(file, bit=1):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= bit
+    file.write_bytes(content)
+
+
+def truncate(file):
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+DAMAGE = {"flipped": flip, "shorter": truncate, "deleted": lambda file: file.unlink()}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_every_file_is_watched_and_mended(damage, store, tmp_path):
+    """A bit of any file of the arrays, metadata and coordinates too: named, and as it was."""
+    expected = layers.contents(store)
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    names = files(path)
+    assert len(names) > 20
+    for name in names:
+        DAMAGE[damage](path / name)
+        assert Store(path).damaged() == {name.removeprefix("data.zarr/")}
+        assert resume_sweep(path, **RESUME).left == 0
+        assert layers.contents(path) == expected, name
+        assert not Store(path).damaged()
+
+
+def test_chunks_in_each_others_place_are_noticed(store, tmp_path):
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    first, second = (path / f"data.zarr/values/0.0.0.{i}.0" for i in (0, 1))
+    contents = first.read_bytes(), second.read_bytes()
+    first.write_bytes(contents[1])
+    second.write_bytes(contents[0])
+    assert len(Store(path).damaged()) == 2
+
+
+def test_reading_refuses_what_is_damaged_and_reads_the_rest(store, tmp_path):
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    flip(path / "data.zarr/values/0.0.0.1.0")
+    with open_sweep(path) as data:
+        assert np.isfinite(data["values"].isel(sample=slice(0, 10))).all()
+        with pytest.raises(StoreError, match=r"values/0\.0\.0\.1\.0: damaged since it was written"):
+            data["values"].isel(sample=15).load()
+    with open_sweep(store) as whole:
+        assert np.isfinite(whole["values"]).all()
+
+
+def test_units_of_lost_files_are_not_finished(store, tmp_path):
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    assert len(Store(path).finished()) == 6
+    (path / "data.zarr/moments/0.0.1.0.0.0").unlink()
+    assert {unit.block for unit in Store(path).finished()} == {0}
+    result = CliRunner().invoke(main, ["sweep", "status", str(path)])
+    assert "3 of 6 units" in result.output
+
+
+def test_an_edited_specification_is_refused(store, tmp_path):
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    file = path / "sweep.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"seed": 6}))
+    with pytest.raises(StoreError, match=r"sweep\.json has changed since it was written"):
+        open_sweep(path)
+
+
+def test_verify_and_repair(store, tmp_path):
+    """`verify` has status 0 for a whole store and names each damaged file of another."""
+    path, call = tmp_path / "copy", CliRunner().invoke
+    shutil.copytree(store, path)
+    result = call(main, ["sweep", "verify", str(path)])
+    assert result.exit_code == 0
+    assert "6 of 6 units are as they were written" in result.output
+    flip(path / "data.zarr/stopping/0.0.0.0")
+    result = call(main, ["sweep", "verify", str(path)])
+    assert result.exit_code != 0
+    assert f"{path / 'data.zarr/stopping/0.0.0.0'}: missing or damaged" in result.output
+    assert "3 of 6 units" in result.output
+    result = call(main, ["sweep", "repair", str(path)])
+    assert result.exit_code == 0
+    assert "1 files missing or damaged, 3 units to draw again" in result.output
+    assert not (path / "data.zarr/stopping/0.0.0.0").exists()
+    assert resume_sweep(path, **RESUME).left == 0
+    assert layers.contents(path) == layers.contents(store)
+
+
+def test_copies_made_during_a_run_can_be_continued(tmp_path):
+    """File by file while a run writes: torn between two commits, and mended."""
+    sweep = layers.small({"rho": [0.1, 0.3]}, samples=200, block=10, seconds=0.005)
+    whole, path = tmp_path / "whole", tmp_path / "run"
+    Store(whole, sweep)
+    assert layers.in_process(layers.commit_often, whole) == 0
+    expected = layers.contents(whole)
+    Store(path, sweep)
+    process = layers.forks().Process(target=layers.commit_often, args=(path,))
+    process.start()
+    units = []
+    for k in range(100):
+        copy = tmp_path / f"copy{k}"
+        shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.draft"))
+        units.append(len(Store(copy).finished()))
+        if not process.is_alive():
+            break
+        assert resume_sweep(copy, **RESUME).left == 0
+        assert layers.contents(copy) == expected
+        time.sleep(0.02)
+    process.join()
+    assert process.exitcode == 0
+    assert any(0 < count < 2 * sweep.blocks for count in units)
+    assert layers.contents(path) == expected
