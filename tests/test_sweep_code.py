@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,9 +17,11 @@ from shaped_attention.commands.main import main
 from shaped_attention.sweep import code_identity as code
 from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
 from shaped_attention.sweep import run_loop as running
-from shaped_attention.sweep.code_identity import Code, code_records, definitions_of
+from shaped_attention.sweep.code_identity import Code, code_records
+from shaped_attention.sweep.layer_code import definitions_of
 from shaped_attention.sweep.store import Store, StoreError
 from shaped_attention.sweep.work_units import Unit
+from shaped_attention.version import sources_digest
 from tests.sweep_examples import FIXED, Clock, small
 
 SOURCE = '''\
@@ -115,6 +120,66 @@ def test_edited_code_is_refused_and_other_edits_are_not(edit, written, tmp_path,
         with pytest.raises(StoreError, match=message + r"another folder, or --accept-changed-code"):
             again()
     assert (tmp_path / "s" / "ledger.jsonl").read_bytes() == ledger
+
+
+HELPERS = {
+    "own_rules/__init__.py": "",
+    "own_rules/slopes.py": "from . import tables\n\n\ndef slope():\n    return tables.SLOPE\n",
+    "own_rules/tables.py": "SLOPE = 1.0\n",
+    "own_plots.py": "COLOUR = 'red'\n",
+}
+IMPORTS = "import math\n\nimport own_plots\nfrom own_rules.slopes import slope\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "changed", "phrase"),
+    [
+        ("own_rules/tables.py", "SLOPE = 0.5\n", "own_rules.tables edited"),
+        ("own_rules/tables.py", "# As in the paper.\nSLOPE = 1.0\n", None),
+        ("own_plots.py", "COLOUR = 'blue'\n", None),
+    ],
+)
+def test_modules_that_a_layer_imports_count(file, changed, phrase, written, tmp_path, monkeypatch):
+    """Those of those too; not what the layer does not reach."""
+    (tmp_path / "own_rules").mkdir()
+    for name, text in HELPERS.items():
+        (tmp_path / name).write_text(text)
+    text = SOURCE.replace("import math\n", IMPORTS).replace("return SLOPE *", "return slope() *")
+    (tmp_path / "own_layers.py").write_text(text)
+    units = begun(tmp_path / "s", monkeypatch)
+    assert "own_rules.slopes" in code_records(tmp_path / "s")[0]["definitions"]
+    (tmp_path / file).write_text(changed)
+    if phrase is None:
+        assert resume_sweep(tmp_path / "s", trust=["own_layers"]).left == 0
+        return
+    with pytest.raises(StoreError, match=rf"its {units} units .* code \({phrase}\); "):
+        resume_sweep(tmp_path / "s", trust=["own_layers"])
+
+
+def test_an_edit_of_the_package_is_refused(tmp_path, monkeypatch):
+    """An editable installation changes with every pull, and its version does not."""
+    units = begun(tmp_path / "s", monkeypatch, fixed=FIXED)
+    record = code_records(tmp_path / "s")[0]
+    assert record["definitions"] == {"shaped_attention": sources_digest()}
+    assert record["processor"]
+    monkeypatch.setattr(code, "sources_digest", lambda: "0")
+    with pytest.raises(StoreError, match=rf"its {units} units .* code \(shaped_attention edited\)"):
+        resume_sweep(tmp_path / "s")
+
+
+def test_the_digest_is_that_of_the_sources(tmp_path):
+    copy = tmp_path / "shaped_attention"
+    source = Path(sa.__file__).parent
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    program = "from shaped_attention.version import sources_digest; print(sources_digest())"
+
+    def digest():
+        return subprocess.check_output([sys.executable, "-c", program], cwd=tmp_path, text=True)
+
+    assert digest().strip() == sources_digest()
+    file = copy / "blocks" / "mlp_limit.py"
+    file.write_text(file.read_text() + "\n")
+    assert digest().strip() != sources_digest()
 
 
 def test_an_accepted_change_is_recorded(written, tmp_path, monkeypatch):
