@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import xarray as xr
 
 from shaped_attention.sweep import Sweep, extend_sweep, resume_sweep, run_sweep, store
 from shaped_attention.sweep.store import Store
@@ -60,6 +61,19 @@ def contents(path):
     """Bytes by name of all files of the arrays, hidden ones too, and of the specification."""
     files = [file for file in Path(path, "data.zarr").rglob("*") if file.is_file()]
     return {str(f.relative_to(path)): f.read_bytes() for f in [*files, Path(path, "sweep.json")]}
+
+
+def numbers(path):
+    """Types, dimensions and bytes of all arrays by name, and the attributes of the group.
+
+    Chunks of an extended store have the sizes for which it was made.
+    """
+    data = xr.open_zarr(Path(path, "data.zarr")).load()
+    found = {
+        name: (array.dims, array.dtype, array.values.tobytes())
+        for name, array in data.variables.items()
+    }
+    return found | {"attributes": data.attrs}
 
 
 def forks():
