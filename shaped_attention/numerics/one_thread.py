@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from shaped_attention.lazy_torch import torch
 
@@ -33,6 +33,7 @@ def one_thread() -> Iterator[None]:
         if _inside == 0:
             if _controller is None:
                 _controller = ThreadpoolController()
+            _take_control()
             _limits = ExitStack()
             _limits.enter_context(_controller.limit(limits=1, user_api="blas"))
         _inside += 1
@@ -42,8 +43,21 @@ def one_thread() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if _inside == 0 and _limits is not None:
+                _take_control()
                 _limits.close()
                 _limits = None
+
+
+def _take_control() -> None:
+    """Let this thread set the number of threads of OpenBLAS.
+
+    Since version 3.8 of threadpoolctl only the first thread to set it can: calls from others do
+    nothing, so that the restriction would fail inside a `threadpool_limits` of the caller, and
+    would outlast a run whose last worker is not its first.
+    """
+    clear = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
 
 
 _torch_inside = 0
