@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from shaped_attention.commands.main import main
-from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
+from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep, sweep_summary
 from shaped_attention.sweep.store import Store, StoreError
 from tests import sweep_layers as layers
 
@@ -146,3 +148,42 @@ def test_copies_made_during_a_run_can_be_continued(tmp_path):
     assert process.exitcode == 0
     assert any(0 < count < 2 * sweep.blocks for count in units)
     assert layers.contents(path) == expected
+
+
+def test_json_has_the_fields_of_the_documentation(store, tmp_path):
+    """Of `status`, `summary` and `verify`; numbers are those of the library."""
+    call = CliRunner().invoke
+    status = json.loads(call(main, ["sweep", "status", str(store), "--json"]).output)
+    assert status == {
+        "store": str(store), "running": False, "finished": 6, "units": 6, "lost": 0, "wanted": 0,
+        "seconds_left": 0.0, "code_changes": [], "reasons": {"samples": 3}, "failures": [],
+    }  # fmt: skip
+    rows = json.loads(call(main, ["sweep", "summary", str(store), "--json"]).output)
+    with open_sweep(store) as data:
+        means = sweep_summary(data)["mean"].sel(sampler="chain")
+        assert len(rows) == means.size
+        row = rows[-1]
+        place = {name: row[name] for name in ("rho", "time", "observable")}
+        assert row["mean"] == pytest.approx(float(means.sel(place)), rel=1e-9)
+    table = call(main, ["sweep", "summary", str(store)]).output.splitlines()
+    assert len(table) == len(rows) + 1
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    flip(path / "data.zarr/moments/0.0.0.0.0.0")
+    result = call(main, ["sweep", "verify", str(path), "--json"])
+    assert result.exit_code == 3
+    assert json.loads(result.stdout) == {
+        "store": str(path), "units": 6, "intact": 3, "damaged": ["moments/0.0.0.0.0.0"],
+    }  # fmt: skip
+
+
+def test_the_state_of_a_store_is_shown_without_torch_and_plots(store):
+    """Importing them takes most of the time of `status`."""
+    program = (
+        "import sys; from shaped_attention.commands.main import main\n"
+        f"main(['sweep', 'status', {str(store)!r}], standalone_mode=False)\n"
+        "assert not {'torch', 'matplotlib', 'scipy.stats'} & set(sys.modules), 'imported'"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "6 of 6 units" in done.stdout

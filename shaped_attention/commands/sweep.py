@@ -44,6 +44,11 @@ _COMMANDS = [
         "Print how much of the sweep in STORE is done, also while it runs.",
     ),
     Later(
+        "summary",
+        "sweep_commands:summary",
+        "Print the means of the sweep in STORE with their confidence intervals.",
+    ),
+    Later(
         "verify",
         "sweep_commands:verify",
         "Compare all files of the sweep in STORE with their checksums.",

@@ -1,6 +1,7 @@
-"""The commands of the group `sweep`: plan, run, resume, extend, status, draw, export.
+"""The commands of the group `sweep`.
 
-`sweep_actions` is imported when a command runs, so that help texts load no library.
+What they do (`sweep_actions`, `sweep_state`) is imported when a command runs, so that help texts
+load no library.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from shaped_attention.commands.options import figures_option, progress_option
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 _store = click.argument("store", type=click.Path(path_type=Path))
+_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON; docs/sweeps.md names the fields."
+)
 _trust = click.option(
     "--trust", multiple=True, metavar="MODULE",
     help="Module of a layer function that STORE names, which may then be imported. Can be "
@@ -90,23 +94,35 @@ def resume(store: Path, **options: Any) -> None:
 @click.command()
 @_store
 @click.option("--traceback", is_flag=True, help="Print the tracebacks of units that were given up.")
-def status(store: Path, traceback: bool) -> None:
+@_json
+def status(store: Path, traceback: bool, as_json: bool) -> None:
     """Print how much of the sweep in STORE is done, also while it runs."""
-    from shaped_attention.commands import sweep_actions
+    from shaped_attention.commands import sweep_state
 
-    sweep_actions.status(store, traceback)
+    sweep_state.status(store, traceback, as_json)
 
 
 @click.command()
 @_store
-def verify(store: Path) -> None:
+@_json
+def summary(store: Path, as_json: bool) -> None:
+    """Print the means of the sweep in STORE with their confidence intervals."""
+    from shaped_attention.commands import sweep_state
+
+    sweep_state.summary(store, as_json)
+
+
+@click.command()
+@_store
+@_json
+def verify(store: Path, as_json: bool) -> None:
     """Compare all files of the sweep in STORE with their checksums.
 
     The exit status is 3 if units are missing or damaged.
     """
-    from shaped_attention.commands import sweep_actions
+    from shaped_attention.commands import sweep_state
 
-    sweep_actions.verify(store)
+    sweep_state.verify(store, as_json)
 
 
 @click.command()
@@ -116,9 +132,9 @@ def repair(store: Path) -> None:
 
     `shaped-attention sweep resume STORE` does so by itself.
     """
-    from shaped_attention.commands import sweep_actions
+    from shaped_attention.commands import sweep_state
 
-    sweep_actions.repair(store)
+    sweep_state.repair(store)
 
 
 @click.command()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +24,9 @@ def fraction_bounds(successes: ArrayLike, count: ArrayLike, level: float) -> tup
     -------
     lower, upper
     """
+    # Half of the time that the state of a sweep takes would go to this import.
+    from scipy.stats import beta
+
     k, n = np.broadcast_arrays(np.asarray(successes, float), np.asarray(count, float))
     tail = (1.0 - level) / 2.0
     lower = np.where(k > 0.0, beta.ppf(tail, np.maximum(k, 1.0), n - k + 1.0), 0.0)

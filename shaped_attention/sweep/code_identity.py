@@ -16,8 +16,7 @@ import llvmlite.binding
 
 from shaped_attention.io.records import append_records, read_records
 from shaped_attention.results.provenance import versions
-from shaped_attention.sweep.layer_cells import layer_function
-from shaped_attention.sweep.layer_code import definitions_of
+from shaped_attention.sweep.layer_code import definitions_of, layer_function
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.version import sources_digest
 

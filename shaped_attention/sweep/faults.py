@@ -12,7 +12,7 @@ import numpy as np
 from shaped_attention.blocks.catalogue import KINDS, UNUSED, UNUSED_BY_LIMIT
 from shaped_attention.checks import check_choice, check_count, check_positive, did_you_mean
 from shaped_attention.numerics.seeds import canonical
-from shaped_attention.samplers.devices import check_dtype, named_device
+from shaped_attention.samplers.devices import named_device, precision_name
 from shaped_attention.sweep.cell_faults import REFUSALS, cell_faults
 from shaped_attention.sweep.cells import kind_of
 from shaped_attention.sweep.grid import STOPPED, Grid, Target, common_observables
@@ -130,8 +130,9 @@ def _setting_faults(sweep: Grid) -> list[tuple[str, str]]:
     for name in ("samples", "block"):
         attempt(name, check_count, name, getattr(sweep, name))
     attempt("seed", check_count, "seed", sweep.seed, 0)
-    attempt("device", named_device, sweep.device)
-    attempt("dtype", check_dtype, sweep.dtype)
+    if sweep.device != "cpu":  # any other name needs torch, whose import takes seconds
+        attempt("device", named_device, sweep.device)
+    attempt("dtype", precision_name, sweep.dtype)
     if sweep.seconds is not None:
         attempt("seconds", check_positive, "seconds", sweep.seconds)
     attempt("keep", check_choice, "keep", sweep.keep, KEEP)

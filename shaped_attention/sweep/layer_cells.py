@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
 import json
-import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -27,6 +24,7 @@ from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
 from shaped_attention.samplers.sde import count_steps, integrate_sde
+from shaped_attention.sweep.layer_code import layer_function
 
 LAYER = tuple(inspect.signature(named_layer).parameters)[1:]
 """Parameters of the named layers."""
@@ -162,29 +160,6 @@ class CellOfLayer:
         assert self.depth is not None
         simulate = simulate_chain if sampler == "chain" else simulate_network
         return simulate(self.layer, self.v0, width=self.width, depth=self.depth, **common)
-
-
-def layer_function(name: str) -> Callable[..., Any]:
-    """Return the function behind a layer 'module:function'; it accepts parameters by name.
-
-    Raises
-    ------
-    ValueError
-        If there is no such function.
-    """
-    module, _, attribute = name.partition(":")
-    # Find modules in the working directory, like `python -m` and unlike installed commands.
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        function = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # importing runs any code
-        raise ValueError(
-            f"layer={name!r}: a 'module:function' that can be imported is needed ({error})"
-        ) from None
-    if not callable(function):
-        raise ValueError(f"layer={name!r}: a function is needed")
-    return function
 
 
 def _schedule(value: Any) -> Any:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import importlib.util
 import inspect
 import json
+import os
 import symtable
 import sys
 import sysconfig
@@ -39,6 +41,29 @@ class _Statement(NamedTuple):
     changed: frozenset[str]
     used: frozenset[str]
     imported: frozenset[str]
+
+
+def layer_function(name: str) -> Callable[..., Any]:
+    """Return the function behind a layer 'module:function'; it accepts parameters by name.
+
+    Raises
+    ------
+    ValueError
+        If there is no such function.
+    """
+    module, _, attribute = name.partition(":")
+    # Find modules in the working directory, like `python -m` and unlike installed commands.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # importing runs any code
+        raise ValueError(
+            f"layer={name!r}: a 'module:function' that can be imported is needed ({error})"
+        ) from None
+    if not callable(function):
+        raise ValueError(f"layer={name!r}: a function is needed")
+    return function
 
 
 def definitions_of(name: str, function: Callable[..., Any]) -> dict[str, str]:

@@ -15,7 +15,6 @@ from shaped_attention.numerics.seeds import canonical
 from shaped_attention.results.plain_arguments import plain
 from shaped_attention.sweep.faults import SweepFaultsError, faults_of, type_faults
 from shaped_attention.sweep.grid import Grid, Target
-from shaped_attention.sweep.model_cells import config_fields
 from shaped_attention.trust import check_modules, check_trusted, names_code, note_use
 
 FORMAT = 4
@@ -89,6 +88,9 @@ class Sweep(Grid):
             object.__setattr__(self, "target", Target(**self.target))
         object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
         if "config" in self.fixed:
+            # To read a configuration takes most of the package.
+            from shaped_attention.sweep.model_cells import config_fields
+
             try:
                 self.fixed["config"] = config_fields(self.fixed["config"])  # type: ignore[index]
             except (ValueError, OSError) as error:

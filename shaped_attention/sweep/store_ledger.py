@@ -42,6 +42,7 @@ class Ledger:
         self._file = folder / _NAME
         self._size = -1
         self._units: dict[tuple[int, tuple[int, ...], int], tuple[int, float]] = {}
+        self._named: tuple[Sweep, dict[Unit, tuple[int, float]]] | None = None
         self._sums: dict[str, tuple[tuple[int, ...], ...]] = {}
         self._chunks: dict[str, list[int]] = {}
 
@@ -64,10 +65,13 @@ class Ledger:
     def units(self, sweep: Sweep) -> dict[Unit, tuple[int, float]]:
         """Return the units in the ledger, with their samples and seconds."""
         self._read()
-        return {
-            Unit(block, sweep.number(index), sampler): entry
-            for (block, index, sampler), entry in self._units.items()
-        }
+        if self._named is None or self._named[0] is not sweep:
+            units = {
+                Unit(block, sweep.number(index), sampler): entry
+                for (block, index, sampler), entry in self._units.items()
+            }
+            self._named = sweep, units
+        return self._named[1]
 
     def sums(self, name: str) -> Collection[tuple[int, ...]]:
         """Return the checksums that a file may have now; none if it was never written."""
@@ -96,7 +100,7 @@ class Ledger:
         if size == self._size:
             return
         self._size = size
-        self._units, self._sums, self._chunks = {}, {}, {}
+        self._units, self._sums, self._chunks, self._named = {}, {}, {}, None
         pending: dict[str, tuple[int, ...]] = {}
         for record in read_records(self._file):
             if "files" in record:

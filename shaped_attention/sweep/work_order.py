@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.sweep.grid import STOPPED, Target
@@ -142,7 +142,7 @@ def half_width(
     has at least the coverage `level`.
     """
     n, m, v = (np.asarray(x, dtype=np.float64) for x in (samples, mean, variance))
-    half = norm.isf((1.0 - level) / 2.0) * np.sqrt(v / np.maximum(n, 2.0))
+    half = -ndtri((1.0 - level) / 2.0) * np.sqrt(v / np.maximum(n, 2.0))
     half = np.where(n < 2.0, np.inf, half)
     low, high = frequency_bounds(n, m, level, frequency)
     return np.where(frequency, np.fmax(high - m, m - low), half)

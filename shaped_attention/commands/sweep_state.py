@@ -1,0 +1,121 @@
+"""What the commands do that show and mend the state of a store, without torch and plots."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shaped_attention.commands.sweep_words import INCOMPLETE, duration, reported, resuming, units_of
+from shaped_attention.sweep.code_identity import code_records
+from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.work_order import Schedule
+
+
+def status(store: Path, traceback: bool, as_json: bool) -> None:
+    """Print how much of a sweep is done."""
+    with reported():
+        opened = Store(store)
+        done, failures, running = opened.finished(), opened.failures(), opened.running
+        sweep = opened.sweep
+        lost = len(opened.finished_without(())) - len(done)
+        # With a target, cells that have reached it need no more units.
+        wanted = Schedule(sweep, done, partial(opened.arrays.read, "moments")).left
+    left = sum(done.values()) / len(done) * wanted if done else None
+    changes = [record for record in code_records(store) if record["changed"]]
+    reasons = {} if running else dict(sorted(Counter(opened.reasons().values()).items()))
+    given_up = [_failure(sweep, record) for record in failures]
+    if as_json:
+        fields = {
+            "store": str(store), "running": running, "finished": len(done),
+            "units": units_of(sweep), "lost": lost, "wanted": wanted, "seconds_left": left,
+            "code_changes": [{k: r[k] for k in ("time", "units", "changed")} for r in changes],
+            "reasons": reasons, "failures": given_up,
+        }  # fmt: skip
+        click.echo(json.dumps(fields, indent=2))
+        return
+    state = "running" if running else "not running"
+    at_most = " at most (it has a target)" if sweep.target else ""
+    click.echo(f"{store}: {state}; {len(done)} of {units_of(sweep)} units{at_most}")
+    if lost:
+        click.echo(f"{lost} units were finished and are missing from the disk")
+    if left and wanted:
+        at_least = " at least (it has a target)" if sweep.target else ""
+        click.echo(f"about {duration(left)} left on one worker{at_least}")
+    for record in changes:
+        click.echo(f"code changed after {record['units']} units, at {record['time']}: "
+                   f"{'; '.join(record['changed'])}")  # fmt: skip
+    if reasons:
+        ended = ", ".join(f"{count} by {why}" for why, count in reasons.items())
+        click.echo(f"cells and samplers ended: {ended}")
+    for failure in given_up:
+        point = ", ".join(f"{name}={value}" for name, value in failure["cell"].items())
+        click.echo(f"given up: {failure['sampler']}, {point}, block {failure['block']}: "
+                   f"{failure['error']}")  # fmt: skip
+        if traceback:
+            click.echo(failure["traceback"])
+
+
+def _failure(sweep: Sweep, record: dict[str, Any]) -> dict[str, Any]:
+    unit = record["unit"]
+    values = sweep.values(sweep.index(unit.cell))
+    return {
+        "sampler": sweep.samplers[unit.sampler],
+        "cell": {name: values[name] for name in sweep.axes},
+        "block": unit.block, "error": record["error"], "traceback": record["traceback"],
+    }  # fmt: skip
+
+
+def summary(store: Path, as_json: bool) -> None:
+    """Print the means of a sweep with their confidence intervals."""
+    # Pandas and the statistics take longer to import than the state of a store does.
+    from shaped_attention.sweep.reading import open_sweep
+    from shaped_attention.sweep.tables import summary_table
+
+    with reported():
+        table = summary_table(open_sweep(store))
+    if as_json:
+        click.echo(table.to_json(orient="records", indent=2))
+    else:
+        click.echo(table.to_string(index=False, float_format="{:.5g}".format))
+
+
+def verify(store: Path, as_json: bool) -> None:
+    """Read all files of a sweep, and print which are missing or damaged."""
+    with reported():
+        opened = Store(store)
+        damaged = sorted(opened.damaged())
+        intact, written = opened.finished_without(damaged), opened.finished_without(())
+    if as_json:
+        fields = {"store": str(store), "units": len(written), "intact": len(intact)}
+        click.echo(json.dumps(fields | {"damaged": damaged}, indent=2))
+    else:
+        for name in damaged:
+            click.echo(f"{store / 'data.zarr' / name}: missing or damaged")
+        click.echo(f"{store}: {len(intact)} of {len(written)} units are as they were written")
+    if damaged:
+        click.echo(
+            f"`{resuming(opened.sweep, store)}` draws the others again; "
+            f"`shaped-attention sweep repair {store}` only takes them out",
+            err=True,
+        )
+        raise click.exceptions.Exit(INCOMPLETE)
+
+
+def repair(store: Path) -> None:
+    """Take damaged files out of a sweep."""
+    with reported():
+        opened = Store(store)
+        with opened.locked():
+            opened.check_current()
+            lost = opened.damaged()
+            units = len(opened.finished_without(())) - len(opened.finished_without(lost))
+            opened.take_out(lost)
+    click.echo(f"{store}: {len(lost)} files missing or damaged, {units} units to draw again")
+    if units:
+        click.echo(f"`{resuming(opened.sweep, store)}` draws them")
