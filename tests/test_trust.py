@@ -12,6 +12,9 @@ from click.testing import CliRunner
 import shaped_attention as sa
 from shaped_attention import trust
 from shaped_attention.commands.main import main
+from shaped_attention.sweep.store_arrays import checksum
+from shaped_attention.sweep.store_errors import StoreError
+from shaped_attention.sweep.store_ledger import Ledger
 
 MODULE = """
 import pathlib
@@ -188,8 +191,14 @@ def test_a_store_goes_on_with_trusted_layers_alone(store):
 
 @pytest.mark.parametrize("name", ["os:system", "shutil:rmtree", "shaped_attention:save"])
 def test_a_store_that_names_a_command_is_read_and_not_obeyed(store, name):
-    """The layer of a store is called with what the store says: no name may be looked up."""
+    """The layer of a store is called with what the store says: no name may be looked up.
+
+    Checksums do not hinder whoever writes them too.
+    """
     file = store / "sweep.json"
     file.write_text(file.read_text().replace("archived:layer", name))
+    with pytest.raises(StoreError, match="has changed since it was written"):
+        sa.open_sweep(store)
+    Ledger(store).announce({file.name: checksum(file.read_bytes())})
     with pytest.raises(ValueError, match=f"the store names {name}"):
         sa.resume_sweep(store, progress=False)

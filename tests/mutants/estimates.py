@@ -214,8 +214,8 @@ ESTIMATES = [
     Mutant(
         "sweep-interval-one-sided",
         _SWEEP_SCHEDULE,
-        "norm.isf((1.0 - level) / 2.0)",
-        "norm.isf(1.0 - level)",
+        "ndtri((1.0 - level) / 2.0)",
+        "ndtri(1.0 - level)",
         ("test_sweep_summaries.py::test_summaries_are_those_of_the_values[0.95]",),
         blind=True,
     ),

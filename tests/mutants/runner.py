@@ -25,6 +25,8 @@ KILLED, SURVIVED, CRASHED, HUNG = "killed", "survived", "crashed", "hung"
 LIMIT = 900.0
 """Seconds after which a run is ended; the slowest takes a quarter of that."""
 
+_PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-rfE")
+
 
 @dataclass(frozen=True)
 class Outcome:
