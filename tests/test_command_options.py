@@ -121,9 +121,12 @@ WRONG = {
     ("sweep", "export"): ("none", "all.nc"),
     ("sweep", "extend"): ("none", "--samples", "8"),
     ("sweep", "plan"): ("none.toml",),
+    ("sweep", "repair"): ("none",),
     ("sweep", "resume"): ("none",),
     ("sweep", "run"): ("none.toml", "store"),
     ("sweep", "status"): ("none",),
+    ("sweep", "summary"): ("none",),
+    ("sweep", "verify"): ("none",),
     **{("paper", name): ("--samples", "1") for name in PAPER},
 }
 """A value that is wrong, for every command."""

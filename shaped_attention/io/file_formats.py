@@ -1,20 +1,25 @@
 """The formats of files with arrays: ``.npy``, ``.npz``, ``.csv`` and ``.pt``.
 
 A file is data and never code: nothing is unpickled. The arguments of a reader are a stream, the
-name of the file for messages, the name of the array or None, and the allowed numbers of dimensions
-of an array without a name. A reader returns the array as stored, and its name for messages.
+name of the file for messages, the name of the array or None, the allowed numbers of dimensions of
+an array without a name, and the most bytes that the array may have. A reader returns the array as
+stored, and its name for messages. It allocates nothing before it has checked the size.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+import math
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.io.declared_sizes import check_declared, npy_header, npz_headers
 from shaped_attention.lazy_torch import Tensor, torch
 
 SHAPES = {(2,): "two-dimensional", (3, 4): "three- or four-dimensional"}
@@ -25,61 +30,54 @@ _NUMBER_KINDS = "iufc"
 
 
 def _read_npy(
-    stream: IO[bytes], name: str, key: str | None, _dimensions: tuple[int, ...]
+    stream: IO[bytes], name: str, key: str | None, _dimensions: tuple[int, ...], max_bytes: int
 ) -> tuple[NDArray[Any], str]:
     _refuse_key(name, key, "a .npy file holds one array without a name")
-    try:
+    with _reading(name, ".npy"):
+        shape, dtype = npy_header(stream)
+    check_declared(name, math.prod(shape) * dtype.itemsize, max_bytes)
+    with _reading(name, ".npy"):
         return np.lib.format.read_array(stream, allow_pickle=False), name
-    except OSError:
-        raise
-    except Exception as error:
-        raise _unreadable(name, ".npy") from error
 
 
 def _read_npz(
-    stream: IO[bytes], name: str, key: str | None, dimensions: tuple[int, ...]
+    stream: IO[bytes], name: str, key: str | None, dimensions: tuple[int, ...], max_bytes: int
 ) -> tuple[NDArray[Any], str]:
-    arrays: dict[str, NDArray[Any]] = {}
+    with _reading(name, ".npz"), zipfile.ZipFile(stream) as archive:
+        headers = npz_headers(archive)
+    fitting = [
+        label
+        for label, (shape, dtype) in headers.items()
+        if len(shape) in dimensions and dtype.kind in _NUMBER_KINDS
+    ]
+    choice = _choice(list(headers), fitting, list(headers), name, key, SHAPES[dimensions])
+    shape, dtype = headers[choice]
+    label = _labelled(name, choice)
+    check_declared(label, math.prod(shape) * dtype.itemsize, max_bytes)
+    stream.seek(0)
+    with _reading(name, ".npz"), np.load(stream, allow_pickle=False) as arrays:
+        return arrays[choice], label
+
+
+@contextmanager
+def _reading(name: str, extension: str) -> Iterator[None]:
+    """Report what a library raises for a damaged file; errors of the system pass."""
     try:
-        archive = np.load(stream, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise TypeError("not an archive")
-        labels = archive.files
-        for label in labels if key is None else {key}.intersection(labels):
-            try:
-                member = archive[label]
-            except ValueError:
-                # An array of Python objects is no reason to refuse the numbers next to it.
-                if label == key or len(labels) == 1:
-                    raise
-            else:
-                if isinstance(member, np.ndarray):
-                    arrays[label] = member
+        yield
     except OSError:
         raise
     except Exception as error:
-        raise _unreadable(name, ".npz") from error
-    fitting = [
-        label
-        for label, array in arrays.items()
-        if array.ndim in dimensions and array.dtype.kind in _NUMBER_KINDS
-    ]
-    choice = _choice(list(arrays), fitting, labels, name, key, SHAPES[dimensions])
-    return arrays[choice], _labelled(name, choice)
+        raise _unreadable(name, extension) from error
 
 
 def _read_pt(
-    stream: IO[bytes], name: str, key: str | None, dimensions: tuple[int, ...]
+    stream: IO[bytes], name: str, key: str | None, dimensions: tuple[int, ...], max_bytes: int
 ) -> tuple[NDArray[Any], str]:
-    try:
+    with _reading(name, ".pt"):
         loaded = torch.load(stream, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:
-        raise _unreadable(name, ".pt") from error
     if isinstance(loaded, Tensor):
         _refuse_key(name, key, "this file holds one tensor without a name")
-        return _array_of(loaded, name), name
+        return _array_of(loaded, name, max_bytes), name
     if not isinstance(loaded, Mapping):
         raise ValueError(
             f"{name}: this file holds an object of type {type(loaded).__name__}, but a tensor or "
@@ -93,11 +91,12 @@ def _read_pt(
     ]
     labels = [str(label) for label in loaded]
     choice = _choice(list(tensors), fitting, labels, name, key, SHAPES[dimensions])
-    return _array_of(tensors[choice], _labelled(name, choice)), _labelled(name, choice)
+    label = _labelled(name, choice)
+    return _array_of(tensors[choice], label, max_bytes), label
 
 
 def _read_csv(
-    stream: IO[bytes], name: str, key: str | None, _dimensions: tuple[int, ...]
+    stream: IO[bytes], name: str, key: str | None, _dimensions: tuple[int, ...], _max_bytes: int
 ) -> tuple[NDArray[Any], str]:
     _refuse_key(name, key, "a .csv file holds one array without a name")
     rows: list[list[float]] = []
@@ -145,7 +144,7 @@ def _read_csv(
     return np.array(rows), name
 
 
-Reader = Callable[[IO[bytes], str, str | None, tuple[int, ...]], tuple[NDArray[Any], str]]
+Reader = Callable[[IO[bytes], str, str | None, tuple[int, ...], int], tuple[NDArray[Any], str]]
 READERS: dict[str, Reader] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
@@ -187,7 +186,9 @@ def _choice(
     return candidates[0]
 
 
-def _array_of(tensor: Tensor, name: str) -> NDArray[Any]:
+def _array_of(tensor: Tensor, name: str, max_bytes: int) -> NDArray[Any]:
+    # A tensor may be a view that repeats few numbers.
+    check_declared(name, 8 * tensor.numel(), max_bytes)
     # NumPy lacks torch's short floating types, which float64 contains exactly.
     widened = tensor.detach().double() if tensor.is_floating_point() else tensor.detach()
     try:

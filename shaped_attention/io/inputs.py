@@ -17,6 +17,7 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from shaped_attention.argument_types import with_types
+from shaped_attention.io.declared_sizes import MAX_BYTES
 from shaped_attention.io.file_formats import READERS, SHAPES
 
 _EXAMPLE = "moby_dick_tokens.npz"
@@ -25,7 +26,7 @@ _REAL_KINDS = "iuf"
 
 @with_types
 def read_tokens(
-    path: str | os.PathLike[str], key: str | None = None
+    path: str | os.PathLike[str], key: str | None = None, *, max_bytes: int = MAX_BYTES
 ) -> Float64[np.ndarray, "m n0"]:
     """Read a token array: one row per token, one column per feature.
 
@@ -39,6 +40,8 @@ def read_tokens(
     key
         Name of the array in a ``.npz`` file or of the tensor in a ``.pt`` dictionary. It may be
         omitted if the file holds a single array, or a single two-dimensional numeric array.
+    max_bytes
+        Most bytes that the array may have, checked before it is read.
 
     Returns
     -------
@@ -52,14 +55,14 @@ def read_tokens(
     ValueError
         `path` is a directory, may not be read, has another extension or is damaged; `key` is
         missing, unknown or given for a file without names; the array is empty, not
-        two-dimensional or ragged; or an entry is not a finite real number.
+        two-dimensional, ragged or larger than `max_bytes`; or an entry is not a finite real number.
     """
-    return read_array(path, key)
+    return read_array(path, key, max_bytes=max_bytes)
 
 
 @with_types
 def read_covariance(
-    path: str | os.PathLike[str], key: str | None = None
+    path: str | os.PathLike[str], key: str | None = None, *, max_bytes: int = MAX_BYTES
 ) -> Float64[np.ndarray, "m m"]:
     """Read a square matrix of finite real numbers, intended as a token covariance V.
 
@@ -67,7 +70,7 @@ def read_covariance(
 
     Parameters
     ----------
-    path, key
+    path, key, max_bytes
         As for `read_tokens`.
 
     Returns
@@ -82,7 +85,7 @@ def read_covariance(
     ValueError
         As for `read_tokens`, and if the matrix is not square.
     """
-    matrix = read_array(path, key)
+    matrix = read_array(path, key, max_bytes=max_bytes)
     rows, columns = matrix.shape
     if rows != columns:
         raise ValueError(
@@ -114,7 +117,10 @@ def read_example(filename: str, key: str) -> tuple[list[str], NDArray[np.float64
 
 @with_types
 def read_array(
-    path: str | os.PathLike[str], key: str | None = None, dimensions: tuple[int, ...] = (2,)
+    path: str | os.PathLike[str],
+    key: str | None = None,
+    dimensions: tuple[int, ...] = (2,),
+    max_bytes: int = MAX_BYTES,
 ) -> NDArray[np.float64]:
     """Read a non-empty array of finite real numbers with 2, or 3 or 4, dimensions, as float64.
 
@@ -138,7 +144,7 @@ def read_array(
             found = f"the extension is {file.suffix}" if file.suffix else "there is no extension"
             raise ValueError(f"{file}: {found}; a {formats} file is needed")
         with file.open("rb") as stream:
-            array, name = reader(stream, str(file), key, dimensions)
+            array, name = reader(stream, str(file), key, dimensions, max_bytes)
     except PermissionError as error:
         raise ValueError(
             f"{file}: permission to read it was denied; a readable file is needed"

@@ -12,8 +12,10 @@ import xarray as xr
 from shaped_attention.argument_types import with_types
 from shaped_attention.blocks.base import Block, blocks_of
 from shaped_attention.blocks.pattern import Pattern
-from shaped_attention.io.storage import reason, written
+from shaped_attention.io.declared_sizes import MAX_BYTES
+from shaped_attention.io.storage import written
 from shaped_attention.results.checksums import ATTRIBUTE, checksums, damaged
+from shaped_attention.results.opening import opened, reading
 from shaped_attention.results.plain_arguments import check_names, decoded
 from shaped_attention.results.provenance import specification
 
@@ -73,31 +75,28 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
 
 
 @with_types
-def load(path: str | Path) -> xr.Dataset:
+def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> xr.Dataset:
     """Read a Dataset written by `save` into memory.
+
+    Parameters
+    ----------
+    path
+        A netCDF file (``.nc``) or a Zarr store (``.zarr``).
+    max_bytes
+        Most bytes that the variables may have in memory, checked before they are read.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file or store.
     ValueError
-        If it is not a readable netCDF file or Zarr store, a part of the result is missing, or it
-        differs from its checksums. Files of versions without checksums are not verified.
+        If it is not a readable netCDF file or Zarr store, is larger than `max_bytes`, a part of the
+        result is missing, or it differs from its checksums. Files of versions without checksums are
+        not verified.
     """
-    source = Path(path)
-    if not source.exists():
-        raise FileNotFoundError(f"path={str(path)!r}: there is no such file or store")
-    try:
-        if source.suffix == ".zarr":
-            dataset = xr.open_zarr(source, consolidated=False).load()
-        else:
-            with xr.open_dataset(source, engine="h5netcdf") as opened:
-                dataset = opened.load()
-    except Exception as error:  # the libraries raise anything for files of other programs
-        raise ValueError(
-            f"path={str(path)!r}: not a netCDF file or Zarr store ({reason(error)})"
-        ) from error
     place = f"path={str(path)!r}"
+    with opened(Path(path), max_bytes) as lazy, reading(place):
+        dataset = lazy.load()
     stored = dataset.attrs.pop(ATTRIBUTE, None)
     if stored is not None:
         try:

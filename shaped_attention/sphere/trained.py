@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count, check_fraction, check_inside, real_array
+from shaped_attention.io.declared_sizes import MAX_BYTES
 from shaped_attention.io.inputs import read_array, read_example
 from shaped_attention.models.recording import accepts, call_model, record_outputs, stack_outputs
 from shaped_attention.results.provenance import recorded
@@ -152,7 +153,7 @@ def inner_products(
 
 @with_types
 def read_hidden_states(
-    path: str | os.PathLike[str], key: str | None = None
+    path: str | os.PathLike[str], key: str | None = None, *, max_bytes: int = MAX_BYTES
 ) -> Float64[np.ndarray, "layers *samples tokens features"]:
     """Read hidden states (layers, tokens, features) or (layers, samples, tokens, features).
 
@@ -164,6 +165,8 @@ def read_hidden_states(
         Name of the array in a ``.npz`` file or of the tensor in a ``.pt`` dictionary. It may be
         omitted if the file holds only one array, or only one numeric array of three or four
         dimensions.
+    max_bytes
+        Most bytes that the array may have, checked before it is read.
 
     Raises
     ------
@@ -172,7 +175,7 @@ def read_hidden_states(
     ValueError
         As for `shaped_attention.read_tokens`, with three or four dimensions instead of two.
     """
-    return read_array(path, key, dimensions=(3, 4))
+    return read_array(path, key, dimensions=(3, 4), max_bytes=max_bytes)
 
 
 def example_hidden_states() -> tuple[list[str], Float64[np.ndarray, "7 70 384"]]:

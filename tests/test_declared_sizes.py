@@ -1,0 +1,149 @@
+"""Files that declare more than they hold: refused, or shown, before anything is allocated."""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import subprocess
+import sys
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+import shaped_attention as sa
+from shaped_attention.sphere import read_hidden_states
+
+HUGE = 2**40
+
+
+def npy_of(shape, dtype="<f8"):
+    """A .npy file that has a header and no numbers."""
+    stream = io.BytesIO()
+    about = {"descr": dtype, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, about)
+    return stream.getvalue()
+
+
+def huge_npy(folder):
+    (folder / "huge.npy").write_bytes(npy_of((2**20, 2**17)))
+    return folder / "huge.npy"
+
+
+def huge_npz(folder):
+    with zipfile.ZipFile(folder / "huge.npz", "w") as archive:
+        archive.writestr("tokens.npy", npy_of((2**20, 2**17)))
+        archive.writestr("other.npy", npy_of((2**40,), "|O"))
+    return folder / "huge.npz"
+
+
+def huge_pt(folder):
+    torch.save(torch.zeros(1, 1).expand(2**20, 2**17), folder / "huge.pt")
+    return folder / "huge.pt"
+
+
+def huge_netcdf(folder):
+    with h5py.File(folder / "huge.nc", "w") as file:
+        file.create_dataset("V", (2**20, 2**17), "f8", chunks=(1024, 1024))
+    return folder / "huge.nc"
+
+
+def huge_zarr(folder):
+    path = folder / "huge.zarr"
+    xr.Dataset({"V": (("a", "b"), np.zeros((2, 2)))}).to_zarr(path, zarr_format=2)
+    about = json.loads((path / "V" / ".zarray").read_text())
+    (path / "V" / ".zarray").write_text(json.dumps(about | {"shape": [2**20, 2**17]}))
+    return path
+
+
+READ = {
+    "npy": (huge_npy, sa.read_tokens),
+    "npz": (huge_npz, sa.read_tokens),
+    "pt": (huge_pt, sa.read_tokens),
+    "netCDF": (huge_netcdf, sa.load),
+    "Zarr": (huge_zarr, sa.load),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_terabyte_is_refused(name, tmp_path):
+    make, read = READ[name]
+    path = make(tmp_path)
+    message = rf"must declare at most max_bytes={2**33} bytes; it declares {HUGE}$"
+    with pytest.raises(ValueError, match=message):
+        read(path)
+
+
+def test_the_limit_is_an_argument(tmp_path):
+    """At the size of the array it is read, one byte below it is not."""
+    tokens = np.arange(12.0).reshape(3, 4)
+    np.savez_compressed(tmp_path / "tokens.npz", tokens=tokens)
+    np.save(tmp_path / "states.npy", np.zeros((2, 3, 4)))
+    assert np.array_equal(sa.read_tokens(tmp_path / "tokens.npz", max_bytes=96), tokens)
+    assert read_hidden_states(tmp_path / "states.npy", max_bytes=192).shape == (2, 3, 4)
+    np.save(tmp_path / "v.npy", np.eye(2))
+    assert sa.read_covariance(tmp_path / "v.npy", max_bytes=32).shape == (2, 2)
+    for read, file, most in (
+        (sa.read_tokens, "tokens.npz", 95),
+        (read_hidden_states, "states.npy", 191),
+        (sa.read_covariance, "v.npy", 31),
+    ):
+        with pytest.raises(ValueError, match=f"max_bytes={most} bytes"):
+            read(tmp_path / file, max_bytes=most)
+
+
+def test_load_has_the_limit_too(tmp_path):
+    result = sa.simulate_chain(
+        sa.ShapedMLP(0.5), np.eye(2), width=4, depth=2, samples=3, progress=False
+    )
+    for name in ("r.nc", "r.zarr"):
+        path = sa.save(result, tmp_path / name)
+        assert sa.load(path, max_bytes=10_000).identical(result)
+        with pytest.raises(ValueError, match="at most max_bytes=100 bytes"):
+            sa.load(path, max_bytes=100)
+
+
+def test_other_arrays_of_an_archive_are_not_read(tmp_path):
+    """Four gigabytes of zeros next to the tokens take 4 MB in the file, and no memory."""
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        stream = io.BytesIO()
+        np.save(stream, np.eye(3))
+        archive.writestr("tokens.npy", stream.getvalue())
+        with archive.open("zeros.npy", "w", force_zip64=True) as file:
+            file.write(npy_of((2**29,)))
+            for _ in range(64):
+                file.write(bytes(2**20))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert np.array_equal(sa.read_tokens(tmp_path / "a.npz"), np.eye(3))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**15
+
+
+@pytest.mark.parametrize("make", [huge_netcdf, huge_zarr])
+def test_show_reads_headers(make, tmp_path):
+    """A terabyte is shown, in an address space of 8 GiB; the arrays of a result are not read."""
+    path = make(tmp_path)
+    program = (
+        "import resource; from shaped_attention.commands.main import main\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
+        f"main(['show', {str(path)!r}], standalone_mode=False)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "1TB" in done.stdout.replace(" ", "")
+
+
+def test_a_coordinate_that_would_be_read_is_refused(tmp_path):
+    with h5py.File(tmp_path / "huge.nc", "w") as file:
+        scale = file.create_dataset("time", (2**37,), "f8", chunks=(1024,))
+        scale.make_scale("time")
+    from click.testing import CliRunner
+
+    from shaped_attention.commands.main import main
+
+    shown = CliRunner().invoke(main, ["show", str(tmp_path / "huge.nc")])
+    assert shown.exit_code == 2
+    assert f"it declares {HUGE}" in shown.output
