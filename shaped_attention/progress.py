@@ -1,4 +1,4 @@
-"""Progress bars on the error stream."""
+"""Progress bars on the error stream, and durations in words."""
 
 from __future__ import annotations
 
@@ -39,3 +39,12 @@ def progress_bar(
     # A terminal without a size has no room for a bar; this is its size or 80 columns.
     columns = get_terminal_size().columns
     return tqdm(parts, label, disable=hidden, ncols=columns, **options)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words."""
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.3g} min"
+    return f"{seconds / 3600:.3g} h"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import numpy as np
@@ -26,6 +27,10 @@ _CHECKED = [
 ]
 install_import_hook([f"shaped_attention.{name}" for name in _CHECKED], "beartype.beartype")
 
+
+# A shell lets programs in its background ignore interrupts, and so would those that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 COLLECTED: pytest.StashKey[dict[str, bool]] = pytest.StashKey()
 """All tests of the collected files, and whether they are quick."""

@@ -67,7 +67,7 @@ class Constant:
     def make(cls, values, samplers):
         return cls(values["height"])
 
-    def steps(self, sampler):
+    def cost(self, sampler):
         return 1
 
     def times(self, sampler, fractions):

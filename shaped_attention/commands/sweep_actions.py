@@ -12,7 +12,6 @@ import click
 
 from shaped_attention.commands.sweep_words import (
     INCOMPLETE,
-    duration,
     reported,
     resuming,
     shape_of,
@@ -21,6 +20,7 @@ from shaped_attention.commands.sweep_words import (
 )
 from shaped_attention.figures import plots
 from shaped_attention.io.storage import check_writable
+from shaped_attention.progress import duration
 from shaped_attention.sweep import plots as sweep_plots
 from shaped_attention.sweep.axis_values import read_axis
 from shaped_attention.sweep.engines import Engine, InProcess, Processes, dask_engine

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from shaped_attention.commands.sweep_words import INCOMPLETE, duration, reported, resuming, units_of
+from shaped_attention.commands.sweep_words import INCOMPLETE, reported, resuming, units_of
+from shaped_attention.progress import duration
 from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
@@ -25,8 +26,8 @@ def status(store: Path, traceback: bool, as_json: bool) -> None:
         sweep = opened.sweep
         lost = len(opened.finished_without(())) - len(done)
         # With a target, cells that have reached it need no more units.
-        wanted = Schedule(sweep, done, partial(opened.arrays.read, "moments")).left
-    left = sum(done.values()) / len(done) * wanted if done else None
+        schedule = Schedule(sweep, done, partial(opened.arrays.read, "moments"))
+    wanted, left = schedule.left, schedule.seconds_left() if done else None
     changes = [record for record in code_records(store) if record["changed"]]
     reasons = {} if running else dict(sorted(Counter(opened.reasons().values()).items()))
     given_up = [_failure(sweep, record) for record in failures]

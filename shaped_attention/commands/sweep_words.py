@@ -57,12 +57,3 @@ def size(count: int) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000  # type: ignore[assignment]
     return f"{count:.3g} TB"
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words."""
-    if seconds < 100:
-        return f"{seconds:.3g} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.3g} min"
-    return f"{seconds / 3600:.3g} h"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import xarray as xr
 
 from shaped_attention.checks import check_keywords
-from shaped_attention.results.provenance import call_of, function_of
+from shaped_attention.results.provenance import call_of, function_of, record, versions
 
 _GRID = {"save_every", "width", "depth", "horizon", "step"}
 
@@ -16,7 +17,8 @@ _GRID = {"save_every", "width", "depth", "horizon", "step"}
 def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -> xr.Dataset:
     """Repeat the call that made a result, with `changes` to its arguments.
 
-    Without changes the result is bit-identical on the same kind of machine. The stored times of a
+    Without changes the result is bit-identical on the same kind of machine with the same versions
+    of the packages; a UserWarning names versions that differ from the record. The stored times of a
     sampler are kept unless a change affects the grid of times. In that case give `times` too;
     otherwise only the first and the last are stored.
 
@@ -43,6 +45,14 @@ def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -
     """
     check_keywords(function_of(result, trust), changes)
     function, arguments = call_of(result, changes, trust)
+    recorded, now = record(result)["versions"], versions()
+    differing = [f"{name} {recorded[name]}, now {now[name]}" for name in recorded
+                 if name in now and recorded[name] != now[name]]  # fmt: skip
+    if differing:
+        warnings.warn(
+            f"versions differ from the record ({'; '.join(differing)}): numbers may differ",
+            stacklevel=3,
+        )
     # The stored times may be off the new grid; the default replaces them.
     if changes.keys() & _GRID:
         arguments.pop("times", None)

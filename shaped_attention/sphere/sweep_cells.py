@@ -20,7 +20,6 @@ _NEEDED = ("beta", "tokens", "dimension", "horizon")
 """Parameters without a default."""
 
 _TOLERANCE = 1e-5
-_STEPS_PER_TIME = 3
 _STEEPEST = 12.0
 """Above it USA exceeds the step limit of a flow unless all tokens meet earlier."""
 
@@ -67,11 +66,11 @@ class SphereCell:
         attention = SphereAttention(**{name: values[name] for name in _FIELD if name in values})
         return cls(attention, tokens, dimension, float(horizon), tolerance)
 
-    def steps(self, sampler: str) -> int:
-        """Return an estimate for plans; the flow chooses its steps from its tolerance."""
+    def cost(self, sampler: str) -> float:
+        """Return an estimate; the flow chooses its steps from its tolerance."""
         beta = self.attention.beta
         speed = 1.0 if self.attention.normalised else math.exp(min(max(beta, 0.0), _STEEPEST))
-        return max(1, round(_STEPS_PER_TIME * self.horizon * speed))
+        return (1.0 + self.horizon * speed) * self.tokens**2 * (self.dimension + 8)
 
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
         """Return the times at these fractions of the horizon; there is no grid."""

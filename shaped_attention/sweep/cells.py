@@ -50,8 +50,8 @@ class Cell(Protocol):
     def horizon(self) -> float:
         """Final time."""
 
-    def steps(self, sampler: str) -> int:
-        """Return the number of steps or layers of a sample; its cost is proportional to it."""
+    def cost(self, sampler: str) -> float:
+        """Return the relative cost of a sample among the cells with this sampler."""
 
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
         """Return the times at these fractions of the horizon; raise ValueError if off the grid."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shaped_attention.numerics.observables import observables
 from shaped_attention.sweep.cells import Cell, make_cell
@@ -87,6 +88,14 @@ class Grid:
     def tokens(self) -> set[int]:
         """Numbers of tokens that occur among the cells."""
         return {self.cell(index).tokens for index in np.ndindex(self.shape)}
+
+    @cached_property
+    def costs(self) -> NDArray[np.float64]:
+        """Relative costs (cells, samplers) of a sample, comparable within a column."""
+        cells = map(self.cell, np.ndindex(self.shape))
+        # Four digits are enough, and short in a store.
+        costs = [[f"{cell.cost(name):.4g}" for name in self.samplers] for cell in cells]
+        return np.array(costs, dtype=np.float64)
 
     @cached_property
     def observed(self) -> tuple[str, ...]:

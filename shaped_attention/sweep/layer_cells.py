@@ -111,6 +111,13 @@ class CellOfLayer:
         assert self.depth is not None  # `make` has checked it
         return self.depth
 
+    def cost(self, sampler: str) -> float:
+        """Return the operations of a sample, up to a factor: the products of a step, or weights."""
+        m, layers = self.tokens, pattern_of(self.layer)
+        blocks = sum(map(len, layers)) / len(layers)
+        work = m**2 * (m + 8) if sampler != "network" else (self.width or 1) ** 2 * (m + 32)
+        return self.steps(sampler) * blocks * work
+
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
         """Return the times at these fractions of the horizon; raise ValueError if off the grid."""
         steps = self.steps(sampler)

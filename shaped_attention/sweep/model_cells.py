@@ -83,9 +83,9 @@ class CellOfModel:
         """Number of layers."""
         return float(self.model.depth)
 
-    def steps(self, sampler: str) -> int:
-        """Return the number of layers."""
-        return self.model.depth
+    def cost(self, sampler: str) -> float:
+        """Return the operations of a sample, up to a factor."""
+        return self.horizon * self.tokens**2 * (self.tokens + self.model.width)
 
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
         """Return the layers at these fractions of the depth; raise ValueError between layers."""

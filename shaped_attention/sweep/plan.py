@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,10 @@ from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.toml import as_sweep
 from shaped_attention.sweep.work_units import STOPPING_BINS, Unit, run_unit
 
-_PROBES = 3
-_PROBE_SAMPLES = 256
-_PROBE_SECONDS = 0.3
+_PROBES = 4
+_PROBE_SECONDS = 0.2
+_REPEATS = 2
+"""Runs of a part of a unit; the shortest counts, since other programs may disturb one."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,10 @@ class Plan:
 
 
 def plan_sweep(sweep: Sweep | str | Path) -> Plan:
-    """Count cells and units, estimate memory, and time up to three cells per sampler.
+    """Count cells and units, estimate memory, and time up to four cells per sampler.
 
-    The probes draw a few hundred samples (networks: for up to a third of a second). Their times are
-    scaled by the number of steps. `sweep` may be the path of a TOML file.
+    The probes draw ever larger parts of a unit, until one takes a fifth of a second. Their times
+    are interpolated by the cost of the cells. `sweep` may be the path of a TOML file.
 
     Raises
     ------
@@ -66,19 +67,30 @@ def plan_sweep(sweep: Sweep | str | Path) -> Plan:
     }[sweep.keep]
     store = cells * len(sweep.samplers) * (kept + per_block * sweep.blocks)
     unit = 8 * sweep.block * m * m * (14 + times)
-    indices = list(np.ndindex(sweep.shape))
-    chosen = sorted({round(x) for x in np.linspace(0, len(indices) - 1, _PROBES)})
-    by_sampler = {}
-    for number, sampler in enumerate(sweep.samplers):
-        rates = [_probed(sweep, cell, number) for cell in chosen]
-        steps = [sweep.cell(index).steps(sampler) for index in indices]
-        by_sampler[sampler] = float(np.mean(rates)) * sum(steps) * sweep.samples
+    by_sampler = {name: _seconds_of(sweep, number) for number, name in enumerate(sweep.samplers)}
     return Plan(cells, units, store, unit, sum(by_sampler.values()), by_sampler)
 
 
+def _seconds_of(sweep: Sweep, sampler: int) -> float:
+    """Return the seconds that all units of a sampler take: those of some cells, interpolated.
+
+    The cost of a cell is known up to effects such as the overhead of a call and caches, which
+    change the seconds per cost from the cheapest to the dearest cell.
+    """
+    costs = np.log(sweep.costs[:, sampler])
+    order = np.argsort(costs, kind="stable")
+    chosen = order[np.unique(np.linspace(0, len(order) - 1, _PROBES).round().astype(int))]
+    seconds = np.array([_probed(sweep, int(cell), sampler) for cell in chosen])
+    rates = np.interp(costs, costs[chosen], np.log(seconds) - costs[chosen])
+    if costs[chosen[0]] == costs[chosen[-1]]:
+        rates[:] = np.log(seconds.mean()) - costs[chosen[0]]
+    return float(np.exp(rates + costs).sum()) * sweep.samples / sweep.block
+
+
 def _probed(sweep: Sweep, cell: int, sampler: int) -> float:
+    """Return the seconds of a unit of a cell."""
     try:
-        return _seconds_per_step(sweep, cell, sampler)
+        return _unit_seconds(sweep, Unit(0, cell, sampler))
     except Exception as error:  # a user's layer may raise anything
         values = sweep.values(sweep.index(cell))
         point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes) or "the only cell"
@@ -87,21 +99,25 @@ def _probed(sweep: Sweep, cell: int, sampler: int) -> float:
         ) from error
 
 
-def _seconds_per_step(sweep: Sweep, cell: int, sampler: int) -> float:
-    """Return the seconds per step and sample of a small unit, after a first one that compiles."""
-    name = sweep.samplers[sampler]
-    steps = sweep.cell(sweep.index(cell)).steps(name)
-    unit = Unit(0, cell, sampler)
-    samples = 1 if name == "network" else min(_PROBE_SAMPLES, sweep.samples)
+def _unit_seconds(sweep: Sweep, unit: Unit) -> float:
+    """Return the seconds of a unit, from ever larger parts of it after a first one that compiles.
+
+    With few samples, the cost of the call hides that of the samples.
+    """
+    samples, compiled = 1, False
     while True:
-        probe = min(samples, sweep.samples, sweep.block)
-        small = replace(sweep, samples=probe, block=probe, target=None)
-        if samples == 1 or name != "network":
-            run_unit(small, unit)  # compiles
-        began = time.perf_counter()
-        run_unit(small, unit)
-        seconds = time.perf_counter() - began
-        # With few samples, the cost of the call hides that of the samples.
-        if seconds > _PROBE_SECONDS or probe < samples or name != "network":
-            return seconds / (steps * probe)
-        samples *= 4
+        samples = min(samples, sweep.samples, sweep.block)
+        small = sweep.unchecked(samples=samples, block=samples, target=None)
+        if not compiled:
+            run_unit(small, unit)
+            compiled = True
+        seconds = min(_timed(small, unit) for _ in range(_REPEATS))
+        if seconds > _PROBE_SECONDS or samples == min(sweep.samples, sweep.block):
+            return seconds * min(sweep.samples, sweep.block) / samples
+        samples *= 8
+
+
+def _timed(sweep: Sweep, unit: Unit) -> float:
+    began = time.perf_counter()
+    run_unit(sweep, unit)
+    return time.perf_counter() - began

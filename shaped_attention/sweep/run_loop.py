@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -20,8 +21,9 @@ from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
+from tqdm import tqdm
 
-from shaped_attention.progress import progress_bar
+from shaped_attention.progress import duration, progress_bar
 from shaped_attention.sweep.code_identity import Code, differences, imported_code
 from shaped_attention.sweep.engines import NO_GUARD, Engine
 from shaped_attention.sweep.specification import Sweep
@@ -34,6 +36,17 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.5
 """How long the loop waits for a unit before it looks at the clock."""
+
+_TELL_SECONDS = 0.1
+"""Time between two movements of the bar."""
+
+_LOG_SECONDS = 60.0
+"""Time between two lines of the log."""
+
+_OVERTIME = 1.1
+"""A unit starts if it is expected to end within this multiple of the time limit."""
+
+_BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
 
 _MOST_BYTES = 256 * 1024**2
 """Size of the results that may wait for the writer before the loop waits too."""
@@ -87,15 +100,18 @@ class Loop:
     code
         The code that workers must have.
     seconds
-        Seconds after which no further units start, or None.
+        Time limit of the run, or None.
+    spent
+        Seconds that the run has taken already.
     """
 
     def __init__(
-        self, store: Store, engine: Engine, retries: int, code: Code, seconds: float | None
-    ) -> None:
+        self, store: Store, engine: Engine, retries: int, code: Code, seconds: float | None,
+        spent: float = 0.0,
+    ) -> None:  # fmt: skip
         self.store, self.engine, self.retries, self.code = store, engine, retries, code
         self.seconds = seconds
-        self.began = time.monotonic()
+        self.began = self.logged = self.told = time.monotonic() - spent
         self.schedule = Schedule(
             store.sweep, store.finished(), partial(store.arrays.read, "moments")
         )
@@ -110,22 +126,19 @@ class Loop:
         self.ready: list[tuple[Unit, dict[str, NDArray[Any]], float]] = []
         self.breaks = 0
         self.writer = ThreadPoolExecutor(1)
-        self.writing: tuple[list[Unit], Future[None] | None] = ([], None)
+        self.writing: tuple[list[tuple[Unit, float]], Future[None] | None] = ([], None)
         self.failed = 0
-        self.tell: Callable[[], None] = lambda: None
+        self.before = self.schedule.total - self.schedule.left
+        self.bar: tqdm[int] | None = None
 
     def run(self, progress: bool | None) -> Report:
         """Run until nothing is left or the time is up."""
-        schedule = self.schedule
-        done = schedule.total - schedule.left
-        with progress_bar(
-            "sweep", progress, total=schedule.total, initial=done, unit="unit"
-        ) as bar:
-            self.tell = lambda: _advance(bar, schedule)
+        with progress_bar("sweep", progress, total=1.0, bar_format=_BAR) as self.bar:
             try:
                 while self._submit() or self.running:
                     self._collect()
                 self._commit(settle=True)
+                self._tell(last=True)
             except StoreError:
                 raise
             except BaseException:
@@ -145,13 +158,20 @@ class Loop:
             return bool(self.running)
         return len(self.running) >= 2 * self.engine.workers
 
-    def _out_of_time(self) -> bool:
-        return self.seconds is not None and time.monotonic() - self.began > self.seconds
+    def _out_of_time(self, unit: Unit) -> bool:
+        """Return whether a unit would end too late, after those that run or wait for a worker."""
+        if self.seconds is None:
+            return False
+        passed = time.monotonic() - self.began
+        turns = -(-(len(self.running) + 1) // self.engine.workers)
+        expected = turns * self.schedule.seconds_of(unit)
+        # Nothing is expected (NaN) before the first unit of all.
+        return passed > self.seconds or passed + expected > _OVERTIME * self.seconds
 
     def _submit(self) -> bool:
         """Keep the engine busy; return whether anything was submitted."""
         submitted = False
-        while not self._full() and not self._out_of_time():
+        while not self._full():
             self.alone = bool(self.suspects)
             held = self.suspects or self.again
             unit = held.pop(0) if held else next(self.waiting, None)
@@ -162,6 +182,9 @@ class Loop:
                 unit = next(self.waiting, None)
                 if unit is None:
                     break
+            if self._out_of_time(unit):
+                self.again.insert(0, unit)
+                break
             future = self.engine.submit(_timed_unit, self.store.sweep, unit, self.code)
             self.running[future] = unit
             submitted = True
@@ -186,6 +209,7 @@ class Loop:
                 self.ready.append((unit, arrays, seconds))
         if cut_off:
             self._repair(cut_off)
+        self._tell()
         # Batches form by themselves while the writer is busy with the last one.
         _, written = self.writing
         held = sum(array.nbytes for _, arrays, _ in self.ready for array in arrays.values())
@@ -236,7 +260,7 @@ class Loop:
         ready, self.ready = self.ready, []
         self._settle()
         if ready:
-            units = [unit for unit, _, _ in ready]
+            units = [(unit, seconds) for unit, _, seconds in ready]
             self.writing = (units, self.writer.submit(self.store.commit, ready))
         if settle:
             self._settle()
@@ -247,9 +271,30 @@ class Loop:
         self.writing = ([], None)
         if written is not None:
             written.result()
-            for unit in units:
-                self.schedule.finish(unit)
-            self.tell()
+            for unit, seconds in units:
+                self.schedule.finish(unit, seconds)
+
+    def _tell(self, last: bool = False) -> None:
+        """Move the bar, whose length is the share of the time; a line in the log each minute."""
+        now = time.monotonic()
+        to_log = now - self.logged > _LOG_SECONDS
+        hidden = self.bar is None or self.bar.disable
+        if not (last or to_log) and (hidden or now - self.told < _TELL_SECONDS):
+            return
+        schedule, self.told = self.schedule, now
+        done, left = schedule.total - schedule.left, schedule.seconds_left() / self.engine.workers
+        rest = "unknown time" if math.isnan(left) else duration(left)
+        if self.bar is not None and not hidden:
+            spent = now - self.began
+            self.bar.n = 0.0 if math.isnan(left) else spent / (spent + left)
+            self.bar.set_description_str(f"sweep: {done}/{schedule.total} units", refresh=False)
+            self.bar.set_postfix_str(f"{rest} left")
+        if to_log:
+            self.logged = now
+            rate = (done - self.before) / (now - self.began)
+            _log.info(
+                "%d of %d units done, %.3g a second, %s left", done, schedule.total, rate, rest
+            )
 
     def reasons(self) -> dict[tuple[int, int], str]:
         """Return why each cell and sampler stopped."""
@@ -264,8 +309,3 @@ class Loop:
             reasons=dict(Counter(self.reasons().values())),
             seconds=time.monotonic() - self.began,
         )
-
-
-def _advance(bar: Any, schedule: Schedule) -> None:
-    bar.total = schedule.total
-    bar.update(schedule.total - schedule.left - bar.n)

@@ -108,10 +108,11 @@ class Sweep(Grid):
     def to_json(self) -> str:
         """Return canonical text, equal for equal sweeps; the order of the axes counts.
 
-        The numbers of tokens of the cells and the observables are in it, so that a store can be
-        read without its layer functions.
+        The numbers of tokens and the costs of the cells, and the observables are in it, so that a
+        store can be read without its layer functions.
         """
         of_cells = {"tokens": sorted(self.tokens), "observed": self.observed}
+        of_cells |= {"costs": self.costs.tolist()}
         entries = {"format": FORMAT, "cells": of_cells} | self._entries()
         return json.dumps(entries, sort_keys=True, default=plain)
 
@@ -140,14 +141,20 @@ class Sweep(Grid):
         values["axes"] = dict(values["axes"])
         sweep = cls(**{entry.name: values[entry.name] for entry in fields(cls)}, written=True)
         of_cells = values["cells"]
-        vars(sweep).update(tokens=set(of_cells["tokens"]), observed=tuple(of_cells["observed"]))
+        vars(sweep).update(
+            tokens=set(of_cells["tokens"]), observed=tuple(of_cells["observed"]),
+            costs=np.array(of_cells["costs"]),
+        )  # fmt: skip
         return sweep
 
     def with_limits(self, seconds: float | None, target: Mapping[str, Any] | None) -> Sweep:
         """Return the sweep with another time limit and target, which change no number."""
-        limits = {"seconds": seconds, "target": None if target is None else Target(**target)}
+        return self.unchecked(seconds=seconds, target=None if target is None else Target(**target))
+
+    def unchecked(self, **entries: Any) -> Sweep:
+        """Return the sweep with other entries that keep its cells, without checking them again."""
         sweep = object.__new__(Sweep)
-        vars(sweep).update(vars(self) | limits)
+        vars(sweep).update({k: v for k, v in vars(self).items() if k != "digest"} | entries)
         return sweep
 
     def check_trusted(self, trust: Collection[str]) -> None:

@@ -8,9 +8,7 @@ depend on the order in which units return.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,31 +28,42 @@ Moments = Callable[[Unit], Floats]
 
 
 class Schedule:
-    """Units of a sweep that are still to do.
+    """Units of a sweep that are still to do, the dearest first within each block.
 
     Parameters
     ----------
     sweep
         The sweep.
     done
-        Finished units.
+        Finished units, and the seconds that each took.
     moments
         Function that returns the moments of a finished unit.
+
+    Attributes
+    ----------
+    total, left
+        Numbers of units wanted, as now known, and of those neither finished nor given up.
+    reasons
+        Why cells stopped, by cell and sampler.
     """
 
-    def __init__(self, sweep: Sweep, done: Iterable[Unit], moments: Moments) -> None:
-        self._sweep, self._moments = sweep, moments
-        cells = math.prod(sweep.shape)
-        self.keys = [(c, s) for c in range(cells) for s in range(len(sweep.samplers))]
+    def __init__(self, sweep: Sweep, done: Mapping[Unit, float], moments: Moments) -> None:
+        self._sweep, self._moments, self._costs = sweep, moments, sweep.costs
+        # The last minute of several workers must not be the longest unit.
+        dearest = np.argsort(-sweep.costs, axis=None, kind="stable")
+        samplers = len(sweep.samplers)
+        self.keys: list[Key] = [(int(k) // samplers, int(k) % samplers) for k in dearest]
         self._done: dict[Key, set[int]] = {key: set() for key in self.keys}
-        for unit in done:
-            self._done[(unit.cell, unit.sampler)].add(unit.block)
-        self._given_up: Counter[Key] = Counter()
+        self._taken, self._drawn, self._wanted_cost = np.zeros((3, samplers))
+        self.total = self.left = 0
+        for unit, seconds in done.items():
+            self._note(unit, seconds)
         first = sweep.blocks if sweep.target is None else min(sweep.target.first, sweep.blocks)
-        self._wanted = dict.fromkeys(self.keys, first)
+        self._wanted = dict.fromkeys(self.keys, 0)
         self.reasons: dict[Key, str] = {}
         self._given: set[Unit] = set()
         for key in self.keys:
+            self._want(key, first)
             self._look(key)
 
     def next_units(self) -> Iterator[Unit]:
@@ -67,30 +76,57 @@ class Schedule:
                     self._given.add(unit)
                     yield unit
 
-    def finish(self, unit: Unit) -> None:
-        """Record a finished unit."""
-        key = (unit.cell, unit.sampler)
-        self._done[key].add(unit.block)
-        self._look(key)
+    def finish(self, unit: Unit, seconds: float) -> None:
+        """Record a finished unit, and the seconds that it took."""
+        self._note(unit, seconds)
+        self._leave(unit, -1)
+        self._look((unit.cell, unit.sampler))
 
     def fail(self, unit: Unit) -> None:
         """Record a unit that was given up; its cell gets no further rounds."""
-        key = (unit.cell, unit.sampler)
-        self._given_up[key] += 1
-        self.reasons[key] = "failed"
+        self._leave(unit, -1)
+        self.reasons[(unit.cell, unit.sampler)] = "failed"
 
-    @property
-    def total(self) -> int:
-        """Number of units wanted, as now known."""
-        return sum(self._wanted.values())
+    def seconds_of(self, unit: Unit) -> float:
+        """Return the seconds that a unit will take, from those of finished ones; NaN without."""
+        return float(self._rates()[unit.sampler] * self._cost(unit))
 
-    @property
-    def left(self) -> int:
-        """Number of units wanted that are neither finished nor given up."""
-        return sum(
-            max(0, wanted - len(self._done[key]) - self._given_up[key])
-            for key, wanted in self._wanted.items()
-        )
+    def seconds_left(self) -> float:
+        """Return the seconds that one worker needs for the rest, by cost; NaN if unknown."""
+        wanted = self._wanted_cost
+        return float(self._rates()[wanted > 0.0] @ wanted[wanted > 0.0]) if self.left else 0.0
+
+    def _rates(self) -> Floats:
+        """Return the seconds per cost of each sampler; of all for a sampler without units."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rates = self._taken / self._drawn
+            return np.where(self._drawn > 0.0, rates, self._taken.sum() / self._drawn.sum())
+
+    def _cost(self, unit: Unit) -> float:
+        cost: float = self._costs[unit.cell, unit.sampler]
+        return cost * self._sweep.block_samples(unit.block)
+
+    def _note(self, unit: Unit, seconds: float) -> None:
+        self._done[(unit.cell, unit.sampler)].add(unit.block)
+        self._taken[unit.sampler] += seconds
+        self._drawn[unit.sampler] += self._cost(unit)
+
+    def _leave(self, unit: Unit, units: int) -> None:
+        """Count a unit among those left, or no longer."""
+        self.left += units
+        # Rounding must not leave a rest.
+        if units > 0 or self.left:
+            self._wanted_cost[unit.sampler] += units * self._cost(unit)
+        else:
+            self._wanted_cost[:] = 0.0
+
+    def _want(self, key: Key, wanted: int) -> None:
+        """Widen the round of a cell."""
+        for block in range(self._wanted[key], wanted):
+            if block not in self._done[key]:
+                self._leave(Unit(block, *key), 1)
+        self.total += wanted - self._wanted[key]
+        self._wanted[key] = wanted
 
     def _look(self, key: Key) -> None:
         """Close a cell or widen its round, as long as its rounds are complete."""
@@ -104,7 +140,7 @@ class Schedule:
             elif wanted == sweep.blocks:
                 self.reasons[key] = "samples"
             else:
-                self._wanted[key] = min(2 * wanted, sweep.blocks)
+                self._want(key, min(2 * wanted, sweep.blocks))
 
     def _reached(self, key: Key, blocks: int, target: Target) -> bool:
         units = [Unit(block, *key) for block in range(blocks)]
