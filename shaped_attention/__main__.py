@@ -1,6 +1,22 @@
-"""``python -m shaped_attention``: the command line."""
+"""The program, also as ``python -m shaped_attention``."""
 
-from shaped_attention.commands.main import main
+import signal
+import sys
+
+
+def program() -> None:
+    """Run the command line; an interrupt while it is imported ends it as one does later."""
+    try:
+        from shaped_attention.commands.main import main
+    except KeyboardInterrupt:
+        sys.exit(130)
+    name = "python -m shaped_attention" if sys.argv[0].endswith("__main__.py") else None
+    try:
+        main(prog_name=name)
+    finally:
+        # What is left is the interpreter's end; its status is that of the command.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
 
 if __name__ == "__main__":
-    main(prog_name="python -m shaped_attention")
+    program()

@@ -1,7 +1,9 @@
-"""The version of the package, in one place, and the identity of its installed sources."""
+"""The version of the package, in one place, and the identity of all code that makes numbers."""
 
 import functools
 import hashlib
+import platform
+from importlib.metadata import version
 from pathlib import Path
 
 __version__ = "0.2.0"
@@ -14,3 +16,17 @@ def sources_digest() -> str:
     for file in sorted(folder.rglob("*.py")):
         digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that make the numbers of a result."""
+    return dict(_versions())
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    return {
+        "shaped_attention": __version__,
+        **{name: version(name) for name in ("torch", "numpy", "scipy", "numba", "torchsde")},
+        "python": platform.python_version(),
+    }

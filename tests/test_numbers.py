@@ -10,8 +10,9 @@ from numba import njit
 from scipy import special, stats
 
 from shaped_attention.numerics import vectormath
-from shaped_attention.numerics.draws import STREAMS, Draws, stream_key, threefry
+from shaped_attention.numerics.draws import Draws, stream_key, threefry
 from shaped_attention.numerics.jit import LANES
+from shaped_attention.numerics.seeds import STREAMS
 from shaped_attention.numerics.threefry import fill_chi, fill_normals, fill_weights, path_words
 from shaped_attention.numerics.threefry import threefry as compiled_threefry
 from shaped_attention.numerics.wishart import fill_bartlett

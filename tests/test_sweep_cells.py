@@ -16,7 +16,8 @@ from shaped_attention.sweep import (
     run_sweep,
     sweep_summary,
 )
-from shaped_attention.sweep.work_units import Unit, run_unit, unit_seed
+from shaped_attention.sweep.grid import Unit
+from shaped_attention.sweep.work_units import run_unit, unit_seed
 from tests.sweep_examples import FIXED, scores, small
 from tests.test_sweep import V0
 

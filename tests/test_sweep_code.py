@@ -18,9 +18,9 @@ from shaped_attention.sweep import code_identity as code
 from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
 from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.code_identity import Code, code_records
+from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.layer_code import definitions_of
 from shaped_attention.sweep.store import Store, StoreError
-from shaped_attention.sweep.work_units import Unit
 from shaped_attention.version import sources_digest
 from tests.sweep_examples import FIXED, Clock, small
 

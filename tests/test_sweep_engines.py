@@ -25,8 +25,8 @@ from shaped_attention.sweep import (
     run_sweep,
 )
 from shaped_attention.sweep import run_loop as running
+from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.store import Store
-from shaped_attention.sweep.work_units import Unit
 from tests import sweep_layers as layers
 
 GRID = Sweep(

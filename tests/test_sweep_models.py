@@ -10,7 +10,8 @@ import pytest
 import shaped_attention as sa
 from shaped_attention.numerics.observables import observables
 from shaped_attention.sweep import SweepFaultsError
-from shaped_attention.sweep.work_units import Unit, unit_seed
+from shaped_attention.sweep.grid import Unit
+from shaped_attention.sweep.work_units import unit_seed
 
 CONFIG = {
     "model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 20,

@@ -36,6 +36,13 @@ SAME = ("device", "figures", "progress", "seed")
 """Options whose help text is the same everywhere."""
 
 
+INCOMPLETE = 3
+"""Exit status of a sweep that leaves units undone, was interrupted, or gave units up."""
+
+INTERRUPTED = 130
+"""Exit status of other commands that were interrupted, as shells have it."""
+
+
 class InputError(click.ClickException):
     """A bad argument: one sentence on the error stream, exit status 2."""
 
@@ -50,6 +57,12 @@ def one_sentence() -> Iterator[None]:
     """
     try:
         yield
+    except BrokenPipeError:
+        # Whoever reads the output has enough; click ends in silence.
+        raise
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except (ValueError, FileNotFoundError) as error:
         raise InputError(str(error)) from error
     except (FloatingPointError, OSError) as error:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
+from shaped_attention.commands.logs import logged
+from shaped_attention.commands.options import INCOMPLETE
 from shaped_attention.commands.sweep_words import (
-    INCOMPLETE,
     reported,
     resuming,
     shape_of,
@@ -105,19 +106,28 @@ def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple
 
 
 def _run(sweep: Sweep, store: Path, **options: Any) -> None:
-    # Batch systems end a job with this signal; treat it as an interrupt.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _engine(options["workers"], options["devices"], options["dask"]) as engine:
+    verbose, quiet = options["verbose"], options["quiet"]
+    if verbose and quiet:
+        raise ValueError("--verbose, --quiet: only one of the two is possible")
+    with (
+        logged("sweep", verbose, quiet),
+        _engine(options["workers"], options["devices"], options["dask"]) as engine,
+    ):
         try:
             report = run_sweep(
                 sweep, store, engine=engine,
-                retries=options["retries"], progress=options["progress"],
+                retries=options["retries"], progress=False if quiet else options["progress"],
                 accept_changed_code=options["accept_changed_code"], seconds=options["seconds"],
             )  # fmt: skip
         except KeyboardInterrupt:
             click.echo(f"interrupted; `{resuming(sweep, store)}` continues", err=True)
             raise click.exceptions.Exit(INCOMPLETE) from None
-    _print_report(report, sweep, store)
+        except BrokenExecutor as error:
+            raise BrokenExecutor(f"{error}; `{resuming(sweep, store)}` continues") from error
+    if not quiet:
+        _print_report(report, sweep, store)
+    if report.failed or report.left:
+        raise click.exceptions.Exit(INCOMPLETE)
 
 
 @contextmanager
@@ -160,5 +170,3 @@ def _print_report(report: Report, sweep: Sweep, store: Path) -> None:
         )
     if report.left:
         click.echo(f"{report.left} units still to do: `{resuming(sweep, store)}`", err=True)
-    if report.failed or report.left:
-        raise click.exceptions.Exit(INCOMPLETE)

@@ -6,12 +6,15 @@ load no library.
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from shaped_attention.commands.options import figures_option, progress_option
+from shaped_attention.commands.options import INCOMPLETE, figures_option, progress_option
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 _store = click.argument("store", type=click.Path(path_type=Path))
@@ -28,8 +31,13 @@ _trust = click.option(
 def _engine_options(command: Any) -> Any:
     for option in (
         click.option("--seconds", type=float,
-                     help="Start no further units after this many seconds of this run.  [default: "
-                     "`seconds` of the sweep, if it has any]"),
+                     help="Time limit of this run: no unit starts that is expected to end more "
+                     "than a tenth later.  [default: `seconds` of the sweep, if it has any]"),
+        click.option("-q", "--quiet", is_flag=True,
+                     help="Print errors only: no bar, no log, no report."),
+        click.option("-v", "--verbose", is_flag=True,
+                     help="Log every unit.  [default: a line each minute, if the error stream is "
+                     "no terminal]"),
         progress_option,
         click.option("--accept-changed-code", is_flag=True,
                      help="Continue although the code of the layer or the versions of packages "
@@ -63,6 +71,20 @@ def plan(file: Path) -> None:
     sweep_actions.plan(file)
 
 
+@contextmanager
+def _interruptible(store: Path) -> Iterator[None]:
+    """End with the status of an incomplete run when interrupted, even while libraries load."""
+    # Batch systems end a job with this signal; treat it as an interrupt.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        begun = (store / "sweep.json").exists()
+        how = f"`shaped-attention sweep resume {store}`" if begun else "the same command"
+        click.echo(f"interrupted; {how} continues", err=True)
+        raise click.exceptions.Exit(INCOMPLETE) from None
+
+
 @click.command()
 @_file
 @_store
@@ -72,9 +94,10 @@ def run(file: Path, store: Path, **options: Any) -> None:
 
     If STORE already has this sweep, it is continued. The exit status is 3 if units are left.
     """
-    from shaped_attention.commands import sweep_actions
+    with _interruptible(store):
+        from shaped_attention.commands import sweep_actions
 
-    sweep_actions.run(file, store, **options)
+        sweep_actions.run(file, store, **options)
 
 
 @click.command()
@@ -86,9 +109,10 @@ def resume(store: Path, **options: Any) -> None:
 
     Draws what is missing, and tries again what failed. The exit status is 3 if units are left.
     """
-    from shaped_attention.commands import sweep_actions
+    with _interruptible(store):
+        from shaped_attention.commands import sweep_actions
 
-    sweep_actions.resume(store, **options)
+        sweep_actions.resume(store, **options)
 
 
 @click.command()

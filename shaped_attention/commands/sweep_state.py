@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from shaped_attention.commands.sweep_words import INCOMPLETE, reported, resuming, units_of
+from shaped_attention.commands.options import INCOMPLETE
+from shaped_attention.commands.sweep_words import reported, resuming, units_of
 from shaped_attention.progress import duration
 from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.specification import Sweep

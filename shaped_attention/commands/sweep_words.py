@@ -15,9 +15,6 @@ from shaped_attention.io.storage import reason
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store_errors import StoreError, UnwritableError
 
-INCOMPLETE = 3
-"""Exit status of a run that leaves units undone or gives some up."""
-
 
 def shape_of(sweep: Sweep) -> str:
     """Return the axes of a sweep with their lengths."""

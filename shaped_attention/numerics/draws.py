@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.jit import LANES
+from shaped_attention.numerics.seeds import STREAMS
 from shaped_attention.numerics.threefry import (
     ATTEMPT_SHIFT,
     PARITY,
@@ -28,19 +29,6 @@ from shaped_attention.numerics.threefry import (
     fill_weights,
     path_words,
 )
-
-STREAMS = {
-    "network": 0,
-    "chain": 1,
-    "sde": 2,
-    "statistics": 3,
-    "multilevel": 4,
-    "derived": 5,
-    "sphere": 6,
-    "model": 7,
-}
-"""Named streams, whose numbers are independent for the same seed. Append only."""
-
 
 SLOTS_PER_BLOCK = 64
 """Number of consecutive slots (independent series within a step) of each block of a layer."""

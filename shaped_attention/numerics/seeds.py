@@ -1,4 +1,4 @@
-"""Derived seeds: one for each cell, width or replica, from a single seed."""
+"""Named streams, and derived seeds: one for each cell, width or replica, from a single seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 
 from shaped_attention.checks import check_count
-from shaped_attention.numerics.draws import STREAMS
+
+STREAMS = {
+    "network": 0,
+    "chain": 1,
+    "sde": 2,
+    "statistics": 3,
+    "multilevel": 4,
+    "derived": 5,
+    "sphere": 6,
+    "model": 7,
+}
+"""Named streams, whose numbers are independent for the same seed. Append only."""
 
 
 def derived_seed(seed: int, values: Mapping[str, Any], *integers: int) -> int:

@@ -252,10 +252,3 @@ def _is_safe_function(found: Any) -> bool:
     """Return whether it is a function outside Python's library, which could write and delete."""
     own = inspect.isfunction(found)
     return own and found.__module__.partition(".")[0] not in sys.stdlib_module_names
-
-
-def plain(value: object) -> Any:
-    """Convert a NumPy number to one of Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{value!r} is not plain data")

@@ -17,10 +17,8 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import platform
 from collections.abc import Callable, Collection
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -38,7 +36,7 @@ from shaped_attention.results.plain_arguments import (
     noted,
 )
 from shaped_attention.trust import check_modules, check_trusted, note_use
-from shaped_attention.version import __version__
+from shaped_attention.version import versions
 
 FORMAT = 3
 """Number of the layout of `attrs`; raised when an old result could be misread."""
@@ -145,20 +143,6 @@ def attribute(value: float | str) -> float | str:
     if isinstance(value, int):
         return int(value) if abs(value) < 2**63 else str(value)
     return value
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of the packages that make the numbers of a result."""
-    return dict(_versions())
-
-
-@functools.cache
-def _versions() -> dict[str, str]:
-    return {
-        "shaped_attention": __version__,
-        **{name: version(name) for name in ("torch", "numpy", "scipy", "numba", "torchsde")},
-        "python": platform.python_version(),
-    }
 
 
 def specification(result: xr.Dataset) -> dict[str, Any]:

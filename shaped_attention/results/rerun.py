@@ -9,7 +9,8 @@ from typing import Any
 import xarray as xr
 
 from shaped_attention.checks import check_keywords
-from shaped_attention.results.provenance import call_of, function_of, record, versions
+from shaped_attention.results.provenance import call_of, function_of, record
+from shaped_attention.version import versions
 
 _GRID = {"save_every", "width", "depth", "horizon", "step"}
 

@@ -44,7 +44,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from shaped_attention.checks import check_count, check_inside
-from shaped_attention.numerics.draws import STREAMS
+from shaped_attention.numerics.seeds import STREAMS
 
 # A few operations magnify the rounding error of V before it reaches an observable.
 ROUNDING = 64

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.catalogue import KINDS
-from shaped_attention.sweep.cells import Cell, make_cell
+from shaped_attention.sweep.cells import NAMED, Cell, make_cell
 from shaped_attention.sweep.grid import Grid
 
 REFUSALS = (ValueError, TypeError, OverflowError, MemoryError)
@@ -56,7 +55,7 @@ def _sentences(sweep: Grid, values: dict[str, Any], partial: bool) -> list[str]:
     found: list[str] = []
     left = dict(values)
     while True:
-        if partial and left.get("layer", "attention") in KINDS:
+        if partial and left.get("layer", "attention") in NAMED:
             left.setdefault("gamma", _PLACEHOLDER)
         try:
             _check_cell(sweep, make_cell(left, sweep.samplers))

@@ -8,16 +8,19 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-import xarray as xr
-
-from shaped_attention.blocks.catalogue import KINDS
+# A store is read without the blocks and without xarray, whose imports take a second.
+if TYPE_CHECKING:
+    import xarray as xr
 
 _BLOCKS = "shaped_attention.sweep.layer_cells:CellOfLayer"
 
+NAMED = ("attention", "mlp", "transformer")
+"""The layers of `named_layer`."""
+
 CELLS = {
-    **dict.fromkeys(KINDS, _BLOCKS),
+    **dict.fromkeys(NAMED, _BLOCKS),
     "sphere": "shaped_attention.sphere.sweep_cells:SphereCell",
     "model": "shaped_attention.sweep.model_cells:CellOfModel",
 }

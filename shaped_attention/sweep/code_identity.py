@@ -12,13 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import llvmlite.binding
-
 from shaped_attention.io.records import append_records, read_records
-from shaped_attention.results.provenance import versions
 from shaped_attention.sweep.layer_code import definitions_of, layer_function
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.version import sources_digest
+from shaped_attention.version import sources_digest, versions
 
 _RECORDS = "code.jsonl"
 
@@ -62,6 +59,8 @@ def code_records(folder: Path) -> list[dict[str, Any]]:
 
 def note_code(folder: Path, code: Code, units: int, changed: list[str]) -> None:
     """Add a record of the code to a store."""
+    import llvmlite.binding  # a fifth of a second, which reading a store does not need
+
     now = datetime.now(UTC).isoformat(timespec="seconds")
     processor = llvmlite.binding.get_host_cpu_name()
     record = {"time": now, "units": units, "changed": changed, "processor": processor}

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.blocks.catalogue import KINDS, UNUSED, UNUSED_BY_LIMIT
 from shaped_attention.checks import check_choice, check_count, check_positive, did_you_mean
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.samplers.devices import named_device, precision_name
 from shaped_attention.sweep.cell_faults import REFUSALS, cell_faults
-from shaped_attention.sweep.cells import kind_of
+from shaped_attention.sweep.cells import NAMED, kind_of
 from shaped_attention.sweep.grid import STOPPED, Grid, Target, common_observables
 
 KEEP = ("observables", "V", "reductions")
@@ -232,8 +231,10 @@ def _idle_parameters(sweep: Grid) -> list[tuple[str, str]]:
     layers = sweep.layers
     if {"rho", "covariance"} <= given:
         return [("rho", "rho: no effect with a covariance")]
-    if not all(layer in KINDS for layer in layers):
+    if not all(layer in NAMED for layer in layers):
         return []
+    from shaped_attention.blocks.catalogue import UNUSED, UNUSED_BY_LIMIT
+
     idle = set.intersection(*(set(UNUSED[layer]) for layer in layers))
     if "mlp_gamma" not in given:
         idle.discard("gamma")  # then it is the MLP's

@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.observables import observables
 from shaped_attention.sweep.cells import Cell, make_cell
 
 STOPPED = "stopped"
 """Observable that is 1 for paths that reached the radius by the horizon, and 0 otherwise."""
+
+
+@dataclass(frozen=True, order=True)
+class Unit:
+    """Numbers of the block, of the cell (in C order of the axes) and of the sampler."""
+
+    block: int
+    cell: int
+    sampler: int
 
 
 @dataclass(frozen=True)
@@ -115,5 +123,8 @@ class Grid:
 
 def common_observables(tokens: set[int]) -> list[str]:
     """Return the observables that exist for all these numbers of tokens."""
+    # A store names those that it keeps; reading it needs neither SciPy nor xarray.
+    from shaped_attention.numerics.observables import observables
+
     named = [list(observables(np.eye(m)[None])) for m in sorted(tokens)]
     return [name for name in named[0] if all(name in other for other in named)]

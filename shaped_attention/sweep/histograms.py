@@ -20,6 +20,9 @@ EDGES: NDArray[np.float64] = _SCALE * np.sinh(
 
 BINS = _INNER + 2
 
+STOPPING_BINS = 100
+"""Bins of stopping times over [0, T]; one more counts the paths that did not stop."""
+
 
 def histogram(values: NDArray[np.float64]) -> NDArray[np.uint32]:
     """Return counts (time, observable, bin) of values (time, sample, observable)."""

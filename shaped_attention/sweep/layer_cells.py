@@ -18,8 +18,8 @@ from shaped_attention.blocks.base import Block, blocks_of, check_chain, check_li
 from shaped_attention.blocks.catalogue import KINDS, named_layer, rescaled
 from shaped_attention.blocks.pattern import pattern_of, specification_of
 from shaped_attention.checks import check_count, check_positive, check_width
+from shaped_attention.io.records import plain
 from shaped_attention.numerics.covariance import check_covariance, equicorrelated
-from shaped_attention.results.plain_arguments import plain
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request

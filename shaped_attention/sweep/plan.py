@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from shaped_attention.sweep.histograms import BINS
+from shaped_attention.sweep.grid import Unit
+from shaped_attention.sweep.histograms import BINS, STOPPING_BINS
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.toml import as_sweep
-from shaped_attention.sweep.work_units import STOPPING_BINS, Unit, run_unit
+from shaped_attention.sweep.work_units import run_unit
 
 _PROBES = 4
 _PROBE_SECONDS = 0.2

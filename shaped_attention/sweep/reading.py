@@ -18,7 +18,7 @@ from shaped_attention.statistics.distances import ks_margin, rounded
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.grid import STOPPED
-from shaped_attention.sweep.histograms import quantile
+from shaped_attention.sweep.histograms import STOPPING_BINS, quantile
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.store_arrays import CheckedFiles
@@ -26,7 +26,6 @@ from shaped_attention.sweep.store_errors import StoreError
 from shaped_attention.sweep.store_extension import announced
 from shaped_attention.sweep.store_records import text_digest
 from shaped_attention.sweep.work_order import frequency_bounds, half_width, merged
-from shaped_attention.sweep.work_units import STOPPING_BINS
 
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 

@@ -26,11 +26,12 @@ from tqdm import tqdm
 from shaped_attention.progress import duration, progress_bar
 from shaped_attention.sweep.code_identity import Code, differences, imported_code
 from shaped_attention.sweep.engines import NO_GUARD, Engine
+from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.store_errors import StoreError
 from shaped_attention.sweep.work_order import Schedule
-from shaped_attention.sweep.work_units import Unit, run_unit
+from shaped_attention.sweep.work_units import run_unit
 
 _log = logging.getLogger(__name__)
 
@@ -206,6 +207,7 @@ class Loop:
                 self._erred(unit, error)
             else:
                 self.breaks = 0
+                _log.debug("%s: %.3g s", unit, seconds)
                 self.ready.append((unit, arrays, seconds))
         if cut_off:
             self._repair(cut_off)

@@ -38,6 +38,7 @@ from shaped_attention.io.records import append_records, read_records
 from shaped_attention.io.storage import reason, sync, write_durably
 from shaped_attention.sweep.code_identity import Code, changes_since, code_of, note_code
 from shaped_attention.sweep.faults import SweepFaultsError
+from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store_arrays import (
     DRAFT,
@@ -59,7 +60,6 @@ from shaped_attention.sweep.store_records import (
     unit_of,
     write_run,
 )
-from shaped_attention.sweep.work_units import Unit
 
 _BEGUN = (DRAFT, ".sweep.json.draft", "code.jsonl", "ledger.jsonl", "lock")
 """Files that a process may leave behind if it dies while it creates a store."""

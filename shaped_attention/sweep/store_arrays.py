@@ -24,10 +24,10 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
 from shaped_attention.io.storage import sync, write_durably
+from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store_errors import StoreError
 from shaped_attention.sweep.store_layout import Layout, attributes, coordinates, layouts
-from shaped_attention.sweep.work_units import Unit
 
 DRAFT = ".data.zarr.draft"
 """Folder inside a store's in which its arrays are drafted."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
-from shaped_attention.results.provenance import attribute
-from shaped_attention.sweep.histograms import BINS
+from shaped_attention.sweep.histograms import BINS, STOPPING_BINS
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.work_units import STOPPING_BINS
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 MISSING = (
     "NaN in values, V, stopping_time and moments marks samples that are not drawn: their unit is "
@@ -134,6 +134,11 @@ def coordinates(sweep: Sweep, versions: Mapping[str, str]) -> xr.Dataset:
 
     `versions` are those of the packages that made the first units.
     """
+    # Only a store that is made or repaired needs these; to show its state takes no xarray.
+    import xarray as xr
+
+    from shaped_attention.results.provenance import attribute
+
     horizons = {sweep.cell(index).horizon for index in np.ndindex(sweep.shape)}
     scale = horizons.pop() if len(horizons) == 1 else 1.0
     names = list(sweep.observed)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from shaped_attention.io.records import append_records, read_records
+from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store_arrays import Sums
-from shaped_attention.sweep.work_units import Unit
 
 _NAME = "ledger.jsonl"
 

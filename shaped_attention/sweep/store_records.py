@@ -12,9 +12,9 @@ from typing import Any
 
 from shaped_attention.io.storage import write_durably
 from shaped_attention.sweep.code_identity import code_records
+from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import FORMAT, Sweep
 from shaped_attention.sweep.store_errors import StoreError
-from shaped_attention.sweep.work_units import Unit
 
 
 def kept_sweep(folder: Path) -> Sweep:

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from shaped_attention.statistics.proportions import fraction_bounds
-from shaped_attention.sweep.grid import STOPPED, Target
+from shaped_attention.sweep.grid import STOPPED, Target, Unit
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.work_units import Unit
 
 Key = tuple[int, int]
 """Cell and sampler."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,25 +14,14 @@ from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.result_axis import axis_of, stopping_times
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.sweep.cells import DEFAULTS, Cell
-from shaped_attention.sweep.histograms import histogram
+from shaped_attention.sweep.grid import Unit
+from shaped_attention.sweep.histograms import STOPPING_BINS, histogram
 from shaped_attention.sweep.specification import Sweep
 
 _log = logging.getLogger(__name__)
 
 _LARGEST_CHUNK = 2048
 """Largest chunk that a sampler chooses on the CPU, and so the largest that can fail."""
-
-STOPPING_BINS = 100
-"""Bins of stopping times over [0, T]; one more counts the paths that did not stop."""
-
-
-@dataclass(frozen=True, order=True)
-class Unit:
-    """Numbers of the block, of the cell (in C order of the axes) and of the sampler."""
-
-    block: int
-    cell: int
-    sampler: int
 
 
 def unit_seed(sweep: Sweep, unit: Unit) -> int:
