@@ -16,6 +16,9 @@ def program() -> None:
     finally:
         # What is left is the interpreter's end; its status is that of the command.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # An interrupt inside code that a library evaluates from text makes Python end by a signal,
+        # although it was handled, until other text is evaluated.
+        eval("None")
 
 
 if __name__ == "__main__":

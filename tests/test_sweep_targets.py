@@ -33,7 +33,7 @@ def fed(means, order=None, seed=0, half=0.25, samples=64):
     schedule, waiting, given = Schedule(sweep, {}, moments), [], []
     while waiting := waiting + list(schedule.next_units()):
         given.append(waiting.pop(0 if order is None else order.integers(len(waiting))))
-        schedule.finish(given[-1], 2.0)
+        schedule.finish(given[-1])
     assert schedule.left == schedule.seconds_left() == 0
     assert schedule.total == len(given) == len(set(given))
     return schedule, x, [sum(unit.cell == c for unit in given) for c in range(len(means))]

@@ -74,11 +74,24 @@ def plan(file: Path) -> None:
 @contextmanager
 def _interruptible(store: Path) -> Iterator[None]:
     """End with the status of an incomplete run when interrupted, even while libraries load."""
-    # Batch systems end a job with this signal; treat it as an interrupt.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    received = []
+
+    def interrupt(number: int, _: Any) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    # Batch systems end a job with a signal of its own; treat it as an interrupt.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
     try:
         yield
-    except KeyboardInterrupt:
+    except click.exceptions.Exit:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        # Some libraries turn an interrupt of their import into an error of theirs.
+        if not received and not isinstance(error, KeyboardInterrupt):
+            raise
         begun = (store / "sweep.json").exists()
         how = f"`shaped-attention sweep resume {store}`" if begun else "the same command"
         click.echo(f"interrupted; {how} continues", err=True)

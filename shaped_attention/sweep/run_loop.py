@@ -127,7 +127,7 @@ class Loop:
         self.ready: list[tuple[Unit, dict[str, NDArray[Any]], float]] = []
         self.breaks = 0
         self.writer = ThreadPoolExecutor(1)
-        self.writing: tuple[list[tuple[Unit, float]], Future[None] | None] = ([], None)
+        self.writing: tuple[list[Unit], Future[None] | None] = ([], None)
         self.failed = 0
         self.before = self.schedule.total - self.schedule.left
         self.bar: tqdm[int] | None = None
@@ -207,8 +207,7 @@ class Loop:
                 self._erred(unit, error)
             else:
                 self.breaks = 0
-                _log.debug("%s: %.3g s", unit, seconds)
-                self.ready.append((unit, arrays, seconds))
+                self._returned(unit, arrays, seconds)
         if cut_off:
             self._repair(cut_off)
         self._tell()
@@ -217,6 +216,11 @@ class Loop:
         held = sum(array.nbytes for _, arrays, _ in self.ready for array in arrays.values())
         if written is None or written.done() or held > _MOST_BYTES:
             self._commit()
+
+    def _returned(self, unit: Unit, arrays: dict[str, NDArray[Any]], seconds: float) -> None:
+        _log.debug("%s: %.3g s", unit, seconds)
+        self.schedule.took(unit, seconds)
+        self.ready.append((unit, arrays, seconds))
 
     def _repair(self, cut_off: list[Unit]) -> None:
         """Replace a broken executor and repeat its units; a unit that ran alone is to blame."""
@@ -229,7 +233,7 @@ class Loop:
             raise BrokenExecutor("the executor broke, and only its owner can replace it")
         for future, unit in lost:
             if future.done() and not future.cancelled() and future.exception() is None:
-                self.ready.append((unit, *future.result()))
+                self._returned(unit, *future.result())
             else:
                 cut_off.append(unit)
         if len(cut_off) > 1:
@@ -262,7 +266,7 @@ class Loop:
         ready, self.ready = self.ready, []
         self._settle()
         if ready:
-            units = [(unit, seconds) for unit, _, seconds in ready]
+            units = [unit for unit, _, _ in ready]
             self.writing = (units, self.writer.submit(self.store.commit, ready))
         if settle:
             self._settle()
@@ -273,8 +277,8 @@ class Loop:
         self.writing = ([], None)
         if written is not None:
             written.result()
-            for unit, seconds in units:
-                self.schedule.finish(unit, seconds)
+            for unit in units:
+                self.schedule.finish(unit)
 
     def _tell(self, last: bool = False) -> None:
         """Move the bar, whose length is the share of the time; a line in the log each minute."""

@@ -56,7 +56,8 @@ class Schedule:
         self._taken, self._drawn, self._wanted_cost = np.zeros((3, samplers))
         self.total = self.left = 0
         for unit, seconds in done.items():
-            self._note(unit, seconds)
+            self._done[(unit.cell, unit.sampler)].add(unit.block)
+            self.took(unit, seconds)
         first = sweep.blocks if sweep.target is None else min(sweep.target.first, sweep.blocks)
         self._wanted = dict.fromkeys(self.keys, 0)
         self.reasons: dict[Key, str] = {}
@@ -75,11 +76,17 @@ class Schedule:
                     self._given.add(unit)
                     yield unit
 
-    def finish(self, unit: Unit, seconds: float) -> None:
-        """Record a finished unit, and the seconds that it took."""
-        self._note(unit, seconds)
+    def took(self, unit: Unit, seconds: float) -> None:
+        """Record how long a unit took, which may not be in the store yet."""
+        self._taken[unit.sampler] += seconds
+        self._drawn[unit.sampler] += self._cost(unit)
+
+    def finish(self, unit: Unit) -> None:
+        """Record a finished unit."""
+        key = (unit.cell, unit.sampler)
+        self._done[key].add(unit.block)
         self._leave(unit, -1)
-        self._look((unit.cell, unit.sampler))
+        self._look(key)
 
     def fail(self, unit: Unit) -> None:
         """Record a unit that was given up; its cell gets no further rounds."""
@@ -104,11 +111,6 @@ class Schedule:
     def _cost(self, unit: Unit) -> float:
         cost: float = self._costs[unit.cell, unit.sampler]
         return cost * self._sweep.block_samples(unit.block)
-
-    def _note(self, unit: Unit, seconds: float) -> None:
-        self._done[(unit.cell, unit.sampler)].add(unit.block)
-        self._taken[unit.sampler] += seconds
-        self._drawn[unit.sampler] += self._cost(unit)
 
     def _leave(self, unit: Unit, units: int) -> None:
         """Count a unit among those left, or no longer."""
