@@ -14,7 +14,9 @@ from click.testing import CliRunner
 
 from shaped_attention.commands.main import main
 from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep, sweep_summary
+from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.store import Store, StoreError
+from shaped_attention.sweep.work_units import run_unit
 from tests import sweep_layers as layers
 
 SWEEP = layers.small({"rho": [0.1, 0.3, 0.5]}, samples=20, block=10)
@@ -71,6 +73,22 @@ def test_chunks_in_each_others_place_are_noticed(store, tmp_path):
     first.write_bytes(contents[1])
     second.write_bytes(contents[0])
     assert len(Store(path).damaged()) == 2
+
+
+def test_an_older_version_of_a_file_is_noticed(tmp_path):
+    """As a backup may bring it back: the ledger knows it, but its last commit has replaced it."""
+    path = tmp_path / "s"
+    store, chunk = Store(path, SWEEP), path / "data.zarr/values/0.0.0.0.0"
+    versions = []
+    with store.locked():
+        for cell in range(3):
+            unit = Unit(0, cell, 0)
+            store.commit([(unit, run_unit(SWEEP, unit), 0.1)])
+            versions.append(chunk.read_bytes())
+    assert not Store(path).damaged()
+    assert len(set(versions)) == 3
+    chunk.write_bytes(versions[0])
+    assert Store(path).damaged() == {"values/0.0.0.0.0"}
 
 
 def test_reading_refuses_what_is_damaged_and_reads_the_rest(store, tmp_path):

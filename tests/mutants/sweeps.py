@@ -1,4 +1,4 @@
-"""Errors in sweeps: seeds of units, what is counted, and the summaries of cells."""
+"""Errors in sweeps: seeds of units, what is counted, stores, and the summaries of cells."""
 
 from __future__ import annotations
 
@@ -8,7 +8,83 @@ _READING = "shaped_attention/sweep/reading.py"
 _UNITS = "shaped_attention/sweep/work_units.py"
 _WORK_ORDER = "shaped_attention/sweep/work_order.py"
 
+_STORE = "shaped_attention/sweep/store.py"
+_LEDGER = "shaped_attention/sweep/store_ledger.py"
+_LOOP = "shaped_attention/sweep/run_loop.py"
+_DAMAGE = "test_sweep_damage.py"
+_PROGRESS = "test_sweep_progress.py"
+
 SWEEPS = [
+    Mutant(
+        "store-lost-files-count-as-there",
+        _STORE,
+        "return self.finished_without(self.missing())",
+        "return self.finished_without(())",
+        (f"{_DAMAGE}::test_units_of_lost_files_are_not_finished",),
+    ),
+    Mutant(
+        "store-damage-of-the-first-file-only",
+        _STORE,
+        "if tuple(checksum(content)) not in self.ledger.sums(name):",
+        "if not lost and tuple(checksum(content)) not in self.ledger.sums(name):",
+        (f"{_DAMAGE}::test_verify_and_repair",),
+    ),
+    Mutant(
+        "store-resumes-without-looking-for-damage",
+        "shaped_attention/sweep/run.py",
+        "if lost := store.damaged():",
+        "if lost := store.missing():",
+        (f"{_DAMAGE}::test_every_file_is_watched_and_mended[flipped]",),
+    ),
+    Mutant(
+        "store-takes-any-specification",
+        _STORE,
+        "if tuple(checksum((self.path / SPECIFICATION).read_bytes())) not in allowed:",
+        "if not allowed:",
+        (f"{_DAMAGE}::test_an_edited_specification_is_refused",),
+    ),
+    Mutant(
+        "store-keeps-all-checksums-of-a-file",
+        _LEDGER,
+        "self._sums |= {name: (entry,) for name, entry in pending.items()}",
+        "pass",
+        (f"{_DAMAGE}::test_an_older_version_of_a_file_is_noticed",),
+    ),
+    Mutant(
+        "sweep-units-drawn-without-the-package-digest",
+        "shaped_attention/sweep/code_identity.py",
+        'Code({"shaped_attention": sources_digest(), **definitions}, made_by)',
+        "Code({**definitions}, made_by)",
+        ("test_sweep_code.py::test_an_edit_of_the_package_is_refused",),
+    ),
+    Mutant(
+        "sweep-cheapest-cells-first",
+        _WORK_ORDER,
+        "np.argsort(-sweep.costs",
+        "np.argsort(sweep.costs",
+        (f"{_PROGRESS}::test_the_dearest_cells_come_first",),
+    ),
+    Mutant(
+        "sweep-time-left-by-numbers-of-units",
+        _WORK_ORDER,
+        "return cost * self._sweep.block_samples(unit.block)",
+        "return 1.0",
+        (f"{_PROGRESS}::test_the_remaining_time_weighs_units_by_their_cost",),
+    ),
+    Mutant(
+        "sweep-time-limit-between-units-only",
+        _LOOP,
+        "passed > self.seconds or passed + expected > _OVERTIME * self.seconds",
+        "passed > self.seconds",
+        (f"{_PROGRESS}::test_a_time_limit_is_kept_within_a_tenth[60.0]",),
+    ),
+    Mutant(
+        "plan-of-the-cheapest-cell",
+        "shaped_attention/sweep/plan.py",
+        "np.interp(costs, costs[chosen], np.log(seconds) - costs[chosen])",
+        "np.full(costs.shape, np.log(seconds[0]) - costs[chosen[0]])",
+        (f"{_PROGRESS}::test_a_plan_is_within_a_factor_of_two",),
+    ),
     Mutant(
         "sweep-blocks-share-a-seed",
         _UNITS,
