@@ -288,7 +288,11 @@ class Loop:
         if not (last or to_log) and (hidden or now - self.told < _TELL_SECONDS):
             return
         schedule, self.told = self.schedule, now
-        done, left = schedule.total - schedule.left, schedule.seconds_left() / self.engine.workers
+        # Units that have come back count, whether or not the disk has them yet.
+        back = [unit for unit, _, _ in self.ready] + self.writing[0]
+        done = schedule.total - schedule.left + len(back)
+        seconds = schedule.seconds_left() - sum(map(schedule.seconds_of, back))
+        left = seconds / self.engine.workers if done < schedule.total else 0.0
         rest = "unknown time" if math.isnan(left) else duration(left)
         if self.bar is not None and not hidden:
             spent = now - self.began
