@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import jsonschema
-import numpy as np
 import pytest
-import torch
-import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention import sphere
 from shaped_attention.results.provenance import record
-from tests.test_provenance import ATTENTION, GENERAL, SCHEMA, TOKENS, first_cosine
-
-OLD = json.loads((Path(__file__).parent / "data" / "format_2.json").read_text(encoding="utf-8"))
+from tests.test_provenance import ATTENTION, GENERAL, SCHEMA, TOKENS
 
 
 def tampered(result, function=None, **arguments):
@@ -87,35 +81,6 @@ def test_the_schema_refuses_what_is_no_record():
     del valid["function"]
     with pytest.raises(jsonschema.ValidationError, match="'function' is a required property"):
         jsonschema.validate(valid, SCHEMA)
-
-
-@pytest.mark.parametrize("name", OLD)
-def test_results_of_format_2_run_again(name):
-    """They were saved by version 0.2.0, and hold the numbers that the same calls give now."""
-    old = xr.Dataset.from_dict(OLD[name])
-    given = {}
-    if "tokens" in name:
-        given["attention"] = sphere.TokenAttention(1.0, torch.eye(3).double())
-    if name == "observed":
-        given |= {"start": sphere.uniform_start(3, 4, 2, seed=1), "observe": first_cosine}
-    for missing in given:
-        others = {other: value for other, value in given.items() if other != missing}
-        with pytest.raises(ValueError, match=rf"^result lacks its argument {missing} \("):
-            sa.rerun(old, **others)
-    new = sa.rerun(old, **given)
-    jsonschema.validate(record(new), SCHEMA)
-    assert new.attrs["format"] == 3
-    for variable in old.drop_vars("state", errors="ignore").data_vars:
-        np.testing.assert_allclose(new[variable], old[variable], rtol=1e-12, atol=1e-14)
-    if "seed" in old.attrs:
-        other = sa.rerun(old, seed=17)
-        assert not np.allclose(other[next(iter(other))], old[next(iter(old))])
-
-
-def test_a_run_of_format_2_goes_on():
-    old = xr.Dataset.from_dict(OLD["state"])
-    whole = sa.rerun(old, depth=4)
-    np.testing.assert_allclose(sa.continue_run(old, depth=4)["V"][-1], whole["V"][-1], rtol=1e-12)
 
 
 def test_results_without_a_sampler_have_no_end_to_go_on_from():

@@ -18,7 +18,6 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Collection
-from importlib import import_module
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -41,25 +40,16 @@ from shaped_attention.version import versions
 FORMAT = 3
 """Number of the layout of `attrs`; raised when an old result could be misread."""
 
-READABLE = (1, 2, FORMAT)
-"""Formats that this version reads. Samplers of format 1 drew different random numbers."""
-
 _NOT_RECORDED = ("progress", "chunk", "memory", "store")
-_PACKAGE = __name__.partition(".")[0]
 
 P = ParamSpec("P")
 Result = Callable[..., xr.Dataset]
-Upgrade = Callable[[xr.Dataset, dict[str, Any]], dict[str, Any]]
-"""Function from a result of format 1 or 2 and its specification to arguments of this format."""
+
+_functions: set[Result] = set()
+"""Functions that record their calls."""
 
 
-_functions: dict[Result, tuple[str, Upgrade | None]] = {}
-"""Functions that record their calls, with their name as a sampler and their upgrade, if any."""
-
-
-def recorded(
-    sampler: str = "", upgrade: Upgrade | None = None
-) -> Callable[[Callable[P, xr.Dataset]], Callable[P, xr.Dataset]]:
+def recorded(sampler: str = "") -> Callable[[Callable[P, xr.Dataset]], Callable[P, xr.Dataset]]:
     """Decorate a public function so that its Datasets carry the record of their call.
 
     Arguments that are numbers or text also become attributes, unless the function is a sampler.
@@ -71,8 +61,6 @@ def recorded(
     sampler
         Name of a sampler, which becomes the attribute `sampler` of its results. A sampler that
         resolves its own arguments leaves them in the attribute `specification`.
-    upgrade
-        Function that reads the specification of a format without functions.
 
     Examples
     --------
@@ -97,7 +85,7 @@ def recorded(
             bound.apply_defaults()
             return _with_record(result, call, sampler, bound.arguments)
 
-        _functions[call] = (sampler, upgrade)
+        _functions.add(call)
         return call
 
     return decorate
@@ -157,7 +145,7 @@ def specification(result: xr.Dataset) -> dict[str, Any]:
 
 
 def record(result: xr.Dataset) -> dict[str, Any]:
-    """Return the stored record of a result; formats 1 and 2 have no `function`.
+    """Return the stored record of a result.
 
     Raises
     ------
@@ -169,15 +157,13 @@ def record(result: xr.Dataset) -> dict[str, Any]:
             f"result is a {type(result).__name__} without the record of a call; a Dataset that "
             "shaped_attention made is needed (load reads files)"
         )
-    if result.attrs.get("format") not in READABLE:
-        *others, last = map(str, READABLE)
+    if result.attrs.get("format") != FORMAT:
         raise ValueError(
-            f"result has format {result.attrs.get('format')}; this version reads "
-            f"{', '.join(others)} and {last}"
+            f"result has format {result.attrs.get('format')}; this version reads {FORMAT} only"
         )
-    found: dict[str, Any] = {"format": int(result.attrs["format"])}
-    if "function" in result.attrs:
-        found["function"] = result.attrs["function"]
+    if "function" not in result.attrs:
+        raise ValueError("result has no record of the function that made it")
+    found: dict[str, Any] = {"format": FORMAT, "function": result.attrs["function"]}
     for name in ("specification", "versions"):
         found[name] = json.loads(result.attrs[name])
     return found
@@ -225,40 +211,14 @@ def function_of(result: xr.Dataset, trust: Collection[str] = ()) -> Result:
 
 
 def _plain_call(result: xr.Dataset, trust: Collection[str]) -> tuple[Result, dict[str, Any]]:
-    """Return the function and plain arguments of a record of any format."""
+    """Return the function and plain arguments of a record."""
     stored = record(result)
-    arguments = stored["specification"]
-    if stored["format"] < FORMAT:
-        return _upgraded(result, stored["format"], arguments)
+    arguments, name = stored["specification"], stored["function"]
     arguments.pop("sampler", None)
-    name = stored.get("function", "")
     check_modules(trust)
-    if name:
-        check_trusted(name, trust, "result was made by")
+    check_trusted(name, trust, "result was made by")
     return imported("function", name, _is_recorded, "it does not record its calls"), arguments
 
 
 def _is_recorded(found: Any) -> bool:
     return inspect.isfunction(found) and found in _functions
-
-
-def _upgraded(
-    result: xr.Dataset, number: int, stored: dict[str, Any]
-) -> tuple[Result, dict[str, Any]]:
-    """Return the function and plain arguments of a result that only names its sampler."""
-    sampler = stored.pop("sampler", None)
-    if number == 1 and "layer" in stored:
-        raise ValueError(
-            f"result has format {number}, whose random numbers this version does not draw; it can "
-            "be compared, but not run again"
-        )
-    package = import_module(_PACKAGE)
-    for part in [getattr(package, name) for name in package.__all__]:
-        # Loads the public names of the package's parts, which registers their recorded functions.
-        _ = [getattr(part, name) for name in getattr(part, "__all__", ())]
-    for function, (name, upgrade) in _functions.items():
-        if name and name == sampler:
-            own = inspect.signature(function).parameters
-            found = upgrade(result, stored) if upgrade else stored
-            return function, {name: value for name, value in found.items() if name in own}
-    raise ValueError(f"result comes from {sampler!r}, which this version does not know")

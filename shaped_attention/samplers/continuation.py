@@ -48,7 +48,7 @@ def continue_run(
     Raises
     ------
     ValueError
-        If the result has no state or an older format, the layer has schedules (which depend on the
+        If the result has no state, the layer has schedules (which depend on the
         total depth), or an argument is outside its range or not listed above.
 
     Examples

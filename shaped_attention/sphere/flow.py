@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention.checks import check_count, check_positive, real_array
-from shaped_attention.results.plain_arguments import name_of
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.dynamics import SphereAttention
 from shaped_attention.sphere.integrate import Field, integrate_flow
@@ -27,20 +25,7 @@ CHUNK_ENTRIES = 2**16
 _FINEST = 1e-12
 
 
-def from_format_2(result: xr.Dataset, stored: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a flow or network saved in format 1 or 2 as recorded now."""
-    if "query" in stored["attention"]:
-        attention = {"unrecorded": "a TokenAttention, whose matrices are not stored"}
-    else:
-        attention = {"class": name_of(SphereAttention), **stored["attention"]}
-    start: dict[str, Any] = {"unrecorded": "it is not stored"}
-    if "start" in result:
-        start = {"tensor": result["start"].dtype.name, "variable": "start"}
-    observe = {"unrecorded": "it is not stored"} if "observed" in result else None
-    return stored | {"attention": attention, "start": start, "observe": observe}
-
-
-@recorded("sphere", from_format_2)
+@recorded("sphere")
 def sphere_flow(
     attention: SphereAttention,
     start: Float[Tensor, "samples N r"],

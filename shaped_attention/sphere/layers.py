@@ -30,7 +30,6 @@ from shaped_attention.sphere.flow import (
     Observe,
     check_start,
     flow_variables,
-    from_format_2,
     observed,
 )
 from shaped_attention.sphere.token_attention import TokenAttention
@@ -42,7 +41,7 @@ Advance = Callable[[Tensor, int, int], Tensor]
 """Map of a chunk's tokens, the layer's number and the first sample's number to the next tokens."""
 
 
-@recorded("sphere network", from_format_2)
+@recorded("sphere network")
 def sphere_network(
     attention: SphereAttention | TokenAttention,
     start: Float[Tensor, "samples N r"],

@@ -40,7 +40,7 @@ from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.network import WeightProduct
 from shaped_attention.sphere.array_arguments import also_of_arrays
 from shaped_attention.sphere.dynamics import SphereAttention
-from shaped_attention.sphere.flow import Observe, check_start, from_format_2
+from shaped_attention.sphere.flow import Observe, check_start
 from shaped_attention.sphere.layers import check_layers, run_layers, unprojected
 from shaped_attention.sphere.random_parts import SpherePart
 from shaped_attention.sphere.unit_vectors import unit_rows, unit_tokens
@@ -49,7 +49,7 @@ _LARGEST_SCALE = 1e12
 """Largest sigma and step: with weights of at most exp(600) nothing overflows."""
 
 
-@recorded("noisy network", from_format_2)
+@recorded("noisy network")
 def noisy_network(
     attention: SphereAttention,
     start: Float[Tensor, "samples N d"],
@@ -114,7 +114,7 @@ def noisy_network(
     return run_layers(start, step, layers, save_every, advance, observe)
 
 
-@recorded("noisy chain", from_format_2)
+@recorded("noisy chain")
 def noisy_chain(
     attention: SphereAttention,
     start: Float[Tensor, "samples N r"],

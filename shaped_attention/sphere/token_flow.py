@@ -24,7 +24,6 @@ from shaped_attention.sphere.flow import (
     checked_times,
     flow_variables,
     follow,
-    from_format_2,
     observed,
 )
 from shaped_attention.sphere.random_parts import SpherePart
@@ -59,7 +58,7 @@ def random_tokens(
     return unit_rows(draws.normal(tokens, dimension))
 
 
-@recorded("sphere tokens", from_format_2)
+@recorded("sphere tokens")
 def token_flow(
     attention: TokenAttention,
     start: Float[Tensor, "samples N d"],
