@@ -8,9 +8,12 @@ itself, so that what it just made can be run again without further words.
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
-from collections.abc import Collection
-from typing import TypeGuard
+import sys
+from collections.abc import Callable, Collection
+from typing import Any, TypeGuard
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -27,6 +30,29 @@ def note_use(name: str) -> None:
 def names_code(value: object) -> TypeGuard[str]:
     """Return whether a value is text of the form "module:name"."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def layer_function(name: str) -> Callable[..., Any]:
+    """Return the function behind a layer 'module:function'; it accepts parameters by name.
+
+    Raises
+    ------
+    ValueError
+        If there is no such function.
+    """
+    module, _, attribute = name.partition(":")
+    # Find modules in the working directory, like `python -m` and unlike installed commands.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # importing runs any code
+        raise ValueError(
+            f"layer={name!r}: a 'module:function' that can be imported is needed ({error})"
+        ) from None
+    if not callable(function):
+        raise ValueError(f"layer={name!r}: a function is needed")
+    return function
 
 
 def belongs(module: str, packages: Collection[str]) -> bool:

@@ -17,9 +17,8 @@ from shaped_attention.commands.main import main
 from shaped_attention.sweep import code_identity as code
 from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
 from shaped_attention.sweep import run_loop as running
-from shaped_attention.sweep.code_identity import Code, code_records
+from shaped_attention.sweep.code_identity import Code, code_records, modules_of
 from shaped_attention.sweep.grid import Unit
-from shaped_attention.sweep.layer_code import definitions_of
 from shaped_attention.sweep.store import Store, StoreError
 from shaped_attention.version import sources_digest
 from tests.sweep_examples import FIXED, Clock, small
@@ -87,17 +86,12 @@ def begun(path, monkeypatch, **changes):
     return report.finished
 
 
+EDITED = "own_layers edited"
 EDITS = {
-    "the function": ("scaled(gamma), TABLE", "0.5 * scaled(gamma), TABLE",
-                     "own_layers:layer edited"),
-    "a helper": ("return SLOPE * gamma", "return SLOPE * 0.5 * gamma", "own_layers:scaled edited"),
-    "a constant": ("SLOPE = 1.0", "SLOPE = 0.5", "own_layers:SLOPE edited"),
-    "a class": ("power = 1", "power = 2", "own_layers:Rule edited"),
-    "an entry": ('["tau0"] = 2.0', '["tau0"] = 3.0', "own_layers:TABLE edited"),
-    "an import": ("import shaped_attention as sa", "import numpy\nimport shaped_attention as sa",
-                  None),
-    "another import": ("attention as sa", "attention.blocks as sa", "own_layers:sa edited"),
-    "an unrelated function": ("math.sqrt(x)", "math.exp(x)", None),
+    "the function": ("scaled(gamma), TABLE", "0.5 * scaled(gamma), TABLE", EDITED),
+    "a helper": ("return SLOPE * gamma", "return SLOPE * 0.5 * gamma", EDITED),
+    "an entry": ('["tau0"] = 2.0', '["tau0"] = 3.0', EDITED),
+    "an import": ("attention as sa", "attention.blocks as sa", EDITED),
     "a docstring": ('"""Attention."""', '"""Attention, shaped."""', None),
     "a comment": ("SLOPE = 1.0", "SLOPE = 1.0  # as in the paper", None),
     "what runs as a script": ("print(layer(0.3))", "print(layer(0.5))", None),
@@ -126,9 +120,9 @@ HELPERS = {
     "own_rules/__init__.py": "",
     "own_rules/slopes.py": "from . import tables\n\n\ndef slope():\n    return tables.SLOPE\n",
     "own_rules/tables.py": "SLOPE = 1.0\n",
-    "own_plots.py": "COLOUR = 'red'\n",
+    "own_colours.py": "COLOUR = 'red'\n",
 }
-IMPORTS = "import math\n\nimport own_plots\nfrom own_rules.slopes import slope\n"
+IMPORTS = "import math\n\nfrom own_rules.slopes import slope\n"
 
 
 @pytest.mark.parametrize(
@@ -136,18 +130,18 @@ IMPORTS = "import math\n\nimport own_plots\nfrom own_rules.slopes import slope\n
     [
         ("own_rules/tables.py", "SLOPE = 0.5\n", "own_rules.tables edited"),
         ("own_rules/tables.py", "# As in the paper.\nSLOPE = 1.0\n", None),
-        ("own_plots.py", "COLOUR = 'blue'\n", None),
+        ("own_colours.py", "COLOUR = 'blue'\n", None),
     ],
 )
 def test_modules_that_a_layer_imports_count(file, changed, phrase, written, tmp_path, monkeypatch):
-    """Those of those too; not what the layer does not reach."""
+    """Those that these import count too, and no others."""
     (tmp_path / "own_rules").mkdir()
     for name, text in HELPERS.items():
         (tmp_path / name).write_text(text)
     text = SOURCE.replace("import math\n", IMPORTS).replace("return SLOPE *", "return slope() *")
     (tmp_path / "own_layers.py").write_text(text)
     units = begun(tmp_path / "s", monkeypatch)
-    assert "own_rules.slopes" in code_records(tmp_path / "s")[0]["definitions"]
+    assert "own_rules.slopes" in code_records(tmp_path / "s")[0]["modules"]
     (tmp_path / file).write_text(changed)
     if phrase is None:
         assert resume_sweep(tmp_path / "s", trust=["own_layers"]).left == 0
@@ -160,7 +154,7 @@ def test_an_edit_of_the_package_is_refused(tmp_path, monkeypatch):
     """An editable installation changes with every pull, and its version does not."""
     units = begun(tmp_path / "s", monkeypatch, fixed=FIXED)
     record = code_records(tmp_path / "s")[0]
-    assert record["definitions"] == {"shaped_attention": sources_digest()}
+    assert record["modules"] == {"shaped_attention": sources_digest()}
     assert record["processor"]
     monkeypatch.setattr(code, "sources_digest", lambda: "0")
     with pytest.raises(StoreError, match=rf"its {units} units .* code \(shaped_attention edited\)"):
@@ -190,15 +184,15 @@ def test_an_accepted_change_is_recorded(written, tmp_path, monkeypatch):
     command = ["sweep", "resume", str(tmp_path / "s"), "--no-progress"]
     refused = CliRunner().invoke(main, command)
     assert refused.exit_code == 2
-    assert "(own_layers:SLOPE edited)" in refused.output
+    assert "(own_layers edited)" in refused.output
     monkeypatch.setattr(running, "time", Clock())
     part = CliRunner().invoke(main, [*command, "--accept-changed-code", "--seconds", "10"])
     assert part.exit_code == 3, part.output
     (change,) = json.loads(open_sweep(tmp_path / "s").attrs["code_changes"])
-    assert (change["units"], change["changed"]) == (units, ["own_layers:SLOPE edited"])
+    assert (change["units"], change["changed"]) == (units, ["own_layers edited"])
     assert change["time"].endswith("+00:00")
     status = CliRunner().invoke(main, ["sweep", "status", str(tmp_path / "s")]).output
-    assert f"code changed after {units} units, at {change['time']}: own_layers:SLOPE" in status
+    assert f"code changed after {units} units, at {change['time']}: own_layers edited" in status
     assert resume_sweep(tmp_path / "s").reasons.keys() <= {"samples", "time"}
     assert len(code_records(tmp_path / "s")) == 2
 
@@ -246,16 +240,13 @@ def test_a_worker_with_other_code_is_refused(written, tmp_path, monkeypatch):
     written("SLOPE = 1.0", "SLOPE = 0.5", forget=False)
     report = resume_sweep(tmp_path / "s", accept_changed_code=True, retries=0)
     assert (report.finished, report.failed) == (units, 12 - units)
-    assert "SLOPE edited" in Store(tmp_path / "s").failures()[0]["error"]
+    assert "own_layers edited" in Store(tmp_path / "s").failures()[0]["error"]
 
 
 def test_code_of_functions_from_elsewhere(written):
-    """An imported layer counts with its own module; one without source not at all."""
-    found = definitions_of("tests.test_sweep_code:small", small)
-    assert {"tests.test_sweep_code:small", "tests.sweep_examples:small"} <= found.keys()
-    assert "tests.sweep_examples:FIXED" in found
-    assert "tests.sweep_examples:scores" not in found
-    assert definitions_of("builtins:dict", dict) == {}
-    assert definitions_of("shaped_attention:ShapedMLP", sa.ShapedMLP).keys() >= {
-        "shaped_attention.blocks.mlp:ShapedMLP"
-    }
+    """An imported layer counts with its own module; libraries do not, nor what has no source."""
+    digests = modules_of("tests.test_sweep_code:small", small)
+    assert {"tests.test_sweep_code", "tests.sweep_examples"} <= digests.keys()
+    assert not [name for name in digests if name.startswith(("numpy", "shaped_attention", "json"))]
+    assert modules_of("builtins:dict", dict) == {}
+    assert modules_of("shaped_attention:ShapedMLP", sa.ShapedMLP) == {}

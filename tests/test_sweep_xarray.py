@@ -16,8 +16,8 @@ from shaped_attention.sweep import (
     resume_sweep,
     run_sweep,
 )
-from shaped_attention.sweep.axis_values import axis_values, read_axis
 from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.toml import axis_values, read_axis
 from tests.sweep_examples import FIXED, small
 
 

@@ -13,8 +13,7 @@ import shaped_attention as sa
 from shaped_attention import trust
 from shaped_attention.commands.main import main
 from shaped_attention.sweep.store_arrays import checksum
-from shaped_attention.sweep.store_errors import StoreError
-from shaped_attention.sweep.store_ledger import Ledger
+from shaped_attention.sweep.store_records import Ledger, StoreError
 
 MODULE = """
 import pathlib

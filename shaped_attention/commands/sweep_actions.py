@@ -23,7 +23,6 @@ from shaped_attention.figures import plots
 from shaped_attention.io.storage import check_writable
 from shaped_attention.progress import duration
 from shaped_attention.sweep import plots as sweep_plots
-from shaped_attention.sweep.axis_values import read_axis
 from shaped_attention.sweep.engines import Engine, InProcess, Processes, dask_engine
 from shaped_attention.sweep.extension import extend_sweep
 from shaped_attention.sweep.plan import plan_sweep
@@ -33,7 +32,7 @@ from shaped_attention.sweep.run_loop import Report
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.tables import check_suffix, export_sweep
-from shaped_attention.sweep.toml import read_sweep
+from shaped_attention.sweep.toml import read_axis, read_sweep
 
 
 def plan(file: Path) -> None:

@@ -13,7 +13,7 @@ import click
 from shaped_attention.commands.options import InputError
 from shaped_attention.io.storage import reason
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store_errors import StoreError, UnwritableError
+from shaped_attention.sweep.store_records import StoreError, UnwritableError
 
 
 def shape_of(sweep: Sweep) -> str:

@@ -1,36 +1,51 @@
 """The code that determines the numbers of a sweep: this package, layer functions, and libraries.
 
-The identity of the package is a digest of its installed sources, that of a layer function the
-digests of the definitions that it reaches (`layer_code`), and that of a library its version. The
-kind of processor is recorded too; it may change the last bits, and is no reason to refuse a run.
+The identity of the package is a digest of its installed sources, that of a library its version, and
+that of a layer function the digests of its module and of those that this imports, unless they
+belong to Python, to an installed library or to this package. Comments, docstrings, layout and the
+body of ``if __name__ == "__main__":`` do not count. The kind of processor is recorded too; it may
+change the last bits, and is no reason to refuse a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+import hashlib
+import importlib.util
+import inspect
+import sys
+import sysconfig
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shaped_attention.io.records import append_records, read_records
-from shaped_attention.sweep.layer_code import definitions_of, layer_function
 from shaped_attention.sweep.specification import Sweep
+from shaped_attention.trust import layer_function
 from shaped_attention.version import sources_digest, versions
 
 _RECORDS = "code.jsonl"
 
+_LIBRARIES = [
+    Path(sysconfig.get_paths()[name]).resolve()
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
+] + [Path(__file__).resolve().parents[1]]
+"""Folders of modules that do not count: those of Python, installed ones, and this package."""
+
 
 class Code(NamedTuple):
-    """Digests of definitions by 'module:name' or module, and versions by package."""
+    """Digests of modules by name, and versions by package."""
 
-    definitions: Mapping[str, str]
+    modules: Mapping[str, str]
     versions: Mapping[str, str]
 
 
 def code_of(sweep: Sweep) -> Code:
     """Return the code of a sweep, as its modules are on disk now."""
     functions = ((name, layer_function(name)) for name in _functions(sweep))
-    return _code(definitions_of(name, function) for name, function in functions)
+    return _code(modules_of(name, function) for name, function in functions)
 
 
 _imported: dict[int, tuple[Callable[..., Any], dict[str, str]]] = {}
@@ -43,7 +58,7 @@ def imported_code(sweep: Sweep) -> Code:
         function = layer_function(name)
         if id(function) not in _imported:
             # The function is kept, so that no other object gets its id.
-            _imported[id(function)] = function, definitions_of(name, function)
+            _imported[id(function)] = function, modules_of(name, function)
         found.append(_imported[id(function)][1])
     return _code(found)
 
@@ -52,7 +67,7 @@ def code_records(folder: Path) -> list[dict[str, Any]]:
     """Return the code that made the units of a store, and its accepted changes, in order.
 
     A record has `time`, the number of `units` finished by then, `changed` (what had changed, in
-    words), `processor`, `definitions` and `versions`. The list is empty if the file is gone.
+    words), `processor`, `modules` and `versions`. The list is empty if the file is gone.
     """
     return read_records(folder / _RECORDS)
 
@@ -72,9 +87,9 @@ def note_further_layers(folder: Path, before: Sweep, after: Sweep) -> None:
     """Record the code of the layers that only the larger sweep has."""
     if further := set(_functions(after)) - set(_functions(before)):
         last = code_records(folder)[-1]
-        added = _code(definitions_of(name, layer_function(name)) for name in sorted(further))
-        definitions = {**added.definitions, **last["definitions"]}
-        note_code(folder, Code(definitions, last["versions"]), last["units"], [])
+        added = _code(modules_of(name, layer_function(name)) for name in sorted(further))
+        modules = {**added.modules, **last["modules"]}
+        note_code(folder, Code(modules, last["versions"]), last["units"], [])
 
 
 def changes_since(folder: Path, now: Code) -> list[str]:
@@ -82,14 +97,14 @@ def changes_since(folder: Path, now: Code) -> list[str]:
     records = code_records(folder)
     if not records:
         return ["the store has no record of its code and versions"]
-    return differences(Code(records[-1]["definitions"], records[-1]["versions"]), now)
+    return differences(Code(records[-1]["modules"], records[-1]["versions"]), now)
 
 
 def differences(before: Code, now: Code) -> list[str]:
     """Return the differences between two versions of the code, as phrases."""
     found = []
-    for name in sorted({*before.definitions, *now.definitions}):
-        old, new = before.definitions.get(name), now.definitions.get(name)
+    for name in sorted({*before.modules, *now.modules}):
+        old, new = before.modules.get(name), now.modules.get(name)
         if old != new:
             found.append(
                 f"{name} {'added' if old is None else 'gone' if new is None else 'edited'}"
@@ -106,8 +121,92 @@ def _functions(sweep: Sweep) -> list[str]:
 
 
 def _code(parts: Any) -> Code:
-    definitions: dict[str, str] = {}
+    modules: dict[str, str] = {}
     for part in parts:
-        definitions |= part
+        modules |= part
     made_by = {name: version for name, version in versions().items() if name != "python"}
-    return Code({"shaped_attention": sources_digest(), **definitions}, made_by)
+    return Code({"shaped_attention": sources_digest(), **modules}, made_by)
+
+
+def modules_of(name: str, function: Callable[..., Any]) -> dict[str, str]:
+    """Return digests of the module of a layer 'module:function' and of those that it imports.
+
+    There are none where Python has no source. A function that was typed in, and so has no module on
+    disk, counts alone.
+    """
+    digests: dict[str, str] = {}
+    waiting = [name.partition(":")[0]]
+    while waiting:
+        module = waiting.pop()
+        if module in digests:
+            continue
+        source, package = _source(module)
+        if source is None and module == "__main__":
+            try:
+                source = textwrap.dedent(inspect.getsource(function)).encode()
+            except (OSError, TypeError):
+                continue
+        if source is None:
+            continue
+        try:
+            tree = ast.parse(source)
+        except SyntaxError:  # a file that was edited since it was imported
+            digests[module] = "not valid"
+            continue
+        digests[module] = _digest(tree)
+        waiting += [_absolute(imported, module, package) for imported in _imports(tree)]
+    return digests
+
+
+def _digest(tree: ast.Module) -> str:
+    """Return a digest of a module without comments, docstrings and what runs as a script."""
+    main = "__name__ == '__main__'"
+    tree.body = [
+        n for n in tree.body if not (isinstance(n, ast.If) and ast.unparse(n.test) == main)
+    ]
+    node: Any
+    for node in ast.walk(tree):
+        described = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if described and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()[:16]
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the modules that a module imports, also in its functions; relative ones with dots.
+
+    A name that is imported from a module may be a module too.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = "." * node.level + (node.module or "")
+            yield start
+            dot = "" if start.endswith(".") else "."
+            yield from (f"{start}{dot}{alias.name}" for alias in node.names)
+
+
+def _absolute(name: str, module: str, package: bool) -> str:
+    """Return the full name of a module that `module` imports."""
+    try:
+        return importlib.util.resolve_name(name, module if package else module.rpartition(".")[0])
+    except ImportError:
+        return name.lstrip(".")
+
+
+def _source(name: str) -> tuple[bytes | None, bool]:
+    """Return the source of a module outside the libraries, if any, and whether it is a package."""
+    try:
+        spec = getattr(sys.modules.get(name), "__spec__", None) or importlib.util.find_spec(name)
+    except (ImportError, AttributeError, ValueError):
+        return None, False
+    if spec is None or not spec.has_location or not str(spec.origin).endswith(".py"):
+        return None, False
+    file = Path(str(spec.origin)).resolve()
+    if any(file.is_relative_to(folder) for folder in _LIBRARIES):
+        return None, False
+    try:
+        return file.read_bytes(), file.name == "__init__.py"
+    except OSError:
+        return None, False

@@ -24,7 +24,7 @@ from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
 from shaped_attention.samplers.sde import count_steps, integrate_sde
-from shaped_attention.sweep.layer_code import layer_function
+from shaped_attention.trust import layer_function
 
 LAYER = tuple(inspect.signature(named_layer).parameters)[1:]
 """Parameters of the named layers."""

@@ -22,9 +22,8 @@ from shaped_attention.sweep.histograms import STOPPING_BINS, quantile
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.store_arrays import CheckedFiles
-from shaped_attention.sweep.store_errors import StoreError
 from shaped_attention.sweep.store_extension import announced
-from shaped_attention.sweep.store_records import text_digest
+from shaped_attention.sweep.store_records import StoreError, text_digest
 from shaped_attention.sweep.work_order import frequency_bounds, half_width, merged
 
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)

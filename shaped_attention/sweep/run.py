@@ -52,8 +52,8 @@ def run_sweep(
         Whether to show a bar; by default if the standard error stream is a terminal.
     accept_changed_code
         Whether to continue a store whose units come from different code. The store keeps digests of
-        the layer function and of what it reaches by name in its module, and the versions of this
-        package and of NumPy, SciPy, PyTorch, Numba and torchsde. A difference raises StoreError
+        this package, the layer function's module and what that imports outside the libraries, and
+        the versions of NumPy, SciPy, PyTorch, Numba and torchsde. A difference raises StoreError
         unless it is accepted. The store then records it with the number of older units.
     seconds
         Time limit of this run; by default `seconds` of the sweep. No unit starts that is expected

@@ -29,7 +29,7 @@ from shaped_attention.sweep.engines import NO_GUARD, Engine
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
-from shaped_attention.sweep.store_errors import StoreError
+from shaped_attention.sweep.store_records import StoreError
 from shaped_attention.sweep.work_order import Schedule
 from shaped_attention.sweep.work_units import run_unit
 

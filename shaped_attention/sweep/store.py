@@ -49,10 +49,12 @@ from shaped_attention.sweep.store_arrays import (
     draft_arrays,
     enlarge_arrays,
 )
-from shaped_attention.sweep.store_errors import StoreError, UnwritableError
 from shaped_attention.sweep.store_extension import announce, announced, enlarge
-from shaped_attention.sweep.store_ledger import SPECIFICATION, Ledger
 from shaped_attention.sweep.store_records import (
+    SPECIFICATION,
+    Ledger,
+    StoreError,
+    UnwritableError,
     first_versions,
     kept_sweep,
     last_run,

@@ -1,7 +1,7 @@
 """The arrays of a sweep's store as Zarr files: drafted, written in chunks, and checked when read.
 
 A chunk holds the units of several cells if these are small, and else one unit. It is rewritten
-whole and moved into place, after the ledger has its checksum (`store_ledger`).
+whole and moved into place, after the ledger has its checksum (`store_records`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,11 @@ from zarr.storage import LocalStore
 from shaped_attention.io.storage import sync, write_durably
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store_errors import StoreError
 from shaped_attention.sweep.store_layout import Layout, attributes, coordinates, layouts
+from shaped_attention.sweep.store_records import StoreError, Sums
 
 DRAFT = ".data.zarr.draft"
 """Folder inside a store's in which its arrays are drafted."""
-
-Sums = dict[str, list[int]]
-"""Checksum and length in bytes of files in `data.zarr`, by their names."""
 
 _LEVEL = 1
 """Of Zstandard, the compressor of the chunks."""

@@ -22,8 +22,9 @@ from shaped_attention.sweep.store_arrays import (
     draft_arrays,
     enlarge_arrays,
 )
-from shaped_attention.sweep.store_ledger import SPECIFICATION, Ledger
 from shaped_attention.sweep.store_records import (
+    SPECIFICATION,
+    Ledger,
     first_versions,
     kept_sweep,
     last_run,

@@ -1,20 +1,138 @@
-"""Records in the folder of a sweep: its specification, its finished units and the last run.
+"""Records in the folder of a sweep: its specification, its ledger, and the last run.
 
-A record identifies a unit by its block, the indices of its cell along the axes, and its sampler.
+The ledger says which units are finished, and has the checksums of the files that hold them. A new
+store's ledger begins with the shapes of the chunks. A commit appends a line ``{"files": ...}`` with
+the new checksums, writes the files, and appends a line for each unit. A file may therefore have the
+checksum of the last commit that was completed, or of the one under way: a process that dies in
+between leaves one of the two. An extension that is complete appends ``{"settled": true}``.
+
+Files have their names in `data.zarr`; `SPECIFICATION`, beside it, has a checksum too.
+
+Records identify a unit by its block, the indices of its cell along the axes, and its sampler.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from shaped_attention.io.records import append_records, read_records
 from shaped_attention.io.storage import write_durably
 from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import FORMAT, Sweep
-from shaped_attention.sweep.store_errors import StoreError
+
+Sums = dict[str, list[int]]
+"""Checksum and length in bytes of files in `data.zarr`, by their names."""
+
+SPECIFICATION = "sweep.json"
+"""File with the sweep that the store belongs to."""
+
+_LEDGER = "ledger.jsonl"
+
+
+class StoreError(RuntimeError):
+    """The store cannot be used or written; the units in the ledger are intact."""
+
+
+class UnwritableError(StoreError):
+    """The disk is full, or the folder can no longer be written."""
+
+
+class Ledger:
+    """The ledger on disk, read again when it has grown.
+
+    Parameters
+    ----------
+    folder
+        Folder of the store.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / _LEDGER
+        self._size = -1
+        self._units: dict[tuple[int, tuple[int, ...], int], tuple[int, float]] = {}
+        self._named: tuple[Sweep, dict[Unit, tuple[int, float]]] | None = None
+        self._sums: dict[str, tuple[tuple[int, ...], ...]] = {}
+        self._chunks: dict[str, list[int]] = {}
+
+    def begin(self, chunks: Mapping[str, Sequence[int]], files: Sums) -> None:
+        """Start a new ledger with the shapes of the chunks and the checksums of the first files."""
+        self._file.unlink(missing_ok=True)
+        append_records(self._file, [{"chunks": chunks}, {"files": files}])
+
+    def chunks(self) -> dict[str, list[int]]:
+        """Return the shape of a chunk of each array."""
+        self._read()
+        return self._chunks
+
+    @property
+    def empty(self) -> bool:
+        """Whether no unit was ever finished."""
+        self._read()
+        return not self._units
+
+    def units(self, sweep: Sweep) -> dict[Unit, tuple[int, float]]:
+        """Return the units in the ledger, with their samples and seconds."""
+        self._read()
+        if self._named is None or self._named[0] is not sweep:
+            units = {
+                Unit(block, sweep.number(index), sampler): entry
+                for (block, index, sampler), entry in self._units.items()
+            }
+            self._named = sweep, units
+        return self._named[1]
+
+    def sums(self, name: str) -> Collection[tuple[int, ...]]:
+        """Return the checksums that a file may have now; none if it was never written."""
+        self._read()
+        return self._sums.get(name, ())
+
+    def files(self) -> Collection[str]:
+        """Return the files that have checksums."""
+        self._read()
+        return self._sums.keys()
+
+    def announce(self, files: Sums) -> None:
+        """Append the checksums of files that are about to be written."""
+        append_records(self._file, [{"files": files}])
+
+    def add(self, units: Iterable[dict[str, Any]]) -> None:
+        """Append finished units, whose files are on disk."""
+        append_records(self._file, list(units))
+
+    def settle(self) -> None:
+        """Record that the files announced last are on disk."""
+        append_records(self._file, [{"settled": True}])
+
+    def _read(self) -> None:
+        size = os.stat(self._file).st_size if self._file.exists() else 0
+        if size == self._size:
+            return
+        self._size = size
+        self._units, self._sums, self._chunks, self._named = {}, {}, {}, None
+        pending: dict[str, tuple[int, ...]] = {}
+        for record in read_records(self._file):
+            if "files" in record:
+                for name, entry in record["files"].items():
+                    before = self._sums.get(name, ())[:1]
+                    self._sums[name] = (*before, tuple(entry))
+                    pending[name] = tuple(entry)
+                continue
+            if "chunks" in record:
+                self._chunks = record["chunks"]
+                continue
+            self._sums |= {name: (entry,) for name, entry in pending.items()}
+            pending = {}
+            if "unit" in record:
+                block, index, sampler = record["unit"]
+                self._units[block, tuple(index), sampler] = (
+                    int(record["samples"]), float(record["seconds"]),
+                )  # fmt: skip
 
 
 def kept_sweep(folder: Path) -> Sweep:

@@ -9,7 +9,7 @@ _UNITS = "shaped_attention/sweep/work_units.py"
 _WORK_ORDER = "shaped_attention/sweep/work_order.py"
 
 _STORE = "shaped_attention/sweep/store.py"
-_LEDGER = "shaped_attention/sweep/store_ledger.py"
+_LEDGER = "shaped_attention/sweep/store_records.py"
 _LOOP = "shaped_attention/sweep/run_loop.py"
 _DAMAGE = "test_sweep_damage.py"
 _PROGRESS = "test_sweep_progress.py"
@@ -53,8 +53,8 @@ SWEEPS = [
     Mutant(
         "sweep-units-drawn-without-the-package-digest",
         "shaped_attention/sweep/code_identity.py",
-        'Code({"shaped_attention": sources_digest(), **definitions}, made_by)',
-        "Code({**definitions}, made_by)",
+        'Code({"shaped_attention": sources_digest(), **modules}, made_by)',
+        "Code({**modules}, made_by)",
         ("test_sweep_code.py::test_an_edit_of_the_package_is_refused",),
     ),
     Mutant(
