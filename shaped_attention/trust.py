@@ -40,6 +40,8 @@ def layer_function(name: str) -> Callable[..., Any]:
     ValueError
         If there is no such function.
     """
+    if not names_code(name):
+        raise ValueError(f"layer={name!r}: a 'module:function' that can be imported is needed")
     module, _, attribute = name.partition(":")
     # Find modules in the working directory, like `python -m` and unlike installed commands.
     if os.getcwd() not in sys.path:

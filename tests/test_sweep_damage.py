@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import shaped_attention as sa
 from shaped_attention.commands.main import main
-from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep, sweep_summary
+from shaped_attention.sweep import (
+    Processes,
+    extend_sweep,
+    open_sweep,
+    resume_sweep,
+    run_sweep,
+    store_layout,
+    sweep_summary,
+)
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.store import Store, StoreError
+from shaped_attention.sweep.store_arrays import checksum
 from shaped_attention.sweep.work_units import run_unit
 from tests import sweep_layers as layers
 
@@ -205,3 +217,105 @@ def test_the_state_of_a_store_is_shown_without_torch_and_plots(store):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "6 of 6 units" in done.stdout
+
+
+def without_lines(path, drop):
+    lines = (path / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (path / "ledger.jsonl").write_text("".join(line for line in lines if not drop(line)))
+
+
+def test_units_whose_checksums_are_lost_are_not_finished(store, tmp_path):
+    """Lines of the ledger are damaged, and the files with them."""
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    without_lines(path, lambda line: '"values/0.0.0.1.0"' in line)
+    (path / "data.zarr/values/0.0.0.1.0").unlink()
+    # A commit may have announced the files of other units in the same line.
+    assert all(unit.block == 0 for unit in Store(path).finished())
+    result = CliRunner().invoke(main, ["sweep", "verify", str(path)])
+    assert result.exit_code == 3
+    assert resume_sweep(path, **RESUME).left == 0
+    assert layers.contents(path) == layers.contents(store)
+
+
+def test_a_damaged_chunk_does_not_stop_an_extension(tmp_path):
+    """Its last block becomes larger, so that the chunk is written to."""
+    sweep = layers.small({"rho": [0.1, 0.3]}, samples=15, block=10)
+    assert run_sweep(sweep, tmp_path / "s", progress=False).left == 0
+    flip(tmp_path / "s/data.zarr/values/0.0.0.1.0")
+    extend_sweep(tmp_path / "s", samples=20, trust=["tests"])
+    assert resume_sweep(tmp_path / "s", **RESUME).left == 0
+    fresh = layers.small({"rho": [0.1, 0.3]}, samples=20, block=10)
+    run_sweep(fresh, tmp_path / "fresh", progress=False)
+    assert layers.numbers(tmp_path / "s") == layers.numbers(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("lost", ["data.zarr/values", "data.zarr/rho"])
+def test_a_whole_array_is_drawn_again(lost, store, tmp_path):
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    shutil.rmtree(path / lost)
+    assert CliRunner().invoke(main, ["sweep", "repair", str(path)]).exit_code == 0
+    assert resume_sweep(path, **RESUME).left == 0
+    assert layers.contents(path) == layers.contents(store)
+
+
+def test_repaired_metadata_may_differ(store, tmp_path, monkeypatch):
+    """Another version of a library writes other bytes, which then have the checksums."""
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    (path / "data.zarr/values/.zattrs").unlink()
+    monkeypatch.setitem(store_layout._ABOUT, "values", "another text")
+    assert CliRunner().invoke(main, ["sweep", "repair", str(path)]).exit_code == 0
+    assert not Store(path).damaged()
+
+
+def test_a_record_of_the_code_may_be_lost_with_the_metadata(store, tmp_path):
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    (path / "code.jsonl").unlink()
+    (path / "data.zarr/.zattrs").unlink()
+    with pytest.raises(StoreError, match="no record of its code"):
+        resume_sweep(path, **RESUME)
+    assert resume_sweep(path, **RESUME, accept_changed_code=True).left == 0
+    assert not Store(path).damaged()
+
+
+def test_a_process_may_die_twice_between_announcing_and_writing(tmp_path):
+    """What the first had written and not yet recorded is one of the versions that may be there."""
+    path = tmp_path / "s"
+    store = Store(path, SWEEP)
+    with store.locked():
+        store.commit([(Unit(0, 0, 0), run_unit(SWEEP, Unit(0, 0, 0)), 0.1)])
+    for cell, written in ((1, True), (2, False)):
+        again, unit = Store(path), Unit(0, cell, 0)
+        again.arrays.write(unit, run_unit(SWEEP, unit))
+        chunks = again.arrays.changed()
+        again.ledger.announce({name: checksum(content) for name, content in chunks.items()})
+        if written:
+            again.arrays.put(chunks)
+    assert not Store(path).damaged()
+    assert Store(path).finished().keys() == {Unit(0, 0, 0)}
+
+
+def test_a_result_without_its_attributes_is_damaged(tmp_path):
+    run = sa.simulate_chain(sa.ShapedMLP(0.5), np.eye(2), width=8, depth=2, samples=4)
+    sa.save(run, tmp_path / "run.zarr")
+    (tmp_path / "run.zarr" / ".zattrs").unlink()
+    with pytest.raises(ValueError, match=r"\.zattrs is missing"):
+        sa.load(tmp_path / "run.zarr")
+
+
+def test_an_interrupt_does_not_wait_for_running_units(tmp_path):
+    """Units of a minute each, in two processes, that end with the run."""
+    sweep = layers.small({"rho": [0.1, 0.3]}, samples=20, block=10, seconds=15.0)
+    engine = Processes(2)
+    timer = threading.Timer(15.0, signal.raise_signal, (signal.SIGINT,))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(sweep, tmp_path / "s", engine=engine, progress=False)
+    finally:
+        began = time.monotonic()
+        engine.close()
+    assert time.monotonic() - began < 20.0

@@ -170,7 +170,7 @@ REFUSED = {
     "fewer": ({"samples": 19}, "samples=19: more than the store's 20 are needed"),
     "as many": ({"samples": 20}, "samples=20: more than the store's 20 are needed"),
     "a fraction": ({"samples": 20.5}, "samples=20.5: a whole number >= 1 is needed"),
-    "nothing": ({}, "samples, axes: one of the two is needed"),
+    "nothing": ({}, "samples, axes: at least one of the two is needed"),
     "again": ({"axes": {"gamma": [0.7, 0.3]}}, "gamma=0.3: the axis already has this value"),
     "twice": ({"axes": {"gamma": [0.7, 0.7]}}, "gamma=0.7: the axis already has this value"),
     "unknown": (
@@ -279,13 +279,14 @@ def test_a_full_disk_leaves_the_store_as_it_is(tmp_path, monkeypatch):
     assert finish(tmp_path / "s")[0] == new(small(samples=40), tmp_path / "new")
 
 
-def test_a_store_without_a_record_of_its_code_is_not_extended(tmp_path):
-    """One sentence, and the store opens as before."""
+def test_a_store_without_a_record_of_its_code_is_extended(tmp_path):
+    """It asks before the next run."""
     run_sweep(small(), tmp_path / "s", progress=False)
     (tmp_path / "s" / "code.jsonl").unlink()
-    with pytest.raises(StoreError, match=r"s: there is no record of its code \(code\.jsonl\)"):
-        extend_sweep(tmp_path / "s", samples=40)
-    assert int(open_sweep(tmp_path / "s").sizes["sample"]) == 20
+    extend_sweep(tmp_path / "s", samples=40)
+    assert int(open_sweep(tmp_path / "s").sizes["sample"]) == 40
+    with pytest.raises(StoreError, match="the store has no record of its code and versions"):
+        resume_sweep(tmp_path / "s", progress=False)
 
 
 def test_figures_sort_the_values_of_an_extended_axis():

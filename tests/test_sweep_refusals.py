@@ -67,16 +67,23 @@ def test_folders_that_are_no_store(command, tmp_path, store):
     specification = store / "sweep.json"
     good = specification.read_text()
     bad = json.loads(good) | {"samples": -3, "fixed": {"gama": 3}}
-    for text in (b"", b"\xff\xfe", b"[1]", b"3", b'{"format": 4}', json.dumps(bad).encode()):
+    for text in (b"", b"\xff\xfe", b"[1]", b"3", b'{"format": 5}', json.dumps(bad).encode()):
         specification.write_bytes(text)
         assert on(command, store, tmp_path).startswith(f"{store}: the sweep here cannot be read (")
     specification.unlink()
+    copy = "; the attribute `sweep` of data.zarr has a copy of sweep.json"
+    assert on(command, store, tmp_path) == f"{store}: there is no sweep here{copy}"
     specification.mkdir()
     assert on(command, store, tmp_path).endswith("cannot be read (Is a directory)")
     specification.rmdir()
     specification.write_text(good)
-    (store / "run.json").write_text("3")
-    assert on(command, store, tmp_path).startswith(f"{store}: the sweep here cannot be read (")
+    ledger = (store / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (store / "ledger.jsonl").write_text("".join(ledger[2:]))
+    assert on(command, store, tmp_path).endswith(
+        "(ledger.jsonl is damaged: a line with checksums is missing)"
+    )
+    (store / "ledger.jsonl").write_text("".join(ledger[1:]))
+    assert ": the first line is missing or damaged, " in on(command, store, tmp_path)
 
 
 @pytest.mark.parametrize("command", ["draw", "export"])

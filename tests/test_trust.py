@@ -201,3 +201,67 @@ def test_a_store_that_names_a_command_is_read_and_not_obeyed(store, name):
     Ledger(store).announce({file.name: checksum(file.read_bytes())})
     with pytest.raises(ValueError, match=f"the store names {name}"):
         sa.resume_sweep(store, progress=False)
+
+
+HIDDEN = {
+    "beside a key that stops the search": {"dict": {"unrecorded": "x", "a": "NAME"}},
+    "under a key with another meaning": {"dict": {"module": "NAME"}},
+}
+
+
+@pytest.mark.parametrize("where", HIDDEN)
+def test_names_cannot_be_hidden(where, stranger, tmp_path):
+    text = json.dumps(HIDDEN[where]).replace('"NAME"', '{"function": "stranger:first"}')
+    result = from_file(tmp_path, keep=json.loads(text))
+    with pytest.raises(ValueError, match=r"^result names stranger:first"):
+        sa.rerun(result)
+    assert not stranger.exists()
+
+
+def test_names_of_another_form_are_not_imported(stranger, tmp_path):
+    """As Python spells no module, but its import system would find one."""
+    stranger.with_name("stranger-2.py").write_text(MODULE)
+    with pytest.raises(ValueError, match="'stranger-2:first', which is not of the form module:na"):
+        sa.rerun(from_file(tmp_path, keep={"function": "stranger-2:first"}))
+    with pytest.raises(ValueError, match=r"layer='stranger-2:first': a 'module:function' that can"):
+        trust.layer_function("stranger-2:first")
+    assert not stranger.exists()
+
+
+def forged(store, layer):
+    """Let the specification in a store name another layer, with the checksum that is due."""
+    text = (store / "sweep.json").read_text().replace("archived:layer", layer)
+    (store / "sweep.json").write_text(text)
+    Ledger(store).announce({"sweep.json": checksum(text.encode())})
+    return text
+
+
+def test_an_extension_that_was_cut_off_is_completed_without_its_layer(store, monkeypatch):
+    """By `status`, whoever wrote it; the coordinates too come from the file."""
+    monkeypatch.setattr(trust, "_used", {"archived:layer"})
+    larger = sa.extend_sweep(store, axes={"gamma": [0.7]})
+    entries = {"sweep": larger.to_json(), "modules": {"archived": "0"}}
+    (store.parent / "imported").unlink()
+    sys.modules.pop("archived")
+    (store / "extension.json").write_text(json.dumps(entries))
+    assert CliRunner().invoke(main, ["sweep", "status", str(store)]).exit_code == 0
+    assert not (store / "extension.json").exists()
+    assert "archived" not in sys.modules
+
+
+def test_repair_calls_no_layer(store):
+    (store / "data.zarr" / ".zattrs").unlink()
+    forged(store, "os:system")
+    result = CliRunner().invoke(main, ["sweep", "repair", str(store)])
+    assert result.exit_code == 0, result.output
+    assert (store / "data.zarr" / ".zattrs").exists()
+
+
+def test_a_forged_size_is_refused_before_anything_is_allocated(store):
+    entries = json.loads(forged(store, "archived:layer")) | {"samples": 10**12, "block": 1}
+    text = json.dumps(entries)
+    (store / "sweep.json").write_text(text)
+    Ledger(store).announce({"sweep.json": checksum(text.encode())})
+    result = CliRunner().invoke(main, ["sweep", "status", str(store)])
+    assert result.exit_code == 2
+    assert "units" in result.output

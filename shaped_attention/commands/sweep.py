@@ -6,6 +6,7 @@ load no library.
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,7 +101,11 @@ def _interruptible(store: Path) -> Iterator[None]:
         if not received and not isinstance(error, KeyboardInterrupt):
             raise
         begun = (store / "sweep.json").exists()
-        how = f"`shaped-attention sweep resume {store}`" if begun else "the same command"
+        how = (
+            f"`shaped-attention sweep resume {shlex.quote(str(store))}`"
+            if begun
+            else "the same command"
+        )
         click.echo(f"interrupted; {how} continues", err=True)
         raise click.exceptions.Exit(INCOMPLETE) from None
 

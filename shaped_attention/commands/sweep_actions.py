@@ -90,7 +90,7 @@ def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple
     """Extend the sweep of a store."""
     with reported():
         if samples is None and not axes:
-            raise ValueError("--samples, --axis: one of the two is needed")
+            raise ValueError("--samples, --axis: at least one of the two is needed")
         further: dict[str, list[Any]] = {}
         for text in axes:
             name, values = read_axis(text)

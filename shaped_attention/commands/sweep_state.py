@@ -92,7 +92,7 @@ def verify(store: Path, as_json: bool) -> None:
     with reported():
         opened = Store(store)
         damaged = sorted(opened.damaged())
-        intact, written = opened.finished_without(damaged), opened.finished_without(())
+        intact, written = opened.finished_without(damaged), opened.ledger.units(opened.sweep)
     if as_json:
         fields = {"store": str(store), "units": len(written), "intact": len(intact)}
         click.echo(json.dumps(fields | {"damaged": damaged}, indent=2))
@@ -100,7 +100,7 @@ def verify(store: Path, as_json: bool) -> None:
         for name in damaged:
             click.echo(f"{store / 'data.zarr' / name}: missing or damaged")
         click.echo(f"{store}: {len(intact)} of {len(written)} units are as they were written")
-    if damaged:
+    if len(intact) < len(written):
         click.echo(
             f"`{resuming(opened.sweep, store)}` draws the others again; "
             f"`shaped-attention sweep repair {store}` only takes them out",

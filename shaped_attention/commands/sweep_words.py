@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
@@ -29,7 +30,8 @@ def units_of(sweep: Sweep) -> int:
 def resuming(sweep: Sweep, store: Path) -> str:
     """Return the command that continues a store, with the modules that it needs."""
     modules = sorted({layer.partition(":")[0] for layer in sweep.layers if ":" in layer})
-    return " ".join([f"shaped-attention sweep resume {store}", *(f"--trust {m}" for m in modules)])
+    trusted = [f"--trust {module}" for module in modules]
+    return " ".join(["shaped-attention sweep resume", shlex.quote(str(store)), *trusted])
 
 
 @contextmanager
@@ -43,6 +45,8 @@ def reported() -> Iterator[None]:
         raise click.ClickException(str(error)) from None
     except (ValueError, StoreError) as error:
         raise InputError(str(error)) from None
+    except MemoryError:
+        raise click.ClickException("there is not enough memory for this") from None
     except OSError as error:
         raise InputError(f"{error.filename or 'a file'}: {reason(error)}") from None
 

@@ -73,6 +73,12 @@ def _reading(name: str, extension: str) -> Iterator[None]:
 def _read_pt(
     stream: IO[bytes], name: str, key: str | None, dimensions: tuple[int, ...], max_bytes: int
 ) -> tuple[NDArray[Any], str]:
+    declared = 0
+    if zipfile.is_zipfile(stream):
+        with _reading(name, ".pt"), zipfile.ZipFile(stream) as archive:
+            declared = sum(member.file_size for member in archive.infolist())
+    check_declared(name, declared, max_bytes)
+    stream.seek(0)
     with _reading(name, ".pt"):
         loaded = torch.load(stream, map_location="cpu", weights_only=True)
     if isinstance(loaded, Tensor):
@@ -96,9 +102,12 @@ def _read_pt(
 
 
 def _read_csv(
-    stream: IO[bytes], name: str, key: str | None, _dimensions: tuple[int, ...], _max_bytes: int
+    stream: IO[bytes], name: str, key: str | None, _dimensions: tuple[int, ...], max_bytes: int
 ) -> tuple[NDArray[Any], str]:
     _refuse_key(name, key, "a .csv file holds one array without a name")
+    # A number and its comma take two bytes of text at least, and eight in memory.
+    check_declared(name, stream.seek(0, io.SEEK_END), 2 * max_bytes // 8)
+    stream.seek(0)
     rows: list[list[float]] = []
     header_width: int | None = None
     # Closing the text layer closes the stream, which its owner may do a second time.

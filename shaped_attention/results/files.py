@@ -91,8 +91,8 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> xr.Dataset:
         If there is no such file or store.
     ValueError
         If it is not a readable netCDF file or Zarr store, is larger than `max_bytes`, a part of the
-        result is missing, or it differs from its checksums. Files of versions without checksums are
-        not verified.
+        result is missing, or it differs from its checksums. Files without checksums, of other
+        programs, are not verified.
     """
     place = f"path={str(path)!r}"
     with opened(Path(path), max_bytes) as lazy, reading(place):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ def opened(path: Path, max_bytes: int, coordinates_only: bool = False) -> Iterat
     check_declared(place, sum(declared.values()), max_bytes)
     with reading(place):
         if path.suffix == ".zarr":
+            _check_metadata(path)
             dataset = xr.open_zarr(path, consolidated=False, chunks=None)
         else:
             dataset = xr.open_dataset(path, engine="h5netcdf")
@@ -64,14 +66,28 @@ def _declared(path: Path, one_dimensional: bool = False) -> dict[str, int]:
     }
 
 
+def _check_metadata(path: Path) -> None:
+    """Raise ValueError if a file that the consolidated metadata of a Zarr store list is missing."""
+    if (copy := path / ".zmetadata").exists():
+        for name in json.loads(copy.read_bytes())["metadata"]:
+            if not (path / name).exists():
+                raise ValueError(f"{name} is missing")
+
+
 def _netcdf_arrays(path: Path) -> Iterator[tuple[str, tuple[int, ...], int]]:
     with h5py.File(path, "r") as file:
         for name, entry in file.items():
             if isinstance(entry, h5py.Dataset) and entry.shape is not None:
-                yield name, entry.shape, entry.dtype.itemsize
+                # A library reads whole chunks, which may be larger than what is in them.
+                yield name, _read(entry.shape, entry.chunks), entry.dtype.itemsize
 
 
 def _zarr_arrays(path: Path) -> Iterator[tuple[str, tuple[int, ...], int]]:
     for name, array in zarr.open_group(path, mode="r", use_consolidated=False).arrays():
         # Text of any length has no fixed size; a pointer is the least it takes.
-        yield name, array.shape, getattr(array.dtype, "itemsize", 8)
+        yield name, _read(array.shape, array.chunks), getattr(array.dtype, "itemsize", 8)
+
+
+def _read(shape: tuple[int, ...], chunks: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Return the sizes that reading an array takes: at least those of a chunk."""
+    return tuple(map(max, shape, chunks or shape))

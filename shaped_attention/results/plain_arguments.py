@@ -137,13 +137,13 @@ def _names_in(value: Any) -> Iterator[tuple[str, bool]]:
     elif isinstance(value, list | tuple):
         for entry in value:
             yield from _names_in(entry)
-    elif isinstance(value, dict) and "unrecorded" not in value:
+    elif isinstance(value, dict):
         if "block" in value:
             yield f"{value.get('module')}:{value['block']}", True
         if "class" in value:
             yield str(value["class"]), True
         for key, entry in value.items():
-            if key not in ("block", "class", "module"):
+            if key not in ("block", "class", "module") or not isinstance(entry, str):
                 yield from _names_in(entry)
 
 
@@ -233,7 +233,10 @@ def imported(kind: str, name: str, allowed: Callable[[Any], bool], otherwise: st
     ValueError
         If it cannot be imported, or is not allowed.
     """
-    module, _, attribute = str(name).partition(":")
+    # What does not have this form, `check_names` did not see.
+    if not names_code(name):
+        raise ValueError(f"result has a {kind} {name!r}, which is not of the form module:name")
+    module, _, attribute = name.partition(":")
     about = f"result has a {kind} {attribute} of the module {module}"
     try:
         found = getattr(import_module(module), attribute)

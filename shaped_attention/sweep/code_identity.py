@@ -16,7 +16,7 @@ import inspect
 import sys
 import sysconfig
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,11 +28,18 @@ from shaped_attention.version import sources_digest, versions
 
 _RECORDS = "code.jsonl"
 
+_HERE = Path(__file__).resolve().parents[1]
+
 _LIBRARIES = [
     Path(sysconfig.get_paths()[name]).resolve()
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
-] + [Path(__file__).resolve().parents[1]]
-"""Folders of modules that do not count: those of Python, installed ones, and this package."""
+]
+"""Folders of modules that do not count: those of Python, and installed ones."""
+
+_SCRIPT = "__name__ == '__main__'"
+
+_PACKAGES = {"site-packages", "dist-packages"}
+"""Names of folders of installed modules in other environments."""
 
 
 class Code(NamedTuple):
@@ -83,13 +90,18 @@ def note_code(folder: Path, code: Code, units: int, changed: list[str]) -> None:
     append_records(folder / _RECORDS, [record])
 
 
-def note_further_layers(folder: Path, before: Sweep, after: Sweep) -> None:
-    """Record the code of the layers that only the larger sweep has."""
-    if further := set(_functions(after)) - set(_functions(before)):
-        last = code_records(folder)[-1]
-        added = _code(modules_of(name, layer_function(name)) for name in sorted(further))
-        modules = {**added.modules, **last["modules"]}
-        note_code(folder, Code(modules, last["versions"]), last["units"], [])
+def further_modules(before: Sweep, after: Sweep) -> dict[str, str]:
+    """Return the digests of the layers that only the larger sweep has."""
+    further = set(_functions(after)) - set(_functions(before))
+    return _digests(modules_of(name, layer_function(name)) for name in sorted(further))
+
+
+def note_further_modules(folder: Path, digests: Mapping[str, str]) -> None:
+    """Add the digests of further layers to the code last recorded in a store."""
+    records = code_records(folder)
+    if records and not digests.keys() <= records[-1]["modules"].keys():
+        last = records[-1]
+        note_code(folder, Code({**digests, **last["modules"]}, last["versions"]), last["units"], [])
 
 
 def changes_since(folder: Path, now: Code) -> list[str]:
@@ -120,12 +132,13 @@ def _functions(sweep: Sweep) -> list[str]:
     return [layer for layer in sweep.layers if ":" in layer]
 
 
-def _code(parts: Any) -> Code:
-    modules: dict[str, str] = {}
-    for part in parts:
-        modules |= part
+def _digests(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {name: digest for part in parts for name, digest in part.items()}
+
+
+def _code(parts: Iterable[Mapping[str, str]]) -> Code:
     made_by = {name: version for name, version in versions().items() if name != "python"}
-    return Code({"shaped_attention": sources_digest(), **modules}, made_by)
+    return Code({"shaped_attention": sources_digest(), **_digests(parts)}, made_by)
 
 
 def modules_of(name: str, function: Callable[..., Any]) -> dict[str, str]:
@@ -135,12 +148,13 @@ def modules_of(name: str, function: Callable[..., Any]) -> dict[str, str]:
     disk, counts alone.
     """
     digests: dict[str, str] = {}
-    waiting = [name.partition(":")[0]]
+    home = name.partition(":")[0]
+    waiting = [home]
     while waiting:
         module = waiting.pop()
         if module in digests:
             continue
-        source, package = _source(module)
+        source, package = _source(module, installed=module == home)
         if source is None and module == "__main__":
             try:
                 source = textwrap.dedent(inspect.getsource(function)).encode()
@@ -160,10 +174,9 @@ def modules_of(name: str, function: Callable[..., Any]) -> dict[str, str]:
 
 def _digest(tree: ast.Module) -> str:
     """Return a digest of a module without comments, docstrings and what runs as a script."""
-    main = "__name__ == '__main__'"
-    tree.body = [
-        n for n in tree.body if not (isinstance(n, ast.If) and ast.unparse(n.test) == main)
-    ]
+    for statement in tree.body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == _SCRIPT:
+            statement.body = [ast.Pass()]
     node: Any
     for node in ast.walk(tree):
         described = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
@@ -195,8 +208,11 @@ def _absolute(name: str, module: str, package: bool) -> str:
         return name.lstrip(".")
 
 
-def _source(name: str) -> tuple[bytes | None, bool]:
-    """Return the source of a module outside the libraries, if any, and whether it is a package."""
+def _source(name: str, installed: bool) -> tuple[bytes | None, bool]:
+    """Return the source of a module, if any, and whether it is a package.
+
+    Modules of this package have none here, and without `installed` nor do those of libraries.
+    """
     try:
         spec = getattr(sys.modules.get(name), "__spec__", None) or importlib.util.find_spec(name)
     except (ImportError, AttributeError, ValueError):
@@ -204,7 +220,9 @@ def _source(name: str) -> tuple[bytes | None, bool]:
     if spec is None or not spec.has_location or not str(spec.origin).endswith(".py"):
         return None, False
     file = Path(str(spec.origin)).resolve()
-    if any(file.is_relative_to(folder) for folder in _LIBRARIES):
+    library = any(file.is_relative_to(folder) for folder in _LIBRARIES)
+    library |= not _PACKAGES.isdisjoint(file.parts)
+    if file.is_relative_to(_HERE) or (library and not installed):
         return None, False
     try:
         return file.read_bytes(), file.name == "__init__.py"

@@ -152,13 +152,14 @@ class Processes:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Start a call in a process."""
+        others = set(multiprocessing.active_children())
         try:
             with _interrupts_held():
                 future = self._pool.submit(_on_device, function, *arguments)
         except BrokenExecutor as error:
             future = Future()
             future.set_exception(error)
-        self._started.update(multiprocessing.active_children())
+        self._started.update(set(multiprocessing.active_children()) - others)
         return future
 
     def recover(self) -> bool:
@@ -180,7 +181,9 @@ class Processes:
         return True
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, without waiting for the units that an interrupted run has left."""
+        for process in self._started:
+            process.terminate()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 

@@ -72,7 +72,7 @@ def extend_sweep(
 def _larger(sweep: Sweep, samples: int | None, further: Mapping[str, Any]) -> Sweep:
     """Return the larger sweep, or raise ValueError with one sentence."""
     if samples is None and not further:
-        raise ValueError("samples, axes: one of the two is needed")
+        raise ValueError("samples, axes: at least one of the two is needed")
     wanted = sweep.samples if samples is None else samples
     check_count("samples", wanted)
     if wanted < sweep.samples or (wanted == sweep.samples and not further):

@@ -101,9 +101,9 @@ def faults_of(sweep: Grid, written: bool, known: Collection[str] = ()) -> list[t
     If the sweep is `written` in a store, its cells are not looked at. Entries `known` to be at
     fault have been replaced by defaults or left out.
     """
-    found = _setting_faults(sweep)
+    found = _setting_faults(sweep) + _grid_faults(sweep)
     if written:
-        return found
+        return found if found else _unit_faults(sweep)
     found += _axis_faults(sweep)
     bad = {*known, *(entry for entry, _ in found)}
     if not bad & {"samples", "block", "axes", "samplers", "layer"}:
@@ -199,9 +199,12 @@ def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
         texts = [canonical(value) for value in values]
         if not values or len(set(texts)) < len(texts):
             found.append((name, f"{name}={values!r}: different values, at least one, are needed"))
-    if int(np.prod(sweep.shape, dtype=float)) > MOST_CELLS:
-        found.append(("axes", f"axes: {np.prod(sweep.shape)} cells; at most {MOST_CELLS}"))
     return found
+
+
+def _grid_faults(sweep: Grid) -> list[tuple[str, str]]:
+    cells = math.prod(sweep.shape)
+    return [("axes", f"axes: {cells} cells; at most {MOST_CELLS}")] if cells > MOST_CELLS else []
 
 
 def size_faults(sweep: Grid) -> list[tuple[str, str]]:
@@ -211,18 +214,18 @@ def size_faults(sweep: Grid) -> list[tuple[str, str]]:
         found.append(
             ("block", f"block={sweep.block!r}: at most samples={sweep.samples!r} is needed")
         )
+    return found + _unit_faults(sweep)
+
+
+def _unit_faults(sweep: Grid) -> list[tuple[str, str]]:
     cells = math.prod(sweep.shape)
     units = cells * len(sweep.samplers) * sweep.blocks
-    if units > MOST_UNITS:
-        found.append(
-            (
-                "block",
-                f"block={sweep.block!r}: {units} units ({cells} cells, {len(sweep.samplers)} "
-                f"samplers, {sweep.blocks} blocks); at most {MOST_UNITS}, so a larger block, fewer "
-                "samples or fewer cells are needed",
-            )
-        )
-    return found
+    sentence = (
+        f"block={sweep.block!r}: {units} units ({cells} cells, {len(sweep.samplers)} samplers, "
+        f"{sweep.blocks} blocks); at most {MOST_UNITS}, so a larger block, fewer samples or fewer "
+        "cells are needed"
+    )
+    return [("block", sentence)] if units > MOST_UNITS else []
 
 
 def _idle_parameters(sweep: Grid) -> list[tuple[str, str]]:

@@ -106,6 +106,12 @@ class Grid:
         return np.array(costs, dtype=np.float64)
 
     @cached_property
+    def horizon(self) -> float | None:
+        """Horizon T that all cells have; None if they differ."""
+        horizons = {self.cell(index).horizon for index in np.ndindex(self.shape)}
+        return horizons.pop() if len(horizons) == 1 else None
+
+    @cached_property
     def observed(self) -> tuple[str, ...]:
         """Names of the observables kept, with `STOPPED` last."""
         common = common_observables(self.tokens)

@@ -13,10 +13,12 @@ from typing import Any
 from shaped_attention.argument_types import with_types
 from shaped_attention.checks import check_count, check_positive
 from shaped_attention.samplers.devices import check_device, named_device
+from shaped_attention.sweep.code_identity import differences, imported_code
 from shaped_attention.sweep.engines import Engine, ExecutorEngine, InProcess, Processes
 from shaped_attention.sweep.run_loop import Loop, Report
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.store_records import StoreError
 from shaped_attention.sweep.toml import as_sweep
 
 _log = logging.getLogger(__name__)
@@ -101,6 +103,11 @@ def run_sweep(
             )
         limit = store.sweep.seconds if seconds is None else seconds
         code = store.settle_code(accept_changed_code)
+        if edited := differences(code, imported_code(store.sweep)):
+            raise StoreError(
+                f"{path}: its code changed after this process imported it ({'; '.join(edited)}); "
+                "a new process is needed"
+            )
         loop = Loop(store, used, retries, code, limit, spent=time.monotonic() - began)
         store.note_run({})
         return loop.run(progress)

@@ -263,8 +263,9 @@ class Loop:
 
     def _commit(self, settle: bool = False) -> None:
         """Start writing finished units, while others run; with `settle`, wait for it."""
-        ready, self.ready = self.ready, []
         self._settle()
+        # An interrupt before this line loses nothing.
+        ready, self.ready = self.ready, []
         if ready:
             units = [unit for unit, _, _ in ready]
             self.writing = (units, self.writer.submit(self.store.commit, ready))

@@ -17,7 +17,7 @@ from shaped_attention.sweep.faults import SweepFaultsError, faults_of, type_faul
 from shaped_attention.sweep.grid import Grid, Target
 from shaped_attention.trust import check_modules, check_trusted, names_code, note_use
 
-FORMAT = 4
+FORMAT = 5
 """Version of the layout of stores; increased when an old store could be misread."""
 
 _BLOCK = 1024
@@ -108,11 +108,11 @@ class Sweep(Grid):
     def to_json(self) -> str:
         """Return canonical text, equal for equal sweeps; the order of the axes counts.
 
-        The numbers of tokens and the costs of the cells, and the observables are in it, so that a
-        store can be read without its layer functions.
+        What follows from the cells (numbers of tokens, costs, horizon, observables) is in it, so
+        that a store can be read, repaired and enlarged without its layer functions.
         """
-        of_cells = {"tokens": sorted(self.tokens), "observed": self.observed}
-        of_cells |= {"costs": self.costs.tolist()}
+        of_cells: dict[str, Any] = {"tokens": sorted(self.tokens), "observed": self.observed}
+        of_cells |= {"costs": self.costs.tolist(), "horizon": self.horizon}
         entries = {"format": FORMAT, "cells": of_cells} | self._entries()
         return json.dumps(entries, sort_keys=True, default=plain)
 
@@ -143,7 +143,7 @@ class Sweep(Grid):
         of_cells = values["cells"]
         vars(sweep).update(
             tokens=set(of_cells["tokens"]), observed=tuple(of_cells["observed"]),
-            costs=np.array(of_cells["costs"]),
+            costs=np.array(of_cells["costs"]), horizon=of_cells["horizon"],
         )  # fmt: skip
         return sweep
 

@@ -6,8 +6,7 @@
                            further line for each change that was accepted
     FOLDER/ledger.jsonl    a line for each finished unit, with a checksum
     FOLDER/failures.jsonl  a line for each unit that was given up, with its traceback
-    FOLDER/run.json        the target and time limit of the sweep in the last run, and why each
-                           cell stopped
+    FOLDER/runs.jsonl      a line for each run: its target and time limit, and why each cell stopped
     FOLDER/extension.json  a larger sweep, to which the store is being extended
     FOLDER/lock            held while a run writes
 
@@ -47,9 +46,13 @@ from shaped_attention.sweep.store_arrays import (
     checksums,
     chunk_shapes,
     draft_arrays,
-    enlarge_arrays,
 )
-from shaped_attention.sweep.store_extension import announce, announced, enlarge
+from shaped_attention.sweep.store_extension import (
+    announce,
+    announced,
+    enlarge,
+    rewrite_metadata,
+)
 from shaped_attention.sweep.store_records import (
     SPECIFICATION,
     Ledger,
@@ -91,7 +94,9 @@ class Store:
         try:
             if not (self.path / "sweep.json").exists():
                 if sweep is None:
-                    raise StoreError(f"{self.path}: there is no sweep here")
+                    copy = "; the attribute `sweep` of data.zarr has a copy of sweep.json"
+                    there = (self.path / "data.zarr").exists()
+                    raise StoreError(f"{self.path}: there is no sweep here{copy if there else ''}")
                 self._begin(sweep)
         except (OSError, ValueError) as error:
             text = f"{self.path}: a sweep cannot be stored here ({reason(error)})"
@@ -119,7 +124,8 @@ class Store:
 
     def _read(self) -> Sweep:
         sweep = kept_sweep(self.path)
-        allowed = self.ledger.sums(SPECIFICATION)
+        if not (allowed := self.ledger.sums(SPECIFICATION)):
+            raise ValueError("ledger.jsonl is damaged: a line with checksums is missing")
         if tuple(checksum((self.path / SPECIFICATION).read_bytes())) not in allowed:
             raise ValueError(
                 f"{SPECIFICATION} has changed since it was written; data.zarr/.zattrs has a copy"
@@ -255,12 +261,12 @@ class Store:
 
     def finished_without(self, lost: Collection[str]) -> dict[Unit, float]:
         """Return the finished units that need none of the files `lost`, and their seconds."""
-        sweep = self.sweep
+        sweep, there = self.sweep, set(self.ledger.files()).difference(lost)
         return {
             unit: seconds
             for unit, (samples, seconds) in self.ledger.units(sweep).items()
             if samples == sweep.block_samples(unit.block)
-            and not (lost and any(name in lost for name in self.arrays.keys(unit)))
+            and there.issuperset(self.arrays.keys(unit))
         }
 
     def missing(self) -> set[str]:
@@ -271,32 +277,37 @@ class Store:
             if (data / folder).is_dir():
                 for entry in os.scandir(data / folder):
                     there[f"{folder}/{entry.name}".lstrip("/")] = entry.stat().st_size
-        return {
-            name
-            for name in names
-            if there.get(name) not in {length for _, length in self.ledger.sums(name)}
-        }
+
+        def differs(name: str) -> bool:
+            return there.get(name) not in {length for _, length in self.ledger.sums(name)}
+
+        lost = set(filter(differs, names))
+        # A run may have replaced a file after the look at its folder.
+        there = {name: (data / name).stat().st_size for name in lost if (data / name).exists()}
+        return set(filter(differs, lost))
 
     def damaged(self) -> set[str]:
         """Return the files that are missing or differ from their checksums; reads all."""
         lost = self.missing()
         for name in set(self.ledger.files()) - lost - {SPECIFICATION}:
-            content = (self.path / "data.zarr" / name).read_bytes()
-            if tuple(checksum(content)) not in self.ledger.sums(name):
+            file = self.path / "data.zarr" / name
+            # Twice, since a run may have replaced it between the two looks.
+            if not any(self._matches(name, file.read_bytes()) for _ in range(2)):
                 lost.add(name)
         return lost
+
+    def _matches(self, name: str, content: bytes) -> bool:
+        return tuple(checksum(content)) in self.ledger.sums(name)
 
     def take_out(self, files: Collection[str]) -> None:
         """Delete damaged files, so that their units are drawn again; the lock is held.
 
         Damaged coordinates and metadata are written anew.
         """
-        data, draft = self.path / "data.zarr", self.path / DRAFT
         if not all(self.arrays.are_samples(name) for name in files):
-            draft_arrays(draft, self.sweep, first_versions(self.path), self.ledger.chunks())
-            enlarge_arrays(draft, data)
+            rewrite_metadata(self.path, self.sweep)
         for name in filter(self.arrays.are_samples, files):
-            (data / name).unlink(missing_ok=True)
+            (self.path / "data.zarr" / name).unlink(missing_ok=True)
 
     def failures(self) -> list[dict[str, Any]]:
         """Return units given up and not finished since: `unit`, `error` and `traceback`."""

@@ -116,7 +116,9 @@ def enlarge_arrays(draft: Path, data: Path) -> None:
     # of coordinates that change their type (longer text, or times that become fractions of the
     # horizon) cannot be read in between. Chunks of numbers on an axis can be read at all times.
     for file in sorted(files, key=lambda file: (file.name == _SUMMARY, file.name[0] != ".", file)):
-        file.replace(data / file.relative_to(draft))
+        target = data / file.relative_to(draft)
+        target.parent.mkdir(exist_ok=True)
+        file.replace(target)
     os.sync()
     shutil.rmtree(draft)
 
@@ -157,8 +159,14 @@ class Arrays:
     def clear(self, unit: Unit) -> None:
         """Take the samples of a unit out of its chunks."""
         for name, (key, place) in self._places(unit).items():
-            if (self._data / key).exists():
+            if not (self._data / key).exists():
+                continue
+            try:
                 self._chunk(name, key)[place] = self._layouts[name].fill or 0
+            except StoreError:
+                # Damaged: all its units count as lost.
+                (self._data / key).unlink()
+            else:
                 self._changed[key] = None
 
     def changed(self) -> dict[str, bytes]:
@@ -216,8 +224,10 @@ class Arrays:
                 content = file.read_bytes()
                 if tuple(checksum(content)) not in self._sums(key):
                     raise StoreError(f"{file}: damaged; `sweep repair` mends it")
-                flat = np.frombuffer(Zstd().decode(content), dtype=layout.dtype)
-                self._held[key] = flat.reshape(shape).copy()
+                chunk = np.empty(shape, dtype=layout.dtype)
+                # Into memory of the size that is due, whatever the file declares.
+                Zstd().decode(content, out=chunk)
+                self._held[key] = chunk
             else:
                 self._held[key] = np.full(shape, layout.fill or 0, dtype=layout.dtype)
         return self._held[key]

@@ -2,17 +2,18 @@
 
 What may fail comes first: the larger arrays are drafted and flushed to disk. The extension is
 decided once the file that announces it exists. The remaining steps can be repeated from any point,
-and are repeated when the store is opened next.
+and are repeated when the store is opened next; they call no function that the store names.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 from shaped_attention.io.storage import sync, write_durably
-from shaped_attention.sweep.code_identity import note_further_layers
+from shaped_attention.sweep.code_identity import further_modules, note_further_modules
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store_arrays import (
     DRAFT,
@@ -45,26 +46,28 @@ def announce(folder: Path, sweep: Sweep) -> None:
     Raises
     ------
     StoreError
-        If the store has no record of its code.
+        If the ledger is damaged.
     """
+    digests = further_modules(kept_sweep(folder), sweep)
     draft = folder / DRAFT
     try:
         draft_arrays(draft, sweep, first_versions(folder), Ledger(folder).chunks())
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    write_durably(folder / _ANNOUNCED, sweep.to_json().encode())
+    entries = {"sweep": sweep.to_json(), "modules": digests}
+    write_durably(folder / _ANNOUNCED, json.dumps(entries).encode())
     sync(folder)
 
 
 def enlarge(folder: Path) -> None:
     """Extend the store to the larger sweep that is announced; the lock is held.
 
-    Chunks of units with more samples in the larger sweep are deleted.
+    Units with more samples in the larger sweep are taken out of their chunks.
     """
-    before = kept_sweep(folder)
-    sweep = Sweep.from_json((folder / _ANNOUNCED).read_text(encoding="utf-8"))
-    note_further_layers(folder, before, sweep)
+    entries = json.loads((folder / _ANNOUNCED).read_bytes())
+    sweep = Sweep.from_json(entries["sweep"])
+    note_further_modules(folder, entries["modules"])
     draft, data, ledger = folder / DRAFT, folder / "data.zarr", Ledger(folder)
     if not draft.exists():
         # Under another name, because a process may die before the draft is complete.
@@ -90,3 +93,12 @@ def enlarge(folder: Path) -> None:
     sync(folder)
     (folder / _ANNOUNCED).unlink()
     sync(folder)
+
+
+def rewrite_metadata(folder: Path, sweep: Sweep) -> None:
+    """Write coordinates and metadata of a store anew; the lock is held."""
+    draft, ledger = folder / DRAFT, Ledger(folder)
+    draft_arrays(draft, sweep, first_versions(folder), ledger.chunks())
+    ledger.announce(checksums(draft))
+    enlarge_arrays(draft, folder / "data.zarr")
+    ledger.settle()

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from shaped_attention.sweep.histograms import BINS, STOPPING_BINS
 from shaped_attention.sweep.specification import Sweep
 
@@ -139,8 +137,7 @@ def coordinates(sweep: Sweep, versions: Mapping[str, str]) -> xr.Dataset:
 
     from shaped_attention.results.provenance import attribute
 
-    horizons = {sweep.cell(index).horizon for index in np.ndindex(sweep.shape)}
-    scale = horizons.pop() if len(horizons) == 1 else 1.0
+    scale = 1.0 if sweep.horizon is None else sweep.horizon
     names = list(sweep.observed)
     labels: dict[str, list[Any]] = {
         "sampler": list(sweep.samplers),
@@ -150,7 +147,7 @@ def coordinates(sweep: Sweep, versions: Mapping[str, str]) -> xr.Dataset:
         **{name: _labels(values) for name, values in sweep.axes.items()},
     }
     about = {name: attributes(name) for name in labels}
-    if horizons:
+    if sweep.horizon is None:
         about["time"] = {"long_name": "time as a fraction of the horizon"}
     grid = " x ".join(f"{name} ({len(values)})" for name, values in sweep.axes.items())
     return xr.Dataset(

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from shaped_attention.io.records import append_records, read_records
-from shaped_attention.io.storage import write_durably
 from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import FORMAT, Sweep
@@ -66,8 +65,19 @@ class Ledger:
         append_records(self._file, [{"chunks": chunks}, {"files": files}])
 
     def chunks(self) -> dict[str, list[int]]:
-        """Return the shape of a chunk of each array."""
+        """Return the shape of a chunk of each array.
+
+        Raises
+        ------
+        StoreError
+            If the line of the ledger that has them is gone.
+        """
         self._read()
+        if not self._chunks:
+            raise StoreError(
+                f"{self._file}: the first line is missing or damaged, so that no unit can be "
+                "verified; a copy of the ledger is needed (xarray can open data.zarr without it)"
+            )
         return self._chunks
 
     @property
@@ -119,8 +129,7 @@ class Ledger:
         for record in read_records(self._file):
             if "files" in record:
                 for name, entry in record["files"].items():
-                    before = self._sums.get(name, ())[:1]
-                    self._sums[name] = (*before, tuple(entry))
+                    self._sums[name] = (*self._sums.get(name, ()), tuple(entry))
                     pending[name] = tuple(entry)
                 continue
             if "chunks" in record:
@@ -158,16 +167,9 @@ def text_digest(folder: Path) -> str:
 
 
 def first_versions(folder: Path) -> dict[str, str]:
-    """Return the versions of packages that made the first units.
-
-    Raises
-    ------
-    StoreError
-        If the store has no record of its code.
-    """
-    if not (records := code_records(folder)):
-        raise StoreError(f"{folder}: there is no record of its code (code.jsonl)")
-    return dict(records[0]["versions"])
+    """Return the versions of packages that made the first units; empty if the record is gone."""
+    records = [record for record in code_records(folder) if not record["units"]]
+    return dict(records[-1]["versions"]) if records else {}
 
 
 def unit_of(sweep: Sweep, record: dict[str, Any]) -> Unit:
@@ -183,12 +185,10 @@ def name_of(sweep: Sweep, unit: Unit) -> list[Any]:
 
 def last_run(folder: Path) -> dict[str, Any]:
     """Return the record of the last run: `seconds`, `target`, `reasons`; empty before the first."""
-    try:
-        return dict(json.loads((folder / "run.json").read_bytes()))
-    except (FileNotFoundError, ValueError):
-        return {}
+    records = read_records(folder / "runs.jsonl")
+    return records[-1] if records else {}
 
 
 def write_run(folder: Path, record: dict[str, Any]) -> None:
-    """Replace the record of the last run."""
-    write_durably(folder / "run.json", json.dumps(record).encode())
+    """Append the record of a run."""
+    append_records(folder / "runs.jsonl", [record])
