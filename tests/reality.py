@@ -79,17 +79,15 @@ def smallest(first: xr.Dataset, second: xr.Dataset) -> tuple[float, str]:
 
 
 def against_reality(
-    config: Any,
-    twin: sa.Model | None = None,
-    models: int = 500,
-    seed: int = 1,
-    ids: Any = IDS,
-    implementation: str = "eager",
-) -> tuple[float, str]:
-    """Compare models of a configuration with its law, or with that of a wrong twin."""
-    known = twin or sa.model_from_config(config)
-    law = sa.simulate_model(
-        known, ids, samples=4 * models, seed=seed, progress=False,
-        entropy=implementation == "eager", accept_approximation=bool(known.approximations),
+    config: Any, *twins: sa.Model, implementation: str = "eager"
+) -> list[tuple[float, str]]:
+    """Compare 500 models of a configuration with its law, and with those of wrong twins."""
+    models = models_from_config(config, 500, 1, IDS, implementation)
+    laws = (
+        sa.simulate_model(
+            known, IDS, samples=2000, seed=1, progress=False, entropy=implementation == "eager",
+            accept_approximation=bool(known.approximations),
+        )
+        for known in (sa.model_from_config(config), *twins)
     )  # fmt: skip
-    return smallest(models_from_config(config, models, seed, ids, implementation), law)
+    return [smallest(models, law) for law in laws]
