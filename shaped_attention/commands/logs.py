@@ -27,8 +27,8 @@ class _Lines(logging.Handler):
 def logged(part: str, verbose: bool, quiet: bool) -> Iterator[None]:
     """Write what the package logs: warnings, with `verbose` all, with `quiet` errors only.
 
-    If the error stream is not a terminal and shows no bar, the lines that `part` of the package logs
-    about its progress are written too.
+    If the error stream is not a terminal and shows no bar, the lines that `part` of the package
+    logs about its progress are written too.
     """
     package, informed = logging.getLogger(_PACKAGE), logging.getLogger(f"{_PACKAGE}.{part}")
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING
