@@ -25,8 +25,8 @@ SWEEPS = [
     Mutant(
         "store-damage-of-the-first-file-only",
         _STORE,
-        "if tuple(checksum(content)) not in self.ledger.sums(name):",
-        "if not lost and tuple(checksum(content)) not in self.ledger.sums(name):",
+        "if not any(self._matches(name",
+        "if not lost and not any(self._matches(name",
         (f"{_DAMAGE}::test_verify_and_repair",),
     ),
     Mutant(
@@ -53,8 +53,8 @@ SWEEPS = [
     Mutant(
         "sweep-units-drawn-without-the-package-digest",
         "shaped_attention/sweep/code_identity.py",
-        'Code({"shaped_attention": sources_digest(), **modules}, made_by)',
-        "Code({**modules}, made_by)",
+        '{"shaped_attention": sources_digest(), **_digests(parts)}',
+        "{**_digests(parts)}",
         ("test_sweep_code.py::test_an_edit_of_the_package_is_refused",),
     ),
     Mutant(
@@ -124,5 +124,47 @@ SWEEPS = [
         "= sweep.block",
         ("test_sweep_reading.py::test_counts_are_whole_numbers",),
         blind=True,
+    ),
+    Mutant(
+        "store-units-without-checksums-count",
+        _STORE,
+        "and there.issuperset(self.arrays.keys(unit))",
+        "and set(lost).isdisjoint(self.arrays.keys(unit))",
+        (f"{_DAMAGE}::test_units_whose_checksums_are_lost_are_not_finished",),
+    ),
+    Mutant(
+        "store-forgets-what-was-announced-before",
+        _LEDGER,
+        "(*self._sums.get(name, ()), tuple(entry))",
+        "(*self._sums.get(name, ())[:1], tuple(entry))",
+        (f"{_DAMAGE}::test_a_process_may_die_twice_between_announcing_and_writing",),
+    ),
+    Mutant(
+        "store-repairs-without-announcing",
+        "shaped_attention/sweep/store_extension.py",
+        "    ledger.announce(checksums(draft))\n    enlarge_arrays",
+        "    enlarge_arrays",
+        (f"{_DAMAGE}::test_repaired_metadata_may_differ",),
+    ),
+    Mutant(
+        "trust-looks-at-no-hidden-names",
+        "shaped_attention/results/plain_arguments.py",
+        'if key not in ("block", "class", "module") or not isinstance(entry, str):',
+        'if key not in ("block", "class", "module"):',
+        ("test_trust.py::test_names_cannot_be_hidden[under a key with another meaning]",),
+    ),
+    Mutant(
+        "trust-takes-names-of-any-form",
+        "shaped_attention/trust.py",
+        "    if not names_code(name):\n        raise",
+        '    if ":" not in name:\n        raise',
+        ("test_trust.py::test_names_of_another_form_are_not_imported",),
+    ),
+    Mutant(
+        "load-without-the-files-of-a-store",
+        "shaped_attention/results/opening.py",
+        "            _check_metadata(path)\n",
+        "",
+        (f"{_DAMAGE}::test_a_result_without_its_attributes_is_damaged",),
     ),
 ]
