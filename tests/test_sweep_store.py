@@ -43,7 +43,7 @@ def test_a_store_of_another_format_is_refused(tmp_path):
     run_sweep(small(), tmp_path / "s")
     file = tmp_path / "s" / "sweep.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 0}))
-    sentence = "this store has the format 0, and this version of the package reads only 4; another"
+    sentence = "this store has the format 0, and this version of the package reads only 5; another"
     with pytest.raises(StoreError, match=sentence):
         open_sweep(tmp_path / "s")
 

@@ -287,14 +287,16 @@ class Store:
         return set(filter(differs, lost))
 
     def damaged(self) -> set[str]:
-        """Return the files that are missing or differ from their checksums; reads all."""
-        lost = self.missing()
-        for name in set(self.ledger.files()) - lost - {SPECIFICATION}:
-            file = self.path / "data.zarr" / name
+        """Return the files that are missing, or differ from their checksums or lack them."""
+        data, lost = self.path / "data.zarr", self.missing()
+        known = set(self.ledger.files()) - {SPECIFICATION}
+        for name in known - lost:
             # Twice, since a run may have replaced it between the two looks.
-            if not any(self._matches(name, file.read_bytes()) for _ in range(2)):
+            if not any(self._matches(name, (data / name).read_bytes()) for _ in range(2)):
                 lost.add(name)
-        return lost
+        there = {f"{file.parent.name}/{file.name}" for file in data.glob("*/*")} - known
+        # Again, since a run may have written them after the look at the ledger.
+        return lost | set(filter(self.arrays.are_samples, there.difference(self.ledger.files())))
 
     def _matches(self, name: str, content: bytes) -> bool:
         return tuple(checksum(content)) in self.ledger.sums(name)
