@@ -103,6 +103,16 @@ class Hotter(ShapedAttention):
         return 2.0 * super().temperature(p, width)
 
 
+class _Hot:
+    def temperature(self, p, width):
+        return 2.0 * super().temperature(p, width)
+
+
+@dataclass(frozen=True)
+class HotterByMixin(_Hot, ShapedAttention):
+    """The same by a class that is no block."""
+
+
 @dataclass(frozen=True)
 class Doubled(ShapedAttention):
     """Twice the centred softmax, in networks and chain."""

@@ -21,6 +21,7 @@ from shaped_attention.numerics.primitives import exp, sigmoid, softplus, sqrt, t
 from tests.custom_blocks import (
     Doubled,
     Hotter,
+    HotterByMixin,
     LinearAttention,
     LinearAttentionLimit,
     SigmoidAttention,
@@ -101,10 +102,10 @@ REFUSING = {
 }
 
 
-@pytest.mark.parametrize("kind", [Hotter, Doubled])
+@pytest.mark.parametrize("kind", [Hotter, Doubled, HotterByMixin])
 @pytest.mark.parametrize("call", REFUSING)
 def test_a_class_that_overrides_does_not_inherit_the_limit(call, kind):
-    method = "temperature" if kind is Hotter else "mix"
+    method = "mix" if kind is Doubled else "temperature"
     words = f"{kind.__name__} overrides {method} of ShapedAttention but does not declare limit"
     with pytest.raises(ValueError, match=words):
         REFUSING[call](kind(0.35, 1.0))

@@ -146,6 +146,9 @@ def test_verify_and_repair(store, tmp_path):
     assert result.exit_code != 0
     assert f"{path / 'data.zarr/stopping/0.0.0.0'}: missing or damaged" in result.output
     assert "3 of 6 units" in result.output
+    shutil.copytree(store, tmp_path / "coordinates")
+    flip(tmp_path / "coordinates/data.zarr/rho/0")
+    assert call(main, ["sweep", "verify", str(tmp_path / "coordinates")]).exit_code == 3
     result = call(main, ["sweep", "repair", str(path)])
     assert result.exit_code == 0
     assert "1 files missing or damaged, 3 units to draw again" in result.output

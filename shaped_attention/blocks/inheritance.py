@@ -19,15 +19,22 @@ def withdraw_inherited(cls: type, base: type) -> None:
 
     `base` is the class of all blocks, on which nothing rests.
     """
-    overridden = [name for name in vars(cls) if _overrides_mathematics(cls, name)]
     parent = next((x for x in cls.__mro__[1:] if x is not base and issubclass(x, base)), None)
-    if parent is None or not overridden:
+    if parent is None:
         return
+    # Classes without mathematics of their own, mixed in before the parent, override it too.
+    ahead = cls.__mro__[: cls.__mro__.index(parent)]
+    overridden = [
+        x for kind in ahead for x in vars(kind) if _overrides_mathematics(kind, x, parent)
+    ]
+    if not overridden:
+        return
+    declared = {name for kind in ahead for name in vars(kind)}
     cls.overridden = tuple(dict.fromkeys((*parent.overridden, *overridden)))  # type: ignore[attr-defined]
     for name in ("limit", "coupling"):
-        if name not in vars(cls) and not isinstance(getattr(parent, name), str):
+        if name not in declared and not isinstance(getattr(parent, name), str):
             setattr(cls, name, _reason(cls, parent, overridden, name))
-    if "branch" in overridden and not {"root", "step", "no_chain"} & set(vars(cls)):
+    if "branch" in overridden and not {"root", "step", "no_chain"} & declared:
         cls.no_chain = _reason(cls, parent, ["branch"], "root")  # type: ignore[attr-defined]
 
 
@@ -41,11 +48,11 @@ def _reason(cls: type, parent: type, overridden: list[str], missing: str) -> str
     )
 
 
-def _overrides_mathematics(cls: type, name: str) -> bool:
+def _overrides_mathematics(cls: type, name: str, parent: type) -> bool:
     """Return whether a class overrides a method or property that is part of the mathematics."""
     if name.startswith("__") or name in _NOT_MATHEMATICS:
         return False
     if name in vars(cls).get("__annotations__", {}):
         return False
-    above = [vars(x)[name] for x in cls.__mro__[1:] if name in vars(x)]
+    above = [vars(x)[name] for x in parent.__mro__ if name in vars(x)]
     return any(callable(x) or isinstance(x, property) for x in above)

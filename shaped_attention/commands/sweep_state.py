@@ -100,7 +100,7 @@ def verify(store: Path, as_json: bool) -> None:
         for name in damaged:
             click.echo(f"{store / 'data.zarr' / name}: missing or damaged")
         click.echo(f"{store}: {len(intact)} of {len(written)} units are as they were written")
-    if len(intact) < len(written):
+    if damaged or len(intact) < len(written):
         click.echo(
             f"`{resuming(opened.sweep, store)}` draws the others again; "
             f"`shaped-attention sweep repair {store}` only takes them out",

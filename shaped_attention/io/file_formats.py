@@ -74,9 +74,10 @@ def _read_pt(
     stream: IO[bytes], name: str, key: str | None, dimensions: tuple[int, ...], max_bytes: int
 ) -> tuple[NDArray[Any], str]:
     declared = 0
-    if zipfile.is_zipfile(stream):
-        with _reading(name, ".pt"), zipfile.ZipFile(stream) as archive:
-            declared = sum(member.file_size for member in archive.infolist())
+    with _reading(name, ".pt"):
+        if zipfile.is_zipfile(stream):
+            with zipfile.ZipFile(stream) as archive:
+                declared = sum(member.file_size for member in archive.infolist())
     check_declared(name, declared, max_bytes)
     stream.seek(0)
     with _reading(name, ".pt"):

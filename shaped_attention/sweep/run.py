@@ -96,17 +96,17 @@ def run_sweep(
     store = Store(path, sweep)
     with store.locked():
         store.check_current()
-        if lost := store.damaged():
-            store.take_out(lost)
-            _log.warning(
-                "%s: %d files missing or damaged; their units are drawn again", path, len(lost)
-            )
         limit = store.sweep.seconds if seconds is None else seconds
         code = store.settle_code(accept_changed_code)
         if edited := differences(code, imported_code(store.sweep)):
             raise StoreError(
                 f"{path}: its code changed after this process imported it ({'; '.join(edited)}); "
                 "a new process is needed"
+            )
+        if lost := store.damaged():
+            store.take_out(lost)
+            _log.warning(
+                "%s: %d files missing or damaged; their units are drawn again", path, len(lost)
             )
         loop = Loop(store, used, retries, code, limit, spent=time.monotonic() - began)
         store.note_run({})
