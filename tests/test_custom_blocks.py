@@ -121,6 +121,16 @@ def test_a_class_that_overrides_cannot_be_trained_as_its_parent(kind):
         sa.ShapedTransformer(kind(0.35), width=8, depth=1)
 
 
+def test_a_class_may_declare_that_it_has_no_limit():
+    @dataclass(frozen=True)
+    class Bare(sa.ShapedAttention):
+        limit = None
+
+    with pytest.raises(ValueError, match="which has no limit: Bare declares that there is none"):
+        sa.drift(Bare(0.5), V0)
+    assert "limit     none: Bare declares" in str(sa.explain(Bare(0.5)))
+
+
 def test_a_class_keeps_what_it_declares():
     """A limit kept on purpose, and what does not touch the mathematics."""
 

@@ -19,6 +19,9 @@ def withdraw_inherited(cls: type, base: type) -> None:
 
     `base` is the class of all blocks, on which nothing rests.
     """
+    for name in ("limit", "coupling"):
+        if name in vars(cls) and vars(cls)[name] is None:
+            setattr(cls, name, f"{cls.__name__} declares that there is none")
     parent = next((x for x in cls.__mro__[1:] if x is not base and issubclass(x, base)), None)
     if parent is None:
         return

@@ -152,8 +152,12 @@ def kept_sweep(folder: Path) -> Sweep:
     StoreError
         If the store has another format.
     """
-    text = (folder / "sweep.json").read_text(encoding="utf-8")
-    if (found := json.loads(text).get("format")) != FORMAT:
+    text = (folder / SPECIFICATION).read_text(encoding="utf-8")
+    try:
+        found = json.loads(text).get("format")
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error}; the attribute `sweep` of data.zarr has a copy") from None
+    if found != FORMAT:
         raise StoreError(
             f"{folder}: this store has the format {found}, and this version of the package reads "
             f"only {FORMAT}; another folder, or the version that made it, is needed"
