@@ -27,7 +27,7 @@ SWEEPS = [
         _STORE,
         "if not any(self._matches(name",
         "if not lost and not any(self._matches(name",
-        (f"{_DAMAGE}::test_verify_and_repair",),
+        (f"{_DAMAGE}::test_chunks_in_each_others_place_are_noticed",),
     ),
     Mutant(
         "store-resumes-without-looking-for-damage",
