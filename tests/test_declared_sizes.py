@@ -147,3 +147,32 @@ def test_a_coordinate_that_would_be_read_is_refused(tmp_path):
     shown = CliRunner().invoke(main, ["show", str(tmp_path / "huge.nc")])
     assert shown.exit_code == 2
     assert f"it declares {HUGE}" in shown.output
+
+
+def test_whole_chunks_count(tmp_path):
+    """A library reads a chunk as a whole, also if it has room for far more than the array."""
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        file.create_dataset(
+            "V", data=np.zeros((2, 2)), chunks=(2**10, 2**10), maxshape=(None, None)
+        )
+    path = tmp_path / "a.zarr"
+    xr.Dataset({"V": (("a", "b"), np.zeros((2, 2)))}).to_zarr(path, zarr_format=2)
+    about = json.loads((path / "V" / ".zarray").read_text())
+    (path / "V" / ".zarray").write_text(json.dumps(about | {"chunks": [2**10, 2**10]}))
+    for name in ("a.nc", "a.zarr"):
+        with pytest.raises(ValueError, match=f"bytes; it declares {2**23}$"):
+            sa.load(tmp_path / name, max_bytes=1000)
+
+
+def test_torch_files_are_measured_before_they_are_loaded(tmp_path, monkeypatch):
+    torch.save(torch.zeros(2**10, 2**10), tmp_path / "a.pt")
+    monkeypatch.setattr(torch, "load", lambda *args, **kwargs: pytest.fail("it was loaded"))
+    with pytest.raises(ValueError, match="must declare at most max_bytes=1000 bytes"):
+        sa.read_tokens(tmp_path / "a.pt", max_bytes=1000)
+
+
+def test_text_is_measured_before_it_is_read(tmp_path):
+    (tmp_path / "a.csv").write_text("1,0\n0,1\n")
+    assert sa.read_covariance(tmp_path / "a.csv", max_bytes=32).shape == (2, 2)
+    with pytest.raises(ValueError, match="a.csv must declare at most"):
+        sa.read_covariance(tmp_path / "a.csv", max_bytes=16)

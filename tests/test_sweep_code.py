@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -249,4 +250,6 @@ def test_code_of_functions_from_elsewhere(written):
     assert {"tests.test_sweep_code", "tests.sweep_examples"} <= digests.keys()
     assert not [name for name in digests if name.startswith(("numpy", "shaped_attention", "json"))]
     assert modules_of("builtins:dict", dict) == {}
+    # The module of the layer itself counts also if it is installed.
+    assert modules_of("click:command", click.command).keys() == {"click"}
     assert modules_of("shaped_attention:ShapedMLP", sa.ShapedMLP) == {}
