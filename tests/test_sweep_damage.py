@@ -85,6 +85,11 @@ def test_chunks_in_each_others_place_are_noticed(store, tmp_path):
     first.write_bytes(contents[1])
     second.write_bytes(contents[0])
     assert len(Store(path).damaged()) == 2
+    first.write_bytes(contents[0])
+    second.write_bytes(contents[1])
+    for file in (first, second):
+        flip(file)
+    assert len(Store(path).damaged()) == 2
 
 
 def test_an_older_version_of_a_file_is_noticed(tmp_path):
