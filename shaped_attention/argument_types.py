@@ -15,15 +15,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from shaped_attention.checks import is_number
+from shaped_attention.checks import argument_error, is_number
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Test = Callable[[Any], bool]
-
-_LONGEST = 80
-"""Characters of the longest value that is shown."""
 
 
 def with_types(function: Callable[P, R]) -> Callable[P, R]:
@@ -36,7 +33,7 @@ def with_types(function: Callable[P, R]) -> Callable[P, R]:
     ...     pass
     >>> area("wide")
     Traceback (most recent call last):
-    ValueError: width='wide': a number is needed
+    ValueError: width must be a number; got 'wide'
     """
     signature = inspect.signature(function)
     check = type_check(function)
@@ -64,7 +61,7 @@ def type_check(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], No
         if parameter.kind is not parameter.VAR_KEYWORD and known and known == found:
             words = dict.fromkeys(words for words, _ in known)
             if "a path" in words:
-                words.pop("text", None)
+                words.pop("a string", None)
             tests = [test for _, test in known]
             rules[name] = " or ".join(words), tests, "None" in alternatives
 
@@ -74,7 +71,7 @@ def type_check(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], No
             if name not in arguments or (value is None and optional):
                 continue
             if not any(test(value) for test in tests):
-                raise ValueError(f"{_shown(name, value)}: {words} is needed")
+                raise argument_error(name, words, value)
 
     return check
 
@@ -87,22 +84,15 @@ def _known(annotation: str) -> tuple[str, Test] | None:
         return _instance(annotation.rpartition(".")[2])
     return {
         "bool": ("True or False", lambda value: isinstance(value, bool | np.bool_)),
-        "int": ("a whole number", is_number),
+        "int": ("an integer", is_number),
         "float": ("a number", is_number),
-        "str": ("text", lambda value: isinstance(value, str)),
+        "str": ("a string", lambda value: isinstance(value, str)),
         "Path": ("a path", lambda value: isinstance(value, os.PathLike)),
         "os.PathLike[str]": ("a path", lambda value: isinstance(value, os.PathLike)),
         "Sequence[int]": ("a list of numbers", _list_of(is_number)),
         "Sequence[float]": ("a list of numbers", _list_of(is_number)),
         "Sequence[str]": ("a list of names", _list_of(lambda value: isinstance(value, str))),
     }.get(annotation)
-
-
-def _shown(name: str, value: Any) -> str:
-    """A name with its value, or with the type of one that takes more than a line."""
-    text = repr(value)
-    short = len(text) <= _LONGEST and "\n" not in text
-    return f"{name}={text}" if short else f"{name} is a {type(value).__name__}"
 
 
 def _list_of(test: Test) -> Test:

@@ -15,17 +15,42 @@ from shaped_attention.lazy_torch import Tensor
 LARGEST_WIDTH = 2**53
 """Integers up to this bound are exact in double precision."""
 
+_LONGEST = 80
+"""Characters of the longest value that an error message shows."""
+
+
+def argument_error(name: str, requirement: str, value: object) -> ValueError:
+    """Return the error of a bad argument: every one of the package is made here.
+
+    Examples
+    --------
+    >>> raise argument_error("gamma", "in [0, 1]", 1.5)
+    Traceback (most recent call last):
+    ValueError: gamma must be in [0, 1]; got 1.5
+    """
+    return ValueError(f"{name} must be {requirement}; got {shown(value)}")
+
+
+def shown(value: object) -> str:
+    """Return a value as an error message shows it; one that takes more than a line by its type."""
+    text = repr(value)
+    if len(text) <= _LONGEST and "\n" not in text:
+        return text
+    kind = type(value).__name__
+    article = "an" if kind[0] in "aeiouAEIOU" else "a"
+    shape = getattr(value, "shape", None)
+    return f"{article} {kind}" + (f" of shape {tuple(shape)}" if shape is not None else "")
+
 
 def check_fraction(name: str, value: float) -> None:
     """Raise ValueError unless 0 <= value <= 1."""
-    if not (is_number(value) and 0.0 <= value <= 1.0):
-        raise ValueError(f"{name}={value!r}: a number from 0 to 1 is needed")
+    check_range(name, value, 0.0, 1.0)
 
 
 def check_inside(name: str, value: float) -> None:
     """Raise ValueError unless value is a number strictly between 0 and 1."""
     if not (is_number(value) and 0.0 < value < 1.0):
-        raise ValueError(f"{name}={value!r}: a number strictly between 0 and 1 is needed")
+        raise argument_error(name, "in (0, 1)", value)
 
 
 def check_skip(skip: Any) -> None:
@@ -38,72 +63,75 @@ def check_skip(skip: Any) -> None:
 def check_nonnegative(name: str, value: float) -> None:
     """Raise ValueError unless value is finite and at least 0."""
     if not (is_number(value) and np.isfinite(value) and value >= 0.0):
-        raise ValueError(f"{name}={value!r}: a finite number >= 0 is needed")
+        raise argument_error(name, "finite and >= 0", value)
 
 
 def check_positive(name: str, value: float) -> None:
     """Raise ValueError unless value is finite and positive."""
     if not (is_number(value) and np.isfinite(value) and value > 0.0):
-        raise ValueError(f"{name}={value!r}: a positive finite number is needed")
+        raise argument_error(name, "positive and finite", value)
 
 
 def check_finite(name: str, value: float) -> None:
     """Raise ValueError unless value is a finite number."""
     if not (is_number(value) and np.isfinite(value)):
-        raise ValueError(f"{name}={value!r}: a finite number is needed")
+        raise argument_error(name, "a finite number", value)
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:
     """Raise ValueError unless low <= value <= high."""
     if not (is_number(value) and low <= value <= high):
-        raise ValueError(f"{name}={value!r}: a number from {low:g} to {high:g} is needed")
+        raise argument_error(name, f"in [{low:g}, {high:g}]", value)
 
 
 def check_count(name: str, value: int, lowest: int = 1) -> None:
     """Raise ValueError unless value is an integer >= lowest."""
     if not (is_number(value) and isinstance(value, int | np.integer) and value >= lowest):
-        raise ValueError(f"{name}={value!r}: a whole number >= {lowest} is needed")
+        raise argument_error(name, f"an integer >= {lowest}", value)
 
 
 def check_width(name: str, value: int) -> None:
     """Raise ValueError unless value is an integer from 1 to `LARGEST_WIDTH`."""
     check_count(name, value)
     if value > LARGEST_WIDTH:
-        raise ValueError(f"{name}={value!r}: a whole number from 1 to 2^53 is needed")
+        raise argument_error(name, "an integer in [1, 2^53]", value)
 
 
 def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
     """Raise ValueError, suggesting the nearest choice, unless value is an allowed name."""
     choices = [str(choice) for choice in allowed]
     if not (isinstance(value, str) and value in choices):
-        raise ValueError(f"{name}={value!r}: {did_you_mean(value, choices)}")
+        guess = _guess(value, choices)
+        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {shown(value)}{guess}")
 
 
 def did_you_mean(value: object, choices: Iterable[str]) -> str:
     """Return the end of an error message: the choices and the one probably meant."""
     choices = list(choices)
+    return f"choose one of {', '.join(choices)}{_guess(value, choices)}"
+
+
+def _guess(value: object, choices: Sequence[str]) -> str:
     near = get_close_matches(str(value), choices, n=1, cutoff=0.6)
-    guess = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"one of {', '.join(choices)} is needed{guess}"
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def check_keywords(function: Callable[..., Any], given: dict[str, Any]) -> None:
-    """Raise ValueError unless every name in `given` is an argument of the function."""
+def check_keywords(function: Callable[..., Any], keywords: Iterable[str]) -> None:
+    """Raise ValueError unless every keyword is an argument of the function."""
     known = inspect.signature(function).parameters
-    for name, value in given.items():
+    for name in keywords:
         if name not in known:
             raise ValueError(
-                f"{name}={value!r}: {function.__name__} has no such argument; "
-                f"{did_you_mean(name, known)}"
+                f"{function.__name__} has no argument {name!r}; {did_you_mean(name, known)}"
             )
 
 
 def check_values(name: str, values: Sequence[object]) -> None:
     """Raise ValueError unless there is at least one value and none is repeated."""
     if isinstance(values, str) or not hasattr(values, "__len__"):
-        raise ValueError(f"{name}={values!r}: a list of values is needed")
+        raise argument_error(name, "a list of values", values)
     if len(values) == 0 or len(set(values)) < len(values):
-        raise ValueError(f"{name}={list(values)}: different values, at least one, are needed")
+        raise argument_error(name, "a list of distinct values", values)
 
 
 def is_number(value: object) -> bool:
@@ -133,24 +161,22 @@ def real_array(value: ArrayLike, name: str, trained: bool = False) -> NDArray[np
     if isinstance(value, Tensor):
         if value.requires_grad and not trained:
             raise ValueError(
-                f"{name} requires gradients, which do not pass through here; {name}.detach() is "
-                "needed"
+                f"{name} must not require gradients, which do not pass through here; pass "
+                f"{name}.detach()"
             )
         value = value.detach().cpu()
     try:
         raw = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         reason = str(error).split(". ")[0]
-        raise ValueError(
-            f"{name} is not an array ({reason}); an array of numbers is needed"
-        ) from None
+        raise ValueError(f"{name} must be an array of numbers; {reason}") from None
     check_not_masked(value, name)
     if np.iscomplexobj(raw):
-        raise ValueError(f"{name} has complex entries; real numbers are needed")
-    needed = f"{name} has entries of type {raw.dtype}; numbers are needed"
+        raise ValueError(f"{name} must be real; got complex entries")
+    not_numbers = f"{name} must be an array of numbers; got entries of type {raw.dtype}"
     if raw.dtype.kind not in "biufO":
-        raise ValueError(needed)
+        raise ValueError(not_numbers)
     try:
         return raw.astype(np.float64, copy=False)
     except (TypeError, ValueError):
-        raise ValueError(needed) from None
+        raise ValueError(not_numbers) from None

@@ -221,10 +221,10 @@ def test_a_result_can_be_run_again(tmp_path):
 
 REFUSED = {
     "kv_heads=3: a number that divides heads=4": {"heads": 4, "kv_heads": 3},
-    "kv_heads=0: a whole number >= 1": {"kv_heads": 0},
+    "kv_heads must be an integer >= 1; got 0": {"kv_heads": 0},
     "kv_heads=1: output_projection=True": {"kv_heads": 1, "output_projection": False},
     "head_size=4: output_projection=True": {"head_size": 4, "output_projection": False},
-    "head_size=0: a whole number": {"head_size": 0},
+    "head_size must be an integer; got 0": {"head_size": 0},
     r"value_ratio=2\.0: head_size": {"value_ratio": 2.0},
     r"value_ratio=-1\.0: a positive": {"value_ratio": -1.0, "head_size": 4},
     "rope=0: None, a positive base, or a list": {"rope": 0},
@@ -232,7 +232,7 @@ REFUSED = {
     r"rope=\[nan\]: None, a positive base": {"rope": [math.nan]},
     "rope='yes': None, a positive base": {"rope": "yes"},
     "rope=True: None, a positive base": {"rope": True},
-    r"rope_share=1\.5: a number from 0 to 1": {"rope": 10.0, "rope_share": 1.5},
+    r"rope_share must be in \[0, 1\]; got 1\.5": {"rope": 10.0, "rope_share": 1.5},
     r"rope_share=0\.5: rope is needed": {"rope_share": 0.5},
     r"position_bias has shape \(2, 3\); \(m, m\)": {"position_bias": np.zeros((2, 3))},
     r"position_bias has shape \(3, 4, 4\); \(m, m\), or \(2, m, m\) for 2 heads": {
@@ -241,8 +241,8 @@ REFUSED = {
     "position_bias has NaN or infinite entries": {"position_bias": np.full((4, 4), -np.inf)},
     "qk_norm='heads': False, True, 'head' or 'all'": {"qk_norm": "heads"},
     r"qk_norm_eps=1\.0: qk_norm is needed": {"qk_norm_eps": 1.0},
-    r"qk_norm_eps=-1\.0: a finite number >= 0": {"qk_norm": True, "qk_norm_eps": -1.0},
-    r"softcap=0\.0: a positive finite number": {"softcap": 0.0},
+    r"qk_norm_eps must be finite and >= 0; got -1\.0": {"qk_norm": True, "qk_norm_eps": -1.0},
+    r"softcap must be positive and finite; got 0\.0": {"softcap": 0.0},
 }  # fmt: skip
 
 
@@ -288,10 +288,10 @@ def test_a_module_of_a_variant_is_refused():
     ("options", "message"),
     [
         ({"size": 3}, "size=3: an even number"),
-        ({"base": -1.0}, "base=-1.0: a positive finite number"),
-        ({"scaling": "yarn"}, "scaling='yarn': one of linear, llama3 is needed"),
+        ({"base": -1.0}, "base must be positive and finite; got -1.0"),
+        ({"scaling": "yarn"}, "scaling must be one of linear, llama3; got 'yarn'"),
         ({"factor": 2.0}, "factor=2.0: None is needed if scaling=None"),
-        ({"scaling": "linear"}, "factor=None: a positive finite number"),
+        ({"scaling": "linear"}, "factor must be positive and finite; got None"),
         ({"scaling": "llama3", "factor": 8.0}, "low_freq_factor=None: a positive"),
         (
             {"scaling": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 1.0,
@@ -339,5 +339,5 @@ def test_windows_and_biases_of_distance():
     assert sa.alibi(3, [0.5, 0.25]).shape == (2, 3, 3)
     with pytest.raises(ValueError, match="slope=nan: a finite number, or one for each head"):
         sa.alibi(3, math.nan)
-    with pytest.raises(ValueError, match="window=0: a whole number >= 1"):
+    with pytest.raises(ValueError, match="window must be an integer >= 1; got 0"):
         sa.sliding_window(3, 0)

@@ -169,7 +169,7 @@ def test_a_branch_may_weigh_more_than_one_with_a_skip_weight(block):
     )
     v = result.V[-1].values[:, 0, 0]
     assert abs(v.mean() - 5.0) < 4.0 * v.std() / 20_000**0.5
-    with pytest.raises(ValueError, match=r"gamma=2\.0: a number from 0 to 1 is needed"):
+    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got 2\.0"):
         block(2.0)
-    with pytest.raises(ValueError, match=r"gamma=-1\.0: a finite number >= 0 is needed"):
+    with pytest.raises(ValueError, match=r"gamma must be finite and >= 0; got -1\.0"):
         block(-1.0, skip=1.0)

@@ -189,5 +189,5 @@ def test_what_cannot_be_checked_is_refused():
         sa.check_block([sa.ShapedMLP(0.5)], V0)
     with pytest.raises(ValueError, match=r"^v0 must be positive semidefinite"):
         sa.check_block(sa.ShapedMLP(0.5), np.diag([1.0, -1.0]))
-    with pytest.raises(ValueError, match=r"^samples=10: a whole number >= 100"):
+    with pytest.raises(ValueError, match=r"^samples must be an integer >= 100; got 10"):
         sa.check_block(sa.ShapedMLP(0.5), V0, samples=10)

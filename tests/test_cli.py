@@ -119,7 +119,7 @@ BAD = {
     "option": (("--gama", "0.5"), "No such option '--gama'. (Did you mean one of: '--gamma'"),
     "option of old": (("--output", "folder"), "No such option '--output'."),
     "choice": (("--layer", "transfomer"), "is needed (did you mean 'transformer'?)"),
-    "layer of old": (("--layer", "both"), "one of attention, mlp, transformer is needed"),
+    "layer of old": (("--layer", "both"), "choose one of attention, mlp, transformer"),
     "number": (("--width", "many"), "many"),
 }
 

@@ -306,16 +306,19 @@ def test_any_token_can_be_asked_for_by_name() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"confidence": 0.0}, "confidence=0.0: a number strictly between 0 and 1"),
-        ({"confidence": 1.0}, "confidence=1.0: a number strictly between 0 and 1"),
-        ({"permutations": 98}, "permutations=98: a whole number >= 99"),
+        ({"confidence": 0.0}, r"confidence must be in \(0, 1\); got 0.0"),
+        ({"confidence": 1.0}, r"confidence must be in \(0, 1\); got 1.0"),
+        ({"permutations": 98}, "permutations must be an integer >= 99; got 98"),
         ({"bootstrap": 49}, "bootstrap=49: at least 50 at confidence 0.95"),
         ({"confidence": 0.99}, "bootstrap=50: at least 99 at confidence 0.99"),
-        ({"observables": ["log det V", "det"]}, r"observables='det': one of .* is needed$"),
-        ({"observables": "log det v"}, r"='log det v': .* \(did you mean 'log det V'\?\)$"),
-        ({"observables": []}, r"observables=\[\]: one of .* is needed"),
+        ({"observables": ["log det V", "det"]}, r"observables must be one of .*; got 'det'$"),
+        (
+            {"observables": "log det v"},
+            r"must be one of .*; got 'log det v' \(did you mean 'log det V'\?\)$",
+        ),
+        ({"observables": []}, r"observables=\[\]: choose one of"),
         ({"time": 0.6}, r"time=0\.6: one of those saved in .*\[0, 0\.5, 0\.75\]"),
-        ({"seed": -1}, "seed=-1: a whole number >= 0"),
+        ({"seed": -1}, "seed must be an integer >= 0; got -1"),
     ],
 )
 def test_refused_settings(options: dict[str, Any], message: str) -> None:
@@ -325,7 +328,7 @@ def test_refused_settings(options: dict[str, Any], message: str) -> None:
 
 def test_refused_results() -> None:
     good = made(1, 10)
-    with pytest.raises(ValueError, match=r"first is a ndarray: a Dataset is needed"):
+    with pytest.raises(ValueError, match=r"first must be a Dataset; got a ndarray"):
         compare(np.eye(3), good)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"second lacks V; V \(time"):
         compare(good, good.drop_vars("V"))

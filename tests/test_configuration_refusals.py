@@ -14,9 +14,9 @@ from tests.test_configurations import LLAMA, facts, model
     [
         (
             {"model_type": "lama"},
-            r"config has model_type='lama': one of .* is needed \(did you mean 'llama'\?\)",
+            r"config has model_type='lama': choose one of .* \(did you mean 'llama'\?\)",
         ),
-        ({"model_type": None}, "config has no model_type: one of .* is needed"),
+        ({"model_type": None}, "config has no model_type: choose one of"),
         ({"hidden_size": None}, "config has no field hidden_size; a whole number >= 1 is needed"),
         ({"hidden_size": 64.0}, r"config has hidden_size=64\.0; a whole number >= 1 is needed"),
         (

@@ -104,8 +104,8 @@ def test_linear_blocks_alongside():
         ([LAYER, ShapedMLP(0.3)], V0, {}, r"full attention, with linear blocks at most, is needed"),
         (ShapedMLP(0.3), V0, {}, r"full attention, with linear blocks at most, is needed"),
         (LAYER, V0, {"level": 1.0}, r"^level=1.0: a finite number above u_0 = 1.5 is needed"),
-        (LAYER, V0, {"horizon": 0.0}, r"^horizon=0.0: a positive finite number is needed"),
-        (LAYER, V0, {"samples": 1}, r"^samples=1: a whole number >= 2 is needed"),
+        (LAYER, V0, {"horizon": 0.0}, r"^horizon must be positive and finite; got 0.0"),
+        (LAYER, V0, {"samples": 1}, r"^samples must be an integer >= 2; got 1"),
     ],
 )
 def test_refusals(layer, v0, options, message):

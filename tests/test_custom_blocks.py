@@ -221,14 +221,14 @@ class Declared(Linear):
 def test_a_field_declares_its_range_in_one_line():
     assert Declared(np.float32(0.5)).gamma == 0.5
     for arguments, message in (
-        ({"gamma": math.nan}, r"^gamma=nan: a finite number is needed$"),
-        ({"gamma": 1.5}, r"^gamma=1.5: a number from 0 to 1 is needed$"),
-        ({"gamma": sa.Schedule([(0, 0.5), (1, 2)])}, r"^gamma=2.0: a number from 0 to 1 is"),
+        ({"gamma": math.nan}, r"^gamma must be a finite number; got nan$"),
+        ({"gamma": 1.5}, r"^gamma must be in \[0, 1\]; got 1.5$"),
+        ({"gamma": sa.Schedule([(0, 0.5), (1, 2)])}, r"^gamma must be in \[0, 1\]; got 2.0"),
         ({"gamma": 0.5, "beta": -1.0}, r"^beta=-1.0: a number above -1 is needed$"),
     ):
         with pytest.raises(ValueError, match=message):
             Declared(**arguments)
-    with pytest.raises(ValueError, match=r"^gamma=1.5: a number from 0 to 1 is needed$"):
+    with pytest.raises(ValueError, match=r"^gamma must be in \[0, 1\]; got 1.5$"):
         LinearAttention(1.5)
 
 

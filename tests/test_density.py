@@ -220,20 +220,20 @@ def test_a_few_samples_without_the_atom_have_no_curve():
     [
         (
             {"observable": "rho[1,0]"},
-            r"observable='rho\[1,0\]': one of .*did you mean 'rho\[0,1\]'",
+            r"observable must be one of .*did you mean 'rho\[0,1\]'",
         ),
         ({"time": 0.3}, r"time=0.3: one of those saved in result, \[0\], is needed"),
-        ({"bins": 0}, "bins=0: a whole number >= 1"),
+        ({"bins": 0}, "bins must be an integer >= 1; got 0"),
         ({"bins": [0.5, 0.1]}, r"bins=\[0.5, 0.1\]: a whole number >= 1 or increasing edges"),
         ({"bins": 3, "bandwidth": 0.1}, r"bandwidth=0.1: a histogram \(bins=\) has none"),
-        ({"bandwidth": "scot"}, r"bandwidth='scot': one of .* \(did you mean 'scott'\?\)"),
-        ({"bandwidth": 0}, "bandwidth=0: a positive finite number"),
+        ({"bandwidth": "scot"}, r"bandwidth must be .* got 'scot' \(did you mean 'scott'\?\)"),
+        ({"bandwidth": 0}, "bandwidth must be positive and finite; got 0"),
         ({"bandwidth": 3.0}, "bandwidth=3.0: at most the length of the support, 2, is needed"),
         ({"support": (0, 1)}, r"support=\(0, 1\): the values, from -0.9.* have to be inside"),
         ({"support": (1, 0)}, r"support=\(1, 0\): two numbers, the smaller first, are needed"),
         ({"window": (-2.0, 1.0)}, r"window=\(-2.0, 1.0\): finite ends inside the support \(-1, 1"),
-        ({"points": 1}, "points=1: a whole number >= 2"),
-        ({"level": 1.0}, "level=1.0: a number strictly between 0 and 1"),
+        ({"points": 1}, "points must be an integer >= 2; got 1"),
+        ({"level": 1.0}, r"level must be in \(0, 1\); got 1.0"),
     ],
 )
 def test_bad_arguments(options, message):
@@ -249,7 +249,7 @@ def test_few_samples_are_refused():
     with pytest.raises(ValueError, match=r"^results\['b'\] has 7 samples; at least 8 are needed$"):
         plots.densities({"a": enough, "b": few})
     sa.density(enough, "rho[0,1]")
-    with pytest.raises(ValueError, match=r"^result=\{\}: a Dataset is needed$"):
+    with pytest.raises(ValueError, match=r"^result must be a Dataset; got \{\}$"):
         sa.density({}, "rho[0,1]")
 
 

@@ -222,9 +222,9 @@ def test_refusals_have_reasons(layer, v0, message):
 def test_arguments_out_of_range():
     law = explosion_law(ATTENTION, V2)
     for call, message in (
-        (lambda: law.probability(-1.0), r"^horizon=-1.0: a finite number >= 0 is needed"),
-        (lambda: law.probability(level=0.0), r"^level=0.0: a positive finite number is needed"),
-        (lambda: law.quantile(1.5), r"^p=1.5: a number from 0 to 1 is needed"),
+        (lambda: law.probability(-1.0), r"^horizon must be finite and >= 0; got -1.0"),
+        (lambda: law.probability(level=0.0), r"^level must be positive and finite; got 0.0"),
+        (lambda: law.quantile(1.5), r"^p must be in \[0, 1\]; got 1.5"),
         (lambda: law.density([-1.0]), r"^times=\[-1.0\]: finite numbers >= 0 are needed"),
         (lambda: law.density([1.0], level=1.0), r"^level=1.0: a number above u_0 = 1.6 is needed"),
         (lambda: law.curve(["x"]), r"^times"),

@@ -164,7 +164,7 @@ def test_commands(tmp_path):
     result = runner.invoke(main, ["paper", "tokens", "--tokens", "two", *place])
     assert "Invalid value for '--tokens': 'two': values of type int with commas" in result.output
     result = runner.invoke(main, ["stopping", "--map-samples", "0", *place])
-    assert "map_samples=0: a whole number >= 1 is needed" in result.output
+    assert "map_samples must be an integer >= 1; got 0" in result.output
     listed = runner.invoke(main, ["paper", "--help"]).output
     assert all(f"  {name} " in listed for name in paper_figures.FIGURES)
 

@@ -253,7 +253,7 @@ ALLOWED = (
         (LLAMA, [1, 100], "tokens contains 100: ids from 0 to 99 are needed"),
         (LLAMA, [-1, 2], "tokens contains -1: ids from 0 to 99"),
         (LLAMA, 101, "tokens=101: at most 100"),
-        (LLAMA, 0, "tokens=0: a whole number >= 1"),
+        (LLAMA, 0, "tokens must be an integer >= 1; got 0"),
         (LLAMA, [0.5, 1.0], "tokens has shape \\(2,\\) and type float64"),
         (LLAMA, [], "tokens has shape \\(0,\\)"),
         (PADDED, [0, 1], "tokens contains 0, the padding id"),

@@ -255,20 +255,20 @@ def test_results_run_again():
         (lambda: sa.Normalised(sa.Normalised(RELU)), "a single block that is not normalised"),
         (
             lambda: sa.Normalised(RELU, "befor"),
-            r"^place='befor': one of before, after, sandwich, branch is needed \(did you mean "
+            r"^place must be one of before, after, sandwich, branch; got 'befor' \(did you mean "
             r"'before'\?\)$",
         ),
         (
             lambda: sa.Normalised(RELU, norm="layers"),
-            r"^norm='layers': one of rms, layer is needed \(did you mean 'layer'\?\)$",
+            r"^norm must be one of rms, layer; got 'layers' \(did you mean 'layer'\?\)$",
         ),
-        (lambda: sa.Normalised(RELU, eps=-1e-6), r"^eps=-1e-06: a finite number >= 0 is needed$"),
+        (lambda: sa.Normalised(RELU, eps=-1e-6), r"^eps must be finite and >= 0; got -1e-06$"),
         (
             lambda: sa.Normalised(RELU, branch_eps=0.1),
             r"^branch_eps=0.1: None is needed if place='before', which does not normalise the br",
         ),
-        (lambda: sa.Normalised(RELU, eps=np.inf), r"^eps=inf: a finite number >= 0 is needed$"),
-        (lambda: sa.Normalised(RELU, gain=np.nan), r"^gain=nan: a finite number is needed$"),
+        (lambda: sa.Normalised(RELU, eps=np.inf), r"^eps must be finite and >= 0; got inf$"),
+        (lambda: sa.Normalised(RELU, gain=np.nan), r"^gain must be a finite number; got nan$"),
         (lambda: chain(sa.Normalised(Sum(0.5))), "has no chain: a sum is not described"),
         (lambda: sa.drift(sa.Normalised(SOFTMAX), V0), "has no limit: its inner block has none"),
         (

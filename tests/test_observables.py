@@ -115,9 +115,9 @@ def test_more_than_eight_tokens_use_eight_evenly_spaced_ones() -> None:
         (np.eye(2)[None], [0, 2], r"tokens=\[0, 2\]: different whole numbers from 0 to 1"),
         (np.eye(2)[None], [1, 1], "tokens=.*: different whole numbers"),
         (np.eye(2)[None], [], "tokens=.*: different whole numbers"),
-        ("abc", None, "V has entries of type <U3; numbers are needed"),
-        ({}, None, "V has entries of type object; numbers are needed"),
-        ([[[1j]]], None, "V has complex entries; real numbers are needed"),
+        ("abc", None, "V must be an array of numbers; got entries of type <U3"),
+        ({}, None, "V must be an array of numbers; got entries of type object"),
+        ([[[1j]]], None, "V must be real; got complex entries"),
     ],
 )
 def test_refused_covariances(V: NDArray[np.float64], tokens: list[int], message: str) -> None:

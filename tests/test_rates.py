@@ -72,7 +72,7 @@ def test_the_noise_of_a_distance_is_that_of_two_samples():
     [
         ({"widths": (10,)}, "at least two, increasing"),
         ({"widths": (11, 20)}, r"whole number width \* horizon is needed, not 5.5"),
-        ({"widths": 10}, "widths=10: a list of numbers is needed"),
+        ({"widths": 10}, "widths must be a list of numbers; got 10"),
         ({"samples": 1}, "samples=1"),
         ({"horizon": 0.0}, "horizon=0.0"),
     ],

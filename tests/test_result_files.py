@@ -49,7 +49,7 @@ def test_a_file_is_not_replaced_by_a_folder_nor_a_folder_by_a_file(tmp_path):
 
 @SUFFIXES
 def test_what_cannot_be_saved(suffix, tmp_path):
-    with pytest.raises(ValueError, match=r"^result=\{\}: a Dataset is needed$"):
+    with pytest.raises(ValueError, match=r"^result must be a Dataset; got \{\}$"):
         sa.save({}, tmp_path / f"result{suffix}")
     odd = chain(LAYER).assign_attrs(odd=object())
     with pytest.raises(ValueError, match=r"^path='.*': cannot be written \(.+\)$"):

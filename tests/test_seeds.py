@@ -27,7 +27,7 @@ def test_derived_seeds_are_keyed_by_seed_values_and_integers():
     assert one == derived_seed(np.int64(3), {"b": np.float64(2.5), "a": np.int64(1)})
     assert one == derived_seed(3, {"a": 1.0, "b": 2.5})
     assert one != derived_seed(3, {"a": 2.5, "b": 1})
-    with pytest.raises(ValueError, match=r"seed=-1: a whole number >= 0 is needed"):
+    with pytest.raises(ValueError, match=r"seed must be an integer >= 0; got -1"):
         derived_seed(-1, {})
 
 

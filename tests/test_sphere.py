@@ -260,7 +260,7 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
     np.testing.assert_array_equal(sa.rerun(stored)["V"], first["V"])
     other = sa.rerun(stored, attention=SphereAttention(6.0))
     with pytest.raises(
-        ValueError, match=r"^gamma=0.5: sphere_flow has no such argument; one of att"
+        ValueError, match=r"^gamma=0.5: sphere_flow has no such argument; choose one of att"
     ):
         sa.rerun(stored, gamma=0.5)
     names = ["rho[0,1]", "mean |rho|", "effective rank"]
@@ -278,16 +278,16 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: SphereAttention(math.nan), "beta=nan: a finite number"),
+        (lambda: SphereAttention(math.nan), "beta must be a finite number; got nan"),
         (lambda: SphereAttention(1e4), r"beta=10000.0: \|beta\| <= 600"),
-        (lambda: SphereAttention(1.0, normalised=1), "normalised=1: True or False"),
-        (lambda: uniform_start(3, 0), "dimension=0: a whole number >= 1"),
-        (lambda: equiangular_start(3, -0.6), "cosine=-0.6: a number from -0.5 to 1"),
+        (lambda: SphereAttention(1.0, normalised=1), "normalised must be True or False; got 1"),
+        (lambda: uniform_start(3, 0), "dimension must be an integer >= 1; got 0"),
+        (lambda: equiangular_start(3, -0.6), r"cosine must be in \[-0.5, 1\]; got -0.6"),
         (lambda: given_start([[1.0, 0.0], [0.0, 0.0]]), "zero vector"),
         (lambda: given_start([[1.0, 0.0], [0.0, 2.0]]), "norms from 1 to 2; unit vectors"),
         (lambda: given_start([1.0, 0.0]), r"tokens have shape \(2,\)"),
         (lambda: given_start([[math.nan, 0.0]]), "NaN or infinite"),
-        (lambda: meeting_time(1.0, 4, 1.0), "delta=1.0: a number strictly between 0 and 1"),
+        (lambda: meeting_time(1.0, 4, 1.0), r"delta must be in \(0, 1\); got 1.0"),
         (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start=0.95: a cosine above"),
         (lambda: equiangular_cosine([1.0, 0.0], 4, 1.0), "times: an increasing list"),
         (lambda: equiangular_cosine([0.0], 2, 301.0), r"beta=301.0: \|beta\| <= 300"),
@@ -300,7 +300,7 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
         ),
         (
             lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1.0], observe="rho"),
-            "observe='rho': a function",
+            "observe must be a function; got 'rho'",
         ),
         (
             lambda: sphere_flow(
@@ -314,11 +314,11 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
         ),
         (
             lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1.0], betas=2.0),
-            "betas=2.0: a list of numbers",
+            "betas must be a list of numbers; got 2.0",
         ),
         (
             lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1], betas=[math.inf]),
-            "beta=inf: a finite number",
+            "beta must be a finite number; got inf",
         ),
         (
             lambda: sphere_flow(SphereAttention(1.0), 2 * uniform_start(2, 2), [1.0]),

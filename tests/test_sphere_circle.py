@@ -233,7 +233,7 @@ def test_one_point_and_the_uniform_density():
         (lambda: poisson_density([0.0], 1.0), "radius=1.0: a number >= 0 and below 1"),
         (lambda: poisson_density([math.nan], 0.5), "angles have NaN"),
         (lambda: poisson_radius([-1.0], 0.5), "times: finite numbers >= 0"),
-        (lambda: poisson_radius([1.0], math.nan), "start=nan: a finite number"),
+        (lambda: poisson_radius([1.0], math.nan), "start must be a finite number; got nan"),
         (lambda: circle_wasserstein2([], [1.0]), r"first has shape \(0,\)"),
         (lambda: circle_wasserstein2([1.0], [math.nan]), "second has NaN or infinite"),
         (lambda: circle_distance_to_density([math.inf], np.ones(8)), "angles has NaN or inf"),

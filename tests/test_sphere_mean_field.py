@@ -228,12 +228,18 @@ def test_the_figure_shows_what_was_computed(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: mean_field(math.nan, two_bumps, [1.0]), "beta=nan: a finite number"),
+        (lambda: mean_field(math.nan, two_bumps, [1.0]), "beta must be a finite number; got nan"),
         (lambda: mean_field(601.0, two_bumps, [1.0]), r"beta=601.0: \|beta\| <= 600"),
-        (lambda: mean_field(1.0, two_bumps, [1.0], normalised=1), "normalised=1: True or False"),
+        (
+            lambda: mean_field(1.0, two_bumps, [1.0], normalised=1),
+            "normalised must be True or False; got 1",
+        ),
         (lambda: mean_field(1.0, two_bumps, []), "times: a list"),
         (lambda: mean_field(1.0, two_bumps, [2.0, 1.0]), "times: increasing"),
-        (lambda: mean_field(1.0, two_bumps, [1.0], cells=7), "cells=7: a whole number >= 8"),
+        (
+            lambda: mean_field(1.0, two_bumps, [1.0], cells=7),
+            "cells must be an integer >= 8; got 7",
+        ),
         (lambda: mean_field(1.0, np.ones(7) / TURN, [1.0]), r"density has shape \(7,\)"),
         (lambda: mean_field(1.0, np.ones((8, 1)), [1.0]), r"density has shape \(8, 1\)"),
         (lambda: mean_field(1.0, np.ones(8), [1.0]), "density has mass 6.28318531; 1 is needed"),
@@ -241,15 +247,15 @@ def test_the_figure_shows_what_was_computed(tmp_path):
         (lambda: mean_field(1.0, np.sin, [1.0]), "density has negative, NaN or infinite"),
         (lambda: mean_field(1.0, [math.nan] * 8, [1.0]), "density has negative, NaN or infinite"),
         (lambda: mean_field(1.0, np.sum, [1.0]), r"density gives shape \(\)"),
-        (lambda: drawn_angles(np.ones(8) / TURN, 0), "tokens=0: a whole number >= 1"),
+        (lambda: drawn_angles(np.ones(8) / TURN, 0), "tokens must be an integer >= 1; got 0"),
         (
             lambda: particle_angles(SphereAttention(1.0), np.zeros(3), [1.0]),
             r"start has shape \(3,\)",
         ),
         (lambda: mean_field_distance(1.0, sizes=[8]), r"sizes=\[8\]: at least two"),
         (lambda: mean_field_distance(1.0, sizes=[8, 4]), r"sizes=\[8, 4\]: at least two"),
-        (lambda: mean_field_distance(1.0, samples=1), "samples=1: a whole number >= 2"),
-        (lambda: figure_mean_field([]), r"betas=\[\]: different values, at least one"),
+        (lambda: mean_field_distance(1.0, samples=1), "samples must be an integer >= 2; got 1"),
+        (lambda: figure_mean_field([]), r"betas must be a list of distinct values"),
     ],
 )
 def test_bad_input(call, message):

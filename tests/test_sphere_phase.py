@@ -51,7 +51,7 @@ def test_phase_diagram_is_a_step_at_the_curve_in_high_dimension(tmp_path):
     result = CliRunner().invoke(
         main, ["sphere", "phase", "--delta", "2", "--figures", str(tmp_path)]
     )
-    assert "delta=2.0: a number strictly between 0 and 1" in result.output
+    assert "delta must be in (0, 1); got 2.0" in result.output
 
 
 def test_the_curve_of_a_phase_diagram_is_that_of_its_attention():

@@ -191,11 +191,11 @@ def test_extreme_energies_are_those_of_gram_matrices():
         (lambda: equiangular_cosine([-1.0], 2, 1.0), "numbers >= 0 is needed"),
         (lambda: equiangular_cosine([math.inf], 2, 1.0), "times: a list of finite numbers"),
         (lambda: many_token_cosine([0.0], 0.0), "start=0.0: a cosine above 0"),
-        (lambda: final_rate(1, 1.0), "tokens=1: a whole number >= 2"),
-        (lambda: final_rate(2, math.inf), "beta=inf: a finite number"),
+        (lambda: final_rate(1, 1.0), "tokens must be an integer >= 2; got 1"),
+        (lambda: final_rate(2, math.inf), "beta must be a finite number; got inf"),
         (lambda: dirac_energy(601.0), r"beta=601.0: \|beta\| <= 600"),
-        (lambda: uniform_energy(1.0, 0), "dimension=0: a whole number >= 1"),
-        (lambda: polygon_energy(1, 1.0), "tokens=1: a whole number >= 2"),
+        (lambda: uniform_energy(1.0, 0), "dimension must be an integer >= 1; got 0"),
+        (lambda: polygon_energy(1, 1.0), "tokens must be an integer >= 2; got 1"),
     ],
 )
 def test_bad_input(call, message):

@@ -209,15 +209,15 @@ def test_matrices_of_any_precision_are_those_in_float64():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: TokenAttention(math.nan), "beta=nan: a finite number"),
-        (lambda: TokenAttention(1.0, causal=1), "causal=1: True or False"),
+        (lambda: TokenAttention(math.nan), "beta must be a finite number; got nan"),
+        (lambda: TokenAttention(1.0, causal=1), "causal must be True or False; got 1"),
         (lambda: TokenAttention(1.0, torch.ones(2)), r"query has shape \(2,\)"),
         (lambda: TokenAttention(1.0, torch.full((2, 2), math.inf)), "query has NaN or infinite"),
         (lambda: TokenAttention(1.0, value=torch.ones(1, 2)), "square matrices"),
         (lambda: TokenAttention(1.0, torch.ones(1, 2), SQUARE), "as many rows of query"),
         (lambda: TokenAttention(1.0, torch.ones(2, 2, 2), torch.ones(3, 2, 2)), "same samples"),
         (lambda: TokenAttention(1.0, torch.ones(1, 2)), "query needs 2 rows"),
-        (lambda: TokenAttention(1.0, mlp=3), "mlp=3: a function"),
+        (lambda: TokenAttention(1.0, mlp=3), "mlp must be a function; got 3"),
         (lambda: relu_mlp(SQUARE, torch.ones(2, 3)), "inner, outer, bias have shapes"),
         (
             lambda: token_flow(TokenAttention(1.0, mlp=lambda x: x[:1]), START, [1.0]),
@@ -250,10 +250,10 @@ def test_matrices_of_any_precision_are_those_in_float64():
         (lambda: relu_mlp(SQUARE, SQUARE * math.nan), "outer has NaN or infinite"),
         (lambda: random_attention("ginibre", 3, 1.0, scale=0.0), "scale=0.0: a positive"),
         (lambda: token_flow(TokenAttention(1.0), 2 * START, [1.0]), "not of norm 1"),
-        (lambda: random_tokens(3, 0), "dimension=0: a whole number >= 1"),
+        (lambda: random_tokens(3, 0), "dimension must be an integer >= 1; got 0"),
         (lambda: random_attention("goe", 3, 1.0), "ensemble='goe': one of ginibre"),
-        (lambda: ensemble_phase(delta=2.0), "delta=2.0: a number strictly between 0 and 1"),
-        (lambda: ensemble_phase([], [1.0]), r"ensembles=\[\]: different values"),
+        (lambda: ensemble_phase(delta=2.0), r"delta must be in \(0, 1\); got 2.0"),
+        (lambda: ensemble_phase([], [1.0]), r"ensembles must be a list of distinct"),
         (lambda: sphere_network(SphereAttention(1.0), START, 0.0, 2), "step=0.0: a positive"),
         (lambda: sphere_network(SphereAttention(1.0), START, 1.0, 0), "layers=0: a whole"),
         (

@@ -250,7 +250,7 @@ def test_seconds_are_those_of_one_run(tmp_path, monkeypatch):
         assert Store(path).sweep.seconds == limit
         assert resume_sweep(path, progress=False, seconds=1.0).left > 0
         assert resume_sweep(path, progress=False).left == 0
-    with pytest.raises(ValueError, match="seconds=0: a positive finite number is needed"):
+    with pytest.raises(ValueError, match="seconds must be positive and finite; got 0"):
         resume_sweep(path, seconds=0)
 
 

@@ -59,10 +59,10 @@ def test_a_sweep_of_flows_on_the_sphere(tmp_path):
     [
         ({"beta": 1.0}, {"samplers": ("chain",)}, "some of sphere, once, with layer='sphere'"),
         ({}, {}, "beta: a value is needed"),
-        ({"beta": math.nan}, {}, "beta=nan: a finite number"),
+        ({"beta": math.nan}, {}, "beta must be a finite number; got nan"),
         ({"beta": 1.0, "gamma": 0.5}, {}, "gamma: not a parameter"),
         ({"beta": 1.0}, {"dtype": "float32"}, "computed in 'float64'"),
-        ({"beta": 1.0, "dimension": 0}, {}, "dimension=0: a whole number"),
+        ({"beta": 1.0, "dimension": 0}, {}, "dimension must be an integer; got 0"),
     ],
 )
 def test_faults_of_a_sweep_of_flows(fixed, options, message):

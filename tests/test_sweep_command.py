@@ -220,13 +220,13 @@ def test_faults_are_reported_with_their_lines(tmp_path):
     file = tmp_path / "sweep.toml"
     file.write_text(SMALL.replace("samples = 24", "samples = 0\nkeep = 'all'"), encoding="utf-8")
     output = invoke("run", file, tmp_path / "s", status=2)
-    assert "line 2: samples=0: a whole number >= 1" in output
+    assert "line 2: samples must be an integer >= 1; got 0" in output
     assert "line 3: keep='all'" in output
     assert not (tmp_path / "s").exists()
     assert "there is no sweep here" in invoke("status", tmp_path, status=2)
     assert "--workers" in invoke("run", "--help")
     file.write_text(SMALL, encoding="utf-8")
-    assert "workers=0: a whole number" in invoke(
+    assert "workers must be an integer; got 0" in invoke(
         "run", file, tmp_path / "s", "--workers", "0", status=2
     )
 

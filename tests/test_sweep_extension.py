@@ -169,13 +169,13 @@ def test_a_further_layer_is_no_change_of_code(tmp_path):
 REFUSED = {
     "fewer": ({"samples": 19}, "samples=19: more than the store's 20 are needed"),
     "as many": ({"samples": 20}, "samples=20: more than the store's 20 are needed"),
-    "a fraction": ({"samples": 20.5}, "samples=20.5: a whole number >= 1 is needed"),
+    "a fraction": ({"samples": 20.5}, "samples must be an integer >= 1; got 20.5"),
     "nothing": ({}, "samples, axes: at least one of the two is needed"),
     "again": ({"axes": {"gamma": [0.7, 0.3]}}, "gamma=0.3: the axis already has this value"),
     "twice": ({"axes": {"gamma": [0.7, 0.7]}}, "gamma=0.7: the axis already has this value"),
     "unknown": (
         {"axes": {"gama": [0.7]}},
-        "gama=[0.7]: not an axis of the sweep; one of gamma is needed (did you mean 'gamma'?)",
+        "gama=[0.7]: not an axis of the sweep; choose one of gamma (did you mean 'gamma'?)",
     ),
     "fixed": ({"axes": {"rho": [0.5]}}, "rho=[0.5]: not an axis of the sweep; one of gamma is "
               "needed"),
@@ -185,9 +185,9 @@ REFUSED = {
     "no values": ({"axes": {"gamma": []}}, "gamma=[]: a list of values is needed"),
     "a list": ({"axes": [0.7]}, "axes=[0.7]: a mapping from the axes to lists of values is needed"),
     "zero": ({"axes": 0}, "axes=0: a mapping from the axes to lists of values is needed"),
-    "words": ({"samples": "many"}, "samples='many': a whole number is needed"),
+    "words": ({"samples": "many"}, "samples must be an integer; got 'many'"),
     "range": ({"axes": {"gamma": [1.5]}},
-              "gamma=1.5: a number from 0 to 1 is needed (first at gamma=1.5)"),
+              "gamma must be in [0, 1]; got 1.5 (first at gamma=1.5)"),
     "units": ({"samples": 10**7}, "block=8: 5000000 units (2 cells, 2 samplers, 1250000 blocks); "
               "at most 1000000, so a larger block, fewer samples or fewer cells are needed"),
 }  # fmt: skip
@@ -206,7 +206,7 @@ def test_refused_extensions_leave_the_store_alone(case, tmp_path):
 
 
 def test_a_number_is_no_store():
-    with pytest.raises(ValueError, match=r"^path=5: a path is needed$"):
+    with pytest.raises(ValueError, match=r"^path must be a path; got 5$"):
         extend_sweep(5, samples=3)
 
 

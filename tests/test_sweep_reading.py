@@ -89,7 +89,7 @@ def test_distances(kept):
     swapped = sweep_distances(data, "sde", "chain", level=0.5)
     np.testing.assert_array_equal(swapped["distance"], exact["distance"])
     assert (swapped["margin"] < exact["margin"]).all()
-    with pytest.raises(ValueError, match="='network': one of chain, sde is needed"):
+    with pytest.raises(ValueError, match="must be one of chain, sde; got 'network'"):
         sweep_distances(data, "network")
     with pytest.raises(ValueError, match="data has no observables"):
         sweep_distances(kept["V"])
@@ -165,15 +165,13 @@ def test_reading_while_the_run_goes_on(keep, tmp_path, monkeypatch):
 @pytest.mark.parametrize("function", [sweep_summary, sweep_distances])
 def test_what_is_no_opened_sweep_is_refused(function, kept):
     for data, sentence in (
-        (1, "data=1: a Dataset is needed"),
-        (None, "data=None: a Dataset is needed"),
+        (1, "data must be a Dataset; got 1"),
+        (None, "data must be a Dataset; got None"),
         (kept["V"].drop_vars("drawn"), "data=a Dataset: a Dataset from open_sweep is needed"),
     ):
         with pytest.raises(ValueError, match=f"^{sentence}$"):
             function(data)
-    with pytest.raises(
-        ValueError, match=r"level=2\.0: a number strictly between 0 and 1 is needed"
-    ):
+    with pytest.raises(ValueError, match=r"level must be in \(0, 1\); got 2\.0"):
         function(kept["observables"], level=2.0)
 
 

@@ -102,16 +102,16 @@ c_plus = { range = [0, 1, 2] }
 """
     expected = {
         1: "samplers=['chain', 'ode']: some of network, chain, sde",
-        2: "samples=0: a whole number >= 1 is needed",
+        2: "samples must be an integer >= 1; got 0",
         3: "colour: not an entry of a sweep; one of samplers, ",
         4: "fractions=[0.5, 0.5]: increasing numbers in [0, 1]",
-        9: "keep='all': one of observables, V, reductions is needed",
+        9: "keep must be one of observables, V, reductions; got 'all'",
         10: "dtype='float16': 'float64' or 'float32' is needed",
         14: "gama: not a parameter; one of ",
         19: "gamma={'linspace': [0.1, 0.2]}: [first, last, number] is needed",
         20: "tau0={'logspace': [-1, 2, 3]}: [first, last, number] is needed",
-        21: "rho=[]: different values, at least one, are needed",
-        22: "scale=[1.0, 1.0]: different values, at least one, are needed",
+        21: "rho must be a list of distinct values; got []",
+        22: "scale must be a list of distinct values; got [1.0, 1.0]",
         23: "heads: both fixed and an axis",
         24: "c_plus={'range': [0, 1, 2]}: a list, {linspace = [first, last, number]} or logspace",
     }
@@ -146,14 +146,14 @@ halfwidth = 0.1
 """
     expected = {
         1: "sample: not an entry of a sweep; .*did you mean 'samples'",
-        2: "seed=-1: a whole number >= 0",
+        2: "seed must be an integer >= 0; got -1",
         3: "samplers=3: a list of names",
         10: "key_sise: not a parameter; .*did you mean 'key_size'",
-        11: "gamma=1.5: a number from 0 to 1 is needed",
-        12: "heads=0: a whole number",
-        13: "query_bias=inf: a finite number",
+        11: "gamma must be in [0, 1]; got 1.5",
+        12: "heads must be an integer; got 0",
+        13: "query_bias must be a finite number; got inf",
         15: "tau: not a parameter; .*did you mean 'tau0'",
-        16: "tau0=-2.0: a positive finite number",
+        16: "tau0 must be positive and finite; got -2.0",
         19: "target.halfwidth: not an entry of a target; .*did you mean 'half_width'",
     }
     found = faults_of(text, tmp_path)
@@ -169,7 +169,7 @@ FILES = {
     "UTF-8": (b"samples = 4\n# \xff\n", "utf-8|UTF-8"),
     "fractions": ("fractions = [0.33, 1.0]\n" + GAMMA, "^line 1: fractions: 0.33"),
     "gamma": ("samples = 9\n" + START, "^line 2: gamma: a value is needed"),
-    "gamma's value": (GAMMA.replace("0.3", "3.0"), r"^line 7: gamma=3.0: a number"),
+    "gamma's value": (GAMMA.replace("0.3", "3.0"), r"^line 7: gamma must be a number; got 3.0"),
     "axis of a table": (START + "[axes]\nrho = [0.1]\ngamma = [0.1, 3.0]\n", "^line 9: gamma=3"),
     "space": (START + "[axes]\ngamma = { linspace = [0.1, 0.2] }\n", "^line 8: gamma="),
     "infinite": (START + "[axes]\ngamma = { linspace = [0.1, inf, 3] }\n", "^line 8: gamma="),

@@ -265,13 +265,13 @@ def test_refused_arguments() -> None:
         wasserstein2_rows(rows, normal(0, 3, 10))
     with pytest.raises(ValueError, match=r"; \(n, d\) and \(m, d\) are needed"):
         joint_wasserstein2(rows, normal(0, 2, 9))
-    with pytest.raises(ValueError, match=r"confidence=.*: a number strictly between 0 and 1"):
+    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\); got .*"):
         wasserstein2(x, x, math.nan)
     with pytest.raises(ValueError, match=r"resamples=18: at least 19 at confidence 0\.95"):
         wasserstein2(x, x, resamples=18)
     with pytest.raises(ValueError, match=r"permutations=.*: at least 19"):
         joint_wasserstein2(rows, rows, 18)
-    with pytest.raises(ValueError, match=r"precision=0\.0: a positive finite number is needed"):
+    with pytest.raises(ValueError, match=r"precision must be positive and finite; got 0\.0"):
         joint_wasserstein2(rows, rows, precision=0.0)
-    with pytest.raises(ValueError, match="seed=-1: a whole number >= 0"):
+    with pytest.raises(ValueError, match="seed must be an integer >= 0; got -1"):
         wasserstein2(x, x, seed=-1)

@@ -204,7 +204,7 @@ def bounded(
     ...     def root(self, p, factor, numbers, width): ...
     >>> Scaled(gamma=1.5)
     Traceback (most recent call last):
-    ValueError: gamma=1.5: a number from 0 to 1 is needed
+    ValueError: gamma must be in [0, 1]; got 1.5
     """
     return field(default=default, metadata={_RANGE: (low, high, above)})
 

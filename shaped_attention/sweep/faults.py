@@ -66,7 +66,7 @@ def type_faults(sweep: Grid) -> list[tuple[str, str]]:
     ]
     if isinstance(sweep.axes, Mapping):
         found += [
-            (name, f"{name}={values!r}: a list of values is needed")
+            (name, f"{name} must be a list of values; got {values!r}")
             for name, values in sweep.axes.items()
             if not listed(values)
         ]
@@ -198,7 +198,7 @@ def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
             found.append((name, f"{name}: the store reserves this name; a different one is needed"))
         texts = [canonical(value) for value in values]
         if not values or len(set(texts)) < len(texts):
-            found.append((name, f"{name}={values!r}: different values, at least one, are needed"))
+            found.append((name, f"{name} must be a list of distinct values; got {values!r}"))
     return found
 
 

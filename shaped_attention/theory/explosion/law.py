@@ -294,7 +294,7 @@ def _check_horizon(horizon: float | None) -> None:
     if horizon is None:
         return
     if not isinstance(horizon, Real) or not (horizon >= 0.0 and math.isfinite(horizon)):
-        raise ValueError(f"horizon={horizon!r}: a finite number >= 0 is needed")
+        raise ValueError(f"horizon must be finite and >= 0; got {horizon!r}")
 
 
 def _times(times: ArrayLike) -> NDArray[np.float64]:
