@@ -300,7 +300,10 @@ def test_the_derivative_with_respect_to_the_scale() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"activation": "gelo"}, r"activation='gelo': one of relu, .* \(did you mean 'gelu'\?\)"),
+        (
+            {"activation": "gelo"},
+            r"activation='gelo': choose one of relu, .* \(did you mean 'gelu'\?\)",
+        ),
         ({"activation": "no.such:f"}, "activation='no.such:f': a function of a matrix, .*No mod"),
         ({"activation": f"{USER}:absent"}, "has no attribute 'absent'"),
         ({"activation": f"{USER}:NOT_A_FUNCTION"}, "not callable"),
@@ -315,7 +318,10 @@ def test_the_derivative_with_respect_to_the_scale() -> None:
         ({"activation": "gelu", "c_minus": -2.0}, "c_minus=-2.0: only activation='relu' has"),
         ({"activation": "gelu", "c_plus": 0.5}, "c_plus=0.5: .* 0.0, the default, is needed"),
         ({"activation": "gelu", "scale": 0.0}, r"scale must be in \[0.01, 10000\]; got 0.0"),
-        ({"activation": "gelu", "input_scale": 200.0}, "input_scale=200.0: a number from 1e-06 to"),
+        (
+            {"activation": "gelu", "input_scale": 200.0},
+            "input_scale must be in .1e-06, 100.; got 200.0",
+        ),
         ({"scale": 1.0}, "scale=1.0: activation='relu' has c_plus and c_minus; None is needed"),
         ({"gated": True}, "gated=True: an activation other than 'relu' is needed"),
         ({"activation": "silu", "gate_bias": 1.0}, "gate_bias=1.0: 0.0 is needed without gated"),
@@ -327,7 +333,7 @@ def test_the_derivative_with_respect_to_the_scale() -> None:
         ({"activation": "gelu", "scale": 1.0, "input_scale": 2.0}, "input_scale=2.0: 1.0 is"),
         ({"hidden": 0}, "hidden must be an integer >= 1; got 0"),
         ({"hidden": 8, "hidden_ratio": 2.0}, "hidden=8, hidden_ratio=2.0: one of the two"),
-        ({"hidden_ratio": -1.0}, "hidden_ratio=-1.0: a positive"),
+        ({"hidden_ratio": -1.0}, "hidden_ratio must be positive and finite; got -1.0"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(options: dict[str, Any], message: str) -> None:

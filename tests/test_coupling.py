@@ -296,13 +296,13 @@ def test_errors_at_two_widths_are_independent():
         ({"layer": Linear(0.5)}, "cannot be coupled: it does not map"),
         ({"widths": (32, 16)}, r"widths=\[32, 16\]: at least two, increasing"),
         ({"widths": (4, 8)}, "widths contain 4: at least 6 is needed"),
-        ({"widths": (16.5, 32)}, "widths must be an integer; got 16.5"),
+        ({"widths": (16.5, 32)}, "widths must be an integer >= 1; got 16.5"),
         ({"widths": 16}, "widths must be a list of numbers; got 16"),
         (
             {"widths": (10, 20), "horizon": 0.25},
             r"whole number width \* horizon is needed, not 2.5",
         ),
-        ({"radius": 0.0}, "radius=0.0: a positive"),
+        ({"radius": 0.0}, "radius must be positive and finite; got 0.0"),
     ],
 )
 def test_bad_arguments(options, message):

@@ -96,7 +96,7 @@ def test_plain_paths_of_all_blocks_are_different():
         ({"observable": "norm", "radius": 8.0}, "radius=8: paths stop there; a radius above 32"),
         ({"replicas": 7}, "replicas must be an integer >= 8; got 7"),
         ({"runs": 1}, "runs must be an integer >= 2; got 1"),
-        ({"confidence": 1.0}, "confidence=1.0: "),
+        ({"confidence": 1.0}, "confidence must be in .0, 1.; got 1.0"),
         ({"memory": 15_000}, "replicas=50: the paths of at most 24 fit into memory=15000 bytes"),
         ({"depth": None}, "method=None: a width and a depth alone, or a horizon, are needed"),
         ({"width": None}, "a horizon, or a width and a depth, are needed"),

@@ -228,7 +228,7 @@ def test_what_is_understood_is_said():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rope": 10.0, "rope_factor": 0.0}, "rope_factor=0.0: a positive"),
+        ({"rope": 10.0, "rope_factor": 0.0}, "rope_factor must be positive and finite; got 0.0"),
         ({"rope_factor": 2.0}, "rope_factor=2.0: rope is needed with it"),
         ({"rope_tokens": 4}, "rope_tokens=4: rope is needed with it"),
         ({"rope": 10.0, "rope_long": 100.0}, "rope_tokens=None: a number of tokens is needed"),

@@ -280,9 +280,9 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
     [
         (lambda: SphereAttention(math.nan), "beta must be a finite number; got nan"),
         (lambda: SphereAttention(1e4), r"beta=10000.0: \|beta\| <= 600"),
-        (lambda: SphereAttention(1.0, normalised=1), "normalised must be True or False; got 1"),
+        (lambda: SphereAttention(1.0, normalised=1), "normalised=1: True or False"),
         (lambda: uniform_start(3, 0), "dimension must be an integer >= 1; got 0"),
-        (lambda: equiangular_start(3, -0.6), r"cosine must be in \[-0.5, 1\]; got -0.6"),
+        (lambda: equiangular_start(3, -0.6), "cosine=-0.6: a number from -0.5 to 1"),
         (lambda: given_start([[1.0, 0.0], [0.0, 0.0]]), "zero vector"),
         (lambda: given_start([[1.0, 0.0], [0.0, 2.0]]), "norms from 1 to 2; unit vectors"),
         (lambda: given_start([1.0, 0.0]), r"tokens have shape \(2,\)"),
@@ -293,14 +293,17 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
         (lambda: equiangular_cosine([0.0], 2, 301.0), r"beta=301.0: \|beta\| <= 300"),
         (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), []), "times: a list"),
         (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1, 1]), "increasing"),
-        (lambda: sphere_flow(4.0, uniform_start(2, 2), [1.0]), "attention=4.0: a SphereAttention"),
+        (
+            lambda: sphere_flow(4.0, uniform_start(2, 2), [1.0]),
+            "attention must be a SphereAttention; got 4.0",
+        ),
         (
             lambda: sphere_flow(SphereAttention(1.0), np.eye(2), [1.0]),
             r"start has type ndarray; .*given_start\(tokens\)",
         ),
         (
             lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1.0], observe="rho"),
-            "observe must be a function; got 'rho'",
+            "observe='rho': a function",
         ),
         (
             lambda: sphere_flow(

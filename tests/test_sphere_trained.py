@@ -200,10 +200,13 @@ INFINITE[0, 0, 0] = np.inf
         (lambda: inner_products(INFINITE), "NaN or infinite"),
         (lambda: inner_products(STATES * np.nan), "NaN or infinite"),
         (lambda: inner_products(STATES * 1j), "complex"),
-        (lambda: inner_products(STATES, bins=0), "bins=0"),
-        (lambda: inner_products(STATES, quantiles=(0.5, 1.5)), "quantiles=1.5"),
+        (lambda: inner_products(STATES, bins=0), "bins must be an integer >= 1; got 0"),
+        (
+            lambda: inner_products(STATES, quantiles=(0.5, 1.5)),
+            "quantiles must be in .0, 1.; got 1.5",
+        ),
         (lambda: inner_products(STATES, delta=1.0), r"delta must be in \(0, 1\); got 1.0"),
-        (lambda: inner_products(STATES, delta="x"), "delta='x'"),
+        (lambda: inner_products(STATES, delta="x"), "delta must be a number; got 'x'"),
         (lambda: inner_product_histograms({}, "t"), "made by inner_products"),
         (lambda: record_hidden_states(nn.ReLU(), torch.ones(2, 3)), "choose=None: ReLU returns no"),
         (

@@ -153,7 +153,7 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="times has shape"):
         explosion_curve(sparse, times=[[0.1]])
     with pytest.raises(
-        ValueError, match=r"widths must be a list of distinct values; got \[50, 50\]"
+        ValueError, match=r"widths must be a list of distinct values; got \(50, 50\)"
     ):
         explosion_curves(sa.ShapedAttention(0.6), np.eye(2), (50, 50))
 

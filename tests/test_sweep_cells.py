@@ -62,7 +62,7 @@ def test_a_sweep_of_flows_on_the_sphere(tmp_path):
         ({"beta": math.nan}, {}, "beta must be a finite number; got nan"),
         ({"beta": 1.0, "gamma": 0.5}, {}, "gamma: not a parameter"),
         ({"beta": 1.0}, {"dtype": "float32"}, "computed in 'float64'"),
-        ({"beta": 1.0, "dimension": 0}, {}, "dimension must be an integer; got 0"),
+        ({"beta": 1.0, "dimension": 0}, {}, "dimension must be an integer >= 1; got 0"),
     ],
 )
 def test_faults_of_a_sweep_of_flows(fixed, options, message):

@@ -226,7 +226,7 @@ def test_faults_are_reported_with_their_lines(tmp_path):
     assert "there is no sweep here" in invoke("status", tmp_path, status=2)
     assert "--workers" in invoke("run", "--help")
     file.write_text(SMALL, encoding="utf-8")
-    assert "workers must be an integer; got 0" in invoke(
+    assert "workers must be an integer >= 1; got 0" in invoke(
         "run", file, tmp_path / "s", "--workers", "0", status=2
     )
 

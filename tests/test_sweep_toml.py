@@ -150,7 +150,7 @@ halfwidth = 0.1
         3: "samplers=3: a list of names",
         10: "key_sise: not a parameter; .*did you mean 'key_size'",
         11: "gamma must be in [0, 1]; got 1.5",
-        12: "heads must be an integer; got 0",
+        12: "heads must be an integer >= 1; got 0",
         13: "query_bias must be a finite number; got inf",
         15: "tau: not a parameter; .*did you mean 'tau0'",
         16: "tau0 must be positive and finite; got -2.0",

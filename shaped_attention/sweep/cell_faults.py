@@ -66,7 +66,9 @@ def _sentences(sweep: Grid, values: dict[str, Any], partial: bool) -> list[str]:
                     f"layer={values.get('layer')!r}: the function raised "
                     f"{type(error).__name__}: {error}"
                 )
-            entry = next((name for name in left if sentence.startswith(f"{name}=")), None)
+            entry = next(
+                (name for name in left if sentence.startswith((f"{name}=", f"{name} must"))), None
+            )
             # Once a value is left out, a fault may follow from that alone.
             if entry is not None or not partial:
                 found.append(sentence)
