@@ -101,7 +101,7 @@ BAD = {
     "width": (("--tokens", "30", "--width", "20"), "width=20"),
     "depth": (("--depth", "0"), "depth must be an integer >= 1; got 0"),
     "step": (("--step", "0.3"), "step=0.3"),
-    "samples": (("--samples", "0"), "samples must be an integer >= 1; got 0"),
+    "samples": (("--samples", "0"), "samples must be an integer >= "),
     "network samples": (("--network-samples", "0"), "network_samples must be an integer"),
     "few samples": (("--network-samples", "4"), "network_samples must be an integer"),
     "radius": (("--radius", "0.001"), "radius=0.001"),
