@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from pkgutil import resolve_name
 from types import ModuleType
 
 import matplotlib as mpl
@@ -17,15 +18,9 @@ from matplotlib.figure import Figure
 import shaped_attention as sa
 from shaped_attention import plots, sphere
 from shaped_attention.figures.panels import styled
-from shaped_attention.figures.paper import (
-    beyond,
-    explosion,
-    ingredients,
-    models,
-    original,
-    rare_events,
-)
+from shaped_attention.figures.paper import beyond, original
 from shaped_attention.figures.paper import plots as paper
+from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.sphere.plots import clusters, mean_field, noise, phase, trained
 from shaped_attention.sphere.propagation_of_chaos import figure_mean_field
 from shaped_attention.statistics.stopping import explosion_table
@@ -40,7 +35,6 @@ CONFIG = {
     "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
     "intermediate_size": 8, "vocab_size": 9,
 }  # fmt: skip
-CHAIN = {"width": 20, "depth": 10, "samples": 30, "tokens": 2}
 
 
 def modules() -> list[ModuleType]:
@@ -105,10 +99,6 @@ def family():
     return data.assign_attrs(shown=beyond.SHOWN)
 
 
-def public_models():
-    return models.figure_models(["gpt2"], tokens=3, samples=4)
-
-
 def curves():
     table = explosion_table(BLOCK, V0, [8, 16], horizon=0.25, step=0.125, samples=10, radius=2.0)
     return {name: table.sel(curve=name) for name in table["curve"].values.tolist()}
@@ -130,33 +120,13 @@ TABLE = {
     "trajectories": (plots.trajectories, results),
     "densities": (plots.densities, results),
     "model_layers": (plots.model_layers, lambda: sa.simulate_model(CONFIG, 3, samples=4)),
-    "model_curves": (models.model_curves, public_models),
-    "layer_curves": (paper.layer_curves, lambda: original.figure_3(**CHAIN)),
-    "density_panels": (paper.density_panels, lambda: original.figure_1_right(**CHAIN)),
-    "density_and_percentile": (
-        paper.density_and_percentile, lambda: original.figure_2(gammas=[0.3, 1.0], **CHAIN)
-    ),
-    "stopping_maps": (
-        paper.stopping_maps,
-        lambda: sa.stopping_map(V0, [0.3, 0.6], [1.0, 2.0], width=8, step=0.125, samples=4),
-    ),
+    **{
+        recipe.plot.partition(":")[2]: (
+            resolve_name(recipe.plot), lambda r=recipe: resolve_name(r.data)(**r.small)
+        )
+        for recipe in PAPER.values()
+    },
     "family_panels": (paper.family_panels, family),
-    "level_probabilities": (
-        paper.level_probabilities,
-        lambda: rare_events.figure_rare_events([2.0, 3.0], [16], replicas=30, runs=2),
-    ),
-    "eigenvalue_paths": (
-        paper.eigenvalue_paths,
-        lambda: beyond.figure_eigenvalues([0.1], tokens=2, width=20, samples=10),
-    ),
-    "ingredient_panels": (
-        ingredients.ingredient_panels,
-        lambda: ingredients.figure_ingredients(3, 16, 6, 8),
-    ),
-    "passage_probabilities": (
-        explosion.passage_probabilities,
-        lambda: explosion.figure_explosion([0.6], [0.5], widths=[16], samples=20),
-    ),
     "explosion_probabilities": (paper.explosion_probabilities, curves),
     "metastability_strip": (
         clusters.metastability_strip,

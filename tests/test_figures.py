@@ -12,31 +12,12 @@ from matplotlib.figure import Figure
 import shaped_attention as sa
 from shaped_attention.commands import gallery
 from shaped_attention.commands.main import main
-from shaped_attention.figures.deferred import Functions
 from shaped_attention.figures.labels import expectation_label, observable_label, parameter_label
-from shaped_attention.figures.paper import catalogue as paper_figures
 from shaped_attention.figures.paper import original as paper
+from shaped_attention.figures.paper.catalogue import FIGURES
 from shaped_attention.figures.paper.plots import stopping_maps
 from shaped_attention.figures.recipes import make
 from shaped_attention.statistics.density import observable_names
-
-SMALL = {
-    "1-left": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},
-    "1-right": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},
-    "2": {"width": 20, "depth": 10, "samples": 30, "gammas": [0.3, 1.0]},
-    "3": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},
-    "4": {"gammas": [0.3], "tau0s": [1.0, 2.0], "width": 20, "samples": 10, "tokens": 2},
-    "eigenvalues": {"gammas": [0.1], "width": 20, "samples": 10, "tokens": 2},
-    "transformer": {"samples": 64, "tokens": 2},
-    "causal": {"samples": 64, "tokens": 2},
-    "heads": {"samples": 64, "tokens": 2},
-    "tokens": {"tokens": (2, 3), "width": 20, "depth": 10, "samples": 30},
-    "ingredients": {"tokens": 3, "width": 16, "depth": 6, "samples": 10},
-    "explosion": {"gammas": [0.6], "tau0s": [0.5], "widths": [16, 32], "samples": 30},
-    "rare": {"levels": [2.0, 3.0], "widths": [16], "replicas": 30, "runs": 2},
-    "models": {"models": ["gpt2"], "tokens": 3, "samples": 10},
-    "keys": {"width": 20, "depth": 10, "samples": 30, "tokens": 2},
-}
 
 
 def overlaps(figure):
@@ -54,10 +35,10 @@ def overlaps(figure):
     ]
 
 
-@pytest.mark.parametrize("name", paper_figures.FIGURES)
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_drawn(name):
     """With finite numbers, and no label that runs through another."""
-    figure, data = make(paper_figures.FIGURES, name, **SMALL[name])
+    figure, data = make(name, FIGURES[name], **FIGURES[name].small)
     assert len(figure.axes) >= 1
     assert overlaps(figure) == []
     for key, variable in data.data_vars.items():
@@ -71,16 +52,6 @@ def test_overlapping_labels_are_found():
     figure.subplots().set_ylabel("size of the correlation of pairs, mean, and 5–95 % band" * 2)
     figure.suptitle("Ablations, to a large norm, for several sizes and all parameters: " * 2)
     assert len(overlaps(figure)) == 1
-
-
-def test_functions_of_a_module_are_looked_up_in_its_source():
-    """A name that the source does not define fails at once, not when the figure is made."""
-    functions = Functions("shaped_attention.figures.paper.original")
-    assert functions.figure_2.load() is paper.figure_2
-    message = r"^shaped_attention.figures.paper.original.figure_20: one of .* \(did you mean 'fig"
-    with pytest.raises(AttributeError, match=message):
-        _ = functions.figure_20
-    assert not hasattr(functions, "recorded")
 
 
 def test_capped_exit_times_are_written_as_bounds():
@@ -156,7 +127,7 @@ def test_commands(tmp_path):
     assert shown.exit_code == 0
     assert '"samples": 20' in shown.output
     result = runner.invoke(main, ["paper", "2", "--samples", "1", *place])
-    assert "samples=1: at least 10 are needed to draw" in result.output
+    assert "samples must be at least 10 to draw a figure; got 1" in result.output
     result = runner.invoke(main, ["paper", "3", "--tokens", "1", "--figures", str(tmp_path)])
     assert "tokens=1: at least 2 are needed" in result.output
     result = runner.invoke(main, ["paper", "9", "--figures", str(tmp_path)])
@@ -166,7 +137,7 @@ def test_commands(tmp_path):
     result = runner.invoke(main, ["stopping", "--map-samples", "0", *place])
     assert "map_samples must be an integer >= 1; got 0" in result.output
     listed = runner.invoke(main, ["paper", "--help"]).output
-    assert all(f"  {name} " in listed for name in paper_figures.FIGURES)
+    assert all(f"  {name} " in listed for name in FIGURES)
 
 
 def test_the_gallery_hands_on_progress_and_nothing_else(tmp_path, monkeypatch):

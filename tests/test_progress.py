@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
+
 import pytest
 
 import shaped_attention as sa
@@ -9,8 +11,8 @@ from shaped_attention import sphere
 from shaped_attention.figures.paper import beyond
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
+from shaped_attention.sphere.propagation_of_chaos import figure_mean_field
 from shaped_attention.statistics.stopping import explosion_table
-from tests.test_figures import SMALL
 
 V0 = sa.equicorrelated(2, 0.2)
 LAYER = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.5)]
@@ -36,7 +38,7 @@ CALLS = {
     ),
     "metastability": lambda **p: sphere.metastability([1.0], [0.1], tokens=2, samples=2, **p),
     "energy": lambda **p: sphere.energy_curves([1.0], [0.1], tokens=2, samples=2, **p),
-    "mean-field": lambda **p: SPHERE["mean-field"].simulate(
+    "mean-field": lambda **p: figure_mean_field(
         [1.0], [0.1], sizes=[4, 8], particles=2, samples=2, cells=64, **p
     ),
     "noise": lambda **p: sphere.clustering_with_noise(
@@ -44,8 +46,8 @@ CALLS = {
         shaped_samples=2, **p,
     ),
     **{
-        f"paper {name}": lambda name=name, **p: PAPER[name].simulate(**SMALL[name], **p)
-        for name in PAPER
+        f"paper {name}": lambda r=recipe, **p: resolve_name(r.data)(**r.small, **p)
+        for name, recipe in PAPER.items()
         if name not in ("transformer", "causal", "heads")
     },
     "paper transformer": lambda **p: beyond._family({"MLP": LAYER[1]}, 2, (8, 16), 16, 0, **p),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import jsonschema
@@ -19,14 +20,7 @@ import xarray as xr
 import shaped_attention as sa
 from shaped_attention import sphere
 from shaped_attention.architectures.table import model_summary
-from shaped_attention.figures.paper import (
-    beyond,
-    explosion,
-    ingredients,
-    models,
-    original,
-    rare_events,
-)
+from shaped_attention.figures.paper import beyond, original
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
@@ -110,7 +104,6 @@ def call(function, change, /, **arguments):
 _SIZE = {"width": 8, "depth": 2, "samples": 3, "seed": 2**70}
 _START = {"start": TOKENS, "seed": 3, "step": 0.1, "layers": 3, "sigma": 1.0}
 _CURVES = {"tokens": 2, "samples": 3, "times": [0.0, 0.5]}
-_FIGURE = {"tokens": 2, "width": 8, "depth": 5, "samples": 4}
 _SEED = {"seed": 5}
 _PHASE = {"betas": [1.0], "times": np.array([0.5]), "tokens": 3, "samples": 2}
 
@@ -162,21 +155,7 @@ CALLS = [
     call(sphere.clustering_with_noise, _SEED, dimensions=(2,), sigmas=[1.0], tokens=2, horizon=0.2,
          samples=3, network_samples=2, shaped_width=4, shaped_samples=2),
     call(sphere.inner_products, {"bins": 5}, hidden_states=STATES, bins=4, quantiles=(0.5,)),
-    call(original.figure_1_left, _SEED, **_FIGURE),
-    call(original.figure_1_right, _SEED, **_FIGURE),
-    call(original.figure_2, {"gammas": [0.3]}, **_FIGURE),
-    call(original.figure_3, _SEED, **_FIGURE),
-    call(original.figure_4, {"gammas": [0.6]}, gammas=[0.5], tau0s=[1.0], tokens=2, width=4,
-         samples=2),
-    call(beyond.figure_transformer, _SEED, tokens=2, samples=4),
-    call(beyond.figure_causal, _SEED, tokens=2, samples=4),
-    call(beyond.figure_heads, _SEED, tokens=2, samples=4),
-    call(beyond.figure_tokens, _SEED, **_FIGURE | {"tokens": (2, 3)}),
-    call(beyond.figure_keys, _SEED, **_FIGURE | {"width": 10}),
-    call(beyond.figure_eigenvalues, _SEED, gammas=(0.05,), tokens=2, width=4, samples=2),
-    call(ingredients.figure_ingredients, _SEED, tokens=2, width=8, depth=3, samples=4),
-    call(explosion.figure_explosion, _SEED, gammas=[0.6], tau0s=[0.5], widths=[8], level=2.0,
-         samples=8),
+    *(call(resolve_name(recipe.data), _SEED, **recipe.small) for recipe in PAPER.values()),
     call(sa.correlation_law, _SEED, layer=sa.ShapedAttention(0.4, heads=2), v0=V0, horizon=0.1,
          samples=4, cells=4),
     call(sa.tilted_probability, {"level": 4.0}, layer=sa.ShapedAttention(0.5),
@@ -184,11 +163,9 @@ CALLS = [
          runs=2, replicas=8, step=0.1),
     call(sa.rare_event, {"level": 2.2}, layer=BLOCK, v0=V0, observable="u", level=2.0, replicas=20,
          runs=2, width=8, depth=4),
-    call(rare_events.figure_rare_events, _SEED, levels=(2.0,), widths=[8], replicas=20, runs=2),
     call(sa.simulate_model, _SEED, model=CONFIG, tokens=np.array([1, 2, 1]), samples=3),
     Call(model_summary, {}, {"result": sa.simulate_model(CONFIG, 2, samples=4, seed=1)},
          {"result": sa.simulate_model(CONFIG, 2, samples=4)}),
-    call(models.figure_models, _SEED, models=["gpt2"], tokens=2, samples=3),
     call(mine, {"count": 2}, count=3),
     Call(sa.density, {"observable": "rho[0,1]", "bins": 3, "window": (-1.0, 1.0)}, {"bins": 4},
          {"result": sa.simulate_chain(BLOCK, V0, width=8, depth=2, samples=9)}),
@@ -240,7 +217,7 @@ def test_every_public_function_that_returns_a_dataset_is_in_the_table():
     assert public <= names | READ_ONLY | HAND_ON | OF_SWEEPS
     inside = {f for f in provenance._functions if f.__module__.startswith("shaped_attention")}
     assert {function.__name__ for function in inside - tried} == OF_SWEEPS
-    assert {r.simulate.load() for r in [*PAPER.values(), *SPHERE.values()]} <= tried
+    assert {resolve_name(r.data) for r in [*PAPER.values(), *SPHERE.values()]} <= tried
 
 
 @ALL

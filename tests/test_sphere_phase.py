@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from shaped_attention.commands.figures import sphere_command
 from shaped_attention.commands.main import main
-from shaped_attention.commands.sphere import sphere_command
 from shaped_attention.sphere import (
     meeting_time,
     phase_diagram,

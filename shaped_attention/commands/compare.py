@@ -85,10 +85,12 @@ _OPTIONS = [
 ]  # fmt: skip
 
 
-@click.command()
+@click.command(name="compare")
 @with_options(_OPTIONS)
 @click.pass_context
-def compare(context: click.Context, /, figures: Path, results: Path, **options: Any) -> None:
+def compare_command(
+    context: click.Context, /, figures: Path, results: Path, **options: Any
+) -> None:
     """Compare finite shaped transformers with their limiting SDE.
 
     Samples the covariance V of m tokens through (1) networks with real weight matrices, (2) the

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from shaped_attention.checks import check_choice
+from shaped_attention.commands.figures import RECIPES
 from shaped_attention.commands.options import figures_option, progress_option
-from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
-from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
+from shaped_attention.figures.recipes import Recipe
 
 STORE = "STORE"
 """Stands in a command for a folder that is thrown away."""
@@ -37,16 +37,23 @@ class Entry:
     small: tuple[str, ...]
 
 
-_RECIPES = {"paper": PAPER, "sphere": SPHERE}
-"""Figures by the group of commands that makes them."""
-
-_GROUPS = (*_RECIPES, "sweep")
+_GROUPS = (*RECIPES, "sweep")
 """Words of commands that a further word follows."""
+
+
+def _small(recipe: Recipe) -> tuple[str, ...]:
+    """Return the small arguments of a recipe as a user would type them."""
+    words = []
+    for name, value in recipe.small.items():
+        values = value if isinstance(value, tuple) else (value,)
+        words += [f"--{name.replace('_', '-')}", ",".join(map(str, values))]
+    return tuple(words)
+
 
 GALLERY: dict[str, Entry] = {
     **{
-        f"{group} {name}": Entry((f"{group}-{name}",), ((group, name),), recipe.small)
-        for group, recipes in _RECIPES.items()
+        f"{group} {name}": Entry((f"{group}-{name}",), ((group, name),), _small(recipe))
+        for group, recipes in RECIPES.items()
         for name, recipe in recipes.items()
     },
     "compare": Entry(
@@ -86,7 +93,7 @@ def gallery_command(
     parts = {name: {name, *name.split()} for name in GALLERY}
     for name in names:
         check_choice(
-            "NAME", name, dict.fromkeys(part for found in parts.values() for part in found)
+            "NAME", name, dict.fromkeys(part for words in parts.values() for part in words)
         )
     chosen = {name: GALLERY[name] for name in GALLERY if not names or parts[name] & set(names)}
     root = click.get_current_context().find_root().command

@@ -1,8 +1,8 @@
-"""Commands that are imported when they are run, so that help on a group loads no library."""
+"""Groups of commands, whose commands are imported when they are run: help loads no library."""
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 import click
@@ -30,13 +30,12 @@ class Later(click.Command):
 
     def load(self) -> click.Command:
         """Import the command."""
-        module, attribute = self._place.split(":")
-        command: click.Command = getattr(import_module(f"{__package__}.{module}"), attribute)
+        command: click.Command = resolve_name(f"{__package__}.{self._place}")
         return command
 
 
-class PlainGroup(click.Group):
-    """A group that lists its commands with whole sentences, and suggests the one that was meant."""
+class Group(click.Group):
+    """A group that lists its commands in whole sentences and suggests the one that was meant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands in their own order."""
@@ -48,31 +47,18 @@ class PlainGroup(click.Group):
         """Return the name of a command, the command, and the arguments left for it."""
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
             ctx.fail(f"{args[0]!r}: {did_you_mean(args[0], self.list_commands(ctx))}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the names and first sentences of the commands."""
-        rows = [
-            (name, command.get_short_help_str(limit=1000))
-            for name, command in self.commands.items()
-            if not command.hidden
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
-
-
-class LazyGroup(PlainGroup):
-    """A group of commands, some of them a `Later`: those are imported when they are run."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name of a command, the command, and the arguments left for it."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Later) else command, rest
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names and first sentences of the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, c.get_short_help_str(limit=1000)) for name, c in self.commands.items()]
+            )
 
-class Program(LazyGroup):
+
+class Program(Group):
     """The group of all commands; it reports what they raise."""
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -10,53 +10,29 @@ import click
 from shaped_attention.commands.later import Later, Program
 from shaped_attention.version import __version__
 
-_COMMANDS = [
-    Later(
-        "compare",
-        "compare:compare",
-        "Compare finite shaped transformers with their limiting SDE.",
-    ),
-    Later(
-        "gallery",
-        "gallery:gallery_command",
-        "Make the figures of the gallery again.",
-    ),
-    Later(
-        "model",
-        "model:model_command",
-        "Show what depth does to the tokens of a model at initialisation, from its configuration.",
-    ),
-    Later(
-        "paper",
-        "paper:paper_command",
-        "Simulate the figures of The Shaped Transformer again.",
-    ),
-    Later(
-        "show",
-        "show:show",
-        "Print what a saved result holds and the call that made it.",
-    ),
-    Later(
-        "sphere",
-        "sphere:sphere_command",
-        "Draw self-attention on the sphere: how tokens cluster.",
-    ),
-    Later(
-        "stopping",
-        "stopping:stopping_command",
-        "Draw when eigenvalues leave [10^-4, 10^4], and how often paths explode.",
-    ),
-    Later(
-        "sweep",
-        "sweep:sweep_command",
-        "Run grids of parameters in batches; an interrupt loses no finished work.",
-    ),
-]
+_COMMANDS = {
+    "compare": "Compare finite shaped transformers with their limiting SDE.",
+    "gallery": "Make the figures of the gallery again.",
+    "model": "Show what depth does to the tokens of a model at initialisation, from its "
+    "configuration.",
+    "paper": "Simulate the figures of The Shaped Transformer again.",
+    "show": "Print what a saved result holds and the call that made it.",
+    "sphere": "Draw self-attention on the sphere: how tokens cluster.",
+    "stopping": "Draw when eigenvalues leave [10^-4, 10^4], and how often paths explode.",
+    "sweep": "Run grids of parameters in batches; an interrupt loses no finished work.",
+}
+"""First sentences of the commands by name."""
+
+_MODULES = {"paper": "figures", "sphere": "figures"}
+"""Modules of `shaped_attention.commands` that do not have the name of their command."""
 
 
 @click.group(
     cls=Program,
-    commands=_COMMANDS,
+    commands=[
+        Later(name, f"{_MODULES.get(name, name)}:{name}_command", about)
+        for name, about in _COMMANDS.items()
+    ],
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(__version__, prog_name="shaped-attention")

@@ -1,40 +1,40 @@
-"""Options that commands share, and options made from the arguments of a function."""
+"""Options that commands share, those of a figure from its recipe, and errors as sentences."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_args
 
 import click
 
 from shaped_attention.checks import did_you_mean
-
-if TYPE_CHECKING:
-    from shaped_attention.figures.deferred import Deferred
+from shaped_attention.figures.recipes import Option, Recipe
 
 HELP = {
     "betas": "Inverse temperatures.",
     "depth": "Number L of layers.",
     "device": "'cpu', or 'cuda' or 'cuda:INDEX' (not yet tested on a GPU).",
     "dimension": "Dimension d of the space of the sphere.",
+    "dimensions": "Dimensions d of the space of the sphere, one for each panel.",
     "figures": "Folder for the figures (PNG and SVG).",
     "gammas": "Weights of the attention branch, each in [0, 1].",
+    "normalised": "Whether attention is normalised by its sum (SA) or not (USA).",
     "progress": "Show progress bars.  [default: if the error stream is a terminal]",
     "results": "Folder for the data (netCDF).",
     "samples": "Number of samples.",
     "seed": "Seed of the random numbers (whole number >= 0).",
     "tau0s": "Temperatures; logits are divided by tau0 sqrt(n n_k).",
     "tokens": "Number of tokens.",
+    "tolerance": "Largest local error of a token per step of the flow.",
     "width": "Width n of the networks.",
+    "widths": "Widths n of the chains.",
 }
-"""Help texts of options by name; the docstring of a function may say more about an argument."""
+"""Help texts of options by name, unless a recipe has another in an `Option`."""
 
 SAME = ("device", "figures", "progress", "seed")
 """Options whose help text is the same everywhere."""
-
 
 INCOMPLETE = 3
 """Exit status of a sweep that leaves units undone, was interrupted, or gave units up."""
@@ -119,68 +119,32 @@ device_option = click.option("--device", default="cpu", help=HELP["device"])
 _SHORT = 8
 """Values of a list that fit into one line."""
 
-_KINDS: dict[str, Any] = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "Sequence[int]": Listed(int),
-    "Sequence[float]": Listed(float),
-    "Sequence[str]": Listed(str),
-}
+
+def options_of(recipe: Recipe) -> list[Callable[[Any], Any]]:
+    """Return the options of the command of a figure."""
+    options = [_option(name, option) for name, option in recipe.options.items()]
+    return [*options, seed_option, progress_option, figures_option, results_option]
 
 
-def options_of(function: Deferred) -> list[click.Option]:
-    """Return an option for each argument that is a number, text, truth value or a list.
-
-    The help of an option is the text of the argument in the function's docstring, or in `HELP`.
-    """
-    texts = _argument_texts(function.documentation)
-    found = []
-    for argument in function.arguments:
-        flag = f"--{argument.name.replace('_', '-')}"
-        text = HELP.get(argument.name)
-        if argument.name not in SAME:
-            text = texts.get(argument.name, text)
-        if argument.annotation in ("bool", "bool | None"):
-            flag = f"{flag}/--no-{flag[2:]}"
-            found.append(click.Option([flag], default=argument.default, help=text))
-            continue
-        optional = argument.annotation.removesuffix(" | None")
-        kind = _KINDS.get(optional)
-        if kind is not None:
-            default = argument.default
-            if isinstance(kind, Listed) and default is not None:
-                words = [_word(value) for value in default]
-                # Long lists are wrapped between their values.
-                default = (",", ", ")[len(words) > _SHORT].join(words)
-            found.append(click.Option([flag], type=kind, default=default, help=text))
-    return found
+def _option(name: str, option: Any) -> Callable[[Any], Any]:
+    text, default, kind = option if isinstance(option, Option) else (HELP[name], option, None)
+    flag = f"--{name.replace('_', '-')}"
+    if isinstance(default, bool):
+        return click.option(f"{flag}/--no-{flag[2:]}", default=default, help=text)
+    if not isinstance(default, tuple) and default is not None:
+        return click.option(flag, default=default, help=text)
+    listed = Listed(type(default[0]) if default else get_args(kind)[0])
+    # Long lists are wrapped between their values.
+    comma = ", " if default and len(default) > _SHORT else ","
+    typed = comma.join(str(value).removesuffix(".0") for value in default) if default else None
+    return click.option(flag, type=listed, default=typed, help=text)
 
 
-def _word(value: object) -> str:
-    """A value as a user would type it."""
-    return str(value).removesuffix(".0")
-
-
-def _argument_texts(docstring: str) -> dict[str, str]:
-    """What the section Parameters of a docstring in NumPy's style says about each argument."""
-    section = re.search(r"Parameters\n-+\n(.*?)(\n\n\w+\n---|\Z)", docstring, re.DOTALL)
-    texts: dict[str, str] = {}
-    names: list[str] = []
-    for line in section.group(1).splitlines() if section else ():
-        if line and not line.startswith(" "):
-            names = [name.strip() for name in line.split(",")]
-        elif line.strip():
-            for name in names:
-                texts[name] = f"{texts.get(name, '')} {line.strip()}".strip()
-    return texts
-
-
-def with_options(options: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+def with_options(options: Iterable[Callable[[Any], Any]]) -> Callable[[Any], Any]:
     """Decorate a command with options, in their order."""
 
     def decorate(command: Any) -> Any:
-        for option in reversed(options):
+        for option in reversed(list(options)):
             command = option(command)
         return command
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 
-@click.command()
+@click.command(name="show")
 @click.argument("path", type=click.Path(path_type=Path))
-def show(path: Path) -> None:
+def show_command(path: Path) -> None:
     """Print what a saved result holds and the call that made it.
 
     PATH is the .nc file or the .zarr folder of the result. Its arrays are neither read nor

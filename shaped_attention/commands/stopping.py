@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from shaped_attention.commands.figures import check_places, write_figure
 from shaped_attention.commands.options import (
     HELP,
     figures_option,
@@ -56,43 +57,35 @@ def stopping_command(
     """
     from shaped_attention.blocks import ShapedAttention
     from shaped_attention.checks import check_count
-    from shaped_attention.figures import plots
-    from shaped_attention.figures.paper import original
-    from shaped_attention.figures.paper import plots as paper_plots
-    from shaped_attention.io.storage import check_writable
+    from shaped_attention.figures.paper import plots
+    from shaped_attention.figures.paper.original import RHO_0
     from shaped_attention.numerics.covariance import equicorrelated
-    from shaped_attention.results.files import save
     from shaped_attention.statistics.stopping import explosion_table, stopping_map
 
     check_count("map_samples", map_samples)
-    check_writable(figures, "figures")
-    if results is not None:
-        check_writable(results, "results")
-    v0 = equicorrelated(tokens, original.RHO_0)
+    check_places(figures, results)
+    v0 = equicorrelated(tokens, RHO_0)
     table = explosion_table(
         ShapedAttention(gamma, tau0), v0, WIDTHS, samples=samples, seed=seed, progress=progress
     )
     curves = {name: table.sel(curve=name) for name in table["curve"].values.tolist()}
     title = rf"$|V|$ reaches $10^4\,|V_0|$: $\gamma={gamma:g}$, $\tau_0={tau0:g}$, $m={tokens}$"
-    drawn = paper_plots.explosion_probabilities(curves, title)
+    drawn = plots.explosion_probabilities(curves, title)
     data = stopping_map(v0, GAMMAS, TAU0S, samples=map_samples, seed=seed, progress=progress)
     title = rf"First time an eigenvalue leaves $[10^{{-4}},10^4]$: $n=200$, $m={tokens}$"
-    map_ = paper_plots.stopping_maps(data, title)
-    paths = plots.save_figure(drawn, figures / "stopping-explosion")
-    paths += plots.save_figure(map_, figures / "stopping-map")
-    if results is not None:
-        paths.append(save(table, results / "stopping-explosion.nc"))
-        paths.append(save(data, results / "stopping-map.nc"))
+    paths = write_figure("stopping-explosion", drawn, table, figures, results)
+    paths += write_figure("stopping-map", plots.stopping_maps(data, title), data, figures, results)
     for name, curve in curves.items():
         last = curve.isel(time=-1)
         click.echo(
             f"{name:9} reached by t = {float(last['time']):g}: {float(last['probability']):.3f} "
             f"[{float(last['lower']):.3f}, {float(last['upper']):.3f}] (95 %)"
         )
-    left = (data["exit_time"] < data.attrs["horizon"]).mean(["gamma", "tau0", "sample"]).values
+    horizon = data.attrs["horizon"]
+    left = (data["exit_time"] < horizon).mean(["gamma", "tau0", "sample"]).values
     click.echo(
         f"map: of all paths {left[0]:.3f} (chain) and {left[1]:.3f} (SDE) left [10^-4, 10^4] "
-        f"before t = {data.attrs['horizon']:g}"
+        f"before t = {horizon:g}"
     )
     for path in paths:
         click.echo(path)

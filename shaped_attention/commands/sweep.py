@@ -15,11 +15,11 @@ from typing import Any
 
 import click
 
-from shaped_attention.commands.later import PlainGroup
+from shaped_attention.commands.later import Group
 from shaped_attention.commands.options import INCOMPLETE, figures_option, progress_option
 
 
-@click.group(name="sweep", cls=PlainGroup)
+@click.group(name="sweep", cls=Group)
 def sweep_command() -> None:
     """Run grids of parameters in batches; an interrupt loses no finished work."""
 

@@ -1,13 +1,15 @@
-"""Recipes of figures by name: data, drawing and title."""
+"""Recipes of figures by name: where the data and the drawing are, and the options of the command.
+
+A recipe names its two functions as "module:function". They are imported when the figure is made,
+so that lists of figures and help texts load no library.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from shaped_attention.checks import check_choice
-from shaped_attention.figures.deferred import Deferred
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -16,39 +18,58 @@ if TYPE_CHECKING:
 FEWEST = 10
 """Smallest number of samples that is drawn."""
 
+Value = bool | int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+"""What an option may hold; a tuple is typed with commas between its values."""
+
+
+class Option(NamedTuple):
+    """An option with a help text of its own, or without a default: then `kind` is its type."""
+
+    help: str
+    default: Value | None
+    kind: type = tuple[float, ...]
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe of a figure: `simulate` returns its data, and `draw` draws them under `title`.
+    """How a figure is made.
 
-    Values in the title come from the attributes of the data.
+    Attributes
+    ----------
+    data, plot
+        "module:function" of the function that returns the data, and of the one that draws them.
+    about
+        What the figure shows, in one sentence.
+    title
+        Title of the figure, with values from the attributes of the data.
+    options
+        Arguments of the function of the data with their defaults, besides `seed` and `progress`.
+        Help texts are those of `shaped_attention.commands.options`, except of an `Option`.
+    small
+        Arguments that make it small enough for a test.
+    takes
+        Its run time, in a sentence.
     """
 
-    simulate: Deferred
-    draw: Deferred
+    data: str
+    plot: str
+    about: str
     title: str
+    options: Mapping[str, Value | Option]
+    small: Mapping[str, Value]
     takes: str = ""
-    """Its run time, in words."""
-    small: tuple[str, ...] = ("--samples", "16")
-    """Options of its command that make it small enough for a test."""
-
-    @property
-    def about(self) -> str:
-        """What it shows, in one sentence."""
-        return self.simulate.documentation.partition("\n")[0]
 
 
-def make(recipes: Mapping[str, Recipe], name: str, **options: Any) -> tuple[Figure, xr.Dataset]:
-    """Simulate and draw a figure; `options` go to the function of its data.
+def make(name: str, recipe: Recipe, **arguments: Any) -> tuple[Figure, xr.Dataset]:
+    """Simulate and draw a figure; the arguments go to the function of its data.
 
     Raises
     ------
     ValueError
-        If the name is unknown, or an option is outside its range.
+        If an argument is outside its range.
     """
-    check_choice("figure", name, recipes)
-    if options.get("samples", FEWEST) < FEWEST:
-        raise ValueError(f"samples={options['samples']!r}: at least {FEWEST} are needed to draw")
-    recipe = recipes[name]
-    data = recipe.simulate(**options).assign_attrs(figure=name)
-    return recipe.draw(data, recipe.title % data.attrs), data
+    samples = arguments.get("samples", FEWEST)
+    if samples < FEWEST:
+        raise ValueError(f"samples must be at least {FEWEST} to draw a figure; got {samples}")
+    data = resolve_name(recipe.data)(**arguments).assign_attrs(figure=name)
+    return resolve_name(recipe.plot)(data, recipe.title % data.attrs), data

@@ -2,104 +2,186 @@
 
 from __future__ import annotations
 
-from shaped_attention.figures.deferred import Functions
-from shaped_attention.figures.recipes import Recipe
+from typing import Any
 
-beyond = Functions("shaped_attention.figures.paper.beyond")
-explosion = Functions("shaped_attention.figures.paper.explosion")
-ingredients = Functions("shaped_attention.figures.paper.ingredients")
-models = Functions("shaped_attention.figures.paper.models")
-original = Functions("shaped_attention.figures.paper.original")
-plots = Functions("shaped_attention.figures.paper.plots")
-rare_events = Functions("shaped_attention.figures.paper.rare_events")
+from shaped_attention.figures.recipes import Option, Recipe
+
+
+def _recipe(data: str, plot: str, about: str, title: str, **rest: Any) -> Recipe:
+    """Return a recipe whose functions are in modules of this package."""
+    return Recipe(f"{__package__}.{data}", f"{__package__}.{plot}", about, title, **rest)
+
+
+_GAMMAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+_WIDTHS = (64, 256, 1024)
+_OF_WIDTH_200 = {"tokens": 4, "width": 200, "depth": 100, "samples": 2**13}
+_SMALL = {"width": 20, "depth": 10, "samples": 30, "tokens": 2}
 
 FIGURES: dict[str, Recipe] = {
-    "1-left": Recipe(
-        original.figure_1_left,
-        plots.layer_curves,
+    "1-left": _recipe(
+        "original:figure_1_left",
+        "plots:layer_curves",
+        "Correlation of two tokens against the layer: shaped, unshaped, and unshaped Pre-LN.",
         r"Transformers: $n=%(width)d$, $L=%(depth)d$, $\gamma=1/\sqrt{8}$, "
         r"$\tau_0=1$, $m=%(tokens)d$",
+        options={"tokens": 4, "width": 200, "depth": 150, "samples": 2**12},
+        small=_SMALL,
     ),
-    "1-right": Recipe(
-        original.figure_1_right,
-        plots.density_panels,
+    "1-right": _recipe(
+        "original:figure_1_right",
+        "plots:density_panels",
+        "Samples of rho_01 and V_01 at the last layer: chain and SDE (also figure 7).",
         r"Last layer, chain and SDE: $n=%(width)d$, $L=%(depth)d$, $\gamma=1/\sqrt{8}$, "
         r"$\tau_0=1$, $m=%(tokens)d$",
+        options={"tokens": 4, "width": 200, "depth": 150, "samples": 2**12},
+        small=_SMALL,
     ),
-    "2": Recipe(
-        original.figure_2,
-        plots.density_and_percentile,
-        r"Shaped ReLU alone: $n=%(width)d$, $L=%(depth)d$, $\rho_0=0.2$, $c_+=0$, "
+    "2": _recipe(
+        "original:figure_2",
+        "plots:density_and_percentile",
+        "Samples of rho_01 for several gamma, MLP only, chain and SDE; c_+ = 0, c_- = -1.",
+        r"Shaped ReLU only: $n=%(width)d$, $L=%(depth)d$, $\rho_0=0.2$, $c_+=0$, "
         r"$c_-=-1$, $m=%(tokens)d$",
+        options={
+            "gammas": Option(
+                "Weights of the MLP branch, each in [0, 1].  [default: 1/sqrt L,0.25,0.5,0.75,1]",
+                None,
+            ),
+            "tokens": 2,
+            "width": 300,
+            "depth": 100,
+            "samples": 2**13,
+        },
+        small=_SMALL | {"gammas": (0.3, 1.0)},
     ),
-    "3": Recipe(
-        original.figure_3,
-        plots.layer_curves,
+    "3": _recipe(
+        "original:figure_3",
+        "plots:layer_curves",
+        "Mean |rho| and median |V_ab| against the layer, with one modification of attention "
+        "removed.",
         r"Ablations, to $|V|=10^8$: $n=%(width)d$, $L=%(depth)d$, "
         r"$\gamma=1/\sqrt{2}$, $m=%(tokens)d$",
+        options={"tokens": 4, "width": 300, "depth": 150, "samples": 2**13},
+        small=_SMALL,
     ),
-    "4": Recipe(
-        original.figure_4,
-        plots.stopping_maps,
+    "4": _recipe(
+        "original:figure_4",
+        "plots:stopping_maps",
+        "Times at which an eigenvalue leaves [10^-4, 10^4], capped at 1, over gamma and tau_0.",
         r"First time an eigenvalue leaves $[10^{-4},10^4]$: $n=%(width)d$, "
         r"$V_{a,a}=100$, $m=%(tokens)d$",
+        options={
+            "gammas": _GAMMAS,
+            "tau0s": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+            "tokens": 4,
+            "width": 200,
+            "samples": 100,
+        },
+        small={"gammas": (0.3,), "tau0s": (1.0, 2.0), "width": 20, "samples": 10, "tokens": 2},
     ),
-    "eigenvalues": Recipe(
-        beyond.figure_eigenvalues,
-        plots.eigenvalue_paths,
+    "eigenvalues": _recipe(
+        "beyond:figure_eigenvalues",
+        "plots:eigenvalue_paths",
+        "Largest eigenvalue of V in time at V_aa = 100, far from the limit at n = 200 "
+        "(figures 4, 8).",
         r"Largest eigenvalue, stopped at $|V|=10^5$: $n=L=%(width)d$, $\tau_0=1$, "
         r"$V_{a,a}=100$, $m=%(tokens)d$",
+        options={"gammas": (0.02, 0.05, 0.2), "tokens": 4, "width": 200, "samples": 100},
+        small={"gammas": (0.1,), "width": 20, "samples": 10, "tokens": 2},
     ),
-    "transformer": Recipe(
-        beyond.figure_transformer,
-        plots.family_panels,
+    "transformer": _recipe(
+        "beyond:figure_transformer",
+        "plots:family_panels",
+        "Attention, MLP and both alternating, gamma = 1/2, with the SDE of the whole transformer.",
         r"The blocks of a transformer: $\gamma=1/2$, $\tau_0=1$, $t=0.5$",
+        options={"tokens": 4, "samples": 2**16},
+        small={"samples": 64, "tokens": 2},
     ),
-    "causal": Recipe(
-        beyond.figure_causal,
-        plots.family_panels,
+    "causal": _recipe(
+        "beyond:figure_causal",
+        "plots:family_panels",
+        "Causal against full attention, gamma = 1/sqrt 2 so that the mask has a visible effect.",
         r"Causal and full attention: $\gamma=1/\sqrt{2}$, $\tau_0=1$, $t=0.5$",
+        options={"tokens": 4, "samples": 2**15},
+        small={"samples": 64, "tokens": 2},
     ),
-    "heads": Recipe(
-        beyond.figure_heads,
-        plots.family_panels,
+    "heads": _recipe(
+        "beyond:figure_heads",
+        "plots:family_panels",
+        "1, 2 and 8 heads without an output projection, gamma = 1/sqrt 2, tau_0 = 1.",
         r"Number of heads: $\gamma=1/\sqrt{2}$, $\tau_0=1$, $t=0.5$",
+        options={"tokens": 2, "samples": 2**14},
+        small={"samples": 64, "tokens": 2},
     ),
-    "tokens": Recipe(
-        beyond.figure_tokens,
-        plots.density_panels,
+    "tokens": _recipe(
+        "beyond:figure_tokens",
+        "plots:density_panels",
+        "Effect of the number of tokens m: rho_01 and V_01 for m = 2, 4, 8 and 16.",
         r"Number of tokens: $n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$",
+        options=_OF_WIDTH_200 | {"tokens": (2, 4, 8, 16)},
+        small=_SMALL | {"tokens": (2, 3)},
     ),
-    "keys": Recipe(
-        beyond.figure_keys,
-        plots.density_panels,
+    "keys": _recipe(
+        "beyond:figure_keys",
+        "plots:density_panels",
+        "Effect of the key size n_k: none in the limit, and little at finite width.",
         r"Key size: $n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$, $m=%(tokens)d$",
+        options=_OF_WIDTH_200,
+        small=_SMALL,
     ),
-    "ingredients": Recipe(
-        ingredients.figure_ingredients,
-        ingredients.ingredient_panels,
+    "ingredients": _recipe(
+        "ingredients:figure_ingredients",
+        "ingredients:ingredient_panels",
+        "Mean cosine of two tokens against the layer, for plain and for shaped transformers.",
         r"What each ingredient does: $n=%(width)d$, $\gamma=1/\sqrt{8}$, $\tau_0=1$, "
         r"$m=%(tokens)d$",
+        options={"tokens": 8, "width": 128, "depth": 128, "samples": 256},
+        small={"tokens": 3, "width": 16, "depth": 6, "samples": 10},
     ),
-    "explosion": Recipe(
-        explosion.figure_explosion,
-        explosion.passage_probabilities,
+    "explosion": _recipe(
+        "explosion:figure_explosion",
+        "explosion:passage_probabilities",
+        "Probability of an explosion by time T for two tokens: the exact law and chains.",
         r"Two tokens: $u=V_{1,1}-2V_{1,2}+V_{2,2}$ reaches %(level)g, or explodes",
-        small=("--samples", "16", "--widths", "8,16", "--gammas", "0.6", "--tau0s", "0.5"),
+        options={
+            "gammas": (0.35, 0.6),
+            "tau0s": (0.5, 1.0),
+            "widths": _WIDTHS,
+            "level": Option("Level of u, which is 1.6 initially.", 10.0),
+            "horizon": Option("Largest time.", 1.0),
+            "samples": Option("Number of chains of each width.", 2**14),
+        },
+        small={"gammas": (0.6,), "tau0s": (0.5,), "widths": (16, 32), "samples": 30},
     ),
-    "models": Recipe(
-        models.figure_models,
-        models.model_curves,
+    "models": _recipe(
+        "models:figure_models",
+        "models:model_curves",
+        "Public models at initialisation: cosine and effective rank of 64 tokens by layer.",
         r"Public models at initialisation; grey: the same depths and widths with shaped attention",
-        takes="about four minutes",
-        small=("--models", "gpt2", "--tokens", "8", "--samples", "10"),
+        options={
+            "models": Option(
+                "Names of shipped configurations.  [default: all]", None, tuple[str, ...]
+            ),
+            "tokens": 64,
+            "samples": 16,
+        },
+        small={"models": ("gpt2",), "tokens": 3, "samples": 10},
+        takes="About four minutes.",
     ),
-    "rare": Recipe(
-        rare_events.figure_rare_events,
-        plots.level_probabilities,
+    "rare": _recipe(
+        "rare_events:figure_rare_events",
+        "rare_events:level_probabilities",
+        "Probability that u = V_11 - 2 V_12 + V_22 reaches a level, down to 10^-9, for chains and "
+        "SDE.",
         r"Rare events: two tokens, $\gamma=0.35$, $\tau_0=3$, $t\leq 0.75$",
-        takes="about four minutes",
-        small=("--replicas", "50", "--runs", "2", "--levels", "3", "--widths", "32"),
+        options={
+            "levels": Option("Levels of u.", (3.0, 10.0, 30.0, 100.0, 300.0)),
+            "widths": _WIDTHS,
+            "replicas": Option("Replicas of a run of splitting.", 200),
+            "runs": Option("Independent runs of splitting.", 6),
+        },
+        small={"levels": (2.0, 3.0), "widths": (16,), "replicas": 30, "runs": 2},
+        takes="About four minutes.",
     ),
 }
 """Figures with a number are the paper's; the others go beyond it."""

@@ -201,26 +201,6 @@ def _against_width(axis: Axes, data: xr.Dataset, name: str, rate: str) -> None:
         )  # fmt: skip
 
 
-@styled
-def level_probabilities(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw the probability of reaching each level: chains with intervals, the SDE's exact law."""
-    panels = Panels(ax, ("probability",), (6.5, 4.6))
-    (axis,) = panels.axes
-    levels = data["level"].values
-    for k, width in enumerate(data["width"].values):
-        one = data.sel(width=width)
-        middle = one["probability"].values
-        axis.errorbar(
-            levels, middle, yerr=[middle - one["lower"].values, one["upper"].values - middle],
-            marker="o", capsize=2.0, color=COLORS[k % len(COLORS)],
-            linestyle=LINES[1 + k % (len(LINES) - 1)], label=f"$n = {width}$",
-        )  # fmt: skip
-    axis.plot(levels, data["exact"].values, LINES[0], color="0.2", label="SDE, exactly")
-    axis.set(xscale="log", yscale="log", xlabel="level of $u = V_{0,0} - 2 V_{0,1} + V_{1,1}$")
-    axis.set_ylabel("probability of reaching it")
-    return panels.finish(title, note="bars: 95 % intervals of splitting", legend=True)
-
-
 def _densities(
     axis: Axes, data: xr.DataArray, window: Interval, support: Interval, label: str
 ) -> None:

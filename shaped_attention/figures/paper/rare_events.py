@@ -1,4 +1,4 @@
-"""Data of the figure of rare events: chains by splitting, the SDE by its exact law."""
+"""Figure of rare events: chains by splitting, the SDE by its exact law."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import xarray as xr
 
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.checks import check_values
+from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 from shaped_attention.figures.paper.original import RHO_0
 from shaped_attention.numerics.covariance import equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
@@ -71,3 +72,23 @@ def figure_rare_events(
         },
         coords={"width": list(widths), "level": [float(level) for level in levels]},
     )
+
+
+@styled
+def level_probabilities(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
+    """Draw the probability of reaching each level: chains with intervals, the SDE's exact law."""
+    panels = Panels(ax, ("probability",), (6.5, 4.6))
+    (axis,) = panels.axes
+    levels = data["level"].values
+    for k, width in enumerate(data["width"].values):
+        one = data.sel(width=width)
+        middle = one["probability"].values
+        axis.errorbar(
+            levels, middle, yerr=[middle - one["lower"].values, one["upper"].values - middle],
+            marker="o", capsize=2.0, color=COLORS[k % len(COLORS)],
+            linestyle=LINES[1 + k % (len(LINES) - 1)], label=f"$n = {width}$",
+        )  # fmt: skip
+    axis.plot(levels, data["exact"].values, LINES[0], color="0.2", label="SDE, exactly")
+    axis.set(xscale="log", yscale="log", xlabel="level of $u = V_{0,0} - 2 V_{0,1} + V_{1,1}$")
+    axis.set_ylabel("probability of reaching it")
+    return panels.finish(title, note="bars: 95 % intervals of splitting", legend=True)

@@ -2,83 +2,165 @@
 
 from __future__ import annotations
 
-from shaped_attention.figures.deferred import Functions
-from shaped_attention.figures.recipes import Recipe
+from typing import Any
 
-clusters = Functions("shaped_attention.sphere.figures.clusters_and_energy")
-ensembles = Functions("shaped_attention.sphere.figures.random_matrices")
-mean_field = Functions("shaped_attention.sphere.propagation_of_chaos")
-noise = Functions("shaped_attention.sphere.figures.clustering_with_noise")
-phase = Functions("shaped_attention.sphere.figures.phase_diagram")
-trained = Functions("shaped_attention.sphere.trained")
-cluster_plots = Functions("shaped_attention.sphere.plots.clusters")
-mean_field_plots = Functions("shaped_attention.sphere.plots.mean_field")
-noise_plots = Functions("shaped_attention.sphere.plots.noise")
-phase_plots = Functions("shaped_attention.sphere.plots.phase")
-trained_plots = Functions("shaped_attention.sphere.plots.trained")
+from shaped_attention.figures.recipes import Option, Recipe
+
+
+def _recipe(data: str, plot: str, about: str, title: str, **rest: Any) -> Recipe:
+    """Return a recipe whose functions are in modules of `shaped_attention.sphere`."""
+    package = "shaped_attention.sphere"
+    return Recipe(f"{package}.{data}", f"{package}.plots.{plot}", about, title, **rest)
+
+
+_BETAS = tuple(0.5 * k for k in range(19))
+_CLOSE = "Two tokens are close if their cosine is at least 1 - delta; strictly between 0 and 1."
 
 FIGURES: dict[str, Recipe] = {
-    "phase": Recipe(
-        phase.phase_diagram,
-        phase_plots.phase_panels,
+    "phase": _recipe(
+        "figures.phase_diagram:phase_diagram",
+        "phase:phase_panels",
+        "Compute the probability that two tokens are close, from uniform tokens in each dimension.",
         r"Tokens that have met: %(attention)s, $N$ = %(tokens)d, $\delta$ = %(delta)g",
-        "About ten minutes on 2 cores; the cost does not depend on the dimensions.",
-        ("--samples", "10", "--tokens", "4", "--dimensions", "2,9", "--betas", "1,4"),
+        options={
+            "dimensions": (2, 8, 32, 128, 512, 1024),
+            "betas": _BETAS,
+            "tokens": 32,
+            "delta": Option(_CLOSE, 1e-3),
+            "samples": 2**10,
+            "tolerance": 1e-4,
+            "normalised": True,
+            "device": "cpu",
+        },
+        small={"samples": 10, "tokens": 4, "dimensions": (2, 9), "betas": (1.0, 4.0)},
+        takes="About ten minutes on 2 cores; the cost does not depend on the dimensions.",
     ),
-    "metastability": Recipe(
-        clusters.metastability,
-        cluster_plots.metastability_strip,
+    "metastability": _recipe(
+        "figures.clusters_and_energy:metastability",
+        "clusters:metastability_strip",
+        "Compute the clusters over time from uniform tokens, the same for each beta.",
         r"%(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d: linked within $\delta$ = %(delta)g",
-        "Half a minute on 2 cores.",
-        ("--samples", "10", "--tokens", "4", "--betas", "1", "--tolerance", "0.1"),
+        options={
+            "betas": (4.0, 9.0),
+            "tokens": 32,
+            "dimension": Option(
+                "Dimension d of the space of the sphere; single tokens are drawn only for d = 2.", 2
+            ),
+            "delta": Option(_CLOSE.replace("close", "linked"), 1e-3),
+            "samples": 32,
+            "tolerance": 1e-3,
+            "normalised": True,
+        },
+        small={"samples": 10, "tokens": 4, "betas": (1.0,), "tolerance": 0.1},
+        takes="Half a minute on 2 cores.",
     ),
-    "ensembles": Recipe(
-        ensembles.ensemble_phase,
-        phase_plots.ensemble_panels,
+    "ensembles": _recipe(
+        "figures.random_matrices:ensemble_phase",
+        "phase:ensemble_panels",
+        "Compute the probability that two tokens are close, for random matrices and uniform "
+        "tokens.",
         r"Random matrices: %(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d, "
         r"$\delta$ = %(delta)g",
-        "Two minutes on 2 cores.",
-        ("--samples", "10", "--dimension", "8", "--tokens", "6", "--betas", "1,4"),
+        options={
+            "ensembles": Option(
+                "Ensembles of matrices, one for each panel.",
+                ("ginibre", "wigner-psd", "ginibre-gradient", "wigner-gradient"),
+            ),
+            "betas": _BETAS,
+            "tokens": 32,
+            "dimension": 128,
+            "delta": Option(_CLOSE, 1e-3),
+            "samples": Option("Number of samples; all beta share their matrices and tokens.", 64),
+            "tolerance": 1e-3,
+            "normalised": True,
+            "scale": Option("Factor s > 0 of Q and K.", 1.0),
+        },
+        small={"samples": 10, "dimension": 8, "tokens": 6, "betas": (1.0, 4.0)},
+        takes="Two minutes on 2 cores.",
     ),
-    "energy": Recipe(
-        clusters.energy_curves,
-        cluster_plots.energy_panels,
+    "energy": _recipe(
+        "figures.clusters_and_energy:energy_curves",
+        "clusters:energy_panels",
+        "Compute energies over time under SA, USA and SA with V = -I, from the same uniform "
+        "tokens.",
         "Energy of %(tokens)d tokens from uniform starts, $d$ = %(dimension)d",
-        "Half a minute on 2 cores.",
-        ("--samples", "10", "--tokens", "4", "--betas", "1", "--tolerance", "0.1"),
+        options={
+            "betas": (1.0, 4.0, 9.0),
+            "tokens": 32,
+            "dimension": 3,
+            "samples": 50,
+            "tolerance": 1e-4,
+        },
+        small={"samples": 10, "tokens": 4, "betas": (1.0,), "tolerance": 0.1},
+        takes="Half a minute on 2 cores.",
     ),
-    "mean-field": Recipe(
-        mean_field.figure_mean_field,
-        mean_field_plots.mean_field_figure,
+    "mean-field": _recipe(
+        "propagation_of_chaos:figure_mean_field",
+        "mean_field:mean_field_figure",
+        "Compute the mean field on the circle, paths of tokens, and their W2 distance for each N.",
         "%(attention)s on the circle: density and particles, and how far apart they are",
-        "Half a minute on 2 cores.",
-        ("--samples", "10", "--betas", "2", "--sizes", "8,16,32", "--cells", "64"),
+        options={
+            "betas": (2.0, 20.0),
+            "sizes": Option(
+                "Numbers of tokens N whose distance from the density is measured.",
+                (16, 32, 64, 128, 256, 512, 1024),
+            ),
+            "particles": Option("Number of tokens whose paths are drawn over each density.", 24),
+            "samples": Option("Number of samples for each N.", 32),
+            "time": Option("Time at which the distance is measured.", 1.0),
+            "cells": Option("Number of cells of the density, at least 8.", 512),
+            "normalised": True,
+        },
+        small={"samples": 10, "betas": (2.0,), "sizes": (8, 16, 32), "cells": 64},
+        takes="Half a minute on 2 cores.",
     ),
-    "noise": Recipe(
-        noise.clustering_with_noise,
-        noise_plots.noise_panels,
+    "noise": _recipe(
+        "figures.clustering_with_noise:clustering_with_noise",
+        "noise:noise_panels",
+        "Compute the mean cosine and the fraction of close pairs over time, for several noise "
+        "levels.",
         r"Clustering with random value matrices: $N$ = %(tokens)d, $\beta$ = %(beta)g",
-        "A minute on 2 cores.",
-        (
-            "--samples",
-            "16",
-            "--network-samples",
-            "8",
-            "--dimensions",
-            "2,16",
-            "--sigmas",
-            "0.5",
-            "--horizon",
-            "0.8",
-            "--shaped-width",
-            "16",
-        ),
+        options={
+            "dimensions": (2, 512),
+            "sigmas": Option("Strengths sigma of the noise.", (0.0, 0.5, 1.0, 2.0)),
+            "tokens": 16,
+            "beta": Option("Inverse temperature beta of softmax attention (SA, V = I).", 1.0),
+            "horizon": Option("Last time, rounded to a multiple of the step.", 6.0),
+            "step": Option("Step h between layers.", 0.04),
+            "delta": Option(_CLOSE, 0.01),
+            "samples": Option("Number of initial conditions, each followed by noisy_chain.", 256),
+            "network_samples": Option(
+                "Number of explicit networks, which start from the first of these.", 32
+            ),
+            "shaped_width": Option("Width n >= N of the shaped chain.", 64),
+            "shaped_samples": Option(
+                "Number of samples of the shaped chain, all from one initial condition in R^n.", 64
+            ),
+            "gamma": Option(
+                "Weight of the attention branch of the shaped chain, which ends at time "
+                "gamma^2 l / n = horizon.",
+                0.5**0.5,
+            ),
+            "tau0": Option("Temperature of the shaped chain.", 1.0),
+        },
+        small={
+            "samples": 16,
+            "network_samples": 8,
+            "dimensions": (2, 16),
+            "sigmas": (0.5,),
+            "horizon": 0.8,
+            "shaped_width": 16,
+        },
+        takes="A minute on 2 cores.",
     ),
-    "histograms": Recipe(
-        trained.inner_products,
-        trained_plots.inner_product_histograms,
+    "histograms": _recipe(
+        "trained:inner_products",
+        "trained:inner_product_histograms",
+        "Compute the law of the cosines of tokens in each layer of a trained model.",
         "Cosines of %(tokens)d tokens in every layer of a trained model",
-        "A few seconds.",
-        (),
+        options={},
+        small={},
+        takes="A few seconds.",
     ),
 }
+"""Figures drawn from the data of `shaped_attention.sphere`."""
