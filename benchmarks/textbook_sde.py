@@ -61,7 +61,7 @@ class TextbookSDE(nn.Module):
         position[rows, columns] = position[columns, rows] = torch.arange(len(rows))
         self.unfold = position.flatten()
 
-    def half_vectorise(self, v: Float[Tensor, "batch m m"]) -> Float[Tensor, "batch d"]:
+    def vech(self, v: Float[Tensor, "batch m m"]) -> Float[Tensor, "batch d"]:
         """Stack the lower triangle of each V, row by row."""
         return v[:, self.rows, self.columns]
 
@@ -79,7 +79,7 @@ class TextbookSDE(nn.Module):
         pair = torch.einsum("na,nb->nab", torch.diagonal(v, dim1=1, dim2=2), u)
         norm = torch.einsum("nab,nab->n", p, p)
         drift = norm[:, None, None] / m**2 * v + (pair + pair.mT) / (2 * m)
-        return self.half_vectorise(self.drift_scale * drift)
+        return self.vech(self.drift_scale * drift)
 
     def diffusion(self, y: Float[Tensor, "batch d"]) -> Float[Tensor, "batch d d"]:
         """Assemble Sigma(V), the covariance per unit time of the half-vectorised noise."""
@@ -152,7 +152,7 @@ def simulate(
     if steps < 1 or abs(steps * step - horizon) > 1e-9 * horizon:
         raise ValueError(f"step must divide horizon={horizon}, but it is {step}")
     sde = TextbookSDE(len(v0), gamma, tau0)
-    start = sde.half_vectorise(v0.to(torch.float64).expand(samples, -1, -1))
+    start = sde.vech(v0.to(torch.float64).expand(samples, -1, -1))
     times = torch.tensor([0.0, horizon], dtype=torch.float64)
     # By default torchsde makes the same object, but seeds it from NumPy's global state.
     noise = torchsde.BrownianInterval(

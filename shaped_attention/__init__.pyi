@@ -34,7 +34,7 @@ from .numerics.covariance import (
     correlations,
     covariance_of,
     equicorrelated,
-    half_vectorise,
+    vech,
 )
 from .numerics.eager import eager
 from .numerics.observables import observables
@@ -124,7 +124,6 @@ __all__ = [
     "explosion_probability",
     "extend_sweep",
     "format_comparison",
-    "half_vectorise",
     "initial_spectrum",
     "integrate_sde",
     "layer_of",
@@ -162,5 +161,6 @@ __all__ = [
     "sweep_summary",
     "tilted_probability",
     "truncation_cost",
+    "vech",
     "verdict",
 ]

@@ -186,7 +186,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "Sweep": (sa.Sweep, {"fixed": sweep.fixed, "axes": sweep.axes}),
         "format_comparison": (sa.format_comparison, {"table": table}),
         "extend_sweep": (extend_copy, {}),
-        "half_vectorise": (sa.half_vectorise, {"v": V0}),
+        "vech": (sa.vech, {"v": V0}),
         "integrate_sde": (
             sa.integrate_sde,
             {"layer": LAYER, "v0": V0, "horizon": 0.5, "step": 0.25, "samples": 4},

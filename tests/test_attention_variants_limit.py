@@ -14,7 +14,7 @@ import shaped_attention as sa
 from shaped_attention import ShapedAttention, diffusion, drift, integrate_sde, simulate_chain
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.score_moments import cosine_series
-from shaped_attention.numerics.covariance import half_vectorise
+from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.samplers import executors
 from tests.laws import same_law
@@ -111,7 +111,7 @@ def test_noise_of_the_scores_from_one_wide_layer(name):
     plus, minus = first_order(block, width)
     factor = np.linalg.cholesky(V0)
     moved = 0.5 * (plus - minus) @ factor.T
-    noise = half_vectorise(block.gamma**2 * math.sqrt(width) * (moved + moved.swapaxes(1, 2)))
+    noise = vech(block.gamma**2 * math.sqrt(width) * (moved + moved.swapaxes(1, 2)))
     products = noise[:, :, None] * noise[:, None, :] / block.heads
     error = products.std(0) / math.sqrt(len(noise))
     far = replace(block, tau0=1e9)
@@ -133,7 +133,7 @@ def test_linear_rate_of_groups(options, f):
     """n Cov V' in one layer at n = 1000 and tau_0 = 10^9 within 5 standard errors; f = 1 is not."""
     block = ShapedAttention(0.8, 1e9, output_projection=True, **options)
     result = simulate_chain(block, V0, width=1000, depth=1, samples=100_000, seed=3)
-    x = half_vectorise(result.V.values[-1])
+    x = vech(result.V.values[-1])
     x = x - x.mean(0)
     products = 1000 * x[:, :, None] * x[:, None, :]
     found, error = products.mean(0), products.std(0) / math.sqrt(len(x))

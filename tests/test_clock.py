@@ -13,7 +13,7 @@ import shaped_attention as sa
 from shaped_attention import Parallel, Pattern, Schedule, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.numerics.covariance import half_vectorise
+from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers import clock_run, clock_step
 from shaped_attention.theory.moments import unit_noise
@@ -90,7 +90,7 @@ def test_spread_of_the_norm_is_that_of_the_diffusion(name, factor):
     blocks = blocks_of(LAYERS[name])
     found = clock_step.norm_spread([blocks], [[at_depth(x, 0.0) for x in blocks]], factor)
     v = (factor @ factor.mT).numpy()
-    slope = half_vectorise(((2.0 - np.eye(4)) * v)[None])[0] / (v**2).sum()
+    slope = vech(((2.0 - np.eye(4)) * v)[None])[0] / (v**2).sum()
     exact = slope @ sa.diffusion(LAYERS[name], v) @ slope
     assert found.item() == pytest.approx(exact, rel=1e-10)
 

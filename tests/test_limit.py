@@ -14,8 +14,8 @@ from shaped_attention import (
     diffusion,
     drift,
     equicorrelated,
-    half_vectorise,
     simulate_network,
+    vech,
 )
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.factor import semidefinite_cholesky
@@ -224,7 +224,7 @@ class Weights:
 def one_layer(layer, x, weights):
     for block in layer if isinstance(layer, list) else [layer]:
         x = block.forward(at_depth(block, 0.0), x, weights)
-    return half_vectorise(x @ x.mT / x.shape[-1])
+    return vech(x @ x.mT / x.shape[-1])
 
 
 def one_layer_drift(name, width, samples, seed):
@@ -254,7 +254,7 @@ def test_drift_from_one_layer_of_real_weights(name):
     samples = 8_000
     small, large = (one_layer_drift(name, n, samples, n) for n in (24, 48))
     b, error = 2 * large[0] - small[0], np.hypot(2 * large[1], small[1])
-    expected = half_vectorise(drift(ONE_LAYER[name][0], V0))
+    expected = vech(drift(ONE_LAYER[name][0], V0))
     assert (np.abs(b - expected) < 5 * error + 1e-9).all()
     assert (np.abs(b - 2 * expected) > 5 * error).any()
 
@@ -269,7 +269,7 @@ def test_diffusion_from_one_layer_of_real_weights(name):
     moments = []
     for n in (24, 48):
         result = simulate_network(layer, V0, width=n, depth=1, samples=samples, seed=n)
-        x = half_vectorise(result.V.values[-1])
+        x = vech(result.V.values[-1])
         x = x - x.mean(0)
         products = n * x[:, :, None] * x[:, None, :]
         moments.append((products.mean(0), products.std(0) / math.sqrt(samples)))

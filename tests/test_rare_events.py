@@ -10,7 +10,7 @@ import torch
 from scipy.stats import binom, ncx2
 
 import shaped_attention as sa
-from shaped_attention.numerics.covariance import half_vectorise
+from shaped_attention.numerics.covariance import vech
 from shaped_attention.samplers.branches import GridBranching
 from shaped_attention.samplers.request import make_request
 from shaped_attention.samplers.task import task_of
@@ -250,7 +250,7 @@ def test_attention_is_half_of_the_noise_at_its_scale():
     layer = sa.ShapedAttention(0.6, 0.5, heads=2)
     u = noise_scale([[layer]])
     v = u * sa.equicorrelated(2, 0.5)
-    slope = half_vectorise(np.array([[[1.0, -2.0], [-2.0, 1.0]]]))[0]
+    slope = vech(np.array([[[1.0, -2.0], [-2.0, 1.0]]]))[0]
     exact = slope @ sa.diffusion(layer, v) @ slope
     assert 4.0 * linear_rate([[layer]]) * u**2 == pytest.approx(exact, rel=1e-12)
 

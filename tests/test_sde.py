@@ -18,9 +18,9 @@ from shaped_attention import (
     diffusion,
     drift,
     equicorrelated,
-    half_vectorise,
     integrate_sde,
     simulate_chain,
+    vech,
 )
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.jit import LANES
@@ -208,7 +208,7 @@ def test_a_step_of_a_pattern_has_its_drift_and_diffusion():
     np.testing.assert_allclose(
         mean + mean.T + (noise @ noise.swapaxes(1, 2)).sum(0), drift(Pattern(layers), V0), rtol=1e-9
     )
-    halves = half_vectorise(both + both.swapaxes(1, 2))
+    halves = vech(both + both.swapaxes(1, 2))
     np.testing.assert_allclose(halves.T @ halves, diffusion(Pattern(layers), V0), rtol=1e-9)
 
 

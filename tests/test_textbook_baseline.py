@@ -82,7 +82,7 @@ def test_entries_equal_direct_loops(m: int) -> None:
     gamma, tau0 = 0.8, 0.6
     sde = TextbookSDE(m, gamma, tau0)
     v = torch.stack([random_covariance(m, seed) for seed in (1, 2, 3)])
-    y = sde.half_vectorise(v)
+    y = sde.vech(v)
     time = torch.zeros(())
     torch.testing.assert_close(sde.matrices(y), v, rtol=0, atol=0)
     sigma, factor, drift = sde.diffusion(y), sde.g(time, y), sde.matrices(sde.f(time, y))
@@ -99,7 +99,7 @@ def test_drift_of_exchangeable_tokens() -> None:
     m, gamma, tau0, p, q = 5, 0.7, 0.4, 0.3, 1.1
     sde = TextbookSDE(m, gamma, tau0)
     v = (q - p) * torch.eye(m, dtype=torch.float64) + p
-    b = sde.matrices(sde.f(torch.zeros(()), sde.half_vectorise(v[None])))[0]
+    b = sde.matrices(sde.f(torch.zeros(()), sde.vech(v[None])))[0]
     expected = gamma**2 / tau0**2 * (m - 1) / m**2 * (q - p) ** 2 * v
     torch.testing.assert_close(b, expected, rtol=1e-12, atol=1e-13)
 
@@ -109,9 +109,9 @@ def test_one_step_has_the_mean_and_covariance_of_the_formulas() -> None:
     m, gamma, tau0, step, samples = 3, 0.9, 0.4, 0.5, 40_000
     v = random_covariance(m, 5)
     sde = TextbookSDE(m, gamma, tau0)
-    moved = sde.half_vectorise(simulate(v, gamma, tau0, step, step, samples, seed=3) - v) / step
+    moved = sde.vech(simulate(v, gamma, tau0, step, step, samples, seed=3) - v) / step
     sigma = sigma_by_loops(v, gamma, tau0)
-    drift = sde.half_vectorise(drift_by_loops(v, gamma, tau0)[None])[0]
+    drift = sde.vech(drift_by_loops(v, gamma, tau0)[None])[0]
 
     error = (sigma.diagonal() / (step * samples)).sqrt()
     assert ((moved.mean(0) - drift).abs() < SIGMAS * error).all()
@@ -168,7 +168,7 @@ class StoppedSDE(TextbookSDE):
 
     def g(self, t: Tensor, y: Tensor) -> Tensor:
         inside = self.inside(y)
-        harmless = self.half_vectorise(torch.eye(self.tokens, dtype=y.dtype)[None])
+        harmless = self.vech(torch.eye(self.tokens, dtype=y.dtype)[None])
         return super().g(t, torch.where(inside, y, harmless)) * inside[:, None]
 
 

@@ -84,7 +84,7 @@ calls = {
     "v must be real; got complex entries": lambda: sa.drift(block, 1j * v0),
     "v has entries of type torch.int64": lambda: sa.diffusion(block, torch.eye(2, dtype=int)),
     "v has the diagonal entry -1": lambda: sa.drift(sa.ShapedMLP(0.5), -v0),
-    "v has shape (2, 3)": lambda: sa.half_vectorise(np.ones((2, 3))),
+    "v has shape (2, 3)": lambda: sa.vech(np.ones((2, 3))),
     "v has shape (2,)": lambda: sa.correlations([1.0, 2.0]),
 }
 answers = {}

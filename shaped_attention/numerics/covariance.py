@@ -173,12 +173,14 @@ def start_factor(v: Matrix, columns: int) -> Matrix:
     return vectors[:, top] * np.sqrt(np.maximum(values[top], 0.0))
 
 
-def half_vectorise(v: ArrayLike) -> NDArray[np.float64]:
-    """Return the lower triangle of `v` (..., m, m) row by row, (..., m (m + 1) / 2).
+def vech(v: ArrayLike) -> NDArray[np.float64]:
+    """Return the half-vectorisation of `v` (..., m, m), (..., m (m + 1) / 2).
+
+    The entries of the lower triangle follow each other row by row.
 
     Examples
     --------
-    >>> half_vectorise([[1.0, 2.0], [2.0, 3.0]])
+    >>> vech([[1.0, 2.0], [2.0, 3.0]])
     array([1., 2., 3.])
     """
     array = _matrices(v)

@@ -176,7 +176,7 @@ def compare(
     table["joint_energy"] = joint.distance
     table["joint_p_value"] = joint.p_value
     if transport:
-        v, w = (_half_vectorised(result, at) for result in (first, second))
+        v, w = (_vechd(result, at) for result in (first, second))
         whole = joint_wasserstein2(v, w, _PAIRINGS, seed, precision=ROUNDING * precision)
         table["joint_wasserstein2"] = whole.distance
         table["joint_wasserstein2_p_value"] = whole.p_value
@@ -237,7 +237,7 @@ def _check_settings(confidence: float, permutations: int, bootstrap: int) -> Non
         raise ValueError(f"bootstrap={bootstrap!r}: at least {at} is needed")
 
 
-def _half_vectorised(result: xr.Dataset, at: float) -> NDArray[np.float64]:
+def _vechd(result: xr.Dataset, at: float) -> NDArray[np.float64]:
     """Return the upper triangles of V (samples, m (m+1)/2), scaled to keep the Frobenius norm."""
     V = covariances_at(result, at)
     a, b = np.triu_indices(V.shape[-1])

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block, chain_reason, limit_reason
-from shaped_attention.numerics.covariance import half_vectorise
+from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.factor import semidefinite_cholesky
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.samplers.chain import simulate_chain
@@ -55,7 +55,7 @@ def wide_layer(trial: Trial) -> Iterator[Check]:
     for scale in (1.0, 2.0):
         v = scale * trial.v0
         try:
-            known = half_vectorise(drift(block, v)), diffusion(block, v)
+            known = vech(drift(block, v)), diffusion(block, v)
             measured = _extrapolated(trial, v)
         except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
             yield Check(" and ".join(names), FAIL, f"a run fails: {error}")
@@ -96,7 +96,7 @@ def _moments_at(trial: Trial, v: Array, width: int) -> list[tuple[Array, Array]]
     for k, size in enumerate(_blocks(count, trial.tokens)):
         seed = trial.seed + 1 + k
         result = run(block, v, width=width, depth=1, samples=size, seed=seed, progress=False)
-        new.append(half_vectorise(result["V"].to_numpy()[-1] - v))
+        new.append(vech(result["V"].to_numpy()[-1] - v))
         few = max(_ROOTS, size // 5)
         means.append(new[-1] if chain_reason(block) else _conditional(trial, v, width, few, seed))
     change, mean = np.concatenate(new), np.concatenate(means)
@@ -119,7 +119,7 @@ def _conditional(trial: Trial, v: Array, width: int, count: int, seed: int) -> A
         result = simulate_chain(
             block, v, width=width, depth=1, samples=count, seed=seed + 2**32, progress=False
         )
-        return half_vectorise(result["V"].to_numpy()[-1] - v)
+        return vech(result["V"].to_numpy()[-1] - v)
     factor, keys = semidefinite_cholesky(torch.tensor(v)), Keys(seed, "derived")
     skip, gamma = float(block.skip_weight(p)), float(p.gamma)
     parts = []
@@ -129,7 +129,7 @@ def _conditional(trial: Trial, v: Array, width: int, count: int, seed: int) -> A
         roots = block.root(p, factor.expand(len(samples), -1, -1), numbers, width)
         grams = [root @ root.mT for root in (roots if isinstance(roots, list) else [roots])]
         k = (sum(grams[1:], grams[0]) / len(grams)).numpy()
-        parts.append(half_vectorise(skip**2 * v + gamma**2 * k - v))
+        parts.append(vech(skip**2 * v + gamma**2 * k - v))
     return np.concatenate(parts)
 
 

@@ -35,7 +35,7 @@ from scipy import special
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import check_count, check_positive, is_number
-from shaped_attention.numerics.covariance import check_covariance, half_vectorise
+from shaped_attention.numerics.covariance import check_covariance, vech
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.results.provenance import recorded
 from shaped_attention.theory.drift_diffusion import diffusion, drift
@@ -153,7 +153,7 @@ def _follows(layer: Layer, law: ScalarLaw, v: Array) -> bool:
     sigma = np.zeros((2, 2, 2, 2))
     for x, y, factor in ((v, v, law.k), (v, r, 4.0 * law.delta), (r, v, 4.0 * law.delta)):
         sigma += factor * (np.einsum("ac,bd->abcd", x, y) + np.einsum("ad,bc->abcd", x, y))
-    flat = half_vectorise(half_vectorise(sigma).transpose(2, 0, 1)).T
+    flat = vech(vech(sigma).transpose(2, 0, 1)).T
     return bool(
         np.allclose(drift(layer, v), law.alpha * u**2 * v, rtol=1e-9, atol=1e-12 * law.k)
         and np.allclose(diffusion(layer, v), flat, rtol=1e-9, atol=1e-12 * law.k)

@@ -1,0 +1,81 @@
+"""Old public names: they work for one release, with a warning that names the new one.
+
+The policy is on the page `docs/deprecations.md`, which lists the tables below.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
+    "shaped_attention": {
+        "half_vectorise": ("shaped_attention.numerics.covariance:vech", "sa.vech"),
+    },
+    "shaped_attention.sphere": {},
+    "shaped_attention.sweep": {},
+}
+"""By module and old name: the object as "module:attribute", and what to write instead."""
+
+
+def with_old_names(module: str, getattr_: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a module's `__getattr__` that also finds its old names, and warns.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     name = __import__("shaped_attention").half_vectorise.__name__
+    >>> name, str(caught[0].message)
+    ('vech', 'shaped_attention.half_vectorise is deprecated; use sa.vech')
+    """
+    names = OLD_NAMES[module]
+
+    def find(name: str) -> Any:
+        if name not in names:
+            return getattr_(name)
+        address, instead = names[name]
+        warnings.warn(
+            f"{module}.{name} is deprecated; use {instead}", DeprecationWarning, stacklevel=2
+        )
+        place, _, attribute = address.partition(":")
+        return getattr(importlib.import_module(place), attribute)
+
+    return find
+
+
+def renamed_arguments(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that accepts old names of arguments, given as ``old="new"``, and warns.
+
+    Raises
+    ------
+    TypeError
+        When the decorated function is called with both names.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for old, new in new_names.items():
+                if old not in kwargs:
+                    continue
+                warnings.warn(
+                    f"{function.__name__}: the argument {old} is deprecated; use {new}",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
+                if new in kwargs:
+                    raise TypeError(f"{function.__name__} got both {old} and {new}; use {new}")
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate

@@ -1,0 +1,59 @@
+"""Old public names work, warn, and name what replaces them; the documentation lists all of them."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import shaped_attention as sa
+from shaped_attention.deprecated import OLD_NAMES, renamed_arguments
+
+PAGE = Path(__file__).parents[1] / "docs" / "deprecations.md"
+CASES = [(module, name) for module, names in OLD_NAMES.items() for name in names]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("module", "name"), CASES)
+def test_an_old_name_warns_and_names_the_new_one(module, name):
+    place = importlib.import_module(module)
+    assert name not in place.__all__
+    with pytest.warns(DeprecationWarning, match=f"^{re.escape(module)}.{name} is deprecated; use "):
+        assert getattr(place, name) is not None
+
+
+def test_the_page_lists_all_old_names():
+    rows = re.findall(r"^\| `sa\.([\w.]+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
+    listed = {name: new for name, new in rows}
+    expected = {
+        f"{module}.{name}".removeprefix("shaped_attention."): instead
+        for module, names in OLD_NAMES.items()
+        for name, (_, instead) in names.items()
+    }
+    assert listed.keys() == expected.keys()
+    for name, instead in expected.items():
+        assert instead in listed[name].replace("`", ""), name
+
+
+def test_a_name_that_never_was_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        sa.no_such_name  # noqa: B018
+
+
+def test_old_names_of_arguments():
+    @renamed_arguments(observe="keep")
+    def run(keep: str = "V") -> str:
+        return keep
+
+    with pytest.warns(
+        DeprecationWarning, match="^run: the argument observe is deprecated; use keep"
+    ):
+        assert run(observe="rho") == "rho"
+    with (
+        pytest.warns(DeprecationWarning, match="use keep"),
+        pytest.raises(TypeError, match="both observe and keep"),
+    ):
+        run(observe="rho", keep="V")
+    assert run("V") == "V"
