@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
 from difflib import get_close_matches
-from typing import Any
+from functools import cache, wraps
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.lazy_torch import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 LARGEST_WIDTH = 2**53
 """Integers up to this bound are exact in double precision."""
@@ -180,3 +188,100 @@ def real_array(value: ArrayLike, name: str, trained: bool = False) -> NDArray[np
         return raw.astype(np.float64, copy=False)
     except (TypeError, ValueError):
         raise ValueError(not_numbers) from None
+
+
+def with_types(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public function so that it refuses arguments of other types than annotated.
+
+    Values within a type are checked where they are used.
+
+    Examples
+    --------
+    >>> @with_types
+    ... def area(width: float, path: str | Path | None = None) -> None:
+    ...     pass
+    >>> area("wide")
+    Traceback (most recent call last):
+    ValueError: width must be a number; got 'wide'
+    """
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        check_types(function, signature.bind(*args, **kwargs).arguments)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def check_types(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Raise ValueError if an argument, by name, is of none of the types of its annotation.
+
+    An annotation that has an alternative which `_kind` does not know is not looked at.
+    """
+    for name, kinds in _kinds_of(function).items():
+        if name in arguments and not any(test(arguments[name]) for _, test in kinds):
+            words = dict.fromkeys(words for words, _ in kinds if words)
+            if "a path" in words:
+                words.pop("a string", None)
+            raise argument_error(name, " or ".join(words), arguments[name])
+
+
+_Kind = tuple[str, Callable[[Any], bool]]
+"""A type in words, and a test of a value; None has no words."""
+
+
+class _AnyName(type):
+    def __getattr__(cls, name: str) -> type:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return cls
+
+
+class _OfTorch(metaclass=_AnyName):
+    """Stands for torch and its types in annotations, which must not load it."""
+
+
+@cache
+def _kinds_of(function: Callable[..., Any]) -> dict[str, list[_Kind]]:
+    kinds: dict[str, list[_Kind]] = {}
+    hints = get_type_hints(function, localns={"torch": _OfTorch})
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint = hints.get(name)
+        alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        known = [kind for kind in map(_kind, alternatives) if kind is not None]
+        if len(known) == len(alternatives) and parameter.kind is not parameter.VAR_KEYWORD:
+            kinds[name] = known
+    return kinds
+
+
+def _kind(hint: Any) -> _Kind | None:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Callable:
+        return "a function", callable
+    if origin is Sequence and arguments[0] in (int, float, str):
+        words = "a list of names" if arguments[0] is str else "a list of numbers"
+        return words, lambda value: _is_list(value, _KINDS[arguments[0]][1])
+    if isinstance(hint, type) and (is_dataclass(hint) or hint.__name__ == "Dataset"):
+        article = "an" if hint.__name__[0] in "AEIOU" else "a"
+        return f"{article} {hint.__name__}", lambda value: isinstance(value, hint)
+    return _KINDS.get(origin or hint)
+
+
+_KINDS: dict[Any, _Kind] = {
+    NoneType: ("", lambda value: value is None),
+    bool: ("True or False", lambda value: isinstance(value, bool | np.bool_)),
+    int: ("an integer", is_number),
+    float: ("a number", is_number),
+    str: ("a string", lambda value: isinstance(value, str)),
+    Path: ("a path", lambda value: isinstance(value, os.PathLike)),
+    os.PathLike: ("a path", lambda value: isinstance(value, os.PathLike)),
+}
+
+
+def _is_list(value: Any, test: Callable[[Any], bool]) -> bool:
+    if hasattr(value, "shape"):
+        # An array or a tensor, which the function looks at.
+        return True
+    listed = hasattr(value, "__len__") and hasattr(value, "__iter__")
+    return listed and not isinstance(value, str | bytes | Mapping) and all(map(test, value))

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_count, real_array
+from shaped_attention.checks import check_count, real_array, with_types
 
 
 @with_types

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_choice, check_count, check_positive, is_number
+from shaped_attention.checks import check_choice, check_count, check_positive, is_number, with_types
 from shaped_attention.numerics.primitives import M, rotate
 
 Angles = tuple[float, ...]

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy.typing import NDArray
 
-from shaped_attention.argument_types import with_types
+from shaped_attention.checks import with_types
 from shaped_attention.io.declared_sizes import MAX_BYTES
 from shaped_attention.io.file_formats import READERS, SHAPES
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from shaped_attention.argument_types import with_types
+from shaped_attention.checks import with_types
 
 INPUT = "input"
 """The name of the input of the first chosen module."""

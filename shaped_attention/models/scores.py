@@ -15,8 +15,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_count, real_array
+from shaped_attention.checks import check_count, real_array, with_types
 from shaped_attention.results.provenance import recorded
 
 Matrix = NDArray[np.float64]

@@ -31,8 +31,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import real_array
+from shaped_attention.checks import real_array, with_types
 from shaped_attention.numerics.covariance import correlations
 from shaped_attention.numerics.result_axis import (
     axis_of,

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from shaped_attention.argument_types import with_types
 from shaped_attention.blocks.base import Block, blocks_of
 from shaped_attention.blocks.pattern import Pattern
+from shaped_attention.checks import with_types
 from shaped_attention.io.declared_sizes import MAX_BYTES
 from shaped_attention.io.storage import written
 from shaped_attention.results.checksums import ATTRIBUTE, checksums, damaged

@@ -23,7 +23,7 @@ from typing import Any, ParamSpec
 import numpy as np
 import xarray as xr
 
-from shaped_attention.argument_types import type_check
+from shaped_attention.checks import check_types
 from shaped_attention.results.plain_arguments import (
     ADDED,
     UnrecordedError,
@@ -73,14 +73,13 @@ def recorded(sampler: str = "") -> Callable[[Callable[P, xr.Dataset]], Callable[
 
     def decorate(function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         signature = inspect.signature(function)
-        check = type_check(function)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
             values: Any = [_number(value) for value in args]
             named: Any = {name: _number(value) for name, value in kwargs.items()}
             bound = signature.bind(*values, **named)
-            check(bound.arguments)
+            check_types(function, bound.arguments)
             result = function(*values, **named)
             bound.apply_defaults()
             return _with_record(result, call, sampler, bound.arguments)

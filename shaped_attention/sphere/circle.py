@@ -19,8 +19,7 @@ from jaxtyping import Complex, Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_finite, real_array
+from shaped_attention.checks import check_finite, real_array, with_types
 from shaped_attention.sphere.array_arguments import also_of_arrays
 from shaped_attention.sphere.dynamics import SphereAttention
 

@@ -33,8 +33,7 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_count, check_positive, check_width
+from shaped_attention.checks import check_count, check_positive, check_width, with_types
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.network import WeightProduct

@@ -10,8 +10,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_count, check_finite, check_width, real_array
+from shaped_attention.checks import check_count, check_finite, check_width, real_array, with_types
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.samplers.devices import check_device
 from shaped_attention.sphere.unit_vectors import unit_rows

@@ -13,8 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import quad
 from scipy.special import hyp0f1
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_count, check_finite, check_inside, check_width, real_array
+from shaped_attention.checks import (
+    check_count,
+    check_finite,
+    check_inside,
+    check_width,
+    real_array,
+    with_types,
+)
 
 _LARGEST_BETA = 300.0
 """exp(2 beta) does not overflow up to here."""

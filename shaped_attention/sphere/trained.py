@@ -21,8 +21,13 @@ from jaxtyping import Float64
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_count, check_fraction, check_inside, real_array
+from shaped_attention.checks import (
+    check_count,
+    check_fraction,
+    check_inside,
+    real_array,
+    with_types,
+)
 from shaped_attention.io.declared_sizes import MAX_BYTES
 from shaped_attention.io.inputs import read_array, read_example
 from shaped_attention.models.recording import accepts, call_model, record_outputs, stack_outputs

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 
 from numpy.typing import ArrayLike
 
-from shaped_attention.argument_types import with_types
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import resolved, scheduled
-from shaped_attention.checks import check_count
+from shaped_attention.checks import check_count, with_types
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.samplers.request import common_groups
 from shaped_attention.statistics.block_checks.declarations import overriding, ranges, tracing

@@ -10,7 +10,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.argument_types import with_types
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import (
@@ -20,6 +19,7 @@ from shaped_attention.checks import (
     check_positive,
     check_values,
     real_array,
+    with_types,
 )
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.result_axis import check_result

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_count, did_you_mean
+from shaped_attention.checks import check_count, did_you_mean, with_types
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.sweep.faults import SweepFaultsError, size_faults
 from shaped_attention.sweep.specification import Sweep, plain_values

@@ -10,8 +10,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import ks_2samp
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_choice, check_inside
+from shaped_attention.checks import check_choice, check_inside, with_types
 from shaped_attention.io.storage import reason
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.distances import ks_margin, rounded

@@ -10,8 +10,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_count, check_positive
+from shaped_attention.checks import check_count, check_positive, with_types
 from shaped_attention.samplers.devices import check_device, named_device
 from shaped_attention.sweep.code_identity import differences, imported_code
 from shaped_attention.sweep.engines import Engine, ExecutorEngine, InProcess, Processes

@@ -25,8 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.argument_types import with_types
-from shaped_attention.checks import check_count, check_finite, did_you_mean
+from shaped_attention.checks import check_count, check_finite, did_you_mean, with_types
 from shaped_attention.io.inputs import read_covariance, read_tokens
 from shaped_attention.io.storage import reason
 from shaped_attention.numerics.covariance import covariance_of

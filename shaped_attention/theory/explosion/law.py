@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 
-from shaped_attention.argument_types import with_types
 from shaped_attention.blocks.base import Layer, blocks_of, check_limit
 from shaped_attention.blocks.parameters import scheduled
-from shaped_attention.checks import check_fraction, check_positive, real_array
+from shaped_attention.checks import check_fraction, check_positive, real_array, with_types
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.theory.explosion import laplace
 from shaped_attention.theory.explosion.bounds import Bound, Bounds, bounds_of
