@@ -22,13 +22,8 @@ from .blocks.positions import alibi, sliding_window
 from .blocks.rotations import rope_angles
 from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
+from .models import scores
 from .models.covariances import record_covariances
-from .models.scores import (
-    initial_spectrum,
-    leading_directions,
-    score_form,
-    truncation_cost,
-)
 from .models.transformer import ShapedTransformer
 from .numerics.covariance import (
     correlations,
@@ -43,11 +38,10 @@ from .results.provenance import specification
 from .results.rerun import rerun
 from .samplers.chain import simulate_chain
 from .samplers.continuation import continue_run
-from .samplers.explain import Explanation, explain
+from .samplers.explain import explain
 from .samplers.network import simulate_network
 from .samplers.pathwise import pathwise
 from .samplers.sde import integrate_sde
-from .statistics.block_checks.report import BlockReport
 from .statistics.check_block import check_block
 from .statistics.compare import compare
 from .statistics.comparison_text import format_comparison
@@ -77,15 +71,12 @@ from .sweep import (
 )
 from .theory.drift_diffusion import diffusion, drift
 from .theory.explosion.correlation import correlation_law
-from .theory.explosion.law import ExplosionLaw, explosion_law
+from .theory.explosion.law import explosion_law
 from .version import __version__
 
 __all__ = [
     "Block",
-    "BlockReport",
     "Embedding",
-    "Explanation",
-    "ExplosionLaw",
     "Limit",
     "Model",
     "Norm",
@@ -124,10 +115,8 @@ __all__ = [
     "explosion_probability",
     "extend_sweep",
     "format_comparison",
-    "initial_spectrum",
     "integrate_sde",
     "layer_of",
-    "leading_directions",
     "load",
     "model_from_config",
     "model_summary",
@@ -146,7 +135,7 @@ __all__ = [
     "rope_angles",
     "run_sweep",
     "save",
-    "score_form",
+    "scores",
     "shipped_configurations",
     "simulate_chain",
     "simulate_model",
@@ -160,7 +149,6 @@ __all__ = [
     "sweep_distances",
     "sweep_summary",
     "tilted_probability",
-    "truncation_cost",
     "vech",
     "verdict",
 ]

@@ -16,7 +16,23 @@ R = TypeVar("R")
 
 OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
     "shaped_attention": {
+        "BlockReport": (
+            "shaped_attention.statistics.block_checks.report:BlockReport",
+            "the result of sa.check_block",
+        ),
+        "Explanation": (
+            "shaped_attention.samplers.explain:Explanation",
+            "the result of sa.explain",
+        ),
+        "ExplosionLaw": (
+            "shaped_attention.theory.explosion.law:ExplosionLaw",
+            "the result of sa.explosion_law",
+        ),
         "half_vectorise": ("shaped_attention.numerics.covariance:vech", "sa.vech"),
+        **{
+            name: (f"shaped_attention.models.scores:{name}", f"sa.scores.{name}")
+            for name in ("initial_spectrum", "leading_directions", "score_form", "truncation_cost")
+        },
     },
     "shaped_attention.sphere": {},
     "shaped_attention.sweep": {},

@@ -32,9 +32,8 @@ SA = sphere.SphereAttention(1.0)
 
 NOT_CALLED = {
     "Block": "a base class", "Limit": "a base class",
-    "BlockReport": "returned by `check_block`", "Explanation": "returned by `explain`",
-    "ExplosionLaw": "returned by `explosion_law`",
-    "__version__": "text", "plots": "a module", "sphere": "a module", "sweep": "a module",
+    "__version__": "text", "plots": "a module", "scores": "a module",
+    "sphere": "a module", "sweep": "a module",
 }  # fmt: skip
 """Public names that users do not call."""
 
@@ -116,7 +115,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     )  # fmt: skip
     half = torch.tensor(0.5)
     of_model = sa.simulate_model(CONFIG, 2, samples=4, progress=False)
-    omega = sa.score_form(np.eye(2), np.eye(2))
+    omega = sa.scores.score_form(np.eye(2), np.eye(2))
     store = folder / "store"
     sa.run_sweep(sweep, store, progress=False)
     copies = itertools.count()
@@ -177,11 +176,11 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             sa.explosion_curves, {"layer": LAYER, "v0": V0, "widths": [8], "samples": 4},
         ),
         "explosion_law": (sa.explosion_law, {"layer": LAYER, "v0": V0}),
-        "initial_spectrum": (sa.initial_spectrum, {"x": [0.1], "ratio": 0.5}),
-        "leading_directions": (sa.leading_directions, {"omega": omega, "rank": 1}),
-        "score_form": (sa.score_form, {"query": np.eye(2), "key": np.eye(2)}),
-        "truncation_cost": (
-            sa.truncation_cost, {"omega": omega, "tokens": np.eye(2), "ranks": [1]},
+        "scores.initial_spectrum": (sa.scores.initial_spectrum, {"x": [0.1], "ratio": 0.5}),
+        "scores.leading_directions": (sa.scores.leading_directions, {"omega": omega, "rank": 1}),
+        "scores.score_form": (sa.scores.score_form, {"query": np.eye(2), "key": np.eye(2)}),
+        "scores.truncation_cost": (
+            sa.scores.truncation_cost, {"omega": omega, "tokens": np.eye(2), "ranks": [1]},
         ),
         "Sweep": (sa.Sweep, {"fixed": sweep.fixed, "axes": sweep.axes}),
         "format_comparison": (sa.format_comparison, {"table": table}),

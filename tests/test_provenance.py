@@ -65,7 +65,7 @@ def plain_function(count):
 def mine(count, omega=None):
     """What a user decorates; it may hand on the result of another recorded function."""
     if omega is not None:
-        return sa.leading_directions(omega, count)
+        return sa.scores.leading_directions(omega, count)
     return xr.Dataset({"x": ("i", np.arange(count) / 7.0)}, attrs={"own": 1})
 
 
@@ -122,8 +122,9 @@ CALLS = [
          horizon=0.25, step=0.125, samples=4, radius=1.5),
     call(sa.stopping_map, {"gammas": [0.7]}, v0=V0.tolist(), gammas=[0.5, 0.6], tau0s=(1.0,),
          width=4, step=0.25, samples=2),
-    call(sa.leading_directions, {"rank": 1}, omega=OMEGA, rank=np.int64(2)),
-    call(sa.truncation_cost, {"ranks": [2]}, omega=OMEGA, tokens=OMEGA[:3, :39], ranks=range(1, 3)),
+    call(sa.scores.leading_directions, {"rank": 1}, omega=OMEGA, rank=np.int64(2)),
+    call(sa.scores.truncation_cost, {"ranks": [2]}, omega=OMEGA, tokens=OMEGA[:3, :39],
+         ranks=range(1, 3)),
     Call(sa.explosion_curve, {"times": [0.1, 0.2]}, {"level": 0.9},
          {"result": run(BLOCK, V0, radius=1.5)}),
     Call(sa.explosion_probability, {"level": 0.9}, {"level": 0.5},
@@ -273,7 +274,7 @@ def test_a_call_computes_with_the_numbers_that_are_recorded():
 
 
 def test_large_arrays_are_variables_and_those_of_inner_calls_are_not_kept():
-    found = sa.leading_directions(OMEGA, 1)
+    found = sa.scores.leading_directions(OMEGA, 1)
     np.testing.assert_array_equal(found["arguments.omega"], OMEGA)
     entry = {"array": "float64", "variable": "arguments.omega", "shape": [40, 40]}
     assert sa.specification(found)["omega"] == entry
@@ -283,7 +284,7 @@ def test_large_arrays_are_variables_and_those_of_inner_calls_are_not_kept():
     assert sa.rerun(outer).identical(outer)
     assert not [x for x in mine(1, OMEGA[:5, :5]).variables if str(x).startswith("arguments.")]
     before = OMEGA.copy()
-    later = sa.leading_directions(before, 1)
+    later = sa.scores.leading_directions(before, 1)
     before[:] = 0.0
     np.testing.assert_array_equal(later["arguments.omega"], OMEGA)
 

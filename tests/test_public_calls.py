@@ -14,7 +14,11 @@ from shaped_attention.commands.main import main
 from symbolic.__main__ import main as symbolic_main
 from tests.public_calls import NOT_CALLED, SYMBOLIC_COMMANDS, calls, command_lines
 
-PUBLIC = sorted({*sa.__all__} - {*NOT_CALLED}) + [f"sphere.{name}" for name in sa.sphere.__all__]
+PUBLIC = sorted({*sa.__all__} - {*NOT_CALLED}) + [
+    f"{module}.{name}"
+    for module, names in (("scores", sa.scores.__all__), ("sphere", sa.sphere.__all__))
+    for name in names
+]
 
 
 def leaves(group, words=()):

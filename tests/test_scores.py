@@ -92,7 +92,7 @@ def test_the_spectrum_of_random_weights():
         (lambda: scores(OMEGA, X[..., :5]), r"tokens have shape \(5, 4, 5\); \(..., m, 6\)"),
         (lambda: scores(OMEGA[:3], X), r"omega has shape \(3, 7\)"),
         (lambda: leading_directions(OMEGA, 8), "rank=8: at most 7 is possible"),
-        (lambda: truncation_cost(OMEGA, X, [-1]), "ranks=-1"),
+        (lambda: truncation_cost(OMEGA, X, [-1]), "ranks must be an integer >= 0; got -1"),
         (lambda: initial_spectrum([1.0], 1.5), r"ratio=1.5: a number in \(0, 1\]"),
         (lambda: initial_spectrum([0.0], 0.5), "x has entries <= 0"),
     ],
