@@ -109,7 +109,7 @@ def measure(layer: sa.Block, tokens: int, is_chain: bool, rounds: int) -> Measur
     a = np.random.default_rng(0).normal(size=(size, size))
     b = a.copy()
     product, normals = np.empty_like(a), np.empty((1, min(count, 2**18)))
-    key = np.array([1, 2], dtype=np.uint64)
+    key, path = np.array([1, 2], dtype=np.uint64), np.zeros(1, dtype=np.uint64)
     repeats = max(1, 2**24 // size**3)
     if rounds > 1:
         paths.advance(0, 2)
@@ -118,7 +118,7 @@ def measure(layer: sa.Block, tokens: int, is_chain: bool, rounds: int) -> Measur
         with one_thread():
             times[i, 1] = seconds(lambda: [np.matmul(a, b, out=product) for _ in range(repeats)])
         times[i, 0] = seconds(lambda i=i: paths.advance(2 + i, 3 + i))
-        times[i, 2] = seconds(lambda: fill_weights(normals, key, 0, 0, 0, 0))
+        times[i, 2] = seconds(lambda: fill_weights(normals, key, path, 0, 0))
     speeds = times[:, 1] / (2.0 * size**3 * repeats), times[:, 2] / normals.size
     floors = work * speeds[0] + count * speeds[1]
     ratio = times[:, 0] / floors

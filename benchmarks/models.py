@@ -54,9 +54,9 @@ def normals(count: int) -> None:
     key = np.array([1, 2], dtype=np.uint64)
 
     def fill() -> None:
-        buffer = np.empty((1, _CELL))
+        buffer, paths = np.empty((1, _CELL)), np.zeros(1, dtype=np.uint64)
         for _ in range(max(1, count // threads // _CELL)):
-            fill_weights(buffer, key, 0, 0, 0, 0)
+            fill_weights(buffer, key, paths, 0, 0)
 
     together = [threading.Thread(target=fill) for _ in range(threads)]
     for thread in together:

@@ -13,7 +13,7 @@ import torch
 import shaped_attention as sa
 from shaped_attention.blocks import superlinear
 from shaped_attention.blocks.parameters import at_depth, bounded
-from shaped_attention.numerics import path_algebra, tile_algebra
+from shaped_attention.numerics import tile_algebra
 from shaped_attention.numerics.graph import OPERATIONS
 from shaped_attention.numerics.growth import RULES
 from shaped_attention.numerics.jit import tile_buffer
@@ -284,8 +284,6 @@ def test_unknown_operations_are_errors_of_every_interpreter():
     buf = tile_buffer(4)
     with pytest.raises(ValueError, match="unknown operation"):
         tile_algebra.elementwise(buf, 0, 1, 1, len(OPERATIONS), 0.0, 0.0)
-    with pytest.raises(ValueError, match="unknown operation"):
-        path_algebra.elementwise(buf.reshape(-1), 0, 1, 1, len(OPERATIONS), 0.0, 0.0)
 
 
 def test_masked_entries_are_not_used():

@@ -19,7 +19,7 @@ from shaped_attention import (
     integrate_sde,
     simulate_chain,
 )
-from shaped_attention.numerics import lapack
+from shaped_attention.numerics import blas_operations, lapack
 from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
 from shaped_attention.numerics.one_thread import one_thread
 from shaped_attention.samplers import executors as choice
@@ -87,6 +87,7 @@ def large_from_40_tokens(request, monkeypatch):
     """Let library routines take 40 tokens, whatever is fastest on one machine."""
     if "taken" not in request.fixturenames:
         monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", 40)
+        monkeypatch.setattr(blas_operations, "FEWEST_LARGE_TOKENS", 40)
 
 
 @pytest.fixture

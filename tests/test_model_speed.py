@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ import xarray as xr
 import shaped_attention as sa
 from shaped_attention.architectures import simulate
 from shaped_attention.architectures.shipped import shipped_fields
-from shaped_attention.numerics.path_team import Team
+from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers import executors
-from shaped_attention.samplers.path_process import PathProcess
+from shaped_attention.samplers.blas_process import BlasProcess
 from shaped_attention.samplers.tile_process import TileProcess
 
 LLAMA: dict[str, Any] = {
@@ -27,13 +28,22 @@ LLAMA: dict[str, Any] = {
 GPT2 = shipped_fields("gpt2") | {"n_layer": 1}
 
 
+@dataclass
+class Step:
+    """An operation of a program."""
+
+    inputs: tuple[int, ...]
+    output: int
+    ends: tuple[int, ...] = ()
+
+
 def run(config: dict[str, Any], tokens: int = 16, **options: Any) -> xr.Dataset:
     arguments = {"samples": 3, "seed": 4, "progress": False}
     return sa.simulate_model(config, tokens, **(arguments | options))
 
 
 @pytest.mark.parametrize(
-    ("hidden", "taken"), [(100, TileProcess), (4000, PathProcess)], ids=["small", "large"]
+    ("hidden", "taken"), [(100, TileProcess), (4000, BlasProcess)], ids=["small", "large"]
 )
 @pytest.mark.parametrize("samples", [1, 70])
 def test_the_numbers_of_a_layer_decide_on_the_executor(
@@ -51,7 +61,7 @@ def test_the_numbers_of_a_layer_decide_on_the_executor(
 
 @pytest.mark.parametrize("tokens", [5, pytest.param(16, marks=pytest.mark.portability), 100, 130])
 def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs for one path, and library routines, against torch: states, entropies, final norm."""
+    """Library routines against torch: states, entropies, final norm."""
     monkeypatch.setattr(executors, "FEWEST_LARGE_NUMBERS", 1)
     fast = run(LLAMA, tokens)
     with sa.eager():
@@ -95,14 +105,12 @@ def test_more_tokens_than_features_in_little_memory() -> None:
 
 def test_an_error_on_one_thread_ends_the_others() -> None:
     """The first error is raised, and no thread waits for operations that never come."""
-    from shaped_attention.numerics.path_team import Order
+    steps = [Step(*x) for x in (((), 0), ((0,), 1), ((0,), 2), ((1, 2), 3))]
 
-    order = Order.of([set(), {0}, {0}, {1, 2}], [set()] * 4, [()] * 4)
-
-    def fail(k: int) -> None:
-        if k == 1:
+    def fail(step: Step) -> None:
+        if step.output == 1:
             raise ZeroDivisionError
 
     for threads in (1, 2, 3):
         with pytest.raises(ZeroDivisionError):
-            Team(threads).perform(order, fail, lambda value: None)
+            Team(threads).perform(steps, fail, lambda value: None)

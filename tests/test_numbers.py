@@ -19,6 +19,7 @@ from shaped_attention.numerics.wishart import fill_bartlett
 
 KEY = stream_key(5, "chain")
 FIRST, STEP, SLOT = 64, 7, 128
+PATHS = path_words(np.arange(FIRST, FIRST + LANES), STEP)
 
 
 def elementwise(function):
@@ -102,9 +103,9 @@ def draws() -> Draws:
 @pytest.mark.parametrize("count", [1, 2, 19, 64])
 def test_normals_are_the_same_numbers_in_torch_and_compiled(count):
     out = np.empty((count + 1, LANES))
-    fill_normals(out, count, 1.0, KEY, path_words(FIRST, LANES, STEP), SLOT, 0)
+    fill_normals(out, count, 1.0, KEY, PATHS, SLOT, 0)
     weights = np.empty((LANES, count))
-    fill_weights(weights, KEY, FIRST, STEP, SLOT, 0)
+    fill_weights(weights, KEY, PATHS, SLOT, 0)
     twin = draws().normals_at(SLOT, 0, count).numpy()
     np.testing.assert_allclose(out[:count].T, twin, atol=5e-15)
     np.testing.assert_allclose(weights, twin, atol=5e-15)
@@ -138,7 +139,7 @@ def test_normals_may_be_asked_for_in_pieces():
 def test_wishart_factors_are_the_same_numbers_in_torch_and_compiled(dof):
     m = 5
     buf = np.zeros((m * m + m * (m - 1) // 2 + m + 1, LANES))
-    fill_bartlett(buf, 0, m, dof, m * m, KEY, path_words(FIRST, LANES, STEP), SLOT)
+    fill_bartlett(buf, 0, m, dof, m * m, KEY, PATHS, SLOT)
     ours = buf[: m * m].T.reshape(LANES, m, m)
     np.testing.assert_allclose(ours, draws().wishart_factor(m, dof).numpy(), rtol=1e-12)
 
@@ -147,7 +148,8 @@ def many_normals(rows: int, tiles: int) -> np.ndarray:
     """Normals (steps x pairs, samples): consecutive integers in every direction."""
     out = np.empty((tiles, rows, LANES))
     for t in range(tiles):
-        fill_normals(out[t], rows, 1.0, KEY, path_words(t * LANES, LANES, STEP), SLOT, 0)
+        paths = path_words(np.arange(LANES) + t * LANES, STEP)
+        fill_normals(out[t], rows, 1.0, KEY, paths, SLOT, 0)
     return np.moveaxis(out, 1, 0).reshape(rows, -1)
 
 
@@ -168,7 +170,7 @@ def test_chi_variables_have_their_law(dof):
     tiles, degrees = 1250, np.array([dof, dof + 1.0])
     out = np.empty((tiles, 2, LANES))
     for t in range(tiles):
-        fill_chi(out[t], degrees, KEY, path_words(t * LANES, LANES, STEP), SLOT)
+        fill_chi(out[t], degrees, KEY, path_words(np.arange(LANES) + t * LANES, STEP), SLOT)
     square = out[:, 0].ravel() ** 2
     assert stats.kstest(square, stats.chi2(dof).cdf).pvalue > 1e-3
     if dof <= 64:

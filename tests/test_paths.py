@@ -1,8 +1,7 @@
-"""Programs for one path: the paths of the torch executor, with the same numbers."""
+"""Few tokens by library routines: the paths of the torch executor, with the same numbers."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 import shaped_attention as sa
-from shaped_attention.numerics.blas_values import Memory
-from shaped_attention.numerics.graph import Graph, Matrix
-from shaped_attention.numerics.path_plan import PathPlan
-from shaped_attention.numerics.path_shares import shares
-from shaped_attention.numerics.path_team import ALONE, Team
-from shaped_attention.numerics.primitives import concatenate
+from shaped_attention.numerics.blas_plan import Plan
+from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.program import assemble
-from shaped_attention.samplers.executors import process_of
-from shaped_attention.samplers.path_process import PathProcess
+from shaped_attention.numerics.threads import Team
+from shaped_attention.samplers.blas_process import BlasProcess
 from shaped_attention.samplers.request import make_request
+from shaped_attention.samplers.start_states import start_states
 from shaped_attention.samplers.task import Task, task_of
 from shaped_attention.samplers.torch_process import TorchProcess
 from tests.test_large import CHAINS
@@ -43,22 +39,20 @@ LAYERS: dict[str, Any] = CHAINS | MORE
 
 def processes(
     layer: Any, v0: Array, width: int, depth: int = 3
-) -> tuple[Task, PathProcess, TorchProcess]:
-    """Return samples 5 and 6 of the same run as programs for one path, and in torch."""
+) -> tuple[Task, BlasProcess, TorchProcess]:
+    """Return samples 5 and 6 of the same run by library routines, and in torch."""
     request = make_request(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=2, seed=3, times=None,
         save_every=1, radius=1e9, device="cpu", dtype="float64", chunk=None, memory=10**9, keep="V",
     )  # fmt: skip
-    request = replace(request, large_layers=True)
     task = task_of(request, "chain", width)
-    fast = process_of(request, task, 5, 2)
-    assert isinstance(fast, PathProcess)
+    fast = BlasProcess(task, 5, start_states(request, task, 5, 2))
     slow = TorchProcess(task, 5, fast.factors().copy(), request.device, request.dtype)
     return task, fast, slow
 
 
 def assert_same_paths(
-    fast: PathProcess, slow: TorchProcess, depth: int = 3, tolerance: float = 1e-12
+    fast: BlasProcess, slow: TorchProcess, depth: int = 3, tolerance: float = 1e-12
 ) -> None:
     for paths in (fast, slow):
         paths.advance(0, depth)
@@ -109,40 +103,18 @@ def test_an_activation_that_changes_with_depth() -> None:
     assert_same_paths(fast, slow)
 
 
-def plan_of(inputs: list[Matrix], outputs: list[Matrix]) -> PathPlan:
-    """Return a program without random numbers or scalars that change."""
-    return PathPlan(assemble(inputs[0].graph, inputs, outputs), lambda _: None, np.zeros(1))
-
-
 def test_transposes_of_triangles_and_of_matrices_that_are_not_square() -> None:
     """L^T B in all sizes of blocks, where the zeros of L are skipped, and A^T by itself."""
     rng, graph = np.random.default_rng(1), Graph()
-    triangle = np.tril(rng.normal(size=(11, 11)))
-    other, wide = rng.normal(size=(11, 19)), rng.normal(size=(3, 7))
+    triangle = np.tril(rng.normal(size=(2, 11, 11)))
+    other, wide = rng.normal(size=(2, 11, 19)), rng.normal(size=(2, 3, 7))
     x = graph.node("input", (), (11, 11), lower=True)
     y, z = graph.node("input", (), (11, 19)), graph.node("input", (), (3, 7))
-    plan = plan_of([x, y, z], [x.mT @ y, z.mT])
-    product, turned = plan.run([triangle, other, wide], 0, 0, Memory())
-    np.testing.assert_allclose(product, triangle.T @ other, rtol=0.0, atol=1e-13)
-    np.testing.assert_array_equal(turned, wide.T)
-
-
-def test_a_result_from_before_the_last_stage() -> None:
-    """Shares hand over the final results, even those that no later operation uses."""
-    graph, size = Graph(), 128
-    arrays = list(np.random.default_rng(1).normal(size=(5, size, size)))
-    last, *parts = inputs = [graph.node("input", (), (size, size)) for _ in arrays]
-    products = [part @ last for part in parts]
-    plan = plan_of(inputs, [products[0] + products[1], concatenate(products)])
-    assert len(shares(plan.program, 2)) == 2
-    memory = Memory()
-    unset = memory.take((plan.program.rows,))
-    unset[:] = np.nan
-    memory.give_back(unset)
-    total, joined = plan.run(arrays, 0, 0, memory, Team(2))
-    expected = [array @ arrays[0] for array in arrays[1:]]
-    np.testing.assert_allclose(total, expected[0] + expected[1], rtol=0.0, atol=1e-11)
-    np.testing.assert_allclose(joined, np.hstack(expected), rtol=0.0, atol=1e-11)
+    program = assemble(graph, [x, y, z], [x.mT @ y, z.mT])
+    plan = Plan.of(program, lambda _: None, np.zeros(1))
+    product, turned = plan.run([triangle, other, wide], np.arange(2), 0)
+    np.testing.assert_allclose(product, triangle.mT @ other, rtol=0.0, atol=1e-13)
+    np.testing.assert_array_equal(turned, wide.mT)
 
 
 def test_explosions_stop() -> None:
@@ -157,19 +129,17 @@ def test_explosions_stop() -> None:
 
 
 @pytest.mark.portability
-def test_heads_are_divided_among_threads() -> None:
-    """Shares of two and three threads, with keys that heads of two shares need, give equal bits."""
-    layer = sa.ShapedAttention(
-        0.5, 0.7, heads=32, key_size=64, rope=1e4, kv_heads=2, output_projection=True
-    )
-    task, paths, _ = processes(layer, sa.equicorrelated(16, 0.2), 2048, 1)
-    (plan,) = task.path_plans
-    whole, *others = (
-        plan.run(paths.state[0], 5, 0, Memory(), team)[0] for team in (ALONE, Team(2), Team(3))
-    )
-    for threads, found in zip((2, 3), others, strict=True):
-        stages = [
-            stage for stage in shares(task.programs[0], threads) if not isinstance(stage, int)
-        ]
-        assert max(len(stage) for stage in stages) == threads
-        np.testing.assert_array_equal(found, whole)
+@pytest.mark.parametrize("tokens", [5, 100])
+def test_a_stack_or_a_team_does_not_change_a_sample(tokens: int) -> None:
+    """Each sample of a stack has the bits that it has alone, on one thread and on three."""
+    layer = [
+        sa.ShapedAttention(0.5, 0.7, heads=4, key_size=8, rope=1e4, output_projection=True),
+        sa.ShapedMLP(0.5, activation="silu", gated=True, hidden=20_000, skip=1.0),
+    ]
+    task, paths, _ = processes(layer, sa.equicorrelated(tokens, 0.2), 128, 1)
+    (plan,), states = task.plans, paths.state[:, 0] + np.arange(2.0)[:, None, None]
+    (whole,) = plan.run([states], np.array([5, 9]), 0)
+    for threads in (1, 3):
+        for k, sample in enumerate((5, 9)):
+            (one,) = plan.run([states[k : k + 1]], sample, 0, team=Team(threads))
+            np.testing.assert_array_equal(one[0], whole[k])

@@ -128,10 +128,13 @@ def test_every_family_is_compared():
     assert FAMILIES.keys() == DECODERS.keys()
 
 
-@pytest.mark.parametrize("fewest", [1, executors.FEWEST_LARGE_NUMBERS], ids=["paths", "tiles"])
+@pytest.mark.parametrize("fewest", [1, executors.FEWEST_LARGE_NUMBERS], ids=["library", "tiles"])
 @pytest.mark.parametrize("std", [0.02, 0.15])
 def test_models_of_llama_have_its_law(std, fewest, monkeypatch):
-    """The logits of the twin are not divided by sqrt(d_h). Models of real size run path by path."""
+    """The logits of the twin are not divided by sqrt(d_h).
+
+    Models of real size run by library routines.
+    """
     monkeypatch.setattr(executors, "FEWEST_LARGE_NUMBERS", fewest)
     check("llama", std, twin=std > 0.1)
 

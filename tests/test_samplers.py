@@ -20,7 +20,7 @@ from shaped_attention import (
 )
 from shaped_attention.numerics import named_numbers
 from shaped_attention.numerics.draws import stream_key
-from shaped_attention.numerics.threefry import fill_weights
+from shaped_attention.numerics.threefry import fill_weights, path_words
 from shaped_attention.numerics.weights import multiply_weights
 from shaped_attention.samplers.tile_process import TileProcess
 from tests.laws import final, same_law
@@ -111,12 +111,13 @@ def test_weights_are_those_of_their_addresses(rows, fan_in, columns, dtype):
     key = stream_key(1, "network")
     x = np.random.default_rng(0).normal(size=(3, rows, fan_in)).astype(dtype)
     out, parts = np.empty((2, 3, rows, columns), dtype)
-    multiply_weights(x, key, 5, 7, 2, 0, columns, out)
+    paths = path_words(np.arange(5, 8), 7)
+    multiply_weights(x, key, paths, 2, 0, columns, out)
     for begin in range(0, columns, 2):
-        multiply_weights(x, key, 5, 7, 2, begin, min(begin + 2, columns), parts)
+        multiply_weights(x, key, paths, 2, begin, min(begin + 2, columns), parts)
     np.testing.assert_array_equal(out, parts)
     numbers = np.empty((3, columns * fan_in))
-    fill_weights(numbers, key, 5, 7, 2, 0)
+    fill_weights(numbers, key, paths, 2, 0)
     expected = x @ numbers.reshape(3, columns, fan_in).swapaxes(-1, -2).astype(dtype)
     np.testing.assert_allclose(
         out, expected, rtol=0.0, atol=300 * np.finfo(dtype).eps * fan_in**0.5

@@ -19,7 +19,6 @@ from shaped_attention.blocks.parameters import at_depth, traced
 from shaped_attention.blocks.state import State
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.blas_plan import Plan
-from shaped_attention.numerics.blas_values import Memory
 from shaped_attention.numerics.factor import lower_factor
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
@@ -276,12 +275,10 @@ def test_the_root_of_attention_traced(name: str) -> None:
     outputs = [matrix.value() for dual in roots for matrix in (dual.value, *dual.tangents)]
     plan = Plan.of(assemble(graph, inputs, outputs), keys().key, np.arange(STEP + 1) / (STEP + 1))
     expected = [x for dual in root_of(block, factor) for x in (dual.value, *dual.tangents)]
-    for sample in range(SAMPLES):
-        given = [x[sample].numpy() for x in (factor.value, *factor.tangents)]
-        found = plan.run(given, sample, STEP, Memory())
-        assert len(found) == len(expected)
-        for x, y in zip(found, expected, strict=True):
-            np.testing.assert_allclose(x, y[sample].numpy(), rtol=1e-11, atol=1e-11)
+    inputs_of_samples = [x.numpy() for x in (factor.value, *factor.tangents)]
+    results = plan.run(inputs_of_samples, np.arange(SAMPLES), STEP)
+    for x, y in zip(results, expected, strict=True):
+        np.testing.assert_allclose(x, y.numpy(), rtol=1e-11, atol=1e-11)
 
 
 def _rules(p: Any, x: Dual) -> Dual:
@@ -329,6 +326,6 @@ def test_parameters_on_the_left_of_a_matrix() -> None:
     for result, expected in ((slope + x, 2.0 + eye), (slope - x, 2.0 - eye), (slope * x, 2 * eye)):
         assert isinstance(result, Matrix)
         plan = Plan.of(assemble(graph, [x], [result.value()]), lambda _: None, np.zeros(1))
-        (found,) = plan.run([eye], 0, 0, Memory())
-        np.testing.assert_array_equal(found, expected)
+        (values,) = plan.run([eye[None]], 0, 0)
+        np.testing.assert_array_equal(values[0], expected)
     assert isinstance(slope + np.int64(2), Scalar)

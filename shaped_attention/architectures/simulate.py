@@ -27,10 +27,9 @@ from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.blas_process import BlasProcess
 from shaped_attention.samplers.driver import march, run
 from shaped_attention.samplers.executors import (
-    one_by_one,
+    by_library,
     path_chunk,
     process_of,
-    with_executor,
 )
 from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
 from shaped_attention.samplers.starts import LARGEST_RADIUS
@@ -59,10 +58,9 @@ def simulate_model(
 
     The law is exactly that of models made from the configuration, with independent weights for each
     sample and dropout off. The cost does not grow with the number of features, except through the
-    hidden units of the MLP. On the CPU in float64, compiled code moves 64 samples at once, or one
-    by one if a layer draws at least 32,768 random numbers. From 96 tokens on, or 128 in such
-    layers, library routines move them one by one. All agree to rounding; neither chunks, threads
-    nor the number of samples decide.
+    hidden units of the MLP. On the CPU in float64, compiled code moves 64 samples at once. From
+    96 tokens on, or if a layer draws at least 32,768 random numbers, library routines move them.
+    Both agree to rounding; neither chunks, threads nor the number of samples decide.
 
     Parameters
     ----------
@@ -123,12 +121,11 @@ def simulate_model(
         memory=memory, keep=keep, embedded=start, start_name="tokens",
     )  # fmt: skip
     task = task_of(request, "model", known.width)
-    request = with_executor(request, task)
-    if entropy and one_by_one(request):
+    if entropy and by_library(request, task):
         task = replace(task, weights=True)
     recorder = _Recorder(known, task, entropy)
     result = run(
-        request, partial(process_of, request, task), path_chunk(request), progress, "model",
+        request, partial(process_of, request, task), path_chunk(request, task), progress, "model",
         {}, recorder.travel,
     )  # fmt: skip
     stopped = int(np.isfinite(result.stopping_time.to_numpy()).sum())

@@ -2,19 +2,17 @@
 
 A description is written in `primitives`. Torch runs it directly (`factor`, `named_numbers`,
 `draws`). Tracing (`graph`, `traced_numbers`, `scalars`) turns it into a `program`, which runs in
-one of three ways:
+one of two ways:
 
 - on tiles of paths, for small matrices (`tiles`, `tile_interpreter`, `tile_algebra`, `products`,
   `wishart`);
-- path by path in compiled code, if a layer has many hidden units or heads (`path_plan`,
-  `path_shares`, `path_interpreter`, `path_algebra`, `hidden_tiles`, `vector_products`);
-- path by path with library routines, for large matrices (`blas_plan`, `blas_operations`,
-  `blas_values`, `blas_parts`, `lapack`).
+- on stacks of samples by library routines, for large matrices and large layers (`blas_plan`,
+  `blas_operations`, `blas_values`, `blas_parts`, `hidden_tiles`, `entries`, `lapack`).
 
-`weights` multiplies tokens by weights as it generates them. `path_team` has threads that share a
-path, and `one_thread` keeps libraries from having their own. `growth` tells how fast the value of a
-trace grows. A *tile* is an array whose last axis holds ``LANES`` paths: one m x m matrix per path
-is an array ``(m, m, LANES)``, and every loop over the last axis is a sequence of vector
-instructions. Random numbers are functions of integers (`threefry`, `seeds`).
-`covariance` defines V, and `observables` the numbers derived from it. Nothing here knows a block.
+`weights` multiplies tokens by weights as it generates them. `threads` share the operations of a
+program, and `one_thread` keeps libraries from having their own. `growth` tells how fast the value
+of a trace grows. A *tile* is an array whose last axis holds ``LANES`` paths: one m x m matrix per
+path is an array ``(m, m, LANES)``, and every loop over the last axis is a sequence of vector
+instructions. Random numbers are functions of integers (`threefry`, `seeds`). `covariance` defines
+V, and `observables` the numbers derived from it. Nothing here knows a block.
 """

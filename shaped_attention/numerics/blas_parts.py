@@ -9,10 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from shaped_attention.numerics.blas_operations import COLUMNS
+from shaped_attention.numerics.blas_operations import COLUMNS, is_large
 from shaped_attention.numerics.graph import Node
+from shaped_attention.numerics.jit import LANES
 
 _LARGEST_PARTS = 16
+_FEWEST_NUMBERS = 2**15
+"""Random numbers of a part for few tokens, which take ten times as long as a call."""
+
 _PART_ENTRIES = 2**24
 """Entries of all partial sums of a Gram matrix together."""
 
@@ -43,10 +47,14 @@ def in_parts(nodes: Sequence[Node], results: Sequence[Node]) -> tuple[list[Node]
 
 def _hidden_parts(node: Node) -> list[Node]:
     slot, count, copies = node.integers
-    tokens = node.shape[0]
-    blocks = -(-count // COLUMNS)
-    parts = max(1, min(_LARGEST_PARTS, blocks, _PART_ENTRIES // tokens**2))
-    ends = [min(count, blocks * k // parts * COLUMNS) for k in range(parts + 1)]
+    tokens, columns = node.inputs[0].shape
+    if is_large(tokens):
+        units, most = COLUMNS, _PART_ENTRIES // tokens**2
+    else:
+        units, most = LANES, count * copies * columns // _FEWEST_NUMBERS
+    blocks = -(-count // units)
+    parts = max(1, min(_LARGEST_PARTS, blocks, most))
+    ends = [min(count, blocks * k // parts * units) for k in range(parts + 1)]
     return [
         replace(node, kind="activated_part", integers=(slot, first, last, copies))
         for first, last in pairwise(ends)

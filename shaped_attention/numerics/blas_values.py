@@ -1,8 +1,9 @@
-"""Values and operations of a program on large matrices, and the memory of the values."""
+"""Values and operations of a program run by library routines, and the memory of the values."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.graph import Node
+from shaped_attention.numerics.scalars import Depths, Number, value
 
 Array = NDArray[np.float64]
 
@@ -36,10 +38,12 @@ class Memory:
 
 @dataclass
 class Place:
-    """Context of a program: sample, step, memory, the normals if given, and the row of scalars."""
+    """Context of a program: counter words of its samples, memory, the normals if given, and row.
 
-    sample: int
-    step: int
+    `paths` (samples,) are as in `threefry`; `row` is that of the scalars.
+    """
+
+    paths: NDArray[np.uint64]
     memory: Memory
     given: Array | None
     row: int
@@ -64,7 +68,8 @@ class Operation:
     start
         Number of normals before its own.
     inside
-        Activation of hidden units, a `blas_plan.Plan`.
+        Activation of hidden units: a `blas_plan.Plan`, or a `hidden_tiles.Activation` for few
+        tokens.
     """
 
     node: Node
@@ -78,5 +83,17 @@ class Operation:
 
     def numbers(self, step: int) -> list[float]:
         """Return the scalars of a step."""
-        row: list[float] = self.scalars[step if len(self.scalars) > 1 else 0].tolist()
-        return row
+        return row_of(self.scalars, step).tolist()
+
+
+def row_of(table: Array, step: int) -> Array:
+    """Return the scalars of a step; a table with one row has those of all steps."""
+    row: Array = table[step if len(table) > 1 else 0]
+    return row
+
+
+def table_of(numbers: Sequence[Number], depths: Depths) -> Array:
+    """Return scalars (steps, count), or (1, count) if they are those of all steps."""
+    columns = [np.broadcast_to(value(x, depths), depths.shape) for x in numbers]
+    table = np.stack(columns, axis=1) if columns else np.zeros((1, 0))
+    return table[:1] if (table == table[0]).all() else table

@@ -155,6 +155,11 @@ class Draws:
         self._next += 1
         return slot
 
+    def _words_of(self, count: int, start: int = 0) -> NDArray[np.uint64]:
+        """Return the counter words of consecutive samples from number `start` on."""
+        assert isinstance(self.step, int)
+        return path_words(np.arange(count) + self._compiled_first + start, self.step)
+
     def _words(self, slot: int, pairs: Tensor) -> tuple[Tensor, Tensor]:
         c0 = pairs + (slot << 40)
         c1 = (self.samples << 32) + self.step
@@ -166,7 +171,7 @@ class Draws:
         first = start // 2
         if self._compiled_first >= 0:
             out = np.empty((len(self.samples), count))
-            fill_weights(out, self.key, self._compiled_first, self.step, slot, first)
+            fill_weights(out, self.key, self._words_of(len(out)), slot, first)
             return torch.from_numpy(out)
         pairs = torch.arange(first, first + (count + 1) // 2, device=self.samples.device)
         a, b = _normal_pair(*self._words(slot, pairs))
@@ -199,9 +204,7 @@ class Draws:
             tiles = -(-len(self.samples) // LANES)
             rows = np.empty((tiles, len(dof), LANES))
             for tile, out in enumerate(rows):
-                start = self._compiled_first + tile * LANES
-                assert isinstance(self.step, int)
-                paths = path_words(start, LANES, self.step)
+                paths = self._words_of(LANES, tile * LANES)
                 fill_chi(out, np.array(dof, dtype=float), self.key, paths, slot)
             flat = rows.transpose(0, 2, 1).reshape(-1, len(dof))
             return torch.from_numpy(flat[: len(self.samples)])

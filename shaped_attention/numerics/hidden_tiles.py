@@ -1,4 +1,4 @@
-"""Gram matrices of the hidden units of one path: a tile with a hidden unit in each lane.
+"""Gram matrices of the hidden units of each path: a tile with a hidden unit in each lane.
 
 For few tokens, everything that a tile of hidden units needs fits into the cache: its normals, its
 products with the factor, the values of the activation and the sums. Separate passes by library
@@ -8,13 +8,20 @@ routines would write and read most of it once more.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from shaped_attention.numerics.blas_values import row_of, table_of
+from shaped_attention.numerics.graph import Graph, Matrix, Node
 from shaped_attention.numerics.jit import LANES, STRIDE, kernel, tile_buffer
 from shaped_attention.numerics.products import piece
+from shaped_attention.numerics.program import assemble
+from shaped_attention.numerics.scalars import Depths
 from shaped_attention.numerics.threefry import counter, normal_pair, threefry
 from shaped_attention.numerics.tile_interpreter import simple
 from shaped_attention.numerics.vector_products import VECTOR, add_inner_products, combinations
 from shaped_attention.numerics.vectormath import prefer_wide_vectors
+
+Array = NDArray[np.float64]
 
 
 @kernel
@@ -57,7 +64,7 @@ def _add_gram(buf, sums, rows, a):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def hidden_gram(  # type: ignore[no-untyped-def]
+def _hidden_gram(  # type: ignore[no-untyped-def]
     code, numbers, rows, arguments, result, factor, lower, key, path, slot, first, last, out
 ):  # fmt: skip
     """Write the lower half of the sum of s(h) s(h)^T over hidden units h = F g.
@@ -108,3 +115,48 @@ def hidden_gram(  # type: ignore[no-untyped-def]
             out[i, j] = total
         for j in range(i + 1, tokens):
             out[i, j] = 0.0
+
+
+@kernel
+def _hidden_grams(  # type: ignore[no-untyped-def]
+    code, numbers, rows, arguments, result, factors, lower, key, paths, slot, first, last, out
+):  # fmt: skip
+    """Do the same for the factors (samples, m, columns) of several paths."""
+    for s in range(factors.shape[0]):
+        _hidden_gram(
+            code, numbers, rows, arguments, result, factors[s], lower, key, paths[s], slot, first,
+            last, out[s],
+        )  # fmt: skip
+
+
+class Activation:
+    """The program of an activation, for few tokens.
+
+    Parameters
+    ----------
+    inside
+        Trace and result of the activation, as in `graph.Node`.
+    depths
+        Relative depths of the steps, at which scalars are evaluated.
+    """
+
+    def __init__(self, inside: tuple[Graph, Node], depths: Depths) -> None:
+        graph, result = inside
+        arguments = [Matrix(graph, x) for x in graph.nodes if x.kind == "input"]
+        self._program = assemble(graph, arguments, [Matrix(graph, result)])
+        self._table = table_of(self._program.scalars or [0.0], depths)
+        self._arguments = np.array([start for start, _ in self._program.inputs])
+
+    def add_gram(
+        self, factors: Array, lower: bool, key: NDArray[np.uint64], paths: NDArray[np.uint64],
+        slot: int, first: int, last: int, row: int, out: Array,
+    ) -> None:  # fmt: skip
+        """Write the lower half of the sum over some hidden units, for each path.
+
+        The arguments are those of `_hidden_gram`; `row` is that of the scalars.
+        """
+        program = self._program
+        _hidden_grams(
+            program.code, row_of(self._table, row), program.rows, self._arguments,
+            program.outputs[0][0], factors, lower, key, paths, slot, first, last, out,
+        )  # fmt: skip

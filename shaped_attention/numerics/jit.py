@@ -42,6 +42,9 @@ _FASTMATH = {"contract", "nsz"}
 kernel = partial(compiled, nogil=True, error_model="numpy", fastmath=_FASTMATH)
 """Compile a function on tiles; it releases the interpreter lock, so chunks run in parallel."""
 
+unfused = partial(compiled, nogil=True, error_model="numpy")
+"""Compile a function that rounds products before they are added, as NumPy does."""
+
 compiled_once = np.int64
 """Turn a literal argument into a number: numba compiles a function again for each literal."""
 

@@ -92,11 +92,12 @@ def count_paths(out, first, step):  # type: ignore[no-untyped-def]
         _, out[p] = counter(0, 0, first + p, step)
 
 
-def path_words(first: int, count: int, step: int) -> NDArray[np.uint64]:
-    """Return the second counter words of `count` samples at a step."""
-    out = np.empty(count, dtype=np.uint64)
-    count_paths(out, first, step)
-    return out
+def path_words(
+    samples: NDArray[np.int64] | int, step: NDArray[np.int64] | int
+) -> NDArray[np.uint64]:
+    """Return the second counter words of samples (count,) at a step, or each at its own step."""
+    numbers = np.atleast_1d(np.asarray(samples, dtype=np.uint64))
+    return (numbers << _U64(32)) | np.asarray(step, dtype=np.uint64)
 
 
 @kernel
@@ -122,8 +123,8 @@ def fill_normals(out, count, scale, key, paths, slot, pair):  # type: ignore[no-
 
 
 @kernel
-def fill_weights(out, key, first, step, slot, pair):  # type: ignore[no-untyped-def]
-    """Write normals into `out` (samples, count), row s for the sample first + s.
+def fill_weights(out, key, paths, slot, pair):  # type: ignore[no-untyped-def]
+    """Write normals into `out` (samples, count), row s for the path with counter word paths[s].
 
     Element 2k + i is the i-th normal of the pair of index `pair` + k, as in `fill_normals`.
     """
@@ -132,7 +133,7 @@ def fill_weights(out, key, first, step, slot, pair):  # type: ignore[no-untyped-
     samples, count = out.shape
     for s in range(samples):
         row = out[s]
-        _, c1 = counter(0, 0, first + s, step)
+        c1 = paths[s]
         for k in range(count // 2):
             c0, _ = counter(slot, pair + k, 0, 0)
             x0, x1 = threefry(k0, k1, c0, c1)

@@ -19,11 +19,11 @@ _BLOCK = 2**12
 
 
 @kernel
-def multiply_weights(x, key, first, step, slot, begin, end, out):  # type: ignore[no-untyped-def]
-    """Write columns begin, ..., end - 1 (begin even) of X W for the samples first, first + 1, ....
+def multiply_weights(x, key, paths, slot, begin, end, out):  # type: ignore[no-untyped-def]
+    """Write columns begin, ..., end - 1 (begin even) of X W for the samples of `paths`.
 
-    X (samples, rows, fan_in) and `out` (samples, rows, columns) are contiguous, in single or double
-    precision; the numbers are made in double precision.
+    These are counter words (samples,). X (samples, rows, fan_in) and `out` (samples, rows, columns)
+    are contiguous, in single or double precision; the numbers are made in double precision.
     """
     samples, rows, fan_in = x.shape
     columns = out.shape[2]
@@ -33,7 +33,7 @@ def multiply_weights(x, key, first, step, slot, begin, end, out):  # type: ignor
         for start in range(begin, end, block):
             count = min(block, end - start)
             weights = right[: count * fan_in].reshape(1, count * fan_in)
-            fill_weights(weights, key, first + s, step, slot, start * fan_in // 2)
+            fill_weights(weights, key, paths[s : s + 1], slot, start * fan_in // 2)
             inner_products(
                 result, left, right, s * rows * columns + start, columns, s * rows * fan_in,
                 fan_in, 0, fan_in, rows, fan_in, count,

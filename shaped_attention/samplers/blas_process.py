@@ -1,123 +1,110 @@
-"""Paths with large matrices, moved one by one by library routines."""
+"""Paths with large matrices or large layers, moved in stacks by library routines."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics import entries
-from shaped_attention.numerics.blas_plan import Plan
-from shaped_attention.numerics.blas_values import Memory
 from shaped_attention.numerics.one_thread import one_thread
-from shaped_attention.numerics.path_plan import PathPlan
-from shaped_attention.numerics.path_team import Team
+from shaped_attention.numerics.threads import Team
 from shaped_attention.numerics.tiles import LARGEST_FACTOR, MODERATE_FACTOR
 from shaped_attention.samplers.task import Task, covariances
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _ENTRIES_FOR_THREADS = 2**18
 """Entries of attention weights whose entropies take longer than to start a thread."""
 
 
 class BlasProcess:
-    """Paths that are moved one by one on the CPU in double precision."""
+    """Paths that are moved by library routines on the CPU in double precision."""
 
     def __init__(self, task: Task, first: int, start: Array, threads: int = 1) -> None:
         """Create the paths with numbers first, ... and factors `start` (count, groups, m, c).
 
-        `threads` share the work of a path; the paths do not depend on it.
+        `threads` share the work of a step; the paths do not depend on it.
         """
         self.task, self.first, self.count = task, first, len(start)
         self.state = np.array(start, dtype=np.float64, order="C")
         self.stopped_at = np.full(self.count, np.inf)
-        self._memory, self._team = Memory(), Team(threads)
-        self._entropies: list[Array] = [np.zeros((0, 0))] * self.count
+        self._team = Team(threads)
+        self._entropies = np.zeros((0, self.count, task.tokens))
 
     def advance(self, begin: int, end: int) -> None:
         """Take the steps begin, ..., end - 1."""
         with one_thread(), np.errstate(all="ignore"):
-            for k in range(self.count):
-                for step in range(begin, end):
-                    if not np.isinf(self.stopped_at[k]):
-                        break
-                    self._step(k, step)
+            for step in range(begin, end):
+                self._step(self._moving(), step)
 
     def entropies(self) -> Array:
         """Return the entropies (heads, count, m) of the attention of the last layer.
 
         The task has weights. A path that has stopped keeps those of its last layer.
         """
-        return np.stack(self._entropies, axis=1)
+        return self._entropies
 
-    def _plan(self, step: int) -> Plan | PathPlan:
-        plans = self.task.plans
-        return plans[step % len(plans)]
-
-    def _step(self, k: int, step: int) -> None:
-        """Take a step of one path that has not stopped."""
-        task, plan = self.task, self._plan(step)
-        results = plan.run(self.state[k], self.first + k, step, self._memory, team=self._team)
+    def _step(self, k: Integers, step: int) -> None:
+        """Take a step of the paths k, which have not stopped."""
+        if not len(k):
+            return
+        task, plan = self.task, self.task.plans[step % len(self.task.plans)]
+        inputs = [np.ascontiguousarray(self.state[k, g]) for g in range(task.groups)]
+        results = plan.run(inputs, self.first + k, step, team=self._team)
         if task.width is None:
-            if self._moves(k, results, step):
-                self.state[k, 0] += results[0]
-                self.state[k, 0] += results[1]
+            drift, noise = results
+            moves = self._moves(k, drift, noise, step)
+            self.state[k[moves], 0] = (self.state[k[moves], 0] + drift[moves]) + noise[moves]
         else:
-            self.state[k] = results[: task.groups]
-            self._entropies[k] = self._entropies_of(results[task.groups :])
-        plan.give_back(results, self._memory)
-        if np.isinf(self.stopped_at[k]):
-            self._stop_outside(k, (step + 1) * task.dt)
+            self.state[k] = np.stack(results[: task.groups], axis=1)
+            self._keep_entropies(k, results[task.groups :])
+        self._stop_outside(k, (step + 1) * task.dt)
 
-    def _entropies_of(self, weights: list[Array]) -> Array:
-        """Return the entropies of the rows of attention weights (heads, m)."""
-        found = np.empty((len(weights), self.task.tokens))
-        left = iter(zip(weights, found, strict=True))
+    def _keep_entropies(self, k: Integers, weights: list[Array]) -> None:
+        """Keep the entropies of the rows of the attention weights of each head (paths, m, m)."""
+        m = self.task.tokens
+        entropies = np.empty((len(weights), len(k), m))
+        left = iter(zip(weights, entropies, strict=True))
 
         def work() -> None:
-            for matrix, row in left:
-                entries.entropies(matrix, row)
+            for matrices, rows in left:
+                entries.entropies(matrices.reshape(-1, m), rows.reshape(-1))
 
-        many = len(weights) * self.task.tokens**2 >= _ENTRIES_FOR_THREADS
+        many = entropies.size * m >= _ENTRIES_FOR_THREADS
         self._team.together([work] * (self._team.threads if many else 1))
-        return found
+        if len(self._entropies) != len(weights):
+            self._entropies = np.zeros((len(weights), self.count, m))
+        self._entropies[:, k] = entropies
 
-    def _moves(self, k: int, increments: list[Array], step: int) -> bool:
-        """Return whether the next factor is finite; if not, stop the path before the step."""
-        drift, noise = increments
-        moved = self._memory.take((drift.shape[0], drift.shape[1]))
-        np.add(self.state[k, 0], drift, out=moved)
-        moved += noise
-        size = float(np.abs(moved, out=moved).sum())
-        finite = size < LARGEST_FACTOR
-        self._memory.give_back(moved)
-        if not finite:
-            broken = math.isnan(size) and np.abs(self.state[k]).sum() < MODERATE_FACTOR
-            self.stopped_at[k] = math.nan if broken else step * self.task.dt
+    def _moves(self, k: Integers, drift: Array, noise: Array, step: int) -> NDArray[np.bool_]:
+        """Return whose next factors are finite; stop the other paths before the step."""
+        size = np.abs((self.state[k, 0] + drift) + noise).sum((-2, -1))
+        finite: NDArray[np.bool_] = size < LARGEST_FACTOR
+        broken = np.isnan(size) & (np.abs(self.state[k]).sum((-3, -2, -1)) < MODERATE_FACTOR)
+        stops = np.where(broken, np.nan, step * self.task.dt)
+        self.stopped_at[k[~finite]] = stops[~finite]
         return finite
 
-    def _moving(self) -> list[int]:
+    def _moving(self) -> Integers:
         """Return the numbers of the paths that have not stopped."""
-        numbers: list[int] = np.flatnonzero(np.isinf(self.stopped_at)).tolist()
-        return numbers
+        return np.flatnonzero(np.isinf(self.stopped_at))
 
-    def _stop_outside(self, k: int, time: float) -> None:
-        """Stop a path with |V| >= radius; since |V| <= tr V, the trace often suffices."""
-        factors, weight = self.state[k], 1.0 / self.task.groups
-        if weight * float(np.vdot(factors, factors)) < self.task.radius:
-            return
-        total = sum(factor @ factor.T for factor in factors)
-        if weight * float(np.linalg.norm(total)) >= self.task.radius:
-            self.stopped_at[k] = time
+    def _stop_outside(self, k: Integers, time: float) -> None:
+        """Stop paths with |V| >= radius; since |V| <= tr V, the trace often suffices."""
+        weight, radius = 1.0 / self.task.groups, self.task.radius
+        for j in k[np.isinf(self.stopped_at[k])]:
+            factors = self.state[j]
+            if weight * float(np.vdot(factors, factors)) >= radius:
+                total = sum(factor @ factor.T for factor in factors)
+                if weight * float(np.linalg.norm(total)) >= radius:
+                    self.stopped_at[j] = time
 
     def finish(self, time: float) -> None:
         """Stop the paths that are outside the radius at this time."""
         with one_thread(), np.errstate(all="ignore"):
-            for k in self._moving():
-                self._stop_outside(k, time)
+            self._stop_outside(self._moving(), time)
 
     def covariances(self) -> Array:
         """Return V (count, m, m)."""
@@ -153,22 +140,19 @@ class BlasProcess:
     def increments(self, step: int) -> Tensor:
         """Return the Brownian increments of a step (count, entries)."""
         (plan,) = self.task.plans
-        out = np.empty((self.count, plan.normals))
-        for k in range(self.count):
-            plan.draw(self.first + k, step, out[k])
-        return torch.from_numpy(out)
+        return torch.from_numpy(plan.draw(self.first + np.arange(self.count), step))
 
     def drift_and_noise(self, y: Tensor, increments: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """Return drift times step, and noise; both zero for stopped paths."""
         self.set_state(y)
         self.finish(step * self.task.dt)
-        (plan,), given = self.task.plans, increments.numpy()
-        reported = np.zeros((2, self.count, self.state[0].size))
-        with one_thread(), np.errstate(all="ignore"):
-            for k in self._moving():
-                results = plan.run(self.state[k], 0, step, self._memory, given[k])
-                if self._moves(k, results, step):
-                    reported[0, k], reported[1, k] = (x.reshape(-1) for x in results)
-                plan.give_back(results, self._memory)
-        drift, noise = torch.from_numpy(reported)
+        (plan,), k = self.task.plans, self._moving()
+        reported = np.zeros((2, *self.state[:, 0].shape))
+        if len(k):
+            given = increments.numpy()[k]
+            with one_thread(), np.errstate(all="ignore"):
+                results = plan.run([self.state[k, 0]], self.first + k, step, given=given)
+            moves = self._moves(k, *results, step)
+            reported[:, k[moves]] = np.stack(results)[:, moves]
+        drift, noise = torch.from_numpy(reported).flatten(2)
         return drift, noise

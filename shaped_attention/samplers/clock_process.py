@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.lazy_torch import Tensor, torch
-from shaped_attention.numerics.blas_plan import Plan
-from shaped_attention.numerics.blas_values import Memory
 from shaped_attention.numerics.clock_tiles import advance_clock
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.one_thread import one_thread
@@ -257,18 +255,7 @@ class TorchClock(SlowClock):
 
 
 class BlasClock(SlowClock):
-    """Paths with large matrices, moved one by one by library routines."""
-
-    def __init__(self, *arguments: Any) -> None:
-        """Create paths as `ClockProcess` does."""
-        super().__init__(*arguments)
-        self._memory = Memory()
-
-    def _run(self, plan: Plan, inputs: list[Array], sample: int, step: int, row: int) -> Array:
-        results = plan.run(inputs, sample, step, self._memory, row=row)
-        copy = results[0].copy()
-        plan.give_back(results, self._memory)
-        return copy
+    """Paths with large matrices, moved by library routines."""
 
     def speed(self, k: Integers, point: int) -> Array:
         """Return the speed of the paths k."""
@@ -279,19 +266,14 @@ class BlasClock(SlowClock):
         return self._rate(2, k, point)
 
     def _rate(self, program: int, k: Integers, point: int) -> Array:
-        nothing, plan = np.zeros((1, 1)), self.task.clock_plans[program]
-        with one_thread(), np.errstate(all="ignore"):
-            found = [self._run(plan, [factor, nothing], 0, 0, point) for factor in self.state[k]]
-        return np.array(found).reshape(len(k))
+        return self._run(program, k, np.zeros(len(k)), point).reshape(len(k))
 
     def stepped(self, k: Integers, lengths: Array, point: int) -> Array:
         """Return the factors of the paths k after steps of given lengths."""
-        plan, samples, taken = self.task.clock_plans[1], self.samples[k], self.taken[k]
+        return self._run(1, k, lengths, point)
+
+    def _run(self, program: int, k: Integers, lengths: Array, point: int) -> Array:
+        plan, inputs = self.task.clock_plans[program], [self.state[k], lengths[:, None, None]]
         with one_thread(), np.errstate(all="ignore"):
-            rows = zip(self.state[k], lengths, samples.tolist(), taken.tolist(), strict=True)
-            return np.stack(
-                [
-                    self._run(plan, [factor, np.full((1, 1), length)], sample, step, point)
-                    for factor, length, sample, step in rows
-                ]
-            )
+            (result,) = plan.run(inputs, self.samples[k], self.taken[k], row=point)
+        return result

@@ -1,22 +1,20 @@
 """Choice of the executor that moves a chunk of paths, and of the number of paths in it.
 
-All four executors (tiles, paths, library routines, torch) run the same `Task` with the same random
+All three executors (tiles, library routines, torch) run the same `Task` with the same random
 numbers and produce the same paths up to rounding. A process knows its state, how to advance it, and
 which paths have stopped; it knows neither save times nor files.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.numerics.blas_operations import FEWEST_LARGE_TOKENS
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.samplers.blas_process import BlasProcess
 from shaped_attention.samplers.chunks import chunk_size, threads_of_a_chunk
 from shaped_attention.samplers.driver import LimitProcess
-from shaped_attention.samplers.path_process import PathProcess
 from shaped_attention.samplers.request import Request
 from shaped_attention.samplers.start_states import start_states
 from shaped_attention.samplers.task import Task
@@ -29,36 +27,38 @@ _PREFERRED_CHUNK = 1024
 _SMALLEST_ENTRIES = 2**11
 """Below this size, the interpreter time of a chunk outweighs a second thread's gain (measured)."""
 
-
-FEWEST_LARGE_TOKENS = 96
-"""Number of tokens from which on library routines are faster than tiles (measured)."""
-
-FEWEST_LARGE_TOKENS_OF_A_PATH = 128
-"""The same, from which on they are faster than programs for one path (measured)."""
-
 FEWEST_LARGE_NUMBERS = 2**15
-"""Random numbers of a layer from which on models run path by path (see `with_executor`)."""
+"""Random numbers of a layer and sample from which on models run by library routines.
+
+Tiles move 64 samples at once. If a single one fills the caches, stacks of any number take no longer
+for each sample, and far less for a few.
+"""
 
 _PREFERRED_ENTRIES = 2**15
 """Entries of V in a chunk of large matrices."""
 
 
-def path_chunk(request: Request) -> int:
+def path_chunk(request: Request, task: Task | None = None) -> int:
     """Return how many paths of a request move together."""
     m = request.tokens
     per_sample = 8.0 * 40 * m * m * request.groups + 16 * m * 64
     if by_torch_on_cpu(request):
         return LANES
-    if one_by_one(request):
+    if by_library(request, task):
         return chunk_size(request, per_sample, max(1, _PREFERRED_ENTRIES // m**2), 1)
     smallest = _SMALLEST_ENTRIES // m**2
     return chunk_size(request, per_sample, _PREFERRED_CHUNK, LANES, smallest)
 
 
-def by_library(request: Request) -> bool:
-    """Return whether library routines move the samples of a request, one by one."""
-    fewest = FEWEST_LARGE_TOKENS_OF_A_PATH if request.large_layers else FEWEST_LARGE_TOKENS
-    return request.compiled_device and request.tokens >= fewest
+def by_library(request: Request, task: Task | None = None) -> bool:
+    """Return whether library routines move the samples of a request.
+
+    The specification alone decides: the number of tokens and, in models, of random numbers.
+    """
+    if not request.compiled_device or request.tokens >= FEWEST_LARGE_TOKENS:
+        return request.compiled_device
+    model = task is not None and task.keys.stream == "model"
+    return model and task.numbers >= FEWEST_LARGE_NUMBERS
 
 
 def by_torch_on_cpu(request: Request) -> bool:
@@ -66,30 +66,10 @@ def by_torch_on_cpu(request: Request) -> bool:
     return request.place == "cpu" and not request.compiled_device
 
 
-def one_by_one(request: Request) -> bool:
-    """Return whether the samples of a request move one by one, and not in tiles."""
-    return by_library(request) or (request.compiled_device and request.large_layers)
-
-
-def with_executor(request: Request, task: Task) -> Request:
-    """Return a request for which the random numbers of its layers may decide on the executor.
-
-    Tiles move 64 samples at once. If a layer of a single sample draws enough numbers to fill the
-    caches, programs for one path take no longer for each sample, and far less for a few.
-    """
-    largest = max(program.numbers for program in task.programs) if request.compiled_device else 0
-    return replace(request, large_layers=largest >= FEWEST_LARGE_NUMBERS)
-
-
-def threads_of_a_path(request: Request) -> int:
-    """Return how many threads share the work of a path: those that no other chunk uses."""
-    return threads_of_a_chunk(request, path_chunk(request))
-
-
 def executor(tokens: int) -> str:
     """Describe what runs programs with that many tokens, in float64 on the CPU."""
     if tokens >= FEWEST_LARGE_TOKENS:
-        return "BLAS and LAPACK, one sample after the other,"
+        return "BLAS and LAPACK"
     return "compiled code on tiles"
 
 
@@ -105,10 +85,9 @@ def process_of(
     if start is None:
         start = start_states(request, task, first, count)
     process: LimitProcess
-    if by_library(request):
-        process = BlasProcess(task, first, start, threads_of_a_path(request))
-    elif one_by_one(request):
-        process = PathProcess(task, first, start, threads_of_a_path(request))
+    if by_library(request, task):
+        threads = threads_of_a_chunk(request, path_chunk(request, task))
+        process = BlasProcess(task, first, start, threads)
     elif request.compiled_device:
         process = TileProcess(task, first, start)
     else:

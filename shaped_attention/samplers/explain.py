@@ -18,7 +18,7 @@ from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Number, value
 from shaped_attention.samplers.executors import (
     FEWEST_LARGE_NUMBERS,
-    FEWEST_LARGE_TOKENS_OF_A_PATH,
+    FEWEST_LARGE_TOKENS,
     executor,
     process_of,
 )
@@ -185,8 +185,8 @@ def _traced(
         return f"torch, in sa.eager(), on other devices or in float32; it cannot be traced: {error}"
     numbers = max(program.numbers for program in programs)
     models = ""
-    if numbers >= FEWEST_LARGE_NUMBERS and tokens < FEWEST_LARGE_TOKENS_OF_A_PATH:
-        models = " (in simulate_model path by path, since a layer draws so many numbers)"
+    if numbers >= FEWEST_LARGE_NUMBERS and tokens < FEWEST_LARGE_TOKENS:
+        models = " (in simulate_model BLAS and LAPACK, since a layer draws so many numbers)"
     return f"{executor(tokens)} for float64 on the CPU{models}, torch otherwise"
 
 

@@ -18,7 +18,8 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import check_count
 from shaped_attention.numerics.draws import SLOTS_PER_BLOCK, Draws, slot_number, stream_key
-from shaped_attention.numerics.path_team import ALONE, Team
+from shaped_attention.numerics.threads import ALONE, Team
+from shaped_attention.numerics.threefry import path_words
 from shaped_attention.numerics.weights import multiply_weights
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import chunk_size, threads_of_a_chunk
@@ -62,10 +63,10 @@ class WeightProduct:
         threads = self._team.threads if columns * fan_in >= _FEWEST_FOR_THREADS else 1
         ends = [columns * k // threads // 2 * 2 for k in range(threads)] + [columns]
         arrays = x.contiguous().numpy(), out.numpy()
+        paths = path_words(np.arange(len(x)) + self._first, draws.step)
         self._team.together([
             partial(
-                multiply_weights, arrays[0], draws.key, self._first, draws.step, slot, begin, end,
-                arrays[1],
+                multiply_weights, arrays[0], draws.key, paths, slot, begin, end, arrays[1]
             )
             for begin, end in pairwise(ends)
         ])  # fmt: skip

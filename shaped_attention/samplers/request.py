@@ -67,8 +67,6 @@ class Request:
         Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
     embedded
         The random initial states, if `start` is only their mean.
-    large_layers
-        Whether a layer draws so many numbers that samples of few tokens, too, move one by one.
     """
 
     pattern: tuple[tuple[Block, ...], ...]
@@ -89,7 +87,6 @@ class Request:
     resumed: Resumed | None = None
     eager: bool = False
     embedded: Start | None = None
-    large_layers: bool = False
 
     @property
     def begin(self) -> int:

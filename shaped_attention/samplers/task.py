@@ -18,7 +18,6 @@ from shaped_attention.blocks.state import State, covariance, factor_columns
 from shaped_attention.numerics import tile_interpreter
 from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.named_numbers import Keys
-from shaped_attention.numerics.path_plan import PathPlan
 from shaped_attention.numerics.program import Program
 from shaped_attention.samplers.clock_step import traced_clock
 from shaped_attention.samplers.request import Request
@@ -122,14 +121,14 @@ class Task:
         return [Plan.of(program, self.keys.key, self.depths) for program in self.clock_programs]
 
     @cached_property
-    def path_plans(self) -> list[PathPlan]:
-        """Programs of the executor for few tokens and large layers."""
-        return [PathPlan(program, self.keys.key, self.depths) for program in self.programs]
+    def plans(self) -> list[Plan]:
+        """Programs of the executor for large matrices and large layers."""
+        return [Plan.of(program, self.keys.key, self.depths) for program in self.programs]
 
     @cached_property
-    def plans(self) -> list[Plan]:
-        """Programs of the executor for large matrices."""
-        return [Plan.of(program, self.keys.key, self.depths) for program in self.programs]
+    def numbers(self) -> int:
+        """Random numbers of a layer and sample, in the layer of the pattern with most."""
+        return max(program.numbers for program in self.programs)
 
 
 @dataclass(frozen=True)

@@ -285,8 +285,8 @@ PROGRAMS = [
     Mutant(
         "large-stops-by-the-trace",
         _LARGE,
-        "float(np.linalg.norm(total)) >= self.task.radius",
-        "float(np.trace(total)) >= self.task.radius",
+        "float(np.linalg.norm(total)) >= radius",
+        "float(np.trace(total)) >= radius",
         ("test_large.py::test_stopping",),
     ),
     Mutant(
@@ -299,8 +299,8 @@ PROGRAMS = [
     Mutant(
         "large-paths-of-the-first-sample",
         _LARGE,
-        "results = plan.run(self.state[k], self.first + k",
-        "results = plan.run(self.state[k], self.first",
+        "results = plan.run(inputs, self.first + k",
+        "results = plan.run(inputs, self.first + 0 * k",
         ("test_large.py::test_stopping",),
     ),
     Mutant(

@@ -1,0 +1,135 @@
+"""Operations that depend on each other, performed by one thread or by several.
+
+Each operation is performed by one thread, so that its value does not depend on their number. The
+threads take the earliest operation whose inputs exist, so that few values exist at a time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+
+class Step(Protocol):
+    """An operation on values that have numbers.
+
+    Attributes
+    ----------
+    inputs, output
+        Values that it uses, and the one that it makes.
+    ends
+        Values that are not needed after it, if operations are performed in order.
+    """
+
+    inputs: tuple[int, ...]
+    output: int
+    ends: tuple[int, ...]
+
+
+S = TypeVar("S", bound=Step)
+
+
+class Team:
+    """Threads that share work."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def together(self, calls: Sequence[Callable[[], None]]) -> None:
+        """Make calls at the same time."""
+        if self._pool is None:
+            for call in calls:
+                call()
+            return
+        futures = [self._pool.submit(call) for call in calls[1:]]
+        try:
+            calls[0]()
+        finally:
+            for future in futures:
+                future.result()
+
+    def perform(
+        self, steps: Sequence[S], perform: Callable[[S], None], forget: Callable[[int], None]
+    ) -> None:
+        """Call ``perform(step)`` for all steps, and ``forget(value)`` after a value's last use."""
+        if self._pool is None or len(steps) == 1:
+            for step in steps:
+                perform(step)
+                for value in step.ends:
+                    forget(value)
+            return
+        shared = _Shared(steps, perform, forget)
+        self.together([shared.work] * min(self.threads, len(steps)))
+
+
+ALONE = Team(1)
+"""The calling thread alone."""
+
+
+class _Shared(Generic[S]):
+    """Steps that several threads take one by one."""
+
+    def __init__(
+        self, steps: Sequence[S], perform: Callable[[S], None], forget: Callable[[int], None]
+    ) -> None:
+        self._steps, self._perform, self._forget = steps, perform, forget
+        makers = {step.output: k for k, step in enumerate(steps)}
+        self._waits: list[int] = []
+        self._followers: list[list[int]] = [[] for _ in steps]
+        self._uses: Counter[int] = Counter()
+        for k, step in enumerate(steps):
+            used = set(step.inputs)
+            before = {makers[value] for value in used if value in makers}
+            for j in before:
+                self._followers[j].append(k)
+            self._waits.append(len(before))
+            self._uses.update(used)
+        self._ending = {value for step in steps for value in step.ends}
+        self._ready = [k for k, count in enumerate(self._waits) if count == 0]
+        self._left = len(steps)
+        self._changed = threading.Condition()
+
+    def work(self) -> None:
+        """Perform steps until none is left."""
+        with np.errstate(all="ignore"):
+            while (k := self._next()) is not None:
+                try:
+                    self._perform(self._steps[k])
+                except BaseException:
+                    self._finish()
+                    raise
+                self._performed(k)
+
+    def _next(self) -> int | None:
+        with self._changed:
+            while not self._ready and self._left:
+                self._changed.wait()
+            return heapq.heappop(self._ready) if self._left else None
+
+    def _finish(self) -> None:
+        with self._changed:
+            self._left = 0
+            self._changed.notify_all()
+
+    def _performed(self, k: int) -> None:
+        with self._changed:
+            for value in set(self._steps[k].inputs):
+                self._uses[value] -= 1
+                if self._uses[value] == 0 and value in self._ending:
+                    self._forget(value)
+            fresh = 0
+            for j in self._followers[k]:
+                self._waits[j] -= 1
+                if self._waits[j] == 0:
+                    heapq.heappush(self._ready, j)
+                    fresh += 1
+            self._left = max(0, self._left - 1)
+            if fresh > 1 or not self._left:
+                self._changed.notify_all()
