@@ -151,8 +151,8 @@ class BlasProcess:
         if len(k):
             given = increments.numpy()[k]
             with one_thread(), np.errstate(all="ignore"):
-                results = plan.run([self.state[k, 0]], self.first + k, step, given=given)
-            moves = self._moves(k, *results, step)
-            reported[:, k[moves]] = np.stack(results)[:, moves]
+                parts = plan.run([self.state[k, 0]], self.first + k, step, given=given)
+            moves = self._moves(k, parts[0], parts[1], step)
+            reported[:, k[moves]] = np.stack(parts)[:, moves]
         drift, noise = torch.from_numpy(reported).flatten(2)
         return drift, noise

@@ -57,8 +57,9 @@ def by_library(request: Request, task: Task | None = None) -> bool:
     """
     if not request.compiled_device or request.tokens >= FEWEST_LARGE_TOKENS:
         return request.compiled_device
-    model = task is not None and task.keys.stream == "model"
-    return model and task.numbers >= FEWEST_LARGE_NUMBERS
+    if task is None or task.keys.stream != "model":
+        return False
+    return task.numbers >= FEWEST_LARGE_NUMBERS
 
 
 def by_torch_on_cpu(request: Request) -> bool:

@@ -63,6 +63,7 @@ class WeightProduct:
         threads = self._team.threads if columns * fan_in >= _FEWEST_FOR_THREADS else 1
         ends = [columns * k // threads // 2 * 2 for k in range(threads)] + [columns]
         arrays = x.contiguous().numpy(), out.numpy()
+        assert isinstance(draws.step, int)
         paths = path_words(np.arange(len(x)) + self._first, draws.step)
         self._team.together([
             partial(
