@@ -44,7 +44,7 @@ class BlasProcess:
 
         The task has weights. A path that has stopped keeps those of its last layer.
         """
-        return self._entropies
+        return self._entropies.copy()
 
     def _step(self, k: Integers, step: int) -> None:
         """Take a step of the paths k, which have not stopped."""
