@@ -186,8 +186,8 @@ def test_activations_that_are_none_are_refused():
 def test_many_tokens_have_another_executor():
     found = [sa.explain(BOTH, tokens=m, width=256).layer.chain for m in (40, 96)]
     assert found[0] == COMPILED
-    models = "(in simulate_model path by path, since a layer draws so many numbers)"
+    models = "(in simulate_model BLAS and LAPACK, since a layer draws so many numbers)"
     assert [models in sa.explain(BOTH, tokens=95, width=n).layer.chain for n in (256, 512)] == [
         True, True,
     ]  # fmt: skip
-    assert found[1].startswith("BLAS and LAPACK, one sample after the other, for float64 on the")
+    assert found[1].startswith("BLAS and LAPACK for float64 on the")
