@@ -99,11 +99,21 @@ def test_linear_blocks_alongside():
 @pytest.mark.parametrize(
     ("layer", "v0", "options", "message"),
     [
-        (LAYER, np.eye(3), {}, r"^v0 has shape \(3, 3\); two tokens \(2, 2\) are needed"),
-        (LAYER, np.ones((2, 2)), {}, r"^v0 is singular; two tokens that are not multiples"),
-        ([LAYER, ShapedMLP(0.3)], V0, {}, r"full attention, with linear blocks at most, is needed"),
-        (ShapedMLP(0.3), V0, {}, r"full attention, with linear blocks at most, is needed"),
-        (LAYER, V0, {"level": 1.0}, r"^level=1.0: a finite number above u_0 = 1.5 is needed"),
+        (LAYER, np.eye(3), {}, r"^v0 must be of shape \(2, 2\), for two tokens; got \(3, 3\)"),
+        (LAYER, np.ones((2, 2)), {}, r"^v0 must not be singular"),
+        (
+            [LAYER, ShapedMLP(0.3)],
+            V0,
+            {},
+            r"^layer must be full attention, alone or with linear",
+        ),
+        (
+            ShapedMLP(0.3),
+            V0,
+            {},
+            r"^layer must be full attention, alone or with linear",
+        ),
+        (LAYER, V0, {"level": 1.0}, r"^level must be finite and above u_0 = 1.5; got 1.0"),
         (LAYER, V0, {"horizon": 0.0}, r"^horizon must be positive and finite; got 0.0"),
         (LAYER, V0, {"samples": 1}, r"^samples must be an integer >= 2; got 1"),
     ],

@@ -9,8 +9,15 @@ import pytest
 from scipy import special
 
 import shaped_attention as sa
-from shaped_attention import ShapedAttention, ShapedMLP, equicorrelated, explosion_law
+from shaped_attention import (
+    ExplosionLaw,
+    ShapedAttention,
+    ShapedMLP,
+    equicorrelated,
+    explosion_law,
+)
 from shaped_attention.statistics.proportions import fraction_bounds
+from shaped_attention.theory.explosion import bounds
 
 V2 = equicorrelated(2, 0.2)
 
@@ -131,9 +138,8 @@ def test_bound_for_any_number_of_tokens(tokens, mlp):
 
 def _bound_of_the_trace(layer, v0):
     """That of two tokens, for which a sharper one is known."""
-    from shaped_attention.theory.explosion import bounds, law
-
-    return law._law_of_bounds(bounds._of_the_trace(layer, v0), layer)
+    bound = bounds._of_the_trace(layer, v0)
+    return ExplosionLaw("bounds", "tr V", "", bound.high.u0, (None, bound.high), layer)
 
 
 def test_uninformative_bounds_are_called_so():

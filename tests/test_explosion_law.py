@@ -208,7 +208,7 @@ SCHEDULE = ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
             V2,
             "does not follow an SDE of its own",
         ),
-        ([ATTENTION, SCHEDULE], V2, "parameters that do not change with depth are needed"),
+        ([ATTENTION, SCHEDULE], V2, "only for parameters that do not change with depth"),
         (sa.Normalised(ATTENTION), V2, "correlations, which cannot explode"),
         (ATTENTION, [[1.0, 2.0], [2.0, 1.0]], "v0 must be positive semidefinite"),
         (ShapedAttention(0.4, mask=np.ones((3, 3), bool)), V2, "mask has shape (3, 3)"),
@@ -225,8 +225,8 @@ def test_arguments_out_of_range():
         (lambda: law.probability(-1.0), r"^horizon must be finite and >= 0; got -1.0"),
         (lambda: law.probability(level=0.0), r"^level must be positive and finite; got 0.0"),
         (lambda: law.quantile(1.5), r"^p must be in \[0, 1\]; got 1.5"),
-        (lambda: law.density([-1.0]), r"^times=\[-1.0\]: finite numbers >= 0 are needed"),
-        (lambda: law.density([1.0], level=1.0), r"^level=1.0: a number above u_0 = 1.6 is needed"),
+        (lambda: law.density([-1.0]), r"^times must be finite and >= 0; got \[-1.0\]"),
+        (lambda: law.density([1.0], level=1.0), r"^level must be above u_0 = 1.6; got 1.0"),
         (lambda: law.curve(["x"]), r"^times"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -1,23 +1,19 @@
-"""Passage probabilities of the scalar SDE: three solvers, closed forms and brute force."""
+"""Passage probabilities of the scalar SDE: two solvers, closed forms and brute force."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from shaped_attention.theory.exact_laws import inverse_square
-from shaped_attention.theory.explosion import laplace
-from shaped_attention.theory.explosion.finite_differences import (
-    marginal,
-    passage_curve,
-    passage_table,
-)
+from shaped_attention.theory.explosion import scalar_law
+from shaped_attention.theory.explosion.passage_table import _Chain, _grid, passage_table
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw, precise
-from shaped_attention.theory.explosion.spectral import explosion_curve
+from tests.exact_laws import inverse_square
 
 
 def two_tokens(gamma, tau0, u0=1.6, mu=0.0, heads=1):
@@ -39,31 +35,36 @@ LAWS = {
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_spectral_and_laplace_agree_on_explosions(name):
-    """To 2e-9 at two times. A law with a - 1/2 replaced by a differs by 100 times as much."""
+def test_probabilities_at_many_times_are_interpolated(name):
+    """To 1e-12, of short times next to long ones. Half as many nodes would be off by 1e-9."""
     law = LAWS[name]
-    times = np.array([0.4, 1.0])
-    exact = np.array([laplace.probability(law, t) for t in times])
-    np.testing.assert_allclose(explosion_curve(law, times), exact, rtol=0, atol=2e-9)
+    times = np.array([0.0, 0.001, 0.05, 0.17, 0.3, 1.0, 7.0, 60.0])
+    exact = np.array([law.probability(t) for t in times])
+    np.testing.assert_allclose(law.explosions(times), exact, rtol=0, atol=1e-12)
     wrong = replace(law, alpha=law.alpha + 0.5 * law.delta)
-    assert np.abs(explosion_curve(wrong, times) - exact).max() > 2e-7
+    assert np.abs(wrong.explosions(times) - exact).max() > 2e-7
 
 
-def test_the_spectral_method_at_long_times():
-    law = two_tokens(0.6, 0.5)
-    times = np.array([0.0, 5.0, 20.0, 60.0])
-    exact = [laplace.probability(law, t) for t in times]
-    np.testing.assert_allclose(explosion_curve(law, times), exact, rtol=0, atol=1e-8)
-    assert exact[-1] == pytest.approx(law.ever(), rel=1e-4)
-
-
-@pytest.mark.parametrize("name", ["barely explosive", "a = 0.69", "a = 2", "a = 6"])
-def test_the_spectral_method_at_short_times(name):
-    """Short times next to a long one: a single basis for all would be off by up to 0.01."""
+@pytest.mark.parametrize("name", ["a = 2", "a = 6"])
+def test_an_explosion_is_the_passage_of_a_high_level(name):
+    """From u = 10^6 hardly any path returns, and the time to infinity is about 10^-12."""
     law = LAWS[name]
-    times = np.array([0.001, 0.01, 0.02, 0.05, 0.1, 0.17, 0.3, 1.0])
-    exact = [laplace.probability(law, t) for t in times]
-    np.testing.assert_allclose(explosion_curve(law, times), exact, rtol=0, atol=2e-9)
+    for t in (0.2, 1.0):
+        assert law.probability(t) == pytest.approx(law.probability(t, 1e6), rel=1e-9)
+    assert law.probability(0.2) != pytest.approx(law.probability(0.2, 100.0), rel=1e-4)
+
+
+def passage_curve(law, times, level, cells=200):
+    """P(u reaches a finite level by t) by finite differences, without the errors h^2 and h^4."""
+    coarse, start = _grid(law, max(times), level, cells)
+    found = []
+    for refinement in (1, 2, 4):
+        step = (coarse[1] - coarse[0]) / refinement
+        nodes = coarse[-1] + step * np.arange(-cells * refinement, 1)
+        grid = _Chain(law, nodes)
+        found.append([grid.propagator(t)[0][start * refinement, -1] for t in times])
+    once = [(4 * np.array(fine) - coarse) / 3 for coarse, fine in pairwise(found)]
+    return (16 * once[1] - once[0]) / 15
 
 
 @pytest.mark.parametrize(
@@ -80,16 +81,16 @@ def test_finite_differences_and_laplace_agree(law, level):
     """To 1e-9, for a level of u and two times; a level 1e-6 higher fails."""
     times = np.array([0.4, 0.8])
     found = passage_curve(law, times, level)
-    exact = np.array([laplace.probability(law, t, level) for t in times])
+    exact = np.array([law.probability(t, level) for t in times])
     np.testing.assert_allclose(found, exact, rtol=0, atol=1e-9)
-    higher = [laplace.probability(law, t, level * (1 + 1e-6)) for t in times]
+    higher = [law.probability(t, level * (1 + 1e-6)) for t in times]
     assert np.abs(found - higher).max() > 1e-9
 
 
 def test_a_high_level_needs_many_small_steps():
     """u = 1000 is reached in steps of 1e-10; their rounding would add up to 1e-8."""
     law = LAWS["a = 0.69"]
-    exact = laplace.probability(law, 0.75, 1000.0)
+    exact = law.probability(0.75, 1000.0)
     assert passage_curve(law, [0.75], 1000.0)[0] == pytest.approx(exact, abs=1e-10)
 
 
@@ -98,9 +99,9 @@ def test_a_high_level_needs_many_small_steps():
 def test_tails_have_the_relative_accuracy_that_is_stated(tau0, level, monkeypatch):
     """Down to 1e-70 here: 1e-12 against a run with 14 more digits and a finer contour."""
     law = two_tokens(0.35, tau0)
-    found = [laplace.probability(law, t, level) for t in (0.2, 0.75)]
-    monkeypatch.setattr(laplace, "_DIGITS", 30)
-    exact = [laplace.probability(law, t, level) for t in (0.2, 0.75)]
+    found = [law.probability(t, level) for t in (0.2, 0.75)]
+    monkeypatch.setattr(scalar_law, "_DIGITS", 30)
+    exact = [law.probability(t, level) for t in (0.2, 0.75)]
     np.testing.assert_allclose(found, exact, rtol=1e-12)
     assert 0.0 < min(exact) < 0.05
 
@@ -114,9 +115,9 @@ def test_the_reflection_formula_without_delta():
         first = stats.norm.cdf((-gap + drift * t) / deviation)
         second = stats.norm.cdf((-gap - drift * t) / deviation)
         exact = first + math.exp(2 * drift * gap / spread**2) * second
-        assert laplace.probability(law, t, level) == pytest.approx(exact, rel=1e-10)
+        assert law.probability(t, level) == pytest.approx(exact, rel=1e-10)
         density = gap / (deviation * t) * stats.norm.pdf((gap - drift * t) / deviation)
-        assert laplace.density(law, t, level) == pytest.approx(density, rel=1e-10)
+        assert law.density(t, level) == pytest.approx(density, rel=1e-10)
     assert law.ever(level) == pytest.approx(math.exp(2 * drift * gap / spread**2), rel=1e-12)
 
 
@@ -148,9 +149,9 @@ def test_levels_are_reached_without_explosion():
     law = two_tokens(0.8, 0.5)
     assert law.a < 0.5
     assert law.ever() == 0.0
-    assert laplace.probability(law, 100.0) == 0.0
-    assert laplace.density(law, 1.0) == 0.0
-    assert law.ever(100.0) == pytest.approx(laplace.probability(law, 1e6, 100.0), rel=1e-6)
+    assert law.probability(100.0) == 0.0
+    assert law.density(1.0) == 0.0
+    assert law.ever(100.0) == pytest.approx(law.probability(1e6, 100.0), rel=1e-6)
 
 
 def test_brute_force():
@@ -177,10 +178,10 @@ def test_brute_force():
         y[live] += drift * dt + np.sqrt((2 * law.k + law.delta * square) * dt) * noise
         t[live] += dt
         reached[live] = y[live] >= top
-    error = reached.mean() - laplace.probability(law, horizon, level)
+    error = reached.mean() - law.probability(horizon, level)
     assert abs(error) < 0.006
     for wrong in (replace(law, k=2 * law.k), replace(law, alpha=1.4 * law.alpha)):
-        assert abs(reached.mean() - laplace.probability(wrong, horizon, level)) > 0.012
+        assert abs(reached.mean() - wrong.probability(horizon, level)) > 0.012
 
 
 def test_table_of_passage_probabilities():
@@ -191,7 +192,7 @@ def test_table_of_passage_probabilities():
     for t in (0.75, 0.2, 0.05):
         for u in (1.6, 5.0, 20.0, 900.0):
             low, exact, high = (
-                math.log(laplace.probability(replace(law, u0=x), t, level))
+                math.log(replace(law, u0=x).probability(t, level))
                 for x in (u / 1.001, u, u * 1.001)
             )
             if exact > math.log(1e-8):
@@ -205,8 +206,9 @@ def test_table_of_passage_probabilities():
 def test_marginal_law_of_u():
     """Its mass is that of paths below the level; E 1/u^2 of a <= 1/2 is the Pearson moment."""
     law, horizon, level = two_tokens(0.8, 0.5), 0.5, 1e3
-    u, density = marginal(law, horizon, level)
-    h = math.log(u[1] / u[0])
-    left = 1.0 - laplace.probability(law, horizon, level)
+    nodes, start = _grid(law, horizon, level, 800)
+    row, h = _Chain(law, nodes).propagator(horizon)[0][start], nodes[1] - nodes[0]
+    u, density = np.exp(nodes[:-1]), row[:-1] / h
+    left = 1.0 - law.probability(horizon, level)
     assert density.sum() * h == pytest.approx(left, abs=2e-5)
     assert (density * u**-2).sum() * h == pytest.approx(inverse_square(law, horizon), rel=2e-3)

@@ -15,7 +15,7 @@ from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.layer_limit import Relaxation, relaxations
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.samplers import executors
-from shaped_attention.theory.quotient import Moments, quotient_diffusion, quotient_drift
+from shaped_attention.theory.moments import Moments, quotient_diffusion, quotient_drift
 from tests.example_biased import BiasedAttention
 
 V0 = sa.equicorrelated(3, 0.3, 2.0)
@@ -248,7 +248,7 @@ def test_executors_agree(name, monkeypatch):
         ),
         (
             lambda: sa.drift(Normalised(FULL), V0),
-            r"v has a diagonal entry that differs from 1 by 1; .* needs correlations",
+            r"v must be a correlation matrix.* differs from 1 by 1$",
         ),
         (
             lambda: sa.explosion_law(Normalised(FULL), R0),

@@ -23,7 +23,7 @@ from shaped_attention import (
     simulate_chain,
     simulate_network,
 )
-from shaped_attention.theory import exact_laws
+from tests import exact_laws
 from tests.laws import final, ks_p_values, log_det, same_law
 
 GAMMA, T = 0.5, 0.5

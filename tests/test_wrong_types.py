@@ -82,8 +82,10 @@ calls = {
     "layer contains Labelled": lambda: sa.simulate_chain(Labelled(0.5, label=print), v0, **run),
     "tokens must be an array of numbers": lambda: sa.covariance_of([[1.0], [1.0, 2.0]]),
     "v must be real; got complex entries": lambda: sa.drift(block, 1j * v0),
-    "v has entries of type torch.int64": lambda: sa.diffusion(block, torch.eye(2, dtype=int)),
-    "v has the diagonal entry -1": lambda: sa.drift(sa.ShapedMLP(0.5), -v0),
+    "v must be a tensor of floating-point numbers; got torch.int64": lambda: sa.diffusion(
+        block, torch.eye(2, dtype=int)
+    ),
+    "v must have a diagonal >= 0; it has -1": lambda: sa.drift(sa.ShapedMLP(0.5), -v0),
     "v has shape (2, 3)": lambda: sa.vech(np.ones((2, 3))),
     "v has shape (2,)": lambda: sa.correlations([1.0, 2.0]),
 }

@@ -6,6 +6,7 @@ moments of its noise. A block may describe them in closed form instead, which is
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def relative_speed(limit: Any, p: Any, factor: M) -> M:
 
 def noise_drift(limit: Any, p: Any, factor: M) -> M | None:
     """Return sum_i DG[G_i] over unit increments i; None without noise, or if they are too many."""
-    units = _units(limit, p, factor)
+    units = unit_increments(limit, p, factor, _MOST_INCREMENTS)
     if units is None:
         return None
     total: Any = None
@@ -94,7 +95,7 @@ def noise_drift(limit: Any, p: Any, factor: M) -> M | None:
 
 def noise_along(limit: Any, p: Any, factor: M, direction: M) -> M | None:
     """Return the variance rate 4 sum_i <D F, G_i>^2 of <D, dV>; None as in `noise_drift`."""
-    units = _units(limit, p, factor)
+    units = unit_increments(limit, p, factor, _MOST_INCREMENTS)
     if units is None:
         return None
     turned = direction @ factor
@@ -105,12 +106,18 @@ def noise_along(limit: Any, p: Any, factor: M, direction: M) -> M | None:
     return 4.0 * total
 
 
-def _units(limit: Any, p: Any, factor: M) -> list[_Fixed] | None:
-    """Return the unit increments of the noise."""
-    count = _Fixed(factor, None)
-    if limit.factor_noise(p, factor, count) is None or count.taken > _MOST_INCREMENTS:
+def unit_increments(
+    limit: Any, p: Any, factor: M, most: float = math.inf, like: Any = None
+) -> list[Numbers] | None:
+    """Return the unit increments of the noise; None without noise, or if they are too many.
+
+    They have the type and the batch of `like`, by default of the factor.
+    """
+    like = factor if like is None else like
+    count = _Fixed(like, None)
+    if limit.factor_noise(p, factor, count) is None or count.taken > most:
         return None
-    return [_Fixed(factor, unit) for unit in np.eye(count.taken)]
+    return [_Fixed(like, unit) for unit in np.eye(count.taken)]
 
 
 class _Fixed(Numbers):

@@ -35,11 +35,13 @@ from shaped_attention.statistics.distances import (
     ROUNDING,
     integral_distances,
     joint_test,
+    joint_wasserstein2,
     ks_distance,
     ks_margin,
     rounded,
+    wasserstein2_rows,
 )
-from shaped_attention.statistics.transport import joint_wasserstein2, wasserstein2_rows
+
 
 FEWEST_SAMPLES, _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 8, 99, 50
 _PAIRINGS = 99

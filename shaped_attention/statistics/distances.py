@@ -2,11 +2,13 @@ r"""Two-sample distances with confidence intervals that hold near zero.
 
 Notation: x_1..x_n and y_1..y_m are two independent i.i.d. samples with distribution functions F, G
 and empirical distribution functions F_n, G_m. Each one-dimensional distance here is a norm of F - G
-(Wasserstein-2, a norm of quantile functions, is in `shaped_attention.statistics.transport`):
+or, for Wasserstein-2, of the quantile functions' difference [4]_:
 
 - Kolmogorov-Smirnov: sup_z abs(F(z) - G(z));
 - Wasserstein-1: integral of abs(F - G);
-- energy distance [2]_: sqrt(2 integral (F - G)^2) = sqrt(2 E|X-Y| - E|X-X'| - E|Y-Y'|).
+- energy distance [2]_: sqrt(2 integral (F - G)^2) = sqrt(2 E|X-Y| - E|X-X'| - E|Y-Y'|);
+- Wasserstein-2: W2^2 = integral over 0 < q < 1 of (F^-1(q) - G^-1(q))^2, which is the least mean of
+  |X - Y|^2 over all joint laws of X ~ F and Y ~ G.
 
 An estimated distance is never negative, hence biased upwards near zero, and the textbook bootstrap
 interval almost always misses a true distance of zero. Here every interval comes from the triangle
@@ -17,9 +19,18 @@ inequality,
 so ``distance -+ q``, with q the `confidence` quantile of R, covers the truth at least that often:
 exactly so (up to the estimate of q) when F = G, more often when they differ. For the supremum norm
 q has a bound free of F and G (Dvoretzky, Kiefer, Wolfowitz, with the constant of Massart [1]_). For
-the other two, Efron's bootstrap estimates q from norm((F* - F_n) - (G* - G_m)). This requires
+the others, Efron's bootstrap estimates q from norm((F* - F_n) - (G* - G_m)). This requires
 moments: it is meant for logarithms, correlations and capped times, and the intervals are too short
 for raw lognormal variables of log-width 3. Nor can it account for an event that no sample contains.
+For W2, R is of order n^-1/2 for a density bounded from below on an interval, sqrt(log(log n) / n)
+for Gaussian laws, and n^-1/4 if the support has a gap with mass on either side [4]_.
+
+The functions of rows return, for K observables at once, arrays (4, K): distance, low, high and the
+null level below which equal laws stay with probability `confidence`, in (0, 1). `x` and `y` are
+finite and have shapes (K, n) and (K, m), n, m >= 2. Each uses `resamples` bootstrap samples and as
+many permutations of the pooled sample, at least confidence / (1 - confidence): fewer do not
+determine the quantile. The result for an observable depends only on its values and on the
+nonnegative integer `seed`. Invalid arguments raise ValueError.
 
 References
 ----------
@@ -29,6 +40,10 @@ References
    J. Stat. Plan. Inference 143 (2013) 1249-1272.
 .. [3] B. Phipson, G. K. Smyth. Permutation p-values should never be zero. Stat. Appl. Genet. Mol.
    Biol. 9 (2010) 39.
+.. [4] S. Bobkov, M. Ledoux. One-dimensional empirical measures, order statistics, and Kantorovich
+   transport distances. Mem. Amer. Math. Soc. 261 (2019), no. 1259.
+.. [5] G. Peyré, M. Cuturi. Computational optimal transport. Found. Trends Mach. Learn. 11 (2019)
+   355-607, section 2.2.
 """
 
 from __future__ import annotations
@@ -41,22 +56,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from shaped_attention.checks import check_count, check_inside
+from shaped_attention.checks import argument_error, check_count, check_inside, check_positive
 from shaped_attention.numerics.seeds import STREAMS
 
 # A few operations magnify the rounding error of V before it reaches an observable.
 ROUNDING = 64
-JOINT_POINTS = 1500
+JOINT_POINTS, PAIRED_POINTS = 1500, 400
 # Resamples are drawn in blocks of a fixed size: memory remains bounded at any sample size, and the
 # draws do not depend on the number of observables that share them.
-BLOCK = 20
+_BLOCK = 20
 _TAIL_POINTS, _MIDDLE_POINTS = 1024, 2048
-_BOOTSTRAP, _PERMUTATION, _JOINT = 1, 2, 3
+_BOOTSTRAP, _PERMUTATION, _JOINT, _BOOTSTRAP_W2, _PERMUTATION_W2, _JOINT_W2 = range(1, 7)
 
 Array = NDArray[np.float64]
-Terms = list[tuple[Callable[[], Array], NDArray[np.intp]]]
+Ranks = NDArray[np.intp]
 
 
 class KolmogorovSmirnov(NamedTuple):
@@ -66,15 +82,6 @@ class KolmogorovSmirnov(NamedTuple):
     low: float
     high: float
     p_value: float
-
-
-class Distance(NamedTuple):
-    """A distance, its confidence interval, and the level it stays below when F = G."""
-
-    distance: float
-    low: float
-    high: float
-    null: float
 
 
 class JointTest(NamedTuple):
@@ -106,83 +113,93 @@ def ks_distance(x: ArrayLike, y: ArrayLike, confidence: float = 0.95) -> Kolmogo
     1000 points per sample, beyond that from the limiting law; with ties (capped times) it errs
     upwards. Raises ValueError for invalid input.
     """
-    first, second = as_row(x, "x"), as_row(y, "y")
-    check_pair(first, second, axis=1)
+    first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    _check_pair(first[None], second[None], axis=1)
     n, m = first.size, second.size
     margin = ks_margin(n, m, confidence)
     with warnings.catch_warnings():
         # For p near 1 the exact formula can exceed 1 by rounding; scipy then warns and uses the
         # limit.
         warnings.simplefilter("ignore", RuntimeWarning)
-        test = stats.ks_2samp(first[0], second[0], method="exact" if max(n, m) <= 1000 else "asymp")
+        test = stats.ks_2samp(first, second, method="exact" if max(n, m) <= 1000 else "asymp")
     d, p = float(test.statistic), float(test.pvalue)
     return KolmogorovSmirnov(d, max(0.0, d - margin), min(1.0, d + margin), p)
-
-
-def wasserstein1(
-    x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, resamples: int = 200, seed: int = 0
-) -> Distance:
-    """Compute the Wasserstein-1 distance, the integral of abs(F - G): see `integral_distances`.
-
-    Examples
-    --------
-    >>> wasserstein1([0.0, 1.0, 3.0], [5.0, 6.0, 8.0]).distance
-    5.0
-    """
-    rows, _ = integral_distances(as_row(x, "x"), as_row(y, "y"), confidence, resamples, seed)
-    return Distance(*(float(v) for v in rows[:, 0]))
-
-
-def energy_distance(
-    x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, resamples: int = 200, seed: int = 0
-) -> Distance:
-    """Compute the energy distance, sqrt(2 integral (F - G)^2): see `integral_distances`.
-
-    With the square root, as in scipy, it is a norm of F - G, in units of the square root of x.
-
-    Examples
-    --------
-    >>> energy_distance([0.0, 0.0], [2.0, 2.0]).distance
-    2.0
-    """
-    _, rows = integral_distances(as_row(x, "x"), as_row(y, "y"), confidence, resamples, seed)
-    return Distance(*(float(v) for v in rows[:, 0]))
 
 
 def integral_distances(
     x: Array, y: Array, confidence: float = 0.95, resamples: int = 200, seed: int = 0
 ) -> tuple[Array, Array]:
-    """Compute the Wasserstein-1 and energy distances of K observables at once.
-
-    `x` and `y` are finite and have shapes (K, n) and (K, m), n, m >= 2. The result is two arrays of
-    shape (4, K): distance, low, high and null level. [low, high] covers the distance between the
-    laws with probability `confidence`, in (0, 1), by `resamples` bootstrap samples. An equal number
-    of permutations of the pooled sample gives the null level, below which equal laws stay with that
-    probability. `resamples` is at least confidence / (1 - confidence); fewer do not determine the
-    quantile. The result depends only on the data and on the nonnegative integer `seed`. Raises
-    ValueError for invalid input.
+    """Compute the Wasserstein-1 and energy distances of rows, two arrays (4, K).
 
     As a function of rank, a resampled distribution function does not depend on the values, so one
     set of resamples serves all observables. The distances use every point; the resampled ones use
     at most 4096 points of the pooled sample (1024 at either end, the middle thinned evenly).
     """
-    check_pair(x, y, axis=1)
+    _check_pair(x, y, axis=1)
     rank = quantile_rank("resamples", resamples, confidence)
     x, y, n, m = np.sort(x, axis=1), np.sort(y, axis=1), x.shape[1], y.shape[1]
     pooled = np.sort(np.concatenate([x, y], axis=1), axis=1)
-    points = pooled[:, thinned_ranks(n + m)]
+    points = pooled[:, _thinned_ranks(n + m)]
+    grids = list(zip(points, *(_counts(rows, points) for rows in (x, y, pooled)), strict=True))
+    bootstrap, permutation = generator_of(seed, _BOOTSTRAP), generator_of(seed, _PERMUTATION)
 
-    draw, relabel = generator_of(seed, _BOOTSTRAP), generator_of(seed, _PERMUTATION)
-    bootstrap: Terms = [
-        (lambda: _resampled(draw, n), _counts(x, points)),
-        (lambda: -_resampled(draw, m), _counts(y, points)),
-    ]
-    permutation: Terms = [(lambda: _permuted(relabel, n, m), _counts(pooled, points))]
-    margin = _resampled_quantile(bootstrap, points, resamples, rank)
-    null = _resampled_quantile(permutation, points, resamples, rank)
+    def norms() -> Array:
+        f, g = _resampled_function(bootstrap, n), _resampled_function(bootstrap, m)
+        h = _permuted_function(permutation, n, m)
+        return np.stack(
+            [[_norms(f[:, i] - g[:, j], at), _norms(h[:, k], at)] for at, i, j, k in grids], axis=-1
+        )
+
+    margin, null = _order_statistics(norms, resamples, rank)
     distance = _norms(_counts(x, pooled) / n - _counts(y, pooled) / m, pooled)
     rows = np.stack([distance, np.maximum(distance - margin, 0.0), distance + margin, null], axis=1)
     return rows[0], rows[1]
+
+
+def wasserstein2_rows(
+    x: Array, y: Array, confidence: float = 0.95, resamples: int = 200, seed: int = 0
+) -> Array:
+    """Compute the Wasserstein-2 distances of rows, an array (4, K).
+
+    The distance is exact for any two sizes: both quantile functions are constant between the levels
+    i/n and j/m. Squares weigh the tails more than Wasserstein-1 does, so a difference there is
+    detected sooner and one in the middle later. The intervals miss a distance that lies in a tail
+    hardly reached by n samples, as for raw lognormal variables of log-width 3.
+    """
+    _check_pair(x, y, axis=1)
+    rank = quantile_rank("resamples", resamples, confidence)
+    n, m = x.shape[1], y.shape[1]
+    # Scaled by a power of two: no square overflows, and nothing is rounded.
+    exponent = np.frexp(np.maximum(np.abs(x).max(axis=1), np.abs(y).max(axis=1)))[1]
+    x, y = (np.sort(np.ldexp(rows, -exponent[:, None]), axis=1) for rows in (x, y))
+    pooled = np.sort(np.concatenate([x, y], axis=1), axis=1)
+
+    # The widths of the cells where both quantile functions are constant, and the ranks there.
+    levels = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
+    widths, i, j = np.diff(levels, prepend=0) / (n * m), (levels - 1) // m, (levels - 1) // n
+    pairs = zip(x, y, strict=True)
+    distance = np.sqrt([(first[i] - second[j]) ** 2 @ widths for first, second in pairs])
+    kept = _thinned_ranks(len(widths))
+    widths, i, j = np.add.reduceat(widths, kept), i[kept], j[kept]
+    centre = x[:, i] - y[:, j]
+    bootstrap, permutation = generator_of(seed, _BOOTSTRAP_W2), generator_of(seed, _PERMUTATION_W2)
+
+    def squares() -> Array:
+        a, b = _resampled_ranks(bootstrap, n)[:, i], _resampled_ranks(bootstrap, m)[:, j]
+        first, second = _permuted_ranks(permutation, n, m)
+        c, d = first[:, i], second[:, j]
+        rows = zip(x, y, pooled, centre, strict=True)
+        return np.stack(
+            [
+                [(p[a] - q[b] - middle) ** 2 @ widths, (all_of[c] - all_of[d]) ** 2 @ widths]
+                for p, q, all_of, middle in rows
+            ],
+            axis=-1,
+        )
+
+    margin, null = np.sqrt(_order_statistics(squares, resamples, rank))
+    rows = [distance, np.maximum(distance - margin, 0.0), distance + margin, null]
+    return np.ldexp(np.stack(rows), exponent)
 
 
 def joint_test(x: Array, y: Array, permutations: int = 999, seed: int = 0) -> JointTest:
@@ -201,7 +218,7 @@ def joint_test(x: Array, y: Array, permutations: int = 999, seed: int = 0) -> Jo
     19). Returns E of the transformed points, p, and the 95 % quantile of E under permutation.
     Raises ValueError for invalid input.
     """
-    check_pair(x, y, axis=0)
+    _check_pair(x, y, axis=0)
     rank = quantile_rank("permutations", permutations, 0.95)
     n, m = min(len(x), JOINT_POINTS), min(len(y), JOINT_POINTS)
     points = np.concatenate([x[:n], y[:m]])
@@ -218,52 +235,105 @@ def joint_test(x: Array, y: Array, permutations: int = 999, seed: int = 0) -> Jo
     labels = np.tile(np.repeat([1.0, 0.0], [n, m]), (permutations + 1, 1))
     labels[1:] = generator_of(seed, _JOINT).permuted(labels[1:], axis=1)
     energy = -((1 / n + 1 / m) ** 2) * np.einsum("bi,bi->b", labels, labels @ centred)
-
     energy = np.maximum(energy, 0.0)
     # Relabellings that tie with the data must count; their sums differ only by rounding.
-    p_value = float((energy >= energy[0] * (1 - 1e-9)).mean())
-    null = float(np.partition(energy[1:], rank)[rank])
-    return JointTest(math.sqrt(energy[0]), p_value, math.sqrt(null))
+    square, p_value, null = _tested(energy, energy[0] * (1 - 1e-9), rank)
+    return JointTest(math.sqrt(square), p_value, math.sqrt(null))
+
+
+def joint_wasserstein2(
+    x: Array, y: Array, permutations: int = 99, seed: int = 0, *, precision: float | None = None
+) -> JointTest:
+    r"""Compute the Wasserstein-2 distance of two samples of vectors, and test for equal laws.
+
+    ``W2^2 = min over pairings s of mean_i |x_i - y_s(i)|^2`` [5]_, by optimal assignment of the
+    first k = min(n, m, 400) points of each (they are i.i.d.). It is of order k^(-1/d) even for
+    equal laws and must be read alongside its permutation level. The permutation test is exact at
+    any size: ``p = (1 + #{W2_permuted >= W2}) / (1 + permutations)``. Each permutation costs an
+    assignment, about 15 ms on one core at k = 400, hence the small default.
+
+    Unlike `joint_test` it measures the size of a difference in the units of x. Its power falls with
+    d. Detected at the level 5 % with 400 standard Gaussian vectors on either side (19 permutations,
+    40 runs, standard error at most 8 %; in brackets `joint_test`): a factor 1.2 in 90 % [70 %] of
+    the runs for d = 3 and 63 % [100 %] for d = 36; a shift of one coordinate by 0.3 in 90 % [90 %]
+    and 20 % [43 %].
+
+    `x` and `y` are as for `joint_test`, but not rescaled: the units of the coordinates weigh them,
+    and heavy tails keep their weight. There are at least 19 permutations. Distances that differ by
+    less than `precision`, by default 64 times the machine epsilon, times the root mean square norm
+    of all points are ties, which count against a difference.
+    """
+    _check_pair(x, y, axis=0)
+    precision = ROUNDING * float(np.finfo(np.float64).eps) if precision is None else precision
+    check_positive("precision", precision)
+    rank = quantile_rank("permutations", permutations, 0.95)
+    generator, k = generator_of(seed, _JOINT_W2), min(len(x), len(y), PAIRED_POINTS)
+    points = np.concatenate([x[:k], y[:k]])
+    exponent = int(np.frexp(np.abs(points).max(initial=0.0))[1])
+    points = np.ldexp(points, -exponent)
+    costs = cdist(points, points, "sqeuclidean")
+    orders = [np.arange(2 * k), *(generator.permutation(2 * k) for _ in range(permutations))]
+    distances = []
+    for order in orders:
+        cost = costs[np.ix_(order[:k], order[k:])]
+        distances.append(np.sqrt(cost[linear_sum_assignment(cost)].mean()))
+    slack = precision * float(np.sqrt((points**2).sum(axis=1).mean()))
+    distance, p_value, null = _tested(np.array(distances), distances[0] - slack, rank)
+    return JointTest(float(np.ldexp(distance, exponent)), p_value, float(np.ldexp(null, exponent)))
+
+
+def _tested(values: Array, tie: float, rank: int) -> JointTest:
+    """Return the test of values (1 + permutations,), the first that of the data."""
+    null = np.partition(values[1:], rank)[rank]
+    return JointTest(float(values[0]), float((values >= tie).mean()), float(null))
+
+
+def _order_statistics(draw: Callable[[], Array], count: int, rank: int) -> Array:
+    """Return the order statistic of `count` numbers, drawn along axis -2 in blocks."""
+    drawn = np.concatenate([draw() for _ in range(0, count, _BLOCK)], axis=-2)
+    return np.partition(drawn[..., :count, :], rank, axis=-2)[..., rank, :]
 
 
 def _norms(process: Array, points: Array) -> Array:
     """Return the Wasserstein and energy norms (2, ...) of step functions on ascending points."""
-    steps, gaps = process[..., :-1], np.diff(points, axis=-1)
+    # Contiguous, since the order of the sums depends on it.
+    steps, gaps = np.ascontiguousarray(process)[..., :-1], np.diff(points, axis=-1)
     squares = np.einsum("...i,...i,...i->...", steps, steps, gaps)
     return np.stack([np.einsum("...i,...i->...", np.abs(steps), gaps), np.sqrt(2 * squares)])
 
 
-def _resampled_quantile(terms: Terms, points: Array, count: int, rank: int) -> Array:
-    """Return the order statistic (2, K) of norms of sums of random functions at ranks (K, grid)."""
-    norms = np.empty((2, count, len(points)))
-    for start in range(0, count, BLOCK):
-        size = min(BLOCK, count - start)
-        drawn = [(draw(), ranks) for draw, ranks in terms]
-        for k, at in enumerate(points):
-            process = np.sum([function[:size, ranks[k]] for function, ranks in drawn], axis=0)
-            norms[:, start : start + size, k] = _norms(process, at)
-    return np.partition(norms, rank, axis=1)[:, rank]
-
-
-def _resampled(generator: np.random.Generator, n: int) -> Array:
+def _resampled_function(generator: np.random.Generator, n: int) -> Array:
     """Return F* - F_n as a function of the rank 0..n, for one block of bootstrap resamples."""
-    draws = generator.integers(0, n, size=(BLOCK, n)) + (n * np.arange(BLOCK))[:, None]
-    counts = np.bincount(draws.ravel(), minlength=n * BLOCK).reshape(BLOCK, n)
+    draws = generator.integers(0, n, size=(_BLOCK, n)) + (n * np.arange(_BLOCK))[:, None]
+    counts = np.bincount(draws.ravel(), minlength=n * _BLOCK).reshape(_BLOCK, n)
     return np.pad(np.cumsum(counts - 1, axis=1) / n, ((0, 0), (1, 0)))
 
 
-def _permuted(generator: np.random.Generator, n: int, m: int) -> Array:
+def _permuted_function(generator: np.random.Generator, n: int, m: int) -> Array:
     """Return F - G of one block of relabelled samples as a function of the pooled rank 0..n+m."""
-    weights = np.tile(np.repeat([1.0 / n, -1.0 / m], [n, m]), (BLOCK, 1))
+    weights = np.tile(np.repeat([1.0 / n, -1.0 / m], [n, m]), (_BLOCK, 1))
     return np.pad(np.cumsum(generator.permuted(weights, axis=1), axis=1), ((0, 0), (1, 0)))
 
 
-def _counts(ordered: Array, points: Array) -> NDArray[np.intp]:
+def _resampled_ranks(generator: np.random.Generator, n: int) -> Ranks:
+    """Draw ascending ranks (block, n) of bootstrap samples."""
+    return np.sort(generator.integers(0, n, size=(_BLOCK, n)), axis=1)
+
+
+def _permuted_ranks(generator: np.random.Generator, n: int, m: int) -> tuple[Ranks, Ranks]:
+    """Draw ascending ranks in the pooled sample of n and of m points, relabelled at random."""
+    labels = np.tile(np.repeat([True, False], [n, m]), (_BLOCK, 1))
+    labels = generator.permuted(labels, axis=1)
+    first, second = (np.nonzero(chosen)[1] for chosen in (labels, ~labels))
+    return first.reshape(_BLOCK, n), second.reshape(_BLOCK, m)
+
+
+def _counts(ordered: Array, points: Array) -> Ranks:
     """Count, row by row, the values of `ordered` at or below each point."""
     return np.stack([np.searchsorted(a, p, "right") for a, p in zip(ordered, points, strict=True)])
 
 
-def thinned_ranks(size: int) -> NDArray[np.intp]:
+def _thinned_ranks(size: int) -> Ranks:
     """Return the ranks at which resampled functions are evaluated, including all of the tails."""
     if size <= 2 * _TAIL_POINTS + _MIDDLE_POINTS:
         return np.arange(size)
@@ -283,8 +353,8 @@ def quantile_rank(name: str, count: int, confidence: float) -> int:
     check_inside("confidence", confidence)
     rank = math.ceil(confidence * (count + 1) - 1e-9)
     if rank > count:
-        needed = math.ceil(confidence / (1 - confidence) - 1e-9)
-        raise ValueError(f"{name}={count}: at least {needed} at confidence {confidence} is needed")
+        fewest = math.ceil(confidence / (1 - confidence) - 1e-9)
+        raise argument_error(name, f">= {fewest} at confidence {confidence}", count)
     return rank - 1
 
 
@@ -296,22 +366,14 @@ def generator_of(seed: int, stream: int) -> np.random.Generator:
     )
 
 
-def check_pair(x: Array, y: Array, axis: int) -> None:
+def _check_pair(x: Array, y: Array, axis: int) -> None:
     """Raise ValueError unless x and y are finite matrices with at least 2 samples along `axis`."""
     if x.ndim != 2 or y.ndim != 2 or x.shape[1 - axis] != y.shape[1 - axis]:
         shapes = ("(n, d) and (m, d)", "(K, n) and (K, m)")[axis]
-        raise ValueError(f"x and y have shapes {x.shape} and {y.shape}; {shapes} are needed")
+        raise ValueError(f"x and y must have shapes {shapes}; got {x.shape} and {y.shape}")
     n, m, bad = x.shape[axis], y.shape[axis], np.sum(~np.isfinite(x)) + np.sum(~np.isfinite(y))
     if min(n, m) < 2 or bad:
         raise ValueError(
-            f"x and y have {n} and {m} samples with {bad} infinities or NaN; at least 2 each, all "
-            "finite, are needed"
+            f"x and y must have at least 2 samples each, all finite; got {n} and {m} with {bad} "
+            "infinities or NaN"
         )
-
-
-def as_row(values: ArrayLike, name: str) -> Array:
-    """Return one observable as a matrix (1, samples); raise ValueError for other shapes."""
-    vector = np.asarray(values, dtype=np.float64)
-    if vector.ndim != 1:
-        raise ValueError(f"{name} has shape {vector.shape}; (samples,) is needed")
-    return vector[None, :]

@@ -25,8 +25,8 @@ from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.clock_step import SHIFT
 from shaped_attention.statistics.rare_events import dataset_of
 from shaped_attention.statistics.splitting import Run
-from shaped_attention.theory.explosion.finite_differences import PassageTable, passage_table
 from shaped_attention.theory.explosion.law import explosion_law
+from shaped_attention.theory.explosion.passage_table import PassageTable, passage_table
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
 
 Array = NDArray[np.float64]

@@ -17,7 +17,7 @@ from torch import Tensor
 from shaped_attention.blocks.base import Layer, blocks_of, check_limit
 from shaped_attention.blocks.overrides import Overrides
 from shaped_attention.blocks.parameters import scheduled
-from shaped_attention.checks import real_array
+from shaped_attention.checks import argument_error, real_array
 from shaped_attention.numerics.covariance import SYMMETRY_TOLERANCE
 from shaped_attention.theory.moments import limits_at, moments
 
@@ -64,8 +64,8 @@ def drift(
            [0.    , 0.0625]])
     """
     tensor = _as_tensor(layer, v)
-    found = moments(limits_at(layer, _depth(layer, at), parameters), tensor).drift
-    return _as_given(_finite(layer, found, "drift"), v)
+    value = moments(limits_at(layer, _depth(layer, at), parameters), tensor).drift
+    return _like(v, _finite(layer, value, "drift"))
 
 
 def diffusion(
@@ -90,17 +90,17 @@ def diffusion(
     parts = limits_at(layer, _depth(layer, at), parameters)
     total = moments(parts, tensor, diffusion=True).diffusion
     i, j = torch.tril_indices(*tensor.shape[-2:])
-    return _as_given(_finite(layer, total[..., i, j, :, :][..., i, j], "diffusion"), v)
+    return _like(v, _finite(layer, total[..., i, j, :, :][..., i, j], "diffusion"))
 
 
-def _finite(layer: Layer, found: Tensor, name: str) -> Tensor:
-    """Return what was computed, or raise FloatingPointError if an entry is not finite."""
-    if not bool(torch.isfinite(found).all()):
+def _finite(layer: Layer, value: Tensor, name: str) -> Tensor:
+    """Return a value, or raise FloatingPointError if an entry is not finite."""
+    if not bool(torch.isfinite(value).all()):
         raise FloatingPointError(
             f"the {name} of {layer!r} at v is not finite: a parameter is outside its range, or an "
             "entry of v too large"
         )
-    return found
+    return value
 
 
 def _depth(layer: Layer, at: float | None) -> float:
@@ -116,59 +116,44 @@ def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
     check_limit(layer)
     tensor = v if isinstance(v, Tensor) else torch.tensor(real_array(v, "v"))
     if not tensor.is_floating_point():
-        raise ValueError(f"v has entries of type {tensor.dtype}; floating-point ones are needed")
+        raise argument_error("v", "a tensor of floating-point numbers", tensor.dtype)
     if tensor.ndim < 2 or tensor.shape[-1] != tensor.shape[-2] or tensor.shape[-1] < 1:
-        raise ValueError(f"v has shape {tuple(tensor.shape)}; matrices (..., m, m) are needed")
+        raise argument_error("v", "of shape (..., m, m)", tuple(tensor.shape))
     if not bool(torch.isfinite(tensor).all()):
-        raise ValueError("v has NaN or infinite entries; finite numbers are needed")
-    _check_symmetric(tensor.detach())
-    variances = tensor.detach().diagonal(dim1=-2, dim2=-1)
-    smallest = float(variances.min()) if variances.numel() else 0.0
-    if smallest < 0.0:
-        raise ValueError(f"v has the diagonal entry {smallest:.6g}; variances >= 0 are needed")
-    _check_semidefinite(tensor.detach())
+        raise ValueError("v must be finite; it has NaN or infinite entries")
     for block in blocks_of(layer):
         block.check(tensor.shape[-1], None)
         block.limit.check(tensor.shape[-1])
-    if blocks_of(layer)[0].limit.normalised:
-        _check_correlations(variances)
+    if tensor.numel():
+        _check_covariances(tensor.detach(), blocks_of(layer)[0].limit.normalised)
     return tensor
 
 
-def _check_correlations(variances: Float[Tensor, "*B m"]) -> None:
-    """Raise ValueError unless the diagonal is 1."""
-    far = (variances - 1.0).abs()
-    if far.numel() and float(far.max()) > SYMMETRY_TOLERANCE:
-        raise ValueError(
-            f"v has a diagonal entry that differs from 1 by {float(far.max()):.3g}; the limit of "
-            "normalised blocks needs correlations"
-        )
-
-
-def _check_symmetric(v: Float[Tensor, "*B m m"]) -> None:
-    """Raise ValueError if a matrix is asymmetric beyond the tolerance of `check_covariance`."""
-    if v.numel() == 0:
-        return
+def _check_covariances(v: Float[Tensor, "*B m m"], correlations: bool) -> None:
+    """Raise ValueError unless matrices are covariances, to the tolerance of `check_covariance`."""
+    eps, size = 64.0 * torch.finfo(v.dtype).eps, v.abs().amax((-2, -1))
     asymmetry = (v - v.mT).abs().amax((-2, -1))
-    tolerance = max(SYMMETRY_TOLERANCE, 64.0 * torch.finfo(v.dtype).eps)
-    if bool((asymmetry > tolerance * v.abs().amax((-2, -1))).any()):
+    if bool((asymmetry > max(SYMMETRY_TOLERANCE, eps) * size).any()):
         raise ValueError(
-            f"v is asymmetric: entries differ from their mirror image by up to "
-            f"{float(asymmetry.max()):.3g}; symmetric matrices are needed"
+            "v must be symmetric; entries differ from their mirror image by up to "
+            f"{float(asymmetry.max()):.3g}"
+        )
+    variances = v.diagonal(dim1=-2, dim2=-1)
+    if float(variances.min()) < 0.0:
+        raise ValueError(f"v must have a diagonal >= 0; it has {float(variances.min()):.6g}")
+    smallest = torch.linalg.eigvalsh(v)[..., 0]
+    if bool((smallest < -max(SYMMETRY_TOLERANCE, v.shape[-1] * eps) * size).any()):
+        raise ValueError(
+            "v must be positive semidefinite; its smallest eigenvalue is "
+            f"{float(smallest.min()):.3g}"
+        )
+    deviation = float((variances - 1.0).abs().max())
+    if correlations and deviation > SYMMETRY_TOLERANCE:
+        raise ValueError(
+            "v must be a correlation matrix, since the blocks are normalised; its diagonal differs "
+            f"from 1 by {deviation:.3g}"
         )
 
 
-def _check_semidefinite(v: Float[Tensor, "*B m m"]) -> None:
-    """Raise ValueError if a matrix is indefinite beyond the tolerance of `check_covariance`."""
-    if v.numel() == 0:
-        return
-    values = torch.linalg.eigvalsh(v)
-    tolerance = max(SYMMETRY_TOLERANCE, 64.0 * v.shape[-1] * torch.finfo(v.dtype).eps)
-    if bool((values[..., 0] < -tolerance * v.abs().amax((-2, -1))).any()):
-        raise ValueError(
-            f"v must be positive semidefinite; its smallest eigenvalue is {float(values.min()):.3g}"
-        )
-
-
-def _as_given(tensor: Tensor, v: Covariance) -> Covariance:
+def _like(v: Covariance, tensor: Tensor) -> Covariance:
     return tensor if isinstance(v, Tensor) else tensor.numpy()

@@ -1,9 +1,12 @@
-"""Drift and diffusion of V from the limits of blocks, which describe a factor of V."""
+"""Drift and diffusion of V from the limits of blocks, which describe a factor of V.
+
+For correlations V_ab / sqrt(V_aa V_bb) they follow by Ito's formula.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -14,15 +17,16 @@ from shaped_attention.blocks.layer_limit import relaxations
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.blocks.superlinear import unit_increments
 from shaped_attention.checks import check_fraction
 from shaped_attention.numerics.factor import semidefinite_cholesky
-from shaped_attention.numerics.primitives import Numbers
-from shaped_attention.theory.quotient import (
-    Moments,
-    quotient_diffusion,
-    quotient_drift,
-    variogram,
-)
+
+
+class Moments(NamedTuple):
+    """Drift (..., m, m) and diffusion (..., m, m, m, m) of V; 0 if it was not computed."""
+
+    drift: Any
+    diffusion: Any
 
 
 def moments(
@@ -34,19 +38,18 @@ def moments(
     normalised = any(limit.normalised for limit, _, _ in parts)
     factor = semidefinite_cholesky(v)
     wanted = diffusion or normalised
-    own = [(share, moments_of(limit, p, v, factor, wanted)) for limit, p, share in parts]
+    shares = [(share, moments_of(limit, p, v, factor, wanted)) for limit, p, share in parts]
     total = Moments(
-        torch.zeros_like(v) + sum(share * part.drift for share, part in own),
-        sum(share * part.diffusion for share, part in own),
+        torch.zeros_like(v) + sum(share * part.drift for share, part in shares),
+        sum(share * part.diffusion for share, part in shares),
     )
     if not normalised:
         return total
-    if not any(limit.relaxes for limit, _, _ in parts):
-        return Moments(quotient_drift(total, v), quotient_diffusion(total.diffusion, v))
-    betas = relaxations([limit.weights(p) for limit, p, _ in parts])
     drift = quotient_drift(total, v)
-    for beta, (share, part) in zip(betas, own, strict=True):
-        drift = drift - 0.5 * share * beta * v * variogram(part.diffusion)
+    if any(limit.relaxes for limit, _, _ in parts):
+        betas = relaxations([limit.weights(p) for limit, p, _ in parts])
+        for beta, (share, part) in zip(betas, shares, strict=True):
+            drift = drift - 0.5 * share * beta * v * variogram(part.diffusion)
     return Moments(drift, quotient_diffusion(total.diffusion, v))
 
 
@@ -62,8 +65,7 @@ def moments_of(
     covariance: Any = limit.linear_rate(p) * linear_diffusion(v) if diffusion else 0.0
     if limit.normalised_branch is not None:
         _, square = limit.weights(p)
-        own = limit.branch_parameters(p)
-        branch = moments_of(limit.normalised_branch, own, v, factor, True)
+        branch = moments_of(limit.normalised_branch, limit.branch_parameters(p), v, factor, True)
         return Moments(
             square * quotient_drift(branch, v),
             covariance + square**2 * quotient_diffusion(branch.diffusion, v),
@@ -132,12 +134,12 @@ def limits_at(
 ) -> list[tuple[Limit, Parameters, float]]:
     """Return the limits of all blocks, their parameters at a relative depth, and their weights."""
     check_fraction("at", at)
-    pattern, given = overridden(layer, parameters)
+    pattern, tensors = overridden(layer, parameters)
     check_limit(pattern)
     return [
-        (block.limit, at_depth(block, at, own), 1.0 / len(given))
-        for blocks, tensors in zip(pattern.layers, given, strict=True)
-        for block, own in zip(blocks, tensors, strict=True)
+        (block.limit, at_depth(block, at, replaced), 1.0 / len(tensors))
+        for blocks, overrides in zip(pattern.layers, tensors, strict=True)
+        for block, replaced in zip(blocks, overrides, strict=True)
     ]
 
 
@@ -145,45 +147,61 @@ def unit_noise(
     limit: Limit, p: Parameters, factor: Float[Tensor, "*B m c"]
 ) -> Float[Tensor, "e *B m c"] | None:
     """Return the noise of F for each unit increment, along the first axis, or None."""
-    sizes = _Sizes(factor)
-    if limit.factor_noise(p, factor, sizes) is None:
+    units = unit_increments(limit, p, factor, like=factor.new_empty(0, 0))
+    if units is None:
         return None
-    count = sizes.total
-    units = torch.eye(count, dtype=factor.dtype, device=factor.device)
-    rows = [limit.factor_noise(p, factor, _Unit(unit)) for unit in units]
+    rows = [limit.factor_noise(p, factor, unit) for unit in units]
     return torch.stack([row for row in rows if row is not None])
 
 
-class _Sizes(Numbers):
-    """Numbers that only count the normals drawn."""
+def quotient_drift(moments: Moments, r: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:
+    """Return the drift of V_ab / sqrt(V_aa V_bb) at V = R, by Ito's formula.
 
-    def __init__(self, like: Tensor) -> None:
-        self._like, self.total = like, 0
+    ``b_ab - R_ab (b_aa + b_bb) / 2 - (S_ab,aa + S_ab,bb) / 2
+    + R_ab [3 (S_aa,aa + S_bb,bb) / 8 + S_aa,bb / 4]``
+    """
+    b, covariance = moments
+    length = b.diagonal(dim1=-2, dim2=-1)
+    cross = torch.einsum("...abaa->...ab", covariance)
+    variances, sums = _variances(covariance)
+    return (
+        b
+        - 0.5 * r * (length[..., :, None] + length[..., None, :])
+        - 0.5 * (cross + cross.mT)
+        + r * (0.375 * sums + 0.25 * variances)
+    )
 
-    def inside(self, index: int) -> Numbers:
-        """Return the numbers of a block inside this one."""
-        return self
 
-    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
-        """Return zeros, and count them."""
-        self.total += rows * columns
-        return self._like.new_zeros(rows, columns)
+def quotient_diffusion(
+    covariance: Float[Tensor, "*B m m m m"], r: Float[Tensor, "*B m m"]
+) -> Float[Tensor, "*B m m m m"]:
+    """Return J S J^T, where J maps dV to ``dV_ab - R_ab (dV_aa + dV_bb) / 2``."""
+    first = _projected(covariance, r)
+    m = r.shape[-1]
+    swapped = first.flatten(-4, -3).flatten(-2, -1).mT.unflatten(-2, (m, m)).unflatten(-1, (m, m))
+    return _projected(swapped, r)
 
 
-class _Unit(Numbers):
-    """One unit increment; all remaining ones are zero."""
+def _projected(
+    covariance: Float[Tensor, "*B m m m m"], r: Float[Tensor, "*B m m"]
+) -> Float[Tensor, "*B m m m m"]:
+    """Apply J to the first pair of indices."""
+    length = torch.einsum("...aacd->...acd", covariance)
+    both = length[..., :, None, :, :] + length[..., None, :, :, :]
+    return covariance - 0.5 * r[..., None, None] * both
 
-    def __init__(self, unit: Tensor) -> None:
-        self._unit, self._next = unit, 0
 
-    def inside(self, index: int) -> Numbers:
-        """Return the numbers of a block inside this one."""
-        return self
+def _variances(covariance: Float[Tensor, "*B m m m m"]) -> tuple[Tensor, Tensor]:
+    """Return S_aa,bb and S_aa,aa + S_bb,bb."""
+    variances = torch.einsum("...aabb->...ab", covariance)
+    diagonal = variances.diagonal(dim1=-2, dim2=-1)
+    return variances, diagonal[..., :, None] + diagonal[..., None, :]
 
-    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
-        """Return the next increments."""
-        start, self._next = self._next, self._next + rows * columns
-        return self._unit[start : self._next].reshape(rows, columns)
+
+def variogram(covariance: Float[Tensor, "*B m m m m"]) -> Float[Tensor, "*B m m"]:
+    """Return ``D_ab = S_aa,aa + S_bb,bb - 2 S_aa,bb``."""
+    variances, sums = _variances(covariance)
+    return sums - 2.0 * variances
 
 
 def symmetric(x: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:

@@ -21,7 +21,6 @@ _STOPPING = "shaped_attention/statistics/stopping.py"
 _SWEEP_HISTOGRAMS = "shaped_attention/sweep/histograms.py"
 _SWEEP_READING = "shaped_attention/sweep/reading.py"
 _SWEEP_SCHEDULE = "shaped_attention/sweep/work_order.py"
-_TRANSPORT = "shaped_attention/statistics/transport.py"
 
 
 ESTIMATES = [
@@ -75,18 +74,18 @@ ESTIMATES = [
     ),
     Mutant(
         "transport-ranks-swapped",
-        _TRANSPORT,
+        _DISTANCES,
         "(levels - 1) // m, (levels - 1) // n",
         "(levels - 1) // n, (levels - 1) // m",
-        ("test_transport.py::test_a_shift_is_its_length",),
+        ("test_distances.py::test_a_shift_is_its_length",),
         blind=True,
     ),
     Mutant(
         "transport-centre-forgotten",
-        _TRANSPORT,
-        "- y[k][again[1]] - centre[k]) ** 2",
-        "- y[k][again[1]]) ** 2",
-        ("test_transport.py::test_the_interval_is_the_norm_of_resampled_quantile_functions",),
+        _DISTANCES,
+        "(p[a] - q[b] - middle) ** 2",
+        "(p[a] - q[b]) ** 2",
+        ("test_distances.py::test_the_interval_is_the_norm_of_resampled_quantile_functions",),
         blind=True,
     ),
     Mutant(

@@ -22,8 +22,9 @@ P(S ever reaches R) <= erf(c S_0) / erf(c R). A ReLU MLP does not move the mean 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -48,57 +49,25 @@ from shaped_attention.theory.moments import limits_at, moments_along
 Matrix = NDArray[np.float64]
 
 
-class Bound(Protocol):
-    """Bound on the probability that a scalar ever reaches a level."""
-
-    @property
-    def u0(self) -> float:
-        """Return the initial value of the scalar."""
-
-    def ever(self, level: float = math.inf) -> float:
-        """Return the bound; by default, on an explosion."""
-
-
 @dataclass(frozen=True)
-class TraceBound:
-    """The bound erf(rate S_0) / erf(rate R) on the trace S of V."""
+class EverBound:
+    """Bound on the probability that a scalar ever reaches a level, as a function of the level."""
 
-    rate: float
     u0: float
+    above: Callable[[float], float]
 
-    def ever(self, level: float = math.inf) -> float:
-        """Return the bound on P(S ever reaches the level)."""
-        if self.u0 >= level:
-            return 1.0
-        if level == math.inf:
-            return float(special.erf(self.rate * self.u0))
-        if self.rate == 0.0:
-            return self.u0 / level
-        return float(special.erf(self.rate * self.u0) / special.erf(self.rate * level))
+    def probability(self, horizon: float | None = None, level: float = math.inf) -> float:
+        """Return the bound, at every horizon; by default, on an explosion."""
+        return 1.0 if self.u0 >= level else self.above(level)
 
 
-@dataclass(frozen=True)
-class PowerBound:
-    """The bound (u_0 / R)^exponent."""
-
-    exponent: float
-    u0: float
-
-    def ever(self, level: float = math.inf) -> float:
-        """Return the bound on P(u ever reaches the level)."""
-        if self.u0 >= level:
-            return 1.0
-        return 0.0 if level == math.inf else (self.u0 / level) ** self.exponent
-
-
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """Lower and upper bound with the scalar and the reason; `low` is None for 0."""
 
     scalar: str
     reason: str
-    low: Bound | None
-    high: Bound
+    low: ScalarLaw | None
+    high: ScalarLaw | EverBound
 
 
 def bounds_of(layer: Layer, v0: Matrix) -> Bounds | None:
@@ -154,7 +123,14 @@ def _of_the_trace(layer: Layer, v0: Matrix) -> Bounds | None:
         "erf(c tr V) is a supermartingale, since the drift of tr V is at most cubic; the bound "
         "holds at every horizon"
     )
-    return Bounds("tr V", reason, None, TraceBound(rate, float(np.trace(v0))))
+    trace = float(np.trace(v0))
+
+    def ever(level: float) -> float:
+        if rate == 0.0:
+            return trace / level
+        return float(special.erf(rate * trace) / special.erf(rate * level))
+
+    return Bounds("tr V", reason, None, EverBound(trace, ever))
 
 
 def _causal(layer: Layer, v0: Matrix) -> Bounds | None:
@@ -176,4 +152,8 @@ def _causal(layer: Layer, v0: Matrix) -> Bounds | None:
     u0 = float(v0[0, 0] - 2.0 * v0[0, 1] + v0[1, 1])
     exponent = max(0.0, 1.0 - 2.0 * alpha / delta) if delta > 0.0 else 1.0
     reason = "log u is a local supermartingale, since gamma^2 >= H / 2: there is no explosion"
-    return Bounds("V_11 - 2 V_12 + V_22", reason, None, PowerBound(exponent, u0))
+
+    def ever(level: float) -> float:
+        return 0.0 if level == math.inf else (u0 / level) ** exponent
+
+    return Bounds("V_11 - 2 V_12 + V_22", reason, None, EverBound(u0, ever))

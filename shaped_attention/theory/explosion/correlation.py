@@ -34,12 +34,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.checks import check_count, check_positive, is_number
+from shaped_attention.checks import argument_error, check_count, check_positive, is_number
 from shaped_attention.numerics.covariance import check_covariance, vech
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.results.provenance import recorded
 from shaped_attention.theory.drift_diffusion import diffusion, drift
-from shaped_attention.theory.explosion import laplace
 from shaped_attention.theory.explosion.law import explosion_law
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
 
@@ -105,7 +104,7 @@ def correlation_law(
     law = _law(layer, start)
     top = _HIGHEST * law.u0 if level is None else level
     if not (is_number(top) and law.u0 < top < math.inf):
-        raise ValueError(f"level={level!r}: a finite number above u_0 = {law.u0:.6g} is needed")
+        raise argument_error("level", f"finite and above u_0 = {law.u0:.6g}", level)
     paths = _paths(law, start, float(horizon), float(top), samples, step, seed)
     edges = np.linspace(-1.0, 1.0, cells + 1)
     below = [paths.below(x) for x in edges]
@@ -120,7 +119,7 @@ def correlation_law(
             "density_error": ("rho", density[1]),
             "distribution": ("edge", distribution[0]),
             "distribution_error": ("edge", distribution[1]),
-            "stopped": laplace.probability(law, float(horizon), float(top)),
+            "stopped": law.probability(float(horizon), float(top)),
             "stopped_estimate": 1.0 - paths.weight.mean(),
         },
         coords={"rho": 0.5 * (edges[1:] + edges[:-1]), "edge": edges},
@@ -130,19 +129,15 @@ def correlation_law(
 def _law(layer: Layer, v0: Array) -> ScalarLaw:
     """Return the law of u, or raise ValueError unless the rest of V has the law of the module."""
     if v0.shape != (2, 2):
-        raise ValueError(f"v0 has shape {v0.shape}; two tokens (2, 2) are needed")
+        raise argument_error("v0", "of shape (2, 2), for two tokens", v0.shape)
     if np.linalg.eigvalsh(v0)[0] <= 1e-12 * v0.max():
-        raise ValueError("v0 is singular; two tokens that are not multiples of one are needed")
-    found = explosion_law(layer, v0)
-    law = found.coefficients
+        raise ValueError("v0 must not be singular: the two tokens are multiples of one")
+    known = explosion_law(layer, v0)
     states = np.array([[[1.0, 0.2], [0.2, 1.0]], [[2.0, -0.5], [-0.5, 0.7]]])
-    exact = found.kind == "exact" and found.scalar == "V_11 - 2 V_12 + V_22"
-    if not (exact and all(_follows(layer, law, v) for v in states)):
-        raise ValueError(
-            f"layer={layer!r}: full attention, with linear blocks at most, is needed for the law "
-            "of the correlation"
-        )
-    return law
+    exact = known.kind == "exact" and known.scalar == "V_11 - 2 V_12 + V_22"
+    if not (exact and all(_follows(layer, known.coefficients, v) for v in states)):
+        raise argument_error("layer", "full attention, alone or with linear blocks", layer)
+    return known.coefficients
 
 
 def _follows(layer: Layer, law: ScalarLaw, v: Array) -> bool:

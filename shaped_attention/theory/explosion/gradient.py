@@ -8,6 +8,7 @@ digits than they lose, so that they have a relative error of about 1e-10.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,6 @@ import torch
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.overrides import numbers_of
-from shaped_attention.theory.explosion import laplace
 from shaped_attention.theory.explosion.reduction import Reduction, coefficients
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw, precise
 
@@ -48,26 +48,18 @@ def gradient(
     layer: Layer, reduction: Reduction, law: ScalarLaw, horizon: float | None, level: float
 ) -> Gradient:
     """Return the derivatives of P(u reaches the level by the horizon)."""
-    values = numbers_of(layer)
-    leaves = [x.requires_grad_() for x in _leaves(values)]
-    outer = _slopes(law, horizon, level)
-    found = coefficients(layer, reduction, values if isinstance(values, dict) else list(values))
-    weights = [outer[name] for name in ("alpha", "mu", "k", "delta")]
-    total = (torch.stack(found) * torch.tensor(weights, dtype=torch.float64)).sum()
-    parts = torch.autograd.grad(total, leaves, allow_unused=True) if leaves else ()
-    slopes = {
-        id(x): 0.0 if part is None else float(part) for x, part in zip(leaves, parts, strict=True)
+    still = law.u0 >= level or law.never(level) or horizon == 0.0
+    outer = {
+        name: 0.0 if still else _slope(law, name, horizon, level)
+        for name in ("alpha", "mu", "k", "delta", "u0")
     }
-    return Gradient(_mapped(values, slopes), outer["u0"])
-
-
-def _slopes(law: ScalarLaw, horizon: float | None, level: float) -> dict[str, float]:
-    """Return the derivatives in the coefficients and in u_0."""
-    names = ("alpha", "mu", "k", "delta", "u0")
-    still = law.constant or law.u0 >= level or (level == float("inf") and not law.explosive)
-    if still or horizon == 0.0:
-        return dict.fromkeys(names, 0.0)
-    return {name: _slope(law, name, horizon, level) for name in names}
+    values = _each(numbers_of(layer), torch.Tensor.requires_grad_)
+    inner = zip(("alpha", "mu", "k", "delta"), coefficients(layer, reduction, values), strict=True)
+    total = torch.stack([outer[name] * value for name, value in inner]).sum()
+    if total.requires_grad:
+        total.backward()
+    slopes = _each(values, lambda x: 0.0 if x.grad is None else float(x.grad))
+    return Gradient(slopes, outer["u0"])
 
 
 def _slope(law: ScalarLaw, name: str, horizon: float | None, level: float) -> float:
@@ -79,7 +71,7 @@ def _slope(law: ScalarLaw, name: str, horizon: float | None, level: float) -> fl
         step = mp.mpf(_STEP) * (value if value != 0.0 else law.k)
         ends = [replace(law, **{name: mp.mpf(value) + sign * step}) for sign in (1, -1)]
         up, down = (
-            laplace.precise_probability(end, horizon, level, _DIGITS)
+            end.precise_probability(horizon, level, _DIGITS)
             if horizon is not None
             else end.transform(level)(mp.zero)
             for end in ends
@@ -87,16 +79,10 @@ def _slope(law: ScalarLaw, name: str, horizon: float | None, level: float) -> fl
         return float((up - down) / (2 * step))
 
 
-def _leaves(values: Any) -> list[torch.Tensor]:
-    if isinstance(values, torch.Tensor):
-        return [values]
-    inner = values.values() if isinstance(values, dict) else values
-    return [leaf for each in inner for leaf in _leaves(each)]
-
-
-def _mapped(values: Any, slopes: dict[int, float]) -> Any:
-    if isinstance(values, torch.Tensor):
-        return slopes[id(values)]
+def _each(values: Any, function: Callable[[torch.Tensor], Any]) -> Any:
+    """Return dictionaries and lists with the values of a function of the tensors in them."""
     if isinstance(values, dict):
-        return {name: _mapped(value, slopes) for name, value in values.items()}
-    return [_mapped(value, slopes) for value in values]
+        return {name: _each(value, function) for name, value in values.items()}
+    if isinstance(values, list):
+        return [_each(value, function) for value in values]
+    return function(values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -13,10 +12,16 @@ from scipy import optimize
 
 from shaped_attention.blocks.base import Layer, blocks_of, check_limit
 from shaped_attention.blocks.parameters import scheduled
-from shaped_attention.checks import check_fraction, check_positive, real_array, with_types
+from shaped_attention.checks import (
+    argument_error,
+    check_fraction,
+    check_nonnegative,
+    check_positive,
+    real_array,
+    with_types,
+)
 from shaped_attention.numerics.covariance import check_covariance
-from shaped_attention.theory.explosion import laplace
-from shaped_attention.theory.explosion.bounds import Bound, Bounds, bounds_of
+from shaped_attention.theory.explosion.bounds import bounds_of
 from shaped_attention.theory.explosion.gradient import Gradient, gradient
 from shaped_attention.theory.explosion.reduction import (
     Reduction,
@@ -24,11 +29,7 @@ from shaped_attention.theory.explosion.reduction import (
     scalar_law,
     without_attention,
 )
-from shaped_attention.theory.explosion.scalar_law import ScalarLaw
-from shaped_attention.theory.explosion.spectral import explosion_curve
-
-_MANY = 100
-"""Number of times above which the spectral method costs less than one inversion for each time."""
+from shaped_attention.theory.explosion.scalar_law import NODES, SMALLEST, ScalarLaw
 
 SMALLEST_P = 1e-100
 """Smallest probability with a quantile; below, the solver has no digits."""
@@ -62,19 +63,19 @@ class ExplosionLaw:
     u0: float
     coefficients: Any
     _layer: Layer
-    _reduction: Reduction | None
+    _reduction: Reduction | None = None
 
     def __repr__(self) -> str:
         """Return kind, scalar, the probability of an explosion, and the reason."""
-        found = self.probability()
-        if isinstance(found, float):
-            shown = f"{found:.6g}"
+        probability = self.probability()
+        if isinstance(probability, float):
+            shown = f"= {probability:.6g}"
         else:
-            shown = f"between {found[0]:.6g} and {found[1]:.6g}"
+            shown = f"is between {probability[0]:.6g} and {probability[1]:.6g}"
             shown += "" if self.informative() else " (uninformative)"
         return (
             f"ExplosionLaw({self.kind}: u = {self.scalar} starts at {self.u0:.6g}; "
-            f"P(explosion) {'is ' if self.kind == 'bounds' else '= '}{shown}; {self.reason})"
+            f"P(explosion) {shown}; {self.reason})"
         )
 
     def probability(
@@ -97,19 +98,21 @@ class ExplosionLaw:
         top = _level(level)
         _check_horizon(horizon)
         if self.kind == "exact":
-            return _probability(self.coefficients, horizon, top)
-        low, high = (_probability(bound, horizon, top) for bound in self.coefficients)
+            return self._exact("probability").probability(horizon, top)
+        low, high = (
+            0.0 if bound is None else bound.probability(horizon, top) for bound in self.coefficients
+        )
         return low, max(low, high)
 
     def informative(self, horizon: float | None = None, level: float | None = None) -> bool:
         """Return whether the probability is known to within 0.5."""
-        found = self.probability(horizon, level)
-        return isinstance(found, float) or found[1] - found[0] <= UNINFORMATIVE
+        known = self.probability(horizon, level)
+        return isinstance(known, float) or known[1] - known[0] <= UNINFORMATIVE
 
     def curve(self, times: ArrayLike, level: float | None = None) -> NDArray[np.float64]:
         """Return the probability at each of many times.
 
-        The absolute error is at most 1e-8; up to 100 times, the relative one is at most 1e-12.
+        The absolute error is at most 1e-8; up to 64 times, the relative one is at most 1e-12.
 
         Raises
         ------
@@ -119,10 +122,9 @@ class ExplosionLaw:
         law, t, top = self._exact("curve"), _times(times), _level(level)
         if t.size == 0 or law.u0 >= top or law.constant:
             return np.full(t.shape, float(law.u0 >= top))
-        if top == math.inf and t.size > _MANY:
-            return explosion_curve(law, t) if law.explosive else np.zeros(t.shape)
-        found = [laplace.probability(law, float(x), top) for x in t.reshape(-1)]
-        return np.array(found).reshape(t.shape)
+        if top == math.inf and t.size > NODES:
+            return law.explosions(t)
+        return np.array([law.probability(x, top) for x in t.flat]).reshape(t.shape)
 
     def density(self, times: ArrayLike, level: float | None = None) -> NDArray[np.float64]:
         """Return the density of the time at which u explodes, or reaches a level, at given times.
@@ -136,9 +138,8 @@ class ExplosionLaw:
         """
         law, t, top = self._exact("density"), _times(times), _level(level)
         if law.u0 >= top:
-            raise ValueError(f"level={level!r}: a number above u_0 = {law.u0:.6g} is needed")
-        found = [laplace.density(law, float(x), top) for x in t.reshape(-1)]
-        return np.array(found).reshape(t.shape)
+            raise argument_error("level", f"above u_0 = {law.u0:.6g}", level)
+        return np.array([law.density(x, top) for x in t.flat]).reshape(t.shape)
 
     def quantile(self, p: float, level: float | None = None) -> float:
         """Return the time by which the probability is p; infinite if it never is.
@@ -154,14 +155,13 @@ class ExplosionLaw:
         if p == 0.0 or law.u0 >= top:
             return 0.0
         if p < SMALLEST_P:
-            raise ValueError(f"p={p!r}: 0, or a number from {SMALLEST_P:g} to 1, is needed")
+            raise argument_error("p", f"0 or in [{SMALLEST_P:g}, 1]", p)
         if p >= law.ever(top):
             return math.inf
         goal = math.log(p)
 
         def excess(log_time: float) -> float:
-            found = laplace.probability(law, math.exp(log_time), top)
-            return (math.log(found) if found > 0.0 else math.log(laplace.SMALLEST)) - goal
+            return math.log(law.probability(math.exp(log_time), top) or SMALLEST) - goal
 
         low = high = -math.log(law.k)
         while excess(high) < 0.0:
@@ -230,19 +230,20 @@ def explosion_law(layer: Layer, v0: ArrayLike) -> ExplosionLaw:
     if blocks[0].limit.normalised:
         raise ValueError(
             f"layer contains {blocks[0]!r}: its limit is a matrix of correlations, which cannot "
-            "explode; a layer that is not normalised is needed"
+            "explode"
         )
     for block in blocks:
         block.check(len(start), None)
         block.limit.check(len(start))
         if getattr(block, "activation", "relu") != "relu" or getattr(block, "gated", False):
             raise ValueError(
-                f"layer contains {block!r}: no law is known for its activation; attention and "
-                "shaped ReLU are needed"
+                f"layer contains {block!r}: no law is known for its activation, only for attention "
+                "and shaped ReLU"
             )
         if scheduled(block):
             raise ValueError(
-                f"layer contains {block!r}: parameters that do not change with depth are needed"
+                f"layer contains {block!r}: a law is known only for parameters that do not change "
+                "with depth"
             )
     error = "no exact law is known for these tokens and this layer"
     for reduction in (reduction_of(start), without_attention(layer, start)):
@@ -256,30 +257,18 @@ def explosion_law(layer: Layer, v0: ArrayLike) -> ExplosionLaw:
         return ExplosionLaw(
             "exact", reduction.scalar, reduction.reason, law.u0, law, layer, reduction
         )
-    found = bounds_of(layer, start)
-    if found is None:
-        raise ValueError(f"{error}; {_NEEDED}")
-    return _law_of_bounds(found, layer)
+    bounds = bounds_of(layer, start)
+    if bounds is None:
+        raise ValueError(f"{error}; {_KNOWN}")
+    both = (bounds.low, bounds.high)
+    return ExplosionLaw("bounds", bounds.scalar, bounds.reason, bounds.high.u0, both, layer)
 
 
-_NEEDED = (
-    "one nonzero token, two equally large groups of equal tokens, full attention without biases, "
-    "rotations or QK-norm, or two tokens with a causal mask and gamma^2 >= H / 2 are needed; "
-    "explosion_probability estimates it from paths of integrate_sde"
+_KNOWN = (
+    "a law or bounds are known for one nonzero token, two equally large groups of equal tokens, "
+    "full attention without biases, rotations or QK-norm, and two tokens with a causal mask and "
+    "gamma^2 >= H / 2; explosion_probability estimates the probability from paths of integrate_sde"
 )
-
-
-def _law_of_bounds(found: Bounds, layer: Layer) -> ExplosionLaw:
-    bounds = (found.low, found.high)
-    return ExplosionLaw("bounds", found.scalar, found.reason, found.high.u0, bounds, layer, None)
-
-
-def _probability(law: Bound | None, horizon: float | None, level: float) -> float:
-    if law is None:
-        return 0.0
-    if horizon is None or not isinstance(law, ScalarLaw):
-        return law.ever(level)
-    return laplace.probability(law, horizon, level)
 
 
 def _level(level: float | None) -> float:
@@ -290,14 +279,12 @@ def _level(level: float | None) -> float:
 
 
 def _check_horizon(horizon: float | None) -> None:
-    if horizon is None:
-        return
-    if not isinstance(horizon, Real) or not (horizon >= 0.0 and math.isfinite(horizon)):
-        raise ValueError(f"horizon must be finite and >= 0; got {horizon!r}")
+    if horizon is not None:
+        check_nonnegative("horizon", horizon)
 
 
 def _times(times: ArrayLike) -> NDArray[np.float64]:
     t = real_array(times, "times")
     if not (np.isfinite(t).all() and (t >= 0.0).all()):
-        raise ValueError(f"times={times!r}: finite numbers >= 0 are needed")
+        raise argument_error("times", "finite and >= 0", times)
     return t

@@ -234,4 +234,4 @@ CANDIDATES: tuple[Callable[[Matrix], Reduction | None], ...] = (
 
 def reduction_of(v0: Matrix) -> Reduction | None:
     """Return the first reduction of `CANDIDATES` that fits V_0, or None."""
-    return next((found for f in CANDIDATES if (found := f(v0)) is not None), None)
+    return next((reduction for f in CANDIDATES if (reduction := f(v0)) is not None), None)

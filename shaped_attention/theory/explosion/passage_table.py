@@ -1,4 +1,4 @@
-"""Passage probabilities and the law of u on a grid, by finite differences in log u.
+"""Table of passage probabilities of u, by finite differences in log u.
 
 With the scale density s' = u^{1 + 2r} (2k + delta u^2)^{-a-r} in y = log u and the variance v = 2k
 + delta u^2, the generator is (v s' / 2) d/dy ((1 / s') d/dy). Differences of step h turn it into a
@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,43 +30,6 @@ _TERMS = 24
 Array = NDArray[np.float64]
 
 
-def passage_curve(law: ScalarLaw, times: ArrayLike, level: float, cells: int = 200) -> Array:
-    """Return P(u reaches a finite level by t) at each time, extrapolated to h = 0.
-
-    Grids of `cells`, twice and four times as many cells remove the errors of order h^2 and h^4.
-    """
-    t = np.asarray(times, dtype=np.float64)
-    found = [_at_start(law, t, level, cells, 2**i) for i in range(3)]
-    second = [(4.0 * fine - coarse) / 3.0 for coarse, fine in pairwise(found)]
-    return (16.0 * second[1] - second[0]) / 15.0
-
-
-def _at_start(law: ScalarLaw, t: Array, level: float, cells: int, refinement: int) -> Array:
-    """Return the probabilities on one grid, which has u_0 as a node."""
-    nodes, start = _grid(law, float(t.max()), level, cells, refinement)
-    grid = _Chain(law, nodes)
-    values, inverse = np.unique(t, return_inverse=True)
-    state = np.zeros(len(nodes))
-    state[start] = 1.0
-    reached, now, steps = [], 0.0, {}
-    for value in values:
-        gap = round(value - now, 14)
-        if gap > 0.0:
-            if gap not in steps:
-                steps[gap] = grid.propagator(gap)[0]
-            state = state @ steps[gap]
-        now = value
-        reached.append(state[-1])
-    return np.array(reached)[inverse].reshape(t.shape)
-
-
-def marginal(law: ScalarLaw, horizon: float, level: float, cells: int = 800) -> tuple[Array, Array]:
-    """Return nodes u and the density of log u there, at a horizon before the level is reached."""
-    nodes, start = _grid(law, horizon, level, cells)
-    row = _Chain(law, nodes).propagator(horizon)[0][start]
-    return np.exp(nodes[:-1]), row[:-1] / (nodes[1] - nodes[0])
-
-
 @dataclass(frozen=True)
 class PassageTable:
     """Table of h(t, u) = P(reach the level within t | u), with interpolation.
@@ -77,15 +39,12 @@ class PassageTable:
 
     Parameters
     ----------
-    law
-        The law of u.
     times, nodes
         Times, from 0 on, and nodes log u, of the table.
     action
         -t log h (times, nodes).
     """
 
-    law: ScalarLaw
     times: Array
     nodes: Array
     action: Array
@@ -105,10 +64,9 @@ class PassageTable:
         return -self._spline.ev(t**0.25, y, dy=1) / t
 
     def _inside(self, t: ArrayLike, u: ArrayLike) -> tuple[Array, Array]:
-        given = np.asarray(t, dtype=np.float64)
         y = np.log(np.asarray(u, dtype=np.float64))
-        low, high = self.times[1], self.times[-1]
-        return np.clip(given, low, high), np.clip(y, self.nodes[0], self.nodes[-1])
+        within = np.clip(np.asarray(t, dtype=np.float64), self.times[1], self.times[-1])
+        return within, np.clip(y, self.nodes[0], self.nodes[-1])
 
 
 def passage_table(
@@ -116,18 +74,8 @@ def passage_table(
 ) -> PassageTable:
     """Compute h(t, u) for times up to a horizon and values u below a finite level.
 
-    Parameters
-    ----------
-    law
-        The law of u; its u_0 only decides how far down the table reaches.
-    horizon
-        Largest time.
-    level
-        Finite level to reach.
-    cells
-        Number of cells in log u.
-    times
-        Number of equal steps of time. Shorter times are those halved, again and again.
+    u_0 only decides how far down its `cells` in log u reach. The `times` are equal steps of the
+    horizon, and the first of them halved again and again.
     """
     nodes, _ = _grid(law, horizon, level, cells)
     matrix, earlier = _Chain(law, nodes).propagator(horizon / times)
@@ -141,21 +89,16 @@ def passage_table(
     with np.errstate(divide="ignore"):
         action = -np.array(t)[:, None] * np.log(h)
     action = np.where(h > 1e-290, action, shortest)
-    return PassageTable(law, np.array([0.0, *t]), nodes, np.vstack([shortest, action]))
+    return PassageTable(np.array([0.0, *t]), nodes, np.vstack([shortest, action]))
 
 
-def _grid(
-    law: ScalarLaw, horizon: float, level: float, cells: int, refinement: int = 1
-) -> tuple[Array, int]:
-    """Return nodes log u, of which the last is the level, and the index of u_0.
-
-    `refinement` divides each cell.
-    """
+def _grid(law: ScalarLaw, horizon: float, level: float, cells: int) -> tuple[Array, int]:
+    """Return nodes log u, of which the last is the level, and the index of u_0."""
     below = 2.0 * math.sqrt(_REACH * law.k * horizon)
     gap = math.log(level / law.u0)
     above = max(1, round(cells * gap / (gap + below)))
-    steps = (np.arange(cells * refinement + 1) - cells * refinement) / refinement
-    return math.log(level) + steps * (gap / above), (cells - above) * refinement
+    steps = np.arange(-cells, 1, dtype=np.float64)
+    return math.log(level) + steps * (gap / above), cells - above
 
 
 class _Chain:
@@ -170,10 +113,7 @@ class _Chain:
         self.down = half[1:-1] * np.exp(scale[1:-1] - middle[:-1])
 
     def propagator(self, time: float) -> tuple[Array, list[tuple[float, Array]]]:
-        """Return the transition probabilities of a time, and those of absorption before it.
-
-        The latter are at the times halved, again and again.
-        """
+        """Return transition probabilities, and those of absorption by the halved times."""
         total = self.up.copy()
         total[1:] += self.down
         fastest = float(total.max())
