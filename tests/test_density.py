@@ -12,7 +12,7 @@ from scipy.stats import beta, gaussian_kde
 
 import shaped_attention as sa
 from shaped_attention import plots
-from shaped_attention.statistics.density_estimates import estimate_density
+from shaped_attention.statistics.density import estimate_density
 
 ENDS = (-1.0, 1.0)
 REPEATS, SAMPLES = 400, 2000

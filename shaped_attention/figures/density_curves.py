@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from shaped_attention.statistics.density_estimates import (
+from shaped_attention.statistics.density import (
     FEWEST,
     UNBOUNDED,
     Bins,
@@ -59,8 +59,8 @@ def draw_density(
         if not drawn:
             return True
     found = estimate_density(
-        values, bins=bins, bandwidth=bandwidth, support=support, window=window, level=level,
-        without=place,
+        values, bins=bins, bandwidth=bandwidth, support=support, window=window,
+        confidence=level, without=place,
     )  # fmt: skip
     band = _BAND | {"color": line["color"]}
     if bins is None:

@@ -30,12 +30,14 @@ from shaped_attention.numerics.result_axis import (
 )
 from shaped_attention.statistics.density import (
     STOPPING,
+    Bins,
+    atom,
+    density_window,
     named_tokens,
     observable_names,
     observable_values,
     support_of,
 )
-from shaped_attention.statistics.density_estimates import Bins, atom, density_window
 
 __all__ = ["densities", "model_layers", "save_figure", "trajectories"]
 

@@ -16,7 +16,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.checks import check_choice, check_count, check_inside, did_you_mean
+from shaped_attention.checks import (
+    argument_error,
+    check_choice,
+    check_count,
+    check_inside,
+    did_you_mean,
+)
 from shaped_attention.numerics.observables import covariances_at, observables_of
 from shaped_attention.numerics.result_axis import (
     TIME_TOLERANCE,
@@ -29,7 +35,6 @@ from shaped_attention.numerics.result_axis import (
     stopping_times,
 )
 from shaped_attention.results.provenance import recorded
-from shaped_attention.statistics.cautions import common_ground
 from shaped_attention.statistics.comparison_text import verdict
 from shaped_attention.statistics.distances import (
     ROUNDING,
@@ -42,9 +47,10 @@ from shaped_attention.statistics.distances import (
     wasserstein2_rows,
 )
 
-
 FEWEST_SAMPLES, _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 8, 99, 50
 _PAIRINGS = 99
+_EQUAL = 1e-9
+"""Relative difference of numbers in two specifications that is rounding."""
 
 
 @recorded()
@@ -133,12 +139,15 @@ def compare(
     sizes = (first.sizes["sample"], second.sizes["sample"])
     tokens = (first.sizes["row"], second.sizes["row"])
     if tokens[0] != tokens[1]:
-        got = f"{tokens[0]} and {tokens[1]}"
-        raise ValueError(f"first and second have {got} tokens; equal numbers are needed")
+        raise argument_error("second", f"of {tokens[0]} tokens, as first is", tokens[1])
     for name, size in zip(("first", "second"), sizes, strict=True):
         if size < FEWEST_SAMPLES:
-            raise ValueError(f"{name} has {size} samples; at least {FEWEST_SAMPLES} are needed")
-    _check_settings(confidence, permutations, bootstrap)
+            raise argument_error(name, f"a result of at least {FEWEST_SAMPLES} samples", size)
+    check_inside("confidence", confidence)
+    check_count("permutations", permutations, _FEWEST_PERMUTATIONS)
+    fewest = max(_FEWEST_BOOTSTRAPS, math.ceil(confidence / (1 - confidence) - 1e-9))
+    if bootstrap < fewest:
+        raise argument_error("bootstrap", f">= {fewest} at confidence {confidence}", bootstrap)
     axis = common_axis(first, second, ("first", "second"))
     at = _common_place(first, second, axis, requested(axis, time, position))
 
@@ -178,7 +187,7 @@ def compare(
     table["joint_energy"] = joint.distance
     table["joint_p_value"] = joint.p_value
     if transport:
-        v, w = (_vechd(result, at) for result in (first, second))
+        v, w = (_scaled_vech(result, at) for result in (first, second))
         whole = joint_wasserstein2(v, w, _PAIRINGS, seed, precision=ROUNDING * precision)
         table["joint_wasserstein2"] = whole.distance
         table["joint_wasserstein2_p_value"] = whole.p_value
@@ -207,14 +216,14 @@ def _common_place(first: xr.Dataset, second: xr.Dataset, axis: str, at: float | 
     common = [t for t in saved if (np.abs(other - t) <= TIME_TOLERANCE).any()]
     if not common:
         raise ValueError(
-            f"first and second have the {axis}s {listed(saved)} and {listed(other)}; a common one "
-            "is needed"
+            f"first and second have no {axis} in common; they have {listed(saved)} and "
+            f"{listed(other)}"
         )
     if max(common) <= 0.0 < min(saved.max(), other.max()):
         how = " (times= or save_every= of the samplers)" if axis == "time" else ""
         raise ValueError(
             f"first and second have only {'t' if axis == 'time' else axis} = 0 in common, before "
-            f"the first layer; a later {axis} in both{how}, or {axis}=0, is needed"
+            f"the first layer; save a later {axis} in both{how}, or ask for {axis}=0"
         )
     return float(max(common))
 
@@ -230,16 +239,7 @@ def _chosen_names(requested: str | Sequence[str] | None, available: list[str]) -
     return names
 
 
-def _check_settings(confidence: float, permutations: int, bootstrap: int) -> None:
-    check_inside("confidence", confidence)
-    check_count("permutations", permutations, _FEWEST_PERMUTATIONS)
-    fewest = max(_FEWEST_BOOTSTRAPS, math.ceil(confidence / (1 - confidence) - 1e-9))
-    if bootstrap < fewest:
-        at = f"{fewest} at confidence {confidence}"
-        raise ValueError(f"bootstrap={bootstrap!r}: at least {at} is needed")
-
-
-def _vechd(result: xr.Dataset, at: float) -> NDArray[np.float64]:
+def _scaled_vech(result: xr.Dataset, at: float) -> NDArray[np.float64]:
     """Return the upper triangles of V (samples, m (m+1)/2), scaled to keep the Frobenius norm."""
     V = covariances_at(result, at)
     a, b = np.triu_indices(V.shape[-1])
@@ -253,3 +253,57 @@ def _epsilon(result: xr.Dataset) -> float:
     dtypes = [np.dtype(computed), result["V"].dtype]
     known = [float(np.finfo(d if d.kind == "f" else np.float64).eps) for d in dtypes]
     return max(*known, float(result.attrs.get("precision", 0.0)))
+
+
+def common_ground(first: xr.Dataset, second: xr.Dataset) -> dict[str, int]:
+    """Return, as 1 or 0 by name, what two results have in common according to their attributes.
+
+    `independent` is 0 if they drew the same random numbers, `own_weights` is 0 if samples of either
+    were recorded from one model (`record_covariances`). `same_start` and `same_layer` are 0 if
+    they are known to differ in V_0 or in the blocks. `same_radius` is 0 if paths of either were
+    stopped and the radii differ for the same V_0.
+    """
+    start, layer = (_agree(first, second, key) for key in ("v0", "layer"))
+    stopped = any(bool(np.isfinite(stopping_times(r)).any()) for r in (first, second))
+    return {
+        "independent": int(not _share_numbers(first, second)),
+        "own_weights": int(all(_own_weights(result) for result in (first, second))),
+        "same_start": int(start),
+        "same_layer": int(layer),
+        "same_radius": int(not (start and stopped) or _agree(first, second, "radius")),
+    }
+
+
+def _own_weights(result: xr.Dataset) -> bool:
+    """Return whether no two samples come from models with the same weights, as far as known."""
+    models = result["model"].to_numpy() if "model" in result.coords else np.arange(0)
+    return len(np.unique(models)) == len(models)
+
+
+def _agree(first: xr.Dataset, second: xr.Dataset, key: str) -> bool:
+    """Return whether an entry of the specifications agrees up to rounding or is unknown."""
+    stored = [json.loads(result.attrs.get("specification", "{}")) for result in (first, second)]
+    a, b = (specification.get(key) for specification in stored)
+    if a is None or b is None or key == "layer":
+        return a is None or b is None or bool(a == b)
+    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    return x.shape == y.shape and bool(np.abs(x - y).max() <= _EQUAL * np.abs(x).max())
+
+
+def _sampler(result: xr.Dataset) -> str | None:
+    """Return the name of a sampler, or of the function that drew a result."""
+    name = result.attrs.get("sampler", result.attrs.get("function"))
+    return None if name is None else str(name)
+
+
+def _share_numbers(first: xr.Dataset, second: xr.Dataset) -> bool:
+    """Return whether two results drew the same random numbers."""
+    a, b = ([_sampler(result), result.attrs.get("seed")] for result in (first, second))
+    if None not in a and a == b:
+        return True
+    seeded = "sampler" in first.attrs and "seed" in first.attrs
+    if seeded or "start" not in first or "start" not in second:
+        return False
+    # The only randomness of a flow is its initial condition.
+    ours, others = ({row.tobytes() for row in r["start"].values} for r in (first, second))
+    return bool(ours & others)

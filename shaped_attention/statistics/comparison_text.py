@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import textwrap
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from shaped_attention.checks import argument_error
 from shaped_attention.numerics.result_axis import place_text
-from shaped_attention.statistics.cautions import caution_text
 
 _ROWS_PER_GROUP, _NAMED, _WIDTH = 8, 4, 110
+
+_COUPLED = (
+    " CAUTION: both results come from one sampler with one seed and share random numbers; this test"
+    " and the intervals of the Wasserstein and energy distances need different seeds."
+)
+_SHARED_WEIGHTS = (
+    " CAUTION: samples of one recorded model share its weights; intervals and p-values assume "
+    "independent samples, with one model each."
+)
+_DIFFERENCES = {
+    "same_start": "start from different covariances",
+    "same_layer": "have different layers",
+    "same_radius": "stop at different radii",
+}
 
 
 def verdict(table: xr.Dataset) -> str:
@@ -38,8 +53,8 @@ def verdict(table: xr.Dataset) -> str:
         head = f"Resolved: {at}, {where} differ in {among}."
         tail = "detects the difference too" if seen else "does not detect the difference"
     else:
-        found = "Different, in the joint law" if seen else "Not resolved"
-        head = f"{found}: {at}, none of the {count} observables alone distinguishes {where}."
+        outcome = "Different, in the joint law" if seen else "Not resolved"
+        head = f"{outcome}: {at}, none of the {count} observables alone distinguishes {where}."
         tail = (
             "distinguishes them; an observable may differ by up to "
             f"{min(1.0, ks + margin):.3f} in the KS distance"
@@ -47,6 +62,14 @@ def verdict(table: xr.Dataset) -> str:
             else "does not distinguish them either; a smaller difference is not excluded"
         )
     return f"{head} {largest} The joint test {tail} (p = {p:.2g}).{caution_text(about)}"
+
+
+def caution_text(common: dict[str, Any]) -> str:
+    """Return the sentences that follow from `common_ground`, possibly none."""
+    differences = [text for name, text in _DIFFERENCES.items() if not common[name]]
+    text = f" NOTE: the results {' and '.join(differences)}." if differences else ""
+    text += "" if common["own_weights"] else _SHARED_WEIGHTS
+    return text if common["independent"] else text + _COUPLED
 
 
 def format_comparison(table: xr.Dataset) -> str:
@@ -61,7 +84,7 @@ def format_comparison(table: xr.Dataset) -> str:
         If `table` is not a result of `compare`.
     """
     if not isinstance(table, xr.Dataset) or "verdict" not in table.attrs:
-        raise ValueError(f"table is a {type(table).__name__}; a result of compare is needed")
+        raise argument_error("table", "a result of compare", table)
     about = table.attrs
     lines = [
         f"{_place(table)}; tokens: {about['tokens']}; samples: {about['samples_first']}, "
@@ -85,40 +108,28 @@ def format_comparison(table: xr.Dataset) -> str:
                 f"and {rest.sizes['observable']} more {group}: KS at most "
                 f"{float(rest['ks'].max()):.3f}, {int(rest['resolved'].sum())} of them resolved"
             )
+    value = {str(key): float(x) for key, x in table.data_vars.items() if x.ndim == 0}
     lines += [
         "-" * _WIDTH,
-        f"joint energy test: distance {float(table['joint_energy']):.3g}, "
-        f"p = {float(table['joint_p_value']):.3g}",
-        *_transport_lines(table),
-        *_stopped_lines(table),
-        *textwrap.wrap(str(about["verdict"]), _WIDTH),
+        f"joint energy test: distance {value['joint_energy']:.3g}, "
+        f"p = {value['joint_p_value']:.3g}",
     ]
-    return "\n".join(lines)
+    if "joint_wasserstein2" in value:
+        lines.append(
+            "joint Wasserstein-2 distance of V (Frobenius norm): "
+            f"{value['joint_wasserstein2']:.3g}, p = {value['joint_wasserstein2_p_value']:.3g}; "
+            f"equal laws stay under {value['joint_wasserstein2_null']:.3g}"
+        )
+    if "time" in about:
+        first, second = value["stopped_first"], value["stopped_second"]
+        lines.append(f"stopped by then: {first:.2%} of the first, {second:.2%} of the second")
+    return "\n".join([*lines, *textwrap.wrap(str(about["verdict"]), _WIDTH)])
 
 
 def _place(table: xr.Dataset) -> str:
     """Return the time or position of a comparison in words."""
     axis = "time" if "time" in table.attrs else "position"
     return place_text(axis, table.attrs[axis])
-
-
-def _stopped_lines(table: xr.Dataset) -> list[str]:
-    if "time" not in table.attrs:
-        return []
-    first, second = (float(table[f"stopped_{name}"]) for name in ("first", "second"))
-    return [f"stopped by then: {first:.2%} of the first, {second:.2%} of the second"]
-
-
-def _transport_lines(table: xr.Dataset) -> list[str]:
-    if "joint_wasserstein2" not in table:
-        return []
-    distance, p, null = (
-        float(table[f"joint_wasserstein2{end}"]) for end in ("", "_p_value", "_null")
-    )
-    return [
-        f"joint Wasserstein-2 distance of V (Frobenius norm): {distance:.3g}, p = {p:.3g}; "
-        f"equal laws stay under {null:.3g}"
-    ]
 
 
 def _line(*cells: str) -> str:

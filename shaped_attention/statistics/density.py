@@ -1,16 +1,39 @@
-"""Density of one observable of a result at one time, with pointwise error bars."""
+r"""Density of one observable: histograms and kernel estimates, with pointwise intervals.
+
+On a bounded support the kernel estimate uses the linear boundary kernel [1]_: at x, with
+u = (x - X) / h and the partial moments a_j = int u^j K(u) du over the u whose X lie in the support,
+
+.. math:: K_L(u) = \frac{a_2 - a_1 u}{a_0 a_2 - a_1^2} K(u),
+
+which has mass 1 and mean 0 there. Its bias is O(h^2) up to the boundary. At the boundary, a
+Gaussian kernel without correction loses half of the density.
+
+References
+----------
+.. [1] M. C. Jones. Simple boundary correction for kernel density estimation. Statistics and
+   Computing 3 (1993), 135-146.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
 
-from shaped_attention.checks import check_choice
+from shaped_attention.checks import (
+    argument_error,
+    check_choice,
+    check_count,
+    check_inside,
+    check_positive,
+    real_array,
+)
 from shaped_attention.numerics.observables import observables, observables_of
 from shaped_attention.numerics.result_axis import (
     axis_of,
@@ -21,18 +44,24 @@ from shaped_attention.numerics.result_axis import (
     saved_places,
 )
 from shaped_attention.results.provenance import recorded
-from shaped_attention.statistics.density_estimates import (
-    FEWEST,
-    UNBOUNDED,
-    Bins,
-    Floats,
-    Interval,
-    atom,
-    estimate_density,
-    largest_atom,
-)
+from shaped_attention.statistics.proportions import fraction_bounds
+
+Floats = NDArray[np.float64]
+Interval = tuple[float, float]
+Bins = int | Sequence[float] | Floats
+
+RULES = {"scott": 1.06, "silverman": 0.9}
+"""Factors of A N^(-1/5), with A the smaller of the standard deviation and IQR / 1.349."""
 
 STOPPING = "stopping time"
+UNBOUNDED: Interval = (-math.inf, math.inf)
+FEWEST = 8
+"""Smallest number of samples of an estimate."""
+
+_ATOM = 0.01
+_ROUNDING = 1e-9
+_REACH = 9.0
+"""Bandwidths beyond which the Gaussian kernel is below rounding."""
 
 
 @recorded()
@@ -120,22 +149,30 @@ def density(
     1.0
     """
     values, at = observable_values(result, observable, time, position)
+    check_inside("level", level)
     if support is None:
         support = support_of(observable, result.sizes["row"], at)
     equal = atom(values)
     axis = axis_of(result)
     if equal is not None:
         raise ValueError(
-            f"observable={observable!r}: all {len(values)} values at {place_text(axis, at)} are "
-            f"{equal:.6g}, and an atom has no density"
+            f"observable {observable!r} has no density: all {len(values)} values at "
+            f"{place_text(axis, at)} are {equal:.6g}"
         )
-    found = estimate_density(
+    estimate = estimate_density(
         values, bins=bins, bandwidth=bandwidth, support=support, window=window,
-        points=points, level=level,
+        points=points, confidence=level,
     )  # fmt: skip
-    _warn_of_atoms(values, observable)
-    own = {axis: at if axis == "time" else int(at)}
-    return found.assign_attrs(observable=observable, **own)
+    shared = largest_atom(values)
+    if shared is not None:
+        warnings.warn(
+            f"{100 * shared[1]:.3g} % of the samples of {observable!r} have the value "
+            f"{shared[0]:.6g}; such an atom has no density",
+            UserWarning,
+            stacklevel=3,  # the caller of the recorded function
+        )
+    place = {axis: at if axis == "time" else int(at)}
+    return estimate.assign_attrs(observable=observable, **place)
 
 
 def observable_values(
@@ -148,9 +185,7 @@ def observable_values(
     """Return the values (samples,) of one observable at a stored place, and that place."""
     check_result(result, name)
     if result.sizes["sample"] < FEWEST:
-        raise ValueError(
-            f"{name} has {result.sizes['sample']} samples; at least {FEWEST} are needed"
-        )
+        raise argument_error(name, f"a result of at least {FEWEST} samples", result.sizes["sample"])
     stopping = [STOPPING] if "stopping_time" in result else []
     check_choice("observable", observable, [*observable_names(result.sizes["row"]), *stopping])
     wanted = requested(axis_of(result), time, position)
@@ -177,13 +212,164 @@ def support_of(observable: str, tokens: int, time: float = math.inf) -> Interval
     return known.get(observable, (0.0, time) if observable == STOPPING else UNBOUNDED)
 
 
-def _warn_of_atoms(values: Floats, observable: str) -> None:
-    found = largest_atom(values)
-    if found is not None:
-        place, share = found
-        warnings.warn(
-            f"{100 * share:.3g} % of the samples of {observable!r} have the value {place:.6g}; "
-            "such an atom has no density",
-            UserWarning,
-            stacklevel=4,
-        )
+def estimate_density(
+    values: ArrayLike,
+    *,
+    bins: Bins | None = None,
+    bandwidth: float | str | None = None,
+    support: Interval = UNBOUNDED,
+    window: Interval | None = None,
+    points: int = 201,
+    confidence: float = 0.95,
+    without: float | None = None,
+) -> xr.Dataset:
+    """Estimate the density of the law of `values`, as `density` does, but accept atoms.
+
+    Values equal to `without` are samples, but not part of the density: its mass is the share of
+    the others.
+    """
+    check_inside("confidence", confidence)
+    if bins is not None and bandwidth is not None:
+        raise ValueError("bins and bandwidth exclude each other: a histogram has no bandwidth")
+    low, high = _interval("support", support)
+    sample = np.sort(real_array(values, "values").ravel())
+    if len(sample) < FEWEST or not np.isfinite(sample).all():
+        raise argument_error("values", f"at least {FEWEST} finite numbers", sample)
+    slack = _ROUNDING * max(1.0, abs(sample[0]), abs(sample[-1]))
+    if sample[0] < low - slack or sample[-1] > high + slack:
+        inner = f"[{sample[0]:.6g}, {sample[-1]:.6g}]"
+        raise argument_error("support", f"an interval with all values, {inner}", support)
+    total = len(sample)
+    sample = np.clip(sample if without is None else sample[sample != without], low, high)
+    if window is None:
+        window = density_window(sample, (low, high))
+    else:
+        window = _interval("window", window)
+        if not (low <= window[0] and window[1] <= high and np.isfinite(window).all()):
+            raise argument_error("window", f"finite and inside ({low:g}, {high:g})", window)
+    if bins is not None:
+        return _histogram(sample, total, _edges(bins, window), (low, high), confidence)
+    check_count("points", points, 2)
+    h = _bandwidth(sample, "scott" if bandwidth is None else bandwidth, (low, high))
+    return _kernel(sample, total, np.linspace(*window, points), h, (low, high), confidence)
+
+
+def density_window(values: Floats, support: Interval = UNBOUNDED) -> Interval:
+    """Return the central 99.8 % of the values and a quarter of that range on both sides."""
+    low, high = np.quantile(values, [0.001, 0.999])
+    if high <= low:
+        low, high = values.min(), values.max()
+    margin = 0.25 * (high - low)
+    return max(float(low - margin), support[0]), min(float(high + margin), support[1])
+
+
+def atom(values: Floats) -> float | None:
+    """Return the common value of all `values` up to rounding, or None."""
+    spread = float(np.ptp(values))
+    return float(values[0]) if spread <= _ROUNDING * float(np.abs(values).max()) else None
+
+
+def largest_atom(values: Floats, place: float | None = None) -> tuple[float, float] | None:
+    """Return the most frequent value and its share; None if it is one sample or at most 1 %.
+
+    With `place`, that is the only value that may be an atom: times on a grid are often equal.
+    """
+    if place is None:
+        distinct, counts = np.unique(values, return_counts=True)
+        place = float(distinct[np.argmax(counts)])
+    count = int((values == place).sum())
+    share = count / len(values)
+    return (place, share) if count > 1 and share > _ATOM else None
+
+
+def _histogram(
+    sample: Floats, total: int, edges: Floats, support: Interval, confidence: float
+) -> xr.Dataset:
+    width = np.diff(edges)
+    counts = np.histogram(sample, edges)[0]
+    share = counts / total
+    lower, upper = fraction_bounds(counts, total, confidence)
+    error = np.sqrt(share * (1.0 - share) / total)
+    columns = (share / width, error / width, lower / width, upper / width)
+    data = _dataset(0.5 * (edges[:-1] + edges[1:]), columns, total, support, confidence)
+    return data.assign_coords(left=("value", edges[:-1]), right=("value", edges[1:])).assign_attrs(
+        method="histogram", bins=len(width), outside=(len(sample) - counts.sum()) / total
+    )
+
+
+def _kernel(
+    sample: Floats, total: int, grid: Floats, h: float, support: Interval, confidence: float
+) -> xr.Dataset:
+    # u ranges over [a, b] as X ranges over the support.
+    a, b = (grid - support[1]) / h, (grid - support[0]) / h
+    a0 = ndtr(b) - ndtr(a)
+    a1 = _normal(a) - _normal(b)
+    a2 = a0 + _times_normal(a) - _times_normal(b)
+    determinant = a0 * a2 - a1 * a1
+    mean, square = np.zeros_like(grid), np.zeros_like(grid)
+    near = np.searchsorted(sample, [grid - _REACH * h, grid + _REACH * h])
+    for k, x in enumerate(grid):
+        u = (x - sample[near[0, k] : near[1, k]]) / h
+        weight = (a2[k] - a1[k] * u) / determinant[k] * _normal(u) / h
+        mean[k], square[k] = weight.sum() / total, np.square(weight).sum() / total
+    error = np.sqrt(np.maximum(square - mean * mean, 0.0) / (total - 1))
+    half = ndtri(0.5 + 0.5 * confidence) * error
+    # The boundary kernel is negative far from its centre. The interval of an estimate of 0 has the
+    # size of its error.
+    bounds = np.maximum(mean - half, 0.0), np.maximum(mean, 0.0) + half
+    outside = (sample < grid[0]) | (sample > grid[-1])
+    return _dataset(
+        grid, (np.maximum(mean, 0.0), error, *bounds), total, support, confidence
+    ).assign_attrs(method="kernel", bandwidth=h, outside=float(outside.sum()) / total)
+
+
+def _dataset(
+    grid: Floats, columns: Sequence[Floats], total: int, support: Interval, confidence: float
+) -> xr.Dataset:
+    names = ("density", "standard_error", "lower", "upper")
+    return xr.Dataset(
+        {name: ("value", numbers) for name, numbers in zip(names, columns, strict=True)},
+        coords={"value": grid},
+        attrs={"level": confidence, "samples": total, "support": list(support)},
+    )
+
+
+def _bandwidth(sample: Floats, bandwidth: float | str, support: Interval) -> float:
+    if not isinstance(bandwidth, str):
+        check_positive("bandwidth", bandwidth)
+        if bandwidth > support[1] - support[0]:
+            longest = f"{support[1] - support[0]:g}"
+            raise argument_error("bandwidth", f"at most {longest}, the support's length", bandwidth)
+        return float(bandwidth)
+    check_choice("bandwidth", bandwidth, RULES)
+    deviation = float(sample.std(ddof=1))
+    quarter, more = np.quantile(sample, [0.25, 0.75])
+    spread = min(deviation, float(more - quarter) / 1.349) or deviation
+    return RULES[bandwidth] * spread * len(sample) ** -0.2
+
+
+def _edges(bins: Bins, window: Interval) -> Floats:
+    if isinstance(bins, int | np.integer):
+        check_count("bins", bins)
+        return np.linspace(*window, int(bins) + 1)
+    edges = real_array(bins, "bins")
+    if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0.0).all():
+        raise argument_error("bins", "an integer >= 1 or increasing edges", bins)
+    return edges
+
+
+def _interval(name: str, ends: Interval) -> Interval:
+    both = real_array(ends, name)
+    if both.shape != (2,) or not both[0] < both[1]:
+        raise argument_error(name, "two numbers, the smaller first", ends)
+    return float(both[0]), float(both[1])
+
+
+def _normal(u: Floats) -> Floats:
+    return np.exp(-0.5 * u * u) / math.sqrt(2.0 * math.pi)
+
+
+def _times_normal(u: Floats) -> Floats:
+    """Compute u phi(u), which is 0 at infinity."""
+    finite = np.where(np.isfinite(u), u, 0.0)
+    return finite * _normal(finite)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.checks import check_inside
+from shaped_attention.checks import argument_error, check_inside
 from shaped_attention.results.provenance import call_of, recorded
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.theory.moments import limits_at
@@ -65,15 +65,14 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
         high speed, or `level` is outside its range.
     """
     if not isinstance(result, xr.Dataset) or "largest_speed" not in result:
-        raise ValueError("result has no largest_speed; one of integrate_sde by the clock is needed")
+        raise argument_error("result", "one of integrate_sde by the clock", result)
     check_inside("level", level)
     _, arguments = call_of(result)
     radius = float(result.attrs["radius"])
-    needed = SMALLEST_RADIUS * float(np.linalg.norm(arguments["v0"], axis=(-2, -1)).max())
-    if radius < 0.999 * needed:
-        raise ValueError(
-            f"result has radius={radius:.6g}; {needed:.6g}, which is {SMALLEST_RADIUS:g} times "
-            "|v0|, or more is needed"
+    least = SMALLEST_RADIUS * float(np.linalg.norm(arguments["v0"], axis=(-2, -1)).max())
+    if radius < 0.999 * least:
+        raise argument_error(
+            "the radius of result", f">= {least:.6g}, {SMALLEST_RADIUS:g} times |v0|", radius
         )
     count = result.sizes["sample"]
     speed = result["largest_speed"].to_numpy() / (FAR * _linear_rate(arguments["layer"]))
@@ -84,8 +83,8 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
     reached, far = len(ends), len(ends) + len(inside)
     if reached < FEWEST:
         raise ValueError(
-            f"result has {reached} paths that reached the radius at a high speed; {FEWEST} or more "
-            "are needed"
+            f"result must have at least {FEWEST} paths that reached the radius at a high speed; "
+            f"got {reached}"
         )
 
     def loss(kappa: float, theta: float) -> float:
@@ -100,7 +99,8 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
             return _least(lambda t: loss(math.exp(t) * (1.0 / pi - 1.0), math.exp(t)))
         return _least(lambda t: _least(lambda k: loss(math.exp(k), -math.exp(t))))
 
-    best, low, high = 1.0, *_few(reached, level)
+    # If no far path came back, pi is between the bounds of a fraction that is 1.
+    best, low, high = 1.0, *_bounds(reached, reached, level)
     if len(inside):
         fit: Any = optimize.minimize_scalar(
             profile, bounds=(1e-6, 1.0 - 1e-6), method="bounded", options={"xatol": 1e-8}
@@ -109,14 +109,23 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
         allowed = profile(best) + 0.5 * float(stats.chi2(1).ppf(level))
         low = _crossing(lambda pi: profile(pi) - allowed, best, 0.0)
         high = _crossing(lambda pi: profile(pi) - allowed, best, 1.0 - 1e-9)
+    # The probability is pi times the share of far paths, and their errors are independent.
     share = far / count
-    bounds = fraction_bounds(np.array([far]), count, level)
-    lower, upper = _joined(best, low, high, share, *(float(x[0]) for x in bounds))
+    least_far, most_far = _bounds(far, count, level)
+    down = math.hypot((best - low) * share, (share - least_far) * best)
+    up = math.hypot((high - best) * share, (most_far - share) * best)
     numbers = {
-        "probability": best * share, "lower": lower, "upper": upper,
+        "probability": best * share,
+        "lower": max(0.0, best * share - down),
+        "upper": min(1.0, best * share + up),
         "reached": stopped.mean(),
-    }  # fmt: skip
+    }
     return xr.Dataset(numbers, attrs={"samples": count})
+
+
+def _bounds(successes: int, count: int, confidence: float) -> tuple[float, float]:
+    lower, upper = fraction_bounds(successes, count, confidence)
+    return float(lower), float(upper)
 
 
 def _linear_rate(layer: Layer) -> float:
@@ -132,28 +141,13 @@ def _integral(theta: float, s: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _least(function: Callable[[float], float]) -> float:
     """Return the minimum of a function of a logarithm."""
-    found: Any = optimize.minimize_scalar(function, bounds=(-12.0, 5.0), method="bounded")
-    return float(found.fun)
+    fit: Any = optimize.minimize_scalar(function, bounds=(-12.0, 5.0), method="bounded")
+    return float(fit.fun)
 
 
-def _few(reached: int, level: float) -> tuple[float, float]:
-    """Return bounds on pi if no far path came back."""
-    lower, upper = fraction_bounds(np.array([reached]), reached, level)
-    return float(lower[0]), float(upper[0])
-
-
-def _crossing(excess: Any, inside: float, end: float) -> float:
+def _crossing(excess: Callable[[float], float], inside: float, end: float) -> float:
     """Return where a function that is negative at `inside` changes its sign towards `end`."""
     if excess(end) <= 0.0:
         return end
     low, high = sorted((inside, end))
     return float(optimize.brentq(excess, low, high, xtol=1e-10))
-
-
-def _joined(
-    pi: float, low: float, high: float, share: float, least: float, most: float
-) -> tuple[float, float]:
-    """Return bounds on pi times the share of far paths, whose errors are independent."""
-    down = math.hypot((pi - low) * share, (share - least) * pi)
-    up = math.hypot((high - pi) * share, (most - share) * pi)
-    return max(0.0, pi * share - down), min(1.0, pi * share + up)

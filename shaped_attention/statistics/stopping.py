@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import (
+    argument_error,
     check_count,
     check_inside,
     check_keywords,
@@ -61,22 +62,22 @@ def exit_times(
     """
     check_result(result, "result", stops=True)
     if not 0.0 <= smallest < largest < math.inf:
-        raise ValueError(
-            f"smallest={smallest!r}, largest={largest!r}: 0 <= smallest < largest is needed"
+        raise argument_error(
+            "smallest and largest", "0 <= smallest < largest < infinity", (smallest, largest)
         )
     if "specification" in result.attrs:
         stored = specification(result)
         step = stored["step"] if stored["sampler"] == "sde" else 1.0 / stored["width"]
         if np.diff(result["time"].to_numpy(), prepend=0.0).max() > 1.5 * step:
-            raise ValueError("result has only some of its times; save_every=1 is needed")
+            raise ValueError("result has only some of its times; run it with save_every=1")
     v = result["V"].transpose("time", "sample", "row", "col").to_numpy()
     stopped = np.isfinite(result["stopping_time"].to_numpy())
     eigenvalues = np.linalg.eigvalsh(v)
     outside = (eigenvalues[..., 0] < smallest) | (eigenvalues[..., -1] > largest)
     if (stopped & ~outside[-1]).any():
         raise ValueError(
-            f"largest={largest!r}: paths of the result stopped inside the range; a larger radius "
-            "is needed"
+            f"result has paths that stopped inside the range up to {largest:g}; run it with a "
+            "larger radius"
         )
     first = np.argmax(outside, axis=0)
     times = result["time"].to_numpy().astype(np.float64)[first]
@@ -113,10 +114,7 @@ def explosion_curve(
     check_inside("level", level)
     times = result["time"].to_numpy() if times is None else real_array(times, "times")
     if times.ndim != 1 or not np.isfinite(times).all():
-        raise ValueError(
-            f"times has shape {times.shape} or entries that are not finite; a list of "
-            "finite numbers is needed"
-        )
+        raise argument_error("times", "a list of finite numbers", times)
     stopped = result["stopping_time"].to_numpy()
     count = len(stopped)
     exploded = (stopped[None, :] <= times[:, None] + 1e-9).sum(axis=1)
@@ -269,10 +267,10 @@ def stopping_map(
     radius = 10.0 * largest * math.sqrt(len(start))
 
     def cell(gamma: float, tau0: float) -> xr.Dataset:
-        own = derived_seed(seed, {"study": "stopping_map", "gamma": gamma, "tau0": tau0})
         block = ShapedAttention(gamma, tau0)
         common: dict[str, Any] = {
-            "samples": samples, "seed": own, "save_every": 1, "radius": radius, "progress": False,
+            "samples": samples, "save_every": 1, "radius": radius, "progress": False,
+            "seed": derived_seed(seed, {"study": "stopping_map", "gamma": gamma, "tau0": tau0}),
         }  # fmt: skip
         chain = simulate_chain(block, start, width=width, depth=depth, **common)
         limit = integrate_sde(block, start, horizon=horizon, step=step, **common)
@@ -283,8 +281,8 @@ def stopping_map(
         )
 
     axes = {"gamma": [float(x) for x in gammas], "tau0": [float(x) for x in tau0s]}
-    found = over_grid(cell, axes, progress=progress).transpose("sampler", "gamma", "tau0", "sample")
-    return found.assign_attrs(tokens=len(start))
+    cells = over_grid(cell, axes, progress=progress)
+    return cells.transpose("sampler", "gamma", "tau0", "sample").assign_attrs(tokens=len(start))
 
 
 def _depth(width: int, horizon: float) -> int:

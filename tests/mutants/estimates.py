@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _COMPARE = "shaped_attention/statistics/compare.py"
 _CONVERGENCE = "shaped_attention/statistics/convergence.py"
-_DENSITY = "shaped_attention/statistics/density_estimates.py"
+_DENSITY = "shaped_attention/statistics/density.py"
 _DISTANCES = "shaped_attention/statistics/distances.py"
 _FRACTIONS = "shaped_attention/statistics/proportions.py"
 _LEVELS = "shaped_attention/statistics/level_pairs.py"
@@ -50,8 +50,8 @@ ESTIMATES = [
     Mutant(
         "density-band-of-one-side",
         _DENSITY,
-        "ndtri(0.5 + 0.5 * level)",
-        "ndtri(level)",
+        "ndtri(0.5 + 0.5 * confidence)",
+        "ndtri(confidence)",
         (
             "test_density.py::test_bands_of_the_kernel_estimate_cover_a_flat_density_up_to_the_boundary",
         ),

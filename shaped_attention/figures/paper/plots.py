@@ -13,7 +13,7 @@ from matplotlib.ticker import LogFormatterSciNotation, NullLocator
 from shaped_attention.figures.density_curves import draw_density
 from shaped_attention.figures.labels import LAYER, TIME, observable_label, parameter_label
 from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
-from shaped_attention.statistics.density_estimates import UNBOUNDED, Floats, Interval
+from shaped_attention.statistics.density import UNBOUNDED, Floats, Interval
 
 _CORRELATIONS: Interval = (-1.0, 1.0)
 _RHO = observable_label("rho[0,1]")
