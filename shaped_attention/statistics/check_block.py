@@ -13,22 +13,30 @@ from numpy.typing import ArrayLike
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import resolved, scheduled
-from shaped_attention.checks import check_count, with_types
+from shaped_attention.checks import argument_error, check_count, with_types
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.samplers.request import common_groups
-from shaped_attention.statistics.block_checks.declarations import overriding, ranges, tracing
-from shaped_attention.statistics.block_checks.networks import networks, token_means
-from shaped_attention.statistics.block_checks.one_layer import wide_layer
-from shaped_attention.statistics.block_checks.report import (
-    BlockReport,
-    Check,
+from shaped_attention.statistics.block_checks.descriptions import (
+    ERRORS,
+    clock,
+    derivatives,
+    overriding,
+    ranges,
+    tracing,
 )
-from shaped_attention.statistics.block_checks.slopes import clock, derivatives
-from shaped_attention.statistics.block_checks.trial import Trial
+from shaped_attention.statistics.block_checks.report import BlockReport, Check, Trial, judged
+from shaped_attention.statistics.block_checks.samples import networks, token_means, wide_layer
 
-_CHECKS: tuple[Callable[[Trial], Iterator[Check]], ...] = (
-    overriding, tracing, ranges, networks, token_means, wide_layer, clock, derivatives,
-)  # fmt: skip
+_CHECKS: tuple[tuple[str, Callable[[Trial], Iterator[Check]]], ...] = (
+    ("overridden methods", overriding),
+    ("tracing", tracing),
+    ("ranges of parameters", ranges),
+    ("branch against root", networks),
+    ("means of the tokens", token_means),
+    ("drift from one wide layer and diffusion from one wide layer", wide_layer),
+    ("superlinear terms against speed", clock),
+    ("derivatives", derivatives),
+)
 
 
 @with_types
@@ -70,7 +78,7 @@ def check_block(
     True
     """
     if not isinstance(block, Block):
-        raise ValueError(f"block={block!r}: a block is needed")
+        raise argument_error("block", "a block", block)
     start = check_covariance(v0, "v0")
     check_count("samples", samples, lowest=100)
     check_count("seed", seed, lowest=0)
@@ -78,4 +86,12 @@ def check_block(
     groups = common_groups([plain])
     least = groups * max(4 * len(start), -(-32 // groups))
     trial = Trial(plain, start, least if width is None else width, samples, seed)
-    return BlockReport(tuple(check for each in _CHECKS for check in each(trial)))
+    return BlockReport(tuple(check for name, run in _CHECKS for check in _checks(name, run, trial)))
+
+
+def _checks(name: str, run: Callable[[Trial], Iterator[Check]], trial: Trial) -> Iterator[Check]:
+    """Yield the checks of a function, or one that fails because a run does."""
+    try:
+        yield from run(trial)
+    except ERRORS as error:
+        yield judged(name, False, f"a run fails: {error}")

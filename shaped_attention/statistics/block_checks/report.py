@@ -1,10 +1,20 @@
-"""The table of checks of a block."""
+"""A block under test, and the table of its checks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.blocks.base import Block, limit_reason
+from shaped_attention.blocks.limit import Limit
+from shaped_attention.blocks.parameters import Schedule, at_depth
 
 PASS, FAIL, NOT_TESTED = "pass", "fail", "not tested"
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,16 @@ class Check:
     outcome: str
     detail: str
     noticed: str = ""
+
+
+def judged(name: str, good: bool, detail: str, noticed: str = "") -> Check:
+    """Return a check that passes or fails."""
+    return Check(name, PASS if good else FAIL, detail, noticed)
+
+
+def untested(name: str, reason: str) -> Check:
+    """Return a check that does not apply."""
+    return Check(name, NOT_TESTED, reason)
 
 
 @dataclass(frozen=True)
@@ -55,3 +75,46 @@ class BlockReport:
         ]
         failed = sum(check.outcome == FAIL for check in self.table)
         return "\n".join([*lines, f"{failed} of {len(self.table)} checks failed"])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A block and the sizes at which it is checked."""
+
+    block: Block
+    v0: Array
+    width: int
+    samples: int
+    seed: int
+
+    @property
+    def tokens(self) -> int:
+        """Their number m."""
+        return len(self.v0)
+
+    @property
+    def limit(self) -> Limit | None:
+        """The limit, if there is one."""
+        return None if limit_reason(self.block) else self.block.limit
+
+    @property
+    def parameters(self) -> Any:
+        """The parameters as numbers."""
+        return at_depth(self.block, 0.0)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the numerical fields that descriptions take from `p`."""
+        return [
+            entry.name
+            for entry in fields(self.block)  # type: ignore[arg-type]
+            if isinstance(getattr(self.block, entry.name), float | Schedule)
+            and entry.name not in self.block.fixed
+        ]
+
+    def with_value(self, name: str, value: float) -> Block | None:
+        """Return the block with another value of a field; None if it is refused."""
+        try:
+            return replace(self.block, **{name: value})  # type: ignore[type-var]
+        except (ArithmeticError, ValueError):
+            return None

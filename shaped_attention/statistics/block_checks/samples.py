@@ -1,31 +1,38 @@
-"""Check of drift and diffusion by one wide layer."""
+"""Checks by samples: networks, the chain, and one wide layer against drift and diffusion."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from scipy import stats
 
 from shaped_attention.blocks.base import Block, chain_reason, limit_reason
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.factor import semidefinite_cholesky
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
+from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.request import common_groups
 from shaped_attention.statistics.block_checks.report import (
     FAIL,
-    NOT_TESTED,
-    PASS,
+    Array,
     Check,
+    Trial,
+    judged,
+    untested,
 )
-from shaped_attention.statistics.block_checks.trial import Trial
 from shaped_attention.theory.drift_diffusion import diffusion, drift
 
-Array = NDArray[np.float64]
+Observables = dict[str, Array]
+
+_LEVEL = 1e-3
+"""Probability that a correct block fails a statistical check."""
 
 _ERRORS = 5.0
 """Standard errors by which a mean of one wide layer may differ from its limit."""
@@ -40,26 +47,100 @@ _ROOTS = 2**14
 """Number of roots that are made at once."""
 
 
+def networks(trial: Trial) -> Iterator[Check]:
+    """Networks against the chain, after one layer and after four, by Kolmogorov and Smirnov."""
+    name = "branch against root"
+    if reason := chain_reason(trial.block):
+        yield untested(name, f"there is no chain: {reason}")
+        return
+    options: dict[str, Any] = {
+        "width": trial.width, "depth": 4, "seed": trial.seed, "save_every": 1, "progress": False,
+    }  # fmt: skip
+    network, chain = (
+        run(trial.block, trial.v0, samples=samples, **options)["V"].to_numpy()
+        for run, samples in (
+            (simulate_network, trial.samples), (simulate_chain, 10 * trial.samples)
+        )
+    )  # fmt: skip
+    pairs = {f"layer {i}": (observables(network[i]), observables(chain[i])) for i in (1, 4)}
+    yield replace(_smallest(pairs), name=name)
+
+
+def _smallest(pairs: dict[str, tuple[Observables, Observables]]) -> Check:
+    """Return the check of the smallest p-value of all observables of some pairs of samples."""
+    values = [
+        (float(stats.ks_2samp(_rounded(a[key]), _rounded(b[key])).pvalue), f"{key}, {word}")
+        for word, (a, b) in pairs.items()
+        for key in a
+    ]
+    p, where = min(values)
+    n, m = (len(next(iter(x.values()))) for x in next(iter(pairs.values())))
+    apart = math.sqrt(0.5 * math.log(2.0 * len(values) / _LEVEL) / (n * m / (n + m)))
+    corrected = min(1.0, p * len(values))
+    return judged(
+        "", corrected > _LEVEL,
+        f"smallest p-value times the number of {len(values)} tests: {corrected:.2g} ({where})",
+        f"a distance of {apart:.2g} between distribution functions, in half of all cases",
+    )  # fmt: skip
+
+
+def _rounded(values: Array) -> Array:
+    """Return values without their rounding errors, which differ where a law has atoms."""
+    return np.round(values, 9)
+
+
+def token_means(trial: Trial) -> Iterator[Check]:
+    """Whether the law of a layer depends on the means of the tokens, and the block says so."""
+    block, width = trial.block, trial.width
+    factor = semidefinite_cholesky(torch.tensor(trial.v0))
+    tokens = torch.zeros(trial.samples, trial.tokens, width, dtype=torch.float64)
+    tokens[..., : trial.tokens] = width**0.5 * factor
+    constant = torch.full((width,), width**-0.5, dtype=torch.float64)
+    axis = torch.zeros(width, dtype=torch.float64)
+    axis[0] = 1.0
+    # The reflection that exchanges the first axis with the direction of 1 gives the tokens means.
+    normal = (axis - constant) / torch.linalg.vector_norm(axis - constant)
+    turned = tokens - 2.0 * (tokens @ normal)[..., None] * normal
+    generator = torch.Generator().manual_seed(trial.seed)
+
+    def project(x: torch.Tensor, columns: int) -> torch.Tensor:
+        shape = (*x.shape[:-2], x.shape[-1], columns)
+        return x @ torch.randn(shape, dtype=x.dtype, generator=generator)
+
+    sides = []
+    for x in (tokens, turned):
+        new = block.forward(trial.parameters, x, project)
+        sides.append(observables((new @ new.mT / width).numpy()))
+    smallest = _smallest({"one layer": (sides[0], sides[1])})
+    name = "means of the tokens"
+    if block.means:
+        yield judged(name, True, "the state has them (means)")
+    elif common_groups([block]) > 1:
+        yield untested(name, "heads without an output projection see parts of the columns")
+    elif smallest.outcome == FAIL:
+        detail = f"the law depends on them, but `means` is False: {smallest.detail}"
+        yield judged(name, False, detail)
+    else:
+        yield replace(
+            smallest, name=name, detail=f"the law does not depend on them: {smallest.detail}"
+        )
+
+
 def wide_layer(trial: Trial) -> Iterator[Check]:
     """One wide layer, extrapolated from two widths, against drift and diffusion."""
     names, block = ("drift from one wide layer", "diffusion from one wide layer"), trial.block
-    if trial.limit is None:
-        for name in names:
-            yield Check(name, NOT_TESTED, f"there is no limit: {limit_reason(block)}")
-        return
-    if trial.limit.normalised:
-        for name in names:
-            yield Check(name, NOT_TESTED, "the limit is that of correlations after many layers")
+    if trial.limit is None or trial.limit.normalised:
+        reason = (
+            f"there is no limit: {limit_reason(block)}" if trial.limit is None else
+            "the limit is that of correlations after many layers"
+        )  # fmt: skip
+        yield from (untested(name, reason) for name in names)
         return
     worst = {name: (0.0, "", "") for name in names}
     for scale in (1.0, 2.0):
         v = scale * trial.v0
-        try:
-            known = vech(drift(block, v)), diffusion(block, v)
-            measured = _extrapolated(trial, v)
-        except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
-            yield Check(" and ".join(names), FAIL, f"a run fails: {error}")
-            return
+        known = vech(drift(block, v)), diffusion(block, v)
+        measured = _extrapolated(trial, v)
         for name, theory, (value, deviation, left) in zip(names, known, measured, strict=True):
             allowed = _ERRORS * deviation + _SHARE * left + 1e-9 * np.abs(known[1]).max()
             excess = np.abs(value - theory) / allowed
@@ -73,17 +154,17 @@ def wide_layer(trial: Trial) -> Iterator[Check]:
                 worst[name] = float(excess.max()), where, f"{size} {np.abs(theory).max():.3g})"
     for name in names:
         most, where, size = worst[name]
-        yield Check(name, PASS if most <= 1.0 else FAIL, where, size)
+        yield judged(name, most <= 1.0, where, size)
 
 
 def _extrapolated(trial: Trial, v: Array) -> list[tuple[Array, Array, Array]]:
     """Return drift and diffusion at width infinity: value, standard error, and what was added."""
-    found = [_moments_at(trial, v, common_groups([trial.block]) * n) for n in (_WIDE, 2 * _WIDE)]
-    result = []
-    for (narrow, narrow_error), (wide, wide_error) in zip(*found, strict=True):
-        value = 2.0 * wide - narrow
-        result.append((value, np.hypot(2.0 * wide_error, narrow_error), np.abs(wide - narrow)))
-    return result
+    groups = common_groups([trial.block])
+    both = [_moments_at(trial, v, groups * n) for n in (_WIDE, 2 * _WIDE)]
+    return [
+        (2.0 * wide - narrow, np.hypot(2.0 * wide_error, narrow_error), np.abs(wide - narrow))
+        for (narrow, narrow_error), (wide, wide_error) in zip(*both, strict=True)
+    ]
 
 
 def _moments_at(trial: Trial, v: Array, width: int) -> list[tuple[Array, Array]]:
@@ -109,12 +190,12 @@ def _moments_at(trial: Trial, v: Array, width: int) -> list[tuple[Array, Array]]
 
 
 def _conditional(trial: Trial, v: Array, width: int, count: int, seed: int) -> Array:
-    """Return E[V' - V | R] = lambda^2 V + gamma^2 K - V, half-vectorised, for samples of the root.
+    """Return E[V' - V | R] = lambda^2 V + gamma^2 K - V, as a vector, for samples of the root.
 
     K = R R^T is the covariance of a column of the branch, or its mean over the groups of columns.
     Its mean has the drift, without the noise of the last weights.
     """
-    block, p = trial.block, trial.parameters()
+    block, p = trial.block, trial.parameters
     if type(block).step is not Block.step or type(block).forward is not Block.forward:
         result = simulate_chain(
             block, v, width=width, depth=1, samples=count, seed=seed + 2**32, progress=False

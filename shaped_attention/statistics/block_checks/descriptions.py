@@ -1,0 +1,198 @@
+"""Checks of what a block declares, and of what the package derives from it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from shaped_attention.blocks import superlinear
+from shaped_attention.blocks.base import chain_reason, limit_reason
+from shaped_attention.blocks.limit import Limit
+from shaped_attention.samplers.pathwise import pathwise
+from shaped_attention.samplers.request import common_groups
+from shaped_attention.samplers.steps import check_coefficients, traced_chain, traced_limit
+from shaped_attention.statistics.block_checks.report import (
+    Array,
+    Check,
+    Trial,
+    judged,
+    untested,
+)
+
+ERRORS = (ArithmeticError, LookupError, RuntimeError, ValueError)
+"""Errors of a block's descriptions, which fail a check."""
+
+
+def overriding(trial: Trial) -> Iterator[Check]:
+    """What a class overrides and what it then does not inherit."""
+    block, name = trial.block, "overridden methods"
+    if not block.overridden:
+        yield judged(name, True, "the block overrides no method of another block")
+        return
+    for face, reason in (("limit", limit_reason(block)), ("chain", chain_reason(block))):
+        if f"{type(block).__name__} overrides" in reason:
+            yield judged(f"{name} and {face}", False, reason)
+            return
+    yield judged(name, True, f"it declares what rests on {', '.join(block.overridden)}")
+
+
+def tracing(trial: Trial) -> Iterator[Check]:
+    """Whether chain and limit can be traced into compiled programs."""
+    block, tokens = trial.block, trial.tokens
+    for face, reason in (("chain", chain_reason(block)), ("limit", limit_reason(block))):
+        name = f"tracing of the {face}"
+        if reason:
+            yield untested(name, f"there is none: {reason}")
+            continue
+        try:
+            if face == "chain":
+                traced_chain([[block]], tokens, trial.width, common_groups([block]))
+            else:
+                traced_limit([[block]], tokens, 0.01)
+            yield judged(name, True, "compiled code can run it")
+        except ERRORS as error:
+            yield judged(name, False, str(error))
+
+
+def ranges(trial: Trial) -> Iterator[Check]:
+    """Whether the block refuses what is not a number, and parameters without a limit."""
+    title, accepted = "ranges of parameters", []
+    for name in trial.names:
+        for value in (math.nan, math.inf):
+            if trial.with_value(name, value) is not None:
+                accepted.append(f"{name}={value!r}")
+                break
+        for value in (0.0, -1.0, 1.5):
+            changed = trial.with_value(name, value)
+            if changed is None or limit_reason(changed):
+                continue
+            try:
+                check_coefficients([[changed]], trial.tokens, 1)
+            except FloatingPointError:
+                accepted.append(f"{name}={value!r}")
+                break
+    if not trial.names:
+        yield untested(title, "the block has no numerical parameter")
+    elif accepted:
+        yield judged(
+            title, False,
+            f"{', '.join(accepted)} are accepted, which have no limit: a field "
+            "`name: float = sa.bounded(low, high)` refuses them",
+        )  # fmt: skip
+    else:
+        yield judged(title, True, "NaN, infinity and numbers without a limit are refused")
+
+
+def clock(trial: Trial) -> Iterator[Check]:
+    """What the clock uses against what follows from drift and noise."""
+    limit, name = trial.limit, "superlinear terms against speed"
+    if limit is None or limit.normalised:
+        yield untested(name, "there is no limit, or its paths cannot explode")
+        return
+    p, m = trial.parameters, trial.tokens
+    normals = np.random.default_rng(trial.seed).normal(size=(4, m, m))
+    factor = torch.tensor(normals / math.sqrt(m))
+    speeds = [limit.speed(p, scale * factor) for scale in (10.0, 100.0)]
+    derived = [_entries(superlinear.relative_speed(limit, p, s * factor)) for s in (10.0, 100.0)]
+    if not superlinear.is_superlinear(limit, p, m, m):
+        yield judged(name, True, "drift and noise grow at most linearly: paths cannot explode")
+    elif type(limit).speed is Limit.speed:
+        text = "drift or noise grow faster than V; the speed is derived from them"
+        yield judged(name, True, text)
+    elif speeds[1] is None:
+        # A bound by cancellation, as with a single token: the derived rate does not grow either.
+        growth = derived[1] / np.maximum(derived[0], 1e-300)
+        bounded = bool((growth < 10.0).all())
+        yield judged(
+            name, bounded,
+            "speed is None, and the terms of higher order cancel" if bounded else
+            f"speed is None, but the relative rate of V grows by {growth.max():.3g} if F is ten "
+            "times as large",
+        )  # fmt: skip
+    else:
+        ratio = _entries(speeds[1]) / np.maximum(derived[1], 1e-300)
+        yield judged(
+            name, bool((ratio > 0.1).all()),
+            f"the declared speed is {ratio.min():.3g} to {ratio.max():.3g} times the rate that "
+            "follows from drift and noise",
+            "a speed that is less than a tenth of this rate",
+        )  # fmt: skip
+    for name, further in (("noise_drift", ()), ("noise_along", (factor @ factor.mT,))):
+        if getattr(type(limit), name) is getattr(Limit, name):
+            continue
+        declared = getattr(limit, name)(p, factor, *further)
+        expected = getattr(superlinear, name)(limit, p, factor, *further)
+        if declared is None or expected is None:
+            yield untested(name, "it is None, or there are too many increments")
+            continue
+        apart = float((declared - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
+        text = f"it differs from that of factor_noise by {apart:.2g}"
+        yield judged(name, apart < 1e-9, text, "a relative error of 1e-9")
+
+
+def _entries(x: torch.Tensor) -> Array:
+    return np.asarray(x.detach().numpy()).reshape(-1)
+
+
+def derivatives(trial: Trial) -> Iterator[Check]:
+    """Derivatives of paths against difference quotients with the same random numbers."""
+    names = trial.names
+    if not names:
+        yield untested("derivatives", "the block has no numerical parameter")
+        return
+    runs: list[tuple[str, dict[str, Any]]] = []
+    if not chain_reason(trial.block):
+        runs.append(("chain", {"width": trial.width, "depth": 4}))
+    if trial.limit is not None:
+        runs.append(("limit", {"horizon": 0.02, "step": 0.005}))
+    for kind, size in runs:
+        errors = {
+            name: _derivative_error(trial, name, {**size, "samples": 64, "seed": trial.seed})
+            for name in names
+            if kind == "chain" or not _is_isolated(trial, name)
+        }
+        wrong = [f"{name} ({error:.2g})" for name, error in errors.items() if not error < 1e-4]
+        largest = max([0.0, *errors.values()])
+        yield judged(
+            f"derivatives of the {kind}", not wrong,
+            f"wrong for {', '.join(wrong)}: a value read from self has none" if wrong else
+            f"those of {', '.join(names)} agree with differences to {largest:.2g}",
+            "a relative error of 1e-4",
+        )  # fmt: skip
+
+
+def _is_isolated(trial: Trial, name: str) -> bool:
+    """Return whether the block has a limit only for this value of a parameter."""
+    changed = trial.with_value(name, 1.001 * float(getattr(trial.block, name)) + 1e-6)
+    return changed is None or bool(limit_reason(changed))
+
+
+def _derivative_error(trial: Trial, name: str, options: dict[str, Any]) -> float:
+    """Return the relative difference of derivative and quotient; NaN if a run fails."""
+    value, v0 = float(getattr(trial.block, name)), torch.tensor(trial.v0)
+    tensor = torch.tensor(value, dtype=torch.float64, requires_grad=True)
+    step = 1e-6 * max(abs(value), 1e-2)
+
+    def total(changed: float) -> float:
+        block = trial.with_value(name, changed)
+        if block is None:
+            raise ValueError(f"{name}={changed!r} is refused")
+        return float(pathwise(block, v0, **options).sum())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            v = pathwise(trial.block, v0, parameters={name: tensor}, **options).sum()
+            slope = None
+            if v.requires_grad:
+                (slope,) = torch.autograd.grad(v, tensor, allow_unused=True)
+            quotient = (total(value + step) - total(value - step)) / (2.0 * step)
+        except ERRORS:
+            return math.nan
+    derivative = 0.0 if slope is None else float(slope)
+    return abs(derivative - quotient) / max(abs(quotient), 1e-3 * abs(float(v.detach())))
