@@ -185,7 +185,7 @@ def test_custom_blocks_of_the_documentation_pass():
 
 
 def test_what_cannot_be_checked_is_refused():
-    with pytest.raises(ValueError, match="^block must be a block; got"):
+    with pytest.raises(ValueError, match=r"^block must be a block; got"):
         sa.check_block([sa.ShapedMLP(0.5)], V0)
     with pytest.raises(ValueError, match=r"^v0 must be positive semidefinite"):
         sa.check_block(sa.ShapedMLP(0.5), np.diag([1.0, -1.0]))

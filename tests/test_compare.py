@@ -309,8 +309,8 @@ def test_any_token_can_be_asked_for_by_name() -> None:
         ({"confidence": 0.0}, r"confidence must be in \(0, 1\); got 0.0"),
         ({"confidence": 1.0}, r"confidence must be in \(0, 1\); got 1.0"),
         ({"permutations": 98}, "permutations must be an integer >= 99; got 98"),
-        ({"bootstrap": 49}, "bootstrap=49: at least 50 at confidence 0.95"),
-        ({"confidence": 0.99}, "bootstrap=50: at least 99 at confidence 0.99"),
+        ({"bootstrap": 49}, "bootstrap must be >= 50 at confidence 0.95; got 49"),
+        ({"confidence": 0.99}, "bootstrap must be >= 99 at confidence 0.99; got 50"),
         ({"observables": ["log det V", "det"]}, r"observables must be one of .*; got 'det'$"),
         (
             {"observables": "log det v"},
@@ -332,15 +332,17 @@ def test_refused_results() -> None:
         compare(np.eye(3), good)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"second lacks V; V \(time"):
         compare(good, good.drop_vars("V"))
-    with pytest.raises(ValueError, match="first and second have 3 and"):
+    with pytest.raises(
+        ValueError, match="first and second must have equally many tokens; got 3 and 4"
+    ):
         compare(good, made(2, 10, 4))
-    with pytest.raises(ValueError, match="second has 7 samples; at least 8"):
+    with pytest.raises(ValueError, match="second must have at least 8 samples; got 7"):
         compare(good, made(2, 7))
-    with pytest.raises(ValueError, match=r"the times \[0, 0\.5, 0\.75\] and \[0\.1, 0\.2"):
+    with pytest.raises(ValueError, match=r"no time in common; they have \[0, 0\.5, 0\.75\] and"):
         compare(good, made(2, 10, times=(0.1, 0.2)))
     with pytest.raises(
         ValueError, match=r"time=0\.75: one of those saved in second, \[0\.1, 0\.5\]"
     ):
         compare(good, made(2, 10, times=(0.1, 0.5)), time=0.75)
-    with pytest.raises(ValueError, match="table is a Dataset; a result of compare"):
+    with pytest.raises(ValueError, match=r"^table must be a result of compare; got a"):
         format_comparison(good)

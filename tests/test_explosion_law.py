@@ -203,7 +203,7 @@ SCHEDULE = ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
         (
             ShapedAttention(0.4, mask="causal"),
             V2,
-            "explosion_probability estimates the probability from paths",
+            "explosion_probability estimates the prob",
         ),
         (ShapedAttention(0.4, query_bias=0.1), equicorrelated(3, 0.2), "no exact law is known"),
         (ShapedAttention(0.4, query_bias=0.1), live(1, 3), "u = V_22 does not follow an SDE"),

@@ -55,9 +55,9 @@ def test_exit_times_by_hand():
     )
     np.testing.assert_array_equal(exit_times(result, 0.5, 2.0), [np.inf, 0.5, 0.5])
     stopped = result.assign(stopping_time=("sample", [0.5, np.inf, np.inf]))
-    with pytest.raises(ValueError, match=r"largest=2.0: paths of the result stopped inside"):
+    with pytest.raises(ValueError, match=r"^result has paths that stopped inside the range up"):
         exit_times(stopped, 0.5, 2.0)
-    with pytest.raises(ValueError, match="0 <= smallest < largest is needed"):
+    with pytest.raises(ValueError, match="smallest and largest must be 0 <= smallest < largest"):
         exit_times(result, 2.0, 0.5)
 
 
@@ -148,9 +148,9 @@ def test_chains_reach_the_horizon(width, horizon, depth, monkeypatch):
 
 def test_bad_arguments():
     sparse = one_token(10, save_every=100)
-    with pytest.raises(ValueError, match="only some of its times; save_every=1"):
+    with pytest.raises(ValueError, match="only some of its times; run it with save_every=1"):
         exit_times(sparse)
-    with pytest.raises(ValueError, match="times has shape"):
+    with pytest.raises(ValueError, match="times must be a list of finite numbers"):
         explosion_curve(sparse, times=[[0.1]])
     with pytest.raises(
         ValueError, match=r"widths must be a list of distinct values; got \(50, 50\)"

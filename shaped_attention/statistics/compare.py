@@ -139,10 +139,11 @@ def compare(
     sizes = (first.sizes["sample"], second.sizes["sample"])
     tokens = (first.sizes["row"], second.sizes["row"])
     if tokens[0] != tokens[1]:
-        raise argument_error("second", f"of {tokens[0]} tokens, as first is", tokens[1])
+        got = f"{tokens[0]} and {tokens[1]}"
+        raise ValueError(f"first and second must have equally many tokens; got {got}")
     for name, size in zip(("first", "second"), sizes, strict=True):
         if size < FEWEST_SAMPLES:
-            raise argument_error(name, f"a result of at least {FEWEST_SAMPLES} samples", size)
+            raise ValueError(f"{name} must have at least {FEWEST_SAMPLES} samples; got {size}")
     check_inside("confidence", confidence)
     check_count("permutations", permutations, _FEWEST_PERMUTATIONS)
     fewest = max(_FEWEST_BOOTSTRAPS, math.ceil(confidence / (1 - confidence) - 1e-9))

@@ -184,8 +184,9 @@ def observable_values(
 ) -> tuple[Floats, float]:
     """Return the values (samples,) of one observable at a stored place, and that place."""
     check_result(result, name)
-    if result.sizes["sample"] < FEWEST:
-        raise argument_error(name, f"a result of at least {FEWEST} samples", result.sizes["sample"])
+    count = result.sizes["sample"]
+    if count < FEWEST:
+        raise ValueError(f"{name} must have at least {FEWEST} samples; got {count}")
     stopping = [STOPPING] if "stopping_time" in result else []
     check_choice("observable", observable, [*observable_names(result.sizes["row"]), *stopping])
     wanted = requested(axis_of(result), time, position)
