@@ -76,7 +76,7 @@ def test_explosion_curve_counts_and_bounds():
     tails = binom.sf(counts - 1, 200, curve["lower"].values)
     np.testing.assert_allclose(tails[counts > 0], 0.025, rtol=1e-8)
     assert float(curve["lower"][0]) == 0.0
-    with pytest.raises(ValueError, match="a number strictly between 0 and 1"):
+    with pytest.raises(ValueError, match=r"^level must be in \(0, 1\)"):
         explosion_curve(result, level=1.0)
 
 

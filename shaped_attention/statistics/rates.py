@@ -13,7 +13,7 @@ from scipy.optimize import curve_fit
 from scipy.stats import ks_2samp
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.checks import check_count, check_positive, check_width
+from shaped_attention.checks import argument_error, check_count, check_positive, check_width
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.seeds import derived_seed
@@ -57,18 +57,16 @@ def check_widths(widths: Sequence[int], horizon: float) -> list[int]:
     """
     check_positive("horizon", horizon)
     if not isinstance(widths, Sequence | np.ndarray):
-        raise ValueError(f"widths={widths!r}: a list of at least two is needed")
+        raise argument_error("widths", "a list of at least two numbers", widths)
     for width in widths:
         check_width("widths", width)
     if len(widths) < 2 or list(widths) != sorted(set(widths)):
-        raise ValueError(f"widths={list(widths)}: at least two, increasing, are needed")
+        raise argument_error("widths", "at least two increasing numbers", list(widths))
     depths = [round(width * horizon) for width in widths]
     for width, depth in zip(widths, depths, strict=True):
         if abs(depth - width * horizon) > 1e-9 or depth < 1:
-            raise ValueError(
-                f"widths contain {width}: a whole number width * horizon is needed, not "
-                f"{width * horizon:g}"
-            )
+            product = width * horizon
+            raise argument_error(f"width * horizon for width {width}", "an integer", product)
     return depths
 
 
@@ -128,15 +126,15 @@ def distances_by_width(
 
     def distances(width: int) -> xr.Dataset:
         depth = depths[list(widths).index(width)]
-        own = derived_seed(seed, {"study": "distances_by_width", "width": width})
         common: dict[str, Any] = {
-            "samples": samples, "seed": own, "radius": radius, "progress": False,
+            "samples": samples, "radius": radius, "progress": False,
+            "seed": derived_seed(seed, {"study": "distances_by_width", "width": width}),
         }  # fmt: skip
         step = horizon / (depth * steps_per_layer)
         limit = _last(integrate_sde(layer, start, horizon=horizon, step=step, **common))
         chain = _last(simulate_chain(layer, start, width=width, depth=depth, **common))
-        found = [ks_2samp(chain[name], limit[name]).statistic for name in limit]
-        return xr.Dataset({"distance": ("observable", found)}, coords={"observable": list(limit)})
+        values = [ks_2samp(chain[name], limit[name]).statistic for name in limit]
+        return xr.Dataset({"distance": ("observable", values)}, coords={"observable": list(limit)})
 
     by_width = over_grid(distances, {"width": widths}, progress=progress)
     noise = 0.5 * math.sqrt(2.0 / samples)

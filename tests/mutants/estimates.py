@@ -173,8 +173,8 @@ ESTIMATES = [
     Mutant(
         "stopping-bounds-one-sided",
         _FRACTIONS,
-        "tail = (1.0 - level) / 2.0",
-        "tail = 1.0 - level",
+        "tail = (1.0 - confidence) / 2.0",
+        "tail = 1.0 - confidence",
         ("test_stopping.py::test_explosion_curve_counts_and_bounds",),
         blind=True,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _LIMIT = "shaped_attention/blocks/layer_limit.py"
-_QUOTIENT = "shaped_attention/theory/quotient.py"
+_QUOTIENT = "shaped_attention/theory/moments.py"
 
 NORMALISED_LIMIT = [
     Mutant(
