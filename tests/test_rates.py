@@ -70,8 +70,8 @@ def test_the_noise_of_a_distance_is_that_of_two_samples():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"widths": (10,)}, "at least two, increasing"),
-        ({"widths": (11, 20)}, r"whole number width \* horizon is needed, not 5.5"),
+        ({"widths": (10,)}, "widths must be at least two increasing numbers"),
+        ({"widths": (11, 20)}, r"width \* horizon for width 11 must be an integer; got 5.5"),
         ({"widths": 10}, "widths must be a list of numbers; got 10"),
         ({"samples": 1}, "samples must be an integer >= 2; got 1"),
         ({"horizon": 0.0}, "horizon must be positive and finite; got 0.0"),

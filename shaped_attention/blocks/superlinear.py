@@ -6,7 +6,6 @@ moments of its noise. A block may describe them in closed form instead, which is
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -107,7 +106,7 @@ def noise_along(limit: Any, p: Any, factor: M, direction: M) -> M | None:
 
 
 def unit_increments(
-    limit: Any, p: Any, factor: M, most: float = math.inf, like: Any = None
+    limit: Any, p: Any, factor: M, most: int | None = None, like: Any = None
 ) -> list[Numbers] | None:
     """Return the unit increments of the noise; None without noise, or if they are too many.
 
@@ -115,7 +114,7 @@ def unit_increments(
     """
     like = factor if like is None else like
     count = _Fixed(like, None)
-    if limit.factor_noise(p, factor, count) is None or count.taken > most:
+    if limit.factor_noise(p, factor, count) is None or (most and count.taken > most):
         return None
     return [_Fixed(like, unit) for unit in np.eye(count.taken)]
 
