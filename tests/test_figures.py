@@ -129,11 +129,11 @@ def test_commands(tmp_path):
     result = runner.invoke(main, ["paper", "2", "--samples", "1", *place])
     assert "samples must be at least 10 to draw a figure; got 1" in result.output
     result = runner.invoke(main, ["paper", "3", "--tokens", "1", "--figures", str(tmp_path)])
-    assert "tokens=1: at least 2 are needed" in result.output
+    assert "tokens must be at least 2 for a correlation; got 1" in result.output
     result = runner.invoke(main, ["paper", "9", "--figures", str(tmp_path)])
     assert "'9': one of 1-left, 1-right, 2, 3, 4, eigen" in result.output
     result = runner.invoke(main, ["paper", "tokens", "--tokens", "two", *place])
-    assert "Invalid value for '--tokens': 'two': values of type int with commas" in result.output
+    assert "Invalid value for '--tokens': 'two' is not a list of int with commas" in result.output
     result = runner.invoke(main, ["stopping", "--map-samples", "0", *place])
     assert "map_samples must be an integer >= 1; got 0" in result.output
     listed = runner.invoke(main, ["paper", "--help"]).output

@@ -130,11 +130,14 @@ def test_what_was_understood_is_described(run, tmp_path):
 
 
 BAD = {
-    "no configuration": ((), "CONFIG is given 0 times; one or two are needed"),
-    "three": (("gpt2",) * 3, "CONFIG is given 3 times"),
+    "no configuration": ((), "CONFIG must be given once or twice; got 0"),
+    "three": (("gpt2",) * 3, "CONFIG must be given once or twice; got 3"),
     "missing file": (("none.json",), "none.json"),
-    "no value": (("gpt2", "--set", "n_layer"), "--set n_layer: FIELD=VALUE is needed"),
-    "set twice": (("gpt2", "--set", "n_layer=2", "--set", "n_layer=3"), "n_layer is set twice"),
+    "no value": (("gpt2", "--set", "n_layer"), "--set must be FIELD=VALUE; got 'n_layer'"),
+    "set twice": (
+        ("gpt2", "--set", "n_layer=2", "--set", "n_layer=3"),
+        "sets n_layer a seco",
+    ),
     "unknown field": (
         ("llama.json", "--set", "num_hiden_layers=3"),
         "config has the field num_hiden_layers=3, which this family's description does not cover; "
@@ -143,10 +146,10 @@ BAD = {
     "field not covered": (("gpt2", "--set", "zzz=3"), "config has the field zzz=3"),
     "value": (("gpt2", "--set", "n_layer=two"), "n_layer='two'"),
     "both": (("gpt2", "--ids", "1,2"), "--ids and --tokens exclude each other"),
-    "tokens": (("gpt2", "--tokens", "0"), "tokens=0"),
+    "tokens": (("gpt2", "--tokens", "0"), "tokens must be an integer >= 1; got 0"),
     "positions": (("gpt2", "--tokens", "45"), "45 tokens are more than the 40 positions"),
-    "every": (("gpt2", "--every", "0"), "every=0"),
-    "seed": (("gpt2", "--seed", "-1"), "seed=-1"),
+    "every": (("gpt2", "--every", "0"), "every must be an integer >= 1; got 0"),
+    "seed": (("gpt2", "--seed", "-1"), "seed must be"),
     "figures": (("gpt2", "--figures", "llama.json/x"), "figures='llama.json/x'"),
 }
 
@@ -167,9 +170,12 @@ def test_bad_input_is_one_sentence_and_draws_nothing(run, name, tmp_path):
     ("options", "message"),
     [
         (("--ids", "1,99"), "tokens contains 99: ids from 0 to 49 are needed"),
-        (("--ids", "none.txt"), "--ids none.txt: whole numbers with commas between them, or a "),
-        (("--ids", "1,x"), "or a file that holds them, are needed"),
-        (("--ids", "words.txt"), "--ids words.txt: whole numbers are needed"),
+        (("--ids", "none.txt"), "--ids must be integers with commas between them, or a "),
+        (("--ids", "1,x"), "or a file that holds them; got '1,x'"),
+        (
+            ("--ids", "words.txt"),
+            "commas between them, or a file that holds them; got 'words.txt'",
+        ),
     ],
 )
 def test_bad_ids_are_refused(run, tmp_path, options, message):

@@ -311,7 +311,7 @@ def test_a_function_that_is_not_recorded_has_to_be_given(observe, reason, suffix
     flow = sphere.sphere_flow(ATTENTION, TOKENS, [0.5], observe=observe)
     jsonschema.validate(record(flow), SCHEMA)
     loaded = sa.load(sa.save(flow, tmp_path / f"flow{suffix}"))
-    message = rf"^result lacks its argument observe \({reason}.*\); observe= is needed$"
+    message = rf"^result lacks its argument observe \({reason}.*\); pass observe=$"
     with pytest.raises(ValueError, match=message):
         sa.rerun(loaded)
     assert_same(sa.rerun(loaded, observe=observe), flow)
@@ -322,7 +322,7 @@ def test_a_result_that_was_cut_is_not_the_call_of_another():
     """Its start is an argument of the call: of fewer samples it would be that of another call."""
     flow = sphere.sphere_flow(ATTENTION, TOKENS, [0.5])
     cut = flow.isel(sample=slice(0, 1))
-    message = r"^result lacks its argument start \(it had the shape \(2, 3, .*; start= is needed$"
+    message = r"^result lacks its argument start \(it had the shape \(2, 3, .*; pass start=$"
     with pytest.raises(ValueError, match=message):
         sa.rerun(cut)
     assert_same(sa.rerun(cut, start=TOKENS), flow)

@@ -33,7 +33,7 @@ def test_records_that_were_tampered_with_are_refused(tmp_path):
         (tampered(flow, "no_such_module:f"), "cannot be imported .No module named"),
         (tampered(flow, "shaped_attention:gone"), "cannot be imported"),
         (tampered(flow, "nothing"), "function 'nothing', which is not of the form module:name"),
-        (tampered(flow, start="gone"), "no argument start, which sphere_flow needs"),
+        (tampered(flow, start="gone"), "the argument start of sphere_flow"),
         (tampered(flow, path=path), "the argument path, unknown to sphere_flow"),
         (
             tampered(flow, start={"tensor": "float64", "variable": "W"}),

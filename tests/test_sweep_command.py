@@ -197,7 +197,7 @@ def test_extend_on_the_command_line(tmp_path):
     data = sa.open_sweep(store)
     assert data["gamma"].values.tolist() == [0.2, 0.4, 0.3, 0.5, 0.6, 0.8]
     for options, sentence in (
-        ([], "--samples, --axis: at least one of the two is needed"),
+        ([], "choose --samples, --axis or both"),
         (["--samples", 8], "samples=8: more than the store's 40 are needed"),
         (["--axis", "gama=0.9"], "gama=[0.9]: not an axis of the sweep; one of gamma, "
          "mask is needed (did you mean 'gamma'?)"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from shaped_attention.checks import argument_error
 from shaped_attention.commands.options import (
     HELP,
     Choice,
@@ -192,7 +193,7 @@ def _start(
         if value is not None
     ]  # fmt: skip
     if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} exclude each other; one start is needed")
+        raise ValueError(f"{' and '.join(given)} exclude each other")
     if key is not None and token_file is None and covariance is None:
         raise ValueError(f"--key {key} needs --token-file or --covariance")
     if token_file is not None:
@@ -208,5 +209,5 @@ def _start(
 
 def _bytes(gib: float) -> int:
     if not (math.isfinite(gib) and gib > 0.0):
-        raise ValueError(f"memory={gib!r}: a positive number of GiB is needed")
+        raise argument_error("memory", "a positive number of GiB", gib)
     return max(1, int(gib * 1024**3))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from shaped_attention.checks import argument_error, check_count
 from shaped_attention.commands.options import (
     figures_option,
     progress_option,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from shaped_attention.architectures.model import Model
 
 _WIDTH = 110
+_IDS = "integers with commas between them, or a file that holds them"
 
 _OPTIONS = [
     click.option("--tokens", default=64, metavar="M",
@@ -83,7 +85,7 @@ def model_command(
             click.echo(name)
         return
     if not 1 <= len(configs) <= 2:
-        raise ValueError(f"CONFIG is given {len(configs)} times; one or two are needed")
+        raise ValueError(f"CONFIG must be given once or twice; got {len(configs)}")
     models = _models(configs, _changes(changes))
     if describe:
         from shaped_attention.architectures.describe import describe as in_words
@@ -92,7 +94,7 @@ def model_command(
         return
     source = context.get_parameter_source("tokens")
     if options["ids"] is not None and source is not ParameterSource.DEFAULT:
-        raise ValueError("--ids and --tokens exclude each other; one of them is needed")
+        raise ValueError("--ids and --tokens exclude each other")
     _run(models, **options)
 
 
@@ -114,7 +116,6 @@ def _run(
     from shaped_attention.architectures.table import LAYER_NUMBERS, model_summary
     from shaped_attention.architectures.table_text import summary_table
     from shaped_attention.architectures.verdict import compared, verdict
-    from shaped_attention.checks import check_count
     from shaped_attention.figures.model_layers import model_layers
     from shaped_attention.figures.output import save_figure
     from shaped_attention.io.storage import check_writable
@@ -175,9 +176,9 @@ def _changes(given: Iterable[str]) -> dict[str, Any]:
     for word in given:
         name, sign, value = word.partition("=")
         if not name.isidentifier() or not sign:
-            raise ValueError(f"--set {word}: FIELD=VALUE is needed")
+            raise argument_error("--set", "FIELD=VALUE", word)
         if name in changes:
-            raise ValueError(f"--set {word}: {name} is set twice; one value is needed")
+            raise ValueError(f"--set {word} sets {name} a second time")
         try:
             changes[name] = json.loads(value)
         except json.JSONDecodeError:
@@ -192,14 +193,11 @@ def _numbers(ids: str) -> list[int]:
         try:
             words = _words(Path(ids).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
-            raise ValueError(
-                f"--ids {ids}: whole numbers with commas between them, or a file that holds them, "
-                "are needed"
-            ) from None
+            raise argument_error("--ids", _IDS, ids) from None
     try:
         return [int(word) for word in words]
     except ValueError:
-        raise ValueError(f"--ids {ids}: whole numbers are needed") from None
+        raise argument_error("--ids", _IDS, ids) from None
 
 
 def _words(text: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import click
 
 from shaped_attention.checks import did_you_mean
+from shaped_attention.extras import MissingLibraryError, extras
 from shaped_attention.figures.recipes import Option, Recipe
 
 HELP = {
@@ -56,7 +57,8 @@ def one_sentence() -> Iterator[None]:
     Bad arguments raise ValueError, or FileNotFoundError if they name a file.
     """
     try:
-        yield
+        with extras():
+            yield
     except BrokenPipeError:
         # Whoever reads the output has enough; click ends in silence.
         raise
@@ -65,7 +67,7 @@ def one_sentence() -> Iterator[None]:
         raise click.exceptions.Exit(INTERRUPTED) from None
     except (ValueError, FileNotFoundError) as error:
         raise InputError(str(error)) from error
-    except (FloatingPointError, OSError) as error:
+    except (FloatingPointError, MissingLibraryError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -92,7 +94,7 @@ class Listed(click.ParamType[Any]):
         try:
             return tuple(self.kind(word.strip()) for word in value.split(","))
         except ValueError:
-            self.fail(f"{value!r}: values of type {self.kind.__name__} with commas are needed")
+            self.fail(f"{value!r} is not a list of {self.kind.__name__} with commas")
 
 
 figures_option = click.option(

@@ -18,7 +18,7 @@ def show_command(path: Path) -> None:
     """
     from shaped_attention.io.declared_sizes import MAX_BYTES
     from shaped_attention.results.checksums import ATTRIBUTE
-    from shaped_attention.results.opening import opened
+    from shaped_attention.results.files import opened
     from shaped_attention.results.provenance import record
 
     with opened(path, MAX_BYTES, coordinates_only=True) as result:

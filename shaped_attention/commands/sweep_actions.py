@@ -81,7 +81,7 @@ def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> 
     with reported():
         check_suffix(output)
         if output.exists() and not overwrite:
-            raise ValueError(f"{output}: it exists; another name, or --overwrite, is needed")
+            raise ValueError(f"{output} exists; choose another name, or --overwrite")
         export_sweep(store, output, summary)
     click.echo(output)
 
@@ -90,7 +90,7 @@ def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple
     """Extend the sweep of a store."""
     with reported():
         if samples is None and not axes:
-            raise ValueError("--samples, --axis: at least one of the two is needed")
+            raise ValueError("choose --samples, --axis or both")
         further: dict[str, list[Any]] = {}
         for text in axes:
             name, values = read_axis(text)
@@ -107,7 +107,7 @@ def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple
 def _run(sweep: Sweep, store: Path, **options: Any) -> None:
     verbose, quiet = options["verbose"], options["quiet"]
     if verbose and quiet:
-        raise ValueError("--verbose, --quiet: only one of the two is possible")
+        raise ValueError("--verbose and --quiet exclude each other")
     with (
         logged("sweep", verbose, quiet),
         _engine(options["workers"], options["devices"], options["dask"]) as engine,
@@ -134,7 +134,7 @@ def _engine(workers: int | None, devices: str | None, dask: str | None) -> Itera
     given = {"--workers": workers, "--devices": devices, "--dask": dask}
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
-        raise ValueError(f"{' and '.join(names)} exclude each other; one of them is needed")
+        raise ValueError(f"{' and '.join(names)} exclude each other")
     if dask is not None:
         try:
             from distributed import Client

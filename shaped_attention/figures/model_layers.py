@@ -8,6 +8,7 @@ import xarray as xr
 from matplotlib.ticker import MaxNLocator
 
 from shaped_attention.architectures.table import model_summary
+from shaped_attention.checks import argument_error
 from shaped_attention.figures.labels import LAYER
 from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 
@@ -50,7 +51,7 @@ def model_layers(
         for name, result in results.items()
     }
     if not summaries:
-        raise ValueError("results={}: at least one result is needed")
+        raise argument_error("results", "at least one result", results)
     names = [name for name in _LABELS if all(name in s for s in summaries.values())]
     panels = Panels(ax, [_LABELS[name] for name in names], (9.0, 6.6), columns=2)
     for k, (label, summary) in enumerate(summaries.items()):

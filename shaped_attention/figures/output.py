@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from PIL import Image
 
-from shaped_attention.checks import check_choice
+from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.io.storage import written
 
 FORMATS = ("png", "svg", "pdf")
@@ -63,7 +63,7 @@ def save_figure(
         target = target.with_suffix("")
     kinds = [formats] if isinstance(formats, str) else list(formats)
     if not kinds:
-        raise ValueError(f"formats={formats!r}: at least one of {', '.join(FORMATS)} is needed")
+        raise argument_error("formats", f"one or more of {', '.join(FORMATS)}", formats)
     for kind in kinds:
         check_choice("formats", kind, FORMATS)
     targets = [target.with_name(f"{target.name}.{kind}") for kind in kinds]

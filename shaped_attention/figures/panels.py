@@ -20,6 +20,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from shaped_attention.checks import argument_error
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -147,11 +149,7 @@ class Panels:
 def _checked(ax: Any, names: Sequence[str]) -> list[Axes]:
     axes = [ax] if isinstance(ax, Axes) else list(np.asarray(ax, dtype=object).ravel())
     if not all(isinstance(axis, Axes) for axis in axes):
-        raise ValueError(f"ax={ax!r:.60}: Axes of matplotlib are needed")
+        raise argument_error("ax", "Axes of matplotlib", ax)
     if len(axes) != len(names):
-        some = ", ".join(names)
-        raise ValueError(
-            f"ax has {len(axes)} axes; {len(names)} {'is' if len(names) == 1 else 'are'} needed "
-            f"({some})"
-        )
+        raise ValueError(f"ax must have one Axes for each of {', '.join(names)}; got {len(axes)}")
     return axes

@@ -14,7 +14,7 @@ import xarray as xr
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from shaped_attention.checks import check_choice
+from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.figures.density_curves import draw_density
 from shaped_attention.figures.labels import LAYER, SAMPLERS, TIME, observable_label, sampler_label
 from shaped_attention.figures.model_layers import model_layers
@@ -192,10 +192,8 @@ def _named(results: Results) -> dict[str, xr.Dataset]:
     if isinstance(results, xr.Dataset):
         return _named([results])
     if not isinstance(results, Mapping | list | tuple) or not results:
-        raise ValueError(
-            f"results={results!r:.60}: a result, a list of results or a non-empty dictionary of "
-            "results by name is needed"
-        )
+        wanted = "a result, a list of results or a dictionary of results by name"
+        raise argument_error("results", wanted, results)
     named: dict[str, xr.Dataset] = {}
     if isinstance(results, Mapping):
         named = dict(cast(Mapping[str, xr.Dataset], results))
@@ -215,11 +213,9 @@ def _named(results: Results) -> dict[str, xr.Dataset]:
 def _tokens(results: Mapping[str, xr.Dataset], labels: Sequence[str] | None) -> int:
     sizes = {int(result.sizes["row"]) for result in results.values()}
     if len(sizes) > 1:
-        raise ValueError(f"results have {sorted(sizes)} tokens; the same number is needed")
+        raise ValueError(f"results must have equal numbers of tokens; got {sorted(sizes)}")
     if labels is not None and len(labels) != max(sizes):
-        raise ValueError(
-            f"labels has {len(labels)} words for {max(sizes)} tokens; one word per token is needed"
-        )
+        raise ValueError(f"labels must have {max(sizes)} words, one per token; got {len(labels)}")
     return sizes.pop()
 
 
@@ -229,14 +225,14 @@ def _chosen(
     if requested is not None:
         names = [requested] if isinstance(requested, str) else list(dict.fromkeys(requested))
         if not names:
-            raise ValueError(f"observables={requested!r}: at least one name is needed")
+            raise argument_error("observables", "at least one name", requested)
         for name in names:
             check_choice("observables", name, known)
         return names
     if tokens == 1:
         return ["log V[0,0]", "log det V"]
     if len(pair) != 2 or not all(0 <= int(i) < tokens for i in pair):
-        raise ValueError(f"pair={pair!r}: two token numbers from 0 to {tokens - 1} are needed")
+        raise argument_error("pair", f"two tokens in [0, {tokens - 1}]", pair)
     a, b = (int(i) for i in pair)
     rho = [] if a == b else [f"rho[{min(a, b)},{max(a, b)}]"]
     return [f"log V[{a},{a}]", *rho, "log det V"]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from shaped_attention.checks import argument_error
+
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
@@ -70,6 +72,6 @@ def make(name: str, recipe: Recipe, **arguments: Any) -> tuple[Figure, xr.Datase
     """
     samples = arguments.get("samples", FEWEST)
     if samples < FEWEST:
-        raise ValueError(f"samples must be at least {FEWEST} to draw a figure; got {samples}")
+        raise argument_error("samples", f"at least {FEWEST} to draw a figure", samples)
     data = resolve_name(recipe.data)(**arguments).assign_attrs(figure=name)
     return resolve_name(recipe.plot)(data, recipe.title % data.attrs), data

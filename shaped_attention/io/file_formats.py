@@ -87,8 +87,8 @@ def _read_pt(
         return _array_of(loaded, name, max_bytes), name
     if not isinstance(loaded, Mapping):
         raise ValueError(
-            f"{name}: this file holds an object of type {type(loaded).__name__}, but a tensor or "
-            "a dictionary of tensors is needed"
+            f"{name} must hold a tensor or a dictionary of tensors; it holds an object of type "
+            f"{type(loaded).__name__}"
         )
     tensors = {str(label): value for label, value in loaded.items() if isinstance(value, Tensor)}
     fitting = [
@@ -149,8 +149,8 @@ def _read_csv(
                 ".csv file must be"
             ) from error
     if not rows:
-        found = "no lines" if header_width is None else "only a header line without numbers"
-        raise ValueError(f"{name}: this file has {found}, but at least one row is needed")
+        content = "no lines" if header_width is None else "only a header line without numbers"
+        raise ValueError(f"{name} must hold at least one row of numbers; it has {content}")
     return np.array(rows), name
 
 
@@ -178,15 +178,14 @@ def _choice(
     """
     if key is not None:
         if key not in arrays:
-            found = "no array" if key in labels else "nothing"
-            raise ValueError(f"{name}: {found} is called key={key!r}; {_listing(labels)}")
+            thing = "no array" if key in labels else "nothing"
+            raise ValueError(f"{name}: {thing} is called key={key!r}; {_listing(labels)}")
         return key
     # A lone array is meant whatever its shape: then its defect is reported, not its absence.
     candidates = arrays if len(labels) == 1 else fitting
     if not candidates:
         raise ValueError(
-            f"{name}: no array in this file is {shape} and numeric, and one is needed; "
-            f"{_listing(labels)}"
+            f"{name} must hold a {shape} numeric array; it has none, and {_listing(labels)}"
         )
     if len(candidates) > 1:
         raise ValueError(
@@ -205,8 +204,8 @@ def _array_of(tensor: Tensor, name: str, max_bytes: int) -> NDArray[Any]:
         return widened.resolve_conj().numpy()
     except (TypeError, RuntimeError) as error:
         raise ValueError(
-            f"{name}: a {str(tensor.layout).removeprefix('torch.')} {tensor.dtype} tensor was "
-            "found, but a dense tensor of ordinary numbers is needed"
+            f"{name} must hold a dense tensor of ordinary numbers; it holds a "
+            f"{str(tensor.layout).removeprefix('torch.')} {tensor.dtype} tensor"
         ) from error
 
 

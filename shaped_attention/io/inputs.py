@@ -88,9 +88,7 @@ def read_covariance(
     matrix = read_array(path, key, max_bytes=max_bytes)
     rows, columns = matrix.shape
     if rows != columns:
-        raise ValueError(
-            f"{path}: the matrix has {rows} rows and {columns} columns; a square one is needed"
-        )
+        raise ValueError(f"{path} must hold a square matrix; got {rows} rows and {columns} columns")
     return matrix
 
 
@@ -138,23 +136,20 @@ def read_array(
             raise FileNotFoundError(f"{file}: there is no such file")
         if not file.is_file():
             kind = "a directory" if file.is_dir() else "not a regular file"
-            raise ValueError(f"{file}: this is {kind}; a {formats} file is needed")
+            raise ValueError(f"{file} must be a {formats} file; it is {kind}")
         reader = readers.get(file.suffix.lower())
         if reader is None:
-            found = f"the extension is {file.suffix}" if file.suffix else "there is no extension"
-            raise ValueError(f"{file}: {found}; a {formats} file is needed")
+            extension = f"the extension {file.suffix}" if file.suffix else "no extension"
+            raise ValueError(f"{file} must be a {formats} file; it has {extension}")
         with file.open("rb") as stream:
             array, name = reader(stream, str(file), key, dimensions, max_bytes)
     except PermissionError as error:
-        raise ValueError(
-            f"{file}: permission to read it was denied; a readable file is needed"
-        ) from error
+        raise ValueError(f"{file} cannot be read: permission was denied") from error
     except FileNotFoundError:
         raise
     except OSError as error:
         raise ValueError(
-            f"{file}: reading failed with the system's error '{error.strerror or error}'; a "
-            f"readable {formats} file is needed"
+            f"{file} cannot be read: the system's error is '{error.strerror or error}'"
         ) from error
     return _checked(array, name, dimensions)
 
@@ -162,16 +157,16 @@ def read_array(
 def _checked(array: NDArray[Any], name: str, dimensions: tuple[int, ...]) -> NDArray[np.float64]:
     if array.dtype.kind not in _REAL_KINDS:
         kind = "complex" if array.dtype.kind == "c" else f"of the non-numeric type {array.dtype}"
-        raise ValueError(f"{name}: entries are {kind}; real numbers are needed")
+        raise ValueError(f"{name} must hold real numbers; its entries are {kind}")
     if array.ndim not in dimensions:
         raise ValueError(
-            f"{name}: the array has shape {array.shape}; a {SHAPES[dimensions]} one is needed"
+            f"{name} must hold a {SHAPES[dimensions]} array; its shape is {array.shape}"
         )
     if array.size == 0:
         layer = "layer, one " if array.ndim > 2 else ""
         raise ValueError(
-            f"{name}: the array is empty with shape {array.shape}; at least one {layer}row and one "
-            "column are needed"
+            f"{name} must hold at least one {layer}row and one column; the shape of the array is "
+            f"{array.shape}"
         )
     # An extended-precision number may exceed float64; the test for infinity below reports it.
     with np.errstate(over="ignore"):
@@ -182,8 +177,8 @@ def _checked(array: NDArray[Any], name: str, dimensions: tuple[int, ...]) -> NDA
         layer = f"layer {first[0] + 1}, " if array.ndim > 2 else ""
         layer += f"sample {first[1] + 1}, " if array.ndim == 4 else ""
         raise ValueError(
-            f"{name}: {np.count_nonzero(~finite)} of {numbers.size} entries are not finite, the "
-            f"first being {numbers[first]} in {layer}row {first[-2] + 1}, column {first[-1] + 1}; "
-            "finite numbers are needed"
+            f"{name} must hold finite numbers; {np.count_nonzero(~finite)} of {numbers.size} "
+            f"entries are not, the first being {numbers[first]} in {layer}row {first[-2] + 1}, "
+            f"column {first[-1] + 1}"
         )
     return numbers

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +13,11 @@ import xarray as xr
 
 from shaped_attention.blocks.base import Block, blocks_of
 from shaped_attention.blocks.pattern import Pattern
-from shaped_attention.checks import with_types
-from shaped_attention.io.declared_sizes import MAX_BYTES
-from shaped_attention.io.storage import written
+from shaped_attention.checks import argument_error, with_types
+from shaped_attention.extras import extras
+from shaped_attention.io.declared_sizes import MAX_BYTES, check_declared
+from shaped_attention.io.storage import reason, written
 from shaped_attention.results.checksums import ATTRIBUTE, checksums, damaged
-from shaped_attention.results.opening import opened, reading
 from shaped_attention.results.plain_arguments import check_names, decoded
 from shaped_attention.results.provenance import specification
 
@@ -63,7 +65,8 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
     target = Path(path)
     _check_numbers(result, "result")
     if target.suffix not in (".nc", ".zarr"):
-        raise ValueError(f"path={str(path)!r}: a name that ends in .nc or .zarr is needed")
+        raise argument_error("path", "a name that ends in .nc or .zarr", str(path))
+    _import_library(target)
     with written(target) as draft:
         summed = result.assign_attrs({ATTRIBUTE: json.dumps(checksums(result), sort_keys=True)})
         if target.suffix == ".nc":
@@ -122,3 +125,92 @@ def _check_numbers(data: xr.Dataset, place: str) -> None:
         never = "sampler" in data.attrs or name in _NUMBERS
         if never and variable.dtype.kind == "f" and np.isnan(variable.to_numpy()).any():
             raise ValueError(f"{place}: {name} has missing entries")
+
+
+@contextmanager
+def opened(path: Path, max_bytes: int, coordinates_only: bool = False) -> Iterator[xr.Dataset]:
+    """Open a netCDF file or a Zarr store, of which only one-dimensional coordinates are read.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or store.
+    ValueError
+        If it is not readable, or declares more than `max_bytes` bytes; with `coordinates_only`, in
+        its one-dimensional arrays.
+    """
+    place = f"path={str(path)!r}"
+    if not path.exists():
+        raise FileNotFoundError(f"{place}: there is no such file or store")
+    zarr = path.suffix == ".zarr"
+    _import_library(path)
+    with reading(place):
+        arrays = _zarr_arrays(path) if zarr else _netcdf_arrays(path)
+        declared = sum(
+            math.prod(shape) * size
+            for shape, size in arrays
+            if not coordinates_only or len(shape) == 1
+        )
+    check_declared(place, declared, max_bytes)
+    with reading(place):
+        if zarr:
+            _check_metadata(path)
+            dataset = xr.open_zarr(path, consolidated=False, chunks=None)
+        else:
+            dataset = xr.open_dataset(path, engine="h5netcdf")
+    with dataset:
+        yield dataset
+
+
+@contextmanager
+def reading(place: str) -> Iterator[None]:
+    """Report whatever the libraries raise for files of other programs as a ValueError."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{place}: not a netCDF file or Zarr store ({reason(error)})") from error
+
+
+def _check_metadata(path: Path) -> None:
+    """Raise ValueError if a file that the consolidated metadata of a Zarr store list is missing."""
+    if (copy := path / ".zmetadata").exists():
+        for name in json.loads(copy.read_bytes())["metadata"]:
+            if not (path / name).exists():
+                raise ValueError(f"{name} is missing")
+
+
+def _netcdf_arrays(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield the shapes that are read of the arrays of a netCDF file, and the bytes of an entry."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        for entry in file.values():
+            if isinstance(entry, h5py.Dataset) and entry.shape is not None:
+                yield _chunked(entry.shape, entry.chunks), entry.dtype.itemsize
+
+
+def _zarr_arrays(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield the shapes that are read of the arrays of a Zarr store, and the bytes of an entry."""
+    import zarr
+
+    for _, array in zarr.open_group(path, mode="r", use_consolidated=False).arrays():
+        # Text of any length has no fixed size; a pointer is the least it takes.
+        yield _chunked(array.shape, array.chunks), getattr(array.dtype, "itemsize", 8)
+
+
+def _chunked(shape: tuple[int, ...], chunks: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Return the sizes that reading an array takes: a library reads whole chunks."""
+    return tuple(map(max, shape, chunks or shape))
+
+
+@extras()
+def _import_library(path: Path) -> None:
+    """Import the library that reads and writes a format, or raise the error that names its extra.
+
+    It takes a tenth of a second or more, which results that stay in memory do not need.
+    """
+    if path.suffix == ".zarr":
+        import zarr  # noqa: F401
+    else:
+        import h5netcdf  # noqa: F401
+        import h5py  # noqa: F401

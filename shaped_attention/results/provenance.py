@@ -153,8 +153,8 @@ def record(result: xr.Dataset) -> dict[str, Any]:
     """
     if not isinstance(result, xr.Dataset) or "specification" not in result.attrs:
         raise ValueError(
-            f"result is a {type(result).__name__} without the record of a call; a Dataset that "
-            "shaped_attention made is needed (load reads files)"
+            f"result must be a Dataset that shaped_attention made (load reads files); got a "
+            f"{type(result).__name__} without the record of a call"
         )
     if result.attrs.get("format") != FORMAT:
         raise ValueError(
@@ -191,14 +191,12 @@ def call_of(
         if name in given or (name not in arguments and parameter.default is not parameter.empty):
             continue
         if name not in arguments:
-            raise ValueError(f"result has no argument {name}, which {function.__name__} needs")
+            raise ValueError(f"result lacks the argument {name} of {function.__name__}")
         check_names(arguments[name], trust)
         try:
             found[name] = decoded(arguments[name], result)
         except UnrecordedError as error:
-            raise ValueError(
-                f"result lacks its argument {name} ({error}); {name}= is needed"
-            ) from None
+            raise ValueError(f"result lacks its argument {name} ({error}); pass {name}=") from None
         except (KeyError, TypeError) as error:
             raise ValueError(f"result has an invalid argument {name}: {error}") from error
     return function, found

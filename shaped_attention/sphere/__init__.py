@@ -9,6 +9,7 @@ matrices, heads and an MLP need the tokens themselves (`token_flow`).
 import lazy_loader
 
 from shaped_attention.deprecated import with_old_names
+from shaped_attention.extras import extras
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__getattr__ = with_old_names(__name__, __getattr__)
+__getattr__ = with_old_names(__name__, extras()(__getattr__))

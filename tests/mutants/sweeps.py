@@ -162,7 +162,7 @@ SWEEPS = [
     ),
     Mutant(
         "load-without-the-files-of-a-store",
-        "shaped_attention/results/opening.py",
+        "shaped_attention/results/files.py",
         "            _check_metadata(path)\n",
         "",
         (f"{_DAMAGE}::test_a_result_without_its_attributes_is_damaged",),

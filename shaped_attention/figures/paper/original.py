@@ -19,6 +19,7 @@ import xarray as xr
 
 from shaped_attention.blocks import Normalised, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import Layer
+from shaped_attention.checks import argument_error
 from shaped_attention.numerics.covariance import correlations, equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar
@@ -222,7 +223,7 @@ def densities(
         for j, run in enumerate(runs):
             v = run["V"].values[-1]
             if len(v0) < 2:
-                raise ValueError(f"tokens={len(v0)}: at least 2 are needed for a correlation")
+                raise argument_error("tokens", "at least 2 for a correlation", len(v0))
             rho[k, j] = correlations(v)[:, 0, 1]
             covariance[k, j] = v[:, 0, 1]
     axes = ("model", "sampler", "sample")
@@ -236,7 +237,7 @@ def mean_off_diagonal(matrices: np.ndarray) -> np.ndarray:
     """Return the mean over the pairs of distinct tokens (...) of matrices (..., m, m)."""
     m = matrices.shape[-1]
     if m < 2:
-        raise ValueError(f"tokens={m}: at least 2 are needed for a correlation")
+        raise argument_error("tokens", "at least 2 for a correlation", m)
     total = matrices.sum((-2, -1)) - np.trace(matrices, axis1=-2, axis2=-1)
     return total / (m * (m - 1))
 

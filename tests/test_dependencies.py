@@ -1,0 +1,138 @@
+"""What is imported is declared, and the core runs where the libraries of the extras are missing."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from shaped_attention.extras import EXTRAS
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OWN = {"shaped_attention", "symbolic"}
+FEATURES = set(PROJECT["optional-dependencies"]) - {"all", "dev", "docs"}
+BLOCKED = sorted({library for libraries in EXTRAS.values() for library in libraries} - {"pandas"})
+"""Pandas comes with xarray."""
+
+
+def imports_of(source: str) -> set[str]:
+    """Libraries that a source imports, or asks for by `find_spec`."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add(node.module)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("find_spec"):
+            found |= {part.value for part in node.args if isinstance(part, ast.Constant)}
+    return {name.partition(".")[0] for name in found} - OWN - sys.stdlib_module_names
+
+
+def imported() -> set[str]:
+    files = [file for package in OWN for file in (ROOT / package).rglob("*.py")]
+    return set().union(*(imports_of(file.read_text()) for file in files))
+
+
+def declared(requirements: list[str]) -> set[str]:
+    """Names of distributions."""
+    return {re.split(r"[<>=\[]", requirement)[0].lower() for requirement in requirements}
+
+
+def distributions(libraries: set[str]) -> set[str]:
+    """Names of the distributions that hold these libraries."""
+    known = importlib.metadata.packages_distributions()
+    return {known[library][0].lower().replace("_", "-") for library in libraries}
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
+    """The cluster's adapter is imported by scripts, as the guide shows."""
+    extras = {extra: declared(PROJECT["optional-dependencies"][extra]) for extra in FEATURES}
+    everything = declared(PROJECT["dependencies"]).union(*extras.values())
+    used = imported()
+    assert {"torch", "matplotlib", "h5netcdf"} <= used
+    guide = (ROOT / "docs" / "how-to.md").read_text()
+    assert "from dask_jobqueue import" in guide
+    assert distributions(used) == everything - {"dask-jobqueue"}
+    # Negative controls: a library that nobody declares, and one that nobody imports.
+    assert imports_of("import requests.sessions\nfrom os import path") == {"requests"}
+    assert "pytest" not in distributions(used)
+
+
+def test_extras_install_the_libraries_that_errors_name():
+    for extra in FEATURES:
+        requirements = declared(PROJECT["optional-dependencies"][extra]) - {"dask-jobqueue"}
+        assert requirements == distributions(set(EXTRAS[extra]))
+    (everything,) = PROJECT["optional-dependencies"]["all"]
+    assert everything == f"shaped-attention[{','.join(sorted(FEATURES))}]"
+    assert "shaped-attention[all]" in PROJECT["optional-dependencies"]["dev"]
+
+
+CORE = f"""
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {BLOCKED!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Blocked())
+import shaped_attention as sa
+from shaped_attention.commands.main import main
+layer, v0 = [sa.ShapedAttention(0.35, 1.0), sa.ShapedMLP(0.35)], sa.equicorrelated(4, 0.2)
+chain = sa.simulate_chain(layer, v0, width=16, depth=8, samples=40)
+network = sa.simulate_network(layer, v0, width=16, depth=8, samples=40)
+limit = sa.integrate_sde(layer, v0, horizon=0.5, step=0.25, samples=40)
+assert sa.format_comparison(sa.compare(chain, limit, permutations=99, bootstrap=50))
+model = dict(model_type="llama", hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+             intermediate_size=8, vocab_size=9)
+assert sa.simulate_model(model, 3, samples=4).sizes["position"] == 3
+assert sa.rerun(chain).identical(chain) and sa.layer_of(chain) == layer
+assert sa.explosion_law(sa.ShapedAttention(0.5), sa.equicorrelated(2, 0.2)).probability() > 0.0
+import symbolic
+calls = dict(
+    figures=lambda: sa.plots, files=lambda: sa.save(chain, "a.nc"),
+    load=lambda: sa.load(sys.executable),
+    sweep=lambda: sa.run_sweep, zarr=lambda: sa.save(chain, "a.zarr"),
+)
+for name, call in calls.items():
+    try:
+        call()
+    except ModuleNotFoundError as error:
+        print(name, error, sep=": ")
+main(["paper", "2", "--samples", "10"])
+"""
+
+
+def test_the_core_runs_without_the_extras(tmp_path):
+    """Chain, network, SDE, comparison, models and reruns; the rest names what it lacks."""
+    done = subprocess.run(
+        [sys.executable, "-c", CORE], cwd=tmp_path, capture_output=True, text=True, timeout=900,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    assert list(lines) == ["figures", "files", "load", "sweep", "zarr"], done.stderr
+    wanted = {"figures": "figures", "files": "files", "load": "files", "sweep": "sweep",
+              "zarr": "sweep"}  # fmt: skip
+    for name, extra in wanted.items():
+        sentence = rf"^\w+ is not installed; .*pip install \"shaped-attention\[{extra}\]\".*\[all\]"
+        assert re.match(sentence, lines[name]), lines[name]
+    assert done.returncode == 1
+    assert re.match(r"Error: \w+ is not installed; the extra `figures`", done.stderr), done.stderr
+    assert list(tmp_path.iterdir()) == [tmp_path / "figures"]
+
+
+@pytest.mark.parametrize("name", ["h5py", "zarr"])
+def test_a_missing_part_of_an_installed_library_keeps_its_own_error(name):
+    """Negative control: another module that is missing is reported as it is."""
+    from shaped_attention.extras import extras
+
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'other'$"), extras():
+        raise ModuleNotFoundError("No module named 'other'", name="other")
+    with pytest.raises(ModuleNotFoundError, match=f"^{name} is not installed"), extras():
+        raise ModuleNotFoundError(f"No module named '{name}'", name=name)
