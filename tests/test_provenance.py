@@ -236,11 +236,13 @@ def test_a_record_is_valid_and_its_call_gives_the_same_bits(made, tmp_path):
     changed = sa.rerun(result, **made.given | made.change)
     jsonschema.validate(record(changed), SCHEMA)
     assert not changed.drop_attrs().identical(result.drop_attrs())
-    with pytest.raises(ValueError, match=rf"^no_such=3: {made.function.__name__} has no such arg"):
+    with pytest.raises(ValueError, match=rf"^{made.function.__name__} has no argument 'no_such'"):
         sa.rerun(result, no_such=3, **made.given)
     for name in made.given:
         others = {other: value for other, value in made.given.items() if other != name}
-        with pytest.raises(ValueError, match=rf"^result lacks its argument {name} \(.*\); {name}="):
+        with pytest.raises(
+            ValueError, match=rf"^result lacks its argument {name} \(.*\); pass {name}="
+        ):
             sa.rerun(result, **others)
 
 

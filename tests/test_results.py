@@ -167,7 +167,7 @@ def test_run_again_with_changes(sampler):
     more = sa.rerun(result, samples=9, layer=[*LAYER, ShapedMLP(0.2)], v0=np.eye(2))
     assert more.sizes["sample"] == 9
     assert sa.layer_of(more) == [*LAYER, ShapedMLP(0.2)]
-    with pytest.raises(ValueError, match="samples=0"):
+    with pytest.raises(ValueError, match=r"^samples must be an integer >= 1; got 0"):
         sa.rerun(result, samples=0)
     for unknown in ("sample_count", "gamma"):
         message = f"^[a-z_]+ has no argument '{unknown}'; choose one of layer, v0, .*, seed, .*"
@@ -258,7 +258,9 @@ def test_specifications_of_what_is_no_result(tmp_path):
     xr.Dataset({"temperature": ("x", [1.0, np.nan])}).to_netcdf(foreign, engine="h5netcdf")
     for other in (sa.load(foreign), {"specification": "{}"}):
         for function in (sa.specification, sa.layer_of, sa.rerun):
-            with pytest.raises(ValueError, match=r"^result is a .* without the record of a call"):
+            with pytest.raises(
+                ValueError, match=r"^result must be .* without the record of a call"
+            ):
                 function(other)
 
 

@@ -136,10 +136,8 @@ def _engine(workers: int | None, devices: str | None, dask: str | None) -> Itera
     if len(names) > 1:
         raise ValueError(f"{' and '.join(names)} exclude each other")
     if dask is not None:
-        try:
-            from distributed import Client
-        except ImportError:
-            raise ValueError("--dask needs the extra `cluster`: pip install distributed") from None
+        from distributed import Client
+
         with Client(dask) as client:
             yield dask_engine(client)
         return
