@@ -30,11 +30,11 @@ import torch
 import shaped_attention as sa
 from benchmarks.large import operations
 from shaped_attention.architectures import simulate
-from shaped_attention.architectures.shipped import shipped_fields
+from shaped_attention.architectures.configurations import read_config
 from shaped_attention.numerics.threefry import fill_weights
 from shaped_attention.samplers.task import Task, task_of
 
-LLAMA, GPT2 = shipped_fields("llama-3.1-70b"), shipped_fields("gpt2")
+LLAMA, GPT2 = read_config("llama-3.1-70b")[0], read_config("gpt2")[0]
 MODELS = {"llama": LLAMA, "gpt2": GPT2}
 ROWS = [("llama", 16, 1), ("llama", 16, 16), ("llama", 512, 1), ("gpt2", 1024, 1)]
 _SIZE, _CELL = 1024, 2**15

@@ -1,12 +1,11 @@
 from . import sphere, sweep
+from .architectures.configurations import shipped_configurations
 from .architectures.describe import describe
 from .architectures.model import Embedding, Model, Norm
 from .architectures.reading import model_from_config
-from .architectures.shipped import shipped_configurations
 from .architectures.simulate import simulate_model
 from .architectures.table import model_summary
-from .architectures.table_text import summary_table
-from .architectures.verdict import verdict
+from .architectures.verdict import summary_table, verdict
 from .blocks import (
     Block,
     Limit,

@@ -2,214 +2,161 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import shaped_attention as sa
-from shaped_attention.architectures.reading import FAMILIES
+from shaped_attention.architectures.families import FAMILIES
 from tests.test_configurations import LLAMA, facts, model
 
+SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64,
+         "intermediate_size": 160}  # fmt: skip
+YARN = {"type": "yarn", "factor": 4.0}
+LINEAR = {"type": "linear", "factor": 4.0}
+ORIGINAL = "original_max_position_embeddings"
+PHI3 = {"model_type": "phi3", "pad_token_id": 0}
+NOT_COVERED = "which the description of this family does not cover"
+WHOLE = "config.partial_rotary_factor must be 1, for whole heads; got 0.5"
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"model_type": "lama"},
-            r"config has model_type='lama': choose one of .* \(did you mean 'llama'\?\)",
-        ),
-        ({"model_type": None}, "config has no model_type: choose one of"),
-        ({"hidden_size": None}, "config has no field hidden_size; a whole number >= 1 is needed"),
-        ({"hidden_size": 64.0}, r"config has hidden_size=64\.0; a whole number >= 1 is needed"),
-        (
-            {"hidden_size": None, "hiden_size": 64},
-            r"config has no field hidden_size; a whole .* is needed \(is it 'hiden_size'\?\)",
-        ),
-        (
-            {"intermediate_size": None, "intermediate_sise": 128},
-            r"config has no field intermediate_size; .* is needed \(is it 'intermediate_sise'\?\)",
-        ),
-        (
-            {"num_hidden_layer": 8},
-            "config has the field num_hidden_layer=8, which this family's description does "
-            "not cover; .*",
-        ),
-        (
-            {"clip_qkv": 8.0, "model_type": "olmo", "rms_norm_eps": None},
-            r"config has the field clip_qkv=8\.0, which .*",
-        ),
-        (
-            {"num_key_value_heads": 3},
-            "config has num_attention_heads=4, not a multiple of num_key_value_heads=3; a "
-            "multiple is needed",
-        ),
-        (
-            {"num_attention_heads": 6},
-            "config has hidden_size=64, not a multiple of num_attention_heads=6, and no "
-            "head_dim; .* is needed",
-        ),
-        (
-            {"head_dim": 15},
-            r"config rotates 15 of 15 columns of a head \(head_dim, "
-            r"partial_rotary_factor\); an even number is needed",
-        ),
-        ({"initializer_range": 0}, "config has initializer_range=0; a positive number is needed"),
-        ({"rms_norm_eps": float("inf")}, "config has rms_norm_eps=inf; a number >= 0 is needed"),
-        ({"hidden_act": "mish"}, "config has hidden_act='mish', which is not covered; .* is"),
-        (
-            {"pad_token_id": 64},
-            "config has pad_token_id=64; a number from 0 to 63, below vocab_size, is needed",
-        ),
-        (
-            {"num_experts": 8},
-            "config has model_type='llama', a mixture of experts, with num_experts=8; .*",
-        ),
-        ({"is_encoder_decoder": True}, "config has model_type='llama', an encoder-decoder; .*"),
-        ({"sliding_window": 8}, "config has the field sliding_window=8, which .*"),
-        ({"rope_theta": -1.0}, r"config has rope_theta=-1\.0; a positive number is needed"),
-        (
-            {"rope_theta": 2.0, "rope_parameters": {"rope_theta": 3.0}},
-            r"config has rope_theta=2\.0 and rope_parameters with rope_theta=3\.0; one of "
-            r"the two is needed",
-        ),
-        (
-            {"rope_scaling": {"type": "su", "factor": 4.0}},
-            "config has rope_scaling of the type 'su', which is not covered; 'default', "
-            "'linear', 'llama3', 'yarn', 'longrope', 'dynamic' are",
-        ),
-        (
-            {
-                "max_position_embeddings": 16,
-                "rope_scaling": {"type": "yarn", "factor": 4.0, "truncate": 1},
-            },
-            "config has truncate=1; true or false is needed",
-        ),
-        (
-            {
-                "original_max_position_embeddings": 8,
-                "rope_scaling": {
-                    "type": "yarn",
-                    "factor": 4.0,
-                    "original_max_position_embeddings": 16,
-                },
-            },
-            "config has original_max_position_embeddings=8 and rope_scaling with "
-            "original_max_position_embeddings=16; one of the two is needed",
-        ),
-        (
-            {
-                "model_type": "olmo3",
-                "pad_token_id": 0,
-                "max_position_embeddings": 16,
-                "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": False},
-            },
-            "config has rope_scaling with truncate=False for a type of layers, where the library "
-            "takes it for true; true is needed",
-        ),
-        (
-            {"rope_scaling": {"type": "linear"}},
-            "config has rope_scaling of the type 'linear' without factor; a number is needed",
-        ),
-        (
-            {"rope_scaling": {"type": "linear", "factor": -4.0}},
-            r"config has factor=-4\.0; a positive number is needed",
-        ),
-        (
-            {"rope_scaling": {"type": "linear", "factor": 4.0, "beta": 2.0}},
-            "config has rope_scaling with beta, which rope type 'linear' does not cover",
-        ),
-        (
-            {
-                "rope_scaling": {"type": "linear", "factor": 4.0},
-                "rope_parameters": {"rope_theta": 3.0},
-            },
-            "config has both rope_parameters and rope_scaling; one is needed",
-        ),
-        (
-            {"rope_scaling": 4.0},
-            r"config has rope_scaling=4\.0; an object with parameters is needed",
-        ),
-        (
-            {"partial_rotary_factor": 0.5},
-            r"config has partial_rotary_factor=0\.5; 1, for whole heads, is needed",
-        ),
-        (
-            {"model_type": "phi3", "pad_token_id": 0, "rope_scaling": {"type": "longrope"}},
-            "config has rope_scaling of the type 'longrope' without short_factor; a list is needed",
-        ),
-        (
-            {
-                "model_type": "phi3",
-                "pad_token_id": 0,
-                "rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]},
-            },
-            r"config has short_factor with 1 numbers; a list of \d+ numbers is needed",
-        ),
-        (
-            {"model_type": "phi3", "pad_token_id": 0, "partial_rotary_factor": 1.5},
-            r"config has partial_rotary_factor=1\.5; at most 1 is needed",
-        ),
-        ({"model_type": "phi3"}, "config has pad_token_id=32000; .*"),
-        (
-            {"model_type": "gemma2", "layer_types": ["full_attention"]},
-            "config has 1 layer_types for 4 layers; one for each, or layer_types=None for the "
-            "family's own, is needed",
-        ),
-        (
-            {"model_type": "gemma2", "layer_types": ["full_attention", "linear_attention"] * 2},
-            "config has a layer of the type 'linear_attention', which is not covered; .*",
-        ),
-        (
-            {"model_type": "gemma2", "sliding_window": None},
-            "config has no field sliding_window; a whole number >= 1 is needed",
-        ),
-        (
-            {"model_type": "gemma2", "use_bidirectional_attention": True},
-            "config has the field use_bidirectional_attention=True, which .*",
-        ),
-        (
-            {"model_type": "gemma", "num_key_value_heads": 4, "hidden_activation": "relu"},
-            "config has hidden_activation='relu', which is not covered; 'gelu_pytorch_tanh' is",
-        ),
-        (
-            {"model_type": "gemma3_text", "attn_logit_softcapping": 50.0},
-            r"config has the field attn_logit_softcapping=50\.0, which .*",
-        ),
-        (
-            {"model_type": "gemma3_text", "rope_parameters": {"rope_theta": 1e4}},
-            "config has rope_parameters without layer types; .* are needed",
-        ),
-        (
-            {"model_type": "qwen2", "layer_types": ["sliding_attention"] * 4},
-            "config has layer_types with 'sliding_attention', but "
-            "use_sliding_window=False; true is needed",
-        ),
-        (
-            {"model_type": "qwen2", "use_sliding_window": 1},
-            "config has use_sliding_window=1; true or false is needed",
-        ),
-        (
-            {"model_type": "smollm3", "pad_token_id": 0, "no_rope_layers": [1]},
-            "config has 1 no_rope_layers for 4 layers; one for each is needed",
-        ),
-        (
-            {"model_type": "exaone4", "sliding_window_pattern": "LLLG"},
-            "config has sliding_window_pattern='LLLG'; a whole number >= 1 is needed",
-        ),
-        (
-            {"model_type": "granite", "residual_multiplier": 0.0},
-            r"config has residual_multiplier=0\.0; a positive number is needed",
-        ),
-    ],
-)
+CHANGES: list[tuple[dict[str, Any], str]] = [
+    ({"model_type": "lama"}, "config.model_type must be one of .*; got 'lama' .*'llama'"),
+    ({"model_type": None}, "config.model_type must be one of .*; got None"),
+    ({"hidden_size": None}, "config has no field hidden_size, which must be an integer >= 1"),
+    ({"hidden_size": 64.0}, "config.hidden_size must be an integer >= 1; got 64.0"),
+    ({"hidden_size": None, "hiden_size": 64},
+     r"config has no field hidden_size, .* \(is it 'hiden_size'\?\)"),
+    ({"intermediate_size": None, "intermediate_sise": 128},
+     r"config has no field intermediate_size, .* \(is it 'intermediate_sise'\?\)"),
+    ({"num_hidden_layer": 8}, f"config has num_hidden_layer=8, {NOT_COVERED} .*"),
+    ({"clip_qkv": 8.0, "model_type": "olmo", "rms_norm_eps": None},
+     f"config has clip_qkv=8.0, {NOT_COVERED}"),
+    ({"num_key_value_heads": 3}, "config.num_attention_heads must be a multiple of 3, .*; got 4"),
+    ({"num_attention_heads": 6},
+     "config.hidden_size must be a multiple of the 6 heads where there is no head_dim; got 64"),
+    ({"head_dim": 15}, "config.head_dim, partial_rotary_factor must be such that .*; got 15"),
+    ({"initializer_range": 0}, "config.initializer_range must be positive and finite; got 0"),
+    ({"rms_norm_eps": float("inf")}, "config.rms_norm_eps must be finite and >= 0; got inf"),
+    ({"hidden_act": "mish"}, r"config.hidden_act must be 'gelu' or .* \(other .*; got 'mish'"),
+    ({"hidden_act": ["silu"]}, r"config.hidden_act must be 'gelu' or .*; got \['silu'\]"),
+    ({"pad_token_id": 64},
+     r"config.pad_token_id must be an integer in \[0, 63\], below vocab_size; got 64"),
+    ({"num_experts": 8}, "config has .*'llama', a mixture of experts with num_experts=8; .*"),
+    ({"is_encoder_decoder": True}, "config has model_type='llama', an encoder-decoder; .*"),
+    ({"sliding_window": 8}, f"config has sliding_window=8, {NOT_COVERED}.*"),
+    ({"pruned_heads": {"0": [1]}}, "config has pruned_heads=.*"),
+    ({"rope_theta": -1.0}, "config.rope_theta must be positive and finite; got -1.0"),
+    ({"rope_theta": 2.0, "rope_parameters": {"rope_theta": 3.0}},
+     "config.rope_parameters.rope_theta must be config.rope_theta=2.0, if both exist; got 3.0"),
+    ({"rope_scaling": {"type": "su", "factor": 4.0}},
+     r"config.rope_scaling.rope_type must be one of 'default', 'linear', 'llama3', 'yarn', "
+     r"'longrope', 'dynamic' \(others are not covered\); got 'su'"),
+    ({"max_position_embeddings": 16, "rope_scaling": YARN | {"truncate": 1}},
+     "config.rope_scaling.truncate must be true or false; got 1"),
+    ({ORIGINAL: 8, "rope_scaling": YARN | {ORIGINAL: 16}},
+     f"config.rope_scaling.{ORIGINAL} must be config.{ORIGINAL}=8, if both exist; got 16"),
+    ({"model_type": "olmo3", "pad_token_id": 0, "max_position_embeddings": 16,
+      "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": False}},
+     "config.rope_scaling.truncate must be true for a type of layers, .*; got False"),
+    ({"rope_scaling": {"type": "linear"}},
+     "config.rope_scaling.factor must be a number for the rope type 'linear'; got None"),
+    ({"rope_scaling": LINEAR | {"factor": -4.0}},
+     "config.rope_scaling.factor must be positive and finite; got -4.0"),
+    ({"rope_scaling": LINEAR | {"beta": 2.0}},
+     "config.rope_scaling has beta, which rope type 'linear' does not cover"),
+    ({"rope_scaling": LINEAR, "rope_parameters": {"rope_theta": 3.0}},
+     "config has both rope_parameters and rope_scaling, which exclude each other"),
+    ({"rope_scaling": 4.0}, "config.rope_scaling must be an object with parameters; got 4.0"),
+    ({"partial_rotary_factor": 0.5}, WHOLE),
+    (PHI3 | {"partial_rotary_factor": 1.5},
+     r"config.partial_rotary_factor must be in \(0, 1\]; got 1.5"),
+    (PHI3 | {"rope_scaling": {"type": "longrope"}},
+     "config.rope_scaling.short_factor must be a list for the rope type 'longrope'; got None"),
+    (PHI3 | {"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}},
+     r"config.short_factor must be a list of 8 numbers; got \[1.0\]"),
+    ({"model_type": "phi3"}, "config.pad_token_id must be .*; got 32000"),
+    ({"model_type": "gemma2", "layer_types": ["full_attention"]},
+     r"config.layer_types must be a list with an entry for each of 4 layers, or None for the "
+     r"default; got \['full_attention'\]"),
+    ({"model_type": "gemma2", "layer_types": 7}, "config.layer_types must be a list; got 7"),
+    ({"model_type": "gemma2", "layer_types": ["full_attention", "linear_attention"] * 2},
+     "config.layer_types must be a list of .* and .*; got 'linear_attention'"),
+    ({"model_type": "gemma2", "sliding_window": None},
+     "config has no field sliding_window, which must be an integer >= 1"),
+    ({"model_type": "gemma2", "use_bidirectional_attention": True},
+     "config has use_bidirectional_attention=True, .*"),
+    ({"model_type": "gemma", "num_key_value_heads": 4, "hidden_activation": "relu"},
+     r"config.hidden_activation must be 'gelu_pytorch_tanh' \(other .*\); got 'relu'"),
+    ({"model_type": "gemma3_text", "attn_logit_softcapping": 50.0},
+     "config has attn_logit_softcapping=50.0, .*"),
+    ({"model_type": "gemma3_text", "rope_parameters": {"rope_theta": 1e4}},
+     "config.rope_parameters must be an object with the parameters of .*; got .*"),
+    ({"model_type": "qwen2", "layer_types": ["sliding_attention"] * 4},
+     "config.use_sliding_window must be true for layers of type 'sliding_attention'; got False"),
+    ({"model_type": "qwen2", "use_sliding_window": 1},
+     "config.use_sliding_window must be true or false; got 1"),
+    ({"model_type": "smollm3", "pad_token_id": 0, "no_rope_layers": [1]},
+     r"config.no_rope_layers must be a list with an entry for each of 4 layers, .*; got \[1\]"),
+    ({"model_type": "exaone4", "sliding_window_pattern": "LLLG"},
+     "config.sliding_window_pattern must be an integer >= 1; got 'LLLG'"),
+    ({"model_type": "granite", "residual_multiplier": 0.0},
+     "config.residual_multiplier must be positive and finite; got 0.0"),
+    # A standard deviation that the chain does not accept is that of the weights.
+    ({"initializer_range": 1e3},
+     r"config.initializer_range must be such that .* \[1e-06, 100\] for width 64; got 8000.0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "message"), CHANGES)
 def test_what_is_refused(changes, message):
-    """Each in one sentence that names the field."""
-    with pytest.raises(ValueError, match=f"^{message}$"):
+    """In a Llama with changed fields."""
+    with pytest.raises(ValueError, match=f"^{message}"):
         model(**changes)
 
 
+FIELDS: list[tuple[dict[str, Any], str]] = [
+    ({"model_type": "t5", "is_encoder_decoder": True}, "'t5', an encoder-decoder"),
+    ({"model_type": "mt5", "d_model": 64}, "'mt5', an encoder-decoder"),
+    ({"model_type": "mixtral", "num_local_experts": 8}, "mixture of experts with num_local_exp"),
+    ({"model_type": "qwen2_moe"}, "'qwen2_moe', a mixture of experts; only single stacks"),
+    ({"model_type": "dbrx", "ffn_config": {"moe_num_experts": 16}}, "'dbrx', a mixture of experts"),
+    ({"model_type": ["llama"]}, r"config.model_type must be one of .*; got \['llama'\]"),
+    ({"model_type": "bert", "position_embedding_type": "relative_key"},
+     r"position_embedding_type must be 'absolute' \(other values are not covered\)"),
+    ({"model_type": "bert", "pad_token_id": 64}, r"pad_token_id must be an integer in \[0, 63\]"),
+    ({"model_type": "roberta", "pad_token_id": None, "max_position_embeddings": 9},
+     "pad_token_id must be an integer for this family; got None"),
+    ({"model_type": "phi", "qk_layernorm": True}, "qk_layernorm must be False"),
+    ({"model_type": "cohere", "use_qk_norm": True}, "use_qk_norm must be False"),
+    ({"model_type": "opt", "word_embed_proj_dim": 32}, "word_embed_proj_dim must be 64"),
+    ({"model_type": "bloom", "apply_residual_connection_post_layernorm": True},
+     "apply_residual_connection_post_layernorm must be False"),
+    ({"model_type": "bloom", "n_layer": 3}, "n_layer must be equal to num_hidden_layers=2; got 3"),
+    ({"model_type": "falcon", "new_decoder_architecture": True, "parallel_attn": False},
+     "parallel_attn must be true if new_decoder_architecture is; got False"),
+    ({"model_type": "gptj", "rotary_dim": 32}, "rotary_dim must be even and at most 16, .*got 32"),
+    ({"model_type": "gptj"}, "no field rotary_dim"),
+    ({"model_type": "gpt_neox", "hidden_size": 66}, "a multiple of the 4 heads; got 66"),
+    ({"model_type": "gpt_neox", "hidden_act": "quick_gelu"}, "hidden_act must be .*quick_gelu"),
+    ({"model_type": "gpt_neox", "rotary_pcd": 0.5}, "config has rotary_pcd=0.5, which"),
+    *(
+        ({"model_type": family, "partial_rotary_factor": 0.5}, WHOLE)
+        for family in ("cohere", "cohere2", "starcoder2", "modernbert")
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "message"), FIELDS)
+def test_what_is_not_covered_is_refused_by_name(fields, message):
+    """In configurations of other families."""
+    with pytest.raises(ValueError, match=message):
+        sa.model_from_config(SMALL | fields)
+
+
 def test_families_are_listed_in_alphabetical_order():
-    with pytest.raises(ValueError, match=r"^config has model_type='none': choose one of ") as info:
+    with pytest.raises(ValueError, match="must be one of ") as info:
         model(model_type="none")
-    listed = str(info.value).split("one of ")[1].split(", ")
+    listed = str(info.value).split("one of ")[1].removesuffix("; got 'none'").split(", ")
     assert listed == sorted(FAMILIES)
 
 
@@ -218,23 +165,24 @@ GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positi
 }
 
 
-def test_two_names_of_one_size_agree():
-    """A GPT-2 with n_layer=2 and num_hidden_layers=3 is refused, not read as one of the two."""
-    message = "^config has n_layer=2 and num_hidden_layers=3; one value is needed$"
-    with pytest.raises(ValueError, match=message):
-        sa.model_from_config(GPT2 | {"num_hidden_layers": 3})
-    assert sa.model_from_config(GPT2 | {"num_hidden_layers": 2}).depth == 2
-
-
 def test_a_change_by_another_name_of_the_size_is_a_change():
     """The library's classes accept both names, so that several models share one change."""
+    for config in (GPT2, SMALL | {"model_type": "gpt_neox"}):
+        for name in ("num_hidden_layers", "n_layer"):
+            assert sa.model_from_config(config, **{name: 5}).depth == 5
+        with pytest.raises(ValueError, match="n_layer must be equal to num_hidden_layers=3; got 6"):
+            sa.model_from_config(config, num_hidden_layers=3, n_layer=6)
     changed = sa.model_from_config(GPT2, num_hidden_layers=3, hidden_size=64)
-    assert (changed.depth, changed.width) == (3, 64)
-    assert changed.config["n_layer"] == 3
+    assert (changed.depth, changed.width, changed.config["n_layer"]) == (3, 64, 3)
     assert "num_hidden_layers" not in changed.config
-    assert model(n_layer=7).depth == 7
-    with pytest.raises(ValueError, match="n_layer=5 and num_hidden_layers=3; one value is needed"):
-        sa.model_from_config(GPT2, num_hidden_layers=3, n_layer=5)
+    assert sa.model_from_config(GPT2 | {"num_hidden_layers": 2}).depth == 2
+    with pytest.raises(ValueError, match="n_layer must be equal to num_hidden_layers=3; got 2"):
+        sa.model_from_config(GPT2 | {"num_hidden_layers": 3})
+    bloom = {"model_type": "bloom", "vocab_size": 64, "n_embed": 64, "n_head": 4, "n_layer": 2}
+    assert sa.model_from_config(bloom) == sa.model_from_config(
+        {"model_type": "bloom", "vocab_size": 64, "hidden_size": 64, "num_attention_heads": 4},
+        num_hidden_layers=2,
+    )
 
 
 BERT = LLAMA | {"model_type": "bert", "max_position_embeddings": 16, "rms_norm_eps": None}
@@ -244,7 +192,7 @@ BERT.pop("num_key_value_heads")
 @pytest.mark.parametrize("config", [LLAMA, GPT2, BERT | {"is_decoder": True}])
 def test_decoders_without_causal_mask_are_refused(config):
     """The library gives decoders with is_causal=False a mask through which all tokens are seen."""
-    message = "^config has is_causal=False, which is not covered; True is$"
+    message = r"^config.is_causal must be True \(other values are not covered\); got False$"
     with pytest.raises(ValueError, match=message):
         sa.model_from_config(config, is_causal=False)
     known = sa.model_from_config(config, is_causal=True)
@@ -258,11 +206,8 @@ def test_encoders_have_no_causal_mask():
 @pytest.mark.parametrize("value", [3, 0, False, ""])
 def test_changes_of_unknown_fields_are_refused(value):
     """A misspelt field that is switched off is refused as well, with the nearest name."""
-    message = (
-        f"^config has the field num_hiden_layers={value!r}, which this family's description does "
-        r"not cover; a configuration without it is needed \(did you mean 'num_hidden_layers'\?\)$"
-    )
-    with pytest.raises(ValueError, match=message):
+    guess = r"\(did you mean 'num_hidden_layers'\?\)"
+    with pytest.raises(ValueError, match=f"num_hiden_layers={value!r}, {NOT_COVERED} {guess}$"):
         model(num_hiden_layers=value)
 
 
@@ -289,13 +234,3 @@ def test_unknown_fields_that_are_off_are_listed(value):
     assert f"use_something_new={value!r}" in sa.describe(known).splitlines()[-1]
     with pytest.raises(ValueError, match="use_something_new=3"):
         sa.model_from_config(LLAMA | {"use_something_new": 3})
-
-
-def test_weights_out_of_range_are_named():
-    """A standard deviation that the chain does not take is named as the weights' own."""
-    message = (
-        r"^config has weights of standard deviation 1000 and width 64, so that hidden units have "
-        r"inputs of standard deviation 8000; a number from 1e-06 to 100 is needed$"
-    )
-    with pytest.raises(ValueError, match=message):
-        model(initializer_range=1e3)

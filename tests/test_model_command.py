@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from shaped_attention import load
 from shaped_attention.architectures.simulate import simulate_model
 from shaped_attention.architectures.table import model_summary
-from shaped_attention.architectures.table_text import summary_table
-from shaped_attention.architectures.verdict import verdict
+from shaped_attention.architectures.verdict import summary_table, verdict
 from shaped_attention.commands.main import main
 
 LLAMA = {
@@ -140,14 +139,17 @@ BAD = {
     ),
     "unknown field": (
         ("llama.json", "--set", "num_hiden_layers=3"),
-        "config has the field num_hiden_layers=3, which this family's description does not cover; "
-        "a configuration without it is needed (did you mean 'num_hidden_layers'?)",
+        "config has num_hiden_layers=3, which the description of this family does not cover (did "
+        "you mean 'num_hidden_layers'?)",
     ),
-    "field not covered": (("gpt2", "--set", "zzz=3"), "config has the field zzz=3"),
-    "value": (("gpt2", "--set", "n_layer=two"), "n_layer='two'"),
+    "field not covered": (("gpt2", "--set", "zzz=3"), "config has zzz=3"),
+    "value": (
+        ("gpt2", "--set", "n_layer=two"),
+        "n_layer must be an integer >= 1; got 'two'",
+    ),
     "both": (("gpt2", "--ids", "1,2"), "--ids and --tokens exclude each other"),
     "tokens": (("gpt2", "--tokens", "0"), "tokens must be an integer >= 1; got 0"),
-    "positions": (("gpt2", "--tokens", "45"), "45 tokens are more than the 40 positions"),
+    "positions": (("gpt2", "--tokens", "45"), "tokens must be at most 40, the number"),
     "every": (("gpt2", "--every", "0"), "every must be an integer >= 1; got 0"),
     "seed": (("gpt2", "--seed", "-1"), "seed must be"),
     "figures": (("gpt2", "--figures", "llama.json/x"), "figures='llama.json/x'"),
@@ -169,7 +171,7 @@ def test_bad_input_is_one_sentence_and_draws_nothing(run, name, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--ids", "1,99"), "tokens contains 99: ids from 0 to 49 are needed"),
+        (("--ids", "1,99"), "tokens must be ids in [0, 49]; got 99"),
         (("--ids", "none.txt"), "--ids must be integers with commas between them, or a "),
         (("--ids", "1,x"), "or a file that holds them; got '1,x'"),
         (

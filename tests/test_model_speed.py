@@ -13,7 +13,7 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention.architectures import simulate
-from shaped_attention.architectures.shipped import shipped_fields
+from shaped_attention.architectures.configurations import read_config
 from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers import executors
 from shaped_attention.samplers.blas_process import BlasProcess
@@ -25,7 +25,7 @@ LLAMA: dict[str, Any] = {
     "initializer_range": 0.02, "rms_norm_eps": 1e-5, "hidden_act": "silu",
     "max_position_embeddings": 2048, "rope_theta": 10000.0,
 }  # fmt: skip
-GPT2 = shipped_fields("gpt2") | {"n_layer": 1}
+GPT2 = read_config("gpt2")[0] | {"n_layer": 1}
 
 
 @dataclass

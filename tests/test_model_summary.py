@@ -10,8 +10,7 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention.architectures.table import LAYER_NUMBERS, model_summary, tokens_seen
-from shaped_attention.architectures.table_text import shown_layers, summary_table
-from shaped_attention.architectures.verdict import compared, verdict
+from shaped_attention.architectures.verdict import compared, shown_layers, summary_table, verdict
 from shaped_attention.figures.paper.models import GAMMA, _apart, shaped
 
 GPT2 = {
@@ -87,8 +86,11 @@ def test_masks_inside_norms_and_parallel_branches_are_found():
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (sa.equicorrelated, "result="),
-        (xr.Dataset({"x": 1.0}), "result is a Dataset without positions"),
+        (sa.equicorrelated, "result must be a Dataset; got <function"),
+        (
+            xr.Dataset({"x": 1.0}),
+            "result must be a Dataset of simulate_model, with positions; got a Dataset",
+        ),
     ],
 )
 def test_what_is_no_result_of_a_model_is_refused(result, message):
@@ -97,7 +99,7 @@ def test_what_is_no_result_of_a_model_is_refused(result, message):
 
 
 def test_a_result_without_v_is_refused():
-    with pytest.raises(ValueError, match=r"^result lacks V; keep='V' or keep='shaped_attention\."):
+    with pytest.raises(ValueError, match=r"^result lacks V; simulate with keep='V' or keep='sh"):
         model_summary(simulated(GPT2, keep="observables"))
 
 
@@ -275,7 +277,7 @@ def test_two_models_are_compared():
         "clearly different (5-95 % bands overlap). The root mean square changes by a factor of 4 "
         "in A and 1 in B."
     )
-    with pytest.raises(ValueError, match=r"^summaries has 1 models; 2 are needed"):
+    with pytest.raises(ValueError, match=r"^summaries must be of two models; got \['A'\]"):
         compared({"A": first})
 
 
@@ -285,7 +287,7 @@ def test_layers_of_a_table():
     assert (len(long), long[0], long[-1]) == (16, 0, 80)
     assert max(np.diff(long)) - min(np.diff(long)) <= 1
     assert shown_layers(10, 4) == [0, 4, 8, 10]
-    with pytest.raises(ValueError, match=r"^every=0: "):
+    with pytest.raises(ValueError, match=r"^every must be an integer >= 1; got 0"):
         shown_layers(10, 0)
 
 

@@ -127,11 +127,11 @@ def test_recorded_covariances_are_compared_and_drawn_beside_a_chain():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"times": [0.5]}, r"times=\[0.5\]: 2 positive and increasing numbers"),
+        ({"times": [0.5]}, "times must be 2 positive and increasing numbers"),
         ({"times": [0.5, 0.5]}, "positive and increasing"),
         ({"times": [0.0, 0.5]}, "positive and increasing"),
         ({"choose": lambda name, _: name in ("0", "1")}, "the input of the first if initial=True"),
-        ({"model": 1}, "model=1: a torch.nn.Module is needed"),
+        ({"model": 1}, "model must be a torch.nn.Module; got 1"),
     ],
 )
 def test_times_and_input_of_recorded_covariances(options, message):
@@ -154,14 +154,17 @@ def test_times_and_input_of_recorded_covariances(options, message):
             lambda: sa.ShapedTransformer(sa.Normalised(sa.ShapedMLP(0.5)), width=8, depth=1),
             "ShapedAttention and ShapedMLP can be trained",
         ),
-        (lambda: sa.ShapedTransformer(sa.ShapedMLP(0.5), width=8, depth=0), "depth=0"),
+        (
+            lambda: sa.ShapedTransformer(sa.ShapedMLP(0.5), width=8, depth=0),
+            "depth must be an int",
+        ),
         (
             lambda: sa.ShapedTransformer(sa.ShapedAttention(0.5, heads=3), width=8, depth=1),
             "width=8: a multiple of heads=3",
         ),
         (
             lambda: sa.ShapedTransformer(sa.ShapedMLP(0.5), width=8, depth=1)(torch.zeros(2, 7)),
-            r"inputs have shape \(2, 7\); tokens \(..., m, 8\) are needed",
+            r"inputs must be of shape \(..., m, 8\); got a Tensor of shape \(2, 7\)",
         ),
         (lambda: sa.record_covariances(torch.nn.ReLU(), torch.zeros(2, 3)), "no module of the"),
         (

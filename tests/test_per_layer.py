@@ -68,8 +68,8 @@ def test_lists_without_two_periods_are_refused(types, depth):
     config = configuration("gemma2", len(types)) | {"layer_types": types}
     message = (
         rf"^config has layer_types for {len(types)} layers, which do not repeat a pattern, and "
-        rf"num_hidden_layers={depth}; layer_types for {depth} layers, or layer_types=None \(null\) "
-        r"for the family's own, is needed$"
+        rf"num_hidden_layers={depth}; give layer_types for {depth} layers, or layer_types=None "
+        r"\(null\) for the family's default$"
     )
     with pytest.raises(ValueError, match=message):
         sa.model_from_config(config, num_hidden_layers=depth)
@@ -81,5 +81,5 @@ def test_lists_without_two_periods_are_refused(types, depth):
 
 @pytest.mark.parametrize("depth", [0, "two", None, 2.5])
 def test_an_invalid_depth_is_named_as_such(depth):
-    with pytest.raises(ValueError, match=r"num_hidden_layers.*a whole number >= 1 is needed"):
+    with pytest.raises(ValueError, match=r"num_hidden_layers.* must be an integer >= 1"):
         sa.model_from_config(configuration("gemma2", 4), num_hidden_layers=depth)

@@ -86,15 +86,21 @@ def test_the_spectrum_of_random_weights():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: score_form(W_Q, W_K[:5]), r"query has shape \(6, 3\) and key \(5, 3\)"),
-        (lambda: score_form(W_Q, W_K, B_Q[:2]), r"query_bias has shape \(2,\); \(3,\) is needed"),
-        (lambda: score_form(W_Q * np.nan, W_K), "query has NaN or infinite entries"),
-        (lambda: scores(OMEGA, X[..., :5]), r"tokens have shape \(5, 4, 5\); \(..., m, 6\)"),
-        (lambda: scores(OMEGA[:3], X), r"omega has shape \(3, 7\)"),
-        (lambda: leading_directions(OMEGA, 8), "rank=8: at most 7 is possible"),
+        (
+            lambda: score_form(W_Q, W_K[:5]),
+            r"query and key must have .*\(6, 3\) and \(5, 3\)",
+        ),
+        (lambda: score_form(W_Q, W_K, B_Q[:2]), r"query_bias must be of shape \(3,\); got"),
+        (lambda: score_form(W_Q * np.nan, W_K), "query must be finite; it has NaN"),
+        (
+            lambda: scores(OMEGA, X[..., :5]),
+            r"tokens must be of shape \(..., m, 6\); got ",
+        ),
+        (lambda: scores(OMEGA[:3], X), r"omega must be of shape \(d \+ 1, d \+ 1\)"),
+        (lambda: leading_directions(OMEGA, 8), "rank must be at most 7; got 8"),
         (lambda: truncation_cost(OMEGA, X, [-1]), "ranks must be an integer >= 0; got -1"),
-        (lambda: initial_spectrum([1.0], 1.5), r"ratio=1.5: a number in \(0, 1\]"),
-        (lambda: initial_spectrum([0.0], 0.5), "x has entries <= 0"),
+        (lambda: initial_spectrum([1.0], 1.5), r"ratio must be in \(0, 1\]; got 1.5"),
+        (lambda: initial_spectrum([0.0], 0.5), "x must be positive"),
     ],
 )
 def test_bad_arguments(call, message):

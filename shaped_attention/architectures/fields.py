@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from shaped_attention.checks import is_number
+from shaped_attention.checks import argument_error, is_number
 
 WITHOUT_INFLUENCE = frozenset({
     "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path",
@@ -48,6 +48,11 @@ _ALIKE = (
 """Names with one meaning, for suggestions."""
 
 
+def field_error(name: str, requirement: str, value: object) -> ValueError:
+    """Return the error of a field of a configuration that has a wrong value."""
+    return argument_error(f"config.{name}", requirement, value)
+
+
 def in_the_names_of(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return changes by the names that the fields have, such as n_layer for num_hidden_layers."""
     named = {}
@@ -61,7 +66,7 @@ def in_the_names_of(values: Mapping[str, Any], changes: Mapping[str, Any]) -> di
 class Fields:
     """The fields of a configuration, and a record of which were read.
 
-    Methods raise ValueError, with the field, its value and what is allowed.
+    Methods raise ValueError, with the field, what it must be, and its value.
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -79,72 +84,58 @@ class Fields:
         value = self.values.get(name)
         return default if value is None else value
 
-    def number(self, name: str, default: float | None = None, *, zero: bool = False) -> float:
-        """Return a positive number (or 0, if allowed)."""
+    def _required(self, name: str, default: Any, requirement: str) -> Any:
+        """Return a field; raise ValueError, with the one probably misspelt, if it is missing."""
         value = self.get(name, default)
         if value is None:
-            raise ValueError(f"config has no field {name}; a number is needed{self._guess(name)}")
-        positive = is_number(value) and math.isfinite(value) and value > 0.0
-        if not (positive or (zero and is_number(value) and value == 0.0)):
-            needed = "a number >= 0" if zero else "a positive number"
-            raise ValueError(f"config has {name}={value!r}; {needed} is needed")
-        return float(value)
+            others = [x for x in self.values if x not in self._read | self._harmless]
+            near = get_close_matches(name, others, n=1, cutoff=0.75)
+            guess = f" (is it {near[0]!r}?)" if near else ""
+            raise ValueError(f"config has no field {name}, which must be {requirement}{guess}")
+        return value
+
+    def number(self, name: str, default: float | None = None, *, zero: bool = False) -> float:
+        """Return a positive number (or 0, if allowed)."""
+        return positive(name, self._required(name, default, "a number"), zero)
 
     def count(self, *names: str, default: int | None = None, lowest: int = 1) -> int:
-        """Return a whole number, which may have one of several names.
+        """Return an integer, which may have one of several names.
 
         Two names with different values are refused.
         """
         self._read.update(names)
-        given = {x: self.values[x] for x in names if self.values.get(x) is not None}
-        if any(value != self.values[next(iter(given))] for value in given.values()):
-            listed = " and ".join(f"{x}={value!r}" for x, value in given.items())
-            raise ValueError(f"config has {listed}; one value is needed")
-        name = next(iter(given), names[0])
-        value = self.get(name, default)
-        if value is None:
-            raise ValueError(
-                f"config has no field {name}; a whole number >= {lowest} is needed"
-                f"{self._guess(name)}"
-            )
-        if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-            raise ValueError(f"config has {name}={value!r}; a whole number >= {lowest} is needed")
-        return value
-
-    def _guess(self, name: str) -> str:
-        """Return the end of a message: the field that was probably misspelt, if there is one."""
-        others = [x for x in self.values if x not in self._read | self._harmless]
-        near = get_close_matches(name, others, n=1, cutoff=0.75)
-        return f" (is it {near[0]!r}?)" if near else ""
+        present = {x: self.values[x] for x in names if self.values.get(x) is not None}
+        name = next(iter(present), names[0])
+        for other, value in present.items():
+            if value != present[name]:
+                raise field_error(other, f"equal to {name}={present[name]!r}", value)
+        requirement = f"an integer >= {lowest}"
+        count = self._required(name, default, requirement)
+        if isinstance(count, bool) or not isinstance(count, int) or count < lowest:
+            raise field_error(name, requirement, count)
+        return count
 
     def flag(self, name: str, default: bool) -> bool:
         """Return True or False."""
         value = self.get(name, default)
         if not isinstance(value, bool):
-            raise ValueError(f"config has {name}={value!r}; true or false is needed")
+            raise field_error(name, "true or false", value)
         return value
 
     def items(self, name: str, default: list[Any]) -> list[Any]:
         """Return a list; `default` if it is empty."""
         value = self.get(name) or default
         if not isinstance(value, list | tuple):
-            raise ValueError(f"config has {name}={value!r}; a list is needed")
+            raise field_error(name, "a list", value)
         return list(value)
 
     def choice(self, name: str, default: Any, allowed: Collection[Any]) -> Any:
         """Return a value that is covered."""
         value = self.get(name, default)
         if value not in tuple(allowed):
-            listed = " or ".join(repr(x) for x in allowed)
-            raise ValueError(f"config has {name}={value!r}, which is not covered; {listed} is")
+            covered = " or ".join(map(repr, allowed))
+            raise field_error(name, f"{covered} (other values are not covered)", value)
         return value
-
-    def standard_deviation(self) -> float:
-        """Return `initializer_range`.
-
-        Zero is refused, because the `transformers` library replaces it by 0.02.
-        """
-        return self.number("initializer_range", 0.02)
 
     def zero_at_start(self, *names: str) -> None:
         """Mark fields that add biases: these are zero at initialisation."""
@@ -166,16 +157,13 @@ class Fields:
         left = {k: v for k, v in self.values.items() if k not in self._read and v is not None}
         unknown = {k: v for k, v in left.items() if k not in self._harmless}
         on = {k: v for k, v in left.items() if v not in (False, [], {}, "")}
-        open_fields = {k: v for k, v in unknown.items() if k in on or k in changed}
-        if open_fields:
-            near = self._nearest(next(iter(open_fields)))
+        uncovered = {k: v for k, v in unknown.items() if k in on or k in changed}
+        if uncovered:
+            near = self._nearest(next(iter(uncovered)))
             guess = f" (did you mean {near!r}?)" if near else ""
-            named = ", ".join(f"{name}={value!r:.60}" for name, value in open_fields.items())
-            one = len(open_fields) == 1
+            named = ", ".join(f"{name}={value!r:.60}" for name, value in uncovered.items())
             raise ValueError(
-                f"config has the {'field' if one else 'fields'} {named}, which this family's "
-                f"description does not cover; a configuration without {'it' if one else 'them'} "
-                f"is needed{guess}"
+                f"config has {named}, which the description of this family does not cover{guess}"
             )
         return tuple(f"{name}={value!r:.60}" for name, value in sorted((on | unknown).items()))
 
@@ -184,3 +172,10 @@ class Fields:
         group = next((x for x in _ALIKE if name in x), ())
         same = [x for x in group if x in self._read]
         return next(iter(same or get_close_matches(name, self._read | self._harmless, 1)), None)
+
+
+def positive(name: str, value: Any, zero: bool = False) -> float:
+    """Return a positive number (or 0, if allowed) that a configuration has under a name."""
+    if not (is_number(value) and math.isfinite(value) and value >= 0.0 and (zero or value)):
+        raise field_error(name, "finite and >= 0" if zero else "positive and finite", value)
+    return float(value)

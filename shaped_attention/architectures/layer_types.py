@@ -1,11 +1,11 @@
-"""Which tokens a token sees, and whether positions rotate its head, layer by layer."""
+"""What differs from layer to layer: which tokens are seen, RoPE, the scale of the logits, norms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from shaped_attention.architectures.fields import Fields
+from shaped_attention.architectures.fields import Fields, field_error
 
 T = TypeVar("T")
 
@@ -13,10 +13,16 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 class Kind(NamedTuple):
-    """Type of a layer's attention, and whether it has RoPE."""
+    """What a layer has of its own.
 
-    attention: str
+    Type of its attention, whether it has RoPE, by what its logits are divided, and whether its
+    attention has a norm.
+    """
+
+    attention: str = FULL
     rotated: bool = True
+    divisor: int = 1
+    normed: bool = True
 
 
 Kinds = Callable[[Fields, int], list[Kind]]
@@ -32,18 +38,17 @@ def types_of(fields: Fields, depth: int, default: list[str]) -> list[str]:
         If there is no type for each layer, or a type is not covered.
     """
     types = fields.items("layer_types", default)
-    if len(types) != depth:
-        raise ValueError(
-            f"config has {len(types)} layer_types for {depth} layers; one for each, or "
-            "layer_types=None for the family's own, is needed"
-        )
+    _check_length("layer_types", types, depth)
     for kind in types:
         if kind not in (FULL, SLIDING):
-            raise ValueError(
-                f"config has a layer of the type {kind!r}, which is not covered; "
-                f"{FULL!r} and {SLIDING!r} are"
-            )
+            raise field_error("layer_types", f"a list of {FULL!r} and {SLIDING!r}", kind)
     return types
+
+
+def _check_length(name: str, entries: list[T], depth: int) -> None:
+    if len(entries) != depth:
+        requirement = f"a list with an entry for each of {depth} layers, or None for the default"
+        raise field_error(name, requirement, entries)
 
 
 def mask_of(fields: Fields, attention: str) -> str | None:
@@ -53,7 +58,7 @@ def mask_of(fields: Fields, attention: str) -> str | None:
 
 def all_full(fields: Fields, depth: int) -> list[Kind]:
     """Return layers without windows, for families that have none."""
-    return [Kind(FULL)] * depth
+    return [Kind()] * depth
 
 
 def all_alike(fields: Fields, depth: int) -> list[Kind]:
@@ -73,9 +78,7 @@ def last_windows(fields: Fields, depth: int) -> list[Kind]:
     window = _window_type(fields)
     types = types_of(fields, depth, [window if used and k >= first else FULL for k in range(depth)])
     if SLIDING in types and not used:
-        raise ValueError(
-            f"config has layer_types with {SLIDING!r}, but use_sliding_window=False; true is needed"
-        )
+        raise field_error("use_sliding_window", f"true for layers of type {SLIDING!r}", used)
     return _kinds(types)
 
 
@@ -97,28 +100,30 @@ def one_full_in(name: str | None, period: int) -> Kinds:
     return kinds
 
 
+def first_full_in(fields: Fields, depth: int) -> list[Kind]:
+    """Return the layers of ModernBERT, the first of which has no norm before attention."""
+    every = fields.count("global_attn_every_n_layers", default=3)
+    types = types_of(fields, depth, [SLIDING if k % every else FULL for k in range(depth)])
+    return [Kind(kind, normed=k > 0) for k, kind in enumerate(types)]
+
+
 def unrotated_by_list(fields: Fields, depth: int) -> list[Kind]:
     """Return the layers of SmolLM3, without RoPE where `no_rope_layers` is 0."""
     every = fields.count("no_rope_layer_interval", default=4)
-    default = [int((k + 1) % every != 0) for k in range(depth)]
-    listed = fields.items("no_rope_layers", default)
-    if len(listed) != depth:
-        raise ValueError(
-            f"config has {len(listed)} no_rope_layers for {depth} layers; one for each is needed"
-        )
-    window = _window_type(fields) if fields.flag("use_sliding_window", False) else FULL
+    rotated = fields.items("no_rope_layers", [int((k + 1) % every != 0) for k in range(depth)])
+    _check_length("no_rope_layers", rotated, depth)
+    used = fields.flag("use_sliding_window", False)
+    window = _window_type(fields) if used else FULL
     fields.no_influence("max_window_layers")
-    types = types_of(fields, depth, [FULL if rotated else window for rotated in listed])
+    types = types_of(fields, depth, [FULL if here else window for here in rotated])
     if SLIDING in types and window == FULL:
-        raise ValueError(
-            f"config has layer_types with {SLIDING!r}, but no sliding_window in use; "
-            "use_sliding_window=True and a sliding_window are needed"
-        )
-    return [Kind(kind, bool(rotated)) for kind, rotated in zip(types, listed, strict=True)]
+        what = f"true, and sliding_window an integer, for layers of type {SLIDING!r}"
+        raise field_error("use_sliding_window", what, used)
+    return [Kind(kind, bool(here)) for kind, here in zip(types, rotated, strict=True)]
 
 
 def rotated_windows(fields: Fields, depth: int) -> list[Kind]:
-    """Return the layers of EXAONE 4, whose full layers have no RoPE if there are windows."""
+    """Return layers with RoPE if they have a window; without windows, all have it."""
     if fields.get("sliding_window") is None:
         fields.no_influence("sliding_window_pattern")
         return _kinds(types_of(fields, depth, [FULL] * depth))
@@ -128,6 +133,12 @@ def rotated_windows(fields: Fields, depth: int) -> list[Kind]:
     else:
         types = [kind.attention for kind in one_full_in("sliding_window_pattern", 4)(fields, depth)]
     return [Kind(kind, kind == SLIDING) for kind in types]
+
+
+def logits_by_number(fields: Fields, depth: int) -> list[Kind]:
+    """Return the layers of GPT-2, where the logits of layer l may be divided by l."""
+    by_number = fields.flag("scale_attn_by_inverse_layer_idx", False)
+    return [Kind(divisor=k + 1 if by_number else 1) for k in range(depth)]
 
 
 def shortest(values: list[T]) -> list[T]:

@@ -10,14 +10,20 @@ from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Layer, blocks_of
 from shaped_attention.blocks.normalised import NORMS, Normalised
 from shaped_attention.blocks.parallel import Parallel
-from shaped_attention.checks import check_choice, check_count, check_nonnegative, check_positive
+from shaped_attention.checks import (
+    argument_error,
+    check_choice,
+    check_count,
+    check_nonnegative,
+    check_positive,
+)
 from shaped_attention.results.plain_arguments import storable
 
 
 def check_kind(name: str, value: Any, kind: Any, needed: str) -> None:
     """Raise ValueError unless a value is an instance of a type."""
     if not isinstance(value, kind):
-        raise ValueError(f"{name}={value!r:.60}: {needed} is needed")
+        raise argument_error(name, needed, value)
 
 
 @storable
@@ -94,10 +100,7 @@ class Embedding:
         for number in self.zero_ids:
             check_count("zero_ids", number, lowest=0)
             if number >= self.vocabulary:
-                raise ValueError(
-                    f"zero_ids contains {number}: numbers below vocabulary={self.vocabulary} are "
-                    "needed"
-                )
+                raise argument_error("zero_ids", f"below vocabulary={self.vocabulary}", number)
         object.__setattr__(self, "zero_ids", tuple(self.zero_ids))
 
     @property
@@ -180,5 +183,5 @@ def attention_of(block: object) -> list[ShapedAttention]:
     if isinstance(block, Normalised):
         return attention_of(block.inner)
     if isinstance(block, Parallel):
-        return [found for part in block.blocks for found in attention_of(part)]
+        return [attention for part in block.blocks for attention in attention_of(part)]
     return [block] if isinstance(block, ShapedAttention) else []

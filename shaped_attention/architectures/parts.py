@@ -19,6 +19,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from shaped_attention.architectures.fields import field_error
 from shaped_attention.architectures.model import Norm
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.mlp import ShapedMLP
@@ -86,11 +87,8 @@ def mlp(
     """Return an MLP whose first and last weights have the standard deviations `std`, `out_std`."""
     inner = std * math.sqrt(width)
     if not 1e-6 <= inner <= 100.0:
-        raise ValueError(
-            f"config has weights of standard deviation {std:g} and width {width}, so that hidden "
-            f"units have inputs of standard deviation {inner:g}; a number from 1e-06 to 100 is "
-            "needed"
-        )
+        what = "such that the inputs of hidden units have standard deviations in [1e-06, 100]"
+        raise field_error("initializer_range", f"{what} for width {width}", inner)
     unit = ShapedMLP(
         1.0, activation=activation, hidden=hidden, gated=gated, input_scale=inner, skip=1.0
     )

@@ -1,53 +1,41 @@
-"""From a configuration to a model: files, dictionaries, objects of the `transformers` library."""
+"""From a configuration to a model: which part of it is read, and by which family."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
-from shaped_attention.architectures.bert import bert
-from shaped_attention.architectures.bloom import bloom, falcon
-from shaped_attention.architectures.cohere import cohere
-from shaped_attention.architectures.config_files import file_of
-from shaped_attention.architectures.fields import Fields, in_the_names_of
-from shaped_attention.architectures.gpt import gpt2
+from shaped_attention.architectures.configurations import plain, read_config
+from shaped_attention.architectures.families import FAMILIES
+from shaped_attention.architectures.family import DEPTHS
+from shaped_attention.architectures.fields import Fields, field_error, in_the_names_of
+from shaped_attention.architectures.layer_types import shortest
 from shaped_attention.architectures.model import Model
-from shaped_attention.architectures.modernbert import modernbert
-from shaped_attention.architectures.neox import gpt_neox, gptj, phi, stablelm, starcoder2
-from shaped_attention.architectures.opt import opt
-from shaped_attention.architectures.per_layer import at_new_depth
-from shaped_attention.architectures.refused import check_single_stack
-from shaped_attention.architectures.rms_norm import DECODERS
-from shaped_attention.architectures.shipped import shipped_fields
-from shaped_attention.architectures.text_part import text_part
-from shaped_attention.checks import did_you_mean
+from shaped_attention.checks import check_choice
 
-FAMILIES: dict[str, Callable[[Fields], Model]] = {
-    "bert": bert,
-    "bloom": bloom,
-    "codegen": gptj,
-    "cohere": cohere,
-    "cohere2": cohere,
-    "falcon": falcon,
-    "gpt2": gpt2,
-    "gpt_bigcode": gpt2,
-    "gpt_neox": gpt_neox,
-    "gptj": gptj,
-    "modernbert": modernbert,
-    "opt": opt,
-    "phi": phi,
-    "roberta": bert,
-    "stablelm": stablelm,
-    "starcoder2": starcoder2,
-    **DECODERS,
-}
-"""Function that reads the configurations of a `model_type`."""
+_WRAPPERS = ("gemma3", "llava", "llava_next", "mistral3")
+"""Models of text and images whose text goes through the model of `text_config` only."""
 
-_NEEDED = "a configuration with to_dict, a dict, a config.json or a folder with one"
-_ENCODERS = ("bert", "modernbert", "roberta")
+_LISTS = ("layer_types", "no_rope_layers")
+"""Fields with an entry for each layer in the families that are covered."""
+
+_ENCODER_DECODERS = frozenset({
+    "bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "encoder-decoder", "fsmt", "led",
+    "longt5", "m2m_100", "marian", "mbart", "mt5", "mvp", "nllb-moe", "pegasus", "pegasus_x",
+    "plbart", "prophetnet", "seamless_m4t", "speech_to_text", "speecht5",
+    "switch_transformers", "t5", "t5gemma", "t5gemma2", "udop", "umt5", "whisper",
+})  # fmt: skip
+
+_EXPERTS = frozenset({
+    "dbrx", "deepseek_v2", "deepseek_v3", "dots1", "gpt_oss", "jamba", "llama4", "llama4_text",
+    "longcat_flash", "minimax", "minimax_m2", "mixtral", "qwen3_next",
+})  # fmt: skip
+"""Mixtures of experts whose name does not contain "moe"."""
+
+_EXPERT_FIELDS = (
+    "num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size",
+    "moe_num_experts",
+)  # fmt: skip
 
 
 def model_from_config(config: Any, **changes: Any) -> Model:
@@ -77,21 +65,14 @@ def model_from_config(config: Any, **changes: Any) -> Model:
 
 def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     outer, name = read_config(config, argument)
-    inner, left_out = text_part(outer)
-    changes = in_the_names_of(inner, _plain(changes))
-    lists, adapted = at_new_depth(inner, changes)
+    inner, left_out = _text_part(outer)
+    changes = in_the_names_of(inner, plain(changes))
+    lists, adapted = _at_new_depth(inner, changes)
     values = inner | changes | lists
-    family = values.get("model_type")
-    check_single_stack(values)
-    if not isinstance(family, str) or family not in FAMILIES:
-        given = "no model_type" if family is None else f"model_type={family!r}"
-        raise ValueError(f"config has {given}: {did_you_mean(family, sorted(FAMILIES))}")
+    _check_single_stack(values)
+    check_choice("config.model_type", values.get("model_type"), sorted(FAMILIES))
     fields = Fields(values)
-    if fields.get("model_type") in _ENCODERS and not values.get("is_decoder"):
-        fields.no_influence("is_causal")
-    else:
-        fields.choice("is_causal", True, (True,))  # False removes the library's causal mask.
-    model = FAMILIES[family](fields)
+    model = FAMILIES[values["model_type"]](fields)
     kept = outer | {"text_config": values} if left_out else values
     kept = kept | ({"_name_or_path": name} if name else {})
     unused = left_out + fields.finish(changes)
@@ -110,46 +91,67 @@ def record_of(model: Model) -> Any:
     return replace(model, config=None)
 
 
-def read_config(config: Any, argument: str = "config") -> tuple[dict[str, Any], str]:
-    """Return the fields of a configuration, and its name ("" if it has none).
-
-    Raises
-    ------
-    ValueError
-        If it is not a configuration.
-    FileNotFoundError
-        If there is no such file.
-    """
-    if isinstance(config, type):
-        needed = (
-            f"an object of it, such as {config.__name__}(),"
-            if hasattr(config, "to_dict")
-            else _NEEDED
+def _text_part(values: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the fields of the text model, and what is left out, in words."""
+    inner, family = values.get("text_config"), values.get("model_type")
+    if inner is None and family not in _WRAPPERS:
+        return values, ()
+    inner = {} if inner is None and family == "gemma3" else inner
+    if not isinstance(inner, dict):
+        raise field_error("text_config", "an object with the fields of the text model", inner)
+    if family not in _WRAPPERS:
+        raise ValueError(
+            f"config has model_type={family!r} around a text_config, which is not covered; its "
+            "text_config may be, as a configuration by itself"
         )
-        raise ValueError(f"{argument} is the class {config.__name__}; {needed} is needed")
-    if hasattr(config, "to_dict"):
-        config = config.to_dict()
-    if isinstance(config, dict):
-        values = _plain(config)
-        return values, str(values.get("_name_or_path") or "")
-    if not isinstance(config, str | os.PathLike):
-        raise ValueError(f"{argument} is of the type {type(config).__name__}; {_NEEDED} is needed")
-    path = file_of(config, argument)
-    if path is None:
-        return shipped_fields(str(config)), str(config)
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{argument}={str(config)!r}: a JSON file is needed ({error})") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{argument}={str(config)!r}: a file with a JSON object is needed")
-    name = path.resolve().parent.name if path.name == "config.json" else path.stem
-    return values, str(values.get("_name_or_path") or name)
+    # Old files of Gemma 3 leave out what is the library's default.
+    inner = {"model_type": "gemma3_text"} | inner if family == "gemma3" else dict(inner)
+    left = [name for name in values if name.endswith("_config") and name != "text_config"]
+    rest = f" without {', '.join(sorted(left))}" if left else ""
+    return inner, (f"{family}: only text_config{rest}",)
 
 
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Return fields as they are in a config.json, so that records of results hold them."""
-    fields: dict[str, Any] = json.loads(
-        json.dumps(values, default=lambda x: x.item() if hasattr(x, "item") else str(x))
-    )
-    return fields
+def _at_new_depth(
+    values: dict[str, Any], changes: dict[str, Any]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the lists of a configuration at a changed depth, and what was done, in words.
+
+    A pattern that a list holds at least twice is continued or cut. Lists that are changed
+    themselves, or do not have the old depth, are left as they are.
+    """
+    name = next((x for x in DEPTHS if x in changes), DEPTHS[0])
+    old, new = values.get(name), changes.get(name)
+    lists: dict[str, Any] = {}
+    done: list[str] = []
+    if not _is_depth(old) or not _is_depth(new) or old == new:
+        return lists, ()
+    for field in _LISTS:
+        entries = values.get(field)
+        if field in changes or not isinstance(entries, list) or len(entries) != old:
+            continue
+        pattern = shortest(entries)
+        if 2 * len(pattern) > old:
+            raise ValueError(
+                f"config has {field} for {old} layers, which do not repeat a pattern, and "
+                f"{name}={new}; give {field} for {new} layers, or {field}=None (null) for the "
+                "family's default"
+            )
+        lists[field] = [pattern[k % len(pattern)] for k in range(new)]
+        verb = "continued" if new > old else "cut"
+        done.append(f"{field} with period {len(pattern)} {verb} from {old} to {new} layers")
+    return lists, tuple(done)
+
+
+def _is_depth(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _check_single_stack(values: dict[str, Any]) -> None:
+    """Raise ValueError for an encoder-decoder or a mixture of experts."""
+    family, only = str(values.get("model_type")), "only single stacks of dense layers are covered"
+    if family in _ENCODER_DECODERS or values.get("is_encoder_decoder"):
+        raise ValueError(f"config has model_type={family!r}, an encoder-decoder; {only}")
+    experts = next((x for x in _EXPERT_FIELDS if values.get(x)), None)
+    if experts or family in _EXPERTS or "moe" in family:
+        known = f" with {experts}={values[experts]!r}" if experts else ""
+        raise ValueError(f"config has model_type={family!r}, a mixture of experts{known}; {only}")

@@ -13,10 +13,15 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.architectures.embedded import EmbeddedStart, mean_covariance, normalised
 from shaped_attention.architectures.model import Model, attention_of
 from shaped_attention.architectures.reading import as_model, record_of
-from shaped_attention.architectures.token_ids import checked_ids, given_covariance
+from shaped_attention.architectures.tokens import (
+    EmbeddedStart,
+    checked_ids,
+    given_covariance,
+    mean_covariance,
+    normalised,
+)
 from shaped_attention.blocks.base import check_chain
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.state import State, covariance
@@ -107,9 +112,8 @@ def simulate_model(
     known = as_model(model)
     if known.approximations and not accept_approximation:
         raise ValueError(
-            f"accept_approximation=False: the initialisation of {known} is not Gaussian "
-            f"({'; '.join(known.approximations)}); True, for Gaussian weights with the same "
-            "variance, is needed"
+            f"the initialisation of {known} is not Gaussian ({'; '.join(known.approximations)}); "
+            "accept_approximation=True runs it with Gaussian weights of the same variance"
         )
     check_chain(known.layer)
     if entropy:
@@ -168,8 +172,8 @@ def _check_heads(model: Model) -> None:
     wrong = next((k for k, count in enumerate(counts) if count not in (counts[0] or -1,)), None)
     if wrong is not None:
         raise ValueError(
-            f"entropy=True: layer {wrong + 1} of {model} begins with {counts[wrong]} heads of "
-            f"attention; {counts[0] or 'at least one'}, or entropy=False, is needed"
+            f"layer {wrong + 1} of {model} begins with {counts[wrong]} heads of attention, not "
+            f"{counts[0] or 'at least one'}, which entropy=True needs"
         )
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from shaped_attention.architectures.model import Model, attention_of
 from shaped_attention.architectures.reading import as_model
 from shaped_attention.blocks.mask import allowed
+from shaped_attention.checks import argument_error
 from shaped_attention.numerics.covariance import correlations
 from shaped_attention.numerics.observables import observables
 from shaped_attention.results.provenance import call_of, recorded
@@ -80,10 +81,7 @@ def model_summary(result: xr.Dataset) -> xr.Dataset:
         If `result` is not a result of `simulate_model`, or does not hold what is needed.
     """
     if "position" not in getattr(result, "dims", ()):
-        raise ValueError(
-            f"result is a {type(result).__name__} without positions; a Dataset of simulate_model "
-            "is needed"
-        )
+        raise argument_error("result", "a Dataset of simulate_model, with positions", result)
     numbers = _numbers(result)
     variables = {
         name: (("position", "level"), _quantiles(numbers[..., k]))
@@ -108,14 +106,6 @@ def model_summary(result: xr.Dataset) -> xr.Dataset:
     return summary
 
 
-def check_summary(summary: object) -> None:
-    """Raise ValueError unless the argument is a result of `model_summary`."""
-    if not isinstance(summary, xr.Dataset) or "level" not in summary.dims:
-        raise ValueError(
-            f"summary is a {type(summary).__name__}; a Dataset of model_summary is needed"
-        )
-
-
 def _numbers(result: xr.Dataset) -> Array:
     """Return the numbers (position, sample, 3) of every layer."""
     if "V" in result:
@@ -123,9 +113,9 @@ def _numbers(result: xr.Dataset) -> Array:
         return np.stack([layer_numbers(x) for x in v])
     kept = list(result["observable"].to_numpy()) if "observable" in result else []
     if kept != list(layer_numbers.names):
-        raise ValueError(f"result lacks V; keep='V' or keep={LAYER_NUMBERS!r} is needed")
-    found: Array = result["kept"].transpose("position", "sample", "observable").to_numpy()
-    return found
+        raise ValueError(f"result lacks V; simulate with keep='V' or keep={LAYER_NUMBERS!r}")
+    numbers: Array = result["kept"].transpose("position", "sample", "observable").to_numpy()
+    return numbers
 
 
 def _quantiles(values: Array) -> Array:

@@ -1,4 +1,4 @@
-"""A summary of a model's samples in words."""
+"""A summary of a model's samples in words: a table by layer, and what depth does to the tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.architectures.table import check_summary
-from shaped_attention.checks import check_values
+from shaped_attention.checks import argument_error, check_count, check_values
+
+FEW = 20
+"""Number of layers up to which a table has them all."""
+
+ROWS = 16
+"""Number of rows of a table with more layers."""
 
 COLLAPSED = 2.0
 """Effective rank below which it has collapsed: the tokens have almost one direction."""
@@ -29,8 +34,15 @@ UNIFORM = 0.99
 CONCENTRATED = 0.5
 """Share of the largest entropy below which the entropy has collapsed."""
 
+_COLUMNS = {
+    "cosine": ("mean cosine", "{:.2f}"),
+    "effective_rank": ("effective rank", "{:.1f}"),
+    "size": ("root mean square", "{:#.3g}"),
+    "entropy": ("entropy, % of largest", "{:.1f}"),
+}
 
-def verdict(summary: xr.Dataset) -> str:
+
+def verdict(summary: xr.Dataset, *, table: bool = False, every: int | None = None) -> str:
     """Return in words what depth does to the tokens: rank, cosines, norms and attention.
 
     All numbers are medians over samples.
@@ -39,19 +51,68 @@ def verdict(summary: xr.Dataset) -> str:
     ----------
     summary
         Result of `model_summary`.
+    table
+        Whether a table by layer comes first, with a median and the 5 and 95 % quantiles in each
+        cell.
+    every
+        Distance of two rows of the table; by default all layers up to 20, else 16 evenly spaced
+        rows.
 
     Raises
     ------
     ValueError
-        If `summary` is not such a result.
+        If `summary` is not such a result, or `every` is not an integer >= 1.
     """
-    check_summary(summary)
+    _check_summary(summary)
     sentences = [_size(summary)]
     if summary.attrs["tokens"] > 1:
         sentences = [_rank(summary), _cosine(summary), *sentences]
         if "entropy" in summary:
             sentences.append(_entropy(summary))
-    return " ".join(sentences)
+    words = " ".join(sentences)
+    return f"{summary_table(summary, every)}\n\n{words}" if table else words
+
+
+def summary_table(summary: xr.Dataset, every: int | None = None) -> str:
+    """Return the table by layer of `verdict`."""
+    _check_summary(summary)
+    names = [name for name in _COLUMNS if name in summary]
+    layers = shown_layers(summary.sizes["position"] - 1, every)
+    rows = [
+        ["layer", *(_COLUMNS[name][0] for name in names)],
+        *([str(k), *(_cell(summary[x].isel(position=k), x) for x in names)] for k in layers),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            [row[0].rjust(widths[0])]
+            + [cell.ljust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        ).rstrip()
+        for row in rows
+    )
+
+
+def shown_layers(depth: int, every: int | None = None) -> list[int]:
+    """Return the layers of a table: 0 for the embedding, up to the last."""
+    if every is not None:
+        check_count("every", every)
+        return sorted({*range(0, depth + 1, every), depth})
+    if depth <= FEW:
+        return list(range(depth + 1))
+    return sorted({round(x) for x in np.linspace(0, depth, ROWS)})
+
+
+def _check_summary(summary: object) -> None:
+    if not isinstance(summary, xr.Dataset) or "level" not in summary.dims:
+        raise argument_error("summary", "a Dataset of model_summary", summary)
+
+
+def _cell(values: xr.DataArray, name: str) -> str:
+    shown = (100.0 if name == "entropy" else 1.0) * values.sel(level=["median", "5 %", "95 %"])
+    if np.isnan(shown[0]):
+        return "-"
+    texts = [_COLUMNS[name][1].format(x).replace("-0.00", "0.00") for x in shown.to_numpy()]
+    return "{} [{}, {}]".format(*texts)
 
 
 def compared(summaries: Mapping[str, xr.Dataset]) -> str:
@@ -71,36 +132,31 @@ def compared(summaries: Mapping[str, xr.Dataset]) -> str:
     """
     check_values("summaries", list(summaries))
     if len(summaries) != 2:
-        raise ValueError(f"summaries has {len(summaries)} models; 2 are needed")
+        raise argument_error("summaries", "of two models", list(summaries))
     sentences = []
     for name, words, digits in (
         ("effective_rank", "effective rank", ".3g"),
         ("cosine", "mean cosine", ".2f"),
     ):
         ends = {model: s[name].isel(position=-1) for model, s in summaries.items()}
-        (first, a), (second, b) = sorted(
-            ends.items(), key=lambda item: -float(item[1].sel(level="median"))
-        )
-        if np.isnan(a).any() or np.isnan(b).any():
+        if any(np.isnan(end).any() for end in ends.values()):
             continue
-        high, low = _written(a, digits), _written(b, digits)
+        ends = dict(sorted(ends.items(), key=lambda item: -float(item[1].sel(level="median"))))
+        (first, a), (second, b) = ends.items()
+        high, low = (format(float(end.sel(level="median")), digits) for end in (a, b))
         if bool(a.sel(level="5 %") > b.sel(level="95 %")):
-            sentences.append(
-                f"The {words} after the last layer is higher in {first}, {high}, than in {second}, "
-                f"{low} (5-95 % bands do not overlap)."
+            how = (
+                f"higher in {first}, {high}, than in {second}, {low} (5-95 % bands do not overlap)"
             )
         else:
-            sentences.append(
-                f"The {words} after the last layer is {high} in {first} and {low} in {second}, "
-                "not clearly different (5-95 % bands overlap)."
+            how = (
+                f"{high} in {first} and {low} in {second}, not clearly different (5-95 % bands "
+                "overlap)"
             )
+        sentences.append(f"The {words} after the last layer is {how}.")
     sizes = {model: _medians(s, "size") for model, s in summaries.items()}
     grown = " and ".join(f"{_short(x[-1] / x[0])} in {model}" for model, x in sizes.items())
     return " ".join([*sentences, f"The root mean square changes by a factor of {grown}."])
-
-
-def _written(values: xr.DataArray, digits: str) -> str:
-    return format(float(values.sel(level="median")), digits)
 
 
 def _medians(summary: xr.Dataset, name: str) -> NDArray[np.float64]:
@@ -110,34 +166,26 @@ def _medians(summary: xr.Dataset, name: str) -> NDArray[np.float64]:
 
 def _rank(summary: xr.Dataset) -> str:
     ranks, tokens = _medians(summary, "effective_rank"), summary.attrs["tokens"]
+    first, lowest, last = (f"{x:.3g}" for x in (ranks[0], ranks.min(), ranks[-1]))
+    falls = f"the effective rank falls from {first} of {tokens} to {last}"
     below = _from_here_on(ranks < COLLAPSED)
     # Few different tokens: half of their rank is near 1, its lowest value.
     lost = ranks[-1] - 1.0 < KEPT * (ranks[0] - 1.0)
     if below is not None and ranks[0] >= COLLAPSED and lost:
-        return (
-            f"Rank collapses: the effective rank falls from {ranks[0]:.3g} of {tokens} to "
-            f"{ranks[-1]:.3g}, and is below {COLLAPSED:g} from layer {below} on."
-        )
+        return f"Rank collapses: {falls}, and is below {COLLAPSED:g} from layer {below} on."
     if ranks[-1] < KEPT * ranks[0]:
         half = _from_here_on(ranks < KEPT * ranks[0])
-        return (
-            f"Rank is lost: the effective rank falls from {ranks[0]:.3g} of {tokens} to "
-            f"{ranks[-1]:.3g}, and is below half of its start from layer {half} on."
-        )
+        return f"Rank is lost: {falls}, and is below half of its start from layer {half} on."
     if lost:
-        return (
-            f"Rank is lost: the effective rank falls from {ranks[0]:.3g} of {tokens} to "
-            f"{ranks[-1]:.3g}, where 1 is the lowest."
-        )
+        return f"Rank is lost: {falls}, where 1 is the lowest."
     if ranks[0] < COLLAPSED < tokens:
         return (
-            f"The effective rank is below {COLLAPSED:g} already at the embedding: it is "
-            f"{ranks[0]:.3g} of {tokens} there, {ranks.min():.3g} at its lowest and "
-            f"{ranks[-1]:.3g} at the end."
+            f"The effective rank is below {COLLAPSED:g} already at the embedding: it is {first} of "
+            f"{tokens} there, {lowest} at its lowest and {last} at the end."
         )
     return (
-        f"Rank does not collapse: the effective rank is {ranks[0]:.3g} of {tokens} at the start, "
-        f"{ranks.min():.3g} at its lowest and {ranks[-1]:.3g} at the end."
+        f"Rank does not collapse: the effective rank is {first} of {tokens} at the start, {lowest} "
+        f"at its lowest and {last} at the end."
     )
 
 

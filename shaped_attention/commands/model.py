@@ -79,7 +79,7 @@ def model_command(
     Seconds for GPT-2, a minute for models with 70 billion parameters.
     """
     if listed:
-        from shaped_attention.architectures.shipped import shipped_configurations
+        from shaped_attention.architectures.configurations import shipped_configurations
 
         for name in shipped_configurations():
             click.echo(name)
@@ -114,8 +114,7 @@ def _run(
 ) -> None:
     from shaped_attention.architectures.simulate import simulate_model
     from shaped_attention.architectures.table import LAYER_NUMBERS, model_summary
-    from shaped_attention.architectures.table_text import summary_table
-    from shaped_attention.architectures.verdict import compared, verdict
+    from shaped_attention.architectures.verdict import compared, summary_table, verdict
     from shaped_attention.figures.model_layers import model_layers
     from shaped_attention.figures.output import save_figure
     from shaped_attention.io.storage import check_writable

@@ -1,18 +1,27 @@
-"""Token covariances along a torch model, as a result for `compare` and the figures."""
+"""Token covariances along a torch model, as a result for `compare` and the figures.
+
+A model of the `transformers` library is recognised by its attributes, so that the library is not
+needed here: it has a `config` with `num_hidden_layers`, and one list of so many layers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 import xarray as xr
-from torch import nn
+from torch import Tensor, nn
 
-from shaped_attention.checks import real_array
-from shaped_attention.models.language_models import layer_names, record_language_model
-from shaped_attention.models.recording import INPUT, record_outputs, stack_outputs
+from shaped_attention.checks import argument_error, real_array
+from shaped_attention.models.recording import INPUT, accepts, record_call, stack_outputs
 from shaped_attention.results.provenance import recorded
+
+_LISTS = ("layers", "layer", "h", "blocks", "block")
+"""Names of the list of layers in models of the library."""
 
 
 @recorded()
@@ -79,28 +88,21 @@ def record_covariances(
     UserWarning
         If a model of the `transformers` library is in training mode with dropout.
     """
-    found = []
-    for each in _models(model):
-        found.append(_recorded(each, inputs, choose, times, initial))  # noqa: PERF401  (stacklevel)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise ValueError("model is empty; at least one torch.nn.Module is needed")
-    if len({tuple(each["V"].transpose("sample", ...).shape[1:]) for each in found}) > 1:
-        raise ValueError("model: the models have different depths; equal ones are needed")
+    one = isinstance(model, nn.Module | str) or not isinstance(model, Iterable)
+    records = []
+    for each in [model] if one else model:
+        records.append(_record(each, inputs, choose, times, initial))  # noqa: PERF401  (stacklevel)
+    if not records:
+        raise argument_error("model", "a torch.nn.Module, or several", [])
+    if len({tuple(each["V"].transpose("sample", ...).shape[1:]) for each in records}) > 1:
+        raise ValueError("model contains models of different depths")
     joined = xr.concat(
-        found, "sample", data_vars="minimal", coords="minimal", compat="override", join="override"
+        records, "sample", data_vars="minimal", coords="minimal", compat="override", join="override"
     )
-    return joined.assign_attrs(found[0].attrs)
+    return records[0] if len(records) == 1 else joined.assign_attrs(records[0].attrs)
 
 
-def _models(model: Any) -> Iterable[Any]:
-    if isinstance(model, nn.Module) or not isinstance(model, Iterable) or isinstance(model, str):
-        return [model]
-    return model
-
-
-def _recorded(
+def _record(
     model: nn.Module,
     inputs: Any,
     choose: Callable[[str, nn.Module], bool] | None,
@@ -111,18 +113,19 @@ def _recorded(
     if choose is None and isinstance(model, nn.Module) and layer_names(model):
         if times is not None:
             raise ValueError(
-                f"times={times!r:.80}: the layers of a model of the transformers library have "
-                "positions; choose, a function that chooses modules, is needed for times"
+                "times are those of modules that choose chooses; the layers of a model of the "
+                "transformers library have positions"
             )
-        return record_language_model(model, inputs, initial)
-    outputs = record_outputs(model, inputs, choose or _is_shaped_block, initial=initial)
-    x = stack_outputs(list(outputs.values()))
-    v = (x @ x.mT / x.shape[-1]).reshape(len(x), -1, *2 * (x.shape[-2],))
+        return _record_language_model(model, inputs, initial)
+    outputs, _ = record_call(model, inputs, choose or _is_shaped_block, initial=initial)
+    v, width = _covariances(outputs), next(iter(outputs.values())).shape[-1]
     modules = [model.get_submodule(name) for name in outputs if name != INPUT]
-    later = _times(modules, x.shape[-1]) if times is None else _checked_times(times, len(modules))
+    # A chosen module is one layer, or knows how many layers end with it.
+    layers = [getattr(module, "layers_done", k) for k, module in enumerate(modules, start=1)]
+    later = [x / width for x in layers] if times is None else _checked_times(times, len(modules))
     return xr.Dataset(
         {
-            "V": (("time", "sample", "row", "col"), v.numpy()),
+            "V": (("time", "sample", "row", "col"), v),
             "stopping_time": ("sample", np.full(v.shape[1], np.inf)),
         },
         coords={
@@ -132,23 +135,140 @@ def _recorded(
     )
 
 
-def _times(modules: list[nn.Module], width: int) -> list[float]:
-    """Return the time l / n of each module, after l layers."""
-    layers = [getattr(module, "layers_done", k) for k, module in enumerate(modules, start=1)]
-    return [layer / width for layer in layers]
-
-
 def _checked_times(times: Sequence[float], count: int) -> list[float]:
     """Return the times of recorded modules as a list; raise ValueError if they are invalid."""
     values = real_array(times, "times")
     grow = values.ndim == 1 and bool((np.diff(values, prepend=0.0) > 0.0).all())
     if not (grow and len(values) == count and np.isfinite(values).all()):
-        raise ValueError(
-            f"times={times!r:.80}: {count} positive and increasing numbers are needed, one for "
-            "each chosen module"
-        )
+        what = f"{count} positive and increasing numbers, one for each chosen module"
+        raise argument_error("times", what, times)
     return values.tolist()
 
 
 def _is_shaped_block(_name: str, module: nn.Module) -> bool:
     return hasattr(module, "layers_done")
+
+
+def _covariances(outputs: Mapping[str, Tensor]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return X X^T / n of token streams of one shape, with leading axes flattened to samples."""
+    x = stack_outputs(list(outputs.values()))
+    return (x @ x.mT / x.shape[-1]).reshape(len(x), -1, *2 * (x.shape[-2],)).numpy()
+
+
+def layer_names(model: nn.Module) -> list[str]:
+    """Return the names of the layers of a language model, or [] if it is not recognised as one.
+
+    They are in a list of `num_hidden_layers` modules. Such a list inside another is not one of
+    layers, and a list with a usual name is preferred.
+
+    Raises
+    ------
+    ValueError
+        If several lists remain.
+    """
+    config: Any = getattr(model, "config", None)
+    if hasattr(config, "get_text_config"):
+        config = config.get_text_config()
+    depth = getattr(config, "num_hidden_layers", None)
+    lists = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == depth
+    ]
+    outer = [x for x in lists if not any(x.startswith(f"{other}.") for other in lists)]
+    layers = [x for x in outer if x.rpartition(".")[2] in _LISTS] or outer
+    if len(layers) > 1:
+        raise ValueError(
+            f"model has several lists of {depth} modules, {' and '.join(layers)}; give choose, a "
+            "function that chooses the layers"
+        )
+    return [f"{name}.{k}" if name else f"{k}" for name in layers for k in range(depth or 0)]
+
+
+def _record_language_model(model: nn.Module, inputs: Any, initial: bool) -> xr.Dataset:
+    """Return what `record_covariances` documents for models of the `transformers` library."""
+    _warn_of_dropout(model)
+    # Without its head a model returns the tokens after the final norm.
+    base = getattr(model, "base_model", model)
+    base = base if isinstance(base, nn.Module) and layer_names(base) else model
+    names, config = layer_names(base), model.config
+    eager = getattr(base.config, "_attn_implementation", None) == "eager"
+    reports = eager and accepts(base, "output_attentions")
+    outputs, result = record_call(
+        base, _on_device(base, inputs), lambda name, _: name in names, initial=initial,
+        **({"output_attentions": True} if reports else {}),
+    )  # fmt: skip
+    v = _covariances(outputs)
+    samples, tokens = v.shape[1], v.shape[2]
+    data: dict[str, Any] = {"V": (("position", "sample", "row", "col"), v)}
+    coords: dict[str, Any] = {
+        "position": ("position", np.arange(len(v)) + (not initial), {"long_name": "layers"}),
+        "module": ("position", list(outputs)),
+        "model": ("sample", [_fingerprint(model)] * samples),
+    }
+    final = getattr(result, "last_hidden_state", None)
+    if isinstance(final, Tensor):
+        final = final.detach().to("cpu", torch.float64)
+        data["V_final"] = (("sample", "row", "col"), _covariances({"": final})[0])
+    weights = getattr(result, "attentions", None) or ()
+    if len(weights) == len(names) and all(isinstance(x, Tensor) for x in weights):
+        # (batch, heads, m, m) in each layer.
+        parts = [_entropies_and_counts(x.detach().to("cpu", torch.float64)) for x in weights]
+        entropies, counts = (torch.stack(part) for part in zip(*parts, strict=True))
+        shape = (len(names), -1, samples, tokens)
+        data["attention_entropy"] = (
+            ("layer", "head", "sample", "row"), entropies.reshape(shape).numpy()
+        )  # fmt: skip
+        data["tokens_seen"] = (("layer", "sample", "row"), counts.numpy())
+        coords["layer"] = np.arange(1, len(names) + 1)
+    name = getattr(config, "_name_or_path", "") or getattr(config, "model_type", "model")
+    precision = torch.finfo(next(base.parameters()).dtype).eps
+    return xr.Dataset(data, coords, {"precision": precision, "model": f"{name}, recorded"})
+
+
+def _entropies_and_counts(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the entropies (heads, batch, m) of attention weights (batch, heads, m, m).
+
+    Also return the numbers of tokens with positive weights, (batch, m). Masked tokens have the
+    weight 0; one that is seen may have it by underflow, so that the largest number over the heads
+    counts.
+    """
+    entropies = torch.special.entr(weights).sum(-1).transpose(0, 1)
+    return entropies, (weights > 0.0).sum(-1).amax(1)
+
+
+def _on_device(model: nn.Module, inputs: Any) -> Any:
+    """Return the inputs of a model: token ids (m,) or (batch, m) as a tensor, or a dict."""
+    if isinstance(inputs, Mapping):
+        return inputs
+    try:
+        ids = torch.as_tensor(inputs)
+    except (TypeError, ValueError, RuntimeError):
+        ids = torch.zeros(0)
+    if ids.ndim not in (1, 2) or ids.numel() == 0 or ids.is_floating_point() or ids.is_complex():
+        what = "token ids (m,) or (batch, m), or a dict of the model's inputs"
+        raise argument_error("inputs", what, inputs)
+    return torch.atleast_2d(ids).to(next(model.parameters()).device)
+
+
+def _fingerprint(model: nn.Module) -> str:
+    """Return a text that differs between models with different weights."""
+    digest = 0
+    for weight in model.parameters():
+        some = weight.detach().flatten()[:64].to("cpu", torch.float64)
+        digest = zlib.crc32(some.numpy().tobytes(), digest)
+    return f"{digest:08x}"
+
+
+def _warn_of_dropout(model: nn.Module) -> None:
+    if not model.training:
+        return
+    rates = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
+    rates.append(getattr(model.config, "attention_dropout", None) or 0.0)
+    if max(rates) > 0.0:
+        warnings.warn(
+            "model is in training mode, with dropout; model.eval() switches it off, as in the law "
+            "at initialisation",
+            UserWarning,
+            stacklevel=6,
+        )

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from shaped_attention.checks import with_types
+from shaped_attention.checks import argument_error, with_types
 
 INPUT = "input"
 """The name of the input of the first chosen module."""
@@ -27,7 +27,6 @@ def record_outputs(
     choose: Callable[[str, nn.Module], bool],
     *,
     initial: bool = False,
-    call: Callable[[], Any] | None = None,
 ) -> dict[str, Float[Tensor, "*B m n"]]:
     """Return the token streams that the chosen modules return in one call of the model.
 
@@ -42,8 +41,6 @@ def record_outputs(
         element of a tuple, is recorded.
     initial
         Whether the input of the first chosen module is recorded too, under the name `INPUT`.
-    call
-        Function that calls the model. Default: as above.
 
     Returns
     -------
@@ -57,40 +54,52 @@ def record_outputs(
         If the model is not a module, no module is chosen, or an output is missing or not a token
         stream.
     """
+    return record_call(model, inputs, choose, initial=initial)[0]
+
+
+def record_call(
+    model: nn.Module,
+    inputs: Any,
+    choose: Callable[[str, nn.Module], bool],
+    *,
+    initial: bool = False,
+    **options: Any,
+) -> tuple[dict[str, Tensor], Any]:
+    """Return what `record_outputs` does, and what the model returned, called with options."""
     if not isinstance(model, nn.Module):
-        raise ValueError(f"model={model!r:.60}: a torch.nn.Module is needed")
+        raise argument_error("model", "a torch.nn.Module", model)
     names = [name for name, module in model.named_modules() if choose(name, module)]
     if not names:
         raise ValueError(
-            "choose: no module of the model is chosen; a function of a module's name and the "
-            "module, such as lambda name, module: name.endswith('layer'), is needed"
+            "no module of the model is chosen; choose is a function of a module's name and the "
+            "module, such as lambda name, module: name.endswith('layer')"
         )
     recorded: dict[str, Tensor] = {}
 
     def recorder(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
             x = output[0] if isinstance(output, tuple) and output else output
-            recorded[name] = _stream(x, f"choose: the output of {name}")
+            recorded[name] = _stream(x, f"the output of {name}, which choose chose,")
 
         return hook
 
     def first(_module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         x = next(iter((*arguments, *keywords.values())), None)
-        recorded.setdefault(INPUT, _stream(x, f"initial=True: the input of {names[0]}"))
+        recorded.setdefault(INPUT, _stream(x, f"the input of {names[0]}, for initial=True,"))
 
     handles = [model.get_submodule(name).register_forward_hook(recorder(name)) for name in names]
     if initial:
         module = model.get_submodule(names[0])
         handles.append(module.register_forward_pre_hook(first, with_kwargs=True))
     try:
-        call_model(model, inputs) if call is None else call()
+        result = call_model(model, inputs, **options)
     finally:
         for handle in handles:
             handle.remove()
     order = [INPUT, *names] if initial else names
     if len(recorded) != len(order):
         raise ValueError(_UNEQUAL)
-    return {name: recorded[name] for name in order}
+    return {name: recorded[name] for name in order}, result
 
 
 def _stream(x: Any, what: str) -> Tensor:
@@ -129,6 +138,6 @@ def stack_outputs(outputs: Sequence[Tensor]) -> Tensor:
 
 
 _UNEQUAL = (
-    "choose: the chosen modules do not all return tokens of one shape, that of the input of the "
+    "the modules that choose chose do not all return tokens of one shape, that of the input of the "
     "first if initial=True"
 )

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.checks import check_count, real_array, with_types
+from shaped_attention.checks import argument_error, check_count, real_array, with_types
 from shaped_attention.results.provenance import recorded
 
 __all__ = ["initial_spectrum", "leading_directions", "score_form", "truncation_cost"]
@@ -39,13 +39,13 @@ def score_form(
     w_q, w_k = (_finite(w, name) for w, name in ((query, "query"), (key, "key")))
     if w_q.ndim != 2 or w_q.shape != w_k.shape:
         raise ValueError(
-            f"query has shape {w_q.shape} and key {w_k.shape}; the same (d, n_k) is needed"
+            f"query and key must have the same shape (d, n_k); got {w_q.shape} and {w_k.shape}"
         )
     rows = []
     for weights, bias, name in ((w_q, query_bias, "query_bias"), (w_k, key_bias, "key_bias")):
         b = np.zeros(weights.shape[1]) if bias is None else _finite(bias, name)
         if b.shape != (weights.shape[1],):
-            raise ValueError(f"{name} has shape {b.shape}; ({weights.shape[1]},) is needed")
+            raise argument_error(name, f"of shape ({weights.shape[1]},)", b)
         rows.append(np.vstack([weights, b]))
     return rows[0] @ rows[1].T
 
@@ -60,7 +60,7 @@ def scores(omega: ArrayLike, tokens: ArrayLike) -> Matrix:
     """
     form, x = _form(omega), _finite(tokens, "tokens")
     if x.ndim < 2 or x.shape[-1] != len(form) - 1:
-        raise ValueError(f"tokens have shape {x.shape}; (..., m, {len(form) - 1}) is needed")
+        raise argument_error("tokens", f"of shape (..., m, {len(form) - 1})", x)
     extended = np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)
     return extended @ form @ extended.swapaxes(-1, -2)
 
@@ -82,7 +82,7 @@ def leading_directions(omega: ArrayLike, rank: int) -> xr.Dataset:
     form = _form(omega)
     check_count("rank", rank)
     if rank > len(form):
-        raise ValueError(f"rank={rank}: at most {len(form)} is possible")
+        raise argument_error("rank", f"at most {len(form)}", rank)
     u, s, vt = np.linalg.svd(form)
     return xr.Dataset(
         {
@@ -111,22 +111,14 @@ def truncation_cost(omega: ArrayLike, tokens: ArrayLike, ranks: Sequence[int]) -
     form = _form(omega)
     whole = scores(form, tokens)
     u, s, vt = np.linalg.svd(form)
-    errors = []
+    errors: dict[str, list[float]] = {"form": [], "scores": []}
     for rank in ranks:
         check_count("ranks", rank, lowest=0)
-        kept = (u[:, :rank] * s[:rank]) @ vt[:rank]
-        missing = whole - scores(kept, tokens)
-        errors.append(
-            (
-                np.linalg.norm(s[rank:]) / np.linalg.norm(s),
-                np.linalg.norm(_centred(missing)) / np.linalg.norm(_centred(whole)),
-            )
-        )
-    columns = np.array(errors).T
-    return xr.Dataset(
-        {"form": ("rank", columns[0]), "scores": ("rank", columns[1])},
-        coords={"rank": list(ranks)},
-    )
+        missing = whole - scores((u[:, :rank] * s[:rank]) @ vt[:rank], tokens)
+        errors["form"].append(float(np.linalg.norm(s[rank:]) / np.linalg.norm(s)))
+        size = np.linalg.norm(_centred(missing)) / np.linalg.norm(_centred(whole))
+        errors["scores"].append(float(size))
+    return xr.Dataset({name: ("rank", x) for name, x in errors.items()}, {"rank": list(ranks)})
 
 
 @with_types
@@ -147,9 +139,9 @@ def initial_spectrum(x: ArrayLike, ratio: float) -> NDArray[np.float64]:
     """
     points = _finite(x, "x")
     if not 0.0 < ratio <= 1.0:
-        raise ValueError(f"ratio={ratio!r}: a number in (0, 1] is needed")
+        raise argument_error("ratio", "in (0, 1]", ratio)
     if (points <= 0.0).any():
-        raise ValueError("x has entries <= 0; positive numbers are needed")
+        raise argument_error("x", "positive", x)
     density = np.zeros(points.shape)
     for index, value in np.ndenumerate(points):
         # (1 + psi)(1 + c psi)^2 - x psi, highest power first.
@@ -165,12 +157,12 @@ def _centred(values: Matrix) -> Matrix:
 def _form(omega: ArrayLike) -> Matrix:
     form = _finite(omega, "omega")
     if form.ndim != 2 or form.shape[0] != form.shape[1] or len(form) < 2:
-        raise ValueError(f"omega has shape {form.shape}; (d + 1, d + 1) is needed")
+        raise argument_error("omega", "of shape (d + 1, d + 1)", form)
     return form
 
 
 def _finite(values: ArrayLike, name: str) -> Matrix:
     array = real_array(values, name, trained=True)
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} has NaN or infinite entries; finite numbers are needed")
+        raise ValueError(f"{name} must be finite; it has NaN or infinite entries")
     return array

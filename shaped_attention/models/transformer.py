@@ -21,7 +21,7 @@ from shaped_attention.blocks import Block, Pattern, Schedule, ShapedAttention, S
 from shaped_attention.blocks.base import Layer, blocks_of
 from shaped_attention.blocks.parameters import Parameter, at_depth, resolved
 from shaped_attention.blocks.pattern import pattern_of
-from shaped_attention.checks import check_count, check_width
+from shaped_attention.checks import argument_error, check_count, check_width
 
 
 class ShapedAttentionModule(nn.Module):
@@ -157,9 +157,7 @@ class ShapedTransformer(nn.Module):
         """
         tokens = self._embedded(inputs)
         if tokens.shape[-1] != self.width or tokens.ndim < 2:
-            raise ValueError(
-                f"inputs have shape {tuple(tokens.shape)}; tokens (..., m, {self.width}) are needed"
-            )
+            raise argument_error("inputs", f"of shape (..., m, {self.width})", tokens)
         for block in blocks_of(self.layer):
             block.check(tokens.shape[-2], self.width)
         for module in self.blocks:
@@ -168,18 +166,17 @@ class ShapedTransformer(nn.Module):
 
     def _embedded(self, inputs: Tensor) -> Tensor:
         if not isinstance(inputs, Tensor):
-            raise ValueError(f"inputs: a torch tensor is needed, not {type(inputs).__name__}")
+            raise argument_error("inputs", "a torch tensor", inputs)
         if self.embedding is None:
             dtype = next(self.parameters()).dtype
             if inputs.dtype != dtype:
-                raise ValueError(
-                    f"inputs have type {inputs.dtype}; {dtype}, that of the weights, is needed"
-                )
+                what = f"of type {dtype}, that of the weights"
+                raise argument_error("inputs", what, inputs.dtype)
             return inputs
         size = len(self.embedding)
         known = not inputs.is_floating_point() and bool(((inputs >= 0) & (inputs < size)).all())
         if not known:
-            raise ValueError(f"inputs: whole token numbers from 0 to {size - 1} are needed")
+            raise argument_error("inputs", f"integer token numbers in [0, {size - 1}]", inputs)
         return self.embedding[inputs]
 
 
@@ -190,7 +187,7 @@ def _module(
         return ShapedAttentionModule(block, width, generator)
     if isinstance(block, ShapedMLP):
         return ShapedMLPModule(block, width, generator)
-    raise ValueError(f"layer contains {block!r}: ShapedAttention and ShapedMLP can be trained")
+    raise ValueError(f"layer contains {block!r}; only ShapedAttention and ShapedMLP can be trained")
 
 
 def _check_trainable(block: Block) -> None:
@@ -206,14 +203,14 @@ def _check_trainable(block: Block) -> None:
         value = getattr(block, name)
         if value:
             raise ValueError(
-                f"layer contains {block!r}: which has {name}={value!r} and cannot be trained"
+                f"layer contains {block!r}, which has {name}={value!r} and cannot be trained"
             )
 
 
 def _number(parameter: Parameter) -> float:
     """Return a parameter of a block whose schedules are resolved."""
     if isinstance(parameter, Schedule):
-        raise ValueError(f"{parameter!r}: the value at one depth is needed")
+        raise ValueError(f"{parameter!r} must be resolved to its value at one depth")
     return float(parameter)
 
 

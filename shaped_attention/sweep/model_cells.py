@@ -8,10 +8,11 @@ from typing import Any, Self
 
 import xarray as xr
 
+from shaped_attention.architectures.configurations import read_config
 from shaped_attention.architectures.model import Model
-from shaped_attention.architectures.reading import model_from_config, read_config
+from shaped_attention.architectures.reading import model_from_config
 from shaped_attention.architectures.simulate import simulate_model
-from shaped_attention.architectures.token_ids import checked_ids
+from shaped_attention.architectures.tokens import checked_ids
 from shaped_attention.blocks.base import check_chain
 from shaped_attention.sweep.cells import DEFAULTS
 

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 _ALIBI = "shaped_attention/blocks/positions.py"
 _ATTENTION = "shaped_attention/blocks/attention.py"
 _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
-_EMBEDDED = "shaped_attention/architectures/embedded.py"
+_EMBEDDED = "shaped_attention/architectures/tokens.py"
 _MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
 _NORMS = "shaped_attention/blocks/norms.py"
 _SCORES = "shaped_attention/blocks/score_moments.py"

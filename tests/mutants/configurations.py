@@ -21,9 +21,9 @@ CONFIGURATIONS = [
     ),
     Mutant(
         "yarn-without-its-factor",
-        "shaped_attention/architectures/rope_scalings.py",
-        '"rope_factor": float(attention)}',
-        '"rope_factor": 1.0}',
+        "shaped_attention/architectures/rope.py",
+        'return {"rope": angles, "rope_factor": float(attention)}',
+        'return {"rope": angles, "rope_factor": 1.0}',
         ("test_rope_scalings.py::test_angles_and_factors_are_those_of_the_library[yarn]",),
     ),
     Mutant(
@@ -35,7 +35,7 @@ CONFIGURATIONS = [
     ),
     Mutant(
         "one-base-for-both-types",
-        "shaped_attention/architectures/rotary.py",
+        "shaped_attention/architectures/rope.py",
         "return rope_of(fields, size, kind, base=local, by_type=True)",
         "return rope_of(fields, size, kind, base=base, by_type=True)",
         ("test_configurations.py::test_the_base_of_each_type_of_layers[gemma3_text-bases0]",),
@@ -43,9 +43,9 @@ CONFIGURATIONS = [
     ),
     Mutant(
         "branch-multiplier-left-out",
-        "shaped_attention/architectures/decoder.py",
-        "self.place, norm, factors.branch)",
-        "self.place, norm)",
+        "shaped_attention/architectures/family.py",
+        "normed(hidden, place, norm, details.branch)",
+        "normed(hidden, place, norm)",
         ("test_configurations.py::test_the_factors_of_granite",),
     ),
     Mutant(
@@ -61,26 +61,23 @@ CONFIGURATIONS = [
         "shaped_attention/architectures/fields.py",
         "named[known[0] if known and name not in values else name] = value",
         "named[name] = value",
-        (
-            "test_families.py::test_a_changed_field_has_the_name_that_the_configuration_gives_it"
-            "[fields0]",
-        ),
+        ("test_configuration_refusals.py::test_a_change_by_another_name_of_the_size_is_a_change",),
     ),
     Mutant(
         "part-of-a-head-rotated-by-any-family",
-        "shaped_attention/architectures/rotary.py",
-        "if part > 1.0 or (part != 1.0 and not partial):",
+        "shaped_attention/architectures/rope.py",
+        "if part > 1.0 or (part != 1.0 and share is None):",
         "if part > 1.0:",
         (
-            "test_families.py::test_what_is_not_covered_is_refused_by_name"
-            "[fields29-0.5; 1, for whole heads, is]",
+            "test_configuration_refusals.py::test_what_is_not_covered_is_refused_by_name"
+            "[fields23-config.partial_rotary_factor must be 1, for whole heads; got 0.5]",
         ),
     ),
     Mutant(
         "truncation-of-modernbert-at-three",
-        "shaped_attention/architectures/modernbert.py",
-        'fields.complete({"initializer_cutoff_factor": 2.0})',
-        "pass",
+        "shaped_attention/architectures/families.py",
+        '{"initializer_cutoff_factor": 2.0}',
+        "{}",
         (
             "test_families.py::test_a_missing_field_has_the_value_of_the_class_of_the_library"
             "[modernbert]",
@@ -88,7 +85,7 @@ CONFIGURATIONS = [
     ),
     Mutant(
         "modernbert-window-one-token-short",
-        "shaped_attention/architectures/modernbert.py",
+        "shaped_attention/architectures/families.py",
         "default=128) // 2 + 1",
         "default=128) // 2",
         ("test_reality_layer_norm.py::test_windows_are_those_of_the_library[modernbert]",),
@@ -104,9 +101,9 @@ CONFIGURATIONS = [
     ),
     Mutant(
         "gpt2-inverse-scale-one-layer-late",
-        "shaped_attention/architectures/gpt.py",
-        "scale / (k + 1)",
-        "scale / max(k, 1)",
+        "shaped_attention/architectures/layer_types.py",
+        "divisor=k + 1 if",
+        "divisor=max(k, 1) if",
         (
             "test_configurations.py::test_logits_by_the_number_of_the_layer_are_those_of_the_library",
         ),
@@ -126,7 +123,7 @@ CONFIGURATIONS = [
     ),
     Mutant(
         "yarn-mscale-not-divided-by-that-of-all-dimensions",
-        "shaped_attention/architectures/rope_scalings.py",
+        "shaped_attention/architectures/rope.py",
         'attention /= _growth(factor, options["mscale_all_dim"])',
         "attention /= 1.0",
         ("test_rope_scalings.py::test_angles_and_factors_are_those_of_the_library[yarn, mscale]",),

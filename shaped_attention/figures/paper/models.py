@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
+from shaped_attention.architectures.configurations import shipped_configurations
 from shaped_attention.architectures.layer_types import shortest
 from shaped_attention.architectures.model import Model, attention_of
 from shaped_attention.architectures.reading import model_from_config
-from shaped_attention.architectures.shipped import shipped_configurations
 from shaped_attention.architectures.simulate import simulate_model
 from shaped_attention.architectures.table import (
     LAYER_NUMBERS,

@@ -1,4 +1,4 @@
-"""Tokens as an embedding makes them, in the coordinates of the chain.
+"""The tokens of a model: their numbers, as a tokenizer gives them, and their embedding.
 
 The tokens are X_0 = scale S G, where the rows of G (q, n) are the independent Gaussian vectors of
 different token numbers, positions and, at the end, the common one; S (m, q) has their standard
@@ -11,6 +11,7 @@ freedom.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +20,67 @@ from shaped_attention.architectures.model import Embedding, Norm
 from shaped_attention.blocks.branch import added
 from shaped_attention.blocks.norms import centred, divided
 from shaped_attention.blocks.state import State
+from shaped_attention.checks import argument_error, check_count, real_array
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.samplers.task import Task
 
 Array = NDArray[np.float64]
+
+_TOKENS = "a number of tokens, a list of token numbers (ids) of one text, or a covariance (m, m)"
+
+
+def given_covariance(tokens: Any) -> Array | None:
+    """Return a covariance (m, m), or one per sample, that is given as `tokens`; else None.
+
+    Raises
+    ------
+    ValueError
+        If it is an array of two or more axes that is no such covariance: a batch of numbers.
+    """
+    array = real_array(tokens, "tokens")
+    if array.ndim < 2:
+        return None
+    integers = np.asarray(tokens).dtype.kind in "iu"
+    square = array.ndim in (2, 3) and array.shape[-2] == array.shape[-1]
+    if not square or (integers and not np.array_equal(array, array.swapaxes(-1, -2))):
+        raise argument_error("tokens", _TOKENS, tokens)
+    return array
+
+
+def checked_ids(embedding: Embedding, tokens: Any) -> NDArray[np.int64]:
+    """Return the numbers of tokens (m,), from a list of these or from their count.
+
+    Raises
+    ------
+    ValueError
+        If a number is outside the vocabulary, there are more tokens than positions, or a token
+        would be zero.
+    """
+    vocabulary = embedding.vocabulary
+    if isinstance(tokens, int | np.integer) and not isinstance(tokens, bool):
+        check_count("tokens", int(tokens))
+        present = np.delete(np.arange(vocabulary), list(embedding.zero_ids))
+        if tokens > len(present):
+            most = f"at most {len(present)}, the number of different tokens"
+            raise argument_error("tokens", most, tokens)
+        ids = present[:tokens]
+    else:
+        ids = np.asarray(tokens)
+        if ids.ndim != 1 or ids.size == 0 or ids.dtype.kind not in "iu":
+            raise argument_error("tokens", _TOKENS, tokens)
+        outside = ids[(ids < 0) | (ids >= vocabulary)]
+        if outside.size:
+            raise argument_error("tokens", f"ids in [0, {vocabulary - 1}]", int(outside[0]))
+    if embedding.positions is not None and len(ids) > embedding.positions:
+        most = f"at most {embedding.positions}, the number of positions of the model"
+        raise argument_error("tokens", most, len(ids))
+    zero = np.isin(ids, embedding.zero_ids)
+    placed = embedding.position_std > 0.0 and not embedding.zero_positions
+    if zero.any() and not placed and embedding.common_std == 0.0:
+        what = "ids without that of padding, whose embedding is a row of zeros"
+        raise argument_error("tokens", what, int(ids[zero][0]))
+    return ids.astype(np.int64)
 
 
 def rows_of(embedding: Embedding, ids: NDArray[np.int64]) -> Array:

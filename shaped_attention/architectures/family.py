@@ -1,0 +1,240 @@
+"""A family of models: what its row in the table says, and how a configuration becomes a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from shaped_attention.architectures.fields import Fields, field_error
+from shaped_attention.architectures.layer_types import Kind, Kinds, all_full, mask_of, shortest
+from shaped_attention.architectures.model import Embedding, Model, Norm
+from shaped_attention.architectures.parts import attention, mlp, normed
+from shaped_attention.architectures.rope import rope_of
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.parallel import Parallel
+from shaped_attention.blocks.pattern import Pattern
+
+WIDTHS = ("hidden_size", "n_embd", "n_embed")
+HEADS = ("num_attention_heads", "n_head")
+DEPTHS = ("num_hidden_layers", "n_layer")
+"""Names of the numbers of features, heads and layers."""
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "plain_relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+"""Activations of the package, by the names that configurations use."""
+
+
+class Sizes(NamedTuple):
+    """Sizes of a stack of layers, and the standard deviation of its weights.
+
+    The number of heads of keys and values is None if it is that of queries.
+    """
+
+    width: int
+    depth: int
+    heads: int
+    kv_heads: int | None
+    head_size: int
+    std: float
+
+
+class Details(NamedTuple):
+    """What further fields of a configuration decide.
+
+    Factors of the embedding, of the logits (None for 1 / sqrt(d_h)) and of each branch; cap of the
+    logits; standard deviations of the weights and of the last ones of a branch, if they are others;
+    place of the norms, if it is not the family's; whether there is a final norm; approximations as
+    in `Model`.
+    """
+
+    embedding: float = 1.0
+    logits: float | None = None
+    branch: float = 1.0
+    softcap: float | None = None
+    std: float | None = None
+    last_std: float | None = None
+    place: str | None = None
+    final: bool = True
+    approximations: tuple[str, ...] = ()
+
+
+def shared_keys(fields: Fields, heads: int) -> int:
+    """Return the number of heads of keys and values."""
+    return fields.count("num_key_value_heads", default=heads)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family: a function from the fields of a configuration to the model.
+
+    Parameters
+    ----------
+    defaults
+        Values of the fields that a configuration lacks, those of the library's class.
+    norm, place, qk_norm
+        As in `Normalised` and `ShapedAttention`.
+    eps
+        Eps of the norms, or its field and default.
+    std, activation, hidden
+        Fields of the standard deviation, of the activation and of the number of hidden units, with
+        their defaults, the last in units of the width.
+    gated
+        Whether the MLP is gated.
+    parallel
+        Whether attention and MLP are parallel, or the field that says so and its default.
+    kv_heads, head_size
+        Function for the number of heads of keys and values, None if it is that of queries; whether
+        the configuration may have a `head_dim`.
+    encoder
+        Whether the family has no causal mask, unless `is_decoder` is true.
+    kinds, mask, rope
+        Functions for the kind of each layer, the mask of a type of attention, and the positions of
+        its queries and keys, as fields of `ShapedAttention`.
+    details
+        Function for what further fields decide.
+    padding, positions, typed, normed
+        The embedding: whether the padding token has a row of zeros; whether the number of positions
+        is "bounded", or they are "learned"; whether all tokens share the row of their type; whether
+        it has a norm.
+    offset
+        Whether positions begin behind that of the padding token, which is zero.
+    biases, unused, only
+        Fields that add biases; those without influence; those that must have one of a few values,
+        the first by default.
+    """
+
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    norm: str = "rms"
+    place: str = "before"
+    qk_norm: str | bool = False
+    eps: float | tuple[str, float] = ("rms_norm_eps", 1e-6)
+    std: tuple[str, float] = ("initializer_range", 0.02)
+    activation: tuple[str, str] = ("hidden_act", "silu")
+    hidden: tuple[str, int | None] = ("intermediate_size", None)
+    gated: bool = True
+    parallel: bool | tuple[str, bool] = False
+    kv_heads: Callable[[Fields, int], int] | None = shared_keys
+    head_size: bool = True
+    encoder: bool = False
+    kinds: Kinds = all_full
+    mask: Callable[[Fields, str], str | None] = mask_of
+    rope: Callable[[Fields, int, str], dict[str, Any]] = rope_of
+    details: Callable[[Fields, Sizes], Details] = lambda fields, sizes: Details()
+    padding: bool = True
+    positions: str | None = None
+    typed: bool = False
+    normed: bool = False
+    offset: bool = False
+    biases: tuple[str, ...] = ("attention_bias", "attention_out_bias", "mlp_bias")
+    unused: tuple[str, ...] = ()
+    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def __call__(self, fields: Fields) -> Model:
+        """Return the model of a configuration."""
+        fields.complete(self.defaults)
+        if self.encoder and not fields.values.get("is_decoder"):
+            fields.no_influence("is_causal")
+        else:
+            fields.choice("is_causal", True, (True,))  # False removes the library's causal mask.
+        for name, allowed in self.only.items():
+            fields.choice(name, allowed[0], allowed)
+        fields.zero_at_start(*self.biases)
+        fields.no_influence(
+            "max_position_embeddings", "original_max_position_embeddings", *self.unused
+        )
+        sizes = self._sizes(fields)
+        eps = self.eps if isinstance(self.eps, float) else fields.number(*self.eps, zero=True)
+        norm, details = Norm(self.norm, eps), self.details(fields, sizes)
+        sizes = sizes._replace(std=details.std or sizes.std)
+        place = details.place or self.place
+        layers = self._layers(fields, sizes, norm, place, details)
+        start = self._embedding(fields, sizes.std, norm, details.embedding)
+        return Model(
+            fields.get("model_type"), sizes.width, sizes.depth, Pattern(layers), start,
+            norm if details.final and place != "after" else None, details.approximations,
+        )  # fmt: skip
+
+    def _sizes(self, fields: Fields) -> Sizes:
+        width, heads = fields.count(*WIDTHS), fields.count(*HEADS)
+        keys = None if self.kv_heads is None else self.kv_heads(fields, heads)
+        if keys is not None and heads % keys:
+            what = f"a multiple of {keys}, the number of heads of keys and values"
+            raise field_error("num_attention_heads", what, heads)
+        named = self.head_size and fields.get("head_dim") is not None
+        if not named and width % heads:
+            without = " where there is no head_dim" if self.head_size else ""
+            raise field_error("hidden_size", f"a multiple of the {heads} heads{without}", width)
+        size = fields.count("head_dim") if named else width // heads
+        return Sizes(width, fields.count(*DEPTHS), heads, keys, size, fields.number(*self.std))
+
+    def _layers(
+        self, fields: Fields, sizes: Sizes, norm: Norm, place: str, details: Details
+    ) -> list[list[Block]]:
+        """Return the shortest list of layers that repeats."""
+        n, _, heads, keys, size, std = sizes
+        name, multiple = self.hidden
+        hidden = mlp(
+            n, std, fields.count(name, default=multiple and multiple * n),
+            ACTIVATIONS[fields.choice(*self.activation, ACTIVATIONS)],
+            gated=self.gated, out_std=details.last_std,
+        )  # fmt: skip
+        parallel = self.parallel if isinstance(self.parallel, bool) else fields.flag(*self.parallel)
+        logits = size**-0.5 if details.logits is None else details.logits
+
+        def layer(kind: Kind) -> list[Block]:
+            # Read even if the layer is not rotated, so that the fields are checked.
+            rope = self.rope(fields, size, kind.attention)
+            seeing = attention(
+                n, std, heads, size, kv_heads=keys, out_std=details.last_std,
+                logit_scale=logits / kind.divisor, softcap=details.softcap,
+                qk_norm=self.qk_norm, qk_norm_eps=norm.eps if self.qk_norm else 0.0,
+                mask=self.mask(fields, kind.attention), **(rope if kind.rotated else {}),
+            )  # fmt: skip
+            if parallel:
+                both = Parallel(replace(seeing, skip=0.0), replace(hidden, skip=0.0), skip=1.0)
+                return [normed(both, place, norm)]
+            first = normed(seeing, place, norm, details.branch) if kind.normed else seeing
+            return [first, normed(hidden, place, norm, details.branch)]
+
+        return [layer(kind) for kind in shortest(self.kinds(fields, sizes.depth))]
+
+    def _embedding(self, fields: Fields, std: float, norm: Norm, scale: float) -> Embedding:
+        vocabulary, positions = fields.count("vocab_size"), None
+        pad = _padding(fields, vocabulary) if self.padding else ()
+        if not self.padding:
+            fields.no_influence("pad_token_id")
+        if self.typed:
+            fields.count("type_vocab_size", default=2)
+        if self.positions:
+            positions = fields.count("n_positions", "max_position_embeddings")
+        if self.offset and positions:
+            if not pad:
+                raise field_error("pad_token_id", "an integer for this family", None)
+            positions -= pad[0] + 1
+        return Embedding(
+            vocabulary, std, scale=scale, position_std=std if self.positions == "learned" else 0.0,
+            common_std=std if self.typed else 0.0, norm=norm if self.normed else None,
+            zero_ids=pad, positions=positions, zero_positions=self.offset,
+        )  # fmt: skip
+
+
+def _padding(fields: Fields, vocabulary: int) -> tuple[int, ...]:
+    """Return the number of the padding token in a tuple, empty if there is no such token."""
+    pad, count = fields.get("pad_token_id"), vocabulary
+    if pad is None:
+        return ()
+    if isinstance(pad, bool) or not isinstance(pad, int) or not -count <= pad < count:
+        raise field_error("pad_token_id", f"an integer in [0, {count - 1}], below vocab_size", pad)
+    return (pad % count,)
