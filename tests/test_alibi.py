@@ -8,8 +8,7 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention import ShapedAttention
-from shaped_attention.blocks.mask import centre
-from shaped_attention.blocks.positions import alibi_slopes, bias_array, head_bias
+from shaped_attention.blocks.positions import alibi_slopes, bias_array, centre, head_bias
 
 MIXED = {"output_projection": True, "mask": "causal"}
 

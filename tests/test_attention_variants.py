@@ -78,7 +78,7 @@ class Weights:
 def rotated(x, block, size):
     """Multiply each pair of columns by e^(i a theta), as complex numbers."""
     turning = round(block.rope_share * size)
-    angles = block.rope
+    angles = block.rope.turning
     if isinstance(angles, float):
         angles = [angles ** (-2.0 * j / turning) for j in range(turning // 2)]
     angles = np.repeat(angles, turning // 2 // len(angles))
@@ -104,7 +104,7 @@ def written_out(block, x, weights):
             values.append(x @ next(weights) / math.sqrt(n))
     for side in sides:
         squares = [(rows**2).mean(1, keepdims=True) for rows in side]
-        if block.qk_norm == "all":
+        if block.qk_norm and block.qk_norm.over == "all":
             squares = [np.mean(squares, axis=0)] * len(side)
         for h, rows in enumerate(side):
             if block.qk_norm:

@@ -14,7 +14,7 @@ from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.blocks.parameters import value_at
-from shaped_attention.blocks.rotations import angles_of
+from shaped_attention.blocks.rotations import Rope
 
 _PLACES = {
     "before": "{norm} before it (pre-norm)",
@@ -118,30 +118,31 @@ def _block(block: Any, width: int) -> list[str]:
 def _attention(block: ShapedAttention, width: int) -> list[str]:
     heads = f"{block.heads} heads of size {block.values(width)}"
     if block.heads_per_key > 1:
-        heads += f", {block.kv_heads} of keys and values"
+        heads += f", {block.sizes.kv_heads} of keys and values"
     details, more = [_mask(block.mask)], []
-    if block.position_bias is not None:
-        details.append("ALiBi" if isinstance(block.position_bias, str) else "position bias")
-    if block.softcap is not None:
-        details.append(f"logits capped at {block.softcap:g}")
-    if block.rope is not None:
-        more.append(f"{_rope(block, width)}{_scaling(block)}")
-    if block.qk_norm:
-        over = "a head" if block.qk_norm == "head" else "all heads"
-        eps = f"eps {block.qk_norm_eps:.3g} for queries and keys of mean square 1"
+    terms, rope, norm = block.scores, block.rope, block.qk_norm
+    if terms.position_bias is not None:
+        details.append("ALiBi" if isinstance(terms.position_bias, str) else "position bias")
+    if terms.softcap is not None:
+        details.append(f"logits capped at {terms.softcap:g}")
+    rotated = 1.0
+    if rope is not None:
+        more.append(f"{_rope(rope, block.keys(width))}{_scaling(rope)}")
+        rotated = rope.share * rope.attention_factor**4 + 1.0 - rope.share
+    if norm is not None:
+        over = "a head" if norm.over == "head" else "all heads"
+        eps = f"eps {norm.eps:.3g} for queries and keys of mean square 1"
         more.append(f"QK-norm over {over} ({eps})")
-    rotated = block.rope_share * block.rope_factor**4 + 1.0 - block.rope_share
     logit = math.sqrt(rotated) / value_at(block.tau0, 0.0)
-    spread = "" if block.qk_norm else " for tokens of mean square 1"
+    spread = "" if norm is not None else " for tokens of mean square 1"
     weight = value_at(block.gamma, 0.0)
     more.append(f"logits of standard deviation {logit:.3g}{spread}; branch x {weight:.3g}")
     return [f"attention: {heads}; {', '.join(details)}", *(f"  {line}" for line in more)]
 
 
-def _rope(block: ShapedAttention, width: int) -> str:
+def _rope(rope: Rope, size: int) -> str:
     """Return the columns that RoPE rotates and its wavelengths, with any base and scaling."""
-    size = block.keys(width)
-    angles = np.abs(angles_of(block.rope, size, block.rope_share))
+    angles = np.abs(rope.pairs(size))
     angles = angles[angles > 0.0]
     text = f"RoPE on {2 * len(angles)} of {size} columns of a head"
     if not len(angles):
@@ -150,13 +151,14 @@ def _rope(block: ShapedAttention, width: int) -> str:
     return f"{text}, wavelengths {shortest:g} to {longest:g} tokens"
 
 
-def _scaling(block: ShapedAttention) -> str:
+def _scaling(rope: Rope) -> str:
     """Return the factor of the rotated columns, and for how many tokens the angles are."""
-    factor = "" if block.rope_factor == 1.0 else f", these columns x {block.rope_factor:.4g}"
-    if block.rope_tokens is None:
+    scale, longest = rope.attention_factor, rope.original_max_position_embeddings
+    factor = "" if scale == 1.0 else f", these columns x {scale:.4g}"
+    if longest is None:
         return factor
-    longer = "more are refused" if block.rope_long is None else "other angles for more"
-    return f"{factor}, for up to {block.rope_tokens} tokens ({longer})"
+    longer = "more are refused" if rope.long_angles is None else "other angles for more"
+    return f"{factor}, for up to {longest} tokens ({longer})"
 
 
 def _mask(mask: Any) -> str:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.architectures.model import Model, attention_of
 from shaped_attention.architectures.reading import as_model
-from shaped_attention.blocks.mask import allowed
+from shaped_attention.blocks.positions import allowed
 from shaped_attention.checks import argument_error
 from shaped_attention.numerics.covariance import correlations
 from shaped_attention.numerics.observables import observables

@@ -33,28 +33,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Float
 
-from shaped_attention.blocks.attention_checks import check_numbers, check_sizes
-from shaped_attention.blocks.attention_coupling import ScoresCoupling
-from shaped_attention.blocks.attention_limit import limit_of
+from shaped_attention.blocks.attention_fields import AttentionFields
+from shaped_attention.blocks.attention_limit import ScoresCoupling, limit_of
 from shaped_attention.blocks.attention_scores import biased, gram_scores, prepared
-from shaped_attention.blocks.base import Block, Project, plain_fields
+from shaped_attention.blocks.base import Block, Project
 from shaped_attention.blocks.coupling import Coupling
 from shaped_attention.blocks.limit import Limit
-from shaped_attention.blocks.mask import allowed, centre, checked_mask
-from shaped_attention.blocks.parameters import Parameter, check_weights
-from shaped_attention.blocks.positions import bias_array, checked_bias, head_bias, is_per_head
-from shaped_attention.blocks.rotations import Angles, angles_of, checked_rope
+from shaped_attention.blocks.parameters import Parameters
+from shaped_attention.blocks.positions import allowed, bias_array, centre, is_per_head
+from shaped_attention.blocks.rotations import Rope
+from shaped_attention.checks import argument_error
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax, tanh
 
 
-@dataclass(frozen=True)
-class ShapedAttention(Block):
+@dataclass(frozen=True, repr=False)
+class ShapedAttention(AttentionFields, Block):
     """Shaped attention with heads, masks and biases, and optionally without its modifications.
 
     Parameters
@@ -87,17 +86,11 @@ class ShapedAttention(Block):
         output projection.
     value_ratio
         Ratio H d_h / n of the model that the limit describes, if `head_size` is given; None for 1.
-    rope
-        Rotation of queries and keys: None; a base, for the angles base^(-2j / d) of d rotated
-        columns; or a list of angles, each of which turns an equal share of the rotated columns
-        (`rope_angles`). The tokens have the positions 0, ..., m - 1.
-    rope_share
-        Share of the columns of a head that is rotated, in [0, 1].
-    rope_factor
-        Factor of the rotated columns of queries and keys, whose part of the logits has its square.
-    rope_tokens, rope_long
-        Largest number of tokens that `rope` is for, and the rotation of more; None for any number,
-        and for none. Attention to more tokens than `rope_tokens` without `rope_long` is refused.
+    rope, rope_share
+        Rotation of queries and keys: None; a `Rope`; or in short its base or its angles, with the
+        share of the columns of a head that is rotated. Tokens have the positions 0, ..., m - 1.
+    rope_factor, rope_tokens, rope_long
+        Deprecated: arguments of `Rope`.
     position_bias
         What is added to the logits before the softmax: None; an array (m, m) (`alibi`), or one for
         each head, (H, m, m); or "alibi", for any number of tokens, with the slopes that models have
@@ -116,72 +109,19 @@ class ShapedAttention(Block):
         is not added; w is not subtracted; tau is tau_0 sqrt(n_k)) the networks and their chain
         exist, but the limit does not.
 
+    sizes, scores, shaping
+        Groups of the arguments above, as fields of the block (`blocks.attention_fields`).
+
     Raises
     ------
     ValueError
         If a parameter is outside its range.
     """
 
-    gamma: Parameter
-    tau0: Parameter = 1.0
-    heads: int = 1
-    mask: Any = None
-    output_projection: bool = False
-    key_size: int | None = None
-    query_bias: float = 0.0
-    key_bias: float = 0.0
-    identity: bool = True
-    centring: bool = True
-    scaled_temperature: bool = True
-    skip: Parameter | None = None
-    kv_heads: int | None = None
-    head_size: int | None = None
-    value_ratio: float | None = None
-    rope: Any = None
-    rope_share: float = 1.0
-    rope_factor: float = 1.0
-    rope_tokens: int | None = None
-    rope_long: Any = None
-    position_bias: Any = None
-    qk_norm: Any = False
-    qk_norm_eps: float = 0.0
-    softcap: float | None = None
-
-    fixed = (
-        "query_bias", "key_bias", "value_ratio", "rope", "rope_share", "rope_factor", "rope_long",
-        "qk_norm_eps", "softcap",
-    )  # fmt: skip
-
-    def __post_init__(self) -> None:
-        plain_fields(self)
-        check_weights(self.gamma, self.skip)
-        check_sizes(self)
-        check_numbers(self)
-        object.__setattr__(self, "mask", checked_mask(self.mask))
-        object.__setattr__(self, "rope", checked_rope(self.rope))
-        object.__setattr__(self, "rope_long", checked_rope(self.rope_long, "rope_long"))
-        object.__setattr__(self, "position_bias", checked_bias(self.position_bias, self.heads))
-        object.__setattr__(self, "qk_norm", "head" if self.qk_norm is True else self.qk_norm)
-
-    def __repr__(self) -> str:
-        """Return all fields up to `skip`, and those of variants that are not at their default."""
-        shown, variants = [], False
-        for entry in fields(self):
-            value = getattr(self, entry.name)
-            if not variants or value != entry.default:
-                shown.append(f"{entry.name}={value!r}")
-            variants = variants or entry.name == "skip"
-        return f"{type(self).__name__}({', '.join(shown)})"
-
     @property
     def groups(self) -> int:
         """Number of heads, or 1 if they are mixed."""
         return 1 if self.output_projection else self.heads
-
-    @property
-    def heads_per_key(self) -> int:
-        """Number of heads that share keys and values."""
-        return self.heads // (self.kv_heads or self.heads)
 
     @property
     def coupling(self) -> Coupling:
@@ -193,35 +133,25 @@ class ShapedAttention(Block):
         """The limit, or the reason why it does not exist."""
         return limit_of(self)
 
-    def bias(self, head: int = 0) -> Any:
-        """Return the position bias of a head, (m, m) or for any number of tokens, or None."""
-        return head_bias(self.position_bias, self.heads, head)
+    def specification(self) -> dict[str, Any]:
+        """Return name and arguments as plain data that JSON can hold."""
+        arguments = self.arguments()
+        if isinstance(arguments["rope"], Rope):
+            arguments["rope"] = {"dict": arguments["rope"].changed}
+        return self.named(arguments)
 
     def check(self, tokens: int, width: int | None) -> None:
         """Raise ValueError if mask and bias do not fit the tokens, or the heads the width."""
         for name, array in (("mask", self.mask), ("position_bias", self.bias())):
             if isinstance(array, tuple) and len(array) != tokens:
                 raise ValueError(
-                    f"{name} has shape {(len(array),) * 2}; {tokens} tokens need "
-                    f"({tokens}, {tokens})"
+                    f"{name} must have shape ({tokens}, {tokens}) for {tokens} tokens; got "
+                    f"{(len(array),) * 2}"
                 )
-        if width is not None and self.head_size is None and width % self.heads:
-            raise ValueError(f"width={width}: a multiple of heads={self.heads} is needed")
-        known = width is not None or self.key_size is not None or self.head_size is not None
-        rope = self.rotation(tokens)
-        if rope is not None and known:
-            angles_of(rope, self.keys(width or 0), self.rope_share)
-
-    def rotation(self, tokens: int) -> float | Angles | None:
-        """Return the rotation for a number of tokens: `rope`, or `rope_long`."""
-        if self.rope_tokens is None or tokens <= self.rope_tokens:
-            return cast("float | Angles | None", self.rope)
-        if self.rope_long is None:
-            raise ValueError(
-                f"rope_tokens={self.rope_tokens}: at least {tokens}, the number of tokens, or "
-                "rope_long is needed"
-            )
-        return cast("float | Angles", self.rope_long)
+        if width is not None and self.sizes.head_size is None and width % self.heads:
+            raise argument_error("width", f"a multiple of heads={self.heads}", width)
+        if self.rope is not None and (width is not None or self.sizes.fixed_keys is not None):
+            self.rope.pairs(self.keys(width or 0), tokens)
 
     def weights(self, tokens: int, head: int = 0) -> Float[Tensor, "m m"]:
         """Return the centre w: the softmax of the bias over the tokens that a token attends to.
@@ -233,8 +163,8 @@ class ShapedAttention(Block):
     def softmax(self, logits: M, head: int = 0) -> M:
         """Return the softmax of bounded logits plus the bias, over the tokens that are seen."""
         bias = self.bias(head)
-        if self.softcap is not None:
-            logits = self.softcap * tanh(logits / self.softcap)
+        if self.scores.softcap is not None:
+            logits = self.scores.softcap * tanh(logits / self.scores.softcap)
         if bias is not None:
             logits = logits + constant(bias_array(bias, logits.shape[-1]), like=logits)
         return softmax(logits, allowed(self.mask, logits.shape[-1]))
@@ -242,31 +172,19 @@ class ShapedAttention(Block):
     def mix(self, logits: M, head: int = 0) -> M:
         """Return ``softmax(logits + bias) - w``, which is A - I."""
         seen = self.softmax(logits, head)
-        if not self.centring:
+        if not self.shaping.centring:
             return seen
         w = centre(self.mask, self.bias(head), logits.shape[-1])
         return seen - constant(w, like=logits)
 
     def attend(self, logits: M, values: M, head: int = 0) -> M:
         """Return A times the values."""
-        own = is_per_head(self.position_bias, self.heads)
-        mixed = (self.mix(logits, head) if own else self.mix(logits)) @ values
-        return values + mixed if self.identity else mixed
-
-    def values(self, width: int) -> int:
-        """Return d_h."""
-        return self.head_size if self.head_size is not None else width // self.heads
-
-    def keys(self, width: int) -> int:
-        """Return n_k."""
-        return self.key_size if self.key_size is not None else self.values(width)
-
-    def temperature(self, p: Any, width: int) -> Any:
-        """Return tau, by which the logits are divided."""
-        return p.tau0 * math.sqrt((width if self.scaled_temperature else 1) * self.keys(width))
+        head = head if is_per_head(self.scores.position_bias, self.heads) else 0
+        mixed = self.mix(logits, head) @ values
+        return values + mixed if self.shaping.identity else mixed
 
     def branch(
-        self, p: Any, tokens: Float[Tensor, "*B m n"], project: Project
+        self, p: Parameters, tokens: Float[Tensor, "*B m n"], project: Project
     ) -> Float[Tensor, "*B m n"]:
         """Return the branch.
 
@@ -275,11 +193,11 @@ class ShapedAttention(Block):
         """
         n = tokens.shape[-1]
         columns, size, tau, root = self.keys(n), self.values(n), self.temperature(p, n), n**0.5
-        queries, keys, values = [], [], []
+        queries, keys, values, biases = [], [], [], self.scores
         for h in range(self.heads):
-            queries.append(biased(project(tokens, columns) / root, self.query_bias, project))
+            queries.append(biased(project(tokens, columns) / root, biases.query_bias, project))
             if h % self.heads_per_key == 0:
-                keys.append(biased(project(tokens, columns) / root, self.key_bias, project))
+                keys.append(biased(project(tokens, columns) / root, biases.key_bias, project))
                 values.append(project(tokens, size) / root)
         queries, keys = prepared(self, queries), prepared(self, keys)
         heads = []
@@ -291,14 +209,14 @@ class ShapedAttention(Block):
         return project(branch, n) / mixed if self.output_projection else branch
 
     def attention_weights(
-        self, p: Any, factor: M, numbers: Numbers, width: int
+        self, p: Parameters, factor: M, numbers: Numbers, width: int
     ) -> Iterator[tuple[int, M]]:
         """Yield the softmax of each head."""
         tau = self.temperature(p, width)
         for h, scores in enumerate(gram_scores(self, factor, numbers, width)):
             yield h, self.softmax(scores / tau, h)
 
-    def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
+    def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M | list[M]:
         """Return A_h F of each head; the scores are those of `gram_scores`.
 
         With an output projection the columns have the covariance (1 / (H d_h)) sum_h A_h F W_h F^T

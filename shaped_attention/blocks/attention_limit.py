@@ -22,12 +22,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from shaped_attention.blocks.attention_fields import AttentionFields
+from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
 from shaped_attention.blocks.limit import Limit
+from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.blocks.positions import is_per_head
-from shaped_attention.blocks.rotations import Angles, angles_of
+from shaped_attention.blocks.rotations import Angles
 from shaped_attention.blocks.score_moments import SMALLEST_NORMED, ScoreMoments
+from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,
@@ -39,6 +43,7 @@ from shaped_attention.numerics.primitives import (
 )
 
 _TINY = 1e-300
+_NOT_DERIVED = {"attention_factor", "original_max_position_embeddings"}
 
 
 def _norm(x: M) -> M:
@@ -60,22 +65,22 @@ class AttentionLimit(Limit):
     output_projection: bool
     fluctuation: float = 1.0
 
-    def linear_rate(self, p: Any) -> Any:
+    def linear_rate(self, p: Parameters) -> Any:
         """Return ``gamma^2 (2 - gamma^2)``, or ``2 gamma^2 + (f - 1) gamma^4`` with W_O."""
         square = p.gamma**2
         if self.output_projection and self.fluctuation != 1.0:
             return 2.0 * square + (self.fluctuation - 1.0) * square**2
         return 2.0 * square if self.output_projection else square * (2.0 - square)
 
-    def _left(self, p: Any) -> Any:
+    def _left(self, p: Parameters) -> Any:
         """Return the coefficient of T o V in the drift that the noise of the factor leaves out."""
         return (p.gamma / p.tau0) ** 2 * (1.0 - p.gamma**2 / self.heads)
 
-    def _scale(self, p: Any) -> Any:
+    def _scale(self, p: Parameters) -> Any:
         """Return the coefficient of A_1 in the noise of the factor."""
         return p.gamma**2 / (p.tau0 * math.sqrt(self.heads))
 
-    def factor_drift(self, p: Any, factor: M) -> M:
+    def factor_drift(self, p: Parameters, factor: M) -> M:
         """Return ``(gamma / tau_0)^2 [ (1 - gamma^2 / H) T / 2 + E A_2 ] F``, T if it is a number.
 
         Without a mask E A_2 F = q (s^T C F) / (2 m), where s is the diagonal of C V C, up to a
@@ -93,7 +98,7 @@ class AttentionLimit(Limit):
         q, centred = self.moments.second(factor @ factor.mT)
         return (0.5 * rate) * (q * (centred @ factor))
 
-    def factor_noise(self, p: Any, factor: M, numbers: Numbers) -> M:
+    def factor_noise(self, p: Parameters, factor: M, numbers: Numbers) -> M:
         """Return ``gamma^2 A_1 F / sqrt H`` with the scores of `ScoreMoments`."""
         m, c = factor.shape[-2:]
         scale = self._scale(p)
@@ -105,11 +110,11 @@ class AttentionLimit(Limit):
         w = self.moments.centre(factor)
         return scale * ((w * (scores - row_sums(w * scores))) @ factor)
 
-    def growth(self, p: Any, v: M) -> M | None:
+    def growth(self, p: Parameters, v: M) -> M | None:
         """Return ``(gamma / tau_0)^2 (1 - gamma^2 / H) tau_0^2 E[A_1 V A_1^T]``."""
         return None if self.moments.flat else self._left(p) * self.moments.squares(v)
 
-    def speed(self, p: Any, factor: M) -> M | None:
+    def speed(self, p: Parameters, factor: M) -> M | None:
         """Return ``(gamma / tau_0)^2 (1 + 5 gamma^2 / H) (T + |E A_2|)``.
 
         None for a single token, whose attention is linear, and with QK-norm.
@@ -143,7 +148,7 @@ class AttentionLimit(Limit):
         second = sqrt(column_sums(row_squares(q * centred)))
         return rate * (first + 0.5 * second)
 
-    def noise_drift(self, p: Any, factor: M) -> M | None:
+    def noise_drift(self, p: Parameters, factor: M) -> M | None:
         """Return ``E[A A + A'] F``, A = gamma^2 A_1 / sqrt H; None with QK-norm.
 
         A' is the derivative of A along A F. Without a mask the sum is F (2 P^2 + tr(P) P) / m^2,
@@ -160,7 +165,7 @@ class AttentionLimit(Limit):
             return (scale / m) ** 2 * (factor @ (2.0 * (inner @ inner) + trace * inner))
         return scale**2 * self.moments.noise_drift(factor)
 
-    def noise_along(self, p: Any, factor: M, direction: M) -> M:
+    def noise_along(self, p: Parameters, factor: M, direction: M) -> M:
         """Return ``4 |Z-coefficient of <D F, G>|^2``, with G the factor noise."""
         m = factor.shape[-2]
         scale = self._scale(p)
@@ -171,76 +176,112 @@ class AttentionLimit(Limit):
             return (4.0 * (scale / m) ** 2) * column_sums(row_squares(found))
         return (4.0 * scale**2) * self.moments.noise_along(factor, turned)
 
-    def variance_noise(self, p: Any, v: M) -> M:
+    def variance_noise(self, p: Parameters, v: M) -> M:
         """Return ``4 gamma^4 / (H tau_0^2)`` times that of `ScoreMoments`."""
         return (4.0 * self._scale(p) ** 2) * self.moments.variance_noise(v)
 
 
-def limit_of(block: Any) -> Limit | str:
+def limit_of(block: AttentionFields) -> Limit | str:
     """Return the limit of attention, or the reason why it does not exist."""
-    if not block.identity:
+    shaping, rope, norm, size = block.shaping, block.rope, block.qk_norm, block.sizes.fixed_keys
+    if not shaping.identity:
         return "without the identity a layer changes V by order 1, not 1/n (identity=False)"
-    if not block.centring:
+    if not shaping.centring:
         return "without centring a layer changes V by order 1, not 1/n (centring=False)"
-    if not block.scaled_temperature:
+    if not shaping.scaled_temperature:
         return (
             "at temperature tau_0 sqrt(n_k) softmax(Y / tau) is random of order 1 "
             "(scaled_temperature=False)"
         )
-    if is_per_head(block.position_bias, block.heads):
+    if is_per_head(block.scores.position_bias, block.heads):
         return "it is not derived for heads with different position biases (position_bias)"
-    if block.rope_factor != 1.0 or block.rope_tokens is not None:
+    if rope is not None and rope.changed.keys() & _NOT_DERIVED:
         return (
             "it is not derived for rotations with a factor or for a bounded number of tokens "
-            f"(rope_factor={block.rope_factor!r}, rope_tokens={block.rope_tokens!r})"
+            f"(rope={rope!r})"
         )
-    size = block.key_size if block.key_size is not None else block.head_size
-    if isinstance(block.rope, float) and size is None:
+    if rope is not None and rope.base is not None and size is None:
         return (
-            f"its angles base^(-2j / d) depend on the size d of a head, which grows with the width "
-            f"(rope={block.rope!r}); head_size, key_size or a list of angles is needed"
+            "its angles base^(-2j / d) depend on the size d of a head, which grows with the width "
+            f"(rope={rope.base!r}), unless head_size, key_size or a list of angles is given"
         )
     sizes = _normed_sizes(block, size)
     if sizes is not None and min(sizes) < SMALLEST_NORMED:
         return (
-            f"QK-norm over {min(sizes)} columns has no limit here; {SMALLEST_NORMED} or more are "
-            "needed (key_size, head_size)"
+            f"QK-norm has no limit here over {min(sizes)} columns, fewer than {SMALLEST_NORMED} "
+            "(key_size, head_size)"
         )
-    if sizes is not None and block.qk_norm_eps > 0.0:
+    if sizes is not None and norm is not None and norm.eps > 0.0:
         return (
-            f"with qk_norm_eps={block.qk_norm_eps!r} it is derived for keys whose size grows with "
+            f"with qk_norm_eps={norm.eps!r} it is derived for keys whose size grows with "
             f"the width, not for {size} columns (key_size, head_size)"
         )
-    normed = float(block.qk_norm_eps) if block.qk_norm else None
-    angles, share = _angles(block, size)
+    angles = rope.turning if rope is not None and rope.share > 0.0 else None
+    if rope is not None and isinstance(angles, float) and size is not None:
+        angles = tuple(rope.pairs(size).tolist())
+    key_bias = block.scores.key_bias if angles is not None or norm is not None else 0.0
     moments = ScoreMoments(
         block.mask,
         block.bias(),
-        float(block.query_bias),
-        float(block.key_bias) if angles is not None or normed is not None else 0.0,
-        angles,
-        share,
-        normed,
+        float(block.scores.query_bias),
+        float(key_bias),
+        cast("Angles | None", angles),
+        1.0 if rope is None or angles is None else float(rope.share),
+        None if norm is None else float(norm.eps),
         sizes,
     )
-    fluctuation = block.heads_per_key / (block.value_ratio or 1.0)
+    fluctuation = block.heads_per_key / (block.sizes.value_ratio or 1.0)
     return AttentionLimit(moments, block.heads, block.output_projection, fluctuation)
 
 
-def _normed_sizes(block: Any, size: int | None) -> tuple[int, int] | None:
+def _normed_sizes(block: AttentionFields, size: int | None) -> tuple[int, int] | None:
     """Return over how many columns queries and keys are normalised; None if it is not fixed."""
-    if not block.qk_norm or size is None:
+    if block.qk_norm is None or size is None:
         return None
-    if block.qk_norm == "head":
+    if block.qk_norm.over == "head":
         return size, size
     return block.heads * size, block.heads // block.heads_per_key * size
 
 
-def _angles(block: Any, size: int | None) -> tuple[Angles | None, float]:
-    """Return the angles of equal parts of the rotated columns, and the share of these."""
-    share = float(block.rope_share)
-    if block.rope is None or share == 0.0:
-        return None, 1.0
-    if isinstance(block.rope, float) and size is not None:
-        return tuple(angles_of(block.rope, size, share).tolist()), share
-    return block.rope, share
+@dataclass(frozen=True)
+class ScoresCoupling(Coupling):
+    """Coupling by dZ_2 = K^T and by the W of W_O, both as sums over heads divided by sqrt H."""
+
+    block: AttentionFields
+
+    def reason_against(self, tokens: int, width: int) -> str:
+        """Return why the degrees of freedom do not allow a coupling; empty if they do."""
+        block = self.block
+        for name in ("kv_heads", "head_size"):
+            if getattr(block.sizes, name) is not None:
+                return f"attention with {name}={getattr(block.sizes, name)!r} is not coupled"
+        for name in ("rope", "qk_norm"):
+            if getattr(block, name) is not None:
+                return f"attention with {name}={getattr(block, name)!r} is not coupled"
+        if block.sizes.key_size is not None:
+            return (
+                f"with key_size={block.sizes.key_size} at all widths the scores of a layer are not "
+                "Gaussian; None is needed"
+            )
+        least = tokens + 2 + (block.scores.query_bias > 0.0)
+        if block.keys(width) < least:
+            return f"at width {width} its keys have size {block.keys(width)}, below {least}"
+        if block.output_projection and width // block.heads < tokens + 2:
+            size = width // block.heads
+            return f"at width {width} its heads have size {size}, below {tokens + 2}"
+        return ""
+
+    def common(self, p: Parameters, handed: Handed, width: int) -> Tensor | float:
+        """Return the noise of the heads' values that W_O mixes."""
+        heads = self.block.heads
+        if not self.block.output_projection:
+            return 0.0
+        mixed = [wishart_noise(handed["values", h], width // heads) for h in range(heads)]
+        return p.gamma**2 / math.sqrt(heads) * torch.stack(mixed).sum(0)
+
+    def scores(self, handed: Handed) -> Tensor:
+        """Return the keys; the columns that a key bias adds cancel in the softmax."""
+        heads = self.block.heads
+        keys = torch.stack([handed["keys", h] for h in range(heads)]).sum(0) / math.sqrt(heads)
+        m = keys.shape[-1] - (self.block.scores.query_bias > 0.0)
+        return keys[:, :m].mT

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from shaped_attention.blocks.attention_fields import AttentionFields
 from shaped_attention.blocks.base import Project
 from shaped_attention.blocks.norms import by_mean_square
-from shaped_attention.blocks.rotations import angles_of, turned
+from shaped_attention.blocks.rotations import turned
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.primitives import (
     M,
@@ -28,31 +29,30 @@ from shaped_attention.numerics.primitives import (
 )
 
 
-def prepared(block: Any, heads: Sequence[M]) -> list[M]:
+def prepared(block: AttentionFields, heads: Sequence[M]) -> list[M]:
     """Return the rows of queries or keys of some heads, normalised and rotated."""
-    rows = list(heads)
-    if block.qk_norm == "all":
+    rows, norm, rope = list(heads), block.qk_norm, block.rope
+    if norm is not None and norm.over == "all":
         size = rows[0].shape[-1]
-        whole = by_mean_square(concatenate(rows), block.qk_norm_eps)
+        whole = by_mean_square(concatenate(rows), norm.eps)
         rows = [columns(whole, h * size, (h + 1) * size) for h in range(len(rows))]
-    elif block.qk_norm:
-        rows = [by_mean_square(x, block.qk_norm_eps) for x in rows]
-    if block.rope is not None:
-        rope = block.rotation(rows[0].shape[-2])
-        angles = angles_of(rope, rows[0].shape[-1], block.rope_share)
-        rows = [turned(x, angles, block.rope_factor) for x in rows]
+    elif norm is not None:
+        rows = [by_mean_square(x, norm.eps) for x in rows]
+    if rope is not None:
+        angles = rope.pairs(rows[0].shape[-1], rows[0].shape[-2])
+        rows = [turned(x, angles, rope.attention_factor) for x in rows]
     return rows
 
 
-def gram_scores(block: Any, factor: M, numbers: Numbers, width: int) -> Iterator[M]:
+def gram_scores(block: AttentionFields, factor: M, numbers: Numbers, width: int) -> Iterator[M]:
     """Yield Y of each head, Y = F_Q (B K^T) F_K^T, B B^T ~ Wishart(n_k), K Gaussian.
 
     With a bias F_Q = (F, sigma_Q 1), in homogeneous coordinates, and likewise F_K.
     """
     keys, share = block.keys(width), block.heads_per_key
-    query_factor = extended(factor, block.query_bias)
-    key_factor = extended(factor, block.key_bias)
-    if block.rope is not None or block.qk_norm:
+    query_factor = extended(factor, block.scores.query_bias)
+    key_factor = extended(factor, block.scores.key_bias)
+    if block.rope is not None or block.qk_norm is not None:
         yield from _drawn_scores(block, query_factor, key_factor, numbers, keys)
         return
     shared: Any = None
@@ -69,7 +69,7 @@ def gram_scores(block: Any, factor: M, numbers: Numbers, width: int) -> Iterator
 
 
 def _drawn_scores(
-    block: Any, query_factor: M, key_factor: M, numbers: Numbers, keys: int
+    block: AttentionFields, query_factor: M, key_factor: M, numbers: Numbers, keys: int
 ) -> Iterator[M]:
     """Yield Y of each head, from all columns of its queries and keys."""
     heads, groups = range(block.heads), range(block.heads // block.heads_per_key)
@@ -80,7 +80,7 @@ def _drawn_scores(
     def key(g: int) -> M:
         return key_factor @ numbers.normal("keys", key_factor.shape[-1], keys, g)
 
-    if block.qk_norm == "all":
+    if block.qk_norm is not None and block.qk_norm.over == "all":
         queries = prepared(block, [query(h) for h in heads])
         all_keys = prepared(block, [key(g) for g in groups])
         for h in heads:

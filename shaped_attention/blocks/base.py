@@ -51,7 +51,7 @@ from jaxtyping import Float
 from shaped_attention.blocks.branch import residual_step
 from shaped_attention.blocks.inheritance import withdraw_inherited
 from shaped_attention.blocks.limit import Limit
-from shaped_attention.blocks.parameters import Parameters, Schedule, check_ranges
+from shaped_attention.blocks.parameters import Parameters, Schedule, check_ranges, plain_fields
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, Numbers, sqrt
@@ -156,10 +156,12 @@ class Block(ABC):
 
     def specification(self) -> dict[str, Any]:
         """Return name and fields as plain data that JSON can hold."""
-        values: dict[str, Any] = {"block": type(self).__name__, "module": type(self).__module__}
-        for entry in fields(self):  # type: ignore[arg-type]
-            values[entry.name] = _plain_field(getattr(self, entry.name))
-        return values
+        return self.named({x.name: getattr(self, x.name) for x in fields(self)})  # type: ignore[arg-type]
+
+    def named(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return name and arguments of this block as plain data."""
+        kind = {"block": type(self).__name__, "module": type(self).__module__}
+        return kind | {name: _plain_field(value) for name, value in arguments.items()}
 
 
 def _plain_field(value: Any) -> Any:
@@ -194,18 +196,6 @@ def blocks_of(layer: Layer) -> tuple[Block, ...]:
         if not isinstance(block, Block):
             raise ValueError(f"layer[{i}]={block!r}: a block is needed")
     return tuple(layer)
-
-
-def plain_fields(block: Block) -> None:
-    """Turn NumPy scalars in the fields of a frozen block into Python's numbers.
-
-    A result stores Python's numbers, and a rerun must be bit-identical: NumPy would compute with a
-    float32 scalar in single precision.
-    """
-    for entry in fields(block):  # type: ignore[arg-type]
-        value = getattr(block, entry.name)
-        if isinstance(value, np.generic):
-            object.__setattr__(block, entry.name, value.item())
 
 
 def limit_reason(block: Block) -> str:

@@ -29,7 +29,7 @@ from shaped_attention.blocks.activations import (
     shaped,
     shaped_gate,
 )
-from shaped_attention.blocks.base import Block, Project, plain_fields
+from shaped_attention.blocks.base import Block, Project
 from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.mlp_limit import HiddenLimit, ReLULimit, SmoothLimit
@@ -38,6 +38,7 @@ from shaped_attention.blocks.parameters import (
     at_depth,
     check_weights,
     extremes,
+    plain_fields,
     value_at,
 )
 from shaped_attention.checks import check_count, check_finite, check_positive, check_range

@@ -31,7 +31,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Project, limit_reason, plain_fields
+from shaped_attention.blocks.base import Block, Project, limit_reason
 from shaped_attention.blocks.branch import Rows, added, branches
 from shaped_attention.blocks.normalised_limit import (
     NormalisedLimit,
@@ -39,7 +39,7 @@ from shaped_attention.blocks.normalised_limit import (
     has_variance_noise,
 )
 from shaped_attention.blocks.norms import by_mean_square, centred, divided
-from shaped_attention.blocks.parameters import Parameter, check_parameter
+from shaped_attention.blocks.parameters import Parameter, check_parameter, plain_fields
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.checks import check_choice, check_finite, check_nonnegative
 from shaped_attention.lazy_torch import Tensor

@@ -176,6 +176,18 @@ def at_depth(block: Any, depth: float, given: Mapping[str, Any] | None = None) -
     return Parameters(block, lambda parameter: value_at(parameter, depth), given)
 
 
+def plain_fields(block: Any) -> None:
+    """Turn NumPy scalars in the fields of a frozen dataclass into Python's numbers.
+
+    A result stores Python's numbers, and a rerun must be bit-identical: NumPy would compute with a
+    float32 scalar in single precision.
+    """
+    for entry in fields(block):
+        value = getattr(block, entry.name)
+        if isinstance(value, np.generic):
+            object.__setattr__(block, entry.name, value.item())
+
+
 def check_parameter(name: str, parameter: Any, check: Callable[[str, float], None]) -> None:
     """Check a number, or every knot of a schedule."""
     values: Sequence[Any] = extremes(parameter)

@@ -1,4 +1,4 @@
-"""Position biases of logits, and windows of tokens that are seen."""
+"""Which tokens a token sees, the position biases of its logits, and the centre of its weights."""
 
 from __future__ import annotations
 
@@ -6,12 +6,27 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
-from shaped_attention.checks import check_count, real_array, with_types
+from shaped_attention.checks import (
+    argument_error,
+    check_count,
+    check_not_masked,
+    real_array,
+    with_types,
+)
+
+Rows = tuple[tuple[float, ...], ...]
+Mask = str | tuple[tuple[bool, ...], ...] | None
+Bias = str | Rows | tuple[Rows, ...] | None
+
+_WINDOW = re.compile(r"(causal|local):([1-9][0-9]*)")
+_ALIBI = re.compile(r"alibi(:(?P<scale>[0-9]+(\.[0-9]*)?(e-?[0-9]+)?))?(?P<rounded>:bfloat16)?")
 
 
 @with_types
@@ -71,7 +86,7 @@ def alibi(tokens: int, slope: float | int | Sequence[float]) -> NDArray[np.float
     check_count("tokens", tokens)
     slopes = real_array(slope, "slope")
     if slopes.ndim > 1 or slopes.size == 0 or not np.isfinite(slopes).all():
-        raise ValueError(f"slope={slope!r}: a finite number, or one for each head, is needed")
+        raise argument_error("slope", "a finite number, or one for each head", slope)
     apart = np.abs(np.subtract.outer(np.arange(tokens), np.arange(tokens)))
     return -slopes[..., None, None] * apart
 
@@ -101,6 +116,9 @@ def _bfloat16(x: Any) -> NDArray[np.float64]:
     return np.ldexp(np.round(mantissa * 256.0), exponent - 8)
 
 
+HeadBias = Rows | AlibiHead | None
+
+
 def alibi_slopes(heads: int) -> list[float]:
     """Return the slopes of the heads of models with ALiBi, also for no power of two."""
     power = 2 ** int(math.log2(heads))
@@ -109,25 +127,23 @@ def alibi_slopes(heads: int) -> list[float]:
     return first + [2.0 ** (-4.0 * k / power) for k in range(1, 2 * (heads - power), 2)]
 
 
-_NAMED = re.compile(r"alibi(:(?P<scale>[0-9]+(\.[0-9]*)?(e-?[0-9]+)?))?(?P<rounded>:bfloat16)?")
-
-
-def head_bias(bias: Any, heads: int, head: int) -> Any:
+def head_bias(bias: Bias, heads: int, head: int) -> HeadBias:
     """Return the checked position bias of a head: None, (m, m) as tuples, or an `AlibiHead`."""
     if isinstance(bias, str):
-        found = _NAMED.fullmatch(bias)
-        assert found
-        scale = float(found["scale"] or 1.0)
-        return AlibiHead(alibi_slopes(heads)[head], scale, bool(found["rounded"]))
-    return bias[head] if is_per_head(bias, heads) else bias
+        parts = _ALIBI.fullmatch(bias)
+        assert parts
+        scale = float(parts["scale"] or 1.0)
+        return AlibiHead(alibi_slopes(heads)[head], scale, bool(parts["rounded"]))
+    per_head: Any = bias
+    return per_head[head] if is_per_head(bias, heads) else per_head
 
 
-def bias_array(bias: Any, tokens: int) -> NDArray[np.float64]:
+def bias_array(bias: Rows | AlibiHead, tokens: int) -> NDArray[np.float64]:
     """Return the position bias (m, m) of a head for a number of tokens."""
     return bias.array(tokens) if isinstance(bias, AlibiHead) else np.array(bias, dtype=np.float64)
 
 
-def checked_bias(bias: Any, heads: int) -> Any:
+def checked_bias(bias: Any, heads: int) -> Bias:
     """Return a position bias (m, m) or (H, m, m) as nested tuples, a named one, or None.
 
     A bias that is the same for all heads becomes (m, m). Named biases are "alibi" and "alibi:S",
@@ -141,30 +157,27 @@ def checked_bias(bias: Any, heads: int) -> Any:
     if bias is None:
         return None
     if isinstance(bias, str):
-        if not _NAMED.fullmatch(bias):
-            raise ValueError(
-                f"position_bias={bias!r}: 'alibi', 'alibi:S' with a factor S of the slopes, or an "
-                "array is needed"
-            )
+        if not _ALIBI.fullmatch(bias):
+            kinds = "'alibi', 'alibi:S' with a factor S of the slopes, or an array"
+            raise argument_error("position_bias", kinds, bias)
         return bias
     array = real_array(bias, "position_bias")
     fits = array.ndim == 2 or (array.ndim == 3 and len(array) == heads)
     if not fits or array.shape[-1] != array.shape[-2] or array.size == 0:
         raise ValueError(
-            f"position_bias has shape {array.shape}; (m, m), or ({heads}, m, m) for {heads} "
-            "heads, is needed"
+            f"position_bias must have shape (m, m), or ({heads}, m, m) for {heads} heads; got "
+            f"{array.shape}"
         )
     if not np.isfinite(array).all():
         raise ValueError(
-            "position_bias has NaN or infinite entries; finite numbers, and a mask for tokens "
-            "that are not seen, are needed"
+            "position_bias must have finite entries (a mask hides tokens); got NaN or infinity"
         )
     if array.ndim == 3 and (array == array[0]).all():
         array = array[0]
     return _nested(array.tolist())
 
 
-def is_per_head(bias: Any, heads: int) -> bool:
+def is_per_head(bias: Bias, heads: int) -> bool:
     """Return whether heads have different position biases, for a checked bias."""
     if bias is None or isinstance(bias, str):
         return bias is not None and heads > 1
@@ -172,4 +185,75 @@ def is_per_head(bias: Any, heads: int) -> bool:
 
 
 def _nested(values: Any) -> Any:
+    """Return nested lists as tuples, which are plain data and can be keys of a cache."""
     return tuple(_nested(x) for x in values) if isinstance(values, list) else values
+
+
+def checked_mask(mask: Any) -> Mask:
+    """Return None, a named mask, or a boolean (m, m) mask as nested tuples (hashable, plain data).
+
+    Named masks are "causal" and the windows "causal:W" and "local:W".
+
+    Raises
+    ------
+    ValueError
+        If it is not a mask, or a token sees no token.
+    """
+    if mask is None or (isinstance(mask, str) and (mask == "causal" or _WINDOW.fullmatch(mask))):
+        return mask
+    kinds = "None, 'causal', 'causal:W', 'local:W' or a boolean (m, m) array"
+    try:
+        array = np.asarray(mask)
+    except (TypeError, ValueError, RuntimeError):
+        raise argument_error("mask", kinds, mask) from None
+    check_not_masked(mask, "mask")
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:
+        raise argument_error("mask", kinds, mask)
+    if array.dtype != np.bool_:
+        raise ValueError(f"mask must have boolean entries; got entries of type {array.dtype}")
+    if not array.any(axis=1).all():
+        empty = int(np.argmin(array.any(axis=1)))
+        raise ValueError(f"mask must let each token see a token; row {empty} is empty")
+    seen: Mask = _nested(array.tolist())
+    return seen
+
+
+@lru_cache(maxsize=64)
+def uniform_weights(mask: Mask, tokens: int) -> NDArray[np.float64]:
+    """Return w (m, m): 1 / m_a where token a sees token b, 0 elsewhere.
+
+    The read-only matrix is cached, since the chain needs it in every layer.
+    """
+    if mask is None:
+        weights = np.full((tokens, tokens), 1.0 / tokens)
+    else:
+        seen = _named(mask, tokens) if isinstance(mask, str) else np.array(mask, dtype=np.float64)
+        weights = seen / seen.sum(-1, keepdims=True)
+    weights.flags.writeable = False
+    return weights
+
+
+def _named(mask: str, tokens: int) -> NDArray[np.float64]:
+    if mask == "causal":
+        return np.tri(tokens)
+    kind, _, window = mask.partition(":")
+    return sliding_window(tokens, int(window), kind == "causal").astype(np.float64)
+
+
+def allowed(mask: Mask, tokens: int) -> NDArray[np.bool_]:
+    """Return the boolean matrix (m, m) of a mask."""
+    return uniform_weights(mask, tokens) > 0.0
+
+
+@lru_cache(maxsize=64)
+def centre(mask: Mask, bias: HeadBias, tokens: int) -> NDArray[np.float64]:
+    """Return w (m, m): the softmax of a head's bias over the tokens that are seen.
+
+    Without a bias these are the uniform weights. The read-only matrix is cached.
+    """
+    if bias is None:
+        return uniform_weights(mask, tokens)
+    logits = np.where(allowed(mask, tokens), bias_array(bias, tokens), -np.inf)
+    weights = softmax(logits, axis=-1)
+    weights.flags.writeable = False
+    return weights

@@ -11,13 +11,24 @@ for the scores S, where `share` of the columns is rotated.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.checks import check_choice, check_count, check_positive, is_number, with_types
+from shaped_attention.blocks.parameters import plain_fields
+from shaped_attention.checks import (
+    argument_error,
+    check_choice,
+    check_count,
+    check_fraction,
+    check_positive,
+    is_number,
+    with_types,
+)
 from shaped_attention.numerics.primitives import M, rotate
 
 Angles = tuple[float, ...]
@@ -105,66 +116,146 @@ def rope_angles(
     return angles * (kept + (1.0 - kept) / factor)
 
 
-def checked_rope(rope: Any, name: str = "rope") -> float | Angles | None:
-    """Return None, the base as a float, or the angles as a tuple.
+@dataclass(frozen=True, repr=False)
+class Rope:
+    """Rotation of queries and keys by their positions, the `rope` of `ShapedAttention`.
+
+    Parameters
+    ----------
+    base
+        Base of the angles base^(-2j / d) of d rotated columns; None if `angles` are given.
+    share
+        Share of the columns of a head that is rotated, in [0, 1].
+    factor
+        Number by which the angles of a base are divided ("linear" scaling in configurations).
+    attention_factor
+        Factor of the rotated columns of queries and keys, whose part of the logits has its square.
+    original_max_position_embeddings
+        Largest number of tokens that these angles are for; None for any number.
+    angles
+        Angles per position in place of a base, each of which turns an equal share of the rotated
+        columns (`rope_angles`).
+    long_angles
+        Angles, or a base, for more tokens. Without them attention to more tokens is refused.
 
     Raises
     ------
     ValueError
-        If it is neither a positive number nor a list of finite angles.
+        If an argument is outside its range, or neither or both of base and angles are given.
+
+    Examples
+    --------
+    >>> from shaped_attention import ShapedAttention
+    >>> rope = Rope(base=10_000.0, share=0.5)
+    >>> ShapedAttention(0.5, head_size=8, output_projection=True, rope=rope).rope
+    Rope(base=10000.0, share=0.5)
     """
-    if rope is None:
+
+    base: float | int | None = None
+    share: float | int = 1.0
+    factor: float | int = 1.0
+    attention_factor: float | int = 1.0
+    original_max_position_embeddings: int | None = None
+    angles: Sequence[float] | Matrix | None = None
+    long_angles: Sequence[float] | Matrix | float | None = None
+
+    def __post_init__(self) -> None:
+        plain_fields(self)
+        if (self.base is None) == (self.angles is None):
+            raise ValueError(f"Rope needs a base or angles, one of the two; got {self!r}")
+        for name in ("base", "angles", "long_angles"):
+            object.__setattr__(self, name, _turning(getattr(self, name)))
+        check_fraction("rope_share", self.share)
+        check_positive("rope factor", self.factor)
+        if self.angles is not None and self.factor != 1.0:
+            raise argument_error("rope factor", "1 with angles", self.factor)
+        check_positive("rope attention_factor", self.attention_factor)
+        tokens = self.original_max_position_embeddings
+        if tokens is not None or self.long_angles is not None:
+            check_count("rope original_max_position_embeddings", tokens)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        """Return the arguments that are not the default."""
+        return f"Rope({', '.join(f'{name}={value!r}' for name, value in self.changed.items())})"
+
+    @classmethod
+    def of(cls, value: Any) -> Rope | None:
+        """Return the value of a short form: a base, angles, or a dictionary of arguments."""
+        if value is None or isinstance(value, Rope):
+            return value
+        if isinstance(value, Mapping):
+            return cls(**value)
+        turning = _turning(value)
+        return cls(turning) if isinstance(turning, float) else cls(angles=turning)
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The arguments that are not the default."""
+        values = {entry.name: (getattr(self, entry.name), entry.default) for entry in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+    @property
+    def turning(self) -> float | Angles:
+        """The base, or the angles."""
+        return cast("float | Angles", self.angles if self.base is None else self.base)
+
+    @property
+    def short(self) -> float | Angles | None:
+        """The short form, a base or angles; None if more than the share differs from it."""
+        return self.turning if self.changed.keys() <= {"base", "angles", "share"} else None
+
+    def pairs(self, size: int, tokens: int = 1) -> Matrix:
+        """Return the angle of each rotated pair of columns of a head, for a number of tokens.
+
+        Raises
+        ------
+        ValueError
+            If the share of the columns is not an even number of them, the angles do not turn equal
+            numbers of pairs, or there are too many tokens.
+        """
+        rotated = round(self.share * size)
+        if not math.isclose(rotated, self.share * size, rel_tol=1e-9, abs_tol=1e-9) or rotated % 2:
+            raise argument_error(
+                "rope_share", f"a share of {size} columns that is an even number", self.share
+            )
+        turning, longest = self.turning, self.original_max_position_embeddings
+        if longest is not None and tokens > longest:
+            if self.long_angles is None:
+                raise argument_error(
+                    "rope original_max_position_embeddings",
+                    f"at least {tokens}, the number of tokens, without long_angles",
+                    longest,
+                )
+            turning = cast("float | Angles", self.long_angles)
+        if isinstance(turning, float):
+            return (rope_angles(turning, rotated) if rotated else np.zeros(0)) / self.factor
+        pairs = rotated // 2
+        if pairs % len(turning):
+            raise ValueError(
+                f"rope has {len(turning)} angles; their number must divide the {pairs} pairs of "
+                "rotated columns of a head"
+            )
+        return np.repeat(np.array(turning), pairs // len(turning)) / self.factor
+
+
+def _turning(value: Any) -> float | Angles | None:
+    """Return a base as a float, angles as a tuple, or None."""
+    if value is None:
         return None
-    needed = "None, a positive base, or a list of finite angles is needed"
-    if is_number(rope):
-        if not (math.isfinite(rope) and rope > 0.0):
-            raise ValueError(f"{name}={rope!r}: {needed}")
-        return float(rope)
+    error = argument_error("rope", "None, a positive base, or a list of finite angles", value)
+    if is_number(value):
+        if not (math.isfinite(value) and value > 0.0):
+            raise error
+        return float(value)
     try:
-        angles = np.asarray(rope, dtype=np.float64)
+        angles = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name}={rope!r}: {needed}") from None
-    if isinstance(rope, str | bool) or angles.ndim != 1 or angles.size == 0:
-        raise ValueError(f"{name}={rope!r}: {needed}")
+        raise error from None
+    if isinstance(value, str | bool) or angles.ndim != 1 or angles.size == 0:
+        raise error
     if not np.isfinite(angles).all():
-        raise ValueError(f"{name}={rope!r}: {needed}")
+        raise error
     return tuple(angles.tolist())
-
-
-def rotated_size(size: int, share: float) -> int:
-    """Return the number of columns of a head that are rotated.
-
-    Raises
-    ------
-    ValueError
-        If `share` of the columns is not an even number of them.
-    """
-    rotated = round(share * size)
-    if not math.isclose(rotated, share * size, rel_tol=1e-9, abs_tol=1e-9) or rotated % 2:
-        raise ValueError(
-            f"rope_share={share!r}: a share of {size} columns that is an even number is needed"
-        )
-    return rotated
-
-
-def angles_of(rope: float | Angles, size: int, share: float) -> Matrix:
-    """Return the angle of each rotated pair of columns of a head with `size` columns.
-
-    Raises
-    ------
-    ValueError
-        If the angles do not turn equal numbers of pairs.
-    """
-    rotated = rotated_size(size, share)
-    if isinstance(rope, float):
-        return rope_angles(rope, rotated) if rotated else np.zeros(0)
-    pairs = rotated // 2
-    if pairs % len(rope):
-        raise ValueError(
-            f"rope has {len(rope)} angles; a number that divides the {pairs} pairs of rotated "
-            "columns of a head is needed"
-        )
-    return np.repeat(np.array(rope), pairs // len(rope))
 
 
 def turned(rows: M, angles: Matrix, factor: float = 1.0) -> M:

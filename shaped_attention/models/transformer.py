@@ -31,23 +31,23 @@ class ShapedAttentionModule(nn.Module):
         super().__init__()
         self.block = block
         self.layers_done = 0.0
-        self.keys = block.key_size or width // block.heads
+        self.keys = block.keys(width)
         size = block.heads * self.keys
         self.query = _gaussian((width, size), generator)
         self.key = _gaussian((width, size), generator)
         self.value = _gaussian((width, width), generator)
         self.output = _gaussian((width, width), generator) if block.output_projection else None
-        self.query_bias = _bias(size, block.query_bias, generator)
-        self.key_bias = _bias(size, block.key_bias, generator)
+        self.query_bias = _bias(size, block.scores.query_bias, generator)
+        self.key_bias = _bias(size, block.scores.key_bias, generator)
         self.gamma = nn.Parameter(torch.tensor(_number(block.gamma)))
-        self.identity = nn.Parameter(torch.tensor(float(block.identity)))
-        self.centring = nn.Parameter(torch.tensor(float(block.centring)))
+        self.identity = nn.Parameter(torch.tensor(float(block.shaping.identity)))
+        self.centring = nn.Parameter(torch.tensor(float(block.shaping.centring)))
 
     def forward(self, tokens: Float[Tensor, "*B m n"]) -> Float[Tensor, "*B m n"]:
         """Apply the block."""
         block, n = self.block, tokens.shape[-1]
         root = math.sqrt(n)
-        scale = n if block.scaled_temperature else 1
+        scale = n if block.shaping.scaled_temperature else 1
         tau = _number(block.tau0) * math.sqrt(self.keys * scale)
         queries = _heads(tokens @ self.query / root + self.query_bias, block.heads)
         keys = _heads(tokens @ self.key / root + self.key_bias, block.heads)

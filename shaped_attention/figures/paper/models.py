@@ -108,8 +108,8 @@ def shaped(model: Model) -> Model:
 def _shaped_layer(block: object) -> tuple[ShapedAttention, ShapedMLP]:
     (attention, *_) = attention_of(block)
     seeing = ShapedAttention(
-        GAMMA, heads=attention.heads, kv_heads=attention.kv_heads, head_size=attention.head_size,
-        mask=attention.mask, output_projection=True,
+        GAMMA, heads=attention.heads, kv_heads=attention.sizes.kv_heads,
+        head_size=attention.sizes.head_size, mask=attention.mask, output_projection=True,
     )  # fmt: skip
     return seeing, ShapedMLP(GAMMA)
 

@@ -33,10 +33,10 @@ from scipy import special
 
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block, Layer, blocks_of
-from shaped_attention.blocks.mask import uniform_weights
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.mlp_limit import ReLULimit, SmoothLimit
 from shaped_attention.blocks.parallel import Parallel
+from shaped_attention.blocks.positions import uniform_weights
 from shaped_attention.theory.explosion.reduction import (
     TOLERANCE,
     one_live_token,
@@ -79,8 +79,8 @@ def bounds_of(layer: Layer, v0: Matrix) -> Bounds | None:
         return None
     attention = [block for block in inner if isinstance(block, ShapedAttention)]
     for block in attention:
-        varied = block.rope is not None or block.position_bias is not None or block.qk_norm
-        if varied or block.query_bias > 0.0:
+        varied = block.rope is not None or block.scores.position_bias is not None or block.qk_norm
+        if varied or block.scores.query_bias > 0.0:
             return None
     m = len(v0)
     weights = [uniform_weights(block.mask, m) for block in attention]

@@ -1,0 +1,302 @@
+"""What attention is made of: its fields, the values that group them, and their checks.
+
+A value belongs to one subject: the sizes of the heads, the terms of the scores, the modifications
+of softmax attention, the rotation (`rotations.Rope`), QK-norm. Its fields are arguments of
+`ShapedAttention` too, under the names in `SHORT`, and a result stores these names.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field, fields, replace
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from shaped_attention.blocks.parameters import (
+    Parameter,
+    Parameters,
+    check_parameter,
+    check_weights,
+    extremes,
+    plain_fields,
+)
+from shaped_attention.blocks.positions import (
+    Bias,
+    HeadBias,
+    checked_bias,
+    checked_mask,
+    head_bias,
+)
+from shaped_attention.blocks.rotations import Rope
+from shaped_attention.checks import (
+    argument_error,
+    check_count,
+    check_nonnegative,
+    check_positive,
+    check_range,
+    check_width,
+)
+
+_LARGEST_TAU0 = 1e100
+"""Beyond, the square of a temperature overflows."""
+
+
+def _check_switches(values: object, *names: str) -> None:
+    for name in names:
+        if not isinstance(getattr(values, name), bool):
+            raise argument_error(name, "True or False", getattr(values, name))
+
+
+@dataclass(frozen=True)
+class HeadSizes:
+    """Numbers of columns of the heads: n_k, d_h, the groups of keys and values, and H d_h / n."""
+
+    key_size: int | None = None
+    head_size: int | None = None
+    kv_heads: int | None = None
+    value_ratio: float | None = None
+
+    def __post_init__(self) -> None:
+        plain_fields(self)
+        for name in ("key_size", "head_size"):
+            if getattr(self, name) is not None:
+                check_width(name, getattr(self, name))
+        if self.kv_heads is not None:
+            check_count("kv_heads", self.kv_heads)
+        if self.value_ratio is not None:
+            check_positive("value_ratio", self.value_ratio)
+            if self.head_size is None:
+                raise argument_error("value_ratio", "None without head_size", self.value_ratio)
+
+    @property
+    def fixed_keys(self) -> int | None:
+        """The number of columns of a head's keys, if it does not grow with the width."""
+        return self.key_size if self.key_size is not None else self.head_size
+
+
+@dataclass(frozen=True)
+class ScoreTerms:
+    """What the logits have beside the products of queries and keys."""
+
+    query_bias: float = 0.0
+    key_bias: float = 0.0
+    position_bias: Bias = None
+    softcap: float | None = None
+
+    def __post_init__(self) -> None:
+        plain_fields(self)
+        for name in ("query_bias", "key_bias"):
+            check_range(name, getattr(self, name), 0.0, _LARGEST_TAU0)
+        if self.softcap is not None:
+            check_positive("softcap", self.softcap)
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """The three modifications of softmax attention."""
+
+    identity: bool = True
+    centring: bool = True
+    scaled_temperature: bool = True
+
+    def __post_init__(self) -> None:
+        _check_switches(self, "identity", "centring", "scaled_temperature")
+
+
+@dataclass(frozen=True)
+class QKNorm:
+    """Division of queries and keys by their root mean square, over a head or "all" heads."""
+
+    over: str = "head"
+    eps: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.over not in ("head", "all"):
+            raise argument_error("qk_norm", "False, True, 'head' or 'all'", self.over)
+        check_nonnegative("qk_norm_eps", self.eps)
+
+    @classmethod
+    def of(cls, value: Any) -> QKNorm | None:
+        """Return the value of a short form: True, "head" or "all", False or None."""
+        if value is None or value is False or isinstance(value, QKNorm):
+            return value or None
+        return cls("head" if value is True else value)
+
+
+SHORT: Mapping[str, tuple[str, str]] = {
+    **{entry.name: ("sizes", entry.name) for entry in fields(HeadSizes)},
+    **{entry.name: ("scores", entry.name) for entry in fields(ScoreTerms)},
+    **{entry.name: ("shaping", entry.name) for entry in fields(Shaping)},
+    "rope_share": ("rope", "share"),
+    "rope_factor": ("rope", "attention_factor"),
+    "rope_tokens": ("rope", "original_max_position_embeddings"),
+    "rope_long": ("rope", "long_angles"),
+    "qk_norm_eps": ("qk_norm", "eps"),
+}
+"""Names of arguments of attention that are fields of a value: the value, and the field's name."""
+
+_OLD = ("rope_factor", "rope_tokens", "rope_long")
+_ABSENT = {"rope": Rope(1.0), "qk_norm": QKNorm()}
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "default"
+
+
+UNSET: Any = _Unset()
+"""Stands for an argument that is not given, so that the value of its group holds."""
+
+
+@dataclass(frozen=True, repr=False)
+class AttentionFields:
+    """The fields of `ShapedAttention`, which explains them; an `InitVar` is part of a value."""
+
+    gamma: Parameter
+    tau0: Parameter = 1.0
+    heads: int = 1
+    mask: Any = None
+    output_projection: bool = False
+    key_size: InitVar[int | None] = UNSET
+    query_bias: InitVar[float] = UNSET
+    key_bias: InitVar[float] = UNSET
+    identity: InitVar[bool] = UNSET
+    centring: InitVar[bool] = UNSET
+    scaled_temperature: InitVar[bool] = UNSET
+    skip: Parameter | None = None
+    kv_heads: InitVar[int | None] = UNSET
+    head_size: InitVar[int | None] = UNSET
+    value_ratio: InitVar[float | None] = UNSET
+    rope: Any = None
+    rope_share: InitVar[float] = UNSET
+    rope_factor: InitVar[float] = UNSET
+    rope_tokens: InitVar[int | None] = UNSET
+    rope_long: InitVar[Any] = UNSET
+    position_bias: InitVar[Any] = UNSET
+    qk_norm: Any = False
+    qk_norm_eps: InitVar[float] = UNSET
+    softcap: InitVar[float | None] = UNSET
+    sizes: HeadSizes = field(default=HeadSizes(), kw_only=True)
+    scores: ScoreTerms = field(default=ScoreTerms(), kw_only=True)
+    shaping: Shaping = field(default=Shaping(), kw_only=True)
+
+    def __post_init__(self, *arguments: Any) -> None:
+        plain_fields(self)
+        short = dict(zip(_SHORT_ARGUMENTS, arguments, strict=True))
+        if short["position_bias"] is UNSET:
+            short["position_bias"] = self.scores.position_bias
+        short["position_bias"] = checked_bias(short["position_bias"], self.heads)
+        values = {
+            "mask": checked_mask(self.mask), "rope": Rope.of(self.rope),
+            "qk_norm": QKNorm.of(self.qk_norm),
+        }  # fmt: skip
+        values |= {name: getattr(self, name) for name in ("sizes", "scores", "shaping")}
+        for name, value in _with_short(values, short).items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        check_weights(self.gamma, self.skip)
+        check_parameter("tau0", self.tau0, check_positive)
+        for tau0 in extremes(self.tau0):
+            check_range("tau0", tau0, 1.0 / _LARGEST_TAU0, _LARGEST_TAU0)
+        check_count("heads", self.heads)
+        _check_switches(self, "output_projection")
+        for name in ("kv_heads", "head_size"):
+            value = getattr(self.sizes, name)
+            if value is not None and not self.output_projection:
+                raise argument_error(name, "None without output_projection=True", value)
+        if self.heads % (self.sizes.kv_heads or 1):
+            raise argument_error(
+                "kv_heads", f"a divisor of heads={self.heads}", self.sizes.kv_heads
+            )
+
+    @property
+    def heads_per_key(self) -> int:
+        """Number of heads that share keys and values."""
+        return self.heads // (self.sizes.kv_heads or self.heads)
+
+    def bias(self, head: int = 0) -> HeadBias:
+        """Return the position bias of a head, (m, m) or for any number of tokens, or None."""
+        return head_bias(self.scores.position_bias, self.heads, head)
+
+    def values(self, width: int) -> int:
+        """Return d_h."""
+        return self.sizes.head_size if self.sizes.head_size is not None else width // self.heads
+
+    def keys(self, width: int) -> int:
+        """Return n_k."""
+        return self.sizes.key_size if self.sizes.key_size is not None else self.values(width)
+
+    def temperature(self, p: Parameters, width: int) -> Any:
+        """Return tau, by which the logits are divided."""
+        scaled = width if self.shaping.scaled_temperature else 1
+        return p.tau0 * math.sqrt(scaled * self.keys(width))
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that make this block, each under its short name if it has one."""
+        values = {name: getattr(self, name) for name in _ARGUMENTS if name not in SHORT}
+        values |= {name: self._short(name) for name in SHORT}
+        values["qk_norm"] = self.qk_norm.over if self.qk_norm else False
+        if self.rope is not None and self.rope.short is not None:
+            values["rope"] = self.rope.short
+        elif self.rope is not None:
+            values |= {name: _DEFAULTS[name] for name in SHORT if name.startswith("rope_")}
+        ordered = {name: values[name] for name in _ARGUMENTS}
+        added = [entry.name for entry in fields(self) if entry.name not in _FIELDS]
+        return ordered | {name: getattr(self, name) for name in added}
+
+    def __repr__(self) -> str:
+        """Return all arguments up to `skip`, and those of variants that are not the default."""
+        shown, variant = [], False
+        for name, value in self.arguments().items():
+            if not variant or value != _DEFAULTS.get(name, UNSET):
+                shown.append(f"{name}={value!r}")
+            variant = variant or name == "skip"
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _short(self, name: str) -> Any:
+        value, entry = SHORT[name]
+        return getattr(getattr(self, value) or _ABSENT[value], entry)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a field of a value under its short name, for code outside the package."""
+            if name in SHORT:
+                return self._short(name)
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+
+def _with_short(values: dict[str, Any], short: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of attention, with the arguments that are given under short names."""
+    changes: dict[str, dict[str, Any]] = {name: {} for name in values}
+    for name, argument in short.items():
+        if argument is UNSET:
+            continue
+        value, entry = SHORT[name]
+        if values[value] is not None:
+            changes[value][entry] = argument
+        elif argument != getattr(_ABSENT[value], entry):
+            raise argument_error(name, f"the default without {value}", argument)
+        if name in _OLD and argument not in (None, 1.0):
+            warnings.warn(
+                f"{name} of ShapedAttention is deprecated; rope=Rope(..., {entry}=...) replaces it",
+                DeprecationWarning,
+                stacklevel=4,
+            )
+    return {
+        name: replace(value, **changes[name]) if changes[name] else value
+        for name, value in values.items()
+    }
+
+
+_FIELDS = frozenset(entry.name for entry in fields(AttentionFields))
+_ARGUMENTS = tuple(signature(AttentionFields).parameters)[:-3]
+_SHORT_ARGUMENTS = tuple(name for name in _ARGUMENTS if name in SHORT)
+for _name in _SHORT_ARGUMENTS:
+    # What is left of a default would hide the field of the value.
+    delattr(AttentionFields, _name)
+_DEFAULTS = AttentionFields(1.0).arguments()
