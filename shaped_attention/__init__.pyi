@@ -18,7 +18,7 @@ from .blocks import (
 )
 from .blocks.parameters import bounded
 from .blocks.positions import alibi, sliding_window
-from .blocks.rotations import rope_angles
+from .blocks.rotations import Rope, rope_angles
 from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
 from .models import scores
@@ -82,6 +82,7 @@ __all__ = [
     "Normalised",
     "Parallel",
     "Pattern",
+    "Rope",
     "Schedule",
     "ShapedAttention",
     "ShapedMLP",

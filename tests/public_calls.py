@@ -229,6 +229,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "Normalised": (sa.Normalised, {"inner": LAYER}),
         "Parallel": (sa.Parallel, {"blocks": [LAYER, sa.ShapedMLP(0.5)]}),
         "Pattern": (sa.Pattern, {"layers": [[LAYER]]}),
+        "Rope": (sa.Rope, {"base": 100.0}),
         "Schedule": (sa.Schedule, {"knots": [(0.0, 0.5), (1.0, 0.2)]}),
         "sphere.SphereAttention": (sphere.SphereAttention, {"beta": 1.0}),
         "sphere.TokenAttention": (sphere.TokenAttention, {"beta": 1.0}),

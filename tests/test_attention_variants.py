@@ -220,27 +220,31 @@ def test_a_result_can_be_run_again(tmp_path):
 
 
 REFUSED = {
-    "kv_heads=3: a number that divides heads=4": {"heads": 4, "kv_heads": 3},
+    "kv_heads must be a divisor of heads=4; got 3": {"heads": 4, "kv_heads": 3},
     "kv_heads must be an integer >= 1; got 0": {"kv_heads": 0},
-    "kv_heads=1: output_projection=True": {"kv_heads": 1, "output_projection": False},
-    "head_size=4: output_projection=True": {"head_size": 4, "output_projection": False},
+    "kv_heads must be None without output_projection=True; got 1": {
+        "kv_heads": 1, "output_projection": False
+    },
+    "head_size must be None without output_projection=True; got 4": {
+        "head_size": 4, "output_projection": False
+    },
     "head_size must be an integer >= 1; got 0": {"head_size": 0},
-    r"value_ratio=2\.0: head_size": {"value_ratio": 2.0},
+    r"value_ratio must be None without head_size; got 2\.0": {"value_ratio": 2.0},
     r"value_ratio must be positive and finite; got -1\.0": {"value_ratio": -1.0, "head_size": 4},
-    "rope=0: None, a positive base, or a list": {"rope": 0},
-    r"rope=\[\]: None, a positive base": {"rope": []},
-    r"rope=\[nan\]: None, a positive base": {"rope": [math.nan]},
-    "rope='yes': None, a positive base": {"rope": "yes"},
-    "rope=True: None, a positive base": {"rope": True},
+    "rope must be None, a positive base, or a list of finite angles; got 0": {"rope": 0},
+    r"rope must be None, a positive base, .*; got \[\]": {"rope": []},
+    r"rope must be None, a positive base, .*; got \[nan\]": {"rope": [math.nan]},
+    "rope must be None, a positive base, .*; got 'yes'": {"rope": "yes"},
+    "rope must be None, a positive base, .*; got True": {"rope": True},
     r"rope_share must be in \[0, 1\]; got 1\.5": {"rope": 10.0, "rope_share": 1.5},
-    r"rope_share=0\.5: rope is needed": {"rope_share": 0.5},
-    r"position_bias has shape \(2, 3\); \(m, m\)": {"position_bias": np.zeros((2, 3))},
-    r"position_bias has shape \(3, 4, 4\); \(m, m\), or \(2, m, m\) for 2 heads": {
+    r"rope_share must be the default without rope; got 0\.5": {"rope_share": 0.5},
+    r"position_bias must have shape \(m, m\).*; got \(2, 3\)": {"position_bias": np.zeros((2, 3))},
+    r"position_bias must have shape .* \(2, m, m\) for 2 heads; got \(3, 4, 4\)": {
         "heads": 2, "position_bias": np.zeros((3, 4, 4))
     },
-    "position_bias has NaN or infinite entries": {"position_bias": np.full((4, 4), -np.inf)},
-    "qk_norm='heads': False, True, 'head' or 'all'": {"qk_norm": "heads"},
-    r"qk_norm_eps=1\.0: qk_norm is needed": {"qk_norm_eps": 1.0},
+    "position_bias must have finite entries": {"position_bias": np.full((4, 4), -np.inf)},
+    "qk_norm must be False, True, 'head' or 'all'; got 'heads'": {"qk_norm": "heads"},
+    r"qk_norm_eps must be the default without qk_norm; got 1\.0": {"qk_norm_eps": 1.0},
     r"qk_norm_eps must be finite and >= 0; got -1\.0": {"qk_norm": True, "qk_norm_eps": -1.0},
     r"softcap must be positive and finite; got 0\.0": {"softcap": 0.0},
 }  # fmt: skip
@@ -255,11 +259,15 @@ def test_fields_that_contradict_are_refused(message):
 @pytest.mark.parametrize(
     ("options", "width", "message"),
     [
-        ({"position_bias": np.zeros((3, 3))}, 16, r"position_bias has shape \(3, 3\); 4 tokens"),
-        ({"heads": 3}, 16, "width=16: a multiple of heads=3"),
-        ({"rope": 10.0, "heads": 2}, 6, r"rope_share=1\.0: a share of 3 columns that is an even"),
-        ({"rope": 10.0, "rope_share": 0.3}, 16, r"rope_share=0\.3: a share of 16 columns"),
-        ({"rope": [1.0, 2.0, 3.0]}, 16, "rope has 3 angles; a number that divides the 8 pairs"),
+        ({"position_bias": np.zeros((3, 3))}, 16, r"position_bias must have shape \(4, 4\)"),
+        ({"heads": 3}, 16, "width must be a multiple of heads=3; got 16"),
+        ({"rope": 10.0, "heads": 2}, 6, r"rope_share must be .* of 3 columns .*; got 1\.0"),
+        (
+            {"rope": 10.0, "rope_share": 0.3},
+            16,
+            r"rope_share must be .* of 16 columns .*; got 0\.3",
+        ),
+        ({"rope": [1.0, 2.0, 3.0]}, 16, "rope has 3 angles; their number must divide the 8 pairs"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(options, width, message):
@@ -277,6 +285,36 @@ def test_variants_are_shown_where_they_are_used():
     assert repr(ShapedAttention(0.5, rope=[1])).endswith("skip=None, rope=(1.0,))")
 
 
+def test_short_forms_are_values():
+    """A value, its short forms and what a result stores make equal blocks; others differ."""
+    short = attention(heads=2, rope=10.0, rope_share=0.5, head_size=4, qk_norm=True)
+    assert short == attention(heads=2, rope=sa.Rope(10.0, 0.5), head_size=4, qk_norm="head")
+    assert short != replace(short, rope_share=1.0)
+    assert replace(short, rope=sa.Rope(10.0, 0.5), head_size=None) == replace(short, head_size=None)
+    scaled = attention(rope=sa.Rope(100.0, factor=2.0, attention_factor=1.5), key_size=8)
+    assert repr(scaled).endswith("rope=Rope(base=100.0, factor=2.0, attention_factor=1.5))")
+    np.testing.assert_array_equal(scaled.rope.pairs(8), sa.rope_angles(100.0, 8) / 2.0)
+    for block in (short, scaled):
+        run = simulate_chain(block, V0, width=16, depth=1, samples=2, progress=False)
+        assert sa.layer_of(run) == [block]
+    with pytest.warns(DeprecationWarning, match=r"rope=Rope\(\.\.\., attention_factor=\.\.\.\)"):
+        assert attention(rope=[1.0], rope_factor=2.0).rope.attention_factor == 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "Rope needs a base or angles, one of the two"),
+        ({"base": 10.0, "angles": [1.0]}, "Rope needs a base or angles, one of the two"),
+        ({"angles": [1.0], "factor": 2.0}, "rope factor must be 1 with angles; got 2.0"),
+        ({"base": 10.0, "share": 2.0}, r"rope_share must be in \[0, 1\]; got 2.0"),
+    ],
+)
+def test_rotations_that_are_none_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sa.Rope(**arguments)
+
+
 def test_a_module_of_a_variant_is_refused():
     for name in MEMBERS:
         if name not in ("window",):
@@ -287,16 +325,16 @@ def test_a_module_of_a_variant_is_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": 3}, "size=3: an even number"),
+        ({"size": 3}, "size must be even; got 3"),
         ({"base": -1.0}, "base must be positive and finite; got -1.0"),
         ({"scaling": "yarn"}, "scaling must be one of linear, llama3; got 'yarn'"),
-        ({"factor": 2.0}, "factor=2.0: None is needed if scaling=None"),
+        ({"factor": 2.0}, "factor must be None if scaling=None; got 2.0"),
         ({"scaling": "linear"}, "factor must be positive and finite; got None"),
         ({"scaling": "llama3", "factor": 8.0}, "low_freq_factor must be positive"),
         (
             {"scaling": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 1.0,
              "original_max_position_embeddings": 100},
-            "high_freq_factor=1.0: a number above low_freq_factor=4.0",
+            "high_freq_factor must be above low_freq_factor=4.0; got 1.0",
         ),
     ],
 )  # fmt: skip

@@ -250,7 +250,7 @@ def test_the_base_of_each_type_of_layers(family, bases):
         )
         for layer, base in enumerate(bases):
             angles = sa.rope_angles(base, 16)
-            assert attention(known, layer).rope == pytest.approx(tuple(angles))
+            assert attention(known, layer).rope.turning == pytest.approx(tuple(angles))
 
 
 def test_fields_of_full_layers_are_read_without_such_layers():

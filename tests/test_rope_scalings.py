@@ -121,11 +121,11 @@ def test_angles_and_factors_are_those_of_the_library(name):
     for tokens in (8, 16, 17, 4096):
         angles, factor = initial(config, "cpu", seq_len=tokens)
         plain = sa.rope_angles(100.0, 2 * len(angles))
-        error = np.abs(np.array(block.rotation(tokens)) - angles.double().numpy())
+        error = np.abs(np.array(block.rope.turning_at(tokens)) - angles.double().numpy())
         assert (error <= 2e-7 * plain + 1e-6 * angles.numpy()).all()
         assert block.rope_factor == pytest.approx(factor, rel=1e-12)
     assert (block.rope_factor == 1.0) == (name == "dynamic")
-    assert np.allclose(block.rotation(8), plain) == (name == "dynamic")
+    assert np.allclose(block.rope.turning_at(8), plain) == (name == "dynamic")
 
 
 def test_yarn_of_olmo3_is_in_full_layers_alone():
@@ -160,7 +160,7 @@ def test_old_configurations_of_families_with_types_are_read_as_by_the_library(fa
     blocks = [block for first, *_ in known.layers() for block in attention_of(first)]
     for block, kind in zip(blocks, config.layer_types, strict=True):
         angles = getattr(rotary, f"{kind}_inv_freq").double().numpy()
-        np.testing.assert_allclose(block.rope, angles, rtol=1e-5, atol=2e-7)
+        np.testing.assert_allclose(block.rope.turning, angles, rtol=1e-5, atol=2e-7)
         assert block.rope_factor == pytest.approx(getattr(rotary, f"{kind}_attention_scaling"))
     assert any(block.rope_factor > 1.4 for block in blocks)
 
@@ -204,13 +204,15 @@ def test_the_number_of_tokens_decides_on_the_angles():
     config = config_of("phi3", **SCALINGS["longrope"][1])
     block = attention(sa.model_from_config(config))
     plain = sa.rope_angles(100.0, 8)
-    np.testing.assert_allclose(block.rotation(16), plain / _SHORT)
-    np.testing.assert_allclose(block.rotation(17), plain / _LONG)
+    np.testing.assert_allclose(block.rope.turning_at(16), plain / _SHORT)
+    np.testing.assert_allclose(block.rope.turning_at(17), plain / _LONG)
     known = sa.model_from_config(
         config_of("llama", **SCALINGS["dynamic"][1]), max_position_embeddings=6
     )
     assert sa.simulate_model(known, 6, samples=2, progress=False).sizes["row"] == 6
-    with pytest.raises(ValueError, match="rope_tokens=6: at least 7, the number of tokens, or"):
+    with pytest.raises(
+        ValueError, match="at least 7, the number of tokens, without long_angles; got 6"
+    ):
         sa.simulate_model(known, 7, samples=2, progress=False)
 
 
@@ -226,11 +228,17 @@ def test_what_is_understood_is_said():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rope": 10.0, "rope_factor": 0.0}, "rope_factor must be positive and finite; got 0.0"),
-        ({"rope_factor": 2.0}, "rope_factor=2.0: rope is needed with it"),
-        ({"rope_tokens": 4}, "rope_tokens=4: rope is needed with it"),
-        ({"rope": 10.0, "rope_long": 100.0}, "rope_tokens=None: a number of tokens is needed"),
-        ({"rope": 10.0, "rope_tokens": 4, "rope_long": -1.0}, "rope_long=-1.0: None, a positive"),
+        (
+            {"rope": 10.0, "rope_factor": 0.0},
+            "attention_factor must be positive and finite; got 0.0",
+        ),
+        ({"rope_factor": 2.0}, "rope_factor must be the default without rope; got 2.0"),
+        ({"rope_tokens": 4}, "rope_tokens must be the default without rope; got 4"),
+        ({"rope": 10.0, "rope_long": 100.0}, "original_max_position_embeddings must be an integer"),
+        (
+            {"rope": 10.0, "rope_tokens": 4, "rope_long": -1.0},
+            "rope must be None, a positive base, .* got -1.0",
+        ),
     ],
 )
 def test_fields_that_do_not_fit_are_refused(changes, message):
@@ -265,7 +273,7 @@ def test_networks_and_chain_share_factor_and_angles():
     assert deviation(replace(block, rope_factor=1.0)) > 5.0
     assert deviation(replace(block, rope_tokens=3)) > 5.0
     shaped = replace(block, identity=True, centring=True, scaled_temperature=True)
-    assert "rope_factor=2.0" in str(shaped.limit)
+    assert "attention_factor=2.0" in str(shaped.limit)
 
 
 REALITY: dict[str, tuple[str, dict[str, Any]]] = {

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from jaxtyping import Float
@@ -52,7 +51,6 @@ from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax, tanh
 
 
-@dataclass(frozen=True, repr=False)
 class ShapedAttention(AttentionFields, Block):
     """Shaped attention with heads, masks and biases, and optionally without its modifications.
 

@@ -7,11 +7,12 @@ of softmax attention, the rotation (`rotations.Rope`), QK-norm. Its fields are a
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
+from abc import ABCMeta
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field, fields, replace
-from inspect import signature
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from shaped_attention.blocks.parameters import (
@@ -137,64 +138,109 @@ SHORT: Mapping[str, tuple[str, str]] = {
 }
 """Names of arguments of attention that are fields of a value: the value, and the field's name."""
 
+_ORDER = (
+    "gamma", "tau0", "heads", "mask", "output_projection", "key_size", "query_bias", "key_bias",
+    "identity", "centring", "scaled_temperature", "skip", "kv_heads", "head_size", "value_ratio",
+    "rope", "rope_share", "rope_factor", "rope_tokens", "rope_long", "position_bias", "qk_norm",
+    "qk_norm_eps", "softcap",
+)  # fmt: skip
+"""Arguments of attention, in their order."""
+
 _OLD = ("rope_factor", "rope_tokens", "rope_long")
 _ABSENT = {"rope": Rope(1.0), "qk_norm": QKNorm()}
 
 
-class _Unset:
-    def __repr__(self) -> str:
-        return "default"
+class _ShortForms(ABCMeta):
+    """Makes attention from fields of its values too, under their short names.
 
+    As a metaclass it does so for `dataclasses.replace` and for subclasses with fields of their own.
+    """
 
-UNSET: Any = _Unset()
-"""Stands for an argument that is not given, so that the value of its group holds."""
+    def __call__(cls, *arguments: Any, **named: Any) -> Any:
+        if arguments:
+            added = [x.name for x in fields(cls) if x.name not in _FIELDS]  # type: ignore[arg-type]
+            names = (*_ORDER, *added)[: len(arguments)]
+            if len(names) < len(arguments) or named.keys() & set(names):
+                raise TypeError(f"{cls.__name__} got too many arguments, or one of them twice")
+            named = dict(zip(names, arguments, strict=True)) | named
+        defaults = {"sizes": HeadSizes(), "scores": ScoreTerms(), "shaping": Shaping()}
+        values: dict[str, Any] = defaults | {x: named[x] for x in _VALUES if x in named}
+        values["rope"] = Rope.of(values.get("rope"))
+        values["qk_norm"] = QKNorm.of(values.get("qk_norm"))
+        changes: dict[str, dict[str, Any]] = {name: {} for name in _VALUES}
+        for name in [name for name in named if name in SHORT]:
+            value, entry = SHORT[name]
+            argument = named.pop(name)
+            if values[value] is not None:
+                changes[value][entry] = argument
+            elif argument != getattr(_ABSENT[value], entry):
+                raise argument_error(name, f"the default without {value}", argument)
+            if name in _OLD and argument not in (None, 1.0):
+                warnings.warn(
+                    f"{name} is deprecated; use rope=Rope(..., {entry}=...)",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
+        if "position_bias" in changes["scores"]:
+            bias = checked_bias(changes["scores"]["position_bias"], named.get("heads", 1))
+            changes["scores"]["position_bias"] = bias
+        named |= {name: replace(value, **changes[name]) for name, value in values.items() if value}
+        return super().__call__(**named)
 
 
 @dataclass(frozen=True, repr=False)
-class AttentionFields:
-    """The fields of `ShapedAttention`, which explains them; an `InitVar` is part of a value."""
+class AttentionFields(metaclass=_ShortForms):
+    """The fields of `ShapedAttention`, which explains them."""
 
     gamma: Parameter
     tau0: Parameter = 1.0
     heads: int = 1
     mask: Any = None
     output_projection: bool = False
-    key_size: InitVar[int | None] = UNSET
-    query_bias: InitVar[float] = UNSET
-    key_bias: InitVar[float] = UNSET
-    identity: InitVar[bool] = UNSET
-    centring: InitVar[bool] = UNSET
-    scaled_temperature: InitVar[bool] = UNSET
     skip: Parameter | None = None
-    kv_heads: InitVar[int | None] = UNSET
-    head_size: InitVar[int | None] = UNSET
-    value_ratio: InitVar[float | None] = UNSET
-    rope: Any = None
-    rope_share: InitVar[float] = UNSET
-    rope_factor: InitVar[float] = UNSET
-    rope_tokens: InitVar[int | None] = UNSET
-    rope_long: InitVar[Any] = UNSET
-    position_bias: InitVar[Any] = UNSET
-    qk_norm: Any = False
-    qk_norm_eps: InitVar[float] = UNSET
-    softcap: InitVar[float | None] = UNSET
-    sizes: HeadSizes = field(default=HeadSizes(), kw_only=True)
-    scores: ScoreTerms = field(default=ScoreTerms(), kw_only=True)
-    shaping: Shaping = field(default=Shaping(), kw_only=True)
+    sizes: HeadSizes = HeadSizes()
+    scores: ScoreTerms = ScoreTerms()
+    shaping: Shaping = Shaping()
+    rope: Rope | None = None
+    qk_norm: QKNorm | None = None
 
-    def __post_init__(self, *arguments: Any) -> None:
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            gamma: Parameter,
+            tau0: Parameter = 1.0,
+            heads: int = 1,
+            mask: object = None,
+            output_projection: bool = False,
+            key_size: int | None = None,
+            query_bias: float = 0.0,
+            key_bias: float = 0.0,
+            identity: bool = True,
+            centring: bool = True,
+            scaled_temperature: bool = True,
+            skip: Parameter | None = None,
+            kv_heads: int | None = None,
+            head_size: int | None = None,
+            value_ratio: float | None = None,
+            rope: object = None,
+            rope_share: float = 1.0,
+            rope_factor: float = 1.0,
+            rope_tokens: int | None = None,
+            rope_long: object = None,
+            position_bias: object = None,
+            qk_norm: object = False,
+            qk_norm_eps: float = 0.0,
+            softcap: float | None = None,
+            *,
+            sizes: HeadSizes = ...,
+            scores: ScoreTerms = ...,
+            shaping: Shaping = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
         plain_fields(self)
-        short = dict(zip(_SHORT_ARGUMENTS, arguments, strict=True))
-        if short["position_bias"] is UNSET:
-            short["position_bias"] = self.scores.position_bias
-        short["position_bias"] = checked_bias(short["position_bias"], self.heads)
-        values = {
-            "mask": checked_mask(self.mask), "rope": Rope.of(self.rope),
-            "qk_norm": QKNorm.of(self.qk_norm),
-        }  # fmt: skip
-        values |= {name: getattr(self, name) for name in ("sizes", "scores", "shaping")}
-        for name, value in _with_short(values, short).items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "mask", checked_mask(self.mask))
         self._check()
 
     def _check(self) -> None:
@@ -208,6 +254,7 @@ class AttentionFields:
             value = getattr(self.sizes, name)
             if value is not None and not self.output_projection:
                 raise argument_error(name, "None without output_projection=True", value)
+        checked_bias(self.scores.position_bias, self.heads)
         if self.heads % (self.sizes.kv_heads or 1):
             raise argument_error(
                 "kv_heads", f"a divisor of heads={self.heads}", self.sizes.kv_heads
@@ -237,14 +284,14 @@ class AttentionFields:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that make this block, each under its short name if it has one."""
-        values = {name: getattr(self, name) for name in _ARGUMENTS if name not in SHORT}
+        values = {name: getattr(self, name) for name in _ORDER if name not in SHORT}
         values |= {name: self._short(name) for name in SHORT}
         values["qk_norm"] = self.qk_norm.over if self.qk_norm else False
         if self.rope is not None and self.rope.short is not None:
             values["rope"] = self.rope.short
         elif self.rope is not None:
             values |= {name: _DEFAULTS[name] for name in SHORT if name.startswith("rope_")}
-        ordered = {name: values[name] for name in _ARGUMENTS}
+        ordered = {name: values[name] for name in _ORDER}
         added = [entry.name for entry in fields(self) if entry.name not in _FIELDS]
         return ordered | {name: getattr(self, name) for name in added}
 
@@ -252,7 +299,7 @@ class AttentionFields:
         """Return all arguments up to `skip`, and those of variants that are not the default."""
         shown, variant = [], False
         for name, value in self.arguments().items():
-            if not variant or value != _DEFAULTS.get(name, UNSET):
+            if not variant or value != _DEFAULTS.get(name, ...):
                 shown.append(f"{name}={value!r}")
             variant = variant or name == "skip"
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -270,33 +317,12 @@ class AttentionFields:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
 
-def _with_short(values: dict[str, Any], short: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of attention, with the arguments that are given under short names."""
-    changes: dict[str, dict[str, Any]] = {name: {} for name in values}
-    for name, argument in short.items():
-        if argument is UNSET:
-            continue
-        value, entry = SHORT[name]
-        if values[value] is not None:
-            changes[value][entry] = argument
-        elif argument != getattr(_ABSENT[value], entry):
-            raise argument_error(name, f"the default without {value}", argument)
-        if name in _OLD and argument not in (None, 1.0):
-            warnings.warn(
-                f"{name} of ShapedAttention is deprecated; rope=Rope(..., {entry}=...) replaces it",
-                DeprecationWarning,
-                stacklevel=4,
-            )
-    return {
-        name: replace(value, **changes[name]) if changes[name] else value
-        for name, value in values.items()
-    }
-
-
 _FIELDS = frozenset(entry.name for entry in fields(AttentionFields))
-_ARGUMENTS = tuple(signature(AttentionFields).parameters)[:-3]
-_SHORT_ARGUMENTS = tuple(name for name in _ARGUMENTS if name in SHORT)
-for _name in _SHORT_ARGUMENTS:
-    # What is left of a default would hide the field of the value.
-    delattr(AttentionFields, _name)
+_VALUES = ("sizes", "scores", "shaping", "rope", "qk_norm")
 _DEFAULTS = AttentionFields(1.0).arguments()
+AttentionFields.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+        for name, default in (_DEFAULTS | {"gamma": inspect.Parameter.empty}).items()
+    ]
+)

@@ -83,7 +83,7 @@ def rope_angles(
     check_positive("base", base)
     check_count("size", size)
     if size % 2:
-        raise ValueError(f"size={size}: an even number of columns is needed")
+        raise argument_error("size", "even", size)
     given = {
         "factor": factor,
         "low_freq_factor": low_freq_factor,
@@ -97,7 +97,7 @@ def rope_angles(
         if name in known:
             check_positive(name, value)  # type: ignore[arg-type]
         elif value is not None:
-            raise ValueError(f"{name}={value!r}: None is needed if scaling={scaling!r}")
+            raise argument_error(name, f"None if scaling={scaling!r}", value)
     angles = float(base) ** (-np.arange(0, size, 2) / size)
     if factor is None:
         return angles
@@ -107,9 +107,8 @@ def rope_angles(
     assert high_freq_factor is not None
     assert original_max_position_embeddings is not None
     if high_freq_factor <= low_freq_factor:
-        raise ValueError(
-            f"high_freq_factor={high_freq_factor!r}: a number above low_freq_factor="
-            f"{low_freq_factor!r} is needed"
+        raise argument_error(
+            "high_freq_factor", f"above low_freq_factor={low_freq_factor!r}", high_freq_factor
         )
     turns = original_max_position_embeddings * angles / (2.0 * math.pi)
     kept = np.clip((turns - low_freq_factor) / (high_freq_factor - low_freq_factor), 0.0, 1.0)
@@ -204,6 +203,19 @@ class Rope:
         """The short form, a base or angles; None if more than the share differs from it."""
         return self.turning if self.changed.keys() <= {"base", "angles", "share"} else None
 
+    def turning_at(self, tokens: int) -> float | Angles:
+        """Return the base, or the angles, for a number of tokens."""
+        longest = self.original_max_position_embeddings
+        if longest is None or tokens <= longest:
+            return self.turning
+        if self.long_angles is None:
+            raise argument_error(
+                "rope original_max_position_embeddings",
+                f"at least {tokens}, the number of tokens, without long_angles",
+                longest,
+            )
+        return cast("float | Angles", self.long_angles)
+
     def pairs(self, size: int, tokens: int = 1) -> Matrix:
         """Return the angle of each rotated pair of columns of a head, for a number of tokens.
 
@@ -218,15 +230,7 @@ class Rope:
             raise argument_error(
                 "rope_share", f"a share of {size} columns that is an even number", self.share
             )
-        turning, longest = self.turning, self.original_max_position_embeddings
-        if longest is not None and tokens > longest:
-            if self.long_angles is None:
-                raise argument_error(
-                    "rope original_max_position_embeddings",
-                    f"at least {tokens}, the number of tokens, without long_angles",
-                    longest,
-                )
-            turning = cast("float | Angles", self.long_angles)
+        turning = self.turning_at(tokens)
         if isinstance(turning, float):
             return (rope_angles(turning, rotated) if rotated else np.zeros(0)) / self.factor
         pairs = rotated // 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _ATTENTION = "shaped_attention/blocks/attention.py"
-_ATTENTION_COUPLING = "shaped_attention/blocks/attention_coupling.py"
+_ATTENTION_COUPLING = "shaped_attention/blocks/attention_limit.py"
 _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
 _ATTENTION_MOMENTS = "shaped_attention/blocks/score_moments.py"
 _ATTENTION_SCORES = "shaped_attention/blocks/attention_scores.py"
@@ -13,7 +13,7 @@ _BRANCH = "shaped_attention/blocks/branch.py"
 _CONVERGENCE = "shaped_attention/statistics/convergence.py"
 _COUPLING = "shaped_attention/blocks/coupling.py"
 _LIMIT = "shaped_attention/theory/moments.py"
-_MASK = "shaped_attention/blocks/mask.py"
+_MASK = "shaped_attention/blocks/positions.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _ROTATIONS = "shaped_attention/blocks/rotations.py"
 
@@ -37,9 +37,9 @@ ATTENTION = [
     ),
     Mutant(
         "attention-temperature-one-key-more",
-        _ATTENTION,
-        "(width if self.scaled_temperature else 1) * self.keys(width))",
-        "(width if self.scaled_temperature else 1) * (self.keys(width) + 1))",
+        "shaped_attention/blocks/attention_fields.py",
+        "math.sqrt(scaled * self.keys(width))",
+        "math.sqrt(scaled * (self.keys(width) + 1))",
         ("test_real_weights.py::test_attention[block0-formula0]",),
         blind=True,
     ),
@@ -267,7 +267,7 @@ ATTENTION = [
     Mutant(
         "attention-identity-in-the-softmax",
         _ATTENTION,
-        "return values + mixed if self.identity else mixed",
+        "return values + mixed if self.shaping.identity else mixed",
         "return 2.0 * values + mixed if self.identity else mixed",
         ("test_real_weights.py::test_attention[block0-formula0]",),
     ),
@@ -323,8 +323,8 @@ ATTENTION = [
     Mutant(
         "soft-cap-of-one",
         _ATTENTION,
-        "logits = self.softcap * tanh(logits / self.softcap)",
-        "logits = tanh(logits / self.softcap)",
+        "logits = self.scores.softcap * tanh(logits / self.scores.softcap)",
+        "logits = tanh(logits / self.scores.softcap)",
         ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[soft cap]",),
     ),
     Mutant(

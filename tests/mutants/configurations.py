@@ -14,9 +14,9 @@ CONFIGURATIONS = [
     ),
     Mutant(
         "longrope-one-token-early",
-        "shaped_attention/blocks/attention.py",
-        "tokens <= self.rope_tokens",
-        "tokens < self.rope_tokens",
+        "shaped_attention/blocks/rotations.py",
+        "tokens <= longest",
+        "tokens < longest",
         ("test_rope_scalings.py::test_the_number_of_tokens_decides_on_the_angles",),
     ),
     Mutant(
