@@ -80,7 +80,7 @@ def test_covariance(sampler, v0, message):
         ({"layer": []}, r"layer=\[\]: a block or a non-empty list"),
         (
             {"layer": sa.ShapedAttention(0.5, mask=np.eye(2, dtype=bool))},
-            r"mask has shape \(2, 2\)",
+            r"mask must have shape \(3, 3\) for 3 tokens; got \(2, 2\)",
         ),
     ],
 )
@@ -141,9 +141,12 @@ def test_horizon_and_step(options, message):
         ({"key_bias": NAN}, "key_bias must be .*; got nan"),
         ({"key_size": 0}, "key_size must be an integer >= 1; got 0"),
         ({"mask": "lower"}, "mask='lower': None, 'causal', 'causal:W'"),
-        ({"mask": np.ones((2, 2))}, "mask has entries of type float64; booleans"),
-        ({"mask": np.ones((2, 3), dtype=bool)}, r"mask has shape \(2, 3\)"),
-        ({"mask": np.zeros((2, 2), dtype=bool)}, "mask has an empty row 0"),
+        ({"mask": np.ones((2, 2))}, "mask must have boolean entries; got entries of type float64"),
+        ({"mask": np.ones((2, 3), dtype=bool)}, r"mask must have shape \(m, m\).*; got \(2, 3\)"),
+        (
+            {"mask": np.zeros((2, 2), dtype=bool)},
+            "mask must let each token see a token; row 0",
+        ),
     ],
 )
 def test_attention(options, message):

@@ -83,8 +83,8 @@ def test_what_is_derived_for_the_clock_is_what_attention_describes(options):
     factor = torch.tensor(np.random.default_rng(0).normal(size=(5, 3, 3)))
     v = factor @ factor.mT
     for ours, derived in (
-        (limit.noise_drift(p, factor), superlinear.noise_drift(limit, p, factor)),
-        (limit.noise_along(p, factor, v), superlinear.noise_along(limit, p, factor, v)),
+        (limit.noise_drift(p, factor), sa.Limit.noise_drift(limit, p, factor)),
+        (limit.noise_along(p, factor, v), sa.Limit.noise_along(limit, p, factor, v)),
     ):
         torch.testing.assert_close(derived, ours, rtol=1e-9, atol=1e-12)
     ratio = superlinear.relative_speed(limit, p, 10.0 * factor) / limit.speed(p, 10.0 * factor)

@@ -237,7 +237,7 @@ def test_what_is_understood_is_said():
         ({"rope": 10.0, "rope_long": 100.0}, "original_max_position_embeddings must be an integer"),
         (
             {"rope": 10.0, "rope_tokens": 4, "rope_long": -1.0},
-            "rope must be None, a positive base, .* got -1.0",
+            "rope long_angles must be None, a positive base, .* got -1.0",
         ),
     ],
 )

@@ -56,7 +56,7 @@ calls = {
     "tau0=1e-200": lambda: sa.ShapedAttention(0.5, 1e-200),
     "key_size=9223372036854775808": lambda: sa.ShapedAttention(0.5, key_size=2**63),
     "mask=[[True], [True, True]]": lambda: sa.ShapedAttention(0.5, mask=[[True], [True, True]]),
-    "mask has shape (0, 0)": lambda: sa.ShapedAttention(0.5, mask=np.ones((0, 0), bool)),
+    "mask must have shape (m, m)": lambda: sa.ShapedAttention(0.5, mask=np.ones((0, 0), bool)),
     "c_plus=-1e+200": lambda: sa.ShapedMLP(0.5, -1e200),
     "activation=3: choose one of relu": lambda: sa.ShapedMLP(0.5, activation=3),
     "scale='1'": lambda: sa.ShapedMLP(0.5, activation="gelu", scale="1"),

@@ -38,6 +38,7 @@ from shaped_attention.checks import (
     check_positive,
     check_range,
     check_width,
+    is_number,
 )
 
 _LARGEST_TAU0 = 1e100
@@ -171,11 +172,13 @@ class _ShortForms(ABCMeta):
         for name in [name for name in named if name in SHORT]:
             value, entry = SHORT[name]
             argument = named.pop(name)
+            default = getattr(_ABSENT.get(value), entry, None)
+            changed = not (argument is default or (is_number(argument) and argument == default))
             if values[value] is not None:
                 changes[value][entry] = argument
-            elif argument != getattr(_ABSENT[value], entry):
+            elif changed:
                 raise argument_error(name, f"the default without {value}", argument)
-            if name in _OLD and argument not in (None, 1.0):
+            if name in _OLD and changed:
                 warnings.warn(
                     f"{name} is deprecated; use rope=Rope(..., {entry}=...)",
                     DeprecationWarning,
@@ -184,7 +187,8 @@ class _ShortForms(ABCMeta):
         if "position_bias" in changes["scores"]:
             bias = checked_bias(changes["scores"]["position_bias"], named.get("heads", 1))
             changes["scores"]["position_bias"] = bias
-        named |= {name: replace(value, **changes[name]) for name, value in values.items() if value}
+        for name, value in values.items():
+            named[name] = replace(value, **changes[name]) if changes[name] else value
         return super().__call__(**named)
 
 
@@ -290,8 +294,9 @@ class AttentionFields(metaclass=_ShortForms):
         if self.rope is not None and self.rope.short is not None:
             values["rope"] = self.rope.short
         elif self.rope is not None:
-            values |= {name: _DEFAULTS[name] for name in SHORT if name.startswith("rope_")}
-        ordered = {name: values[name] for name in _ORDER}
+            # The value has them, and a short name would win over it.
+            values = {name: x for name, x in values.items() if not name.startswith("rope_")}
+        ordered = {name: values[name] for name in _ORDER if name in values}
         added = [entry.name for entry in fields(self) if entry.name not in _FIELDS]
         return ordered | {name: getattr(self, name) for name in added}
 

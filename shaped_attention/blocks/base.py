@@ -222,8 +222,8 @@ def check_limit(layer: Layer) -> None:
 
 def _reason_against(block: Block, first: Block) -> str:
     """Return why two blocks have no limit together; empty if they have one."""
-    kinds = [(x.limit.normalised, x.limit.relaxes) for x in (block, first)]
-    if kinds[0] == kinds[1]:
+    ours, theirs = block.limit.norm, first.limit.norm
+    if (ours and ours.relaxes) == (theirs and theirs.relaxes):
         return ""
     return (
         f"the layer also contains {first!r}; the sums of all blocks must be normalised, or those "

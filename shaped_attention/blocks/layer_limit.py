@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit
-from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.numerics.primitives import M
 
 _RELAXED = 1e-15
@@ -39,22 +39,19 @@ _TINY = 1e-30
 class Relaxation(Limit):
     """What relaxing variances add to the growth: sum of beta_i R o S_i."""
 
-    def __init__(self, limits: Sequence[tuple[Any, Any]]) -> None:
+    def __init__(self, limits: Sequence[tuple[Limit, Parameters]]) -> None:
         """Create it for the limits of all blocks, in their order, with their parameters."""
         self._limits = limits
 
-    def growth(self, p: Any, v: M) -> M:
+    def growth(self, p: Parameters | None, v: M) -> M:
         """Return the sum over the blocks; Sigma_lin contributes 2 k R_ab^2 to S."""
-        betas = relaxations([limit.weights(own) for limit, own in self._limits])
-        square = v * v
-        total: Any = None
+        betas = relaxations([x.norm.weights(own) for x, own in self._limits if x.norm])
+        square, parts = v * v, []
         for beta, (limit, own) in zip(betas, self._limits, strict=True):
             part = (2.0 * beta * limit.linear_rate(own)) * square
             noise = limit.variance_noise(own, v)
-            part = part if noise is None else part + beta * noise
-            total = part if total is None else total + part
-        grown: M = v * total
-        return grown
+            parts.append(part if noise is None else part + beta * noise)
+        return v * sum(parts[1:], parts[0])
 
 
 def relaxations(weights: Sequence[tuple[Any, Any]]) -> list[Any]:
@@ -79,16 +76,14 @@ def starting_covariance(
 ) -> NDArray[np.float64]:
     """Return where the limit starts from V_0 (..., m, m): V_0 itself unless blocks normalise."""
     blocks = [block for blocks in pattern for block in blocks]
-    if not blocks[0].limit.normalised:
+    norms = [block.limit.norm for block in blocks]
+    if not norms[0]:
         return v0
     v = v0
-    if blocks[0].limit.relaxes:
-        weights = [block.limit.weights(at_depth(block, 0.0)) for block in blocks]
+    if norms[0].relaxes:
+        weights = [x.weights(at_depth(y, 0.0)) for x, y in zip(norms, blocks, strict=True)]
         if all(square == 0.0 for _, square in weights):
-            raise ValueError(
-                "layer has gamma=0 at depth 0, where its variances do not relax; a positive gamma "
-                "is needed"
-            )
+            raise ValueError("layer has gamma=0 at depth 0, where its variances do not relax")
         for _ in range(_MOST_LAYERS):
             previous = v
             for skip, gamma in weights:
@@ -97,8 +92,8 @@ def starting_covariance(
                 break
         else:
             raise ValueError(
-                f"layer has variances that have not relaxed after {_MOST_LAYERS} layers; a larger "
-                "gamma is needed"
+                f"layer has variances that have not relaxed after {_MOST_LAYERS} layers; gamma is "
+                "too small"
             )
     return v * _inverse(v)
 

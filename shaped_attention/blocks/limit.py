@@ -1,18 +1,22 @@
 """The limit of a block: drift and noise of a factor of the covariance.
 
 A block has one if its layer changes V by order 1/n; `shaped_attention.blocks.base` shows an
-example.
+example. The interface falls into what every limit has (`Limit`), what the clock needs
+(`superlinear.ClockTerms`, derived from drift and noise by default) and what a layer needs of blocks
+with norms (`NormTerms`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from shaped_attention.blocks import superlinear
+from shaped_attention.blocks.parameters import Parameters
+from shaped_attention.blocks.superlinear import ClockTerms
 from shaped_attention.numerics.primitives import M, Numbers
 
 
-class Limit:
+class Limit(ClockTerms):
     """The limit of a block as drift and noise of a factor, V = F F^T.
 
     A layer with these blocks moves by
@@ -28,10 +32,49 @@ class Limit:
     G the factor noise of a unit increment.
     """
 
+    def linear_rate(self, p: Parameters) -> Any:
+        """Return k, the coefficient of V_ac V_bd + V_ad V_bc in the diffusion."""
+        return 2.0 * p.gamma**2
+
+    def factor_drift(self, p: Parameters, factor: M) -> M | None:
+        """Return the drift of F, or None."""
+        return None
+
+    def factor_noise(self, p: Parameters, factor: M, numbers: Numbers) -> M | None:
+        """Return the noise of F, linear in the Brownian increments that `numbers` provides."""
+        return None
+
+    def growth(self, p: Parameters, v: M) -> M | None:
+        """Return the part of the drift that raises the rank of V, or None."""
+        return None
+
+    def decay(self, p: Parameters) -> Any:
+        """Return the rate at which V decays alongside its growth."""
+        return 0.0
+
+    def check(self, tokens: int) -> None:
+        """Raise ValueError if the limit does not exist for that number of tokens."""
+
+    def variance_noise(self, p: Parameters, v: M) -> M | None:
+        """Return the covariance rates of dV_aa and dV_bb that `factor_noise` causes, or None.
+
+        Pre-norm needs them.
+        """
+        return None
+
+    @property
+    def norm(self) -> NormTerms | None:
+        """What a layer needs of a block with norms, whose V is a matrix of correlations."""
+        return None
+
     @property
     def normalised(self) -> bool:
         """Whether the rows of F are divided by their lengths after each step."""
-        return False
+        return self.norm is not None
+
+
+class NormTerms:
+    """What a layer needs of the limit of a block with norms."""
 
     @property
     def relaxes(self) -> bool:
@@ -39,77 +82,66 @@ class Limit:
         return False
 
     @property
-    def normalised_branch(self) -> Limit | None:
+    def branch(self) -> Limit | None:
         """The limit of a branch that is normalised before it is added, or None.
 
         `branch_parameters` are its parameters. A step of it, divided by the lengths of its rows,
-        enters through `moved`; the other methods describe the remaining part of the block.
+        enters through `moved`; the limit describes the remaining part of the block.
         """
         return None
 
-    def branch_parameters(self, p: Any) -> Any:
-        """Return the parameters of `normalised_branch`, those of its own Gram matrix."""
-        return p
-
-    def moved(self, p: Any, factor: M, branch: M) -> M:
-        """Return the factor after a step of `normalised_branch`, whose new factor is `branch`."""
-        return factor
-
-    def weights(self, p: Any) -> tuple[Any, Any]:
+    def weights(self, p: Parameters) -> tuple[Any, Any]:
         """Return lambda^2 and gamma^2, whose sum is 1."""
         return 1.0 - p.gamma**2, p.gamma**2
 
-    def linear_rate(self, p: Any) -> Any:
-        """Return k, the coefficient of V_ac V_bd + V_ad V_bc in the diffusion."""
-        return 2.0 * p.gamma**2
+    def branch_parameters(self, p: Parameters) -> Parameters:
+        """Return the parameters of `branch`, those of its own Gram matrix."""
+        return p
 
-    def factor_drift(self, p: Any, factor: M) -> M | None:
-        """Return the drift of F, or None."""
-        return None
+    def moved(self, p: Parameters, factor: M, branch: M) -> M:
+        """Return the factor after a step of `branch`, whose new factor is given."""
+        return factor
 
-    def factor_noise(self, p: Any, factor: M, numbers: Numbers) -> M | None:
-        """Return the noise of F, linear in the Brownian increments that `numbers` provides."""
-        return None
 
-    def growth(self, p: Any, v: M) -> M | None:
-        """Return the part of the drift that raises the rank of V, or None."""
-        return None
+class SumLimit(Limit):
+    """A limit whose drifts and noises are the sums of those of its `parts`."""
 
-    def decay(self, p: Any) -> Any:
-        """Return the rate at which V decays alongside its growth."""
-        return 0.0
+    def parts(self, p: Parameters) -> Sequence[tuple[Limit, Parameters]]:
+        """Return limits and their parameters; `p` are the parameters of the whole block."""
+        raise NotImplementedError
 
-    def speed(self, p: Any, factor: M) -> M | None:
-        """Return the relative rate (1, 1) at which superlinear terms change V, or None.
+    def factor_drift(self, p: Parameters, factor: M) -> M | None:
+        """Return the sum of the drifts."""
+        return total([limit.factor_drift(q, factor) for limit, q in self.parts(p)])
 
-        Steps of the clock are shorter by 1 + this rate. None is for coefficients that grow at most
-        linearly with V: such a block does not make paths explode. By default the rate is that of
-        all terms of the block, if some grow faster (`relative_speed`).
-        """
-        if not superlinear.is_superlinear(self, p, *factor.shape[-2:]):
-            return None
-        return superlinear.relative_speed(self, p, factor)
+    def factor_noise(self, p: Parameters, factor: M, numbers: Numbers) -> M | None:
+        """Return the sum of the noises, each of several parts with its own increments."""
+        parts = self.parts(p)
+        if len(parts) == 1:
+            return parts[0][0].factor_noise(parts[0][1], factor, numbers)
+        return total(
+            [x.factor_noise(q, factor, numbers.inside(i)) for i, (x, q) in enumerate(parts)]
+        )
 
-    def noise_drift(self, p: Any, factor: M) -> M | None:
-        """Return sum_i DG[G_i], G_i the factor noise of the i-th unit increment, or None.
+    def growth(self, p: Parameters, v: M) -> M | None:
+        """Return the sum of the growths."""
+        return total([limit.growth(q, v) for limit, q in self.parts(p)])
 
-        It is twice the difference of the drifts of Stratonovich and Ito, and the mean of the second
-        order of the noise in a step, which the clock takes into account. None omits that order. By
-        default it is computed for up to 64 increments.
-        """
-        return superlinear.noise_drift(self, p, factor)
+    def decay(self, p: Parameters) -> Any:
+        """Return the sum of the rates of decay."""
+        return total([limit.decay(q) for limit, q in self.parts(p)]) or 0.0
 
-    def noise_along(self, p: Any, factor: M, direction: M) -> M | None:
-        """Return the variance rate (1, 1) of <D, dV> that `factor_noise` causes, or None.
+    def variance_noise(self, p: Parameters, v: M) -> M | None:
+        """Return the sum of the covariance rates."""
+        return total([limit.variance_noise(q, v) for limit, q in self.parts(p)])
 
-        D (m, m) is a symmetric direction. The clock uses it where paths approach the radius. By
-        default it is computed for up to 64 increments.
-        """
-        return superlinear.noise_along(self, p, factor, direction)
 
-    def variance_noise(self, p: Any, v: M) -> M | None:
-        """Return the covariance rates of dV_aa and dV_bb that `factor_noise` causes, or None."""
-        return None
+def total(parts: Sequence[M | None]) -> M | None:
+    """Return the sum of what is not None, or None."""
+    there = [part for part in parts if part is not None]
+    return sum(there[1:], there[0]) if there else None
 
-    def check(self, tokens: int) -> None:
-        """Raise ValueError if the limit does not exist for that number of tokens."""
+
+def has_noise(limit: Limit, of: str = "factor_noise") -> bool:
+    """Return whether the class of a limit describes its own noise, or that of its variances."""
+    return getattr(type(limit), of) is not getattr(Limit, of)

@@ -33,11 +33,8 @@ from typing import Any
 
 from shaped_attention.blocks.base import Block, Project, limit_reason
 from shaped_attention.blocks.branch import Rows, added, branches
-from shaped_attention.blocks.normalised_limit import (
-    NormalisedLimit,
-    SandwichLimit,
-    has_variance_noise,
-)
+from shaped_attention.blocks.limit import has_noise
+from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLimit
 from shaped_attention.blocks.norms import by_mean_square, centred, divided
 from shaped_attention.blocks.parameters import Parameter, check_parameter, plain_fields
 from shaped_attention.blocks.state import State, total_factor
@@ -126,7 +123,8 @@ class Normalised(Block):
             return f"its inner block has none: {self.inner.limit}"
         if self.place != "after" and (reason := limit_reason(self.inner)):
             return reason
-        if self.place == "before" and not has_variance_noise(self.inner.limit):
+        limit = self.inner.limit
+        if self.place == "before" and has_noise(limit) and not has_noise(limit, "variance_noise"):
             return "its inner limit has factor_noise, but no variance_noise"
         for name in ("eps", "branch_eps"):
             if getattr(self, name) not in (None, 0.0):

@@ -26,18 +26,20 @@ LayerNorm has the same limits: the squared means of tokens are of order 1 / n.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.limit import Limit
-from shaped_attention.numerics.primitives import M, Numbers, concatenate, lower, sqrt
+from shaped_attention.blocks.limit import Limit, NormTerms, SumLimit
+from shaped_attention.blocks.parameters import Parameters
+from shaped_attention.numerics.primitives import M, concatenate, lower, sqrt
 
 
-class Reweighted:
+class Reweighted(Parameters):
     """Parameters of a block with another weight of the branch."""
 
-    def __init__(self, p: Any, gamma: Any) -> None:
+    def __init__(self, p: Parameters, gamma: Any) -> None:
         self._p, self.gamma = p, gamma
 
     def __getattr__(self, name: str) -> Any:
@@ -45,7 +47,7 @@ class Reweighted:
 
 
 @dataclass(frozen=True)
-class NormalisedLimit(Limit):
+class NormalisedLimit(SumLimit, NormTerms):
     """Drift and noise of the un-normalised block `inner`; the layer's step normalises the result.
 
     `p` are the parameters of the normalised block.
@@ -55,18 +57,16 @@ class NormalisedLimit(Limit):
     place: str
 
     @property
-    def normalised(self) -> bool:
-        """True: V is a matrix of correlations."""
-        return True
+    def norm(self) -> NormTerms:
+        """The limit itself: V is a matrix of correlations."""
+        return self
 
-    def _own(self, p: Any) -> Any:
-        """Return the inner parameters with gamma / sqrt(lambda^2 + gamma^2)."""
-        if getattr(self.inner, "skip", None) is None:
-            return p.inner
-        gamma = p.inner.gamma
-        return Reweighted(p.inner, gamma / sqrt(self.inner.skip_weight(p.inner) ** 2 + gamma**2))
+    @property
+    def relaxes(self) -> bool:
+        """Whether variances relax to 1, instead of being 1 after every layer."""
+        return self.place != "after"
 
-    def weights(self, p: Any) -> tuple[Any, Any]:
+    def weights(self, p: Parameters) -> tuple[Any, Any]:
         """Return lambda^2 and gamma^2, whose sum is 1."""
         skip = self.inner.skip_weight(p.inner) ** 2
         if getattr(self.inner, "skip", None) is None:
@@ -74,37 +74,20 @@ class NormalisedLimit(Limit):
         square = p.inner.gamma**2
         return skip / (skip + square), square / (skip + square)
 
-    @property
-    def relaxes(self) -> bool:
-        """Whether variances relax to 1, instead of being 1 after every layer."""
-        return self.place != "after"
+    def parts(self, p: Parameters) -> Sequence[tuple[Limit, Parameters]]:
+        """Return the un-normalised block with gamma / sqrt(lambda^2 + gamma^2)."""
+        inner, gamma = p.inner, p.inner.gamma
+        if getattr(self.inner, "skip", None) is not None:
+            weight = sqrt(self.inner.skip_weight(inner) ** 2 + gamma**2)
+            inner = Reweighted(inner, gamma / weight)
+        return [(self.inner.limit, inner)]
 
-    def linear_rate(self, p: Any) -> Any:
+    def linear_rate(self, p: Parameters) -> Any:
         """Return the rate of the un-normalised block."""
-        return self.inner.limit.linear_rate(self._own(p))
+        return sum(limit.linear_rate(q) for limit, q in self.parts(p))
 
-    def factor_drift(self, p: Any, factor: M) -> M | None:
-        """Return the drift of the un-normalised block."""
-        return self.inner.limit.factor_drift(self._own(p), factor)
-
-    def factor_noise(self, p: Any, factor: M, numbers: Numbers) -> M | None:
-        """Return the noise of the un-normalised block."""
-        return self.inner.limit.factor_noise(self._own(p), factor, numbers)
-
-    def growth(self, p: Any, v: M) -> M | None:
-        """Return the growth of the un-normalised block."""
-        return self.inner.limit.growth(self._own(p), v)
-
-    def decay(self, p: Any) -> Any:
-        """Return the decay of the un-normalised block."""
-        return self.inner.limit.decay(self._own(p))
-
-    def speed(self, p: Any, factor: M) -> None:
+    def speed(self, p: Parameters, factor: M) -> None:
         """Return None: correlations cannot explode."""
-
-    def variance_noise(self, p: Any, v: M) -> M | None:
-        """Return that of the un-normalised block."""
-        return self.inner.limit.variance_noise(self._own(p), v)
 
     def check(self, tokens: int) -> None:
         """Check the un-normalised block."""
@@ -116,44 +99,25 @@ class SandwichLimit(NormalisedLimit):
     """Limit of a block whose branch ends in a norm: `moved` has all but the cross term."""
 
     @property
-    def normalised_branch(self) -> Limit:
+    def branch(self) -> Limit:
         """The limit of the branch alone."""
         limit: Limit = self.inner.limit
         return limit
 
-    def branch_parameters(self, p: Any) -> Any:
+    def branch_parameters(self, p: Parameters) -> Parameters:
         """Return the inner parameters with gamma = 1, those of the branch's own Gram matrix."""
         return Reweighted(p.inner, 1.0)
 
-    def linear_rate(self, p: Any) -> Any:
+    def parts(self, p: Parameters) -> Sequence[tuple[Limit, Parameters]]:
+        """Return nothing: see `moved`."""
+        return []
+
+    def linear_rate(self, p: Parameters) -> Any:
         """Return 2 lambda^2 gamma^2, the rate of the cross term."""
         skip, square = self.weights(p)
         return 2.0 * skip * square
 
-    def factor_drift(self, p: Any, factor: M) -> None:
-        """Return None: see `moved`."""
-
-    def factor_noise(self, p: Any, factor: M, numbers: Numbers) -> None:
-        """Return None: see `moved`."""
-
-    def growth(self, p: Any, v: M) -> None:
-        """Return None: see `moved`."""
-
-    def decay(self, p: Any) -> float:
-        """Return 0: see `moved`."""
-        return 0.0
-
-    def variance_noise(self, p: Any, v: M) -> None:
-        """Return None: the branch has variance 1."""
-
-    def moved(self, p: Any, factor: M, branch: M) -> M:
+    def moved(self, p: Parameters, factor: M, branch: M) -> M:
         """Return the factor of lambda^2 V + gamma^2 F_B F_B^T."""
         skip, square = self.weights(p)
         return lower(concatenate([sqrt(skip) * factor, sqrt(square) * branch]))
-
-
-def has_variance_noise(limit: Limit) -> bool:
-    """Return whether a limit describes the noise of its variances, if it has noise of its own."""
-    kind = type(limit)
-    noisy = kind.factor_noise is not Limit.factor_noise
-    return not noisy or kind.variance_noise is not Limit.variance_noise

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shaped_attention.blocks.base import Block, Numbers, Project
-from shaped_attention.blocks.limit import Limit
-from shaped_attention.blocks.parameters import Schedule, at_depth
+from shaped_attention.blocks.limit import Limit, SumLimit, has_noise, total
+from shaped_attention.blocks.parameters import Parameter, Parameters, Schedule, at_depth
 from shaped_attention.checks import check_skip
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, concatenate, sqrt
@@ -27,64 +27,41 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class ParallelLimit(Limit):
+class ParallelLimit(SumLimit):
     """The limit of parallel branches: drifts and noises add; the module gives the linear rate."""
 
     limits: tuple[Limit, ...]
+
+    def parts(self, p: Parameters) -> Sequence[tuple[Limit, Parameters]]:
+        """Return the limit of each branch."""
+        return list(zip(self.limits, p.blocks, strict=True))
 
     def check(self, tokens: int) -> None:
         """Check the limit of each branch."""
         for limit in self.limits:
             limit.check(tokens)
 
-    def linear_rate(self, p: Any) -> Any:
+    def linear_rate(self, p: Parameters) -> Any:
         """Return ``2 lambda^2 Gamma + Gamma^2`` plus the excess of each branch."""
-        squares = [q.gamma**2 for q in p.blocks]
-        total = sum(squares)
+        square = sum(q.gamma**2 for q in p.blocks)
         beyond = sum(
-            limit.linear_rate(q) - 2.0 * square + square**2
-            for limit, q, square in zip(self.limits, p.blocks, squares, strict=True)
+            limit.linear_rate(q) - 2.0 * q.gamma**2 + (q.gamma**2) ** 2
+            for limit, q in self.parts(p)
         )
-        return 2.0 * total - total**2 + beyond
+        return 2.0 * square - square**2 + beyond
 
-    def factor_drift(self, p: Any, factor: M) -> M | None:
-        """Return the sum of the branches' drifts."""
-        pairs = zip(self.limits, p.blocks, strict=True)
-        return _sum([limit.factor_drift(q, factor) for limit, q in pairs])
-
-    def factor_noise(self, p: Any, factor: M, numbers: Numbers) -> M | None:
-        """Return the sum of the branches' noises, each with its own increments."""
-        pairs = enumerate(zip(self.limits, p.blocks, strict=True))
-        return _sum([limit.factor_noise(q, factor, numbers.inside(i)) for i, (limit, q) in pairs])
-
-    def growth(self, p: Any, v: M) -> M | None:
-        """Return the sum of the branches' growths."""
-        return _sum([x.growth(q, v) for x, q in zip(self.limits, p.blocks, strict=True)])
-
-    def speed(self, p: Any, factor: M) -> M | None:
+    def speed(self, p: Parameters, factor: M) -> M | None:
         """Return the sum of the branches' rates."""
-        return _sum([x.speed(q, factor) for x, q in zip(self.limits, p.blocks, strict=True)])
+        return total([limit.speed(q, factor) for limit, q in self.parts(p)])
 
-    def noise_drift(self, p: Any, factor: M) -> M | None:
+    def noise_drift(self, p: Parameters, factor: M) -> M | None:
         """Return the sum of the branches' own second orders; None if one has none."""
-        pairs = list(zip(self.limits, p.blocks, strict=True))
-        noisy = [pair for pair in pairs if type(pair[0]).factor_noise is not Limit.factor_noise]
-        parts = [limit.noise_drift(q, factor) for limit, q in noisy]
-        return None if any(part is None for part in parts) else _sum(parts)
+        parts = [limit.noise_drift(q, factor) for limit, q in self.parts(p) if has_noise(limit)]
+        return None if any(part is None for part in parts) else total(parts)
 
-    def noise_along(self, p: Any, factor: M, direction: M) -> M | None:
+    def noise_along(self, p: Parameters, factor: M, direction: M) -> M | None:
         """Return the sum of the branches' variance rates."""
-        pairs = zip(self.limits, p.blocks, strict=True)
-        return _sum([x.noise_along(q, factor, direction) for x, q in pairs])
-
-    def variance_noise(self, p: Any, v: M) -> M | None:
-        """Return the sum of the branches' rates."""
-        pairs = zip(self.limits, p.blocks, strict=True)
-        return _sum([x.variance_noise(q, v) for x, q in pairs])
-
-    def decay(self, p: Any) -> Any:
-        """Return the sum of the branches' decay rates."""
-        return sum(limit.decay(q) for limit, q in zip(self.limits, p.blocks, strict=True))
+        return total([limit.noise_along(q, factor, direction) for limit, q in self.parts(p)])
 
 
 @dataclass(frozen=True, init=False)
@@ -115,11 +92,13 @@ class Parallel(Block):
     """
 
     blocks: tuple[Block, ...]
-    skip: Any = None
+    skip: Parameter | None = None
 
     coupling = "branches in parallel are not coupled"
 
-    def __init__(self, *branches: Any, blocks: Sequence[Any] = (), skip: Any = None) -> None:
+    def __init__(
+        self, *branches: Any, blocks: Sequence[Any] = (), skip: Parameter | None = None
+    ) -> None:
         if len(branches) == 1 and isinstance(branches[0], list | tuple):
             branches = tuple(branches[0])
         if not isinstance(blocks, list | tuple):
@@ -180,13 +159,13 @@ class Parallel(Block):
         for block in self.blocks:
             block.check(tokens, width)
 
-    def skip_weight(self, p: Any) -> Any:
+    def skip_weight(self, p: Parameters) -> Any:
         """Return lambda, the weight of the skip connection."""
         if self.skip is not None:
             return p.skip
         return sqrt(1.0 - sum(q.gamma**2 for q in p.blocks))
 
-    def branch(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
+    def branch(self, p: Parameters, tokens: Tensor, project: Project) -> Tensor:
         """Return the weighted sum of the branches, each with its own weight matrices."""
         parts = [
             q.gamma * block.branch(q, tokens, project)
@@ -195,13 +174,13 @@ class Parallel(Block):
         return sum(parts[1:], parts[0])
 
     def attention_weights(
-        self, p: Any, factor: M, numbers: Numbers, width: int
+        self, p: Parameters, factor: M, numbers: Numbers, width: int
     ) -> Iterator[tuple[int, M]]:
         """Yield those of all branches, one branch after the other."""
         for i, (block, q) in enumerate(zip(self.blocks, p.blocks, strict=True)):
             yield from block.attention_weights(q, factor, numbers.inside(i), width)
 
-    def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
+    def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M | list[M]:
         """Return the weighted roots next to each other, for each group of columns."""
         pairs = enumerate(zip(self.blocks, p.blocks, strict=True))
         roots = [
@@ -218,8 +197,3 @@ class Parallel(Block):
 
 def _of_group(root: M | list[M], group: int, groups: int) -> M:
     return root[group * len(root) // groups] if isinstance(root, list) else root
-
-
-def _sum(parts: Sequence[M | None]) -> M | None:
-    there = [part for part in parts if part is not None]
-    return sum(there[1:], there[0]) if there else None

@@ -207,8 +207,10 @@ def checked_mask(mask: Any) -> Mask:
     except (TypeError, ValueError, RuntimeError):
         raise argument_error("mask", kinds, mask) from None
     check_not_masked(mask, "mask")
-    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:
+    if array.ndim == 0:
         raise argument_error("mask", kinds, mask)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:
+        raise ValueError(f"mask must have shape (m, m) for m tokens; got {array.shape}")
     if array.dtype != np.bool_:
         raise ValueError(f"mask must have boolean entries; got entries of type {array.dtype}")
     if not array.any(axis=1).all():

@@ -163,7 +163,7 @@ class Rope:
         if (self.base is None) == (self.angles is None):
             raise ValueError(f"Rope needs a base or angles, one of the two; got {self!r}")
         for name in ("base", "angles", "long_angles"):
-            object.__setattr__(self, name, _turning(getattr(self, name)))
+            object.__setattr__(self, name, _turning(getattr(self, name), f"rope {name}"))
         check_fraction("rope_share", self.share)
         check_positive("rope factor", self.factor)
         if self.angles is not None and self.factor != 1.0:
@@ -242,11 +242,11 @@ class Rope:
         return np.repeat(np.array(turning), pairs // len(turning)) / self.factor
 
 
-def _turning(value: Any) -> float | Angles | None:
+def _turning(value: Any, name: str = "rope") -> float | Angles | None:
     """Return a base as a float, angles as a tuple, or None."""
     if value is None:
         return None
-    error = argument_error("rope", "None, a positive base, or a list of finite angles", value)
+    error = argument_error(name, "None, a positive base, or a list of finite angles", value)
     if is_number(value):
         if not (math.isfinite(value) and value > 0.0):
             raise error

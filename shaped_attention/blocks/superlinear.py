@@ -6,11 +6,12 @@ moments of its noise. A block may describe them in closed form instead, which is
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.growth import order
 from shaped_attention.numerics.primitives import (
@@ -40,7 +41,53 @@ _MOST_INCREMENTS = 64
 _TINY = 1e-300
 
 
-def is_superlinear(limit: Any, p: Any, tokens: int, columns: int) -> bool:
+class ClockTerms:
+    """Speed and moments of the noise of a limit, derived from its drift and noise by default."""
+
+    def speed(self, p: Parameters, factor: M) -> M | None:
+        """Return the relative rate (1, 1) at which superlinear terms change V, or None.
+
+        Steps of the clock are shorter by 1 + this rate. None is for coefficients that grow at most
+        linearly with V: such a block does not make paths explode. By default the rate is that of
+        all terms of the block, if some grow faster (`relative_speed`).
+        """
+        if not is_superlinear(self, p, *factor.shape[-2:]):
+            return None
+        return relative_speed(self, p, factor)
+
+    def noise_drift(self, p: Parameters, factor: M) -> M | None:
+        """Return sum_i DG[G_i], G_i the factor noise of the i-th unit increment, or None.
+
+        It is twice the difference of the drifts of Stratonovich and Ito, and the mean of the second
+        order of the noise in a step, which the clock takes into account. None omits that order. By
+        default it is computed for up to 64 increments.
+        """
+        units, limit = unit_increments(self, p, factor, _MOST_INCREMENTS), cast("Any", self)
+        total: Any = None
+        for unit in units or ():
+            along = limit.factor_noise(p, factor, unit)
+            part = limit.factor_noise(p, Dual(factor, (along,)), unit).tangents[0]
+            total = part if total is None else total + part
+        return total
+
+    def noise_along(self, p: Parameters, factor: M, direction: M) -> M | None:
+        """Return the variance rate 4 sum_i <D F, G_i>^2 of <D, dV>, or None.
+
+        D (m, m) is a symmetric direction. The clock uses the rate where paths approach the radius.
+        By default it is computed for up to 64 increments.
+        """
+        units, limit = unit_increments(self, p, factor, _MOST_INCREMENTS), cast("Any", self)
+        if units is None:
+            return None
+        turned = direction @ factor
+        total: Any = None
+        for unit in units:
+            kick = column_sums(row_sums(turned * limit.factor_noise(p, factor, unit)))
+            total = kick * kick if total is None else total + kick * kick
+        return 4.0 * total
+
+
+def is_superlinear(limit: Any, p: Parameters, tokens: int, columns: int) -> bool:
     """Return whether drift or noise of V grow faster than V, for a factor (tokens, columns)."""
     graph = Graph()
     factor = graph.node("input", (), (tokens, columns))
@@ -55,7 +102,7 @@ def is_superlinear(limit: Any, p: Any, tokens: int, columns: int) -> bool:
     )
 
 
-def relative_speed(limit: Any, p: Any, factor: M) -> M:
+def relative_speed(limit: Any, p: Parameters, factor: M) -> M:
     """Return ``2 |b_F| / |F| + |growth| / |V| + 6 E|G|^2 / |F|^2``, with G the noise of F.
 
     Norms are Frobenius norms. E|G|^2 is the mean over a few fixed patterns of signs in place of the
@@ -79,34 +126,8 @@ def relative_speed(limit: Any, p: Any, factor: M) -> M:
     return speed
 
 
-def noise_drift(limit: Any, p: Any, factor: M) -> M | None:
-    """Return sum_i DG[G_i] over unit increments i; None without noise, or if they are too many."""
-    units = unit_increments(limit, p, factor, _MOST_INCREMENTS)
-    if units is None:
-        return None
-    total: Any = None
-    for unit in units:
-        along = limit.factor_noise(p, factor, unit)
-        part = limit.factor_noise(p, Dual(factor, (along,)), unit).tangents[0]
-        total = part if total is None else total + part
-    return total
-
-
-def noise_along(limit: Any, p: Any, factor: M, direction: M) -> M | None:
-    """Return the variance rate 4 sum_i <D F, G_i>^2 of <D, dV>; None as in `noise_drift`."""
-    units = unit_increments(limit, p, factor, _MOST_INCREMENTS)
-    if units is None:
-        return None
-    turned = direction @ factor
-    total: Any = None
-    for unit in units:
-        kick = column_sums(row_sums(turned * limit.factor_noise(p, factor, unit)))
-        total = kick * kick if total is None else total + kick * kick
-    return 4.0 * total
-
-
 def unit_increments(
-    limit: Any, p: Any, factor: M, most: int | None = None, like: Any = None
+    limit: Any, p: Parameters, factor: M, most: int | None = None, like: Any = None
 ) -> list[Numbers] | None:
     """Return the unit increments of the noise; None without noise, or if they are too many.
 

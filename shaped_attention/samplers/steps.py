@@ -123,7 +123,7 @@ class Parts:
         self.rate: Any = self.share * sum(limit.linear_rate(p) for _, limit, p in self.limits)
         self.normalised = any(limit.normalised for _, limit, _ in self.limits)
         self.flows: list[tuple[Any, Any]] = [(limit, p) for _, limit, p in self.limits]
-        if any(limit.relaxes for limit, _ in self.flows):
+        if any(limit.norm is not None and limit.norm.relaxes for limit, _ in self.flows):
             self.flows.append((Relaxation(self.flows[:]), None))
 
     @classmethod
@@ -147,13 +147,13 @@ class Parts:
     def moved(self, root: M, numbers_at: NumbersAt, step: float) -> M:
         """Take a step of the branches that end in a norm, one after the other."""
         for place, limit, p in self.limits:
-            if limit.normalised_branch is not None:
-                own = limit.branch_parameters(p)
-                branch = Parts([((0,), limit.normalised_branch, own)], 1.0)
+            norm = limit.norm
+            if norm is not None and norm.branch is not None:
+                branch = Parts([((0,), norm.branch, norm.branch_parameters(p))], 1.0)
                 begin = flowed(branch.flows, root, self.share * step)
                 noise = branch.noise(begin, _inner_numbers(numbers_at(place)))
                 end = begin + (self.share * step) * branch.drift(begin)
-                root = limit.moved(p, root, unit_rows(end + math.sqrt(self.share) * noise))
+                root = norm.moved(p, root, unit_rows(end + math.sqrt(self.share) * noise))
         return root
 
     def linear_noise(self, root: M, numbers_at: NumbersAt) -> M:

@@ -46,8 +46,8 @@ def moments(
     if not normalised:
         return total
     drift = quotient_drift(total, v)
-    if any(limit.relaxes for limit, _, _ in parts):
-        betas = relaxations([limit.weights(p) for limit, p, _ in parts])
+    if any(limit.norm is not None and limit.norm.relaxes for limit, _, _ in parts):
+        betas = relaxations([limit.norm.weights(p) for limit, p, _ in parts if limit.norm])
         for beta, (share, part) in zip(betas, shares, strict=True):
             drift = drift - 0.5 * share * beta * v * variogram(part.diffusion)
     return Moments(drift, quotient_diffusion(total.diffusion, v))
@@ -63,9 +63,10 @@ def moments_of(
     """Return the moments of the un-normalised V of one block."""
     drift = -limit.decay(p) * v
     covariance: Any = limit.linear_rate(p) * linear_diffusion(v) if diffusion else 0.0
-    if limit.normalised_branch is not None:
-        _, square = limit.weights(p)
-        branch = moments_of(limit.normalised_branch, limit.branch_parameters(p), v, factor, True)
+    norm = limit.norm
+    if norm is not None and norm.branch is not None:
+        _, square = norm.weights(p)
+        branch = moments_of(norm.branch, norm.branch_parameters(p), v, factor, True)
         return Moments(
             square * quotient_drift(branch, v),
             covariance + square**2 * quotient_diffusion(branch.diffusion, v),
