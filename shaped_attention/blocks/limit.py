@@ -129,7 +129,7 @@ class SumLimit(Limit):
 
     def decay(self, p: Parameters) -> Any:
         """Return the sum of the rates of decay."""
-        return total([limit.decay(q) for limit, q in self.parts(p)]) or 0.0
+        return sum(limit.decay(q) for limit, q in self.parts(p))
 
     def variance_noise(self, p: Parameters, v: M) -> M | None:
         """Return the sum of the covariance rates."""
