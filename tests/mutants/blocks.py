@@ -299,15 +299,15 @@ BLOCKS = [
     Mutant(
         "parallel-square-of-the-sum-added",
         _PARALLEL,
-        "2.0 * total - total**2 + beyond",
-        "2.0 * total + total**2 + beyond",
+        "2.0 * square - square**2 + beyond",
+        "2.0 * square + square**2 + beyond",
         ("test_continuation.py::test_the_limit_of_parallel_branches",),
     ),
     Mutant(
         "parallel-beyond-without-square",
         _PARALLEL,
-        "- 2.0 * square + square**2",
-        "- 2.0 * square",
+        "- 2.0 * q.gamma**2 + (q.gamma**2) ** 2",
+        "- 2.0 * q.gamma**2",
         ("test_continuation.py::test_the_limit_of_parallel_branches",),
     ),
     Mutant(
