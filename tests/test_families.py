@@ -1,4 +1,4 @@
-"""Families of configurations: what they read, and what is refused by name."""
+"""Families of configurations: the values of missing fields, and what is special in some."""
 
 from __future__ import annotations
 
@@ -10,34 +10,6 @@ from shaped_attention.architectures.families import FAMILIES
 from shaped_attention.architectures.tokens import mean_covariance
 from shaped_attention.blocks.parallel import Parallel
 from tests.test_configuration_refusals import SMALL
-
-NAMES_OF_OLD = {
-    "rotary_pct": ({"model_type": "gpt_neox", "rotary_pct": 0.5, "rotary_emb_base": 500},
-                   {"rope_parameters": {"rope_type": "default", "rope_theta": 500,
-                                        "partial_rotary_factor": 0.5}}),
-    "global_rope_theta": (
-        {"model_type": "modernbert", "global_rope_theta": 5000.0, "local_rope_theta": 100.0,
-         "global_attn_every_n_layers": 2},
-        {"rope_parameters": {
-            "full_attention": {"rope_type": "default", "rope_theta": 5000.0},
-            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}},
-         "layer_types": ["full_attention", "sliding_attention"]},
-    ),
-    "sliding_window_pattern": (
-        {"model_type": "cohere2", "sliding_window_pattern": 2},
-        {"layer_types": ["sliding_attention", "full_attention"]},
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NAMES_OF_OLD)
-def test_old_and_new_names_of_fields_give_one_model(name):
-    """They differ from the model with the default values of these fields."""
-    old, new = NAMES_OF_OLD[name]
-    family = {"model_type": old["model_type"]}
-    found = sa.model_from_config(SMALL | old).layers()
-    assert found == sa.model_from_config(SMALL | family | new).layers()
-    assert found != sa.model_from_config(SMALL | family).layers()
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
@@ -78,12 +50,12 @@ def test_parallel_branches_may_have_weights_above_one():
         Parallel(sa.ShapedAttention(0.5, skip=0.5), sa.ShapedMLP(0.5))
 
 
-@pytest.mark.parametrize(("family", "own"), [("bert", 2.0), ("roberta", 1.0)])
-def test_padding_tokens_keep_what_they_share(family, own):
+@pytest.mark.parametrize(("family", "variance"), [("bert", 2.0), ("roberta", 1.0)])
+def test_padding_tokens_keep_what_they_share(family, variance):
     """In units of the variance: the row of the type, and that of the position except in RoBERTa."""
     fields = {"model_type": family, "pad_token_id": 3, "max_position_embeddings": 9}
     model = sa.model_from_config(SMALL | fields)
-    expected = [[own, 1.0, 1.0], [1.0, 3.0, 1.0], [1.0, 1.0, own]]
+    expected = [[variance, 1.0, 1.0], [1.0, 3.0, 1.0], [1.0, 1.0, variance]]
     found = mean_covariance(model.embedding, np.array([3, 5, 3])) / 0.02**2
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert model.embedding.positions == (9 if family == "bert" else 5)

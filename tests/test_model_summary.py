@@ -103,127 +103,80 @@ def test_a_result_without_v_is_refused():
         model_summary(simulated(GPT2, keep="observables"))
 
 
-def summary(rank=(60.0, 60.0), cosine=(0.0, 0.0), size=(1.0, 1.0), entropy=None, spread=0.0):
-    """A summary with these medians, and a band of this size around them."""
-    variables = {"effective_rank": rank, "cosine": cosine, "size": size}
+def summary(rank=None, cosine=None, size=None, entropy=None, spread=0.0):
+    """A summary with these medians, constant by default, and a band of this size around them."""
+    layers = len(rank or cosine or size or (0.0, *(entropy or (0.0,))))
+    variables = {
+        "effective_rank": rank or (60.0,) * layers,
+        "cosine": cosine or (0.0,) * layers,
+        "size": size or (1.0,) * layers,
+    }
     if entropy is not None:
         variables["entropy"] = (np.nan, *entropy)
+    band = spread * np.array([-1.0, 0.0, 1.0])
     return xr.Dataset(
-        {
-            name: (
-                ("position", "level"),
-                np.array(x)[:, None] + spread * np.array([-1.0, 0.0, 1.0]),
-            )
-            for name, x in variables.items()
-        },
-        coords={"position": range(len(rank)), "level": ["5 %", "median", "95 %"]},
+        {n: (("position", "level"), np.array(x)[:, None] + band) for n, x in variables.items()},
+        coords={"position": range(layers), "level": ["5 %", "median", "95 %"]},
         attrs={"tokens": 64},
     )
 
 
-LINE = {"cosine": (0.0,) * 4, "size": (1.0,) * 4}
+FALLS = "the effective rank falls from "
+BELOW = "The effective rank is below 2 already at the embedding: it is "
+SENTENCES = [
+    ({"rank": (63.0, 1.9, 2.1, 1.5)},
+     f"Rank collapses: {FALLS}63 of 64 to 1.5, and is below 2 from layer 3 on."),
+    ({"rank": (63.0, 1.9, 1.8, 1.5)},
+     f"Rank collapses: {FALLS}63 of 64 to 1.5, and is below 2 from layer 1 on."),
+    ({"rank": (2.4, 2.1, 1.8, 1.4)},
+     f"Rank collapses: {FALLS}2.4 of 64 to 1.4, and is below 2 from layer 2 on."),
+    ({"rank": (60.0, 40.0, 29.0, 10.0)},
+     f"Rank is lost: {FALLS}60 of 64 to 10, and is below half of its start from layer 2 on."),
+    ({"rank": (1.99, 1.5, 1.2, 1.02)},
+     f"Rank is lost: {FALLS}1.99 of 64 to 1.02, where 1 is the lowest."),
+    ({"rank": (60.0, 31.0, 20.0, 32.0)},
+     "Rank does not collapse: the effective rank is 60 of 64 at the start, 20 at its lowest and 32 "
+     "at the end."),
+    ({"rank": (2.1, 2.1, 2.0, 1.9)},
+     "Rank does not collapse: the effective rank is 2.1 of 64 at the start, 1.9 at its lowest and "
+     "1.9 at the end."),
+    ({"rank": (1.99, 1.5, 1.6, 1.6)},
+     f"{BELOW}1.99 of 64 there, 1.5 at its lowest and 1.6 at the end."),
+    ({"rank": (1.0, 1.0, 1.0, 1.0)}, f"{BELOW}1 of 64 there, 1 at its lowest and 1 at the end."),
+    ({"rank": (1.5, 1.9, 2.4, 3.0)},
+     f"{BELOW}1.5 of 64 there, 1.5 at its lowest and 3 at the end."),
+    ({"cosine": (-0.001, 0.93)}, "Mean cosines rise from 0.00 to 0.93."),
+    ({"cosine": (0.5, 0.1)}, "Mean cosines fall from 0.50 to 0.10."),
+    ({"cosine": (1.0, 0.999)}, "Mean cosines are 1.00 throughout."),
+    ({"cosine": (0.0, 0.09)}, "Mean cosines are 0.00 to 0.09 throughout."),
+    ({"size": (0.85, 1234.0)},
+     "Tokens grow by a factor of 1500 (root mean square 0.85 to 1200): "),
+    ({"size": (0.02, 17.0)},
+     "the first layer adds more than 99.9 % of the squared norm after it, the last more than 99.9 "
+     "%."),
+    ({"size": (0.1, 3.0)},
+     "Tokens grow by a factor of 30 (root mean square 0.1 to 3): the first layer adds 99.9 % of "
+     "the squared norm after it, the last 99.9 %."),
+    ({"size": (1.0, 2.0, 2.5, 3.0)},
+     "Tokens grow by a factor of 3 (root mean square 1 to 3): the first layer adds 75 % of the "
+     "squared norm after it, the last 30.6 %."),
+    ({"size": (1.0, 0.25)}, "Tokens shrink by a factor of 4 (root mean square 1 to 0.25)."),
+    ({"size": (1.0, 1.9)}, "Norms stay of the same order (root mean square 1 to 1.9)."),
+    ({"entropy": (0.995,)},
+     "Attention is nearly uniform: its entropy is at least 99 % of the largest possible in every "
+     "layer."),
+    ({"entropy": (0.9, 0.2, 0.3)},
+     "Entropy of attention collapses to 20 % of the largest possible (layer 2)."),
+    ({"entropy": (0.396, 0.39, 0.41)},
+     "Entropy of attention collapses already in the first layer: it is 39 to 41 % of the largest "
+     "possible."),
+    ({"entropy": (0.95, 0.6, 0.8)}, "Entropy of attention is 60 to 95 % of the largest possible."),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        (
-            {"rank": (63.0, 1.9, 2.1, 1.5), **LINE},
-            "Rank collapses: the effective rank falls from 63 of 64 to 1.5, and is below 2 from "
-            "layer 3 on.",
-        ),
-        (
-            {"rank": (63.0, 1.9, 1.8, 1.5), **LINE},
-            "Rank collapses: the effective rank falls from 63 of 64 to 1.5, and is below 2 from "
-            "layer 1 on.",
-        ),
-        (
-            {"rank": (60.0, 40.0, 29.0, 10.0), **LINE},
-            "Rank is lost: the effective rank falls from 60 of 64 to 10, and is below half of its "
-            "start from layer 2 on.",
-        ),
-        (
-            {"rank": (60.0, 31.0, 20.0, 32.0), **LINE},
-            "Rank does not collapse: the effective rank is 60 of 64 at the start, 20 at its lowest "
-            "and 32 at the end.",
-        ),
-        (
-            {"rank": (1.99, 1.5, 1.2, 1.02), **LINE},
-            "Rank is lost: the effective rank falls from 1.99 of 64 to 1.02, where 1 is the "
-            "lowest.",
-        ),
-        (
-            {"rank": (1.99, 1.5, 1.6, 1.6), **LINE},
-            "The effective rank is below 2 already at the embedding: it is 1.99 of 64 there, 1.5 "
-            "at its lowest and 1.6 at the end.",
-        ),
-        (
-            {"rank": (1.0, 1.0, 1.0, 1.0), **LINE},
-            "The effective rank is below 2 already at the embedding: it is 1 of 64 there, 1 at its "
-            "lowest and 1 at the end.",
-        ),
-        (
-            {"rank": (1.5, 1.9, 2.4, 3.0), **LINE},
-            "The effective rank is below 2 already at the embedding: it is 1.5 of 64 there, 1.5 at "
-            "its lowest and 3 at the end.",
-        ),
-        (
-            {"size": (0.85, 1234.0)},
-            "Tokens grow by a factor of 1500 (root mean square 0.85 to 1200): ",
-        ),
-        ({"cosine": (-0.001, 0.93)}, "Mean cosines rise from 0.00 to 0.93."),
-        ({"cosine": (0.5, 0.1)}, "Mean cosines fall from 0.50 to 0.10."),
-        (
-            {"rank": (2.1, 2.1, 2.0, 1.9), **LINE},
-            "Rank does not collapse: the effective rank is 2.1 of 64 at the start, 1.9 at its "
-            "lowest and 1.9 at the end.",
-        ),
-        (
-            {"rank": (2.4, 2.1, 1.8, 1.4), **LINE},
-            "Rank collapses: the effective rank falls from 2.4 of 64 to 1.4, and is below 2 from "
-            "layer 2 on.",
-        ),
-        ({"cosine": (1.0, 0.999)}, "Mean cosines are 1.00 throughout."),
-        (
-            {"size": (0.02, 17.0)},
-            "the first layer adds more than 99.9 % of the squared norm after it, the last more "
-            "than 99.9 %.",
-        ),
-        ({"cosine": (0.0, 0.09)}, "Mean cosines are 0.00 to 0.09 throughout."),
-        (
-            {"size": (0.1, 3.0)},
-            "Tokens grow by a factor of 30 (root mean square 0.1 to 3): the first layer adds 99.9 "
-            "% of the squared norm after it, the last 99.9 %.",
-        ),
-        (
-            {"size": (1.0, 2.0, 2.5, 3.0), "rank": (60.0,) * 4, "cosine": (0.0,) * 4},
-            "Tokens grow by a factor of 3 (root mean square 1 to 3): the first layer adds 75 % of "
-            "the squared norm after it, the last 30.6 %.",
-        ),
-        ({"size": (1.0, 0.25)}, "Tokens shrink by a factor of 4 (root mean square 1 to 0.25)."),
-        ({"size": (1.0, 1.9)}, "Norms stay of the same order (root mean square 1 to 1.9)."),
-        (
-            {"entropy": (0.995,)},
-            "Attention is nearly uniform: its entropy is at least 99 % of the largest possible in "
-            "every layer.",
-        ),
-        (
-            {"entropy": (0.9, 0.2, 0.3), "rank": (60.0,) * 4, **LINE},
-            "Entropy of attention collapses to 20 % of the largest possible (layer 2).",
-        ),
-        (
-            {"entropy": (0.396, 0.39, 0.41), "rank": (60.0,) * 4, **LINE},
-            "Entropy of attention collapses already in the first layer: it is 39 to 41 % of the "
-            "largest possible.",
-        ),
-        (
-            {"entropy": (0.95, 0.6, 0.8), "rank": (60.0,) * 4, **LINE},
-            "Entropy of attention is 60 to 95 % of the largest possible.",
-        ),
-    ],
-)  # fmt: skip
-def test_sentences_of_the_verdict(given, sentence):
-    assert sentence in verdict(summary(**given))
+@pytest.mark.parametrize(("medians", "sentence"), SENTENCES)
+def test_sentences_of_the_verdict(medians, sentence):
+    assert sentence in verdict(summary(**medians))
 
 
 def test_two_tokens_have_no_rank_above_two():
@@ -292,13 +245,15 @@ def test_layers_of_a_table():
 
 
 def test_a_table_has_medians_and_quantiles():
-    table = summary_table(summary(rank=(60.0, 10.0), entropy=(0.5,), spread=0.01)).splitlines()
+    known = summary(rank=(60.0, 10.0), entropy=(0.5,), spread=0.01)
+    table = summary_table(known).splitlines()
     assert table[0].split("  ")[0] == "layer"
     assert "entropy, % of largest" in table[0]
     assert table[1].endswith("-")
     assert "10.0 [10.0, 10.0]" in table[2]
     assert "50.0 [49.0, 51.0]" in table[2]
     assert len({line.index("[") for line in table[1:]}) == 1
+    assert verdict(known, table=True, every=1) == "\n".join([*table, "", verdict(known)])
 
 
 class Wrong:
