@@ -10,6 +10,7 @@ import torch
 import shaped_attention as sa
 from shaped_attention.architectures.configurations import read_config
 from shaped_attention.architectures.families import FAMILIES
+from shaped_attention.blocks.rotations import Rope
 
 LLAMA = {
     "model_type": "llama",
@@ -219,8 +220,7 @@ def test_the_base_of_each_type_of_layers(family, bases):
             LLAMA, model_type=family, layer_types=kinds * 2, head_dim=16, sliding_window=3, **named
         )
         for layer, base in enumerate(bases):
-            angles = sa.rope_angles(base, 16)
-            assert attention(known, layer).rope.turning == pytest.approx(tuple(angles))
+            assert attention(known, layer).rope == Rope(base)
 
 
 def test_fields_of_full_layers_are_read_without_such_layers():

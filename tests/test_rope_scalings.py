@@ -121,11 +121,11 @@ def test_angles_and_factors_are_those_of_the_library(name):
     for tokens in (8, 16, 17, 4096):
         angles, factor = initial(config, "cpu", seq_len=tokens)
         plain = sa.rope_angles(100.0, 2 * len(angles))
-        error = np.abs(np.array(block.rope.turning_at(tokens)) - angles.double().numpy())
+        error = np.abs(block.rope.pairs(16, tokens) - angles.double().numpy())
         assert (error <= 2e-7 * plain + 1e-6 * angles.numpy()).all()
         assert block.rope_factor == pytest.approx(factor, rel=1e-12)
     assert (block.rope_factor == 1.0) == (name == "dynamic")
-    assert np.allclose(block.rope.turning_at(8), plain) == (name == "dynamic")
+    assert np.allclose(block.rope.pairs(16), plain) == (name == "dynamic")
 
 
 def test_yarn_of_olmo3_is_in_full_layers_alone():
@@ -160,7 +160,7 @@ def test_old_configurations_of_families_with_types_are_read_as_by_the_library(fa
     blocks = [block for first, *_ in known.layers() for block in attention_of(first)]
     for block, kind in zip(blocks, config.layer_types, strict=True):
         angles = getattr(rotary, f"{kind}_inv_freq").double().numpy()
-        np.testing.assert_allclose(block.rope.turning, angles, rtol=1e-5, atol=2e-7)
+        np.testing.assert_allclose(block.rope.pairs(16), angles, rtol=1e-5, atol=2e-7)
         assert block.rope_factor == pytest.approx(getattr(rotary, f"{kind}_attention_scaling"))
     assert any(block.rope_factor > 1.4 for block in blocks)
 
@@ -204,8 +204,8 @@ def test_the_number_of_tokens_decides_on_the_angles():
     config = config_of("phi3", **SCALINGS["longrope"][1])
     block = attention(sa.model_from_config(config))
     plain = sa.rope_angles(100.0, 8)
-    np.testing.assert_allclose(block.rope.turning_at(16), plain / _SHORT)
-    np.testing.assert_allclose(block.rope.turning_at(17), plain / _LONG)
+    np.testing.assert_allclose(block.rope.pairs(16, 16), plain / _SHORT)
+    np.testing.assert_allclose(block.rope.pairs(16, 17), plain / _LONG)
     known = sa.model_from_config(
         config_of("llama", **SCALINGS["dynamic"][1]), max_position_embeddings=6
     )

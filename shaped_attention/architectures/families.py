@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from shaped_attention.architectures.family import Details, Family, Sizes, shared_keys
 from shaped_attention.architectures.fields import Fields, field_error
@@ -32,7 +31,7 @@ from shaped_attention.architectures.layer_types import (
     unrotated_by_list,
 )
 from shaped_attention.architectures.rope import rope_by_type, rope_of
-from shaped_attention.blocks.rotations import rope_angles
+from shaped_attention.blocks.rotations import Rope
 
 
 def _granite(fields: Fields, sizes: Sizes) -> Details:
@@ -71,7 +70,7 @@ def _gemma3_mask(fields: Fields, attention: str) -> str | None:
     return f"local:{fields.count('sliding_window') // 2 + 1}"
 
 
-def _phi3_rope(fields: Fields, size: int, kind: str) -> dict[str, Any]:
+def _phi3_rope(fields: Fields, size: int, kind: str) -> Rope:
     """Return RoPE of a Phi-3, whose first versions call LongRoPE "su" or "yarn"."""
     for name in ("rope_parameters", "rope_scaling"):
         old = fields.get(name)
@@ -83,28 +82,28 @@ def _phi3_rope(fields: Fields, size: int, kind: str) -> dict[str, Any]:
     return rope_of(fields, size, kind, share=1.0)
 
 
-def _neox_rope(fields: Fields, size: int, kind: str) -> dict[str, Any]:
+def _neox_rope(fields: Fields, size: int, kind: str) -> Rope:
     base, share = fields.number("rotary_emb_base", 10_000.0), fields.number("rotary_pct", 0.25)
     return rope_of(fields, size, kind, base=base, share=share)
 
 
-def _gptj_rope(fields: Fields, size: int, kind: str) -> dict[str, Any]:
+def _gptj_rope(fields: Fields, size: int, kind: str) -> Rope:
     # Neighbouring columns form a pair, which has the same law as any other pairing.
     rotated = fields.count("rotary_dim")
     if rotated > size or rotated % 2:
         raise field_error("rotary_dim", f"even and at most {size}, the head size", rotated)
-    return {"rope": rope_angles(10_000.0, rotated), "rope_share": rotated / size}
+    return Rope(10_000.0, share=rotated / size)
 
 
-def _falcon_positions(fields: Fields, size: int, kind: str) -> dict[str, Any]:
+def _falcon_positions(fields: Fields, size: int, kind: str) -> Rope | str:
     if not fields.flag("alibi", False):
         return rope_of(fields, size, kind)
     fields.no_influence("rope_parameters", "rope_theta", "rope_scaling")
     # Divided by the root of the head size, like the logits, and rounded to bfloat16.
-    return {"position_bias": f"alibi:{size**-0.5!r}:bfloat16"}
+    return f"alibi:{size**-0.5!r}:bfloat16"
 
 
-def _modernbert_rope(fields: Fields, size: int, kind: str) -> dict[str, Any]:
+def _modernbert_rope(fields: Fields, size: int, kind: str) -> Rope:
     if (theta := fields.get("rope_theta")) is not None:
         raise ValueError(
             f"config has rope_theta={theta!r}, which ModernBERT ignores; it reads "
@@ -222,7 +221,7 @@ _SUMMARY = (
 )  # fmt: skip
 _GPT2 = replace(
     _LAYER_NORM, eps=("layer_norm_epsilon", 1e-5), activation=("activation_function", "gelu_new"),
-    hidden=("n_inner", 4), rope=lambda *_: {}, kinds=logits_by_number, details=_gpt2,
+    hidden=("n_inner", 4), rope=lambda *_: None, kinds=logits_by_number, details=_gpt2,
     kv_heads=lambda fields, heads: heads, positions="learned",
     unused=(*_SUMMARY, "reorder_and_upcast_attn"),
 )  # fmt: skip
@@ -238,7 +237,7 @@ _PHI = replace(
 _BERT = replace(
     _LAYER_NORM, defaults={"pad_token_id": 0}, eps=("layer_norm_eps", 1e-12), place="after",
     mask=lambda fields, _: "causal" if fields.flag("is_decoder", False) else None, encoder=True,
-    rope=lambda *_: {}, padding=True, positions="learned", typed=True, normed=True,
+    rope=lambda *_: None, padding=True, positions="learned", typed=True, normed=True,
     only={"position_embedding_type": ("absolute",)},
 )  # fmt: skip
 _COHERE = replace(
@@ -258,7 +257,7 @@ FAMILIES: dict[str, Family] = {
     "bloom": replace(
         _LAYER_NORM, eps=("layer_norm_epsilon", 1e-5), hidden=("n_inner", 4),
         activation=("hidden_act", "gelu_pytorch_tanh"), details=_bloom, normed=True,
-        rope=lambda *_: {"position_bias": "alibi"},
+        rope=lambda *_: "alibi",
         only={"apply_residual_connection_post_layernorm": (False,)},
         unused=(
             "attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion",
@@ -340,7 +339,7 @@ FAMILIES: dict[str, Family] = {
     "opt": replace(
         _LAYER_NORM, defaults={"pad_token_id": 1}, eps=1e-5,
         std=("init_std", 0.02), padding=True,
-        activation=("activation_function", "relu"), hidden=("ffn_dim", None), rope=lambda *_: {},
+        activation=("activation_function", "relu"), hidden=("ffn_dim", None), rope=lambda *_: None,
         details=_opt, positions="learned", biases=("enable_bias",),
         unused=("layer_norm_elementwise_affine",),
     ),

@@ -14,6 +14,7 @@ from shaped_attention.architectures.rope import rope_of
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.blocks.pattern import Pattern
+from shaped_attention.blocks.rotations import Rope
 
 WIDTHS = ("hidden_size", "n_embd", "n_embed")
 HEADS = ("num_attention_heads", "n_head")
@@ -100,8 +101,8 @@ class Family:
     encoder
         Whether the family has no causal mask, unless `is_decoder` is true.
     kinds, mask, rope
-        Functions for the kind of each layer, the mask of a type of attention, and the positions of
-        its queries and keys, as fields of `ShapedAttention`.
+        Functions for the kind of each layer, the mask of a type of attention, and its positions: a
+        `Rope`, a position bias as in `ShapedAttention`, or None.
     details
         Function for what further fields decide.
     padding, positions, typed, normed
@@ -130,7 +131,7 @@ class Family:
     encoder: bool = False
     kinds: Kinds = all_full
     mask: Callable[[Fields, str], str | None] = mask_of
-    rope: Callable[[Fields, int, str], dict[str, Any]] = rope_of
+    rope: Callable[[Fields, int, str], Rope | str | None] = rope_of
     details: Callable[[Fields, Sizes], Details] = lambda fields, sizes: Details()
     padding: bool = True
     positions: str | None = None
@@ -200,7 +201,9 @@ class Family:
                 n, std, heads, size, kv_heads=keys, out_std=details.last_std,
                 logit_scale=logits / kind.divisor, softcap=details.softcap,
                 qk_norm=self.qk_norm, qk_norm_eps=norm.eps if self.qk_norm else 0.0,
-                mask=self.mask(fields, kind.attention), **(rope if kind.rotated else {}),
+                mask=self.mask(fields, kind.attention),
+                rope=rope if isinstance(rope, Rope) and kind.rotated else None,
+                position_bias=rope if isinstance(rope, str) else None,
             )  # fmt: skip
             if parallel:
                 both = Parallel(replace(seeing, skip=0.0), replace(hidden, skip=0.0), skip=1.0)

@@ -14,6 +14,7 @@ attention factor, so that the rotated part of the logits has its square:
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.architectures.fields import Fields, field_error, positive
 from shaped_attention.architectures.layer_types import FULL
-from shaped_attention.blocks.rotations import rope_angles
+from shaped_attention.blocks.rotations import Rope, rope_angles
 
 _ORIGINAL = "original_max_position_embeddings"
 _LISTS = ("short_factor", "long_factor")
@@ -60,8 +61,8 @@ def rope_of(
     base: float = 10_000.0,
     share: float | None = None,
     by_type: bool = False,
-) -> dict[str, Any]:
-    """Return `rope`, `rope_share` and further fields of attention with heads of a size.
+) -> Rope:
+    """Return the rotation of heads of a size.
 
     Parameters
     ----------
@@ -93,13 +94,11 @@ def rope_of(
     if rotated % 2 or rotated < 2:
         what = f"such that an even number of the {size} columns of a head is rotated"
         raise field_error("head_dim, partial_rotary_factor", what, rotated)
-    scaled = _scaled(fields, named._replace(nested=named.nested or by_type), theta, rotated)
-    return {**scaled, "rope_share": rotated / size}
+    named = named._replace(nested=named.nested or by_type)
+    return replace(_scaled(fields, named, theta, rotated), share=rotated / size)
 
 
-def rope_by_type(
-    fields: Fields, size: int, kind: str, *, base: float, local_base: float
-) -> dict[str, Any]:
+def rope_by_type(fields: Fields, size: int, kind: str, *, base: float, local_base: float) -> Rope:
     """Return the same for families whose sliding layers have their own RoPE.
 
     Without `rope_parameters` their base is `rope_local_base_freq`, and neither `rope_theta` nor
@@ -116,7 +115,7 @@ def rope_by_type(
         return full
     if parameters:
         return rope_of(fields, size, kind, base=local, by_type=True)
-    return {"rope": rope_angles(positive("rope_local_base_freq", local), size), "rope_share": 1.0}
+    return Rope(positive("rope_local_base_freq", local))
 
 
 def _for_kinds(parameters: dict[str, Any]) -> bool:
@@ -154,8 +153,8 @@ def _agreeing(fields: Fields, named: _Named, key: str, *, top: bool = True) -> A
     return outer if inner is None else inner
 
 
-def _scaled(fields: Fields, named: _Named, base: float, size: int) -> dict[str, Any]:
-    """Return fields of attention: `rope` and, where it is scaled so, its factor and tokens."""
+def _scaled(fields: Fields, named: _Named, base: float, size: int) -> Rope:
+    """Return the rotation of `size` columns with any scaling of its angles."""
     old, new = named.values.pop("type", None), named.values.pop("rope_type", None)
     how = new or old or "default"
     if how not in _PARAMETERS:
@@ -177,8 +176,10 @@ def _scaled(fields: Fields, named: _Named, base: float, size: int) -> dict[str, 
         return _longrope(base, size, options)
     if how == "dynamic":
         longest = fields.count("max_position_embeddings")
-        return {"rope": rope_angles(base, size), "rope_tokens": longest}
-    return {"rope": rope_angles(base, size, None if how == "default" else how, **options)}
+        return Rope(base, original_max_position_embeddings=longest)
+    if how == "llama3":
+        return Rope(angles=rope_angles(base, size, how, **options))
+    return Rope(base, factor=options.get("factor", 1.0))
 
 
 def _checked(named: _Named, how: str) -> dict[str, Any]:
@@ -204,7 +205,7 @@ def _checked(named: _Named, how: str) -> dict[str, Any]:
     return options
 
 
-def _yarn(base: float, size: int, options: dict[str, Any]) -> dict[str, Any]:
+def _yarn(base: float, size: int, options: dict[str, Any]) -> Rope:
     """Return YaRN: angles with fewer than `beta_slow` turns are divided by the factor."""
     if base <= 1.0:
         raise field_error("rope_theta", "above 1 for YaRN", base)
@@ -225,14 +226,14 @@ def _yarn(base: float, size: int, options: dict[str, Any]) -> dict[str, Any]:
         if "mscale" in options and "mscale_all_dim" in options:
             attention = _growth(factor, options["mscale"])
             attention /= _growth(factor, options["mscale_all_dim"])
-    return {"rope": angles, "rope_factor": float(attention)}
+    return Rope(angles=angles, attention_factor=float(attention))
 
 
 def _growth(factor: float, weight: float) -> float:
     return 1.0 if factor <= 1.0 else 0.1 * weight * math.log(factor) + 1.0
 
 
-def _longrope(base: float, size: int, options: dict[str, Any]) -> dict[str, Any]:
+def _longrope(base: float, size: int, options: dict[str, Any]) -> Rope:
     """Return LongRoPE, with angles for few and for many tokens."""
     factor, longest = options["factor"], options[_ORIGINAL]
     if not isinstance(longest, int) or longest < 2:
@@ -241,9 +242,10 @@ def _longrope(base: float, size: int, options: dict[str, Any]) -> dict[str, Any]
     if attention is None:
         attention = math.sqrt(1.0 + math.log(factor) / math.log(longest)) if factor > 1.0 else 1.0
     short, long = (rope_angles(base, size) / _divisors(x, options[x], size // 2) for x in _LISTS)
-    return {
-        "rope": short, "rope_long": long, "rope_tokens": longest, "rope_factor": float(attention)
-    }  # fmt: skip
+    return Rope(
+        angles=short, long_angles=long, attention_factor=float(attention),
+        original_max_position_embeddings=longest,
+    )  # fmt: skip
 
 
 def _divisors(name: str, values: Any, count: int) -> NDArray[np.float64]:

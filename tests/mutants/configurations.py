@@ -22,8 +22,8 @@ CONFIGURATIONS = [
     Mutant(
         "yarn-without-its-factor",
         "shaped_attention/architectures/rope.py",
-        'return {"rope": angles, "rope_factor": float(attention)}',
-        'return {"rope": angles, "rope_factor": 1.0}',
+        "Rope(angles=angles, attention_factor=float(attention))",
+        "Rope(angles=angles)",
         ("test_rope_scalings.py::test_angles_and_factors_are_those_of_the_library[yarn]",),
     ),
     Mutant(
