@@ -17,11 +17,11 @@ from click.testing import CliRunner
 
 import shaped_attention as sa
 from shaped_attention.blocks.catalogue import KINDS
-from shaped_attention.commands import sweep_actions
 from shaped_attention.commands.main import main
 from shaped_attention.sweep import plan as planning
 from shaped_attention.sweep import run_loop
 from shaped_attention.sweep.cells import NAMED
+from shaped_attention.sweep.engines import InProcess
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.work_order import Schedule
@@ -190,7 +190,7 @@ def test_a_log_without_a_terminal(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["run", "resume"])
-@pytest.mark.parametrize("place", ["sweep_actions.Store", "sweep_actions.run_sweep", "engine"])
+@pytest.mark.parametrize("place", ["store.Store", "run.run_sweep", "engine"])
 def test_an_interrupt_has_one_status(command, place, tmp_path, monkeypatch):
     """While libraries load or the store is opened, while units run, and while workers end."""
     assert run(tmp_path).exit_code == 0
@@ -199,10 +199,10 @@ def test_an_interrupt_has_one_status(command, place, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     if place == "engine":
-        monkeypatch.setattr(sweep_actions.InProcess, "close", interrupted)
+        monkeypatch.setattr(InProcess, "close", interrupted)
     else:
-        monkeypatch.setattr(sweep_actions, place.split(".")[1], interrupted)
-        monkeypatch.setattr(sweep_actions, "read_sweep", interrupted)
+        for name in (place, "toml.read_sweep"):
+            monkeypatch.setattr(f"shaped_attention.sweep.{name}", interrupted)
     paths = [str(tmp_path / "s.toml"), str(tmp_path / "s")]
     shown = CliRunner().invoke(main, ["sweep", command, *paths[command == "resume" :]])
     assert shown.exit_code == 3
@@ -215,7 +215,7 @@ def test_other_commands_end_as_shells_expect(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("shaped_attention.commands.figure_commands.make", interrupted)
+    monkeypatch.setattr("shaped_attention.commands.figures.make", interrupted)
     shown = CliRunner().invoke(main, ["paper", "1-left"])
     assert (shown.exit_code, shown.stderr) == (130, "interrupted\n")
 
@@ -240,7 +240,7 @@ def test_a_dead_scheduler_names_resume(tmp_path, monkeypatch):
     def broken(*_, **__):
         raise BrokenExecutor("the executor broke, and only its owner can replace it")
 
-    monkeypatch.setattr(sweep_actions, "run_sweep", broken)
+    monkeypatch.setattr("shaped_attention.sweep.run.run_sweep", broken)
     shown = run(tmp_path)
     assert shown.exit_code == 1
     assert f"replace it; `shaped-attention sweep resume {tmp_path / 's'}` continues" in shown.stderr

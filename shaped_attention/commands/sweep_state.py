@@ -1,4 +1,4 @@
-"""What the commands do that show and mend the state of a store, without torch and plots."""
+"""The commands of the group `sweep` that show and mend the state of a store."""
 
 from __future__ import annotations
 
@@ -6,28 +6,39 @@ import json
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from shaped_attention.commands.options import INCOMPLETE
-from shaped_attention.commands.sweep_words import reported, resuming, units_of
-from shaped_attention.progress import duration
-from shaped_attention.sweep.code_identity import code_records
-from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store import Store
-from shaped_attention.sweep.work_order import Schedule
+from shaped_attention.commands.sweep_words import resuming, units_of
+
+if TYPE_CHECKING:
+    from shaped_attention.sweep.specification import Sweep
+
+store_argument = click.argument("store", type=click.Path(path_type=Path))
+_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON; docs/sweeps.md names the fields."
+)
 
 
+@click.command()
+@store_argument
+@click.option("--traceback", is_flag=True, help="Print the tracebacks of units that were given up.")
+@_json
 def status(store: Path, traceback: bool, as_json: bool) -> None:
-    """Print how much of a sweep is done."""
-    with reported():
-        opened = Store(store)
-        done, failures, running = opened.finished(), opened.failures(), opened.running
-        sweep = opened.sweep
-        lost = len(opened.finished_without(())) - len(done)
-        # With a target, cells that have reached it need no more units.
-        schedule = Schedule(sweep, done, partial(opened.arrays.read, "moments"))
+    """Print how much of the sweep in STORE is done, also while it runs."""
+    from shaped_attention.progress import duration
+    from shaped_attention.sweep.code_identity import code_records
+    from shaped_attention.sweep.store import Store
+    from shaped_attention.sweep.work_order import Schedule
+
+    opened = Store(store)
+    done, failures, running = opened.finished(), opened.failures(), opened.running
+    sweep = opened.sweep
+    lost = len(opened.finished_without(())) - len(done)
+    # With a target, cells that have reached it need no more units.
+    schedule = Schedule(sweep, done, partial(opened.arrays.read, "moments"))
     wanted, left = schedule.left, schedule.seconds_left() if done else None
     changes = [record for record in code_records(store) if record["changed"]]
     reasons = {} if running else dict(sorted(Counter(opened.reasons().values()).items()))
@@ -73,26 +84,34 @@ def _failure(sweep: Sweep, record: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@click.command()
+@store_argument
+@_json
 def summary(store: Path, as_json: bool) -> None:
-    """Print the means of a sweep with their confidence intervals."""
-    # Pandas and the statistics take longer to import than the state of a store does.
+    """Print the means of the sweep in STORE with their confidence intervals."""
     from shaped_attention.sweep.reading import open_sweep
     from shaped_attention.sweep.tables import summary_table
 
-    with reported():
-        table = summary_table(open_sweep(store))
+    table = summary_table(open_sweep(store))
     if as_json:
         click.echo(table.to_json(orient="records", indent=2))
     else:
         click.echo(table.to_string(index=False, float_format="{:.5g}".format))
 
 
+@click.command()
+@store_argument
+@_json
 def verify(store: Path, as_json: bool) -> None:
-    """Read all files of a sweep, and print which are missing or damaged."""
-    with reported():
-        opened = Store(store)
-        damaged = sorted(opened.damaged())
-        intact, written = opened.finished_without(damaged), opened.ledger.units(opened.sweep)
+    """Compare all files of the sweep in STORE with their checksums.
+
+    The exit status is 3 if units are missing or damaged.
+    """
+    from shaped_attention.sweep.store import Store
+
+    opened = Store(store)
+    damaged = sorted(opened.damaged())
+    intact, written = opened.finished_without(damaged), opened.ledger.units(opened.sweep)
     if as_json:
         fields = {"store": str(store), "units": len(written), "intact": len(intact)}
         click.echo(json.dumps(fields | {"damaged": damaged}, indent=2))
@@ -109,15 +128,21 @@ def verify(store: Path, as_json: bool) -> None:
         raise click.exceptions.Exit(INCOMPLETE)
 
 
+@click.command()
+@store_argument
 def repair(store: Path) -> None:
-    """Take damaged files out of a sweep."""
-    with reported():
-        opened = Store(store)
-        with opened.locked():
-            opened.check_current()
-            lost = opened.damaged()
-            units = len(opened.finished_without(())) - len(opened.finished_without(lost))
-            opened.take_out(lost)
+    """Take damaged files out of STORE, so that resume draws their units again.
+
+    `shaped-attention sweep resume STORE` does so by itself.
+    """
+    from shaped_attention.sweep.store import Store
+
+    opened = Store(store)
+    with opened.locked():
+        opened.check_current()
+        lost = opened.damaged()
+        units = len(opened.finished_without(())) - len(opened.finished_without(lost))
+        opened.take_out(lost)
     click.echo(f"{store}: {len(lost)} files missing or damaged, {units} units to draw again")
     if units:
         click.echo(f"`{resuming(opened.sweep, store)}` draws them")

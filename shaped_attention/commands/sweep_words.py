@@ -1,20 +1,20 @@
-"""What the commands of the group `sweep` print alike, and how they report errors."""
+"""What the commands of the group `sweep` share: words, the report of errors, and the log."""
 
 from __future__ import annotations
 
+import logging
 import math
 import shlex
+import sys
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import click
+from tqdm import tqdm
 
-from shaped_attention.commands.options import InputError
-from shaped_attention.io.storage import reason
-from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store_records import StoreError, UnwritableError
+if TYPE_CHECKING:
+    from shaped_attention.sweep.specification import Sweep
 
 
 def shape_of(sweep: Sweep) -> str:
@@ -34,23 +34,6 @@ def resuming(sweep: Sweep, store: Path) -> str:
     return " ".join(["shaped-attention sweep resume", shlex.quote(str(store)), *trusted])
 
 
-@contextmanager
-def reported() -> Iterator[None]:
-    """Report errors as a sentence or a list of faults; exit status 2 for bad arguments, else 1."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except (UnwritableError, BrokenExecutor) as error:
-        raise click.ClickException(str(error)) from None
-    except (ValueError, StoreError) as error:
-        raise InputError(str(error)) from None
-    except MemoryError:
-        raise click.ClickException("there is not enough memory for this") from None
-    except OSError as error:
-        raise InputError(f"{error.filename or 'a file'}: {reason(error)}") from None
-
-
 def size(count: int) -> str:
     """Return a number of bytes in words."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -58,3 +41,41 @@ def size(count: int) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000  # type: ignore[assignment]
     return f"{count:.3g} TB"
+
+
+_PACKAGE = "shaped_attention"
+
+
+class _Lines(logging.Handler):
+    """Writes lines above the progress bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        try:
+            tqdm.write(self.format(record), file=sys.stderr)
+        except Exception:  # as in all handlers of the standard library
+            self.handleError(record)
+
+
+@contextmanager
+def logged(part: str, verbose: bool, quiet: bool) -> Iterator[None]:
+    """Write what the package logs: warnings, with `verbose` all, with `quiet` errors only.
+
+    If the error stream is not a terminal and shows no bar, the lines that `part` of the package
+    logs about its progress are written too.
+    """
+    package, informed = logging.getLogger(_PACKAGE), logging.getLogger(f"{_PACKAGE}.{part}")
+    level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING
+    told = level if verbose or quiet or sys.stderr.isatty() else logging.INFO
+    handler = _Lines()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    before = package.level, informed.level
+    package.addHandler(handler)
+    package.setLevel(level)
+    informed.setLevel(told)
+    try:
+        yield
+    finally:
+        package.removeHandler(handler)
+        package.setLevel(before[0])
+        informed.setLevel(before[1])
