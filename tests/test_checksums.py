@@ -64,13 +64,6 @@ def test_other_numbers_are_noticed(chain, tmp_path, suffix):
             sa.load(path)
 
 
-def test_a_missing_chunk_is_noticed(chain, tmp_path):
-    path = sa.save(chain, tmp_path / "chain.zarr")
-    (path / "V" / "0.0.0.0").unlink()
-    with pytest.raises(ValueError, match=r"damaged since it was written \(variable V\)"):
-        sa.load(path)
-
-
 @pytest.mark.parametrize("name", ["V", "stopping_time"])
 def test_nan_is_neither_written_nor_read(chain, tmp_path, name):
     broken = chain.copy(deep=True)

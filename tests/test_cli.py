@@ -149,13 +149,6 @@ def test_show_refuses_what_is_no_result(run, tmp_path):
     assert "broken.nc" in run("show", "broken.nc").stderr
 
 
-def test_help_explains_every_option():
-    result = CliRunner().invoke(main, ["compare", "--help"])
-    for option in main.commands["compare"].load().params:
-        assert option.opts[0] in result.output
-        assert option.help
-
-
 @pytest.mark.filterwarnings("default")
 def test_a_warning_is_one_line_without_code(run, tmp_path):
     np.save("tokens.npy", np.random.default_rng(0).standard_normal((3, 2)))

@@ -12,7 +12,6 @@ import pytest
 
 from shaped_attention.commands.later import Later
 from shaped_attention.commands.main import main
-from shaped_attention.sphere.figures.catalogue import FIGURES
 
 HEAVY = {
     "dask", "matplotlib", "numba", "pandas", "scipy", "seaborn", "sympy", "torch", "torchsde",
@@ -105,10 +104,6 @@ with ThreadPoolExecutor(2) as pool:
 def test_torch_may_be_loading_on_another_thread():
     """A module that is half loaded has no `Tensor`: of no number is it then known what it is."""
     assert "torch" in loaded(TOGETHER, 60.0)
-
-
-def test_every_figure_of_the_sphere_has_a_command():
-    assert set(main.commands["sphere"].load().commands) == set(FIGURES)
 
 
 def test_package_runs_as_a_module():

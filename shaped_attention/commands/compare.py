@@ -138,14 +138,14 @@ def _compare(
     click.echo("" if scale == "raw" else f", rescaled to {float(scale):g} (--scale)")
     click.echo(f"layer: {', '.join(map(str, layer))}")
     click.echo(f"width n = {width}, depth L = {depth}, t in [0, {depth / max(width, 1):g}]\n")
-    found = study.run_study(layer, v0, progress=options["progress"], **asked)
+    study_results = study.run_study(layer, v0, progress=options["progress"], **asked)
     main_table, *others = study.PAIRS
-    click.echo(f"{main_table}\n{format_comparison(found.tables[main_table])}\n")
+    click.echo(f"{main_table}\n{format_comparison(study_results.tables[main_table])}\n")
     for name in others:
-        click.echo(f"{name}\n{fill(found.tables[name].attrs['verdict'], width=110)}\n")
+        click.echo(f"{name}\n{fill(study_results.tables[name].attrs['verdict'], width=110)}\n")
     title = f"{origin}, n = {width}, L = {depth}; the most correlated pair of tokens"
-    written = study.write_study(found, results)
-    written += study.draw_study(found, figures, labels, title)
+    written = study.write_study(study_results, results)
+    written += study.draw_study(study_results, figures, labels, title)
     click.echo("written: " + ", ".join(str(path) for path in written))
 
 
@@ -160,16 +160,16 @@ def _refuse_unused(context: click.Context, options: dict[str, Any]) -> None:
     """Raise ValueError if an option was given that would have no effect."""
     from shaped_attention.blocks.catalogue import UNUSED
 
-    def given(name: str) -> bool:
+    def is_typed(name: str) -> bool:
         source = context.get_parameter_source(name)
         return source is not None and source is not ParameterSource.DEFAULT
 
-    if given("rho") and options["tokens"] is None:
+    if is_typed("rho") and options["tokens"] is None:
         raise ValueError(f"--rho {options['rho']:g} needs --tokens")
     for parameter in UNUSED[options["kind"]]:
         name = "causal" if parameter == "mask" else parameter
         # The weight of an MLP is --gamma unless --mlp-gamma is given.
-        if given(name) and not (name == "gamma" and options["mlp_gamma"] is None):
+        if is_typed(name) and not (name == "gamma" and options["mlp_gamma"] is None):
             option = "--" + name.replace("_", "-")
             raise ValueError(f"{option} has no effect with --layer {options['kind']}")
 
@@ -185,15 +185,15 @@ def _start(
     from shaped_attention.io.inputs import example_tokens, read_covariance, read_tokens
     from shaped_attention.numerics.covariance import check_covariance, covariance_of, equicorrelated
 
-    given = [
+    starts = [
         name
         for name, value in (
             ("--tokens", tokens), ("--token-file", token_file), ("--covariance", covariance)
         )
         if value is not None
     ]  # fmt: skip
-    if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} exclude each other")
+    if len(starts) > 1:
+        raise ValueError(f"{' and '.join(starts)} exclude each other")
     if key is not None and token_file is None and covariance is None:
         raise ValueError(f"--key {key} needs --token-file or --covariance")
     if token_file is not None:

@@ -155,12 +155,12 @@ def _run(
 
 def _models(configs: Iterable[str], changes: dict[str, Any]) -> dict[str, Model]:
     """Return the models by different names."""
-    found: dict[str, Model] = {}
+    models: dict[str, Model] = {}
     for config in configs:
         model = _model(config, changes)
         name = str(model)
-        found[f"{name} ({config})" if name in found else name] = model
-    return found
+        models[f"{name} ({config})" if name in models else name] = model
+    return models
 
 
 def _model(config: str, changes: dict[str, Any]) -> Model:
@@ -169,10 +169,10 @@ def _model(config: str, changes: dict[str, Any]) -> Model:
     return model_from_config(config, **changes)
 
 
-def _changes(given: Iterable[str]) -> dict[str, Any]:
+def _changes(words: Iterable[str]) -> dict[str, Any]:
     """Return fields and their values from "field=value"; what is not JSON is text."""
     changes: dict[str, Any] = {}
-    for word in given:
+    for word in words:
         name, sign, value = word.partition("=")
         if not name.isidentifier() or not sign:
             raise argument_error("--set", "FIELD=VALUE", word)

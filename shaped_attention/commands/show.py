@@ -16,7 +16,7 @@ def show_command(path: Path) -> None:
     PATH is the .nc file or the .zarr folder of the result. Its arrays are neither read nor
     compared with their checksums.
     """
-    from shaped_attention.io.declared_sizes import MAX_BYTES
+    from shaped_attention.io.file_formats import MAX_BYTES
     from shaped_attention.results.checksums import ATTRIBUTE
     from shaped_attention.results.files import opened
     from shaped_attention.results.provenance import record

@@ -79,7 +79,7 @@ def save_figure(
 
 def with_palette(png: BytesIO) -> bytes:
     """Return a PNG on white with 256 colours, a third of the size; lines and text look the same."""
-    found = BytesIO()
+    smaller = BytesIO()
     drawn = Image.open(png)
     layers = Image.new("RGBA", drawn.size, "white"), drawn.convert("RGBA")
     picture = Image.alpha_composite(*layers).convert("RGB")
@@ -87,5 +87,5 @@ def with_palette(png: BytesIO) -> bytes:
     reduced = picture.quantize(
         _COLORS, method=Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE
     )
-    reduced.save(found, format="png", optimize=True, dpi=drawn.info.get("dpi"))
-    return found.getvalue()
+    reduced.save(smaller, format="png", optimize=True, dpi=drawn.info.get("dpi"))
+    return smaller.getvalue()

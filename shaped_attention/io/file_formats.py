@@ -3,7 +3,9 @@
 A file is data and never code: nothing is unpickled. The arguments of a reader are a stream, the
 name of the file for messages, the name of the array or None, the allowed numbers of dimensions of
 an array without a name, and the most bytes that the array may have. A reader returns the array as
-stored, and its name for messages. It allocates nothing before it has checked the size.
+stored, and its name for messages. It allocates nothing before it has checked the size that the file
+declares: a header of a few bytes can declare more than a machine has, and compressed zeros can be a
+thousand times smaller than what they become.
 """
 
 from __future__ import annotations
@@ -19,8 +21,34 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.io.declared_sizes import check_declared, npy_header, npz_headers
 from shaped_attention.lazy_torch import Tensor, torch
+
+MAX_BYTES = 2**33
+"""Default for the bytes that a file may declare: 8 GiB."""
+
+
+def check_declared(place: str, declared: int, max_bytes: int) -> None:
+    """Raise ValueError if a file declares more than `max_bytes` bytes."""
+    if declared > max_bytes:
+        raise ValueError(
+            f"{place} must declare at most max_bytes={max_bytes} bytes; it declares {declared}"
+        )
+
+
+Header = tuple[tuple[int, ...], np.dtype[np.generic]]
+"""Shape and type of an array."""
+
+
+def _npy_header(stream: IO[bytes]) -> Header:
+    """Return shape and type of the array in a ``.npy`` stream, at whose beginning it is left."""
+    major, _ = np.lib.format.read_magic(stream)
+    read = (
+        np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = read(stream)
+    stream.seek(0)
+    return shape, dtype
+
 
 SHAPES = {(2,): "two-dimensional", (3, 4): "three- or four-dimensional"}
 """Numbers of dimensions that are read, in words."""
@@ -34,7 +62,7 @@ def _read_npy(
 ) -> tuple[NDArray[Any], str]:
     _refuse_key(name, key, "a .npy file holds one array without a name")
     with _reading(name, ".npy"):
-        shape, dtype = npy_header(stream)
+        shape, dtype = _npy_header(stream)
     check_declared(name, math.prod(shape) * dtype.itemsize, max_bytes)
     with _reading(name, ".npy"):
         return np.lib.format.read_array(stream, allow_pickle=False), name
@@ -44,7 +72,10 @@ def _read_npz(
     stream: IO[bytes], name: str, key: str | None, dimensions: tuple[int, ...], max_bytes: int
 ) -> tuple[NDArray[Any], str]:
     with _reading(name, ".npz"), zipfile.ZipFile(stream) as archive:
-        headers = npz_headers(archive)
+        headers = {}
+        for member in archive.namelist():
+            with archive.open(member) as entry:
+                headers[member.removesuffix(".npy")] = _npy_header(entry)
     fitting = [
         label
         for label, (shape, dtype) in headers.items()

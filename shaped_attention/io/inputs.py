@@ -17,8 +17,7 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from shaped_attention.checks import with_types
-from shaped_attention.io.declared_sizes import MAX_BYTES
-from shaped_attention.io.file_formats import READERS, SHAPES
+from shaped_attention.io.file_formats import MAX_BYTES, READERS, SHAPES
 
 _EXAMPLE = "moby_dick_tokens.npz"
 _REAL_KINDS = "iuf"

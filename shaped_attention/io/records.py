@@ -29,13 +29,13 @@ def append_records(path: Path, records: list[dict[str, Any]]) -> None:
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """Return the records with a valid checksum."""
-    found = []
+    records = []
     if path.exists():
         for line in path.read_bytes().splitlines():
             checksum, _, body = line.partition(b" ")
             if body and checksum == b"%08x" % zlib.crc32(body):
-                found.append(json.loads(body))
-    return found
+                records.append(json.loads(body))
+    return records
 
 
 def plain(value: object) -> Any:

@@ -21,13 +21,11 @@ def checksums(data: xr.Dataset) -> dict[str, str]:
     They depend on values, not on how a file stores them: text of any width is text, and whole
     numbers are whole numbers.
     """
-    found = {
-        f"variable {name}": _of_variable(variable) for name, variable in data.variables.items()
-    }
+    sums = {f"variable {name}": _of_variable(variable) for name, variable in data.variables.items()}
     attributes = {
         str(name): _plain(value) for name, value in data.attrs.items() if name != ATTRIBUTE
     }
-    return found | {_ATTRIBUTES: _digest(json.dumps(attributes, sort_keys=True).encode())}
+    return sums | {_ATTRIBUTES: _digest(json.dumps(attributes, sort_keys=True).encode())}
 
 
 def damaged(data: xr.Dataset, stored: dict[str, str]) -> list[str]:

@@ -15,7 +15,7 @@ from shaped_attention.blocks.base import Block, blocks_of
 from shaped_attention.blocks.pattern import Pattern
 from shaped_attention.checks import argument_error, with_types
 from shaped_attention.extras import extras
-from shaped_attention.io.declared_sizes import MAX_BYTES, check_declared
+from shaped_attention.io.file_formats import MAX_BYTES, check_declared
 from shaped_attention.io.storage import reason, written
 from shaped_attention.results.checksums import ATTRIBUTE, checksums, damaged
 from shaped_attention.results.plain_arguments import check_names, decoded

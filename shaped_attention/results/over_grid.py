@@ -41,7 +41,7 @@ def over_grid(
     """
     for name, values in axes.items():
         check_values(name, values)
-    found = iter(
+    results = iter(
         [
             cell(**dict(zip(axes, values, strict=True)))
             for values in progress_bar("cells", progress, list(product(*axes.values())))
@@ -50,7 +50,7 @@ def over_grid(
 
     def joined(names: list[str]) -> xr.Dataset:
         if not names:
-            return next(found)
+            return next(results)
         parts = [joined(names[1:]) for _ in axes[names[0]]]
         whole = xr.concat(parts, names[0], combine_attrs="drop_conflicts")
         return whole.assign_coords({names[0]: list(axes[names[0]])})

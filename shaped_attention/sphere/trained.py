@@ -28,7 +28,7 @@ from shaped_attention.checks import (
     real_array,
     with_types,
 )
-from shaped_attention.io.declared_sizes import MAX_BYTES
+from shaped_attention.io.file_formats import MAX_BYTES
 from shaped_attention.io.inputs import read_array, read_example
 from shaped_attention.models.recording import accepts, call_model, record_outputs, stack_outputs
 from shaped_attention.results.provenance import recorded

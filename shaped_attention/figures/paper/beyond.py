@@ -139,14 +139,14 @@ def figure_eigenvalues(
     times = np.zeros(0)
     for gamma in progress_bar("gammas", progress, gammas):
         block = ShapedAttention(float(gamma))
-        own = derived_seed(seed, {"study": "eigenvalues", "gamma": float(gamma)})
+        derived = derived_seed(seed, {"study": "eigenvalues", "gamma": float(gamma)})
         chain = simulate_chain(
-            block, v0, width=width, depth=width, samples=samples, seed=own,
+            block, v0, width=width, depth=width, samples=samples, seed=derived,
             save_every=max(1, width // 100),
             radius=1e5, progress=False,
         )  # fmt: skip
         limit = integrate_sde(
-            block, v0, horizon=1.0, step=0.1 / width, samples=samples, seed=own,
+            block, v0, horizon=1.0, step=0.1 / width, samples=samples, seed=derived,
             times=chain["time"].to_numpy().tolist(),
             radius=1e5, progress=False,
         )  # fmt: skip

@@ -66,8 +66,8 @@ def figure_1_left(
     v0 = equicorrelated(tokens, RHO_0)
     curves = {}
     for name, layer in progress_bar("models", progress, models.items()):
-        own = derived_seed(seed, {"study": "curves", "model": name})
-        result = _chain(layer, v0, width, depth, samples, own, save_every=5)
+        derived = derived_seed(seed, {"study": "curves", "model": name})
+        result = _chain(layer, v0, width, depth, samples, derived, save_every=5)
         curves[name] = quantiles(mean_off_diagonal(correlations(result["V"].values)))
     data = _curves("correlation", curves, result["time"].values * width)
     data["correlation"].attrs["long_name"] = r"$\rho_{a,b}$, mean over pairs $a \neq b$"
@@ -143,8 +143,8 @@ def figure_3(
     v0 = equicorrelated(tokens, RHO_0)
     correlation, covariance = {}, {}
     for name, layer in progress_bar("models", progress, models.items()):
-        own = derived_seed(seed, {"study": "curves", "model": name})
-        result = _chain(layer, v0, width, depth, samples, own, save_every=5)
+        derived = derived_seed(seed, {"study": "curves", "model": name})
+        result = _chain(layer, v0, width, depth, samples, derived, save_every=5)
         v = result["V"].values
         correlation[name] = quantiles(mean_off_diagonal(np.abs(correlations(v))))
         covariance[name] = quantiles(mean_off_diagonal(np.abs(v)))
@@ -212,12 +212,12 @@ def densities(
     rho = np.empty((len(models), 2, samples))
     covariance = np.empty_like(rho)
     for k, (name, layer) in progress_bar("models", progress, list(enumerate(models.items()))):
-        own = derived_seed(seed, {"study": "densities", "model": name})
+        derived = derived_seed(seed, {"study": "densities", "model": name})
         runs = (
-            _chain(layer, v0, width, depth, samples, own),
+            _chain(layer, v0, width, depth, samples, derived),
             integrate_sde(
                 layer, v0, horizon=horizon, step=step,
-                samples=samples, seed=own, radius=1e8, progress=False,
+                samples=samples, seed=derived, radius=1e8, progress=False,
             ),
         )  # fmt: skip
         for j, run in enumerate(runs):

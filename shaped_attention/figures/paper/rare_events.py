@@ -52,21 +52,21 @@ def figure_rare_events(
     check_values("widths", widths)
     layer, v0 = ShapedAttention(GAMMA, TAU0), equicorrelated(2, RHO_0)
     law = explosion_law(layer, v0)
-    found = np.empty((3, len(widths), len(levels)))
+    estimates = np.empty((3, len(widths), len(levels)))
     cells = [(i, j) for i in range(len(widths)) for j in range(len(levels))]
     for i, j in progress_bar("cells", progress, cells):
-        own = {"study": "figure_rare_events", "width": widths[i], "level": levels[j]}
+        keys = {"study": "figure_rare_events", "width": widths[i], "level": levels[j]}
         result = rare_event(
             layer, v0, "u", levels[j], width=widths[i], depth=round(HORIZON * widths[i]),
-            replicas=replicas, runs=runs, seed=derived_seed(seed, own), progress=False,
+            replicas=replicas, runs=runs, seed=derived_seed(seed, keys), progress=False,
         )  # fmt: skip
-        found[:, i, j] = float(result["probability"]), *result["interval"].to_numpy()
+        estimates[:, i, j] = float(result["probability"]), *result["interval"].to_numpy()
     exact = [law.probability(horizon=HORIZON, level=level) for level in levels]
     return xr.Dataset(
         {
             **{
                 name: (("width", "level"), values)
-                for name, values in zip(("probability", "lower", "upper"), found, strict=True)
+                for name, values in zip(("probability", "lower", "upper"), estimates, strict=True)
             },
             "exact": ("level", np.array(exact, dtype=np.float64)),
         },
