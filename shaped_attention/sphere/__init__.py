@@ -2,8 +2,8 @@
 
 This is the second half of the notes behind this package, after Geshkovski, Letrouit, Polyanskiy
 and Rigollet (arXiv 2312.10794). For Q = K = I and V = +-I everything is a function of the Gram
-matrix of the tokens, at a cost that does not depend on their dimension (`sphere_flow`). Other
-matrices, heads and an MLP need the tokens themselves (`token_flow`).
+matrix of the tokens, at a cost that does not depend on their dimension (`SphereAttention`). Other
+matrices, heads and an MLP need the tokens themselves (`TokenAttention`).
 """
 
 import lazy_loader

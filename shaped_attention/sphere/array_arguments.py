@@ -8,13 +8,17 @@ from functools import wraps
 from typing import Any
 
 import torch
+import xarray as xr
 from torch import Tensor
 
 from shaped_attention.checks import real_array
 
 
 def also_of_arrays(name: str) -> Callable[[Callable[..., Tensor]], Callable[..., Any]]:
-    """Make a function of the tensor `name` accept an array too; it then returns an array."""
+    """Make a function of the tensor `name` accept an array or the V of a result too.
+
+    It then returns the same kind.
+    """
 
     def decorate(function: Callable[..., Tensor]) -> Callable[..., Any]:
         signature = inspect.signature(function)
@@ -25,8 +29,11 @@ def also_of_arrays(name: str) -> Callable[[Callable[..., Tensor]], Callable[...,
             value = bound.arguments[name]
             if isinstance(value, Tensor):
                 return function(*args, **kwargs)
-            bound.arguments[name] = torch.tensor(real_array(value, name))
-            return function(*bound.args, **bound.kwargs).numpy()
+            matrices = isinstance(value, xr.DataArray) and {"row", "col"} <= set(value.dims)
+            array = value.transpose(..., "row", "col") if matrices else value
+            bound.arguments[name] = torch.tensor(real_array(array, name))
+            result = function(*bound.args, **bound.kwargs).numpy()
+            return array.isel(row=0, col=0, drop=True).copy(data=result) if matrices else result
 
         return call
 

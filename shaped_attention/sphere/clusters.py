@@ -10,35 +10,16 @@ All functions accept a tensor, a NumPy array or the `V` of a result, and return 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
 
 import torch
-import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from shaped_attention.checks import check_inside
+from shaped_attention.checks import argument_error, check_inside
 from shaped_attention.sphere.array_arguments import also_of_arrays
 
 
-def _also_of_arrays(measure: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Make a measure of Gram matrices accept arrays and the V of a result too."""
-    of_arrays = also_of_arrays("gram")(measure)
-
-    @wraps(measure)
-    def measured(gram: Any, *arguments: Any, **named: Any) -> Any:
-        if isinstance(gram, xr.DataArray):
-            ordered = gram.transpose(..., "row", "col")
-            found = measured(ordered.to_numpy(), *arguments, **named)
-            return ordered.isel(row=0, col=0, drop=True).copy(data=found)
-        return of_arrays(gram, *arguments, **named)
-
-    return measured
-
-
-@_also_of_arrays
+@also_of_arrays("gram")
 def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*B"]:
     """Return the number of clusters: connected components of the graph {V_ij >= 1 - delta}.
 
@@ -69,7 +50,7 @@ def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*
     return (joined.tril(-1).sum(-1) == 0.0).sum(-1)
 
 
-@_also_of_arrays
+@also_of_arrays("gram")
 def close_pairs(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*B"]:
     """Return the fraction of pairs i < j with V_ij >= 1 - delta.
 
@@ -80,12 +61,12 @@ def close_pairs(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*
     """
     near = _close(gram, delta)
     if gram.shape[-1] < 2:
-        raise ValueError(f"gram has shape {tuple(gram.shape)}; two tokens or more are needed")
+        raise argument_error("gram", "a matrix of at least two tokens", tuple(gram.shape))
     above = torch.ones(gram.shape[-2:], device=gram.device).triu(1) > 0.0
     return near[..., above].to(gram.dtype).mean(-1)
 
 
-@_also_of_arrays
+@also_of_arrays("gram")
 def order_parameter(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
     """Return the norm of the mean token, |sum_i x_i| / N = sqrt(sum_ij V_ij) / N.
 
@@ -100,7 +81,7 @@ def order_parameter(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
     return gram.sum((-2, -1)).clamp(min=0.0).sqrt() / gram.shape[-1]
 
 
-@_also_of_arrays
+@also_of_arrays("gram")
 def spectral_gap(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
     """Return the difference of the two largest eigenvalues of V / N, whose eigenvalues sum to 1.
 
@@ -127,6 +108,6 @@ def _close(gram: Tensor, delta: float) -> Bool[Tensor, "*B N N"]:
 
 def _check_gram(gram: Tensor) -> None:
     if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
-        raise ValueError(f"gram has shape {tuple(gram.shape)}; (..., N, N) is needed")
+        raise argument_error("gram", "of shape (..., N, N)", tuple(gram.shape))
     if gram.shape[-1] == 0 or not bool(torch.isfinite(gram).all()):
-        raise ValueError("gram is empty or has NaN or infinite entries; finite numbers are needed")
+        raise ValueError("gram must be finite; it is empty or has NaN or infinite entries")

@@ -13,17 +13,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+
+from shaped_attention.checks import argument_error, check_count, check_positive, real_array
 
 Field = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Map of tokens (B, N, r), times (B,) and indices of the samples (B,) to dx/dt (B, N, r)."""
+
+Keep = Callable[[Tensor], Tensor]
+"""Map of tokens or Gram matrices (B, ...) of a part of the samples to what is kept of each."""
+
+CHUNK_ENTRIES = 2**16
+"""Token entries per chunk: few enough for the cache, enough to hide the interpreter's cost."""
 
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 5.0
 _FIRST = 0.05
 _STABLE = 2.0
 _MOST_STEPS = 1_000_000
+_FINEST = 1e-12
 
 _STILL = 1e-15
 """Steps that move no token farther change only the last digit."""
@@ -31,36 +42,76 @@ _STILL = 1e-15
 
 def integrate_flow(
     field: Field,
-    start: Float[Tensor, "B N r"],
+    start: Float[Tensor, "samples N r"],
     times: Sequence[float],
-    observe: Callable[[Tensor], Tensor],
+    keep: Keep,
     tolerance: float,
+    chunk: int | None = None,
     *,
     autonomous: bool = False,
-) -> list[Tensor]:
-    """Return ``observe(tokens)`` at increasing times >= 0, from tokens at time 0.
+) -> NDArray[np.float64]:
+    """Return ``keep(tokens)`` (time, sample, ...) at increasing times >= 0, from tokens at time 0.
 
     Parameters
     ----------
     field
-        Field tangent to the sphere; its last argument holds the indices of the samples.
+        Field tangent to the sphere.
     start
-        Unit tokens (B, N, r).
+        Unit tokens (samples, N, r).
     times
         Increasing times >= 0.
-    observe
-        Function of tokens whose value is kept.
+    keep
+        Function of the tokens of some samples whose value is kept.
     tolerance
         Largest local error of a token per step, as a distance.
+    chunk
+        Number of samples integrated together.
     autonomous
         Whether the field is independent of time. If so, samples that no longer move beyond
         rounding are left where they are.
 
     Raises
     ------
+    ValueError
+        If the tolerance or the chunk is outside its range.
     FloatingPointError
         If the field is not finite, a step is lost to rounding, or 10^6 steps do not suffice.
     """
+    check_positive("tolerance", tolerance)
+    if tolerance < _FINEST:
+        raise argument_error("tolerance", f"at least {_FINEST:g}", tolerance)
+    size = max(1, CHUNK_ENTRIES // start[0].numel()) if chunk is None else chunk
+    check_count("chunk", size)
+    parts = []
+    for first in range(0, len(start), size):
+
+        def of_chunk(tokens: Tensor, time: Tensor, which: Tensor, first: int = first) -> Tensor:
+            return field(tokens, time, which + first)
+
+        part = start[first : first + size]
+        parts.append(torch.stack(_integrated(of_chunk, part, times, keep, tolerance, autonomous)))
+    return torch.cat(parts, dim=1).cpu().numpy()
+
+
+def checked_times(times: ArrayLike) -> NDArray[np.float64]:
+    """Return `times` as an array; raise ValueError unless finite, increasing and >= 0."""
+    array = real_array(times, "times")
+    if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
+        raise argument_error("times", "a list of finite numbers, at least one", times)
+    if (array < 0.0).any() or (np.diff(array) <= 0.0).any():
+        raise argument_error("times", "increasing numbers >= 0", times)
+    return array
+
+
+def _integrated(
+    field: Field,
+    start: Tensor,
+    times: Sequence[float],
+    keep: Keep,
+    tolerance: float,
+    autonomous: bool,
+) -> list[Tensor]:
+    """Return what `integrate_flow` does for samples that are integrated together."""
     x = start.clone()
     everyone = torch.arange(len(x), device=x.device)
     now = x.new_zeros(len(x))
@@ -69,21 +120,25 @@ def integrate_flow(
     if not bool(torch.isfinite(slope).all()):
         raise FloatingPointError("the field at the start is not finite")
     step = _FIRST / _fastest(slope).clamp(min=1.0)
-    output = _Output(x.new_tensor(list(times)), observe)
-    output.keep(everyone, now, x)
+    seen = keep(x)
+    kept = [seen.clone() for _ in times]
+    # The index of the next output time of each sample, and these times.
+    due = torch.full_like(everyone, int(times[0] == 0.0))
+    ends = x.new_tensor([*times, torch.inf])
+
     for steps in itertools.count():
-        going = output.waiting(~still)
+        going = torch.nonzero(~still & (due < len(times))).flatten()
         if len(going) == 0:
             break
         if steps == _MOST_STEPS:
             raise FloatingPointError(
-                f"the flow needs more than {_MOST_STEPS:g} steps to reach t = {times[-1]:g}; an "
-                "earlier time, a smaller beta or a larger tolerance is needed (USA moves "
-                "exp(beta) times faster than SA)"
+                f"the flow does not reach t = {times[-1]:g} in {_MOST_STEPS:g} steps; choose an "
+                "earlier time, a smaller beta or a larger tolerance (USA moves exp(beta) times "
+                "faster than SA)"
             )
         # Usually all samples continue, and nothing is copied.
-        alone = slice(None) if len(going) == len(x) else going
-        old, first, began, h = x[alone], slope[alone], now[alone], step[alone]
+        those = slice(None) if len(going) == len(x) else going
+        old, first, began, h = x[those], slope[those], now[those], step[those]
         new, last, error, rate = _attempt(field, old, first, began, h, going)
         error = torch.nan_to_num(error, nan=torch.inf)
         accepted = error <= tolerance
@@ -95,78 +150,43 @@ def integrate_flow(
             raise FloatingPointError(
                 f"the flow needs a step that is negligible at t = {times[-1]:g}"
             )
-        if bool(accepted.all()):
-            output.between(going, old, new, first, last, began, h)
-            x[alone], slope[alone], now[alone] = new, last, began + h
-        else:
-            moved, chosen = going[accepted], (old, new, first, last, began, h)
-            output.between(moved, *(part[accepted] for part in chosen))
-            x[moved], slope[moved] = new[accepted], last[accepted]
-            now[moved] = (began + h)[accepted]
-        step[alone] = proposed
         if autonomous:
             still[going] |= accepted & (_fastest(last) * proposed < _STILL)
-    output.keep(everyone, now.new_full(now.shape, torch.inf), x)
-    return output.kept
+        moved, ended = going, began + h
+        if not bool(accepted.all()):
+            moved, those = going[accepted], going[accepted]
+            old, new, first, last, began, ended, h = (
+                part[accepted] for part in (old, new, first, last, began, ended, h)
+            )
+        while len(reached := torch.nonzero(ends[due[moved]] <= ended).flatten()):
+            part = slice(None) if len(reached) == len(moved) else reached
+            which = moved[part]
+            place = due[which]
+            share = ((ends[place] - began[part]) / h[part])[:, None, None]
+            seen = keep(_between(share, h[part], old[part], new[part], first[part], last[part]))
+            for k in torch.unique(place).tolist():
+                kept[k][which[place == k]] = seen[place == k]
+            due[which] += 1
+        # Only now: what was read above may be a view of these.
+        x[those], slope[those], now[those] = new, last, ended
+        step[going] = proposed
+
+    seen = keep(x)
+    for k, values in enumerate(kept):
+        values[due <= k] = seen[due <= k]
+    return kept
 
 
-class _Output:
-    """Observations at the output times; every sample has its own next output time."""
-
-    def __init__(self, times: Float[Tensor, " T"], observe: Callable[[Tensor], Tensor]) -> None:
-        self.times, self.observe = times, observe
-        self.kept: list[Tensor] = []
-        self.next: Tensor | None = None
-
-    def waiting(self, among: Bool[Tensor, " B"]) -> Int[Tensor, " k"]:
-        """Return the samples of `among` that have not reached the last time."""
-        assert self.next is not None
-        return torch.nonzero(among & (self.next < len(self.times))).flatten()
-
-    def keep(
-        self, which: Int[Tensor, " B"], now: Float[Tensor, " B"], tokens: Float[Tensor, "B N r"]
-    ) -> None:
-        """Record all samples at their current tokens, for all their times up to `now`."""
-        if self.next is None:
-            self.next = torch.zeros_like(which)
-        seen = self.observe(tokens)
-        if not self.kept:
-            self.kept = [seen.clone() for _ in self.times]
-        for k, time in enumerate(self.times):
-            here = (self.next == k) & (time <= now)
-            self.kept[k][here] = seen[here]
-            self.next[here] += 1
-
-    def between(
-        self,
-        which: Int[Tensor, " k"],
-        old: Float[Tensor, "k N r"],
-        new: Float[Tensor, "k N r"],
-        first: Float[Tensor, "k N r"],
-        last: Float[Tensor, "k N r"],
-        began: Float[Tensor, " k"],
-        h: Float[Tensor, " k"],
-    ) -> None:
-        """Record samples at their times in (began, began + h], on the Hermite cubic."""
-        assert self.next is not None
-        ended = torch.cat([self.times, self.times.new_tensor([torch.inf])])
-        while True:
-            due = ended[self.next[which]]
-            reached = torch.nonzero(due <= began + h).flatten()
-            if len(reached) == 0:
-                return
-            part = slice(None) if len(reached) == len(which) else reached
-            a = ((due[part] - began[part]) / h[part])[:, None, None]
-            width = h[part][:, None, None]
-            b = 1.0 - a
-            tokens = _unit(
-                b**2 * (1.0 + 2.0 * a) * old[part] + a**2 * (1.0 + 2.0 * b) * new[part]
-                + a * b * width * (b * first[part] - a * last[part])
-            )  # fmt: skip
-            seen, places = self.observe(tokens), self.next[which[part]]
-            for k in torch.unique(places).tolist():
-                self.kept[k][which[part][places == k]] = seen[places == k]
-            self.next[which[part]] += 1
+def _between(
+    a: Float[Tensor, "k 1 1"], h: Float[Tensor, " k"], old: Tensor, new: Tensor,
+    first: Tensor, last: Tensor,
+) -> Float[Tensor, "k N r"]:  # fmt: skip
+    """Return the tokens at the share `a` of a step, on the Hermite cubic."""
+    b, width = 1.0 - a, h[:, None, None]
+    return _unit(
+        b**2 * (1.0 + 2.0 * a) * old + a**2 * (1.0 + 2.0 * b) * new
+        + a * b * width * (b * first - a * last)
+    )  # fmt: skip
 
 
 def _fastest(slope: Float[Tensor, "B N r"]) -> Float[Tensor, " B"]:
@@ -175,7 +195,7 @@ def _fastest(slope: Float[Tensor, "B N r"]) -> Float[Tensor, " B"]:
 
 
 def _attempt(
-    field: Field, x: Tensor, first: Tensor, now: Tensor, h: Tensor, which: Tensor
+    field: Field, x: Tensor, first: Tensor, now: Tensor, h: Tensor, which: Int[Tensor, " B"]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return new tokens, the field there, the largest error estimate and a rate of relaxation.
 

@@ -1,4 +1,4 @@
-"""Discrete networks whose continuum limits are self-attention flows.
+"""Discrete networks whose continuum limits are self-attention flows, with noise and without.
 
     after:   x' = N(x + h A(x)),  N(y) = y / |y|   (post-norm: after the residual sum),
     None:    x' = x + h A(x)                       (no normalisation),
@@ -8,12 +8,32 @@ with A the attention (and MLP) before the projection. As h -> 0 with time = laye
 converges to the flow on the sphere, dx/dt = P_x A(x), since N(x + h y) = x + h P_x y + O(h^2). The
 second is Euler's method for dx/dt = A(x) in R^d, the third for dx/dt = A(N(x)). The directions
 u = N(x) of the third satisfy du/dt = P_u A(u) / |x|: the flow on the sphere with a clock 1 / |x|
-for each token. Errors are of order h. With h = 1 the first is the network of arXiv 2312.10794,
-section 2.
+for each token. Errors are of order h. With h = 1 the first is the network of Geshkovski, Letrouit,
+Polyanskiy and Rigollet (arXiv 2312.10794), section 2.
+
+With noise the value matrix of a layer is s I + (sigma / sqrt h) W / sqrt d, where s = 1 (-1 for
+repulsion). W (d, d) has independent N(0, 1) entries, new in each layer and common to all tokens:
+
+    X' = N( X + s h w X + sigma sqrt(h) w X W / sqrt d ),    w = w(X X^T).
+
+As h -> 0 the Gram matrix R of X follows an SDE. Before the rows are normalised, with R = F F^T,
+U = w R and C = w R w^T,
+
+    dR = (s U + s U^T + sigma^2 C) dt + (sigma / sqrt d) (w F dH F^T + transpose),
+
+since W W^T / d has mean I; H is a Brownian motion of square matrices, so that
+
+    d<R_ij, R_kl> = (sigma^2 / d) (C_ik R_jl + C_il R_jk + C_jk R_il + C_jl R_ik) dt.
+
+Ito's formula for R_ij / sqrt(R_ii R_jj) at R_ii = R_jj = 1 gives the drift
+`SphereAttention.gram_field`. The noise has a variance of order sigma^2 / d, but as d -> infinity
+the drift sigma^2 (C_ij - R_ij (C_ii + C_jj) / 2) remains. This attraction is due to the noise
+alone: tokens with similar weights receive similar noise.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -22,23 +42,20 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.checks import check_count, check_positive
+from shaped_attention.checks import argument_error, check_count, check_positive, check_width
+from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.results.provenance import recorded
-from shaped_attention.sphere.dynamics import SphereAttention
-from shaped_attention.sphere.flow import (
-    CHUNK_ENTRIES,
-    Observe,
-    check_start,
-    flow_variables,
-    observed,
-)
+from shaped_attention.samplers.network import WeightProduct
+from shaped_attention.sphere.attention import SphereAttention
+from shaped_attention.sphere.flow import flow_result, measured
+from shaped_attention.sphere.integrate import CHUNK_ENTRIES, Keep
+from shaped_attention.sphere.starts import SpherePart, check_start, unit_rows
 from shaped_attention.sphere.token_attention import TokenAttention
-from shaped_attention.sphere.unit_vectors import unit_tokens
 
 NORMALISATIONS = ("after", None, "before")
 
-Advance = Callable[[Tensor, int, int], Tensor]
-"""Map of a chunk's tokens, the layer's number and the first sample's number to the next tokens."""
+_LARGEST_SCALE = 1e12
+"""Largest sigma and noisy step: with weights of at most exp(600) nothing overflows."""
 
 
 @recorded("sphere network")
@@ -48,9 +65,11 @@ def sphere_network(
     step: float,
     layers: int,
     *,
+    sigma: float = 0.0,
+    seed: int = 0,
     normalise: str | None = "after",
     save_every: int = 1,
-    observe: Observe | None = None,
+    keep: str | Callable[[Tensor], Tensor] = "V",
 ) -> xr.Dataset:
     """Pass tokens through the layers of a network and keep their Gram matrices.
 
@@ -59,19 +78,26 @@ def sphere_network(
     attention
         Attention of every layer; matrices that depend on time are evaluated at layer * step.
     start
-        Unit tokens (samples, N, r). `TokenAttention` needs all coordinates; min(N, d) suffice for
-        `SphereAttention`.
+        Unit tokens (samples, N, r). All coordinates, r = d, are needed for a `TokenAttention` and
+        for noise; min(N, d) suffice for a `SphereAttention` without noise.
     step
-        Positive step h; 1 in practical networks.
+        Positive step h, at most 1e12 with noise; 1 in practical networks.
     layers
         Number of layers.
+    sigma
+        Strength of the noise of a `SphereAttention`, from 0 to 1e12: one layer is
+        X' = N(X + s h w X + sigma sqrt(h) w X W / sqrt d), with a Gaussian matrix W (d, d) for each
+        layer and sample, and s = -1 for repulsion.
+    seed
+        Seed of the matrices W (integer >= 0). They are independent of an initial condition with the
+        same seed and of the noise of `noisy_chain`.
     normalise
         With N(y) = y / |y|, "after": x' = N(x + h A(x)); None: x' = x + h A(x); or "before":
-        x' = x + h A(N(x)).
+        x' = x + h A(N(x)). Noise needs "after".
     save_every
         Number of layers between stored ones; layer 0 and the last are always stored.
-    observe
-        Function of Gram matrices (B, N, N) that returns (B, ...); None keeps the matrices.
+    keep
+        "V" for the Gram matrices, or a function of Gram matrices (B, N, N) that returns (B, ...).
 
     Returns
     -------
@@ -88,40 +114,65 @@ def sphere_network(
         normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.)
     """
     check_start(start)
-    check_layers(step, layers, save_every)
+    _check_layers(sigma, step, layers, seed, save_every)
     if normalise not in NORMALISATIONS:
-        raise ValueError(f"normalise={normalise!r}: 'after', None or 'before' is needed")
-    if isinstance(attention, TokenAttention):
-        attention.check_start(start)
+        raise argument_error("normalise", "'after', None or 'before'", normalise)
+    attention.check_start(start)
+    if sigma > 0.0 and (normalise != "after" or isinstance(attention, TokenAttention)):
+        raise argument_error("sigma", "0 unless a SphereAttention is normalised after it", sigma)
+    dimension = start.shape[-1]
+    key = stream_key(seed, "sphere", SpherePart.NOISY_NETWORK)
 
     def advance(tokens: Tensor, layer: int, first: int) -> Tensor:
-        read = unit_tokens(tokens, layer) if normalise == "before" else tokens
-        moved = tokens + step * unprojected(attention, read, layer * step, first)
-        return unit_tokens(moved, layer + 1) if normalise == "after" else moved
+        read = _normalised(tokens, layer) if normalise == "before" else tokens
+        samples = torch.arange(first, first + len(tokens), device=tokens.device)
+        mixed = attention.moved(read, tokens.new_full((len(tokens),), layer * step), samples)
+        moved = tokens + step * mixed
+        if sigma > 0.0:
+            project = WeightProduct(Draws(key, samples, layer), first)
+            scale = _noise_scale(attention, sigma, step, dimension)
+            moved = moved + scale * project(mixed, dimension)
+        return _normalised(moved, layer + 1) if normalise == "after" else moved
 
-    return run_layers(start, step, layers, save_every, advance, observe)
+    return _run(start, step, layers, save_every, advance, keep)
 
 
-def run_layers(
+@recorded("noisy chain")
+def noisy_chain(
+    attention: SphereAttention,
     start: Float[Tensor, "samples N r"],
+    dimension: int,
+    sigma: float,
     step: float,
     layers: int,
-    save_every: int,
-    advance: Advance,
-    observe: Observe | None,
+    *,
+    seed: int = 0,
+    save_every: int = 1,
+    keep: str | Callable[[Tensor], Tensor] = "V",
 ) -> xr.Dataset:
-    """Run a network of any kind, in chunks of samples that stay in the cache.
+    """Sample Gram matrices with the law of a noisy `sphere_network`, at a cost independent of d.
+
+    Write X = F Q with F (N, r) and Q (r, d) with orthonormal rows. Q W is an (r, d) Gaussian
+    matrix. Its part H = (Q W) Q^T along Q is Gaussian (r, r). Its part orthogonal to Q is
+    independent of H and has the Gram matrix of a Gaussian (r, d - r) matrix,
+    B B^T ~ Wishart_r(d - r, I). So before normalisation
+
+        R' = D D^T + E E^T,   D = F + s h w F + sigma sqrt(h/d) w F H,   E = sigma sqrt(h/d) w F B,
+
+    exactly. The next F is [D, E] with normalised rows, reduced by QR to N columns if it has more.
+    B has d - r columns if d - r <= r + 1 and r otherwise, so F never has more than d columns.
 
     Parameters
     ----------
+    attention, sigma, step, layers, save_every, keep
+        As for `sphere_network`.
     start
-        Unit tokens (samples, N, r).
-    step, layers, save_every
-        As in `sphere_network`.
-    advance
-        Function that applies one layer to a chunk of samples.
-    observe
-        Function of Gram matrices (B, N, N) that returns (B, ...); None keeps the matrices.
+        Unit tokens (samples, N, r) from `uniform_start`, `equiangular_start` or `given_start`.
+    dimension
+        Dimension d of the networks, at least min(N, r).
+    seed
+        Seed of the noise (integer >= 0), which is independent of an initial condition with the same
+        seed.
 
     Returns
     -------
@@ -129,48 +180,112 @@ def run_layers(
 
     Raises
     ------
+    ValueError
+        If an argument is outside its range.
     FloatingPointError
-        If the norm of a token overflows.
+        If a token becomes zero, which has no direction.
+    """
+    check_start(start)
+    check_width("dimension", dimension)
+    count, rank = start.shape[-2], min(start.shape[-2:])
+    if dimension < rank:
+        raise argument_error("dimension", f"at least {rank}, the rank of the start", dimension)
+    _check_layers(sigma, step, layers, seed, save_every)
+    key = stream_key(seed, "sphere", SpherePart.NOISY_CHAIN)
+
+    def advance(tokens: Tensor, layer: int, first: int) -> Tensor:
+        if tokens.shape[-1] > count:
+            tokens = _reduced(tokens)
+        mixed = attention.moved(tokens)
+        moved = tokens + step * mixed
+        if sigma == 0.0:
+            return _normalised(moved, layer + 1)
+        columns = tokens.shape[-1]
+        samples = torch.arange(first, first + len(tokens), device=tokens.device)
+        draws, scale = Draws(key, samples, layer), _noise_scale(attention, sigma, step, dimension)
+        moved = moved + scale * (mixed @ draws.normal(columns, columns))
+        if dimension > columns:
+            rest = draws.wishart_factor(columns, dimension - columns)
+            moved = torch.cat([moved, scale * (mixed @ rest)], dim=-1)
+        unit = _normalised(moved, layer + 1)
+        return unit_rows(_reduced(unit)) if unit.shape[-1] > count else unit
+
+    return _run(start, step, layers, save_every, advance, keep)
+
+
+def _run(
+    start: Float[Tensor, "samples N r"],
+    step: float,
+    layers: int,
+    save_every: int,
+    advance: Callable[[Tensor, int, int], Tensor],
+    keep: str | Keep,
+) -> xr.Dataset:
+    """Run a network of any kind, in chunks of samples that stay in the cache.
+
+    `advance` maps a chunk's tokens, the layer's number and the first sample's number to the next
+    tokens.
     """
     stored = np.append(np.arange(0, layers, save_every), layers)
-    times = stored * step
     size = max(1, CHUNK_ENTRIES // start[0].numel())
     parts = []
     for first in range(0, len(start), size):
         tokens = start[first : first + size].double()
-        found = [observed(tokens, observe)]
+        kept = [measured(tokens, keep)]
         for layer in range(layers):
             tokens = advance(tokens, layer, first)
             if not bool(torch.isfinite(tokens.square().sum(-1)).all()):
                 raise FloatingPointError(f"layer {layer + 1} gives tokens that are not finite")
             if (layer + 1) % save_every == 0 or layer + 1 == layers:
-                found.append(observed(tokens, observe))
-        parts.append(torch.stack(found))
+                kept.append(measured(tokens, keep))
+        parts.append(torch.stack(kept))
     data = torch.cat(parts, dim=1).cpu().numpy()
-    variables = flow_variables(data[None], start, observe).isel(beta=0)
-    variables = variables.assign_coords(time=times, layer=("time", stored))
-    return variables.assign_attrs(horizon=float(times[-1]))
+    result = flow_result(data[None], start, keep).isel(beta=0)
+    times = stored * step
+    result = result.assign_coords(time=times, layer=("time", stored))
+    return result.assign_attrs(horizon=float(times[-1]))
 
 
-def unprojected(
-    attention: SphereAttention | TokenAttention,
-    tokens: Float[Tensor, "B N r"],
-    time: float,
-    first: int = 0,
-) -> Float[Tensor, "B N r"]:
-    """Return A(x): the attention (and MLP) of tokens of any norm, before the projection.
+def _normalised(x: Float[Tensor, "B N r"], layer: int) -> Float[Tensor, "B N r"]:
+    """Normalise tokens (B, N, r), the output of the layer with this number, counted from 1.
 
-    The samples are consecutive, and `first` is the number of the first.
+    Raises
+    ------
+    FloatingPointError
+        If a token is not finite, or zero.
     """
-    if isinstance(attention, TokenAttention):
-        which = torch.arange(first, first + len(tokens), device=tokens.device)
-        return attention.moved(tokens, tokens.new_full((len(tokens),), time), which)
-    moved = attention.weights(tokens @ tokens.mT) @ tokens
-    return -moved if attention.repulsion else moved
+    unit = unit_rows(x)
+    # All norms are 1 except in these two cases.
+    squares = unit.square().sum(-1)
+    if not bool((squares > 0.5).all()):
+        if bool((squares == 0.0).any()):
+            raise FloatingPointError(
+                f"layer {layer} gives a token that is zero and has no direction"
+            )
+        raise FloatingPointError(f"layer {layer} gives tokens that are not finite")
+    return unit
 
 
-def check_layers(step: float, layers: int, save_every: int) -> None:
-    """Raise ValueError unless the step is positive and the two counts are integers >= 1."""
+def _reduced(factor: Float[Tensor, "B N c"]) -> Float[Tensor, "B N N"]:
+    """Return a factor of the same Gram matrices with N <= c columns: R^T if factor^T = Q R."""
+    return torch.linalg.qr(factor.mT, mode="r").R.mT
+
+
+def _noise_scale(
+    attention: SphereAttention | TokenAttention, sigma: float, step: float, dimension: int
+) -> float:
+    """Return s sigma sqrt(h / d): W multiplies s w X here, and s undoes its sign."""
+    sign = -1.0 if isinstance(attention, SphereAttention) and attention.repulsion else 1.0
+    return sign * sigma * math.sqrt(step / dimension)
+
+
+def _check_layers(sigma: float, step: float, layers: int, seed: int, save_every: int) -> None:
     check_positive("step", step)
+    if isinstance(sigma, bool) or sigma != 0.0:
+        for name, value in (("sigma", sigma), ("step", step)):
+            check_positive(name, value)
+            if value > _LARGEST_SCALE:
+                raise argument_error(name, f"at most {_LARGEST_SCALE:g}", value)
     check_count("layers", layers)
     check_count("save_every", save_every)
+    check_count("seed", seed, lowest=0)

@@ -24,10 +24,10 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import circulant
 
-from shaped_attention.checks import check_count, real_array
+from shaped_attention.checks import argument_error, check_count, real_array
 from shaped_attention.results.provenance import recorded
-from shaped_attention.sphere.dynamics import SphereAttention
-from shaped_attention.sphere.flow import checked_times
+from shaped_attention.sphere.attention import SphereAttention
+from shaped_attention.sphere.integrate import checked_times
 
 Array = NDArray[np.float64]
 Density = ArrayLike | Callable[[Array], Array]
@@ -89,23 +89,22 @@ def mean_field(
         If more than 10^7 steps are needed, as for USA at large beta (exp(beta) times faster).
     """
     attention = SphereAttention(beta, normalised, repulsion)
-    wanted = checked_times(times)
+    at = checked_times(times)
     now = cell_averages(density, cells, rescale)
     transport = _Transport.of(attention, len(now))
-    kept, before = [], 0.0
-    for time in wanted:
-        now = transport.moved(now, time - before)
+    kept = []
+    for time in np.diff(at, prepend=0.0):
+        now = transport.moved(now, time)
         kept.append(now)
-        before = time
-    found = np.array(kept)
+    densities = np.array(kept)
     return xr.Dataset(
         {
-            "density": (("time", "angle"), found),
-            "energy": ("time", transport.energies(found)),
-            "dissipation": ("time", transport.dissipations(found)),
-            "order": ("time", transport.orders(found)),
+            "density": (("time", "angle"), densities),
+            "energy": ("time", transport.energies(densities)),
+            "dissipation": ("time", transport.dissipations(densities)),
+            "order": ("time", transport.orders(densities)),
         },
-        coords={"time": wanted, "angle": cell_centres(len(now))},
+        coords={"time": at, "angle": cell_centres(len(now))},
         attrs={"attention": "SA" if normalised else "USA"},
     )
 
@@ -133,16 +132,18 @@ def cell_averages(density: Density, cells: int, rescale: bool = False) -> Array:
     else:
         averages = real_array(density, "density")
     if averages.ndim != 1 or len(averages) < _FEWEST_CELLS:
-        raise ValueError(
-            f"density has shape {averages.shape}; (cells,) with at least {_FEWEST_CELLS} is needed"
+        raise argument_error(
+            "density", f"of shape (cells,) with at least {_FEWEST_CELLS} cells", averages.shape
         )
     if not np.isfinite(averages).all() or (averages < 0.0).any():
-        raise ValueError("density has negative, NaN or infinite entries; numbers >= 0 are needed")
+        raise ValueError("density must be >= 0; it has negative, NaN or infinite entries")
     mass = float(averages.mean()) * 2.0 * math.pi
     if rescale and 0.0 < mass < math.inf:
         return averages / mass
     if rescale or abs(mass - 1.0) > _MASS_ERROR:
-        raise ValueError(f"density has mass {mass:.9g}; 1 is needed (or rescale=True, if positive)")
+        raise ValueError(
+            f"density must have mass 1, or a positive one with rescale=True; it has {mass:.9g}"
+        )
     return averages
 
 
@@ -154,8 +155,8 @@ def _averaged(function: Callable[[Array], Array], first: float, cells: int) -> A
     values = real_array(function(points), "density")
     if values.shape != points.shape:
         raise ValueError(
-            f"density gives shape {values.shape} for angles {points.shape}; one number per angle "
-            "is needed"
+            f"density must return one number per angle; it returned shape {values.shape} for "
+            f"angles {points.shape}"
         )
     return values @ (0.5 * weights)
 
@@ -220,8 +221,8 @@ class _Transport:
         steps = math.ceil(time / longest)
         if steps > _MOST_STEPS:
             raise FloatingPointError(
-                f"the mean field needs {steps:.3g} steps and at most {_MOST_STEPS:g} are made; an "
-                "earlier time, fewer cells or a smaller beta is needed (USA moves exp(beta) times "
+                f"the mean field needs {steps:.3g} steps and at most {_MOST_STEPS:g} are made; "
+                "choose an earlier time, fewer cells or a smaller beta (USA moves exp(beta) times "
                 "faster)"
             )
         for _ in range(steps):

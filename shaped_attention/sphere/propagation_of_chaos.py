@@ -19,17 +19,15 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from shaped_attention.checks import check_count, check_values
+from shaped_attention.checks import argument_error, check_count
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.progress import progress_bar
-from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
-from shaped_attention.sphere.circle import angles_of, tokens_of
-from shaped_attention.sphere.circle_distance import circle_distance_to_density
-from shaped_attention.sphere.dynamics import SphereAttention
-from shaped_attention.sphere.flow import checked_times, follow
+from shaped_attention.sphere.attention import SphereAttention
+from shaped_attention.sphere.circle import angles_of, circle_wasserstein2, tokens_of
+from shaped_attention.sphere.integrate import checked_times, integrate_flow
 from shaped_attention.sphere.mean_field import Density, cell_averages, mean_field
-from shaped_attention.sphere.random_parts import SpherePart
+from shaped_attention.sphere.starts import SpherePart
 from shaped_attention.statistics.rates import fitted_rate
 
 SIZES = (16, 32, 64, 128, 256, 512, 1024)
@@ -85,11 +83,11 @@ def particle_angles(
     ValueError
         If an argument is outside its range.
     """
-    wanted = checked_times(times)
+    at = checked_times(times).tolist()
     if start.ndim != 2 or start.size == 0 or not np.isfinite(start).all():
-        raise ValueError(f"start has shape {start.shape}; finite angles (samples, N) are needed")
+        raise argument_error("start", "finite angles (samples, N)", start.shape)
     first = tokens_of(torch.from_numpy(start))
-    return follow(attention.field, first, wanted.tolist(), angles_of, tolerance, autonomous=True)
+    return integrate_flow(attention.field, first, at, angles_of, tolerance, autonomous=True)
 
 
 @recorded()
@@ -139,17 +137,16 @@ def mean_field_distance(
     for size in sizes:
         check_count("sizes", size)
     if len(sizes) < 2 or list(sizes) != sorted(set(sizes)):
-        raise ValueError(f"sizes={list(sizes)}: at least two, increasing, are needed")
+        raise argument_error("sizes", "at least two increasing numbers", list(sizes))
     attention = SphereAttention(beta, normalised)
     start = cell_averages(density, cells)
     law = mean_field(beta, start, [time], normalised=normalised)["density"].values[0]
-    found = np.empty((len(sizes), samples))
-    for row, size in progress_bar("sizes", progress, list(zip(found, sizes, strict=True))):
+    apart = np.empty((len(sizes), samples))
+    for row, size in progress_bar("sizes", progress, list(zip(apart, sizes, strict=True))):
         angles = drawn_angles(start, size, samples, seed)
-        row[:] = circle_distance_to_density(
-            particle_angles(attention, angles, [time], tolerance)[0], law
-        )
-    distance, standard = found.mean(1), found.std(1, ddof=1) / math.sqrt(samples)
+        angles = particle_angles(attention, angles, [time], tolerance)[0]
+        row[:] = circle_wasserstein2(angles, density=law)
+    distance, standard = apart.mean(1), apart.std(1, ddof=1) / math.sqrt(samples)
     rate, error = fitted_rate(np.array(sizes, dtype=float), distance, standard)
     return xr.Dataset(
         {
@@ -161,70 +158,3 @@ def mean_field_distance(
         coords={"size": list(sizes)},
         attrs={"attention": "SA" if normalised else "USA"},
     )
-
-
-@recorded()
-def figure_mean_field(
-    betas: Sequence[float] = (2.0, 20.0),
-    times: ArrayLike | None = None,
-    *,
-    sizes: Sequence[int] = SIZES,
-    particles: int = 24,
-    samples: int = 32,
-    time: float = 1.0,
-    seed: int = 0,
-    cells: int = 512,
-    normalised: bool = True,
-    progress: bool | None = None,
-) -> xr.Dataset:
-    """Compute the mean field on the circle, paths of tokens, and their W2 distance for each N.
-
-    Parameters
-    ----------
-    betas
-        Inverse temperatures beta, one for each panel.
-    times
-        Increasing times of the densities; by default 101 from 0 to 6.
-    particles
-        Number of tokens whose paths are drawn over each density.
-    sizes
-        Numbers of tokens N whose distance from the density is measured.
-    samples
-        Number of samples for each N.
-    time
-        Time at which the distance is measured.
-    seed
-        Seed of the random numbers (integer >= 0).
-    cells
-        Number of cells of the density, at least 8.
-    normalised
-        Whether attention is normalised by its sum (SA) or not (USA).
-    progress
-        Whether to show a progress bar; None shows it if the error stream is a terminal.
-
-    Returns
-    -------
-    xarray.Dataset with `density`, `energy`, `dissipation`, `order` (beta, time, ...), `path` (beta,
-    time, particle), the angles of tokens, and `distance`, `standard` (beta, size), `rate`,
-    `rate_error` (beta).
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
-    """
-    at = np.linspace(0.0, 6.0, 101) if times is None else checked_times(times)
-    check_values("betas", betas)
-    start = cell_averages(two_bumps, cells)
-    angles = drawn_angles(start, particles, 1, seed)
-
-    def panel(beta: float) -> xr.Dataset:
-        law = mean_field(beta, start, at, normalised=normalised)
-        path = particle_angles(SphereAttention(beta, normalised), angles, at)[:, 0]
-        distances = mean_field_distance(
-            beta, start, sizes, time,
-            samples=samples, seed=seed, normalised=normalised, progress=False,
-        )  # fmt: skip
-        return law.assign(path=(("time", "particle"), path)).merge(distances)
-
-    return over_grid(panel, {"beta": [float(beta) for beta in betas]}, progress=progress)

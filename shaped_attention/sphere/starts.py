@@ -1,8 +1,9 @@
-"""Initial conditions on the sphere: tokens (samples, N, r) with a given law."""
+"""Unit tokens (samples, N, r): initial conditions with a given law, and their normalisation."""
 
 from __future__ import annotations
 
 import math
+from enum import IntEnum
 
 import numpy as np
 import torch
@@ -10,12 +11,32 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shaped_attention.checks import check_count, check_finite, check_width, real_array, with_types
+from shaped_attention.checks import (
+    argument_error,
+    check_count,
+    check_finite,
+    check_width,
+    real_array,
+    with_types,
+)
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.samplers.devices import check_device
-from shaped_attention.sphere.unit_vectors import unit_rows
 
 _UNIT = 1e-6
+"""Largest error of the norm of a token that is taken as it is."""
+
+
+class SpherePart(IntEnum):
+    """Parts of the stream "sphere", one for each function that draws from it. Append only.
+
+    Starts in reduced coordinates use the stream itself.
+    """
+
+    NOISY_CHAIN = 1
+    NOISY_NETWORK = 2
+    TOKENS = 11
+    MATRICES = 12
+    PARTICLES = 21
 
 
 @with_types
@@ -25,6 +46,7 @@ def uniform_start(
     samples: int = 1,
     seed: int = 0,
     *,
+    reduced: bool = True,
     device: str | torch.device = "cpu",
 ) -> Float[Tensor, "samples N r"]:
     """Draw independent uniform tokens on S^{d-1}, rotated into at most N + 1 coordinates.
@@ -33,6 +55,18 @@ def uniform_start(
     Wishart_N(d) matrix (the Gaussian matrix itself if d < N + 2). The tokens are the rows of L
     divided by their norms, so r = d if d < N + 2 and r = N otherwise. They depend on the device
     only by rounding.
+
+    Parameters
+    ----------
+    tokens, dimension
+        Number of tokens N, and dimension d of the ambient space.
+    samples, seed
+        Number of samples, and seed (integer >= 0); a sample depends only on its index and the seed.
+    reduced
+        False keeps all d coordinates, which `TokenAttention` needs. The Gram matrices then have the
+        same law, but differ for the same seed.
+    device
+        Device of the tokens.
 
     Raises
     ------
@@ -44,8 +78,11 @@ def uniform_start(
     check_count("samples", samples)
     check_count("seed", seed, lowest=0)
     numbers = torch.arange(samples, device=check_device(device))
-    draws = Draws(stream_key(seed, "sphere"), numbers, 0)
-    return unit_rows(draws.wishart_factor(tokens, dimension))
+    if reduced:
+        draws = Draws(stream_key(seed, "sphere"), numbers, 0)
+        return unit_rows(draws.wishart_factor(tokens, dimension))
+    draws = Draws(stream_key(seed, "sphere", SpherePart.TOKENS), numbers, 0)
+    return unit_rows(draws.normal(tokens, dimension))
 
 
 @with_types
@@ -61,9 +98,7 @@ def equiangular_start(tokens: int, cosine: float) -> Float[Tensor, "1 N N"]:
     check_finite("cosine", cosine)
     smallest = -1.0 / (tokens - 1) if tokens > 1 else -1.0
     if not smallest - 1e-12 <= cosine <= 1.0:
-        raise ValueError(
-            f"cosine={cosine!r}: a number from {smallest:.6g} to 1 is needed for {tokens} tokens"
-        )
+        raise argument_error("cosine", f"in [{smallest:.6g}, 1] for {tokens} tokens", cosine)
     # The symmetric root of (1 - c) I + c 11^T.
     other = math.sqrt(1.0 - cosine)
     mean = math.sqrt(max(1.0 - cosine + tokens * cosine, 0.0))
@@ -90,22 +125,52 @@ def given_start(tokens: ArrayLike, normalise: bool = False) -> Float[Tensor, "sa
     array = real_array(tokens, "tokens")
     array = array[None] if array.ndim == 2 else array
     if array.ndim != 3 or 0 in array.shape:
-        raise ValueError(
-            f"tokens have shape {np.shape(tokens)}; (N, d) or (samples, N, d) is needed"
-        )
+        raise argument_error("tokens", "of shape (N, d) or (samples, N, d)", np.shape(tokens))
     if not np.isfinite(array).all():
-        raise ValueError("tokens have NaN or infinite entries; finite numbers are needed")
-    given = torch.from_numpy(array)
-    if not bool(given.any(-1).all()):
+        raise ValueError("tokens must be finite; they have NaN or infinite entries")
+    vectors = torch.from_numpy(array)
+    if not bool(vectors.any(-1).all()):
         raise ValueError("tokens contain a zero vector, which has no direction")
-    norms = torch.linalg.vector_norm(given, dim=-1)
+    norms = torch.linalg.vector_norm(vectors, dim=-1)
     if not normalise and bool(((norms - 1.0).abs() > _UNIT).any()):
         raise ValueError(
-            f"tokens have norms from {norms.min():.9g} to {norms.max():.9g}; unit vectors are "
-            "needed (or normalise=True)"
+            f"tokens must be unit vectors, unless normalise=True; their norms are from "
+            f"{norms.min():.9g} to {norms.max():.9g}"
         )
-    unit = unit_rows(given)
+    unit = unit_rows(vectors)
     if unit.shape[-1] <= unit.shape[-2]:
         return unit
     # X^T = Q R: the columns of R are the tokens in the coordinates of their span.
     return unit_rows(torch.linalg.qr(unit.mT).R.mT)
+
+
+def check_start(start: Tensor) -> None:
+    """Raise ValueError unless `start` holds unit tokens (samples, N, r)."""
+    if not isinstance(start, Tensor) or start.ndim != 3 or start.numel() == 0:
+        shape = tuple(start.shape) if isinstance(start, Tensor) else type(start).__name__
+        raise ValueError(
+            f"start must be a tensor (samples, N, r), such as given_start(tokens); got {shape}"
+        )
+    if not bool(((start.norm(dim=-1) - 1.0).abs() < _UNIT).all()):
+        raise ValueError("start must hold unit vectors; it has tokens that are not of norm 1")
+
+
+def unit_rows(x: Float[Tensor, "*B N r"]) -> Float[Tensor, "*B N r"]:
+    """Return the rows of x (..., N, r) divided by their norms, for any finite numbers.
+
+    The square of an entry above 1e154 overflows, and that of an entry below 1e-162 vanishes. So
+    rows are first scaled near 1 by a power of two, which is exact: where x / |x| can be computed
+    directly, the result is bit-identical.
+
+    Returns
+    -------
+    Rows (..., N, r) of norm 1 to rounding. A row of zeros stays zero, and a row with an entry that
+    is not finite becomes NaN; callers handle both.
+    """
+    largest = x.abs().amax(-1, keepdim=True)
+    # frexp gives 2 m in [1, 2); the whole power would overflow for the largest numbers.
+    power = largest / (2.0 * torch.frexp(largest).mantissa)
+    some = largest != 0.0
+    scaled = x / torch.where(some, power, 1.0)
+    norms = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    return scaled / torch.where(some, norms, 1.0)

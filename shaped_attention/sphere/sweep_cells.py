@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import xarray as xr
 
-from shaped_attention.checks import check_count, check_positive, check_width
-from shaped_attention.sphere.dynamics import SphereAttention
+from shaped_attention.checks import argument_error, check_count, check_positive, check_width
+from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.flow import sphere_flow
 from shaped_attention.sphere.starts import uniform_start
 
@@ -56,7 +56,7 @@ class SphereCell:
         """Return the cell; raise ValueError if a parameter is missing or outside its range."""
         for name in _NEEDED:
             if name not in values:
-                raise ValueError(f"{name}: a value is needed, fixed or as an axis")
+                raise ValueError(f"{name} must have a value, fixed or as an axis")
         tokens, dimension, horizon = (values[name] for name in _NEEDED[1:])
         tolerance = values.get("tolerance", _TOLERANCE)
         check_count("tokens", tokens)
@@ -79,7 +79,7 @@ class SphereCell:
     def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
         """Raise ValueError for float32, in which the flow is not computed."""
         if dtype != "float64":
-            raise ValueError(f"dtype={dtype!r}: flows on the sphere are computed in 'float64'")
+            raise argument_error("dtype", "'float64' for flows on the sphere", dtype)
 
     def identity(self, sampler: str) -> str:
         """Return a text that two cells share if their flows are the same."""

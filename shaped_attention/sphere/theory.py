@@ -1,7 +1,6 @@
 """Exact results: equiangular and two tokens, rates near one cluster, extreme energies.
 
-After Geshkovski, Letrouit, Polyanskiy and Rigollet (arXiv 2312.10794), and Cohn and Kumar,
-"Universally optimal distribution of points on spheres" (J. Amer. Math. Soc. 20, 2007).
+After Geshkovski, Letrouit, Polyanskiy and Rigollet (arXiv 2312.10794).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from scipy.integrate import quad
 from scipy.special import hyp0f1
 
 from shaped_attention.checks import (
+    argument_error,
     check_count,
     check_finite,
     check_inside,
@@ -21,6 +21,7 @@ from shaped_attention.checks import (
     real_array,
     with_types,
 )
+from shaped_attention.sphere.attention import check_beta
 
 _LARGEST_BETA = 300.0
 """exp(2 beta) does not overflow up to here."""
@@ -81,15 +82,14 @@ def equiangular_cosine(
         If an argument is outside its range.
     """
     check_count("tokens", tokens, lowest=2)
-    _check_beta(beta, _LARGEST_BETA)
+    check_beta(beta, _LARGEST_BETA)
     check_finite("start", start)
     if not -1.0 / (tokens - 1) <= start <= 1.0:
-        raise ValueError(f"start={start!r}: a cosine from -1/(N-1) to 1 is needed")
+        raise argument_error("start", "a cosine in [-1/(N-1), 1]", start)
     t = real_array(times, "times")
-    if t.ndim != 1 or len(t) == 0 or not np.isfinite(t).all():
-        raise ValueError("times: a list of finite numbers, at least one, is needed")
-    if (t < 0.0).any() or (np.diff(t) < 0.0).any():
-        raise ValueError("times: an increasing list of numbers >= 0 is needed")
+    finite = np.isfinite(t) & (t >= 0.0)
+    if t.ndim != 1 or len(t) == 0 or not finite.all() or (np.diff(t) < 0.0).any():
+        raise argument_error("times", "increasing finite numbers >= 0, at least one", times)
     others = (tokens - 1) * start + 1.0
     if others <= 0.0 or start == 1.0:
         return np.full(len(t), start)
@@ -140,9 +140,9 @@ def meeting_time(
     """
     check_inside("delta", delta)
     check_count("tokens", tokens, lowest=2)
-    _check_beta(beta, _LARGEST_BETA)
+    check_beta(beta, _LARGEST_BETA)
     if not -1.0 / (tokens - 1) < start < 1.0 - delta:
-        raise ValueError(f"start={start!r}: a cosine above -1/(N-1) and below 1 - delta is needed")
+        raise argument_error("start", "a cosine above -1/(N-1) and below 1 - delta", start)
 
     def slowness(u: float) -> float:
         # u = -log(1 - g): without it the integrand has a pole at the end.
@@ -152,21 +152,6 @@ def meeting_time(
         slowness, -math.log1p(-start), -math.log(delta), epsabs=1e-12, epsrel=1e-11, limit=500
     )
     return float(value)
-
-
-def many_token_cosine(times: ArrayLike, start: float) -> NDArray[np.float64]:
-    """Return the common cosine of equiangular tokens under SA for N -> infinity, at any beta.
-
-    g' = 2 g (1 - g), so g = 1 / (1 + (1 / g_0 - 1) e^{-2 t}); the error at finite N is O(1 / N).
-
-    Raises
-    ------
-    ValueError
-        If `start` is not in (0, 1], or `times` are not numbers.
-    """
-    if not 0.0 < start <= 1.0:
-        raise ValueError(f"start={start!r}: a cosine above 0 and at most 1 is needed")
-    return 1.0 / (1.0 + (1.0 / start - 1.0) * np.exp(-2.0 * real_array(times, "times")))
 
 
 @with_types
@@ -183,7 +168,7 @@ def final_rate(tokens: int, beta: float, normalised: bool = True) -> float:
         If there are fewer than two tokens, or `beta` is not finite or above 300 in absolute value.
     """
     check_count("tokens", tokens, lowest=2)
-    _check_beta(beta, _LARGEST_BETA)
+    check_beta(beta, _LARGEST_BETA)
     return 2.0 if normalised else 2.0 * math.exp(beta)
 
 
@@ -197,7 +182,7 @@ def dirac_energy(beta: float) -> float:
     ValueError
         If `beta` is above 600 in absolute value.
     """
-    _check_beta(beta, 600.0)
+    check_beta(beta)
     return 0.5 if beta == 0.0 else math.exp(beta) / (2.0 * beta)
 
 
@@ -213,34 +198,9 @@ def uniform_energy(beta: float, dimension: int) -> float:
     ValueError
         If `beta` is above 600 in absolute value, or `dimension` is not an integer >= 1.
     """
-    _check_beta(beta, 600.0)
+    check_beta(beta)
     check_width("dimension", dimension)
     if beta == 0.0:
         return 0.0
     # Gamma(b) z^{1 - b} I_{b - 1}(2 z) = 0F1(; b; z^2), which does not underflow for large b.
     return float(hyp0f1(0.5 * dimension, 0.25 * beta * beta)) / (2.0 * beta)
-
-
-def polygon_energy(tokens: int, beta: float) -> float:
-    """Return the energy of a regular N-gon: the smallest of N tokens in d = 2, for beta > 0.
-
-    (1 / (2 beta N)) sum_k exp(beta cos(2 pi k / N)) (Cohn and Kumar). At beta = 0 it is 0, by the
-    convention of `SphereAttention.energy`.
-
-    Raises
-    ------
-    ValueError
-        If `beta` is above 600 in absolute value, or there are fewer than two tokens.
-    """
-    check_count("tokens", tokens, lowest=2)
-    _check_beta(beta, 600.0)
-    if beta == 0.0:
-        return 0.0
-    cosines = np.cos(2.0 * np.pi * np.arange(tokens) / tokens)
-    return float(np.exp(beta * cosines).mean() / (2.0 * beta))
-
-
-def _check_beta(beta: float, largest: float) -> None:
-    check_finite("beta", beta)
-    if abs(beta) > largest:
-        raise ValueError(f"beta={beta!r}: |beta| <= {largest:g} is needed (exp overflows)")

@@ -11,14 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from shaped_attention.checks import real_array
+from shaped_attention.checks import (
+    argument_error,
+    check_choice,
+    check_count,
+    check_positive,
+    real_array,
+)
+from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.results.plain_arguments import storable
-from shaped_attention.sphere.dynamics import SphereAttention
+from shaped_attention.sphere.attention import Attention, SphereAttention
+from shaped_attention.sphere.starts import SpherePart
 
 Matrices = Tensor | Callable[[Tensor], Tensor] | None
 """Matrices of a layer, a function of times (B,) that returns them, or None for the identity."""
@@ -26,10 +35,12 @@ Matrices = Tensor | Callable[[Tensor], Tensor] | None
 Perceptron = Callable[[Tensor], Tensor]
 """Map of tokens (..., N, d) to (..., N, d), token by token."""
 
+ENSEMBLES = ("ginibre", "wigner-psd", "ginibre-gradient", "wigner-gradient")
+
 
 @storable
 @dataclass(frozen=True, eq=False)
-class TokenAttention:
+class TokenAttention(Attention):
     """Field of one self-attention layer on tokens in R^d.
 
     Parameters
@@ -48,7 +59,9 @@ class TokenAttention:
     causal
         Whether token i sees only the tokens up to i; USA then divides by their number.
     mlp
-        Function of tokens that is added to the attention before the projection.
+        Function of tokens that is added to the attention before the projection, or matrices
+        (inner, outer) or (inner, outer, bias) of shapes (h, d), (d, h) and (h,) for the function
+        x -> outer relu(inner x + bias) of each token.
 
     Raises
     ------
@@ -62,9 +75,10 @@ class TokenAttention:
     value: Matrices = None
     normalised: bool = True
     causal: bool = False
-    mlp: Perceptron | None = None
+    mlp: Perceptron | tuple[Tensor, ...] | None = None
     _weighing: SphereAttention = field(init=False, repr=False)
     _forms: tuple[Matrices, Matrices] = field(init=False, repr=False)
+    _perceptron: Perceptron | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         weighing = SphereAttention(self.beta, self.normalised, causal=self.causal)
@@ -73,10 +87,9 @@ class TokenAttention:
             matrix = getattr(self, name)
             if matrix is not None and not callable(matrix):
                 object.__setattr__(self, name, _constant(name, matrix))
-        if self.mlp is not None and not callable(self.mlp):
-            raise ValueError(f"mlp={self.mlp!r}: a function of tokens is needed")
+        object.__setattr__(self, "_perceptron", perceptron_of(self.mlp))
         known = {n: m for n, m in self._matrices().items() if isinstance(m, Tensor)}
-        _check_fit(known, self._identities())
+        self._check_fit(known)
         forms = self.query, self.key
         if "query" in known and "key" in known:
             query, key = known["query"], known["key"]
@@ -85,11 +98,88 @@ class TokenAttention:
                 forms = key.mT @ query, None
         object.__setattr__(self, "_forms", forms)
 
+    @classmethod
+    def random(
+        cls,
+        ensemble: str,
+        dimension: int,
+        beta: float,
+        samples: int = 1,
+        seed: int = 0,
+        *,
+        first: int = 0,
+        normalised: bool = True,
+        scale: float = 1.0,
+    ) -> Self:
+        """Draw the random matrices of one head, independently for each sample.
+
+        The ensembles are the four of arXiv 2312.10794. Entries have variance 1/d, so in any
+        dimension the norm of a Ginibre or Wigner matrix is 2 and a random vector keeps its length
+        on average. This sets the scale of beta: variance s^2 / d for Q and K is the same as beta
+        multiplied by s^2 and, if V = Q^T K, a clock s^2 times as fast.
+
+        Parameters
+        ----------
+        ensemble
+            - "ginibre": Q, K and V independent with independent normal entries of variance 1/d;
+            - "wigner-psd": Q^T K = W from the GOE, W = (G + G^T) / sqrt(2) with G Ginibre (entries
+              of variance 1/d, 2/d on the diagonal, eigenvalues in [-2, 2] for large d); V = |W'|,
+              the matrix absolute value of an independent W': symmetric, positive semidefinite;
+            - "ginibre-gradient": Q and K Ginibre, V = Q^T K (not symmetric: no gradient flow);
+            - "wigner-gradient": Q^T K = W and V = W: a gradient flow.
+
+            If only Q^T K is given, K = W and Q = I.
+        dimension, samples
+            Dimension d and number of samples.
+        beta, normalised
+            As for the class.
+        seed, first
+            Seed (integer >= 0), and index of the first sample: the matrices of a sample depend only
+            on the seed and its index.
+        scale
+            Factor s > 0 of Q and K. Ginibre matrices then have entries of variance s^2 / d, and
+            Q^T K = s^2 W for Wigner matrices. V changes only if it is Q^T K.
+
+        Raises
+        ------
+        ValueError
+            If an argument is outside its range.
+        """
+        check_choice("ensemble", ensemble, ENSEMBLES)
+        check_count("dimension", dimension)
+        check_count("samples", samples)
+        check_count("seed", seed, lowest=0)
+        check_count("first", first, lowest=0)
+        check_positive("scale", scale)
+        key_of_stream = stream_key(seed, "sphere", SpherePart.MATRICES)
+        draws = Draws(key_of_stream, torch.arange(first, first + samples, device="cpu"), 0)
+
+        def ginibre() -> Tensor:
+            return (draws.normal(dimension, dimension) / dimension**0.5)[:, None]
+
+        def wigner() -> Tensor:
+            square = ginibre()
+            return (square + square.mT) / 2.0**0.5
+
+        query = None
+        if ensemble.startswith("wigner"):
+            key = scale * scale * wigner()
+            value = key
+            if ensemble == "wigner-psd":
+                values, vectors = torch.linalg.eigh(wigner())
+                value = (vectors * values.abs()[..., None, :]) @ vectors.mT
+        else:
+            query, key = scale * ginibre(), scale * ginibre()
+            value = ginibre() if ensemble == "ginibre" else query.mT @ key
+        return cls(beta, query, key, value, normalised)
+
     def moved(
         self,
         tokens: Float[Tensor, "B N d"],
         time: Float[Tensor, " B"] | None = None,
         which: Int[Tensor, " B"] | None = None,
+        *,
+        beta: Float[Tensor, "B 1 1"] | None = None,
     ) -> Float[Tensor, "B N d"]:
         """Return the attention of tokens (B, N, d) plus the MLP, before the projection.
 
@@ -103,33 +193,26 @@ class TokenAttention:
             Time of each sample; None means 0.
         which
             Indices of the samples, for matrices that differ between samples; None means all.
+        beta
+            Inverse temperature of each sample; None means the attention's.
 
         Raises
         ------
         ValueError
             If the matrices or the MLP do not fit the tokens.
         """
-        weights = self._weighing.weights(self.scores(tokens, time, which))
+        of_heads = None if beta is None else beta[:, None]
+        weights = self._weighing.weights(self.scores(tokens, time, which), of_heads)
         moved = (weights @ self._times("value", self.value, tokens, time, which)).sum(1)
-        if self.mlp is not None:
-            added = self.mlp(tokens)
+        if self._perceptron is not None:
+            added = self._perceptron(tokens)
             if added.shape != tokens.shape:
                 raise ValueError(
-                    f"mlp gives shape {tuple(added.shape)} for {tuple(tokens.shape)}; "
-                    "the same is needed"
+                    f"mlp must keep the shape {tuple(tokens.shape)} of the tokens; it returned "
+                    f"{tuple(added.shape)}"
                 )
             moved = moved + added
         return moved
-
-    def field(
-        self,
-        tokens: Float[Tensor, "B N d"],
-        time: Float[Tensor, " B"] | None = None,
-        which: Int[Tensor, " B"] | None = None,
-    ) -> Float[Tensor, "B N d"]:
-        """Return dx/dt of tokens (B, N, d) on the unit sphere: the projection of `moved`."""
-        moved = self.moved(tokens, time, which)
-        return moved - (moved * tokens).sum(-1, keepdim=True) * tokens
 
     def scores(
         self,
@@ -164,16 +247,10 @@ class TokenAttention:
         for name, matrix in self._matrices().items():
             if matrix is None:
                 continue
-            given = matrix if isinstance(matrix, Tensor) else matrix(start.new_zeros(samples))
-            sets = _constant(name, given)
-            if sets.shape[-1] != dimension or len(sets) not in (1, samples):
-                raise ValueError(
-                    f"{name} has shape {tuple(sets.shape)}; (1 or {samples}, H, k, {dimension}) "
-                    "is needed for this start (uniform_start keeps min(N, d) coordinates; "
-                    "random_tokens has all d)"
-                )
-            known[name] = sets
-        _check_fit(known, self._identities())
+            now = matrix if isinstance(matrix, Tensor) else matrix(start.new_zeros(samples))
+            known[name] = _constant(name, now)
+            _check_sets(name, known[name], samples, dimension)
+        self._check_fit(known)
 
     @property
     def autonomous(self) -> bool:
@@ -182,9 +259,6 @@ class TokenAttention:
 
     def _matrices(self) -> dict[str, Matrices]:
         return {"query": self.query, "key": self.key, "value": self.value}
-
-    def _identities(self) -> set[str]:
-        return {name for name, matrix in self._matrices().items() if matrix is None}
 
     def _times(
         self, name: str, matrix: Matrices, tokens: Tensor, time: Tensor | None, which: Tensor | None
@@ -197,44 +271,32 @@ class TokenAttention:
         else:
             at = tokens.new_zeros(len(tokens)) if time is None else time
             sets = _four(name, matrix(at)).to(tokens)
-        if len(sets) not in (1, len(tokens)) or sets.shape[-1] != tokens.shape[-1]:
-            raise ValueError(
-                f"{name} has shape {tuple(sets.shape)}; (1 or {len(tokens)}, H, k, "
-                f"{tokens.shape[-1]}) is needed for tokens {tuple(tokens.shape)}"
-            )
+        _check_sets(name, sets, len(tokens), tokens.shape[-1])
         stacked = sets.flatten(1, 2)
         product = tokens @ (stacked[0] if len(stacked) == 1 else stacked).mT
         return product.unflatten(-1, sets.shape[1:3]).transpose(1, 2)
 
-
-def relu_mlp(
-    inner: Float[Tensor, "h d"],
-    outer: Float[Tensor, "d h"],
-    bias: Float[Tensor, " h"] | None = None,
-) -> Perceptron:
-    """Return the map x -> outer relu(inner x + bias) of each token.
-
-    It works in the precision and on the device of the tokens.
-
-    Raises
-    ------
-    ValueError
-        If the shapes are incompatible, or an entry is not finite.
-    """
-    first, last = _finite("inner", inner), _finite("outer", outer)
-    shift = first.new_zeros(first.shape[:1]) if bias is None else _finite("bias", bias)
-    if first.ndim != 2 or last.shape != first.shape[::-1] or shift.shape != first.shape[:1]:
-        raise ValueError(
-            f"inner, outer, bias have shapes {tuple(first.shape)}, {tuple(last.shape)}, "
-            f"{tuple(shift.shape)}; (h, d), (d, h), (h,) are needed"
-        )
-
-    return _ReLU(first, last, shift)
+    def _check_fit(self, known: dict[str, Tensor]) -> None:
+        """Raise ValueError unless matrices (S, H, k, d) fit each other and the identities."""
+        shapes = {name: tuple(matrix.shape) for name, matrix in known.items()}
+        sets, heads, columns = ({shape[axis] for shape in shapes.values()} for axis in (0, 1, 3))
+        if max(len(sets - {1}), len(heads - {1}), len(columns)) > 1:
+            raise argument_error("matrices", "of the same samples, heads (or 1) and d", shapes)
+        rows = {name: shape[2] for name, shape in shapes.items()}
+        if "query" in rows and "key" in rows and rows["query"] != rows["key"]:
+            raise argument_error("query", "a matrix of as many rows as key", shapes)
+        for name, partner in (("query", "key"), ("key", "query"), ("value", "value")):
+            square = partner == name or self._matrices()[partner] is None
+            if name in rows and square and rows[name] != shapes[name][3]:
+                reason = "" if partner == name else f", because {partner} is the identity"
+                raise argument_error(name, f"square{reason}", shapes[name])
 
 
 @storable
 @dataclass(frozen=True, eq=False)
 class _ReLU:
+    """The map x -> outer relu(inner x + bias), in the precision and on the device of the tokens."""
+
     inner: Tensor
     outer: Tensor
     bias: Tensor
@@ -244,6 +306,20 @@ class _ReLU:
         return hidden @ self.outer.to(tokens).mT
 
 
+def perceptron_of(mlp: Perceptron | tuple[Tensor, ...] | None) -> Perceptron | None:
+    """Return the function of tokens; raise ValueError unless its matrices fit."""
+    if mlp is None or callable(mlp):
+        return mlp
+    if not isinstance(mlp, tuple | list) or len(mlp) not in (2, 3):
+        raise argument_error("mlp", "a function of tokens or (inner, outer, bias)", mlp)
+    inner, outer = _finite("inner", mlp[0]), _finite("outer", mlp[1])
+    bias = _finite("bias", mlp[2]) if len(mlp) == 3 else inner.new_zeros(inner.shape[:1])
+    shapes = tuple(inner.shape), tuple(outer.shape), tuple(bias.shape)
+    if inner.ndim != 2 or shapes[1] != shapes[0][::-1] or shapes[2] != shapes[0][:1]:
+        raise argument_error("mlp", "matrices of shapes (h, d), (d, h) and (h,)", shapes)
+    return _ReLU(inner, outer, bias)
+
+
 def _constant(name: str, matrix: Tensor) -> Tensor:
     return _four(name, _finite(name, matrix))
 
@@ -251,38 +327,26 @@ def _constant(name: str, matrix: Tensor) -> Tensor:
 def _finite(name: str, matrix: Tensor) -> Tensor:
     """Return the matrix in float64, on its device."""
     if not isinstance(matrix, Tensor):
-        raise ValueError(f"{name} is a {type(matrix).__name__}; a tensor is needed")
-    found = torch.from_numpy(real_array(matrix, name, trained=True)).to(matrix.device)
-    if not bool(torch.isfinite(found).all()):
-        raise ValueError(f"{name} has NaN or infinite entries; finite numbers are needed")
-    return found
+        raise argument_error(name, "a tensor", matrix)
+    values = torch.from_numpy(real_array(matrix, name, trained=True)).to(matrix.device)
+    if not bool(torch.isfinite(values).all()):
+        raise ValueError(f"{name} must be finite; it has NaN or infinite entries")
+    return values
 
 
 def _four(name: str, matrix: Tensor) -> Tensor:
     if matrix.ndim not in (2, 3, 4) or matrix.numel() == 0:
-        raise ValueError(
-            f"{name} has shape {tuple(matrix.shape)}; (k, d), (H, k, d) or (samples, H, k, d) is "
-            "needed"
-        )
+        shapes = "(k, d), (H, k, d) or (samples, H, k, d)"
+        raise argument_error(name, f"of shape {shapes}", tuple(matrix.shape))
     return matrix[(None,) * (4 - matrix.ndim)]
 
 
-def _check_fit(known: dict[str, Tensor], identities: set[str]) -> None:
-    """Raise ValueError unless matrices (S, H, k, d) fit each other and the identities."""
-    shapes = {name: tuple(matrix.shape) for name, matrix in known.items()}
-    sets, heads = ({shape[axis] for shape in shapes.values()} - {1} for axis in (0, 1))
-    if len(sets) > 1 or len(heads) > 1 or len({shape[3] for shape in shapes.values()}) > 1:
-        raise ValueError(f"shapes {shapes}: the same samples, heads (or 1) and d are needed")
-    rows = {name: matrix.shape[-2] for name, matrix in known.items()}
-    if "query" in rows and "key" in rows and rows["query"] != rows["key"]:
-        raise ValueError(f"shapes {shapes}: as many rows of query as of key are needed")
-    if "value" in rows and rows["value"] != shapes["value"][3]:
-        raise ValueError(f"value has shape {shapes['value']}; square matrices are needed")
-    for name, partner in (("query", "key"), ("key", "query")):
-        if name in rows and partner in identities and rows[name] != shapes[name][3]:
-            raise ValueError(
-                f"{name} needs {shapes[name][3]} rows, not {rows[name]}: {partner} is the identity"
-            )
+def _check_sets(name: str, sets: Tensor, samples: int, dimension: int) -> None:
+    if sets.shape[-1] != dimension or len(sets) not in (1, samples):
+        raise ValueError(
+            f"{name} must have shape (1 or {samples}, H, k, {dimension}) for these tokens; got "
+            f"{tuple(sets.shape)} (uniform_start keeps all coordinates with reduced=False)"
+        )
 
 
 def _of_samples(matrix: Tensor, which: Tensor | None) -> Tensor:

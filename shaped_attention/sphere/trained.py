@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from shaped_attention.checks import (
+    argument_error,
     check_count,
     check_fraction,
     check_inside,
@@ -32,7 +33,7 @@ from shaped_attention.io.file_formats import MAX_BYTES
 from shaped_attention.io.inputs import read_array, read_example
 from shaped_attention.models.recording import accepts, call_model, record_outputs, stack_outputs
 from shaped_attention.results.provenance import recorded
-from shaped_attention.sphere.unit_vectors import unit_rows
+from shaped_attention.sphere.starts import unit_rows
 
 _EXAMPLE = "minilm_hidden_states.npz"
 
@@ -72,17 +73,16 @@ def record_hidden_states(
     """
     if choose is not None:
         return stack_outputs(list(record_outputs(model, inputs, choose).values())).numpy()
-    found = None
+    outputs = None
     if accepts(model, "output_hidden_states"):
         result = call_model(model, inputs, output_hidden_states=True)
-        found = getattr(result, "hidden_states", None)
-    if not found:
-        raise ValueError(
-            f"choose=None: {type(model).__name__} returns no hidden_states, so a function of a "
-            "module's name and the module, which chooses the layers, is needed"
+        outputs = getattr(result, "hidden_states", None)
+    if not outputs:
+        raise argument_error(
+            "choose", f"a function, because {type(model).__name__} returns no hidden_states", choose
         )
-    states = [state.detach().to("cpu", torch.float64) for state in found if _is_stream(state)]
-    if len(states) != len(found) or len({state.shape for state in states}) != 1:
+    states = [state.detach().to("cpu", torch.float64) for state in outputs if _is_stream(state)]
+    if len(states) != len(outputs) or len({state.shape for state in states}) != 1:
         raise ValueError(
             f"model: the hidden_states of {type(model).__name__} are not all tokens "
             "(..., m, n) of one shape, so choose must say what to record"
@@ -205,16 +205,12 @@ def _checked_states(hidden_states: ArrayLike) -> NDArray[np.float64]:
     """Return the states as (layers, samples, tokens, features)."""
     states = real_array(hidden_states, "hidden_states", trained=True)
     if states.ndim not in (3, 4) or 0 in states.shape:
-        raise ValueError(
-            f"hidden_states have shape {states.shape}; (layers, tokens, features) or "
-            "(layers, samples, tokens, features) is needed"
-        )
+        shapes = "(layers, tokens, features) or (layers, samples, tokens, features)"
+        raise argument_error("hidden_states", f"of shape {shapes}", states.shape)
     if states.shape[-2] < 2:
-        raise ValueError(
-            f"hidden_states have shape {states.shape}, which is one token; at least two are needed"
-        )
+        raise argument_error("hidden_states", "of at least two tokens", states.shape)
     if not np.isfinite(states).all():
-        raise ValueError("hidden_states have NaN or infinite entries; finite numbers are needed")
+        raise ValueError("hidden_states must be finite; they have NaN or infinite entries")
     zero = ~states.any(axis=-1)
     if zero.any():
         place = np.argwhere(zero)[0]

@@ -1,16 +1,20 @@
-"""Catalogue of the figures of self-attention on the sphere, by name."""
+"""The figures of self-attention on the sphere, by name: their data, drawing and options."""
 
 from __future__ import annotations
 
-from typing import Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
+from shaped_attention.checks import check_choice, check_keywords
 from shaped_attention.figures.recipes import Option, Recipe
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def _recipe(data: str, plot: str, about: str, title: str, **rest: Any) -> Recipe:
-    """Return a recipe whose functions are in modules of `shaped_attention.sphere`."""
-    package = "shaped_attention.sphere"
-    return Recipe(f"{package}.{data}", f"{package}.plots.{plot}", about, title, **rest)
+    """Return a recipe whose plot is in this package, and its data in this or the one above."""
+    return Recipe(f"shaped_attention.sphere.{data}", f"{__package__}.{plot}", about, title, **rest)
 
 
 _BETAS = tuple(0.5 * k for k in range(19))
@@ -18,7 +22,7 @@ _CLOSE = "Two tokens are close if their cosine is at least 1 - delta; strictly b
 
 FIGURES: dict[str, Recipe] = {
     "phase": _recipe(
-        "figures.phase_diagram:phase_diagram",
+        "figures.phase:phase_diagram",
         "phase:phase_panels",
         "Compute the probability that two tokens are close, from uniform tokens in each dimension.",
         r"Tokens that have met: %(attention)s, $N$ = %(tokens)d, $\delta$ = %(delta)g",
@@ -36,7 +40,7 @@ FIGURES: dict[str, Recipe] = {
         takes="About ten minutes on 2 cores; the cost does not depend on the dimensions.",
     ),
     "metastability": _recipe(
-        "figures.clusters_and_energy:metastability",
+        "figures.clusters:metastability",
         "clusters:metastability_strip",
         "Compute the clusters over time from uniform tokens, the same for each beta.",
         r"%(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d: linked within $\delta$ = %(delta)g",
@@ -55,8 +59,8 @@ FIGURES: dict[str, Recipe] = {
         takes="Half a minute on 2 cores.",
     ),
     "ensembles": _recipe(
-        "figures.random_matrices:ensemble_phase",
-        "phase:ensemble_panels",
+        "figures.phase:ensemble_phase",
+        "phase:phase_panels",
         "Compute the probability that two tokens are close, for random matrices and uniform "
         "tokens.",
         r"Random matrices: %(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d, "
@@ -79,7 +83,7 @@ FIGURES: dict[str, Recipe] = {
         takes="Two minutes on 2 cores.",
     ),
     "energy": _recipe(
-        "figures.clusters_and_energy:energy_curves",
+        "figures.clusters:energy_curves",
         "clusters:energy_panels",
         "Compute energies over time under SA, USA and SA with V = -I, from the same uniform "
         "tokens.",
@@ -95,7 +99,7 @@ FIGURES: dict[str, Recipe] = {
         takes="Half a minute on 2 cores.",
     ),
     "mean-field": _recipe(
-        "propagation_of_chaos:figure_mean_field",
+        "figures.mean_field:figure_mean_field",
         "mean_field:mean_field_figure",
         "Compute the mean field on the circle, paths of tokens, and their W2 distance for each N.",
         "%(attention)s on the circle: density and particles, and how far apart they are",
@@ -115,7 +119,7 @@ FIGURES: dict[str, Recipe] = {
         takes="Half a minute on 2 cores.",
     ),
     "noise": _recipe(
-        "figures.clustering_with_noise:clustering_with_noise",
+        "figures.noise:clustering_with_noise",
         "noise:noise_panels",
         "Compute the mean cosine and the fraction of close pairs over time, for several noise "
         "levels.",
@@ -155,7 +159,7 @@ FIGURES: dict[str, Recipe] = {
     ),
     "histograms": _recipe(
         "trained:inner_products",
-        "trained:inner_product_histograms",
+        "histograms:inner_product_histograms",
         "Compute the law of the cosines of tokens in each layer of a trained model.",
         "Cosines of %(tokens)d tokens in every layer of a trained model",
         options={},
@@ -164,3 +168,49 @@ FIGURES: dict[str, Recipe] = {
     ),
 }
 """Figures drawn from the data of `shaped_attention.sphere`."""
+
+
+def figure_data(name: str, **options: Any) -> xr.Dataset:
+    """Compute the data of a figure of self-attention on the sphere.
+
+    Parameters
+    ----------
+    name
+        Name of the figure, as in ``shaped-attention sphere NAME``:
+
+        - "phase": `probability` (dimension, beta, time) that two tokens are close, from uniform
+          tokens, and `curve` (beta), the time at which equiangular tokens are this close;
+        - "ensembles": the same probability (ensemble, beta, time) for the random matrices of
+          `TokenAttention.random`;
+        - "metastability": `clusters`, `order` and `gap` (beta, time, sample), that is
+          `cluster_count`, `order_parameter` and `spectral_gap`, and in dimension 2 the `angle`
+          (beta, time, token) of each token of the first sample;
+        - "energy": `energy` (kind, beta, time, sample) under SA, USA (at e^{-beta} times the time)
+          and SA with V = -I, and its extremes over all laws, `uniform` and `dirac` (beta);
+        - "mean-field": the variables of `mean_field` and `mean_field_distance` for each beta, and
+          `path` (beta, time, particle), the angles of tokens;
+        - "noise": the mean cosine and the fraction of close pairs (measure) of noisy chains and
+          networks, the flow and the shaped chain, with bands and standard errors;
+        - "histograms": those of `inner_products`.
+    options
+        Options of the command, with underscores, and defaults that its ``--help`` shows; also
+        `times`, increasing times >= 0, where there are several.
+
+    Returns
+    -------
+    xarray.Dataset that can be saved, loaded and run again as every result.
+
+    Raises
+    ------
+    ValueError
+        If the name or an option is unknown, or outside its range.
+    """
+    check_choice("name", name, FIGURES)
+    function = resolve_name(FIGURES[name].data)
+    check_keywords(function, options)
+    defaults = {
+        option: value.default if isinstance(value, Option) else value
+        for option, value in FIGURES[name].options.items()
+    }
+    data: xr.Dataset = function(**defaults | options)
+    return data

@@ -16,30 +16,14 @@ _POINTS = 801
 def inner_product_histograms(
     data: xr.Dataset, title: str | None = None, *, ax: Target = None
 ) -> Drawn:
-    """Draw the histogram of the cosines of each layer, with their mean.
+    """Draw the histogram of the cosines of each layer, with their mean; data of `inner_products`.
 
-    Parameters
-    ----------
-    data
-        From `inner_products`.
-    title
-        Title of the figure.
-    ax
-        Axes to draw into, one for each layer.
-
-    Returns
-    -------
-    Panels with shared axes. The dashed line is the law of independent uniform tokens on S^{d-1},
-    with density proportional to (1 - c^2)^{(d-3)/2}: (1 + c) / 2 is Beta((d - 1) / 2, (d - 1) / 2).
-    It may exceed the panels, whose height fits the histograms.
-
-    Raises
-    ------
-    ValueError
-        If `data` is not from `inner_products`.
+    The dashed line is the law of independent uniform tokens on S^{d-1}, with density proportional
+    to (1 - c^2)^{(d-3)/2}: (1 + c) / 2 is Beta((d - 1) / 2, (d - 1) / 2). It may exceed the panels,
+    whose height fits the histograms.
     """
     if not isinstance(data, xr.Dataset) or not {"density", "mean", "close"} <= set(data):
-        raise ValueError("data: a Dataset made by inner_products is needed")
+        raise ValueError("data must be a Dataset made by inner_products")
     layers = data["layer"].values
     columns = min(_COLUMNS, len(layers))
     rows = -(-len(layers) // columns)

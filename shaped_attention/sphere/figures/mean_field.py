@@ -1,8 +1,9 @@
-"""Figures of the mean field on the circle: densities over time, and their distance from tokens."""
+"""Figure of the mean field on the circle: densities over time, and their distance from tokens."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import seaborn as sns
@@ -11,10 +12,22 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from shaped_attention.checks import check_values
 from shaped_attention.figures.labels import parameter_label
 from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
+from shaped_attention.results.over_grid import over_grid
+from shaped_attention.results.provenance import recorded
+from shaped_attention.sphere.attention import SphereAttention
+from shaped_attention.sphere.integrate import checked_times
+from shaped_attention.sphere.mean_field import cell_averages, mean_field
+from shaped_attention.sphere.propagation_of_chaos import (
+    drawn_angles,
+    mean_field_distance,
+    particle_angles,
+    two_bumps,
+)
 
 _LOWEST, _HIGHEST = 1e-2, 10.0
 """Range of the colour scale; densities of clusters grow without bound."""
@@ -23,41 +36,43 @@ _BETA = parameter_label("beta")
 _MARKERS = ("o", "s", "^", "D")
 
 
-@styled
-def density_strips(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw the density over time and angle, a panel for each beta, with paths of tokens.
+@recorded()
+def figure_mean_field(
+    betas: Sequence[float],
+    times: ArrayLike | None = None,
+    *,
+    sizes: Sequence[int],
+    particles: int,
+    samples: int,
+    time: float,
+    seed: int = 0,
+    cells: int,
+    normalised: bool,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """Compute the mean field on the circle, paths of tokens, and their W2 distance for each N.
 
-    Parameters
-    ----------
-    data
-        From `figure_mean_field`, or from `mean_field` for a single panel.
-    title
-        Title of the figure.
-    ax
-        Axes to draw into, one for each beta.
+    Returns
+    -------
+    xarray.Dataset with `density`, `energy`, `dissipation`, `order` (beta, time, ...), `path` (beta,
+    time, particle), the angles of tokens, and `distance`, `standard` (beta, size), `rate`,
+    `rate_error` (beta). Times are 101 from 0 to 6 by default.
     """
-    every = _by_beta(data)
-    panels = Panels(ax, [_name(one) for one in every], (1.6 + 3.4 * len(every), 3.4))
-    _draw_strips(panels, every)
-    return panels.finish(title)
+    at = np.linspace(0.0, 6.0, 101) if times is None else checked_times(times)
+    check_values("betas", betas)
+    start = cell_averages(two_bumps, cells)
+    angles = drawn_angles(start, particles, 1, seed)
 
+    def panel(beta: float) -> xr.Dataset:
+        law = mean_field(beta, start, at, normalised=normalised)
+        path = particle_angles(SphereAttention(beta, normalised), angles, at)[:, 0]
+        distances = mean_field_distance(
+            beta, start, sizes, time,
+            samples=samples, seed=seed, normalised=normalised, progress=False,
+        )  # fmt: skip
+        return law.assign(path=(("time", "particle"), path)).merge(distances)
 
-@styled
-def distance_by_size(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw W2 between N tokens and the mean field against N, with the fitted powers of N.
-
-    Parameters
-    ----------
-    data
-        From `mean_field_distance` or `figure_mean_field`.
-    title
-        Title of the figure.
-    ax
-        Axes to draw into.
-    """
-    panels = Panels(ax, ("distance",), (4.4, 3.6))
-    _draw_distances(panels.axes[0], data)
-    return panels.finish(title)
+    return over_grid(panel, {"beta": [float(beta) for beta in betas]}, progress=progress)
 
 
 @styled
@@ -67,18 +82,24 @@ def mean_field_figure(data: xr.Dataset, title: str | None = None, *, ax: Target 
     Parameters
     ----------
     data
-        From `figure_mean_field`.
+        From `figure_mean_field`, or from `mean_field` or `mean_field_distance`: then only panels
+        of densities, or only that of the distances.
     title
         Title of the figure.
     ax
         Axes to draw into, one for each beta and one for the distances.
     """
-    every = _by_beta(data)
-    size, ratios = (5.0 + 3.0 * len(every), 3.7), [3.0] * len(every) + [3.4]
-    names = [*(_name(one) for one in every), "distance"]
+    every = _by_beta(data) if "density" in data else []
+    names, ratios, size = [_name(one) for one in every], [3.0] * len(every), (4.4, 3.6)
+    if every:
+        size = (5.0 + 3.0 * len(every), 3.7) if "distance" in data else (5.0 * len(every), 3.4)
+    if "distance" in data:
+        names, ratios = [*names, "distance"], [*ratios, 3.4]
     panels = Panels(ax, names, size, width_ratios=ratios)
-    _draw_strips(panels, every)
-    _draw_distances(panels.axes[-1], data)
+    if every:
+        _draw_strips(panels, every)
+    if "distance" in data:
+        _draw_distances(panels.axes[-1], data)
     return panels.finish(title)
 
 
@@ -146,10 +167,6 @@ def _draw_distances(axis: Axes, data: xr.Dataset) -> None:
     axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.yaxis.set_minor_locator(NullLocator())
-    axis.set_title(_when(data), fontsize="medium")
+    if "time" in data.attrs:
+        axis.set_title(f"at $t$ = {float(data.attrs['time']):g}", fontsize="medium")
     axis.legend(fontsize="small")
-
-
-def _when(data: xr.Dataset) -> str:
-    time = data.attrs.get("time")
-    return "" if time is None else f"at $t$ = {float(time):g}"

@@ -1,0 +1,186 @@
+"""Self-attention as a flow of tokens on the sphere: SA and USA, attraction or repulsion.
+
+    dx_i/dt = P_{x_i} ( sum_j w_ij V x_j ),    P_x y = y - <x, y> x,
+    SA: w_ij = exp(beta <Q x_i, K x_j>) / Z_i, Z_i the sum over j;   USA: Z_i = number of tokens,
+
+see Geshkovski, Letrouit, Polyanskiy and Rigollet, "A mathematical perspective on transformers"
+(arXiv 2312.10794). With causal attention token i sees only j <= i, and USA divides by i.
+
+For Q = K = I and V = +-I the Gram matrix of the tokens evolves by itself. It can be computed from
+any tokens with that Gram matrix, such as the rows of a factor with min(N, d) columns. So the cost
+does not depend on the dimension d, and the Gram matrix stays positive semidefinite with unit
+diagonal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from shaped_attention.checks import argument_error, check_finite, check_nonnegative, check_width
+from shaped_attention.results.plain_arguments import storable
+
+_LARGEST_BETA = 600.0
+"""exp(beta) does not overflow up to this beta."""
+
+
+def check_beta(beta: float, largest: float = _LARGEST_BETA) -> None:
+    """Raise ValueError unless `beta` is finite and small enough for its exponential."""
+    check_finite("beta", beta)
+    if abs(beta) > largest:
+        raise argument_error("beta", f"in [-{largest:g}, {largest:g}], so that exp is finite", beta)
+
+
+class Attention:
+    """What the flows and networks of the sphere need of an attention: `moved`, and checks."""
+
+    def moved(
+        self,
+        tokens: Float[Tensor, "B N r"],
+        time: Float[Tensor, " B"] | None = None,
+        which: Int[Tensor, " B"] | None = None,
+        *,
+        beta: Float[Tensor, "B 1 1"] | None = None,
+    ) -> Float[Tensor, "B N r"]:
+        """Return the attention of tokens of any norm, before the projection."""
+        raise NotImplementedError
+
+    def field(
+        self,
+        tokens: Float[Tensor, "B N r"],
+        time: Float[Tensor, " B"] | None = None,
+        which: Int[Tensor, " B"] | None = None,
+        *,
+        beta: Float[Tensor, "B 1 1"] | None = None,
+    ) -> Float[Tensor, "B N r"]:
+        """Return dx/dt of tokens (B, N, r) on the unit sphere: the projection of `moved`."""
+        moved = self.moved(tokens, time, which, beta=beta)
+        return moved - (moved * tokens).sum(-1, keepdim=True) * tokens
+
+    def check_start(self, start: Float[Tensor, "samples N r"]) -> None:
+        """Raise ValueError unless these tokens fit the attention."""
+
+    @property
+    def autonomous(self) -> bool:
+        """Whether the field is independent of time."""
+        return True
+
+
+@storable
+@dataclass(frozen=True)
+class SphereAttention(Attention):
+    """Field of one self-attention layer with Q = K = I and V = I or -I.
+
+    Parameters
+    ----------
+    beta
+        Inverse temperature; finite, at most 600 in absolute value.
+    normalised
+        True for SA, False for USA.
+    repulsion
+        Whether V = -I.
+    causal
+        Whether token i sees only the tokens up to i.
+
+    Raises
+    ------
+    ValueError
+        If `beta` is outside its range.
+    """
+
+    beta: float
+    normalised: bool = True
+    repulsion: bool = False
+    causal: bool = False
+
+    def __post_init__(self) -> None:
+        check_beta(self.beta)
+        for name in ("normalised", "repulsion", "causal"):
+            if not isinstance(getattr(self, name), bool):
+                raise argument_error(name, "True or False", getattr(self, name))
+
+    def weights(
+        self, gram: Float[Tensor, "*B N N"], beta: Float[Tensor, "*B 1 1"] | None = None
+    ) -> Float[Tensor, "*B N N"]:
+        """Return the weights w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N).
+
+        `beta`, one per matrix, replaces the attention's, here and in `field`. It must be finite
+        and at most 600 in absolute value, which is not checked.
+        """
+        logits = (self.beta if beta is None else beta) * gram
+        if self.causal:
+            # Token i, counted from 0, sees i + 1 tokens.
+            token = torch.arange(gram.shape[-1], device=gram.device)
+            logits = logits.masked_fill(token > token[:, None], -torch.inf)
+        if self.normalised:
+            return torch.softmax(logits, dim=-1)
+        count = gram.shape[-1]
+        if not self.causal:
+            return torch.exp(logits) / count
+        seen = torch.arange(1, count + 1, dtype=gram.dtype, device=gram.device)
+        return torch.exp(logits) / seen[:, None]
+
+    def moved(
+        self,
+        tokens: Float[Tensor, "*B N r"],
+        time: Tensor | None = None,
+        which: Tensor | None = None,
+        *,
+        beta: Float[Tensor, "*B 1 1"] | None = None,
+    ) -> Float[Tensor, "*B N r"]:
+        """Return +-sum_j w_ij x_j of tokens (..., N, r); `time` and `which` are ignored."""
+        moved = self.weights(tokens @ tokens.mT, beta) @ tokens
+        return -moved if self.repulsion else moved
+
+    def angle_field(self, angles: Float[Tensor, "*B N"]) -> Float[Tensor, "*B N"]:
+        """Return da_i/dt = -+sum_j w_ij sin(a_i - a_j) of tokens at angles (..., N), for d = 2."""
+        apart = angles[..., :, None] - angles[..., None, :]
+        speed = -(self.weights(torch.cos(apart)) * torch.sin(apart)).sum(-1)
+        return -speed if self.repulsion else speed
+
+    def gram_field(
+        self, gram: Float[Tensor, "*B N N"], sigma: float = 0.0, dimension: int | None = None
+    ) -> Float[Tensor, "*B N N"]:
+        """Return the drift of Gram matrices (..., N, N), with noise of strength `sigma` if given.
+
+        Without noise dV/dt = M + M^T - (diag(M) 1^T + 1 diag(M)^T) o V with M = +-w V. With noise,
+        of `sphere_network` in dimension d as h -> 0, C = w V w^T adds
+
+            sigma^2 [ (1 - (2 - V_ij^2) / d) C_ij - (1 - 1/d) V_ij (C_ii + C_jj) / 2 ].
+
+        Raises
+        ------
+        ValueError
+            If V does not have unit diagonal, or another argument is outside its range.
+        """
+        weights = self.weights(gram)
+        moved = weights @ gram
+        moved = -moved if self.repulsion else moved
+        along = moved.diagonal(dim1=-2, dim2=-1)
+        drift = moved + moved.mT - (along[..., :, None] + along[..., None, :]) * gram
+        check_nonnegative("sigma", sigma)
+        if sigma == 0.0:
+            return drift
+        check_width("dimension", dimension)
+        if not bool(((gram.diagonal(dim1=-2, dim2=-1) - 1.0).abs() < 1e-6).all()):
+            raise ValueError("gram has diagonal entries other than 1; it must hold cosines")
+        c = weights @ gram @ weights.mT
+        squares = c.diagonal(dim1=-2, dim2=-1)
+        mean = 0.5 * (squares[..., :, None] + squares[..., None, :])
+        pull = (1.0 - (2.0 - gram * gram) / dimension) * c - (1.0 - 1.0 / dimension) * gram * mean
+        return drift + sigma**2 * pull
+
+    def energy(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
+        """Return E = (1 / (2 beta N^2)) sum_ij exp(beta V_ij); at beta = 0, sum_ij V_ij / (2 N^2).
+
+        The value at beta = 0 is the limit up to a constant. For V = I and no mask, E never
+        decreases: dE/dt = (1 / N) sum_i |dx_i/dt|^2 along USA, and along SA each term is multiplied
+        by Z_i / N. For V = -I it never increases.
+        """
+        count = gram.shape[-1]
+        if self.beta == 0.0:
+            return gram.sum((-2, -1)) / (2.0 * count**2)
+        return torch.exp(self.beta * gram).sum((-2, -1)) / (2.0 * self.beta * count**2)

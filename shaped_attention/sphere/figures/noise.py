@@ -1,0 +1,220 @@
+"""Clustering with and without the noise of random value matrices, in one figure.
+
+The attracting network with noise of strength sigma (`shaped_attention.sphere.layers`) is drawn
+alongside the layer-normalised shaped chain, X' = N(lambda X + gamma A X W_V / sqrt n), whose value
+matrices have mean 0 instead of I. Its time is gamma^2 l / n, the variance of its noise, where that
+of the noisy network is sigma^2 t / d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from shaped_attention.blocks.attention import ShapedAttention
+from shaped_attention.blocks.normalised import Normalised
+from shaped_attention.checks import argument_error, check_count, check_inside, check_positive
+from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
+from shaped_attention.results.over_grid import over_grid
+from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.chain import simulate_chain
+from shaped_attention.sphere.attention import SphereAttention
+from shaped_attention.sphere.clusters import close_pairs
+from shaped_attention.sphere.flow import sphere_flow
+from shaped_attention.sphere.integrate import Keep
+from shaped_attention.sphere.layers import noisy_chain, sphere_network
+from shaped_attention.sphere.starts import uniform_start
+
+MEASURES = ("mean cosine", "close pairs")
+_BAND = (0.1, 0.9)
+_SHAPED_TIMES = 60
+
+
+@recorded()
+def clustering_with_noise(
+    dimensions: Sequence[int],
+    sigmas: Sequence[float],
+    *,
+    tokens: int,
+    beta: float,
+    horizon: float,
+    step: float,
+    delta: float,
+    samples: int,
+    network_samples: int,
+    shaped_width: int,
+    shaped_samples: int,
+    gamma: float,
+    tau0: float,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """Compute the mean cosine and the fraction of close pairs over time, for several noise levels.
+
+    Returns
+    -------
+    xarray.Dataset with two measures of a sample (measure), the mean cosine over pairs and the
+    fraction of close pairs:
+
+    - `mean`, `low`, `high` (measure, dimension, sigma, time): mean and 10 and 90 % quantiles over
+      samples of `noisy_chain`;
+    - `flow` (measure, dimension, time): the mean of `sphere_flow` from the same initial conditions;
+    - `network`, `network_error` (measure, dimension, sigma, mark): mean and standard error of
+      noisy networks at the times `mark_time` (mark);
+    - `shaped_mean`, `shaped_low`, `shaped_high` (shaped_time, measure), of the shaped chain.
+    """
+    check_count("tokens", tokens, lowest=2)
+    check_count("network_samples", network_samples, lowest=2)
+    check_count("shaped_width", shaped_width)
+    check_count("shaped_samples", shaped_samples)
+    for name, value in (("horizon", horizon), ("step", step), ("gamma", gamma)):
+        check_positive(name, value)
+    check_inside("delta", delta)
+    if network_samples > samples:
+        raise argument_error("network_samples", f"at most samples={samples!r}", network_samples)
+    layers = round(horizon / step)
+    if layers < 1:
+        raise argument_error("step", f"at most the horizon {horizon!r}", step)
+    attention = SphereAttention(beta)
+
+    def measured(gram: Float[Tensor, "B N N"]) -> Float[Tensor, "B 2"]:
+        rows, columns = torch.triu_indices(tokens, tokens, 1, device=gram.device)
+        return torch.stack([gram[:, rows, columns].mean(-1), close_pairs(gram, delta)], dim=-1)
+
+    def panel(dimension: int) -> xr.Dataset:
+        start = uniform_start(tokens, dimension, samples, seed)
+        in_space = pad(start[:network_samples], (0, dimension - start.shape[-1]))
+
+        def curves(sigma: float) -> xr.Dataset:
+            chain = noisy_chain(
+                attention, start, dimension, sigma, step, layers, seed=seed, keep=measured
+            )
+            network = sphere_network(
+                attention, in_space, step, layers,
+                sigma=sigma, seed=seed, save_every=-(-layers // 4), keep=measured,
+            )  # fmt: skip
+            values = network["kept"].values
+            error = values.std(1, ddof=1) / network_samples**0.5
+            return _bands("", chain["time"].values, chain["kept"].values).assign(
+                network=(("mark", "measure"), values.mean(1)),
+                network_error=(("mark", "measure"), error),
+                mark_time=("mark", network["time"].values),
+            )
+
+        data = over_grid(curves, {"sigma": sigmas})
+        flow = sphere_flow(attention, start, data["time"].values.tolist(), keep=measured)
+        return data.assign(flow=(("time", "measure"), flow["kept"].values.mean(1)))
+
+    data = over_grid(panel, {"dimension": dimensions}, progress=progress)
+    mark_time = data["mark_time"].isel(dimension=0, sigma=0, drop=True)
+    shaped = _shaped_chain(
+        gamma, tau0, uniform_start(tokens, shaped_width, 1, seed)[0], shaped_width,
+        horizon, shaped_samples, seed, measured,
+    )  # fmt: skip
+    data = data.transpose("measure", "dimension", "sigma", "time", "mark")
+    return data.assign(shaped).assign(mark_time=mark_time).assign_coords(measure=list(MEASURES))
+
+
+def _shaped_chain(
+    gamma: float,
+    tau0: float,
+    start: Float[Tensor, "N r"],
+    width: int,
+    horizon: float,
+    samples: int,
+    seed: int,
+    measured: Keep,
+) -> xr.Dataset:
+    """Return the bands of the shaped chain at times gamma^2 l / n."""
+    layer = Normalised(ShapedAttention(gamma, tau0), place="after")
+    depth = max(1, round(horizon * width / gamma**2))
+    result = simulate_chain(
+        layer, (start @ start.mT).numpy(), width=width, depth=depth, samples=samples, seed=seed,
+        save_every=max(1, depth // _SHAPED_TIMES), progress=False,
+    )  # fmt: skip
+    values = np.stack([measured(torch.from_numpy(v)).numpy() for v in result["V"].values])
+    return _bands("shaped_", gamma**2 * result["time"].values, values)
+
+
+def _bands(kind: str, times: NDArray[np.float64], values: NDArray[np.float64]) -> xr.Dataset:
+    """Return the mean and quantiles (time, measure) over samples of values (time, sample, ...)."""
+    bands = (values.mean(1), *np.quantile(values, _BAND, axis=1))
+    dims = (f"{kind}time", "measure")
+    named = {f"{kind}{x}": (dims, y) for x, y in zip(("mean", "low", "high"), bands, strict=True)}
+    return xr.Dataset(named, {f"{kind}time": times})
+
+
+@styled
+def noise_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
+    """Draw both measures over time: a column for each dimension, and one for the shaped chain.
+
+    Lines are means, shaded areas the 10-90 % bands over samples for the first and the last sigma,
+    and points explicit networks with two standard errors. The thin black line is the flow without
+    noise.
+    """
+    missing = {"mean", "network", "shaped_mean"} - set(data.data_vars)
+    if missing:
+        raise ValueError(f"data must be that of the figure noise; it has no {sorted(missing)}")
+    dimensions = data["dimension"].values
+    columns = len(dimensions) + 1
+    measures = data["measure"].to_numpy()
+    tops = [rf"attracting, $d$ = {d}" for d in dimensions]
+    tops.append(f"shaped chain, $n$ = {data.attrs['shaped_width']}")
+    names = [f"{measure}: {top}" for measure in measures for top in tops]
+    size = (1.0 + 3.7 * columns, 6.4)
+    panels = Panels(ax, names, size, columns, sharex="col", sharey="row")
+    axes = np.array(panels.axes, dtype=object).reshape(len(measures), columns)
+    for row, measure in enumerate(measures):
+        of_measure = data.sel(measure=measure)
+        for column in range(len(dimensions)):
+            _noise_curves(axes[row, column], of_measure.isel(dimension=column))
+        _shaped_curve(axes[row, -1], of_measure)
+    for axis, top in zip(axes[0], tops, strict=True):
+        axis.set_title(top, fontsize="medium")
+        axis.set_ylim(-0.35, 1.05)
+    for axis in axes[1]:
+        axis.set_ylim(-0.05, 1.05)
+    for axis in panels.left:
+        axis.set_ylabel(measures[panels.axes.index(axis) // columns])
+    for axis in panels.lowest:
+        shaped = panels.axes.index(axis) % columns == columns - 1
+        axis.set_xlabel(r"time $\gamma^2 \ell / n$" if shaped else "time $t$")
+    return panels.finish(title, legend=True, columns=4)
+
+
+def _noise_curves(axis: Axes, data: xr.Dataset) -> None:
+    time, marks = data["time"].values, data["mark_time"].values
+    for k, sigma in enumerate(data["sigma"].values):
+        curve, color = data.isel(sigma=k), COLORS[k % len(COLORS)]
+        # Four overlapping bands are hard to distinguish: only the first and the last are drawn.
+        if k in (0, data.sizes["sigma"] - 1):
+            axis.fill_between(
+                time, curve["low"], curve["high"], color=color, alpha=0.15, linewidth=0.8
+            )
+        axis.plot(
+            time, curve["mean"], LINES[k % len(LINES)], color=color,
+            label=rf"chain, $\sigma$ = {sigma:g}",
+        )  # fmt: skip
+        # Without noise the networks are deterministic.
+        if sigma > 0.0:
+            axis.errorbar(
+                marks, curve["network"], 2.0 * curve["network_error"], color=color, fmt="o",
+                markersize=4.0, capsize=2.0, label=rf"networks, $\sigma$ = {sigma:g}",
+            )  # fmt: skip
+    axis.plot(time, data["flow"], color="black", linewidth=0.8, label="flow without noise")
+
+
+def _shaped_curve(axis: Axes, data: xr.Dataset) -> None:
+    time, color = data["shaped_time"].values, COLORS[len(data["sigma"]) % len(COLORS)]
+    axis.fill_between(
+        time, data["shaped_low"], data["shaped_high"], color=color, alpha=0.15, linewidth=0.0
+    )
+    axis.plot(time, data["shaped_mean"], color=color)

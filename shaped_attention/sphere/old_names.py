@@ -1,0 +1,68 @@
+"""Functions of `shaped_attention.sphere` that are now called in another way, for one release."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import xarray as xr
+from torch import Tensor
+
+from shaped_attention.sphere.array_arguments import also_of_arrays
+from shaped_attention.sphere.attention import SphereAttention
+from shaped_attention.sphere.circle import Array, circle_wasserstein2
+from shaped_attention.sphere.figures.catalogue import figure_data
+from shaped_attention.sphere.layers import sphere_network
+from shaped_attention.sphere.starts import uniform_start
+from shaped_attention.sphere.token_attention import Perceptron, perceptron_of
+
+
+def random_tokens(*arguments: Any, **options: Any) -> Tensor:
+    """Return `uniform_start` in all coordinates."""
+    return uniform_start(*arguments, reduced=False, **options)
+
+
+def noisy_network(
+    attention: SphereAttention, start: Tensor, sigma: float, step: float, layers: int,
+    **options: Any,
+) -> xr.Dataset:  # fmt: skip
+    """Return `sphere_network` with noise."""
+    return sphere_network(attention, start, step, layers, sigma=sigma, **options)
+
+
+def circle_distance_to_density(angles: Array, density: Array) -> Array:
+    """Return `circle_wasserstein2` to a density."""
+    return circle_wasserstein2(angles, density=density)
+
+
+@also_of_arrays("v")
+def common_noise_drift(
+    attention: SphereAttention, v: Tensor, dimension: int, sigma: float
+) -> Tensor:
+    """Return `SphereAttention.gram_field` with noise."""
+    return attention.gram_field(v, sigma, dimension)
+
+
+@also_of_arrays("angles")
+def angle_field(angles: Tensor, attention: SphereAttention) -> Tensor:
+    """Return `SphereAttention.angle_field`."""
+    return attention.angle_field(angles)
+
+
+def relu_mlp(inner: Tensor, outer: Tensor, bias: Tensor | None = None) -> Perceptron:
+    """Return the function of tokens that these matrices are as `mlp` of `TokenAttention`."""
+    return perceptron_of((inner, outer) if bias is None else (inner, outer, bias))
+
+
+def _figure(name: str, first: str, *arguments: Any, **options: Any) -> xr.Dataset:
+    """Return `figure_data`, whose first argument was `first`."""
+    names = {"noise": ("sigmas",), "phase": ("betas", "times"), "ensembles": ("betas", "times")}
+    positional = (first, *names.get(name, ("times",)))
+    return figure_data(name, **dict(zip(positional, arguments, strict=False)), **options)
+
+
+phase_diagram = partial(_figure, "phase", "dimensions")
+ensemble_phase = partial(_figure, "ensembles", "ensembles")
+metastability = partial(_figure, "metastability", "betas")
+energy_curves = partial(_figure, "energy", "betas")
+clustering_with_noise = partial(_figure, "noise", "dimensions")

@@ -1,1 +1,0 @@
-"""Figures drawn from the data of `shaped_attention.sphere`, one file for each kind."""
