@@ -1,4 +1,4 @@
-"""Token-space attention written out token by token, for the tests."""
+"""Token-space attention written out token by token, and exact laws, for the tests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,40 @@ import numpy as np
 import torch
 from scipy.integrate import solve_ivp
 
+from shaped_attention.sphere import uniform_start
+
 
 def matrices(*shape, seed=0):
     draws = np.random.default_rng(seed).standard_normal(shape)
     return torch.from_numpy(draws / math.sqrt(shape[-1]))
+
+
+def random_tokens(tokens, dimension, samples=1, seed=0):
+    return uniform_start(tokens, dimension, samples, seed, reduced=False)
+
+
+def poisson_radius(times, start):
+    """Radius r of the mean field at beta = 0 from a Poisson kernel of radius `start`.
+
+    r' = r (1 - r^2) / 2, Ott and Antonsen's z' = (z - conj(z) z^2) / 2 without rotation (Chaos 18,
+    2008).
+    """
+    return start / np.sqrt(start**2 + (1.0 - start**2) * np.exp(-np.asarray(times)))
+
+
+def many_token_cosine(times, start):
+    """Common cosine of equiangular tokens under SA for N -> infinity: g' = 2 g (1 - g)."""
+    return 1.0 / (1.0 + (1.0 / start - 1.0) * np.exp(-2.0 * np.asarray(times)))
+
+
+def polygon_energy(tokens, beta):
+    """Energy of a regular N-gon: the smallest of N tokens in d = 2, for beta > 0.
+
+    Cohn and Kumar, "Universally optimal distribution of points on spheres" (J. Amer. Math. Soc. 20,
+    2007).
+    """
+    cosines = np.cos(2.0 * np.pi * np.arange(tokens) / tokens)
+    return float(np.exp(beta * cosines).mean() / (2.0 * beta)) if beta else 0.0
 
 
 def moved_one_by_one(x, beta, heads, normalised=True, causal=False, mlp=None):

@@ -18,7 +18,6 @@ from shaped_attention import plots
 from shaped_attention.sphere import (
     SphereAttention,
     equiangular_cosine,
-    equiangular_field,
     equiangular_start,
     given_start,
     meeting_time,
@@ -26,6 +25,7 @@ from shaped_attention.sphere import (
     uniform_start,
 )
 from shaped_attention.sphere.integrate import integrate_flow
+from shaped_attention.sphere.theory import equiangular_field
 
 KINDS = {
     "SA": {},
@@ -233,11 +233,11 @@ def test_fields_that_are_not_finite_are_reported():
         integrate_flow(turning, -start, [5.0], lambda x: x, 1e-6)
 
 
-def test_observing_and_chunks():
+def test_a_function_is_kept_in_any_chunks():
     start, attention = uniform_start(4, 3, 10), SphereAttention(1.0)
     whole = sphere_flow(attention, start, [1.0])["V"].values
-    pair = sphere_flow(attention, start, [1.0], observe=lambda v: v[:, 0, 1], chunk=3)
-    np.testing.assert_allclose(pair["observed"].values, whole[..., 0, 1], atol=1e-12)
+    pair = sphere_flow(attention, start, [1.0], keep=lambda v: v[:, 0, 1], chunk=3)
+    np.testing.assert_allclose(pair["kept"].values, whole[..., 0, 1], atol=1e-12)
 
 
 def test_several_beta_at_once():
@@ -275,58 +275,36 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
         sa.layer_of(first)
 
 
+def flow(attention=SphereAttention(1.0), times=(1.0,), start=None, **options):  # noqa: B008
+    return sphere_flow(attention, uniform_start(2, 2) if start is None else start, times, **options)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: SphereAttention(math.nan), "beta must be a finite number; got nan"),
-        (lambda: SphereAttention(1e4), r"beta=10000.0: \|beta\| <= 600"),
-        (lambda: SphereAttention(1.0, normalised=1), "normalised=1: True or False"),
+        (lambda: SphereAttention(1e4), r"beta must be in \[-600, 600\].*; got 10000.0"),
+        (lambda: SphereAttention(1.0, normalised=1), "normalised must be True or False; got 1"),
         (lambda: uniform_start(3, 0), "dimension must be an integer >= 1; got 0"),
-        (lambda: equiangular_start(3, -0.6), "cosine=-0.6: a number from -0.5 to 1"),
+        (lambda: equiangular_start(3, -0.6), r"cosine must be in \[-0.5, 1\] .*; got -0.6"),
         (lambda: given_start([[1.0, 0.0], [0.0, 0.0]]), "zero vector"),
-        (lambda: given_start([[1.0, 0.0], [0.0, 2.0]]), "norms from 1 to 2; unit vectors"),
-        (lambda: given_start([1.0, 0.0]), r"tokens have shape \(2,\)"),
-        (lambda: given_start([[math.nan, 0.0]]), "NaN or infinite"),
+        (lambda: given_start([[1.0, 0.0], [0.0, 2.0]]), "tokens must be unit .* from 1 to 2"),
+        (lambda: given_start([1.0, 0.0]), r"tokens must be of shape .*; got \(2,\)"),
+        (lambda: given_start([[math.nan, 0.0]]), "tokens must be finite"),
         (lambda: meeting_time(1.0, 4, 1.0), r"delta must be in \(0, 1\); got 1.0"),
-        (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start=0.95: a cosine above"),
-        (lambda: equiangular_cosine([1.0, 0.0], 4, 1.0), "times: an increasing list"),
-        (lambda: equiangular_cosine([0.0], 2, 301.0), r"beta=301.0: \|beta\| <= 300"),
-        (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), []), "times: a list"),
-        (lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1, 1]), "increasing"),
-        (
-            lambda: sphere_flow(4.0, uniform_start(2, 2), [1.0]),
-            "attention must be a SphereAttention; got 4.0",
-        ),
-        (
-            lambda: sphere_flow(SphereAttention(1.0), np.eye(2), [1.0]),
-            r"start has type ndarray; .*given_start\(tokens\)",
-        ),
-        (
-            lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1.0], observe="rho"),
-            "observe='rho': a function",
-        ),
-        (
-            lambda: sphere_flow(
-                SphereAttention(1.0), uniform_start(2, 2), [1.0], observe=lambda v: 3.0
-            ),
-            "observe gives float; a tensor",
-        ),
-        (
-            lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1.0], tolerance=1e-15),
-            "tolerance=1e-15: at least 1e-12",
-        ),
-        (
-            lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1.0], betas=2.0),
-            "betas must be a list of numbers; got 2.0",
-        ),
-        (
-            lambda: sphere_flow(SphereAttention(1.0), uniform_start(2, 2), [1], betas=[math.inf]),
-            "beta must be a finite number; got inf",
-        ),
-        (
-            lambda: sphere_flow(SphereAttention(1.0), 2 * uniform_start(2, 2), [1.0]),
-            "not of norm 1",
-        ),
+        (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start must be a cosine above .*; got 0.95"),
+        (lambda: equiangular_cosine([1.0, 0.0], 4, 1.0), "times must be increasing"),
+        (lambda: equiangular_cosine([0.0], 2, 301.0), r"beta must be in \[-300, 300\]"),
+        (lambda: flow(times=[]), "times must be a list of finite numbers"),
+        (lambda: flow(times=[1, 1]), "times must be increasing"),
+        (lambda: flow(4.0), "attention.* SphereAttention"),
+        (lambda: flow(start=np.eye(2)), r"start must be .*given_start\(tokens\); got ndarray"),
+        (lambda: flow(start=2 * uniform_start(2, 2)), "not of norm 1"),
+        (lambda: flow(keep="rho"), "keep must be \"V\" or a function of .*; got 'rho'"),
+        (lambda: flow(keep=lambda v: 3.0), "keep must return a tensor .* returned float"),
+        (lambda: flow(tolerance=1e-15), "tolerance must be at least 1e-12"),
+        (lambda: flow(betas=2.0), "betas.* list of numbers.*2.0"),
+        (lambda: flow(betas=[math.inf]), "beta must be a finite number; got inf"),
     ],
 )
 def test_bad_input(call, message):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from shaped_attention.sphere.figures.clustering_with_noise import clustering_with_noise
 
 from shaped_attention.sphere import SphereAttention, noisy_chain, uniform_start
-from shaped_attention.sphere.figures.clustering_with_noise import clustering_with_noise
 
 
 def test_the_bands_of_the_figure_hold_eight_samples_in_ten():

@@ -10,22 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.integrate import quad, solve_ivp
+from scipy.integrate import solve_ivp
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import wasserstein_distance
 
-from shaped_attention.sphere import SphereAttention, sphere_flow
-from shaped_attention.sphere.circle import (
-    angle_field,
+from shaped_attention.sphere import (
+    SphereAttention,
     angles_of,
-    mean_direction,
-    poisson_density,
-    poisson_radius,
-    tokens_of,
-)
-from shaped_attention.sphere.circle_distance import (
-    circle_distance_to_density,
     circle_wasserstein2,
+    sphere_flow,
+    tokens_of,
 )
 from shaped_attention.sphere.propagation_of_chaos import particle_angles
 
@@ -59,7 +53,7 @@ def test_the_field_of_angles_is_that_of_tokens_in_the_plane(kind, beta):
     """dx_i/dt = (-sin a_i, cos a_i) da_i/dt to 1e-13 of the largest speed; half of it is not."""
     attention = SphereAttention(beta, **KINDS[kind])
     a = torch.from_numpy(some_angles(9, samples=3))
-    speed = angle_field(a, attention)
+    speed = attention.angle_field(a)
     tangent = torch.stack([-torch.sin(a), torch.cos(a)], dim=-1)
     found = attention.field(tokens_of(a))
     scale = float(speed.abs().max())
@@ -108,55 +102,13 @@ def test_angles_by_another_integrator_are_the_flow_of_tokens(kind):
 def test_at_beta_zero_it_is_the_model_of_kuramoto():
     """da_i/dt = -R sin(a_i - psi) to rounding, SA and USA; with beta = 0.1 it is not."""
     a = torch.from_numpy(some_angles(11, samples=4))
-    mean = mean_direction(a)
-    assert mean.shape == (4,)
+    mean = torch.polar(torch.ones_like(a), a).mean(-1)
     known = -mean.abs()[:, None] * torch.sin(a - mean.angle()[:, None])
     for normalised in (True, False):
-        found = angle_field(a, SphereAttention(0.0, normalised))
+        found = SphereAttention(0.0, normalised).angle_field(a)
         torch.testing.assert_close(found, known, atol=1e-14, rtol=0)
-        other = angle_field(a, SphereAttention(0.1, normalised))
+        other = SphereAttention(0.1, normalised).angle_field(a)
         assert float((other - known).abs().max()) > 1e-3
-
-
-@pytest.mark.parametrize("radius", [0.0, 0.3, 0.9])
-def test_poisson_kernels_have_mass_one_and_their_radius_as_mean(radius):
-    """To 1e-9; another radius, or another mass, by 1e-3 is rejected."""
-
-    def moments(density):
-        mass, _ = quad(density, -math.pi, math.pi, limit=200)
-        mean, _ = quad(lambda a: density(a) * math.cos(a), -math.pi, math.pi, limit=200)
-        return mass, mean
-
-    def fits(density):
-        return moments(density) == pytest.approx((1.0, radius), abs=1e-9)
-
-    assert fits(lambda a: float(poisson_density(a, radius)))
-    assert not fits(lambda a: float(poisson_density(a, radius + 1e-3)))
-    assert not fits(lambda a: (1.0 + 1e-3) * float(poisson_density(a, radius)))
-
-
-def test_poisson_kernels_solve_the_equation_of_continuity():
-    """d_t mu = d_a (r sin(a) mu) at beta = 0 by central differences, to 1e-8.
-
-    A radius with r' = r (1 - r^2), twice as fast, misses it by more than 1e-2.
-    """
-    a, t, h = some_angles(40), 0.8, 1e-4
-
-    def density(angles, time, rate=1.0):
-        return poisson_density(angles, float(poisson_radius(rate * time, 0.35)))
-
-    def flux(angles):
-        return float(poisson_radius(t, 0.35)) * np.sin(angles) * density(angles, t)
-
-    right = (flux(a + h) - flux(a - h)) / (2.0 * h)
-    left = (density(a, t + h) - density(a, t - h)) / (2.0 * h)
-    np.testing.assert_allclose(left, right, atol=1e-8)
-    twice = (density(a, (t + 2 * h) / 2, 2.0) - density(a, (t - 2 * h) / 2, 2.0)) / (2.0 * h)
-    assert np.abs(twice - right).max() > 1e-2
-    known = solve_ivp(
-        lambda _t, r: 0.5 * r * (1.0 - r**2), (0.0, 3.0), [0.35], rtol=1e-11, atol=1e-12
-    ).y[0, -1]
-    assert float(poisson_radius(3.0, 0.35)) == pytest.approx(known, abs=1e-9)
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 2), (7, 7), (30, 30), (2, 3), (4, 6), (5, 1)])
@@ -207,9 +159,9 @@ def test_the_distance_to_a_density_is_the_limit_of_that_to_its_quantiles():
     middle = (np.arange(800 * counts.sum()) + 0.5) / (800 * counts.sum())
     points = np.interp(middle, below, np.linspace(-math.pi, math.pi, 17))
     x = some_angles(6, samples=8)
-    found = circle_distance_to_density(x, density)
+    found = circle_wasserstein2(x, density=density)
     np.testing.assert_allclose(found, circle_wasserstein2(x, points), atol=1e-6)
-    assert np.abs(circle_distance_to_density(x, density[::-1]) - found).max() > 1e-2
+    assert np.abs(circle_wasserstein2(x, density=density[::-1]) - found).max() > 1e-2
 
 
 def test_one_point_and_the_uniform_density():
@@ -218,7 +170,7 @@ def test_one_point_and_the_uniform_density():
     for count in (1, 3, 32):
         polygon = 0.3 + np.arange(count) * 2.0 * math.pi / count
         known = math.pi / math.sqrt(3.0) / count
-        assert float(circle_distance_to_density(polygon, uniform)) == pytest.approx(
+        assert float(circle_wasserstein2(polygon, density=uniform)) == pytest.approx(
             known, abs=1e-12
         )
     # W2 is above W1, which on this arc is that of the line.
@@ -229,15 +181,12 @@ def test_one_point_and_the_uniform_density():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: angles_of(torch.zeros(3, 3)), r"tokens have shape \(3, 3\)"),
-        (lambda: poisson_density([0.0], 1.0), "radius=1.0: a number >= 0 and below 1"),
-        (lambda: poisson_density([math.nan], 0.5), "angles have NaN"),
-        (lambda: poisson_radius([-1.0], 0.5), "times: finite numbers >= 0"),
-        (lambda: poisson_radius([1.0], math.nan), "start must be a finite number; got nan"),
-        (lambda: circle_wasserstein2([], [1.0]), r"first has shape \(0,\)"),
-        (lambda: circle_wasserstein2([1.0], [math.nan]), "second has NaN or infinite"),
-        (lambda: circle_distance_to_density([math.inf], np.ones(8)), "angles has NaN or inf"),
-        (lambda: circle_distance_to_density([0.0], np.ones(8)), "density has mass 6.28"),
+        (lambda: angles_of(torch.zeros(3, 3)), r"tokens must be of shape .*; got \(3, 3\)"),
+        (lambda: circle_wasserstein2([], [1.0]), r"first must be of shape .*; got \(0,\)"),
+        (lambda: circle_wasserstein2([1.0], [math.nan]), "second must be finite"),
+        (lambda: circle_wasserstein2([math.inf], density=np.ones(8)), "first must be finite"),
+        (lambda: circle_wasserstein2([0.0], density=np.ones(8)), "density must have mass 1"),
+        (lambda: circle_wasserstein2([0.0]), "exactly one of second and density"),
     ],
 )
 def test_bad_input(call, message):

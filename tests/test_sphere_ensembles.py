@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import kstest, norm, semicircular
-
 from shaped_attention.sphere.figures.random_matrices import (
     ENSEMBLES,
     ensemble_phase,
-    random_attention,
+    TokenAttention.random,
 )
 from shaped_attention.sphere.plots.phase import ensemble_panels
-from shaped_attention.sphere.token_flow import random_tokens, token_flow
+from shaped_attention.sphere.sphere_flow import random_tokens, sphere_flow
 
 
 def test_wigner_matrices_have_the_semicircle_law():
@@ -25,7 +24,7 @@ def test_wigner_matrices_have_the_semicircle_law():
     divided by 2 instead of sqrt(2).
     """
     d, samples = 64, 60
-    w = random_attention("wigner-gradient", d, 1.0, samples, 3).key[:, 0]
+    w = TokenAttention.random("wigner-gradient", d, 1.0, samples, 3).key[:, 0]
     assert torch.equal(w, w.mT)
     above = w[:, torch.triu(torch.ones(d, d), 1) > 0].flatten().numpy() * math.sqrt(d)
     across = w.diagonal(dim1=1, dim2=2).flatten().numpy() * math.sqrt(d / 2)
@@ -40,7 +39,7 @@ def test_wigner_matrices_have_the_semicircle_law():
     assert apart(values, 2.0) < 0.01
     assert min(apart(values, 1.8), apart(values, 2.2), apart(values / math.sqrt(2), 2.0)) > 0.03
     assert 1.8 < values.max() < 2.2
-    psd = random_attention("wigner-psd", d, 1.0, 20, 3)
+    psd = TokenAttention.random("wigner-psd", d, 1.0, 20, 3)
     v = psd.value[:, 0]
     torch.testing.assert_close(v, v.mT, atol=1e-13, rtol=0)
     sizes = torch.linalg.eigvalsh(v).numpy().ravel()
@@ -55,7 +54,7 @@ def test_wigner_matrices_have_the_semicircle_law():
 def test_ginibre_matrices_are_independent_and_do_not_depend_on_chunks():
     """Normal entries of variance 1/d, singular values up to 2; samples in parts are the whole."""
     d = 40
-    whole = random_attention("ginibre", d, 1.0, 30, 4)
+    whole = TokenAttention.random("ginibre", d, 1.0, 30, 4)
     for matrix in (whole.query, whole.key, whole.value):
         entries = math.sqrt(d) * matrix.numpy().ravel()
         assert kstest(entries, norm.cdf).pvalue > 1e-3
@@ -65,9 +64,9 @@ def test_ginibre_matrices_are_independent_and_do_not_depend_on_chunks():
     # 48,000 pairs: 5 standard deviations are 0.023.
     assert abs(correlation) < 0.023
     assert float((whole.query * whole.query).mean() * d) > 0.9
-    part = random_attention("ginibre", d, 1.0, 5, 4, first=25)
+    part = TokenAttention.random("ginibre", d, 1.0, 5, 4, first=25)
     torch.testing.assert_close(part.key, whole.key[25:], atol=1e-14, rtol=0)
-    linked = random_attention("ginibre-gradient", d, 1.0, 3, 4)
+    linked = TokenAttention.random("ginibre-gradient", d, 1.0, 3, 4)
     torch.testing.assert_close(linked.value, linked.query.mT @ linked.key, atol=1e-14, rtol=0)
     assert not torch.equal(linked.value, linked.value.mT)
 
@@ -76,7 +75,7 @@ def test_matrices_are_independent_of_the_tokens_with_the_same_seed():
     """Correlations of 3 matrices with the tokens, each below 5 standard errors (6,400 entries)."""
     d, samples = 8, 100
     x = random_tokens(d, d, samples, 4) * math.sqrt(d)
-    drawn = random_attention("ginibre", d, 1.0, samples, 4)
+    drawn = TokenAttention.random("ginibre", d, 1.0, samples, 4)
     for matrix in (drawn.query, drawn.key, drawn.value):
         correlation = float((x * matrix[:, 0] * math.sqrt(d)).mean())
         assert abs(correlation) < 5.0 / math.sqrt(samples * d * d)
@@ -91,15 +90,15 @@ def test_each_realisation_of_a_phase_has_matrices_of_its_own(ensemble):
     """
     run = {"tokens": 5, "dimension": 4, "delta": 0.2}
     found = ensemble_phase([ensemble], [2.0], [1.5], samples=70, tolerance=1e-6, **run)
-    whole, start = random_attention(ensemble, 4, 2.0, 70), random_tokens(5, 4, 70)
+    whole, start = TokenAttention.random(ensemble, 4, 2.0, 70), random_tokens(5, 4, 70)
 
     def share(attention, x):
-        flow = token_flow(attention, x, [1.5], tolerance=1e-6)["V"].values[0]
+        flow = sphere_flow(attention, x, [1.5], tolerance=1e-6)["V"].values[0]
         return [np.mean(v[np.tril_indices(5, -1)] >= 0.8) for v in flow]
 
     known = share(whole, start)
     assert float(found["probability"][0, 0, 0]) == pytest.approx(np.mean(known), abs=1e-12)
-    again = share(random_attention(ensemble, 4, 2.0, 6), start[64:])
+    again = share(TokenAttention.random(ensemble, 4, 2.0, 6), start[64:])
     assert abs(np.mean([*known[:64], *again]) - np.mean(known)) > 1e-3
 
 
@@ -112,7 +111,7 @@ def test_a_scale_of_queries_and_keys_is_one_of_beta_and_of_time_where_they_make_
     x, scale = random_tokens(5, 6, 4), 1.7
 
     def field(beta, s=1.0):
-        return random_attention(ensemble, 6, beta, 4, 2, scale=s).field(x)
+        return TokenAttention.random(ensemble, 6, beta, 4, 2, scale=s).field(x)
 
     gradient = ensemble.endswith("gradient")
     factors = {True: scale**2, False: 1.0}
@@ -140,8 +139,8 @@ def test_phase_of_random_ensembles():
     assert (np.diff(psd, axis=1) > 0.0).all()
     assert float(p.sel(ensemble="wigner-psd", time=15.0, beta=0.5)) > 0.8
     assert (psd[:, 1:].mean() - p.sel(ensemble="ginibre").values[:, 1:].mean()) > 0.1
-    attention = random_attention("ginibre-gradient", 12, 4.0, 12)
-    flow = token_flow(attention, random_tokens(6, 12, 12), [3.0], tolerance=1e-3)["V"].values[0]
+    attention = TokenAttention.random("ginibre-gradient", 12, 4.0, 12)
+    flow = sphere_flow(attention, random_tokens(6, 12, 12), [3.0], tolerance=1e-3)["V"].values[0]
 
     def counted(delta):
         pairs = [v[i, j] for v in flow for i in range(6) for j in range(i)]

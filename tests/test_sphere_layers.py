@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from shaped_attention.sphere.figures.random_matrices import ensemble_phase
+from shaped_attention.sphere.sphere_flow import random_tokens, sphere_flow
+from shaped_attention.sphere.unit_vectors import unit_rows
 
 import shaped_attention as sa
 from shaped_attention.sphere import (
@@ -20,11 +23,8 @@ from shaped_attention.sphere import (
     sphere_flow,
     uniform_start,
 )
-from shaped_attention.sphere.figures.random_matrices import ensemble_phase
 from shaped_attention.sphere.layers import sphere_network
 from shaped_attention.sphere.token_attention import TokenAttention, relu_mlp
-from shaped_attention.sphere.token_flow import random_tokens, token_flow
-from shaped_attention.sphere.unit_vectors import unit_rows
 from shaped_attention.statistics.rates import fitted_rate
 from tests.sphere_tokens import (
     direct_tokens,
@@ -111,8 +111,8 @@ def test_a_network_with_step_one_is_the_map_of_the_issue():
         sphere_network(TokenAttention(2.0), x, 1.0, 5, save_every=2)["V"],
     ):
         np.testing.assert_allclose(same, network["V"], atol=1e-13)
-    pair = sphere_network(attention, x, 1.0, 5, save_every=2, observe=lambda v: v[:, 0, 1])
-    np.testing.assert_array_equal(pair["observed"], network["V"][:, :, 0, 1])
+    pair = sphere_network(attention, x, 1.0, 5, save_every=2, keep=lambda v: v[:, 0, 1])
+    np.testing.assert_array_equal(pair["kept"], network["V"][:, :, 0, 1])
 
 
 def test_layers_take_the_matrices_of_their_time():
@@ -137,7 +137,7 @@ def test_numbers_that_are_not_finite_are_reported():
         sphere_network(SphereAttention(1.5, False), x, 0.05, 100, normalise=None)
     steep = TokenAttention(600.0, 10.0 * torch.eye(2), normalised=False)
     with pytest.raises(FloatingPointError, match="is not finite"):
-        token_flow(steep, x, [1.0])
+        sphere_flow(steep, x, [1.0])
     for normalise in ("after", "before"):
         with pytest.raises(FloatingPointError, match="layer 1 gives a token that is zero"):
             sphere_network(
@@ -174,7 +174,7 @@ def test_results_tell_how_to_run_them_again(tmp_path):
     loaded = sa.load(sa.save(network, tmp_path / "network.nc"))
     xr.testing.assert_identical(sa.rerun(loaded), network)
     assert np.abs(sa.rerun(loaded, step=0.6)["V"].values - network["V"].values).max() > 1e-2
-    observed = sphere_network(plain, x, 0.5, 5, observe=lambda gram: gram[:, 0, 1])
+    observed = sphere_network(plain, x, 0.5, 5, keep=lambda gram: gram[:, 0, 1])
     with pytest.raises(ValueError, match=r"^result lacks its argument observe \(test"):
         sa.rerun(observed)
     first = sphere_network(TokenAttention(2.0, matrices(3, 3)), x, 0.5, 5)
@@ -208,7 +208,7 @@ def test_unit_rows_do_not_overflow_or_vanish():
     np.testing.assert_allclose(start[0], [[half, half], [1.0, 0.0]], atol=4e-15)
 
 
-def entry_points(observe=None):
+def entry_points(keep=None):
     """A short run of everything that follows tokens, from starts on the CPU."""
     x, reduced = random_tokens(3, 4, 2), uniform_start(3, 9, 2)
     plain = SphereAttention(1.0, False, causal=True)
@@ -218,7 +218,7 @@ def entry_points(observe=None):
     )
     with_observed = {"observe": observe}
     yield sphere_flow(plain, reduced, [0.3], **with_observed)
-    yield token_flow(general, x, [0.3], keep_tokens=True, **with_observed)
+    yield sphere_flow(general, x, [0.3], keep_tokens=True, **with_observed)
     yield sphere_network(general, x, 0.2, 2, **with_observed)
     yield sphere_network(plain, x, 0.2, 2, normalise="before", **with_observed)
     yield noisy_chain(plain, reduced, 9, 1.0, 0.2, 2, **with_observed)

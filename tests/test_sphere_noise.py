@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from shaped_attention.sphere.figures.clustering_with_noise import clustering_with_noise
+from shaped_attention.sphere.noisy_layers import noisy_network
+from shaped_attention.sphere.plots.noise import noise_panels
 from torch.nn.functional import pad
 
 import shaped_attention as sa
 from shaped_attention.sphere import SphereAttention, uniform_start
-from shaped_attention.sphere.figures.clustering_with_noise import clustering_with_noise
-from shaped_attention.sphere.noisy_layers import noisy_network
-from shaped_attention.sphere.plots.noise import noise_panels
 
 
 def test_the_figure_has_the_flow_as_its_curve_without_noise():

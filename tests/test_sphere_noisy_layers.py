@@ -10,6 +10,11 @@ import torch
 import xarray as xr
 from scipy.integrate import solve_ivp
 from scipy.stats import ks_2samp
+from shaped_attention.sphere.noisy_layers import (
+    common_noise_drift,
+    noisy_chain,
+    noisy_network,
+)
 
 import shaped_attention as sa
 from shaped_attention.sphere import (
@@ -20,11 +25,6 @@ from shaped_attention.sphere import (
     uniform_start,
 )
 from shaped_attention.sphere.layers import sphere_network
-from shaped_attention.sphere.noisy_layers import (
-    common_noise_drift,
-    noisy_chain,
-    noisy_network,
-)
 from shaped_attention.statistics.rates import fitted_rate
 
 KINDS = {
@@ -192,7 +192,7 @@ def test_results_tell_how_to_run_them_again(kind, tmp_path):
         other = sa.rerun(loaded, seed=4)
         assert np.abs(other["V"].values[-1] - result["V"].values[-1]).max() > 1e-2
         assert sa.rerun(loaded, layers=2).sizes["time"] == 2
-        seen = run(observe=lambda gram: gram[:, 0, 1])
+        seen = run(keep=lambda gram: gram[:, 0, 1])
         with pytest.raises(ValueError, match=r"^result lacks its argument observe \(test"):
             sa.rerun(seen)
 
@@ -291,7 +291,7 @@ def test_results_are_kept_observed_and_repeatable():
         result = run(start, save_every=3)
         np.testing.assert_allclose(result["time"], [0.0, 0.3, 0.6, 0.7])
         np.testing.assert_array_equal(result["layer"], [0, 3, 6, 7])
-        observed = run(start, save_every=3, observe=lambda gram: gram[:, 0, 1])["observed"]
+        observed = run(start, save_every=3, keep=lambda gram: gram[:, 0, 1])["kept"]
         np.testing.assert_array_equal(observed, result["V"][..., 0, 1])
         np.testing.assert_allclose(run(start[:2])["V"][:7:3], result["V"][:3, :2], atol=1e-13)
         assert np.abs(run(start, seed=1)["V"].values[-1] - result["V"].values[-1]).max() > 0.01

@@ -9,13 +9,13 @@ import pytest
 import torch
 from scipy.stats import beta as beta_law
 from scipy.stats import kstest
+from shaped_attention.sphere.figures.random_matrices import ensemble_phase, TokenAttention.random
+from shaped_attention.sphere.sphere_flow import random_tokens, sphere_flow
 
 import shaped_attention as sa
 from shaped_attention.sphere import SphereAttention, given_start, sphere_flow
-from shaped_attention.sphere.figures.random_matrices import ensemble_phase, random_attention
 from shaped_attention.sphere.layers import sphere_network
 from shaped_attention.sphere.token_attention import TokenAttention, relu_mlp
-from shaped_attention.sphere.token_flow import random_tokens, token_flow
 from tests.sphere_tokens import (
     direct_tokens,
     gradient_gap,
@@ -37,11 +37,11 @@ def test_identity_matrices_are_the_gram_flow(normalised, causal):
             value = sign * torch.eye(d, dtype=torch.float64)
             same = TokenAttention(2.0, torch.eye(d), None, value, normalised, causal)
             torch.testing.assert_close(same.field(x), other.field(x), atol=1e-14, rtol=0)
-            found = token_flow(same, x, [0.2, 0.6], tolerance=1e-7)["V"].values
+            found = sphere_flow(same, x, [0.2, 0.6], tolerance=1e-7)["V"].values
             known = sphere_flow(other, reduced, [0.2, 0.6], tolerance=1e-7)["V"].values
             np.testing.assert_allclose(found, known, atol=1e-6)
         turned = TokenAttention(2.0, value=-value, normalised=normalised, causal=causal)
-        wrong = token_flow(turned, x, [0.2, 0.6])["V"].values
+        wrong = sphere_flow(turned, x, [0.2, 0.6])["V"].values
         assert np.abs(wrong - known).max() > 1e-2
 
 
@@ -73,7 +73,7 @@ def test_heads_and_mlp_are_those_written_out_token_by_token(normalised, causal):
         attention = TokenAttention(
             1.5, q, k, v, normalised, causal, relu_mlp(inner, outer, bias)
         )  # fmt: skip
-        flow = token_flow(attention, x, [0.2, 0.4], tolerance=1e-7, keep_tokens=True)
+        flow = sphere_flow(attention, x, [0.2, 0.4], tolerance=1e-7, keep_tokens=True)
         for sample in (0, 1):
             own = [m[sample] if m.ndim == 4 else m for m in (q, k, v)]
             known = end(*own, sample)
@@ -103,11 +103,11 @@ def test_matrices_may_depend_on_time():
         return moved_one_by_one(y, 3.0, heads_of(q * math.cos(3.0 * t), k, v * math.cos(3.0 * t)))
 
     attention = TokenAttention(3.0, turning(q), k, turning(v))
-    found = token_flow(attention, x, [1.0], tolerance=1e-7, keep_tokens=True, chunk=2)["tokens"][-1]
+    found = sphere_flow(attention, x, [1.0], tolerance=1e-7, keep_tokens=True, chunk=2)["tokens"][-1]
     for sample in range(3):
         known = direct_tokens(x[sample].numpy(), moved, 1.0)
         np.testing.assert_allclose(found[sample], known, atol=1e-6)
-    still = token_flow(TokenAttention(3.0, q, k, v), x, [1.0], keep_tokens=True)["tokens"][-1]
+    still = sphere_flow(TokenAttention(3.0, q, k, v), x, [1.0], keep_tokens=True)["tokens"][-1]
     assert np.abs(still - found).max() > 1e-2
 
 
@@ -120,7 +120,7 @@ def test_it_is_a_gradient_flow_for_symmetric_forms_only(normalised):
     x = random_tokens(8, 10, 20, seed=3)
 
     def drawn(ensemble):
-        return random_attention(ensemble, 10, 2.0, 20, 1, normalised=normalised)
+        return TokenAttention.random(ensemble, 10, 2.0, 20, 1, normalised=normalised)
 
     assert gradient_gap(drawn("wigner-gradient"), x) < 1e-13
     assert gradient_gap(drawn("ginibre-gradient"), x) > 1e-2
@@ -134,7 +134,7 @@ def test_it_is_a_gradient_flow_for_symmetric_forms_only(normalised):
     falls = {}
     for ensemble in ("wigner-gradient", "ginibre-gradient"):
         attention = drawn(ensemble)
-        kept = token_flow(attention, x, times, tolerance=1e-6, keep_tokens=True)["tokens"].values
+        kept = sphere_flow(attention, x, times, tolerance=1e-6, keep_tokens=True)["tokens"].values
         energies = np.stack([attention.energy(torch.from_numpy(t)).numpy() for t in kept])
         falls[ensemble] = np.diff(energies, axis=0).min()
     assert falls["wigner-gradient"] > -1e-8
@@ -157,16 +157,16 @@ def test_a_token_flow_is_a_result_as_the_others(tmp_path):
     attention = TokenAttention(
         1.0, matrices(2, 4), matrices(2, 4, seed=1), lambda t: matrices(4, 4)
     )
-    whole = token_flow(attention, x, [0.5, 20.0], tolerance=1e-3, keep_tokens=True)
+    whole = sphere_flow(attention, x, [0.5, 20.0], tolerance=1e-3, keep_tokens=True)
     v = whole["V"].values
     np.testing.assert_allclose(np.diagonal(v, axis1=2, axis2=3), 1.0, atol=1e-14)
     assert np.linalg.eigvalsh(v).min() > -1e-13
     for keep in (True, False):
-        part = token_flow(
+        part = sphere_flow(
             attention, x, [0.5, 20.0], tolerance=1e-3, chunk=3, keep_tokens=keep,
-            observe=lambda gram: gram[:, 0, 1],
+            keep=lambda gram: gram[:, 0, 1],
         )  # fmt: skip
-        np.testing.assert_allclose(part["observed"], v[..., 0, 1], atol=1e-11)
+        np.testing.assert_allclose(part["kept"], v[..., 0, 1], atol=1e-11)
     stored = sa.load(sa.save(whole, tmp_path / "flow.nc"))
     np.testing.assert_array_equal(stored["tokens"], whole["tokens"])
     kept = sa.specification(stored)["attention"]
@@ -220,16 +220,16 @@ def test_matrices_of_any_precision_are_those_in_float64():
         (lambda: TokenAttention(1.0, mlp=3), "mlp=3: a function"),
         (lambda: relu_mlp(SQUARE, torch.ones(2, 3)), "inner, outer, bias have shapes"),
         (
-            lambda: token_flow(TokenAttention(1.0, mlp=lambda x: x[:1]), START, [1.0]),
+            lambda: sphere_flow(TokenAttention(1.0, mlp=lambda x: x[:1]), START, [1.0]),
             "mlp gives shape",
         ),
-        (lambda: token_flow(TokenAttention(1.0, torch.eye(3)), START, [1.0]), "query has shape"),
+        (lambda: sphere_flow(TokenAttention(1.0, torch.eye(3)), START, [1.0]), "query has shape"),
         (
-            lambda: token_flow(TokenAttention(1.0, torch.ones(3, 1, 2, 2)), START, [1.0]),
+            lambda: sphere_flow(TokenAttention(1.0, torch.ones(3, 1, 2, 2)), START, [1.0]),
             r"\(1 or 2, H, k, 2\)",
         ),
         (
-            lambda: token_flow(TokenAttention(1.0, value=lambda t: torch.eye(3)), START, [1.0]),
+            lambda: sphere_flow(TokenAttention(1.0, value=lambda t: torch.eye(3)), START, [1.0]),
             "value has shape",
         ),
         (
@@ -249,12 +249,12 @@ def test_matrices_of_any_precision_are_those_in_float64():
         (lambda: check(value=lambda t: 3.0), "value is a float; a tensor"),
         (lambda: relu_mlp(SQUARE, SQUARE * math.nan), "outer has NaN or infinite"),
         (
-            lambda: random_attention("ginibre", 3, 1.0, scale=0.0),
+            lambda: TokenAttention.random("ginibre", 3, 1.0, scale=0.0),
             "scale must be positive and finite; got 0.0",
         ),
-        (lambda: token_flow(TokenAttention(1.0), 2 * START, [1.0]), "not of norm 1"),
+        (lambda: sphere_flow(TokenAttention(1.0), 2 * START, [1.0]), "not of norm 1"),
         (lambda: random_tokens(3, 0), "dimension must be an integer >= 1; got 0"),
-        (lambda: random_attention("goe", 3, 1.0), "ensemble must be one of ginibre.*; got 'goe'"),
+        (lambda: TokenAttention.random("goe", 3, 1.0), "ensemble must be one of ginibre.*; got 'goe'"),
         (lambda: ensemble_phase(delta=2.0), r"delta must be in \(0, 1\); got 2.0"),
         (lambda: ensemble_phase([], [1.0]), r"ensembles must be a list of distinct"),
         (

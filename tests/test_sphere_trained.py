@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from shaped_attention.sphere.plots.trained import inner_product_histograms
 from torch import Tensor, nn
 
 from shaped_attention.models.recording import record_outputs
-from shaped_attention.sphere.plots.trained import inner_product_histograms
 from shaped_attention.sphere.starts import uniform_start
 from shaped_attention.sphere.trained import (
     example_hidden_states,

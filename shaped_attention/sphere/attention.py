@@ -164,6 +164,8 @@ class SphereAttention(Attention):
         check_nonnegative("sigma", sigma)
         if sigma == 0.0:
             return drift
+        if dimension is None:
+            raise argument_error("dimension", "given together with sigma", dimension)
         check_width("dimension", dimension)
         if not bool(((gram.diagonal(dim1=-2, dim2=-1) - 1.0).abs() < 1e-6).all()):
             raise ValueError("gram has diagonal entries other than 1; it must hold cosines")

@@ -18,6 +18,7 @@ bisection in [-1, 1]: outside this interval one function is above the other ever
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ from shaped_attention.sphere.array_arguments import also_of_arrays
 from shaped_attention.sphere.mean_field import cell_averages
 
 Array = NDArray[np.float64]
+T = TypeVar("T", np.float64, np.int64)
 
 _TURN = 2.0 * math.pi
 _HALVINGS = 50
@@ -86,10 +88,10 @@ def circle_wasserstein2(
         If there are no points, angles are NaN or infinite, the density is invalid, or not exactly
         one of `second` and `density` is given.
     """
-    if (second is None) == (density is None):
-        raise ValueError("exactly one of second and density must be given")
-    if density is not None:
+    if second is None and density is not None:
         return _from_density(first, density)
+    if second is None or density is not None:
+        raise ValueError("exactly one of second and density must be given")
     x, y = _sorted_angles(first, "first"), _sorted_angles(second, "second")
     shape = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
     count, other = x.shape[-1], y.shape[-1]
@@ -151,7 +153,7 @@ def _from_density(angles: ArrayLike, density: ArrayLike) -> Array:
     return np.sqrt(total.sum(-1)).reshape(shape)
 
 
-def _merged(fixed: NDArray, steps: NDArray) -> NDArray:
+def _merged(fixed: NDArray[T], steps: NDArray[T]) -> NDArray[T]:
     """Return the ends (B, K) of the pieces on which both quantile functions are smooth."""
     return np.sort(np.concatenate([np.broadcast_to(fixed, (len(steps), len(fixed))), steps], 1), 1)
 

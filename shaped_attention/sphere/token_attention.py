@@ -87,7 +87,10 @@ class TokenAttention(Attention):
             matrix = getattr(self, name)
             if matrix is not None and not callable(matrix):
                 object.__setattr__(self, name, _constant(name, matrix))
-        object.__setattr__(self, "_perceptron", perceptron_of(self.mlp))
+        perceptron = self.mlp
+        if perceptron is not None and not callable(perceptron):
+            perceptron = perceptron_of(perceptron)
+        object.__setattr__(self, "_perceptron", perceptron)
         known = {n: m for n, m in self._matrices().items() if isinstance(m, Tensor)}
         self._check_fit(known)
         forms = self.query, self.key
@@ -306,10 +309,8 @@ class _ReLU:
         return hidden @ self.outer.to(tokens).mT
 
 
-def perceptron_of(mlp: Perceptron | tuple[Tensor, ...] | None) -> Perceptron | None:
+def perceptron_of(mlp: tuple[Tensor, ...]) -> Perceptron:
     """Return the function of tokens; raise ValueError unless its matrices fit."""
-    if mlp is None or callable(mlp):
-        return mlp
     if not isinstance(mlp, tuple | list) or len(mlp) not in (2, 3):
         raise argument_error("mlp", "a function of tokens or (inner, outer, bias)", mlp)
     inner, outer = _finite("inner", mlp[0]), _finite("outer", mlp[1])
