@@ -41,9 +41,9 @@ def flow(start: torch.Tensor, tolerance: float, *, whole: bool = False) -> np.nd
     look = (lambda v: v) if whole else partial(close_pairs, delta=DELTA)
     attention = SphereAttention(0.0)
     found = sphere_flow(
-        attention, start, TIMES.tolist(), betas=BETAS, observe=look, tolerance=tolerance
+        attention, start, TIMES.tolist(), betas=BETAS, keep=look, tolerance=tolerance
     )  # fmt: skip
-    return found["observed"].values
+    return found["kept"].values
 
 
 def euler(tokens: torch.Tensor, beta: float, *, whole: bool = False) -> np.ndarray:

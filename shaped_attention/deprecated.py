@@ -34,7 +34,61 @@ OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
             for name in ("initial_spectrum", "leading_directions", "score_form", "truncation_cost")
         },
     },
-    "shaped_attention.sphere": {},
+    "shaped_attention.sphere": {
+        "token_flow": ("shaped_attention.sphere.flow:sphere_flow", "sphere.sphere_flow"),
+        "random_tokens": (
+            "shaped_attention.sphere.old_names:random_tokens",
+            "sphere.uniform_start(..., reduced=False)",
+        ),
+        "noisy_network": (
+            "shaped_attention.sphere.old_names:noisy_network",
+            "sphere.sphere_network(..., sigma=...)",
+        ),
+        "circle_distance_to_density": (
+            "shaped_attention.sphere.old_names:circle_distance_to_density",
+            "sphere.circle_wasserstein2(angles, density=...)",
+        ),
+        "common_noise_drift": (
+            "shaped_attention.sphere.old_names:common_noise_drift",
+            "sphere.SphereAttention.gram_field",
+        ),
+        "angle_field": (
+            "shaped_attention.sphere.old_names:angle_field",
+            "sphere.SphereAttention.angle_field",
+        ),
+        "equiangular_field": (
+            "shaped_attention.sphere.theory:equiangular_field",
+            "sphere.SphereAttention.gram_field",
+        ),
+        "relu_mlp": (
+            "shaped_attention.sphere.old_names:relu_mlp",
+            "sphere.TokenAttention(..., mlp=(inner, outer, bias))",
+        ),
+        "random_attention": (
+            "shaped_attention.sphere.old_names:random_attention",
+            "sphere.TokenAttention.random",
+        ),
+        "phase_diagram": (
+            "shaped_attention.sphere.figures.phase:phase_diagram",
+            "sphere.figure_data('phase', ...)",
+        ),
+        "ensemble_phase": (
+            "shaped_attention.sphere.figures.phase:ensemble_phase",
+            "sphere.figure_data('ensembles', ...)",
+        ),
+        "metastability": (
+            "shaped_attention.sphere.figures.clusters:metastability",
+            "sphere.figure_data('metastability', ...)",
+        ),
+        "energy_curves": (
+            "shaped_attention.sphere.figures.clusters:energy_curves",
+            "sphere.figure_data('energy', ...)",
+        ),
+        "clustering_with_noise": (
+            "shaped_attention.sphere.figures.noise:clustering_with_noise",
+            "sphere.figure_data('noise', ...)",
+        ),
+    },
     "shaped_attention.sweep": {},
 }
 """By module and old name: the object as "module:attribute", and what to write instead."""

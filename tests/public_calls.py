@@ -233,40 +233,21 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "Schedule": (sa.Schedule, {"knots": [(0.0, 0.5), (1.0, 0.2)]}),
         "sphere.SphereAttention": (sphere.SphereAttention, {"beta": 1.0}),
         "sphere.TokenAttention": (sphere.TokenAttention, {"beta": 1.0}),
-        "sphere.angle_field": (sphere.angle_field, {"angles": ANGLES, "attention": SA}),
         "sphere.angles_of": (sphere.angles_of, {"tokens": START}),
-        "sphere.circle_distance_to_density": (
-            sphere.circle_distance_to_density, {"angles": np.ones((2, 3)), "density": FLAT},
-        ),
         "sphere.circle_wasserstein2": (
             sphere.circle_wasserstein2, {"first": np.ones((2, 3)), "second": np.zeros((2, 3))},
         ),
         "sphere.close_pairs": (sphere.close_pairs, {"gram": GRAM, "delta": 0.1}),
         "sphere.cluster_count": (sphere.cluster_count, {"gram": GRAM, "delta": 0.1}),
-        "sphere.clustering_with_noise": (
-            sphere.clustering_with_noise,
-            {"dimensions": [2], "sigmas": [0.5], "tokens": 2, "horizon": 0.2, "samples": 2,
-             "network_samples": 2, "shaped_width": 4, "shaped_samples": 2},
-        ),
-        "sphere.common_noise_drift": (
-            sphere.common_noise_drift, {"v": GRAM, "attention": SA, "sigma": 0.5, **THREE},
-        ),
-        "sphere.energy_curves": (
-            sphere.energy_curves, {"betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2},
-        ),
-        "sphere.ensemble_phase": (
-            sphere.ensemble_phase,
-            {"ensembles": ["ginibre"], "betas": [1.0], "times": [0.1], "tokens": 2, "dimension": 2,
-             "samples": 2},
-        ),
         "sphere.equiangular_cosine": (
             sphere.equiangular_cosine, {"times": [0.1], "start": 0.1, "tokens": 3, "beta": 1.0},
         ),
-        "sphere.equiangular_field": (
-            sphere.equiangular_field, {"cosine": 0.1, "tokens": 3, "beta": 1.0},
-        ),
         "sphere.equiangular_start": (sphere.equiangular_start, {"tokens": 3, "cosine": 0.1}),
         "sphere.example_hidden_states": (sphere.example_hidden_states, {}),
+        "sphere.figure_data": (
+            sphere.figure_data,
+            {"name": "energy", "betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2},
+        ),
         "sphere.final_rate": (sphere.final_rate, {"tokens": 3, "beta": 1.0}),
         "sphere.given_start": (sphere.given_start, {"tokens": np.eye(2)}),
         "sphere.inner_products": (sphere.inner_products, {"hidden_states": np.ones((2, 3, 2))}),
@@ -278,41 +259,20 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             {"beta": 1.0, "sizes": [4, 8], "samples": 2, "cells": 64, "time": 0.1},
         ),
         "sphere.meeting_time": (sphere.meeting_time, {"delta": 0.1, "tokens": 3, "beta": 1.0}),
-        "sphere.metastability": (
-            sphere.metastability, {"betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2},
-        ),
         "sphere.noisy_chain": (
             sphere.noisy_chain,
             {"attention": SA, **start, "dimension": 3, "sigma": 0.5, **TWO},
         ),
-        "sphere.noisy_network": (
-            sphere.noisy_network, {"attention": SA, **start, "sigma": 0.5, **TWO},
-        ),
         "sphere.order_parameter": (sphere.order_parameter, {"gram": GRAM}),
-        "sphere.phase_diagram": (
-            sphere.phase_diagram,
-            {"dimensions": [2], "betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2},
-        ),
-        "sphere.random_attention": (
-            sphere.random_attention, {"ensemble": "ginibre", "dimension": 2, "beta": 1.0},
-        ),
-        "sphere.random_tokens": (sphere.random_tokens, {"tokens": 3, "dimension": 2, "samples": 2}),
         "sphere.read_hidden_states": (sphere.read_hidden_states, {"path": folder / "h.npy"}),
         "sphere.record_hidden_states": (
             sphere.record_hidden_states,
             {"model": model, "inputs": inputs, "choose": lambda name, module: "." in name},
         ),
-        "sphere.relu_mlp": (
-            sphere.relu_mlp, {"inner": torch.eye(2, dtype=torch.float64),
-                              "outer": torch.eye(2, dtype=torch.float64)},
-        ),
         "sphere.spectral_gap": (sphere.spectral_gap, {"gram": GRAM}),
         "sphere.sphere_flow": (sphere.sphere_flow, {"attention": SA, **start, "times": [0.1]}),
         "sphere.sphere_network": (
             sphere.sphere_network, {"attention": SA, **start, **TWO},
-        ),
-        "sphere.token_flow": (
-            sphere.token_flow, {"attention": sphere.TokenAttention(1.0), **start, "times": [0.1]},
         ),
         "sphere.tokens_of": (sphere.tokens_of, {"angles": ANGLES}),
         "sphere.uniform_start": (

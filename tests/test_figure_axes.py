@@ -21,12 +21,11 @@ from shaped_attention.figures.panels import styled
 from shaped_attention.figures.paper import beyond, original
 from shaped_attention.figures.paper import plots as paper
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
-from shaped_attention.sphere.plots import clusters, mean_field, noise, phase, trained
-from shaped_attention.sphere.propagation_of_chaos import figure_mean_field
+from shaped_attention.sphere.figures import clusters, histograms, mean_field, noise, phase
 from shaped_attention.statistics.stopping import explosion_table
 from shaped_attention.sweep import plots as sweep_plots
 
-PLACES = ("figures", "figures.paper", "sphere.plots", "sweep")
+PLACES = ("figures", "figures.paper", "sphere.figures", "sweep")
 NO_PANELS = {"sweep_figures"}
 """Functions that return several Figures."""
 
@@ -130,31 +129,31 @@ TABLE = {
     "explosion_probabilities": (paper.explosion_probabilities, curves),
     "metastability_strip": (
         clusters.metastability_strip,
-        lambda: sphere.metastability((1.0, 4.0), [0.0, 0.1, 1.0], tokens=5, samples=4),
+        lambda: clusters.metastability((1.0, 4.0), [0.0, 0.1, 1.0], tokens=5, samples=4),
     ),
     "energy_panels": (
         clusters.energy_panels,
-        lambda: sphere.energy_curves((1.0, 4.0), [0.0, 0.1, 1.0], tokens=3, samples=4),
+        lambda: clusters.energy_curves((1.0, 4.0), [0.0, 0.1, 1.0], tokens=3, samples=4),
     ),
     "noise_panels": (
         noise.noise_panels,
-        lambda: sphere.clustering_with_noise(
+        lambda: noise.clustering_with_noise(
             (2, 3), (0.0, 1.0), tokens=2, horizon=0.2, samples=4, network_samples=2,
             shaped_width=4, shaped_samples=2,
         ),
     ),
     "phase_panels": (
         phase.phase_panels,
-        lambda: sphere.phase_diagram((2, 3), [1.0, 2.0], [0.5, 1.0], tokens=3, samples=2),
+        lambda: phase.phase_diagram((2, 3), [1.0, 2.0], [0.5, 1.0], tokens=3, samples=2),
     ),
     "ensemble_panels": (
-        phase.ensemble_panels,
-        lambda: sphere.ensemble_phase(
+        phase.phase_panels,
+        lambda: phase.ensemble_phase(
             betas=[1.0, 2.0], times=[0.5, 1.0], tokens=3, samples=2, dimension=3
         ),
     ),
     "inner_product_histograms": (
-        trained.inner_product_histograms,
+        histograms.inner_product_histograms,
         lambda: sphere.inner_products(np.random.default_rng(0).normal(size=(5, 6, 4)), bins=8),
     ),
     "density_strips": (mean_field.density_strips, on_the_circle),

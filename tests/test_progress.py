@@ -11,12 +11,12 @@ from shaped_attention import sphere
 from shaped_attention.figures.paper import beyond
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
-from shaped_attention.sphere.propagation_of_chaos import figure_mean_field
 from shaped_attention.statistics.stopping import explosion_table
 
 V0 = sa.equicorrelated(2, 0.2)
 LAYER = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.5)]
 
+SMALL = {"betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2}
 CALLS = {
     "distances_by_width": lambda **p: sa.distances_by_width(LAYER, V0, [8, 16], samples=10, **p),
     "convergence": lambda **p: sa.convergence(LAYER, V0, [8, 16], samples=10, **p),
@@ -32,17 +32,17 @@ CALLS = {
     "mean_field_distance": lambda **p: sphere.mean_field_distance(
         1.0, sizes=[4, 8], samples=2, cells=64, **p
     ),
-    "phase": lambda **p: sphere.phase_diagram([2], [1.0], [0.1], tokens=2, samples=2, **p),
-    "ensembles": lambda **p: sphere.ensemble_phase(
-        ["ginibre"], [1.0], [0.1], tokens=2, dimension=2, samples=2, **p
+    "phase": lambda **p: sphere.figure_data("phase", dimensions=[2], **SMALL, **p),
+    "ensembles": lambda **p: sphere.figure_data(
+        "ensembles", ensembles=["ginibre"], dimension=2, **SMALL, **p
     ),
-    "metastability": lambda **p: sphere.metastability([1.0], [0.1], tokens=2, samples=2, **p),
-    "energy": lambda **p: sphere.energy_curves([1.0], [0.1], tokens=2, samples=2, **p),
-    "mean-field": lambda **p: figure_mean_field(
-        [1.0], [0.1], sizes=[4, 8], particles=2, samples=2, cells=64, **p
+    "metastability": lambda **p: sphere.figure_data("metastability", **SMALL, **p),
+    "energy": lambda **p: sphere.figure_data("energy", **SMALL, **p),
+    "mean-field": lambda **p: sphere.figure_data(
+        "mean-field", betas=[1.0], times=[0.1], sizes=[4, 8], particles=2, samples=2, cells=64, **p
     ),
-    "noise": lambda **p: sphere.clustering_with_noise(
-        [2], [0.5], tokens=2, horizon=0.2, samples=2, network_samples=2, shaped_width=4,
+    "noise": lambda **p: sphere.figure_data(
+        "noise", dimensions=[2], sigmas=[0.5], tokens=2, horizon=0.2, samples=2, network_samples=2, shaped_width=4,
         shaped_samples=2, **p,
     ),
     **{

@@ -25,7 +25,10 @@ from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
 from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
-from shaped_attention.sphere.propagation_of_chaos import figure_mean_field, two_bumps
+from shaped_attention.sphere.figures import clusters, noise, phase
+from shaped_attention.sphere.figures.mean_field import figure_mean_field
+from shaped_attention.sphere.old_names import noisy_network
+from shaped_attention.sphere.propagation_of_chaos import two_bumps
 from shaped_attention.statistics import stopping
 from tests.test_results import SUFFIXES, assert_same
 
@@ -36,11 +39,11 @@ SCHEMA = json.loads(
 V0 = sa.equicorrelated(2, 0.2)
 BLOCK = sa.ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
 LAYER = [sa.ShapedAttention(0.4, heads=2), sa.ShapedMLP(0.3)]
-TOKENS = sphere.random_tokens(3, 4, 2, seed=1)
+TOKENS = sphere.uniform_start(3, 4, 2, seed=1, reduced=False)
 ATTENTION = sphere.SphereAttention(2.0, causal=True)
 SQUARES = torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 GENERAL = sphere.TokenAttention(
-    1.0, SQUARES, SQUARES[:1], None, mlp=sphere.relu_mlp(SQUARES[0, 0, :3], SQUARES[1, 0, :, :3])
+    1.0, SQUARES, SQUARES[:1], None, mlp=(SQUARES[0, 0, :3], SQUARES[1, 0, :, :3])
 )
 OMEGA = np.random.default_rng(0).normal(size=(40, 40))
 STATES = np.random.default_rng(1).normal(size=(2, 3, 5)).astype(np.float32)
@@ -137,23 +140,23 @@ CALLS = [
     call(sphere.sphere_flow, {"tolerance": 0.1}, attention=ATTENTION, start=TOKENS, times=[0.5]),
     call(sphere.sphere_flow, {"betas": None}, attention=ATTENTION, start=TOKENS, times=[0.5],
          betas=np.array([0.5, 2.0]), observe=first_cosine),
-    call(sphere.token_flow, {"attention": sphere.TokenAttention(2.0)}, attention=GENERAL,
+    call(sphere.sphere_flow, {"attention": sphere.TokenAttention(2.0)}, attention=GENERAL,
          start=TOKENS.float(), times=(0.25, 0.5), keep_tokens=True),
     call(sphere.sphere_network, {"step": 0.6}, attention=ATTENTION, start=TOKENS, step=0.5,
          layers=3, normalise="before", save_every=2),
     call(sphere.sphere_network, {"layers": 2}, attention=GENERAL, start=TOKENS, step=0.5, layers=3),
-    call(sphere.noisy_network, _SEED, attention=ATTENTION, **_START),
+    call(noisy_network, _SEED, attention=ATTENTION, **_START),
     call(sphere.noisy_chain, _SEED, attention=ATTENTION, dimension=9, **_START),
     call(sphere.mean_field, {"normalised": False}, beta=np.float32(1.3), times=[0.1],
          density=two_bumps, cells=8),
     call(sphere.mean_field_distance, _SEED, beta=2, sizes=[2, 3], time=0.1, samples=2, cells=8),
     call(figure_mean_field, {"betas": [3.0]}, betas=(1.0, 2.0), times=[0.1], sizes=(2, 3),
          particles=2, samples=2, time=0.1, cells=8),
-    call(sphere.phase_diagram, {"delta": 0.5}, dimensions=(2, 3), progress=False, **_PHASE),
-    call(sphere.ensemble_phase, {"delta": 0.5}, ensembles=["ginibre"], dimension=3, **_PHASE),
-    call(sphere.metastability, _SEED, betas=(4.0,), dimension=2, **_CURVES),
-    call(sphere.energy_curves, _SEED, betas=(1.0,), dimension=3, **_CURVES),
-    call(sphere.clustering_with_noise, _SEED, dimensions=(2,), sigmas=[1.0], tokens=2, horizon=0.2,
+    call(phase.phase_diagram, {"delta": 0.5}, dimensions=(2, 3), progress=False, **_PHASE),
+    call(phase.ensemble_phase, {"delta": 0.5}, ensembles=["ginibre"], dimension=3, **_PHASE),
+    call(clusters.metastability, _SEED, betas=(4.0,), dimension=2, **_CURVES),
+    call(clusters.energy_curves, _SEED, betas=(1.0,), dimension=3, **_CURVES),
+    call(noise.clustering_with_noise, _SEED, dimensions=(2,), sigmas=[1.0], tokens=2, horizon=0.2,
          samples=3, network_samples=2, shaped_width=4, shaped_samples=2),
     call(sphere.inner_products, {"bins": 5}, hidden_states=STATES, bins=4, quantiles=(0.5,)),
     *(call(resolve_name(recipe.data), _SEED, **recipe.small) for recipe in PAPER.values()),
@@ -258,7 +261,7 @@ def test_summaries_of_a_sweep_name_the_store_as_what_they_lack(tmp_path):
 
 
 def test_numbers_among_the_arguments_are_attributes():
-    data = sphere.phase_diagram((2,), progress=False, **_PHASE)
+    data = phase.phase_diagram((2,), progress=False, **_PHASE)
     shown = {name: data.attrs[name] for name in ("tokens", "delta", "seed", "normalised")}
     assert shown == {"tokens": 3, "delta": 1e-3, "seed": 0, "normalised": 1}
     assert data.attrs["attention"] == "SA"
@@ -310,13 +313,13 @@ in_main.__module__ = "__main__"
 )
 @SUFFIXES
 def test_a_function_that_is_not_recorded_has_to_be_given(observe, reason, suffix, tmp_path):
-    flow = sphere.sphere_flow(ATTENTION, TOKENS, [0.5], observe=observe)
+    flow = sphere.sphere_flow(ATTENTION, TOKENS, [0.5], keep=observe)
     jsonschema.validate(record(flow), SCHEMA)
     loaded = sa.load(sa.save(flow, tmp_path / f"flow{suffix}"))
     message = rf"^result lacks its argument observe \({reason}.*\); pass observe=$"
     with pytest.raises(ValueError, match=message):
         sa.rerun(loaded)
-    assert_same(sa.rerun(loaded, observe=observe), flow)
+    assert_same(sa.rerun(loaded, keep=observe), flow)
     assert sa.rerun(loaded, observe=None)["V"].dims == ("time", "sample", "row", "col")
 
 
@@ -352,7 +355,7 @@ def test_only_runs_go_on():
 
 def test_functions_inside_arguments_are_seen():
     moving = sphere.TokenAttention(1.0, lambda time: torch.ones(len(time), 1, 4, 4) * time[0])
-    flow = sphere.token_flow(moving, TOKENS, [0.5])
+    flow = sphere.sphere_flow(moving, TOKENS, [0.5])
     with pytest.raises(ValueError, match=r"^result lacks its argument attention \(test.*is no"):
         sa.rerun(flow)
     assert sa.rerun(flow, attention=moving).identical(flow)

@@ -8,29 +8,26 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
-from shaped_attention.sphere.figures.random_matrices import ensemble_phase
-from shaped_attention.sphere.sphere_flow import random_tokens, sphere_flow
-from shaped_attention.sphere.unit_vectors import unit_rows
 
 import shaped_attention as sa
 from shaped_attention.sphere import (
     SphereAttention,
+    TokenAttention,
+    figure_data,
     given_start,
-    layers,
     noisy_chain,
-    noisy_network,
-    phase_diagram,
     sphere_flow,
+    sphere_network,
     uniform_start,
 )
-from shaped_attention.sphere.layers import sphere_network
-from shaped_attention.sphere.token_attention import TokenAttention, relu_mlp
+from shaped_attention.sphere.starts import unit_rows
 from shaped_attention.statistics.rates import fitted_rate
 from tests.sphere_tokens import (
     direct_tokens,
     heads_of,
     matrices,
     moved_one_by_one,
+    random_tokens,
     solved,
 )
 
@@ -155,7 +152,7 @@ def test_chunks_of_samples_take_their_own_matrices(monkeypatch):
     x = random_tokens(4, 3, 5, seed=2)
     q, k, v = (matrices(5, 1, 3, 3, seed=s) for s in (1, 2, 3))
     whole = sphere_network(TokenAttention(1.5, q, k, v), x, 0.5, 3)["V"].values
-    monkeypatch.setattr(layers, "CHUNK_ENTRIES", 1)
+    monkeypatch.setattr("shaped_attention.sphere.layers.CHUNK_ENTRIES", 1)
     parts = sphere_network(TokenAttention(1.5, q, k, v), x, 0.5, 3)["V"].values
     np.testing.assert_allclose(parts, whole, atol=1e-13)
     first = sphere_network(TokenAttention(1.5, q[:1], k[:1], v[:1]), x, 0.5, 3)["V"].values
@@ -175,7 +172,7 @@ def test_results_tell_how_to_run_them_again(tmp_path):
     xr.testing.assert_identical(sa.rerun(loaded), network)
     assert np.abs(sa.rerun(loaded, step=0.6)["V"].values - network["V"].values).max() > 1e-2
     observed = sphere_network(plain, x, 0.5, 5, keep=lambda gram: gram[:, 0, 1])
-    with pytest.raises(ValueError, match=r"^result lacks its argument observe \(test"):
+    with pytest.raises(ValueError, match=r"^result lacks its argument keep \(test"):
         sa.rerun(observed)
     first = sphere_network(TokenAttention(2.0, matrices(3, 3)), x, 0.5, 5)
     xr.testing.assert_identical(sa.rerun(first), first)
@@ -208,23 +205,24 @@ def test_unit_rows_do_not_overflow_or_vanish():
     np.testing.assert_allclose(start[0], [[half, half], [1.0, 0.0]], atol=4e-15)
 
 
-def entry_points(keep=None):
+def entry_points(keep="V"):
     """A short run of everything that follows tokens, from starts on the CPU."""
     x, reduced = random_tokens(3, 4, 2), uniform_start(3, 9, 2)
     plain = SphereAttention(1.0, False, causal=True)
-    perceptron = relu_mlp(matrices(5, 4), matrices(4, 5))
+    perceptron = (matrices(5, 4), matrices(4, 5))
     general = TokenAttention(
         1.0, matrices(2, 2, 4, 4), matrices(2, 4, 4), causal=True, mlp=perceptron
     )
-    with_observed = {"observe": observe}
-    yield sphere_flow(plain, reduced, [0.3], **with_observed)
-    yield sphere_flow(general, x, [0.3], keep_tokens=True, **with_observed)
-    yield sphere_network(general, x, 0.2, 2, **with_observed)
-    yield sphere_network(plain, x, 0.2, 2, normalise="before", **with_observed)
-    yield noisy_chain(plain, reduced, 9, 1.0, 0.2, 2, **with_observed)
-    yield noisy_network(plain, x, 1.0, 0.2, 2, **with_observed)
-    yield phase_diagram([2, 20], [0.0, 1.0], [0.0, 0.5], tokens=3, samples=3)
-    yield ensemble_phase(["ginibre", "wigner-psd"], [1.0], [0.5], tokens=3, dimension=4, samples=3)
+    with_kept = {"keep": keep}
+    yield sphere_flow(plain, reduced, [0.3], **with_kept)
+    yield sphere_flow(general, x, [0.3], keep_tokens=True, **with_kept)
+    yield sphere_network(general, x, 0.2, 2, **with_kept)
+    yield sphere_network(plain, x, 0.2, 2, normalise="before", **with_kept)
+    yield noisy_chain(plain, reduced, 9, 1.0, 0.2, 2, **with_kept)
+    yield sphere_network(plain, x, 0.2, 2, sigma=1.0, **with_kept)
+    run = {"betas": [1.0], "times": [0.5], "tokens": 3, "samples": 3}
+    yield figure_data("phase", dimensions=[2, 20], **run)
+    yield figure_data("ensembles", ensembles=["ginibre", "wigner-psd"], dimension=4, **run)
 
 
 def test_no_tensor_is_made_on_another_device_than_the_start():
@@ -241,4 +239,4 @@ def test_no_tensor_is_made_on_another_device_than_the_start():
     with pytest.raises(ValueError, match="device='tpu': unknown"):
         uniform_start(3, 3, device="tpu")
     with pytest.raises(ValueError, match="device='meta': 'cpu', 'cuda' or"):
-        random_tokens(3, 3, device="meta")
+        uniform_start(3, 3, reduced=False, device="meta")

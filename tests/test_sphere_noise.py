@@ -5,20 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from shaped_attention.sphere.figures.clustering_with_noise import clustering_with_noise
-from shaped_attention.sphere.noisy_layers import noisy_network
-from shaped_attention.sphere.plots.noise import noise_panels
 from torch.nn.functional import pad
 
 import shaped_attention as sa
-from shaped_attention.sphere import SphereAttention, uniform_start
+from shaped_attention.sphere import (
+    SphereAttention,
+    figure_data,
+    noisy_chain,
+    sphere_network,
+    uniform_start,
+)
+from shaped_attention.sphere.figures.noise import noise_panels
 
 
 def test_the_figure_has_the_flow_as_its_curve_without_noise():
     """sigma = 0 is the flow to O(h) (0.015 at h = 0.04), sigma = 1 is not; networks lie near."""
-    data = clustering_with_noise(
-        (3, 20), (0.0, 1.0), tokens=4, beta=1.0, horizon=0.8, step=0.04, delta=0.05, samples=100,
-        network_samples=100, shaped_width=8, shaped_samples=8,
+    data = figure_data(
+        "noise", dimensions=(3, 20), sigmas=(0.0, 1.0), tokens=4, beta=1.0, horizon=0.8, step=0.04,
+        delta=0.05, samples=100, network_samples=100, shaped_width=8, shaped_samples=8,
     )  # fmt: skip
     cosine = data.sel(measure="mean cosine")
     np.testing.assert_allclose(cosine["mean"].sel(sigma=0.0), cosine["flow"], atol=0.015)
@@ -32,19 +36,22 @@ def test_the_figure_has_the_flow_as_its_curve_without_noise():
     assert ((data["low"] <= data["high"]) & (data["mean"] <= 1.0)).all()
     assert data["shaped_mean"].notnull().all()
     assert isinstance(noise_panels(data, "title"), Figure)
-    with pytest.raises(ValueError, match="clustering_with_noise is needed"):
+    with pytest.raises(ValueError, match="data must be that of the figure noise"):
         noise_panels(data.drop_vars("mean"), "title")
 
 
 def test_the_standard_error_of_networks_is_that_of_their_mean():
     """Standard deviation over the networks, run again, divided by the root of their number."""
     run = {"tokens": 4, "step": 0.1, "samples": 12, "network_samples": 9, "seed": 3}
-    data = clustering_with_noise(
-        (5,), (0.7,), horizon=0.8, shaped_width=8, shaped_samples=2, **run
+    data = figure_data(
+        "noise", dimensions=(5,), sigmas=(0.7,), horizon=0.8, shaped_width=8, shaped_samples=2,
+        **run,
     ).isel(dimension=0, sigma=0)  # fmt: skip
     start = uniform_start(4, 5, 12, 3)[:9]
     start = pad(start, (0, 5 - start.shape[-1]))
-    v = noisy_network(SphereAttention(1.0), start, 0.7, 0.1, 8, seed=3, save_every=2)["V"].values
+    v = sphere_network(SphereAttention(1.0), start, 0.1, 8, sigma=0.7, seed=3, save_every=2)[
+        "V"
+    ].values
     pairs = np.triu_indices(4, 1)
     cosine = v[..., *pairs].mean(-1)
     found = data.sel(measure="mean cosine")
@@ -58,9 +65,9 @@ def test_the_standard_error_of_networks_is_that_of_their_mean():
 def test_the_clock_of_the_shaped_chain_is_the_variance_of_its_noise(gamma):
     """It ends after gamma^2 l / n = horizon, with the mean cosines of the chain at that layer."""
     width, horizon, samples = 8, 0.8, 16
-    data = clustering_with_noise(
-        (3,), (0.0,), tokens=4, step=0.1, horizon=horizon, samples=4, network_samples=2,
-        shaped_width=width, shaped_samples=samples, gamma=gamma, seed=2,
+    data = figure_data(
+        "noise", dimensions=(3,), sigmas=(0.0,), tokens=4, step=0.1, horizon=horizon, samples=4,
+        network_samples=2, shaped_width=width, shaped_samples=samples, gamma=gamma, seed=2,
     )  # fmt: skip
     depth = round(horizon * width / gamma**2)
     start = uniform_start(4, width, 1, 2)[0]
@@ -86,6 +93,28 @@ def test_bad_input_is_named():
         ("delta", 1.0),
     ):
         with pytest.raises(ValueError, match=rf"^{name}"):
-            clustering_with_noise(**{name: value})
+            figure_data("noise", **{name: value})
     with pytest.raises(ValueError, match=r"^network_samples"):
-        clustering_with_noise(samples=4, network_samples=5)
+        figure_data("noise", samples=4, network_samples=5)
+
+
+def test_the_bands_of_the_figure_hold_eight_samples_in_ten():
+    """10 and 90 % quantiles over the samples of `noisy_chain`, written out, at every time."""
+    options = {"tokens": 3, "beta": 1.0, "horizon": 0.4, "step": 0.1, "samples": 50}
+    data = figure_data(
+        "noise",
+        dimensions=(4,),
+        sigmas=(1.0,),
+        network_samples=2,
+        shaped_width=6,
+        shaped_samples=2,
+        seed=2,
+        **options,
+    )
+    start = uniform_start(3, 4, 50, 2)
+    v = noisy_chain(SphereAttention(1.0), start, 4, 1.0, 0.1, 4, seed=2)["V"].values
+    cosines = np.stack([v[..., i, j] for i, j in ((0, 1), (0, 2), (1, 2))]).mean(0)
+    band = data.sel(measure="mean cosine", dimension=4, sigma=1.0)
+    np.testing.assert_allclose(band["mean"], cosines.mean(1), atol=1e-13)
+    np.testing.assert_allclose(band["low"], np.quantile(cosines, 0.1, axis=1), atol=1e-13)
+    np.testing.assert_allclose(band["high"], np.quantile(cosines, 0.9, axis=1), atol=1e-13)

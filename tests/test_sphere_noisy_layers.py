@@ -10,21 +10,17 @@ import torch
 import xarray as xr
 from scipy.integrate import solve_ivp
 from scipy.stats import ks_2samp
-from shaped_attention.sphere.noisy_layers import (
-    common_noise_drift,
-    noisy_chain,
-    noisy_network,
-)
 
 import shaped_attention as sa
 from shaped_attention.sphere import (
     SphereAttention,
     equiangular_start,
     given_start,
+    noisy_chain,
     sphere_flow,
+    sphere_network,
     uniform_start,
 )
-from shaped_attention.sphere.layers import sphere_network
 from shaped_attention.statistics.rates import fitted_rate
 
 KINDS = {
@@ -62,7 +58,7 @@ def test_without_noise_both_are_the_deterministic_network(kind, dimension):
     attention = SphereAttention(2.0, **KINDS[kind])
     start = uniform_start(4, dimension, 3, seed=2)
     chain = noisy_chain(attention, start, dimension, 0.0, 0.1, 12)["V"].values
-    network = noisy_network(attention, in_space(start, dimension), 0.0, 0.1, 12)["V"].values
+    network = sphere_network(attention, in_space(start, dimension), 0.1, 12, sigma=0.0)["V"].values
     for sample, x in enumerate(start.numpy()):
         known = written_out(x, attention, 0.1, 12)
         np.testing.assert_allclose(chain[-1, sample], known, atol=1e-12, rtol=0)
@@ -111,7 +107,7 @@ def test_chain_and_network_have_the_same_law(dimension, other):
     attention = SphereAttention(1.5)
     start = equiangular_start(3, 0.2).expand(4000, -1, -1)
     chain = noisy_chain(attention, start, dimension, 1.0, 0.25, 4)
-    network = noisy_network(attention, in_space(start, dimension), 1.0, 0.25, 4)
+    network = sphere_network(attention, in_space(start, dimension), 0.25, 4, sigma=1.0)
     assert same(chain, network)
     assert not same(noisy_chain(attention, start, other, 1.0, 0.25, 4), network)
     if dimension > 3:
@@ -127,7 +123,7 @@ def test_the_law_is_that_of_the_network_for_tokens_in_few_dimensions(dimension):
     start = given_start([[math.cos(a), math.sin(a)] for a in (0.0, 0.5, 1.4, 2.0, 4.0)])
     start = start.expand(2000, -1, -1)
     chain = noisy_chain(attention, start, dimension, 1.0, 0.25, 3)
-    network = noisy_network(attention, in_space(start, dimension), 1.0, 0.25, 3)
+    network = sphere_network(attention, in_space(start, dimension), 0.25, 3, sigma=1.0)
 
     assert same(chain, network)
     assert np.linalg.matrix_rank(chain["V"].values[-1], tol=1e-9).max() <= dimension
@@ -154,7 +150,7 @@ def test_the_largest_arguments_do_not_overflow():
         start = uniform_start(3, dimension, 10)
         assert np.isfinite(noisy_chain(fierce, start, dimension, 1e12, 1e12, 3)["V"].values).all()
         full = in_space(start, dimension)
-        assert np.isfinite(noisy_network(fierce, full, 1e12, 1e12, 3)["V"].values).all()
+        assert np.isfinite(sphere_network(fierce, full, 1e12, 3, sigma=1e12)["V"].values).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,14 +158,14 @@ def test_without_noise_a_network_is_that_of_the_layers_and_reports_a_zero_token_
     """The same bits, times and layers; with noise of 1e-6 others. A lone token x - x is refused."""
     attention, start = SphereAttention(2.0, **KINDS[kind]), uniform_start(4, 3, 5)
     known = sphere_network(attention, start, 0.3, 5, save_every=2)
-    found = noisy_network(attention, start, 0.0, 0.3, 5, save_every=2)
+    found = sphere_network(attention, start, 0.3, 5, sigma=0.0, save_every=2)
     xr.testing.assert_identical(found.drop_attrs(), known.drop_attrs())
-    noise = noisy_network(attention, start, 1e-6, 0.3, 5, save_every=2)
+    noise = sphere_network(attention, start, 0.3, 5, sigma=1e-6, save_every=2)
     assert not np.array_equal(noise["V"], known["V"])
     alone, away = given_start([[0.6, 0.8]]), SphereAttention(1.0, repulsion=True)
     for call in (
         lambda: noisy_chain(away, alone, 2, 0.0, 1.0, 1),
-        lambda: noisy_network(away, alone, 0.0, 1.0, 1),
+        lambda: sphere_network(away, alone, 1.0, 1, sigma=0.0),
         lambda: sphere_network(away, alone, 1.0, 1),
     ):
         with pytest.raises(FloatingPointError, match="layer 1 gives a token that is zero"):
@@ -182,8 +178,8 @@ def test_results_tell_how_to_run_them_again(kind, tmp_path):
     attention, start = SphereAttention(2.0, **KINDS[kind]), uniform_start(3, 8, 4)
     for run in (
         lambda **more: noisy_chain(attention, start, 8, 1.0, 0.1, 5, seed=3, save_every=2, **more),
-        lambda **more: noisy_network(
-            attention, in_space(start, 8), 1.0, 0.1, 5, seed=3, save_every=2, **more
+        lambda **more: sphere_network(
+            attention, in_space(start, 8), 0.1, 5, sigma=1.0, seed=3, save_every=2, **more
         ),
     ):
         result = run()
@@ -193,7 +189,7 @@ def test_results_tell_how_to_run_them_again(kind, tmp_path):
         assert np.abs(other["V"].values[-1] - result["V"].values[-1]).max() > 1e-2
         assert sa.rerun(loaded, layers=2).sizes["time"] == 2
         seen = run(keep=lambda gram: gram[:, 0, 1])
-        with pytest.raises(ValueError, match=r"^result lacks its argument observe \(test"):
+        with pytest.raises(ValueError, match=r"^result lacks its argument keep \(test"):
             sa.rerun(seen)
 
 
@@ -232,10 +228,10 @@ GRAM = torch.from_numpy(START @ START.T)
 def test_the_drift_is_the_mean_of_one_small_step(dimension):
     """Within 4 standard errors (3 pairs); without Ito's terms, or without sigma, above 20."""
     attention = SphereAttention(2.0)
-    expected = common_noise_drift(attention, GRAM, dimension, 1.0)
+    expected = attention.gram_field(GRAM, 1.0, dimension)
     assert largest_score(attention, dimension, 1.0, expected) < 4.0
     # The limit of large d is what remains without the second derivatives.
-    without = common_noise_drift(attention, GRAM, 2**50, 1.0)
+    without = attention.gram_field(GRAM, 1.0, 2**50)
     assert largest_score(attention, dimension, 1.0, without) > 20.0
     assert largest_score(attention, dimension, 1.0, attention.gram_field(GRAM)) > 20.0
 
@@ -244,13 +240,13 @@ def test_the_drift_keeps_the_diagonal_and_vanishes_on_a_line():
     """dV_ii = 0 to rounding; in d = 1 the noise does nothing, since cosines are +-1."""
     for kind in KINDS.values():
         attention = SphereAttention(2.0, **kind)
-        drift = common_noise_drift(attention, GRAM, 3, 1.5)
+        drift = attention.gram_field(GRAM, 1.5, 3)
         torch.testing.assert_close(drift.diagonal(), torch.zeros(3).double(), atol=1e-14, rtol=0)
         torch.testing.assert_close(drift, drift.mT, atol=1e-14, rtol=0)
         line = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
-        still = common_noise_drift(attention, line, 1, 3.0)
+        still = attention.gram_field(line, 3.0, 1)
         torch.testing.assert_close(still, torch.zeros(2, 2).double(), atol=1e-14, rtol=0)
-        assert common_noise_drift(attention, GRAM, 5, 1.5).sub(drift).abs().max() > 1e-2
+        assert attention.gram_field(GRAM, 1.5, 5).sub(drift).abs().max() > 1e-2
 
 
 def test_in_high_dimension_the_noise_is_its_drift():
@@ -264,7 +260,7 @@ def test_in_high_dimension_the_noise_is_its_drift():
         def field(_t, flat):
             v = torch.from_numpy(flat.reshape(3, 3))
             v = v.clone().fill_diagonal_(1.0)
-            return common_noise_drift(attention, v, dimension, strength).numpy().ravel()
+            return attention.gram_field(v, strength, dimension).numpy().ravel()
 
         found = solve_ivp(field, (0.0, 1.0), GRAM.numpy().ravel(), rtol=1e-7, atol=1e-9)
         return found.y[:, -1].reshape(3, 3)
@@ -282,11 +278,11 @@ def test_in_high_dimension_the_noise_is_its_drift():
 
 
 def test_results_are_kept_observed_and_repeatable():
-    """Times, `observe`, the seed, and samples that do not depend on how many there are."""
+    """Times, `keep`, the seed, and samples that do not depend on how many there are."""
     attention, start = SphereAttention(1.0), uniform_start(3, 10, 6)
     for run in (
         lambda x, **more: noisy_chain(attention, x, 10, 1.0, 0.1, 7, **more),
-        lambda x, **more: noisy_network(attention, in_space(x, 10), 1.0, 0.1, 7, **more),
+        lambda x, **more: sphere_network(attention, in_space(x, 10), 0.1, 7, sigma=1.0, **more),
     ):
         result = run(start, save_every=3)
         np.testing.assert_allclose(result["time"], [0.0, 0.3, 0.6, 0.7])
@@ -318,14 +314,14 @@ def test_bad_input_is_named(name, value):
     if name not in ("dimension", "start"):
         del arguments["dimension"]
         with pytest.raises(ValueError, match=rf"^{name}"):
-            noisy_network(SphereAttention(1.0), **arguments)
+            sphere_network(SphereAttention(1.0), **arguments)
 
 
 def test_bad_input_of_the_drift_is_named():
     """The same, for matrices that are no correlations."""
     attention = SphereAttention(1.0)
     for v in (torch.ones(2, 3), 2.0 * torch.eye(3).double()):
-        with pytest.raises(ValueError, match=r"^v has"):
-            common_noise_drift(attention, v, 3, 1.0)
+        with pytest.raises(ValueError, match=r"^gram "):
+            attention.gram_field(v, 1.0, 3)
     with pytest.raises(ValueError, match=r"^sigma"):
         common_noise_drift(attention, GRAM, 3, -1.0)

@@ -9,19 +9,23 @@ import pytest
 import torch
 from scipy.stats import beta as beta_law
 from scipy.stats import kstest
-from shaped_attention.sphere.figures.random_matrices import ensemble_phase, TokenAttention.random
-from shaped_attention.sphere.sphere_flow import random_tokens, sphere_flow
 
 import shaped_attention as sa
-from shaped_attention.sphere import SphereAttention, given_start, sphere_flow
-from shaped_attention.sphere.layers import sphere_network
-from shaped_attention.sphere.token_attention import TokenAttention, relu_mlp
+from shaped_attention.sphere import (
+    SphereAttention,
+    TokenAttention,
+    figure_data,
+    given_start,
+    sphere_flow,
+    sphere_network,
+)
 from tests.sphere_tokens import (
     direct_tokens,
     gradient_gap,
     heads_of,
     matrices,
     moved_one_by_one,
+    random_tokens,
 )
 
 
@@ -71,7 +75,7 @@ def test_heads_and_mlp_are_those_written_out_token_by_token(normalised, causal):
         q, k = matrices(*shape, seed=1), matrices(*shape, seed=2)
         v = matrices(*shape[:-2], 3, 3, seed=3)
         attention = TokenAttention(
-            1.5, q, k, v, normalised, causal, relu_mlp(inner, outer, bias)
+            1.5, q, k, v, normalised, causal, (inner, outer, bias)
         )  # fmt: skip
         flow = sphere_flow(attention, x, [0.2, 0.4], tolerance=1e-7, keep_tokens=True)
         for sample in (0, 1):
@@ -103,7 +107,9 @@ def test_matrices_may_depend_on_time():
         return moved_one_by_one(y, 3.0, heads_of(q * math.cos(3.0 * t), k, v * math.cos(3.0 * t)))
 
     attention = TokenAttention(3.0, turning(q), k, turning(v))
-    found = sphere_flow(attention, x, [1.0], tolerance=1e-7, keep_tokens=True, chunk=2)["tokens"][-1]
+    found = sphere_flow(attention, x, [1.0], tolerance=1e-7, keep_tokens=True, chunk=2)["tokens"][
+        -1
+    ]
     for sample in range(3):
         known = direct_tokens(x[sample].numpy(), moved, 1.0)
         np.testing.assert_allclose(found[sample], known, atol=1e-6)
@@ -191,7 +197,7 @@ def test_matrices_of_any_precision_are_those_in_float64():
     q, k, v, inner, outer = (matrices(2, 2, seed=s).float() for s in range(5))
 
     def moved(kind, factor=1.0):
-        perceptron = relu_mlp(kind(inner), kind(factor * outer), kind(inner[0]))
+        perceptron = (kind(inner), kind(factor * outer), kind(inner[0]))
         attention = TokenAttention(1.0, kind(q), lambda t: kind(k), kind(v), mlp=perceptron)
         attention.check_start(START)
         assert not attention.autonomous
@@ -206,68 +212,47 @@ def test_matrices_of_any_precision_are_those_in_float64():
     assert not bool(torch.isfinite(steep.moved(START)).all())
 
 
+def flow(attention, start=START):
+    return sphere_flow(attention, start, [1.0])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: TokenAttention(math.nan), "beta must be a finite number; got nan"),
-        (lambda: TokenAttention(1.0, causal=1), "causal=1: True or False"),
-        (lambda: TokenAttention(1.0, torch.ones(2)), r"query has shape \(2,\)"),
-        (lambda: TokenAttention(1.0, torch.full((2, 2), math.inf)), "query has NaN or infinite"),
-        (lambda: TokenAttention(1.0, value=torch.ones(1, 2)), "square matrices"),
-        (lambda: TokenAttention(1.0, torch.ones(1, 2), SQUARE), "as many rows of query"),
+        (lambda: TokenAttention(1.0, causal=1), "causal must be True or False; got 1"),
+        (lambda: TokenAttention(1.0, torch.ones(2)), r"query must be of shape .*; got \(2,\)"),
+        (lambda: TokenAttention(1.0, torch.full((2, 2), math.inf)), "query must be finite"),
+        (lambda: TokenAttention(1.0, value=torch.ones(1, 2)), "value must be square; got"),
+        (lambda: TokenAttention(1.0, torch.ones(1, 2), SQUARE), "query must be .* rows as key"),
         (lambda: TokenAttention(1.0, torch.ones(2, 2, 2), torch.ones(3, 2, 2)), "same samples"),
-        (lambda: TokenAttention(1.0, torch.ones(1, 2)), "query needs 2 rows"),
-        (lambda: TokenAttention(1.0, mlp=3), "mlp=3: a function"),
-        (lambda: relu_mlp(SQUARE, torch.ones(2, 3)), "inner, outer, bias have shapes"),
-        (
-            lambda: sphere_flow(TokenAttention(1.0, mlp=lambda x: x[:1]), START, [1.0]),
-            "mlp gives shape",
-        ),
-        (lambda: sphere_flow(TokenAttention(1.0, torch.eye(3)), START, [1.0]), "query has shape"),
-        (
-            lambda: sphere_flow(TokenAttention(1.0, torch.ones(3, 1, 2, 2)), START, [1.0]),
-            r"\(1 or 2, H, k, 2\)",
-        ),
-        (
-            lambda: sphere_flow(TokenAttention(1.0, value=lambda t: torch.eye(3)), START, [1.0]),
-            "value has shape",
-        ),
-        (
-            lambda: check(value=lambda t: torch.ones(1, 2)),
-            r"value has shape \(1, 1, 1, 2\); square matrices",
-        ),
-        (
-            lambda: check(lambda t: torch.ones(1, 2)),
-            "query needs 2 rows, not 1: key is the identity",
-        ),
-        (
-            lambda: check(torch.ones(1, 2), lambda t: torch.ones(3, 2)),
-            "as many rows of query as of key",
-        ),
+        (lambda: TokenAttention(1.0, torch.ones(1, 2)), "query must be square, because key is"),
+        (lambda: TokenAttention(1.0, mlp=3), r"mlp must be a function of tokens or .*; got 3"),
+        (lambda: TokenAttention(1.0, mlp=(SQUARE, torch.ones(2, 3))), "mlp must be matrices of"),
+        (lambda: TokenAttention(1.0, mlp=(SQUARE, SQUARE * math.nan)), "outer must be finite"),
+        (lambda: flow(TokenAttention(1.0, mlp=lambda x: x[:1])), "mlp must keep the shape"),
+        (lambda: flow(TokenAttention(1.0, torch.eye(3))), "query must have shape .*reduced=False"),
+        (lambda: flow(TokenAttention(1.0, torch.ones(3, 1, 2, 2))), r"\(1 or 2, H, k, 2\)"),
+        (lambda: flow(TokenAttention(1.0, value=lambda t: torch.eye(3))), "value must have shape"),
+        (lambda: check(value=lambda t: torch.ones(1, 2)), r"value must be square; got \(1, 1, 1"),
+        (lambda: check(lambda t: torch.ones(1, 2)), "query must be square, because key is"),
+        (lambda: check(torch.ones(1, 2), lambda t: torch.ones(3, 2)), "query must be .* as key"),
         (lambda: check(value=lambda t: torch.ones(3, 1, 2, 2)), r"\(1 or 2, H, k, 2\)"),
-        (lambda: check(value=lambda t: SQUARE / 0.0), "value has NaN or infinite"),
-        (lambda: check(value=lambda t: 3.0), "value is a float; a tensor"),
-        (lambda: relu_mlp(SQUARE, SQUARE * math.nan), "outer has NaN or infinite"),
-        (
-            lambda: TokenAttention.random("ginibre", 3, 1.0, scale=0.0),
-            "scale must be positive and finite; got 0.0",
-        ),
-        (lambda: sphere_flow(TokenAttention(1.0), 2 * START, [1.0]), "not of norm 1"),
+        (lambda: check(value=lambda t: SQUARE / 0.0), "value must be finite"),
+        (lambda: check(value=lambda t: 3.0), "value must be a tensor; got 3.0"),
+        (lambda: TokenAttention.random("ginibre", 3, 1.0, scale=0.0), "scale must be positive"),
+        (lambda: TokenAttention.random("goe", 3, 1.0), "ensemble must be one of ginibre"),
         (lambda: random_tokens(3, 0), "dimension must be an integer >= 1; got 0"),
-        (lambda: TokenAttention.random("goe", 3, 1.0), "ensemble must be one of ginibre.*; got 'goe'"),
-        (lambda: ensemble_phase(delta=2.0), r"delta must be in \(0, 1\); got 2.0"),
-        (lambda: ensemble_phase([], [1.0]), r"ensembles must be a list of distinct"),
-        (
-            lambda: sphere_network(SphereAttention(1.0), START, 0.0, 2),
-            "step must be positive and finite; got 0.0",
-        ),
-        (
-            lambda: sphere_network(SphereAttention(1.0), START, 1.0, 0),
-            "layers must be an integer >= 1; got 0",
-        ),
+        (lambda: figure_data("ensembles", ensembles=[]), "ensembles must be a list of distinct"),
+        (lambda: sphere_network(SphereAttention(1.0), START, 0.0, 2), "step must be positive"),
+        (lambda: sphere_network(SphereAttention(1.0), START, 1.0, 0), "layers must be an integer"),
         (
             lambda: sphere_network(SphereAttention(1.0), START, 1.0, 1, normalise="x"),
-            "normalise='x': 'after', None or 'before'",
+            "normalise must be 'after', None or 'before'; got 'x'",
+        ),
+        (
+            lambda: sphere_network(TokenAttention(1.0), START, 1.0, 1, sigma=0.1),
+            "sigma must be 0 unless a SphereAttention",
         ),
     ],
 )

@@ -97,7 +97,7 @@ def test_the_wheel_has_every_module_and_data_file_and_nothing_else(wheel):
     typed |= set((ROOT / "shaped_attention").rglob("*.pyi"))
     wanted = {path.relative_to(ROOT).as_posix() for path in modules | data | typed}
     assert names - metadata == wanted
-    assert {"shaped_attention/sphere/plots/__init__.py", "symbolic/claims/__init__.py"} <= names
+    assert {"shaped_attention/sphere/figures/__init__.py", "symbolic/claims/__init__.py"} <= names
     assert any(name.endswith("/licenses/LICENSE") for name in metadata)
     assert wheel.name == f"shaped_attention-{sa.__version__}-py3-none-any.whl"
 

@@ -217,7 +217,7 @@ def test_functions_of_tokens_on_the_circle_take_arrays():
     tokens = sa.sphere.tokens_of(angles)
     assert isinstance(tokens, np.ndarray)
     np.testing.assert_allclose(sa.sphere.angles_of(tokens), angles, rtol=1e-14)
-    of_tensor = sa.sphere.angle_field(torch.tensor(angles), attention).numpy()
+    of_tensor = attention.angle_field(torch.tensor(angles)).numpy()
     np.testing.assert_array_equal(sa.sphere.angle_field(angles, attention), of_tensor)
 
 

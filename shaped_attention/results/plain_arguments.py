@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from shaped_attention.blocks.base import Block, check_storable
 from shaped_attention.blocks.parameters import Schedule
 from shaped_attention.blocks.pattern import Pattern, specification_of
+from shaped_attention.deprecated import OLD_NAMES
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.trust import check_modules, check_trusted, names_code, note_use
 
@@ -65,7 +66,8 @@ def name_of(thing: Any) -> str:
     parts = module.split(".")
     for length in range(1, len(parts) + 1):
         place = ".".join(parts[:length])
-        if getattr(sys.modules.get(place), name, None) is thing:
+        old = name in OLD_NAMES.get(place, ())
+        if not old and getattr(sys.modules.get(place), name, None) is thing:
             return f"{place}:{name}"
     raise UnrecordedError(f"{name} is not a name in the module {module}")
 

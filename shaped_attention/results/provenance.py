@@ -24,6 +24,7 @@ import numpy as np
 import xarray as xr
 
 from shaped_attention.checks import check_types
+from shaped_attention.deprecated import renamed_arguments
 from shaped_attention.results.plain_arguments import (
     ADDED,
     UnrecordedError,
@@ -45,11 +46,13 @@ _NOT_RECORDED = ("progress", "chunk", "memory", "store")
 P = ParamSpec("P")
 Result = Callable[..., xr.Dataset]
 
-_functions: set[Result] = set()
-"""Functions that record their calls."""
+_functions: dict[Result, dict[str, str]] = {}
+"""Functions that record their calls, with the new names of their old arguments."""
 
 
-def recorded(sampler: str = "") -> Callable[[Callable[P, xr.Dataset]], Callable[P, xr.Dataset]]:
+def recorded(
+    sampler: str = "", **new_names: str
+) -> Callable[[Callable[P, xr.Dataset]], Callable[P, xr.Dataset]]:
     """Decorate a public function so that its Datasets carry the record of their call.
 
     Arguments that are numbers or text also become attributes, unless the function is a sampler.
@@ -61,6 +64,8 @@ def recorded(sampler: str = "") -> Callable[[Callable[P, xr.Dataset]], Callable[
     sampler
         Name of a sampler, which becomes the attribute `sampler` of its results. A sampler that
         resolves its own arguments leaves them in the attribute `specification`.
+    new_names
+        Arguments that have been renamed, as ``old="new"``: calls and records may have the old name.
 
     Examples
     --------
@@ -82,10 +87,11 @@ def recorded(sampler: str = "") -> Callable[[Callable[P, xr.Dataset]], Callable[
             check_types(function, bound.arguments)
             result = function(*values, **named)
             bound.apply_defaults()
-            return _with_record(result, call, sampler, bound.arguments)
+            return _with_record(result, public, sampler, bound.arguments)
 
-        _functions.add(call)
-        return call
+        public = renamed_arguments(**new_names)(call) if new_names else call
+        _functions[public] = new_names
+        return public
 
     return decorate
 
@@ -214,7 +220,8 @@ def _plain_call(result: xr.Dataset, trust: Collection[str]) -> tuple[Result, dic
     arguments.pop("sampler", None)
     check_modules(trust)
     check_trusted(name, trust, "result was made by")
-    return imported("function", name, _is_recorded, "it does not record its calls"), arguments
+    function: Result = imported("function", name, _is_recorded, "it does not record its calls")
+    return function, {_functions[function].get(x, x): y for x, y in arguments.items()}
 
 
 def _is_recorded(found: Any) -> bool:

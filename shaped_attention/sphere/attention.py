@@ -156,6 +156,8 @@ class SphereAttention(Attention):
         ValueError
             If V does not have unit diagonal, or another argument is outside its range.
         """
+        if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
+            raise argument_error("gram", "of shape (..., N, N)", tuple(gram.shape))
         weights = self.weights(gram)
         moved = weights @ gram
         moved = -moved if self.repulsion else moved

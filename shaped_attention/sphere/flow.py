@@ -20,14 +20,14 @@ from shaped_attention.sphere.starts import check_start
 from shaped_attention.sphere.token_attention import TokenAttention
 
 
-@recorded("sphere")
+@recorded("sphere", observe="keep")
 def sphere_flow(
     attention: SphereAttention | TokenAttention,
     start: Float[Tensor, "samples N r"],
     times: Sequence[float],
     *,
     betas: Sequence[float] | None = None,
-    keep: str | Callable[[Tensor], Tensor] = "V",
+    keep: str | Callable[[Tensor], Tensor] | None = "V",
     keep_tokens: bool = False,
     tolerance: float = 1e-5,
     chunk: int | None = None,
@@ -115,7 +115,7 @@ def sphere_flow(
     return result.assign_coords(time=at).assign_attrs(horizon=float(at[-1]))
 
 
-def measured(tokens: Float[Tensor, "B N r"], keep: str | Keep) -> Tensor:
+def measured(tokens: Float[Tensor, "B N r"], keep: str | Keep | None) -> Tensor:
     """Return the Gram matrices (B, N, N) of tokens, or a function of them.
 
     Raises
@@ -124,7 +124,7 @@ def measured(tokens: Float[Tensor, "B N r"], keep: str | Keep) -> Tensor:
         If `keep` does not return a tensor with as many samples.
     """
     gram = tokens @ tokens.mT
-    if keep == "V":
+    if keep is None or keep == "V":
         return gram
     if isinstance(keep, str):
         raise argument_error("keep", '"V" or a function of Gram matrices (B, N, N)', keep)
@@ -137,10 +137,10 @@ def measured(tokens: Float[Tensor, "B N r"], keep: str | Keep) -> Tensor:
     return values
 
 
-def flow_result(data: NDArray[np.float64], start: Tensor, keep: str | Keep) -> xr.Dataset:
+def flow_result(data: NDArray[np.float64], start: Tensor, keep: str | Keep | None) -> xr.Dataset:
     """Return the variables of a flow from data (beta, time, sample, ...)."""
     first = {"start": (("sample", "row", "feature"), start.cpu().numpy())}
-    if keep != "V":
+    if keep is not None and keep != "V":
         rest = tuple(f"o{k}" for k in range(data.ndim - 3))
         return xr.Dataset({"kept": (("beta", "time", "sample", *rest), data), **first})
     return xr.Dataset(

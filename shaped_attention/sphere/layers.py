@@ -58,7 +58,7 @@ _LARGEST_SCALE = 1e12
 """Largest sigma and noisy step: with weights of at most exp(600) nothing overflows."""
 
 
-@recorded("sphere network")
+@recorded("sphere network", observe="keep")
 def sphere_network(
     attention: SphereAttention | TokenAttention,
     start: Float[Tensor, "samples N r"],
@@ -69,7 +69,7 @@ def sphere_network(
     seed: int = 0,
     normalise: str | None = "after",
     save_every: int = 1,
-    keep: str | Callable[[Tensor], Tensor] = "V",
+    keep: str | Callable[[Tensor], Tensor] | None = "V",
 ) -> xr.Dataset:
     """Pass tokens through the layers of a network and keep their Gram matrices.
 
@@ -137,7 +137,7 @@ def sphere_network(
     return _run(start, step, layers, save_every, advance, keep)
 
 
-@recorded("noisy chain")
+@recorded("noisy chain", observe="keep")
 def noisy_chain(
     attention: SphereAttention,
     start: Float[Tensor, "samples N r"],
@@ -148,7 +148,7 @@ def noisy_chain(
     *,
     seed: int = 0,
     save_every: int = 1,
-    keep: str | Callable[[Tensor], Tensor] = "V",
+    keep: str | Callable[[Tensor], Tensor] | None = "V",
 ) -> xr.Dataset:
     """Sample Gram matrices with the law of a noisy `sphere_network`, at a cost independent of d.
 
@@ -219,7 +219,7 @@ def _run(
     layers: int,
     save_every: int,
     advance: Callable[[Tensor, int, int], Tensor],
-    keep: str | Keep,
+    keep: str | Keep | None,
 ) -> xr.Dataset:
     """Run a network of any kind, in chunks of samples that stay in the cache.
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import xarray as xr
 from torch import Tensor
 
+from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.array_arguments import also_of_arrays
 from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.circle import Array, circle_wasserstein2
-from shaped_attention.sphere.figures.catalogue import figure_data
 from shaped_attention.sphere.layers import sphere_network
 from shaped_attention.sphere.starts import uniform_start
-from shaped_attention.sphere.token_attention import Perceptron, perceptron_of
+from shaped_attention.sphere.token_attention import Perceptron, TokenAttention, perceptron_of
 
 
 def random_tokens(*arguments: Any, **options: Any) -> Tensor:
@@ -22,12 +22,22 @@ def random_tokens(*arguments: Any, **options: Any) -> Tensor:
     return uniform_start(*arguments, reduced=False, **options)
 
 
+@recorded("noisy network", observe="keep")
 def noisy_network(
-    attention: SphereAttention, start: Tensor, sigma: float, step: float, layers: int,
-    **options: Any,
-) -> xr.Dataset:  # fmt: skip
+    attention: SphereAttention,
+    start: Tensor,
+    sigma: float,
+    step: float,
+    layers: int,
+    *,
+    seed: int = 0,
+    save_every: int = 1,
+    keep: str | Callable[[Tensor], Tensor] | None = "V",
+) -> xr.Dataset:
     """Return `sphere_network` with noise."""
-    return sphere_network(attention, start, step, layers, sigma=sigma, **options)
+    return sphere_network(
+        attention, start, step, layers, sigma=sigma, seed=seed, save_every=save_every, keep=keep
+    )
 
 
 def circle_distance_to_density(angles: Array, density: Array) -> Array:
@@ -49,20 +59,11 @@ def angle_field(angles: Tensor, attention: SphereAttention) -> Tensor:
     return attention.angle_field(angles)
 
 
+def random_attention(*arguments: Any, **options: Any) -> TokenAttention:
+    """Return `TokenAttention.random`."""
+    return TokenAttention.random(*arguments, **options)
+
+
 def relu_mlp(inner: Tensor, outer: Tensor, bias: Tensor | None = None) -> Perceptron:
     """Return the function of tokens that these matrices are as `mlp` of `TokenAttention`."""
     return perceptron_of((inner, outer) if bias is None else (inner, outer, bias))
-
-
-def _figure(name: str, first: str, *arguments: Any, **options: Any) -> xr.Dataset:
-    """Return `figure_data`, whose first argument was `first`."""
-    names = {"noise": ("sigmas",), "phase": ("betas", "times"), "ensembles": ("betas", "times")}
-    positional = (first, *names.get(name, ("times",)))
-    return figure_data(name, **dict(zip(positional, arguments, strict=False)), **options)
-
-
-phase_diagram = partial(_figure, "phase", "dimensions")
-ensemble_phase = partial(_figure, "ensembles", "ensembles")
-metastability = partial(_figure, "metastability", "betas")
-energy_curves = partial(_figure, "energy", "betas")
-clustering_with_noise = partial(_figure, "noise", "dimensions")

@@ -14,7 +14,7 @@ _TORCH_PROCESS = "shaped_attention/samplers/torch_process.py"
 _PROVENANCE = "shaped_attention/results/provenance.py"
 _RATES = "shaped_attention/statistics/rates.py"
 _SPHERE_CHAOS = "shaped_attention/sphere/propagation_of_chaos.py"
-_SPHERE_ENSEMBLES = "shaped_attention/sphere/figures/random_matrices.py"
+_SPHERE_ENSEMBLES = "shaped_attention/sphere/token_attention.py"
 _STEPS = "shaped_attention/samplers/steps.py"
 _SWEEP_STORE = "shaped_attention/sweep/store.py"
 _SWEEP_UNITS = "shaped_attention/sweep/work_units.py"
@@ -236,7 +236,7 @@ SAMPLERS = [
         '"sphere", SpherePart.MATRICES)',
         '"sphere", SpherePart.TOKENS)',
         (
-            "test_sphere_ensembles.py::test_matrices_are_independent_of_the_tokens_with_the_same_seed",
+            "test_sphere_phase.py::test_matrices_are_independent_of_the_tokens_with_the_same_seed",
         ),
     ),
     Mutant(

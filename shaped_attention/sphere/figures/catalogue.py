@@ -208,9 +208,5 @@ def figure_data(name: str, **options: Any) -> xr.Dataset:
     check_choice("name", name, FIGURES)
     function = resolve_name(FIGURES[name].data)
     check_keywords(function, options)
-    defaults = {
-        option: value.default if isinstance(value, Option) else value
-        for option, value in FIGURES[name].options.items()
-    }
-    data: xr.Dataset = function(**defaults | options)
+    data: xr.Dataset = function(**options)
     return data

@@ -37,16 +37,16 @@ _BETA = parameter_label("beta")
 
 @recorded()
 def metastability(
-    betas: Sequence[float],
+    betas: Sequence[float] = (4.0, 9.0),
     times: ArrayLike | None = None,
     *,
-    tokens: int,
-    dimension: int,
-    delta: float,
-    samples: int,
+    tokens: int = 32,
+    dimension: int = 2,
+    delta: float = 1e-3,
+    samples: int = 32,
     seed: int = 0,
-    tolerance: float,
-    normalised: bool,
+    tolerance: float = 1e-3,
+    normalised: bool = True,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Compute the clusters over time from uniform tokens, the same for each beta."""
@@ -77,14 +77,14 @@ def metastability(
 
 @recorded()
 def energy_curves(
-    betas: Sequence[float],
+    betas: Sequence[float] = (1.0, 4.0, 9.0),
     times: ArrayLike | None = None,
     *,
-    tokens: int,
-    dimension: int,
-    samples: int,
+    tokens: int = 32,
+    dimension: int = 3,
+    samples: int = 50,
     seed: int = 0,
-    tolerance: float,
+    tolerance: float = 1e-4,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Compute energies over time under SA, USA and SA with V = -I, from the same uniform tokens.

@@ -23,6 +23,7 @@ from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.integrate import checked_times
 from shaped_attention.sphere.mean_field import cell_averages, mean_field
 from shaped_attention.sphere.propagation_of_chaos import (
+    SIZES,
     drawn_angles,
     mean_field_distance,
     particle_angles,
@@ -38,16 +39,16 @@ _MARKERS = ("o", "s", "^", "D")
 
 @recorded()
 def figure_mean_field(
-    betas: Sequence[float],
+    betas: Sequence[float] = (2.0, 20.0),
     times: ArrayLike | None = None,
     *,
-    sizes: Sequence[int],
-    particles: int,
-    samples: int,
-    time: float,
+    sizes: Sequence[int] = SIZES,
+    particles: int = 24,
+    samples: int = 32,
+    time: float = 1.0,
     seed: int = 0,
-    cells: int,
-    normalised: bool,
+    cells: int = 512,
+    normalised: bool = True,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Compute the mean field on the circle, paths of tokens, and their W2 distance for each N.

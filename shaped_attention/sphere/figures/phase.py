@@ -29,6 +29,9 @@ from shaped_attention.sphere.starts import uniform_start
 from shaped_attention.sphere.theory import meeting_time
 from shaped_attention.sphere.token_attention import ENSEMBLES, TokenAttention
 
+DIMENSIONS = (2, 8, 32, 128, 512, 1024)
+BETAS = tuple(0.5 * k for k in range(19))
+
 _CHUNK = 64
 """Number of samples whose matrices are in memory together."""
 
@@ -42,17 +45,17 @@ _NAMES = {
 
 @recorded()
 def phase_diagram(
-    dimensions: Sequence[int],
-    betas: Sequence[float],
+    dimensions: Sequence[int] = DIMENSIONS,
+    betas: Sequence[float] = BETAS,
     times: ArrayLike | None = None,
     *,
-    tokens: int,
-    delta: float,
-    samples: int,
+    tokens: int = 32,
+    delta: float = 1e-3,
+    samples: int = 2**10,
     seed: int = 0,
-    tolerance: float,
-    normalised: bool,
-    device: str,
+    tolerance: float = 1e-4,
+    normalised: bool = True,
+    device: str = "cpu",
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Compute the probability that two tokens are close, from uniform tokens in each dimension."""
@@ -80,18 +83,18 @@ def phase_diagram(
 
 @recorded()
 def ensemble_phase(
-    ensembles: Sequence[str],
-    betas: Sequence[float],
+    ensembles: Sequence[str] = ENSEMBLES,
+    betas: Sequence[float] = BETAS,
     times: ArrayLike | None = None,
     *,
-    tokens: int,
-    dimension: int,
-    delta: float,
-    samples: int,
+    tokens: int = 32,
+    dimension: int = 128,
+    delta: float = 1e-3,
+    samples: int = 64,
     seed: int = 0,
-    tolerance: float,
-    normalised: bool,
-    scale: float,
+    tolerance: float = 1e-3,
+    normalised: bool = True,
+    scale: float = 1.0,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Compute the probability that two tokens are close, for random matrices and uniform tokens."""
