@@ -42,7 +42,8 @@ CALLS = {
         "mean-field", betas=[1.0], times=[0.1], sizes=[4, 8], particles=2, samples=2, cells=64, **p
     ),
     "noise": lambda **p: sphere.figure_data(
-        "noise", dimensions=[2], sigmas=[0.5], tokens=2, horizon=0.2, samples=2, network_samples=2, shaped_width=4,
+        "noise", dimensions=[2], sigmas=[0.5], tokens=2, horizon=0.2, samples=2,
+        network_samples=2, shaped_width=4,
         shaped_samples=2, **p,
     ),
     **{

@@ -24,8 +24,8 @@ from shaped_attention.figures.paper import beyond, original
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
-from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 from shaped_attention.sphere.figures import clusters, noise, phase
+from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 from shaped_attention.sphere.figures.mean_field import figure_mean_field
 from shaped_attention.sphere.old_names import noisy_network
 from shaped_attention.sphere.propagation_of_chaos import two_bumps
@@ -139,7 +139,7 @@ CALLS = [
          {"model": torch.nn.Linear(3, 3), "choose": lambda _name, _module: True}),
     call(sphere.sphere_flow, {"tolerance": 0.1}, attention=ATTENTION, start=TOKENS, times=[0.5]),
     call(sphere.sphere_flow, {"betas": None}, attention=ATTENTION, start=TOKENS, times=[0.5],
-         betas=np.array([0.5, 2.0]), observe=first_cosine),
+         betas=np.array([0.5, 2.0]), keep=first_cosine),
     call(sphere.sphere_flow, {"attention": sphere.TokenAttention(2.0)}, attention=GENERAL,
          start=TOKENS.float(), times=(0.25, 0.5), keep_tokens=True),
     call(sphere.sphere_network, {"step": 0.6}, attention=ATTENTION, start=TOKENS, step=0.5,
@@ -316,11 +316,11 @@ def test_a_function_that_is_not_recorded_has_to_be_given(observe, reason, suffix
     flow = sphere.sphere_flow(ATTENTION, TOKENS, [0.5], keep=observe)
     jsonschema.validate(record(flow), SCHEMA)
     loaded = sa.load(sa.save(flow, tmp_path / f"flow{suffix}"))
-    message = rf"^result lacks its argument observe \({reason}.*\); pass observe=$"
+    message = rf"^result lacks its argument keep \({reason}.*\); pass keep=$"
     with pytest.raises(ValueError, match=message):
         sa.rerun(loaded)
     assert_same(sa.rerun(loaded, keep=observe), flow)
-    assert sa.rerun(loaded, observe=None)["V"].dims == ("time", "sample", "row", "col")
+    assert sa.rerun(loaded, keep="V")["V"].dims == ("time", "sample", "row", "col")
 
 
 def test_a_result_that_was_cut_is_not_the_call_of_another():

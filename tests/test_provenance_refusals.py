@@ -41,11 +41,11 @@ def test_records_that_were_tampered_with_are_refused(tmp_path):
         ),
         (tampered(flow, start={"other": 1}), "invalid argument start"),
         (
-            tampered(flow, observe={"function": "shutil:rmtree"}),
+            tampered(flow, keep={"function": "shutil:rmtree"}),
             "function rmtree .* not a function",
         ),
         (
-            tampered(flow, observe={"function": "os:remove"}),
+            tampered(flow, keep={"function": "os:remove"}),
             "function remove .* it is not a function",
         ),
         (
@@ -65,7 +65,7 @@ def test_records_that_were_tampered_with_are_refused(tmp_path):
 
 
 def test_the_schema_refuses_what_is_no_record():
-    valid = record(sphere.token_flow(GENERAL, TOKENS, [0.5]))
+    valid = record(sphere.sphere_flow(GENERAL, TOKENS, [0.5]))
     jsonschema.validate(valid, SCHEMA)
     for wrong in (
         {"format": 2},

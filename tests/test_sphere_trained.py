@@ -211,8 +211,14 @@ INFINITE[0, 0, 0] = np.inf
         ),
         (lambda: inner_products(STATES, delta=1.0), r"delta must be in \(0, 1\); got 1.0"),
         (lambda: inner_products(STATES, delta="x"), "delta must be a number; got 'x'"),
-        (lambda: inner_product_histograms({}, "t"), "data must be a Dataset made by inner_products"),
-        (lambda: record_hidden_states(nn.ReLU(), torch.ones(2, 3)), "choose must be a function, because ReLU returns no"),
+        (
+            lambda: inner_product_histograms({}, "t"),
+            "data must be a Dataset made by inner_products",
+        ),
+        (
+            lambda: record_hidden_states(nn.ReLU(), torch.ones(2, 3)),
+            "choose must be a function, because ReLU returns no",
+        ),
         (
             lambda: record_hidden_states(Ragged(), torch.tensor([[1, 2, 3]])),
             "hidden_states of Ragged are not all tokens",

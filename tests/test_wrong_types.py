@@ -11,7 +11,6 @@ import sys
 import numba
 import numpy as np
 import pytest
-import torch
 
 import shaped_attention as sa
 
@@ -213,12 +212,9 @@ def test_a_long_value_is_called_by_its_type():
 def test_functions_of_tokens_on_the_circle_take_arrays():
     """And give arrays: the same numbers as of tensors."""
     angles = np.array([[0.1, 0.5, -1.0]])
-    attention = sa.sphere.SphereAttention(2.0)
     tokens = sa.sphere.tokens_of(angles)
     assert isinstance(tokens, np.ndarray)
     np.testing.assert_allclose(sa.sphere.angles_of(tokens), angles, rtol=1e-14)
-    of_tensor = attention.angle_field(torch.tensor(angles)).numpy()
-    np.testing.assert_array_equal(sa.sphere.angle_field(angles, attention), of_tensor)
 
 
 @pytest.mark.parametrize("value", [1j, np.str_("a"), True, "a", None])

@@ -235,9 +235,7 @@ SAMPLERS = [
         _SPHERE_ENSEMBLES,
         '"sphere", SpherePart.MATRICES)',
         '"sphere", SpherePart.TOKENS)',
-        (
-            "test_sphere_phase.py::test_matrices_are_independent_of_the_tokens_with_the_same_seed",
-        ),
+        ("test_sphere_phase.py::test_matrices_are_independent_of_the_tokens_with_the_same_seed",),
     ),
     Mutant(
         "stop-torch-limit-one-step-early",
