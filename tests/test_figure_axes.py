@@ -104,7 +104,7 @@ def curves():
 
 
 def on_the_circle():
-    return figure_mean_field(
+    return mean_field.figure_mean_field(
         (1.0, 4.0), [0.0, 0.5], sizes=(4, 8, 16), particles=2, samples=4, cells=32
     )
 
@@ -146,7 +146,7 @@ TABLE = {
         phase.phase_panels,
         lambda: phase.phase_diagram((2, 3), [1.0, 2.0], [0.5, 1.0], tokens=3, samples=2),
     ),
-    "ensemble_panels": (
+    "phase_panels of ensembles": (
         phase.phase_panels,
         lambda: phase.ensemble_phase(
             betas=[1.0, 2.0], times=[0.5, 1.0], tokens=3, samples=2, dimension=3
@@ -156,8 +156,6 @@ TABLE = {
         histograms.inner_product_histograms,
         lambda: sphere.inner_products(np.random.default_rng(0).normal(size=(5, 6, 4)), bins=8),
     ),
-    "density_strips": (mean_field.density_strips, on_the_circle),
-    "distance_by_size": (mean_field.distance_by_size, on_the_circle),
     "mean_field_figure": (mean_field.mean_field_figure, on_the_circle),
     "heat_maps": (sweep_plots.heat_maps, lambda: over_a_grid("sampler", "tau0", "gamma")),
     "small_multiples": (

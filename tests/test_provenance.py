@@ -183,7 +183,7 @@ ALL = pytest.mark.parametrize("made", CALLS, ids=NAMES)
 READ_ONLY = {"load", "open_sweep", "read_sweep"}
 """They return what others wrote."""
 
-HAND_ON = {"rerun", "continue_run"}
+HAND_ON = {"rerun", "continue_run", "figure_data"}
 """They return what a recorded function returns."""
 
 OF_SWEEPS = {"sweep_summary", "sweep_distances"}

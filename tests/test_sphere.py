@@ -260,7 +260,7 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
     np.testing.assert_array_equal(sa.rerun(stored)["V"], first["V"])
     other = sa.rerun(stored, attention=SphereAttention(6.0))
     with pytest.raises(
-        ValueError, match=r"^gamma=0.5: sphere_flow has no such argument; choose one of att"
+        ValueError, match=r"^sphere_flow has no argument 'gamma'; choose one of attention"
     ):
         sa.rerun(stored, gamma=0.5)
     names = ["rho[0,1]", "mean |rho|", "effective rank"]

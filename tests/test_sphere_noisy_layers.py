@@ -324,4 +324,4 @@ def test_bad_input_of_the_drift_is_named():
         with pytest.raises(ValueError, match=r"^gram "):
             attention.gram_field(v, 1.0, 3)
     with pytest.raises(ValueError, match=r"^sigma"):
-        common_noise_drift(attention, GRAM, 3, -1.0)
+        attention.gram_field(GRAM, -1.0, 3)

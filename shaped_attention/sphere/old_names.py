@@ -35,9 +35,12 @@ def noisy_network(
     keep: str | Callable[[Tensor], Tensor] | None = "V",
 ) -> xr.Dataset:
     """Return `sphere_network` with noise."""
-    return sphere_network(
+    result = sphere_network(
         attention, start, step, layers, sigma=sigma, seed=seed, save_every=save_every, keep=keep
     )
+    # The record is that of this call.
+    del result.attrs["specification"]
+    return result
 
 
 def circle_distance_to_density(angles: Array, density: Array) -> Array:

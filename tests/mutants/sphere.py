@@ -230,7 +230,7 @@ SPHERE = [
     Mutant(
         "layers-repulsion-attracts",
         _SPHERE_DYNAMICS,
-        "tokens\n        return -moved if self.repulsion else moved",
+        "return -moved if self.repulsion else moved",
         "return moved",
         (
             "test_sphere_layers.py::test_networks_converge_to_their_flows_at_rate_one"
