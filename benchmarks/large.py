@@ -20,8 +20,10 @@ import shaped_attention as sa
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.lapack import one_thread
 from shaped_attention.numerics.threefry import fill_weights
-from shaped_attention.samplers.blas_process import BlasProcess
-from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
+from shaped_attention.samplers.loop import starting_paths
+from shaped_attention.samplers.paths import Paths
+from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.samplers.steppers.blas import BlasStepper
 from shaped_attention.samplers.task import Task, task_of
 
 GAMMA, STEP = 0.35, 0.001
@@ -88,21 +90,26 @@ class Measured:
     normal: float
 
 
-def process(layer: sa.Block, tokens: int, is_chain: bool) -> tuple[Task, BlasProcess]:
-    """Return a process with one sample at its initial condition, and its task."""
+def one_path(layer: sa.Block, tokens: int, is_chain: bool) -> tuple[Task, Paths]:
+    """Return one path at its initial condition, and its task."""
     width = 2 * tokens if tokens > 512 else 1024
-    request = make_request(
-        layer, sa.equicorrelated(tokens, 0.2), width=width if is_chain else None, steps=1000,
-        dt=1.0 / width if is_chain else STEP, samples=1, seed=0, times=None, save_every=None,
-        radius=None, device="cpu", dtype="float64", chunk=1, memory=MEMORY_BUDGET,
-    )  # fmt: skip
-    task = task_of(request, "chain" if is_chain else "sde", width if is_chain else None)
-    return task, BlasProcess(task, 0, request.start_factors(0, 1, 1, task.columns))
+    spec = specify(
+        layer,
+        sa.equicorrelated(tokens, 0.2),
+        width=width if is_chain else None,
+        steps=1000,
+        dt=1.0 / width if is_chain else STEP,
+        samples=1,
+        seed=0,
+        options=Options(chunk=1),
+    )
+    task = task_of(spec, "chain" if is_chain else "sde", width if is_chain else None)
+    return task, starting_paths(spec, BlasStepper(task), 0, 1)
 
 
 def measure(layer: sa.Block, tokens: int, is_chain: bool, rounds: int) -> Measured:
     """Time layers, products and random numbers in turns."""
-    task, paths = process(layer, tokens, is_chain)
+    task, paths = one_path(layer, tokens, is_chain)
     nodes = task.programs[0].nodes
     work, count = sum(map(operations, nodes)), sum(map(numbers, nodes))
     size = min(tokens, 1024)
@@ -112,12 +119,13 @@ def measure(layer: sa.Block, tokens: int, is_chain: bool, rounds: int) -> Measur
     key, path = np.array([1, 2], dtype=np.uint64), np.zeros(1, dtype=np.uint64)
     repeats = max(1, 2**24 // size**3)
     if rounds > 1:
-        paths.advance(0, 2)
+        paths.advance(1)
+        paths.advance(2)
     times = np.empty((rounds, 3))
     for i in range(rounds):
         with one_thread():
             times[i, 1] = seconds(lambda: [np.matmul(a, b, out=product) for _ in range(repeats)])
-        times[i, 0] = seconds(lambda i=i: paths.advance(2 + i, 3 + i))
+        times[i, 0] = seconds(lambda: paths.advance(1000))
         times[i, 2] = seconds(lambda: fill_weights(normals, key, path, 0, 0))
     speeds = times[:, 1] / (2.0 * size**3 * repeats), times[:, 2] / normals.size
     floors = work * speeds[0] + count * speeds[1]

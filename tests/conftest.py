@@ -21,7 +21,7 @@ _CHECKED = [
     "samplers.chain",
     "samplers.chunks",
     "samplers.network",
-    "samplers.request",
+    "samplers.specification",
     "samplers.sde",
     "theory.drift_diffusion",
 ]

@@ -15,7 +15,7 @@ from scipy import integrate, special
 
 import shaped_attention as sa
 from shaped_attention.blocks.activations import activation_named, derivatives
-from shaped_attention.samplers import executors
+from shaped_attention.samplers.steppers import choice
 from tests.laws import same_law
 
 Array = NDArray[np.float64]
@@ -268,7 +268,7 @@ def test_all_executors_agree(
     name: str, v0: Array, large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Paths of the chain, and of the SDE if there is one, are those of torch to rounding."""
-    monkeypatch.setattr(executors, "FEWEST_LARGE_TOKENS", large)
+    monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", large)
     layer = FAMILY[name]
     limited = not isinstance(layer, sa.ShapedMLP) or not isinstance(layer.limit, str)
 

@@ -12,7 +12,7 @@ import torch
 import shaped_attention as sa
 from shaped_attention import ShapedAttention, equicorrelated, simulate_chain, simulate_network
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.samplers import executors
+from shaped_attention.samplers.steppers import choice
 from tests.laws import same_law
 
 TAU = 0.15
@@ -204,7 +204,7 @@ def test_executors_agree(name, size, monkeypatch):
     tiles = simulate_chain(MEMBERS[name], V0, **options).V.values
     with sa.eager():
         readable = simulate_chain(MEMBERS[name], V0, **options).V.values
-    monkeypatch.setattr(executors, "FEWEST_LARGE_TOKENS", 1)
+    monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", 1)
     library = simulate_chain(MEMBERS[name], V0, **options).V.values
     for found in (tiles, library):
         np.testing.assert_allclose(found, readable, atol=1e-10 * np.abs(readable).max())

@@ -16,7 +16,7 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.score_moments import cosine_series
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
-from shaped_attention.samplers import executors
+from shaped_attention.samplers.steppers import choice
 from tests.laws import same_law
 
 V0 = np.array([[1.6, 0.8, 0.2, -0.4], [0.8, 1.2, -0.3, 0.1], [0.2, -0.3, 1.0, 0.5],
@@ -177,7 +177,7 @@ def test_executors_of_the_sde_agree(name, monkeypatch):
     tiles = integrate_sde(MEMBERS[name], V0, **options).V.values
     with sa.eager():
         readable = integrate_sde(MEMBERS[name], V0, **options).V.values
-    monkeypatch.setattr(executors, "FEWEST_LARGE_TOKENS", 1)
+    monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", 1)
     library = integrate_sde(MEMBERS[name], V0, **options).V.values
     for found in (tiles, library):
         np.testing.assert_allclose(found, readable, atol=1e-10 * np.abs(readable).max())

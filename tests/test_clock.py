@@ -15,7 +15,8 @@ from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.primitives import Numbers
-from shaped_attention.samplers import clock_run, clock_step
+from shaped_attention.samplers import clock_step
+from shaped_attention.samplers.steppers import choice
 from shaped_attention.theory.moments import unit_noise
 
 MASK = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], dtype=bool)
@@ -166,7 +167,7 @@ def test_executors_follow_the_same_paths(name, monkeypatch):
     with sa.eager():
         torch_paths = run(layer, **options)
     assert_same_paths(tiles, torch_paths)
-    monkeypatch.setattr(clock_run, "by_library", lambda request: True)
+    monkeypatch.setattr(choice, "by_library", lambda spec, task: True)
     few = run(layer, samples=20, **options)
     assert_same_paths(tiles.isel(sample=slice(20)), few)
 

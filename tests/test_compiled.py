@@ -25,7 +25,7 @@ from shaped_attention.numerics.covariance import factor
 from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
 from shaped_attention.numerics.jit import tile_buffer
 from shaped_attention.numerics.primitives import leaky
-from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.specification import Specification
 from tests.laws import same_law
 from tests.user_block import Linear
 
@@ -79,7 +79,7 @@ def without_kernels(monkeypatch):
     def both(run):
         compiled = run()
         with monkeypatch.context() as patch:
-            patch.setattr(Request, "compiled_device", property(lambda self: False))
+            patch.setattr(Specification, "compiled_device", property(lambda self: False))
             return compiled, run()
 
     return both
@@ -212,7 +212,7 @@ def assert_same_paths(fast, slow):
 @pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection"])
 def test_equal_tokens_stay_equal_in_the_chain(name, width, compiled, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(Request, "compiled_device", property(lambda self: False))
+        monkeypatch.setattr(Specification, "compiled_device", property(lambda self: False))
     run = simulate_chain(LAYERS[name], EQUAL, width=width, depth=20, samples=50, seed=2)
     assert_first_two_equal(run.V.values[-1], 1e-12)
 
@@ -222,7 +222,7 @@ def test_equal_tokens_stay_equal_in_the_chain(name, width, compiled, monkeypatch
 @pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection", "key bias"])
 def test_equal_tokens_stay_equal_in_the_sde(name, compiled, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(Request, "compiled_device", property(lambda self: False))
+        monkeypatch.setattr(Specification, "compiled_device", property(lambda self: False))
     run = integrate_sde(LAYERS[name], EQUAL, horizon=1.0, step=0.02, samples=50, seed=2)
     assert_first_two_equal(run.V.values[-1], 1e-12)
 

@@ -16,7 +16,7 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.numerics.seeds import derived_seed
-from shaped_attention.samplers.request import make_request
+from shaped_attention.samplers.specification import Options, specify
 from shaped_attention.statistics.convergence import Coupled, _one_width, convergence
 from tests.laws import log_det, same_law
 from tests.user_block import Linear
@@ -37,10 +37,16 @@ FAMILY = {
 
 
 def pairs(layer, width, depth, count, seed=0):
-    request = make_request(
-        layer, V0, width=width, steps=depth, dt=1.0 / width, samples=count, seed=seed, times=None,
-        save_every=None, radius=1e30, device="cpu", dtype="float64", chunk=None, memory=10**9,
-    )  # fmt: skip
+    request = specify(
+        layer,
+        V0,
+        width=width,
+        steps=depth,
+        dt=1.0 / width,
+        samples=count,
+        seed=seed,
+        options=Options(radius=1e30, memory=10**9),
+    )
     coupled = Coupled(request, width, 0, count)
     for step in range(depth):
         coupled.step(step)

@@ -18,7 +18,7 @@ from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.operation_codes import CODE
 from shaped_attention.numerics.program import assemble
-from shaped_attention.samplers import executors
+from shaped_attention.samplers.steppers import choice
 
 Array = NDArray[np.float64]
 ROWS = 3000
@@ -108,7 +108,7 @@ CURVES = {"overflow": _near_overflow, "zero": _near_zero}
 @pytest.mark.parametrize("kind", CURVES)
 def test_descriptions_that_use_them(kind: str, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries of the factor of V are those of torch, not only those of V."""
-    monkeypatch.setattr(executors, "FEWEST_LARGE_TOKENS", large)
+    monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", large)
 
     def factors() -> Array:
         run = sa.simulate_chain(

@@ -21,7 +21,7 @@ from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.numerics.traced_numbers import TracedNumbers
-from shaped_attention.samplers import executors
+from shaped_attention.samplers.steppers import choice
 from tests.laws import same_law
 
 Array = NDArray[np.float64]
@@ -148,7 +148,7 @@ def test_all_executors_agree(
     name: str, width: int, large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Paths of the chain are those of torch to rounding, also with fewer columns than tokens."""
-    monkeypatch.setattr(executors, "FEWEST_LARGE_TOKENS", large)
+    monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", large)
 
     v0 = V if width > 2 else V[:, :2] @ V[:2]
 

@@ -22,16 +22,13 @@ from shaped_attention import (
 from shaped_attention.numerics import blas_operations, lapack
 from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
 from shaped_attention.numerics.one_thread import one_thread
-from shaped_attention.samplers import executors as choice
-from shaped_attention.samplers.blas_process import BlasProcess
-from shaped_attention.samplers.executors import (
-    FEWEST_LARGE_TOKENS,
-    process_of,
-)
-from shaped_attention.samplers.request import Request, make_request
+from shaped_attention.samplers.specification import Options, Specification, specify
+from shaped_attention.samplers.steppers import choice
+from shaped_attention.samplers.steppers.blas import BlasStepper
+from shaped_attention.samplers.steppers.choice import FEWEST_LARGE_TOKENS, stepper_of
+from shaped_attention.samplers.steppers.tiles import TileStepper
+from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 from shaped_attention.samplers.task import task_of
-from shaped_attention.samplers.tile_process import TileProcess
-from shaped_attention.samplers.torch_process import TorchProcess
 
 LAYERS = {
     "attention": ShapedAttention(0.5, 0.7),
@@ -96,18 +93,18 @@ def executors(monkeypatch):
 
     def both(run):
         steps = []
-        step = BlasProcess._step
+        moved = BlasStepper.moved
 
-        def counted(self, k, number):
-            steps.append(number)
-            step(self, k, number)
+        def counted(self, *arguments):
+            steps.append(arguments[-1])
+            return moved(self, *arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(BlasProcess, "_step", counted)
+            patch.setattr(BlasStepper, "moved", counted)
             compiled = run()
         assert steps
         with monkeypatch.context() as patch:
-            patch.setattr(Request, "compiled_device", property(lambda self: False))
+            patch.setattr(Specification, "compiled_device", property(lambda self: False))
             return compiled, run()
 
     return both
@@ -245,17 +242,22 @@ def test_a_path_that_would_overflow_stops_where_it_is(method):
 
 @pytest.mark.parametrize(
     ("tokens", "taken"),
-    [(FEWEST_LARGE_TOKENS - 1, TileProcess), (FEWEST_LARGE_TOKENS, BlasProcess)],
+    [(FEWEST_LARGE_TOKENS - 1, TileStepper), (FEWEST_LARGE_TOKENS, BlasStepper)],
 )
 def test_the_number_of_tokens_alone_decides(tokens, taken):
     for samples, chunk, dtype in ((1, None, "float64"), (200, 1, "float64"), (1, 1, "float32")):
-        request = make_request(
-            LAYERS["attention"], equicorrelated(tokens, 0.2), width=100, steps=1, dt=0.1,
-            samples=samples, seed=0, times=None, save_every=None, radius=None, device="cpu",
-            dtype=dtype, chunk=chunk, memory=2**30,
-        )  # fmt: skip
-        process = process_of(request, task_of(request, "chain", 100), 0, 1)
-        assert type(process) is (taken if dtype == "float64" else TorchProcess)
+        spec = specify(
+            LAYERS["attention"],
+            equicorrelated(tokens, 0.2),
+            width=100,
+            steps=1,
+            dt=0.1,
+            samples=samples,
+            seed=0,
+            options=Options(dtype=dtype, chunk=chunk),
+        )
+        stepper = stepper_of(spec, task_of(spec, "chain", 100))
+        assert type(stepper) is (taken if dtype == "float64" else DescriptionStepper)
 
 
 @pytest.mark.portability

@@ -13,7 +13,7 @@ from shaped_attention.blocks.branch import added, branches
 from shaped_attention.blocks.norms import centred
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.numerics.primitives import Numbers
-from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.specification import Specification
 from tests.laws import same_law
 from tests.test_compiled import SINGULAR, assert_same_paths
 
@@ -176,7 +176,7 @@ def test_a_post_norm_leaves_no_mean_and_unit_variance(name):
 @pytest.mark.parametrize("name", LAYERS)
 def test_compiled_code_gives_the_paths_of_torch(name, monkeypatch):
     fast = run(sa.simulate_chain, name, samples=70, keep_state=True)
-    monkeypatch.setattr(Request, "compiled_device", property(lambda self: False))
+    monkeypatch.setattr(Specification, "compiled_device", property(lambda self: False))
     slow = run(sa.simulate_chain, name, samples=70, keep_state=True)
     scale = np.abs(slow.V.values).max()
     np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-9 * scale)
@@ -189,7 +189,7 @@ def test_singular_starts_in_compiled_code_and_torch(place, start, monkeypatch):
     layer = [normed(sa.ShapedAttention(0.5, 0.7), place, eps=0.1), sa.ShapedMLP(0.4)]
     options = {"width": 40, "depth": 20, "samples": 50, "seed": 2}
     fast = sa.simulate_chain(layer, SINGULAR[start], **options)
-    monkeypatch.setattr(Request, "compiled_device", property(lambda self: False))
+    monkeypatch.setattr(Specification, "compiled_device", property(lambda self: False))
     assert_same_paths(fast, sa.simulate_chain(layer, SINGULAR[start], **options))
 
 

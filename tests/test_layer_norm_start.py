@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 import shaped_attention as sa
-from shaped_attention.samplers.request import make_request
+from shaped_attention.samplers.specification import specify
 from shaped_attention.samplers.start_states import start_states, tokens_of
 from shaped_attention.samplers.task import task_of
 
@@ -21,10 +21,7 @@ def normed(block, place="before", **options):
 
 
 def starts(layer, v0, width, samples, stream="chain"):
-    request = make_request(
-        layer, v0, width=width, steps=1, dt=1.0 / width, samples=samples, seed=3, times=None,
-        save_every=None, radius=None, device="cpu", dtype="float64", chunk=None, memory=2**30,
-    )  # fmt: skip
+    request = specify(layer, v0, width=width, steps=1, dt=1.0 / width, samples=samples, seed=3)
     task = task_of(request, stream, width)
     return task, start_states(request, task, 0, samples)
 

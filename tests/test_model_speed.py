@@ -15,9 +15,9 @@ import shaped_attention as sa
 from shaped_attention.architectures import simulate
 from shaped_attention.architectures.configurations import read_config
 from shaped_attention.numerics.threads import Team
-from shaped_attention.samplers import executors
-from shaped_attention.samplers.blas_process import BlasProcess
-from shaped_attention.samplers.tile_process import TileProcess
+from shaped_attention.samplers.steppers import choice
+from shaped_attention.samplers.steppers.blas import BlasStepper
+from shaped_attention.samplers.steppers.tiles import TileStepper
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 16,
@@ -43,7 +43,7 @@ def run(config: dict[str, Any], tokens: int = 16, **options: Any) -> xr.Dataset:
 
 
 @pytest.mark.parametrize(
-    ("hidden", "taken"), [(100, TileProcess), (4000, BlasProcess)], ids=["small", "large"]
+    ("hidden", "taken"), [(100, TileStepper), (4000, BlasStepper)], ids=["small", "large"]
 )
 @pytest.mark.parametrize("samples", [1, 70])
 def test_the_numbers_of_a_layer_decide_on_the_executor(
@@ -51,18 +51,18 @@ def test_the_numbers_of_a_layer_decide_on_the_executor(
 ) -> None:
     """Not the number of samples, since a sample does not depend on the others."""
     seen: list[object] = []
-    inner = simulate.process_of
-    monkeypatch.setattr(simulate, "process_of", lambda *args: seen.append(inner(*args)) or seen[-1])
+    inner = simulate.stepper_of
+    monkeypatch.setattr(simulate, "stepper_of", lambda *args: seen.append(inner(*args)) or seen[-1])
     config = LLAMA | {"intermediate_size": hidden, "num_hidden_layers": 1}
     config |= {"num_attention_heads": 2, "num_key_value_heads": 2}
     run(config, 4 if hidden == 100 else 16, samples=samples, entropy=False)
-    assert {type(paths) for paths in seen} == {taken}
+    assert {type(stepper) for stepper in seen} == {taken}
 
 
 @pytest.mark.parametrize("tokens", [5, pytest.param(16, marks=pytest.mark.portability), 100, 130])
 def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Library routines against torch: states, entropies, final norm."""
-    monkeypatch.setattr(executors, "FEWEST_LARGE_NUMBERS", 1)
+    monkeypatch.setattr(choice, "FEWEST_LARGE_NUMBERS", 1)
     fast = run(LLAMA, tokens)
     with sa.eager():
         slow = run(LLAMA, tokens)

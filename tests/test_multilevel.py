@@ -19,7 +19,7 @@ from shaped_attention import (
     save,
 )
 from shaped_attention.numerics.observables import observables
-from shaped_attention.samplers.request import Request, make_request
+from shaped_attention.samplers.specification import Specification, specify
 from shaped_attention.statistics import level_pairs
 from shaped_attention.statistics.level_pairs import Level
 from shaped_attention.statistics.multilevel import _bias, expectation
@@ -150,11 +150,7 @@ def test_the_variance_falls_like_the_step(layer):
 
     The last two layers have those. Independent paths would have slope 0.
     """
-    base = make_request(
-        layer, equicorrelated(3, 0.2), width=None, steps=8, dt=1 / 16, samples=1, seed=0,
-        times=None, save_every=None, radius=None, device="cpu", dtype="float64", chunk=None,
-        memory=2**30,
-    )  # fmt: skip
+    base = specify(layer, equicorrelated(3, 0.2), width=None, steps=8, dt=1 / 16, samples=1, seed=0)
     variances = []
     with ThreadPoolExecutor(2) as pool:
         for number in (1, 2, 3):
@@ -183,7 +179,7 @@ def test_threads_and_kernels_do_not_change_it(monkeypatch, tmp_path):
         torch.set_num_threads(before)
     assert results[0].identical(results[1].assign_attrs(seconds=results[0].attrs["seconds"]))
     assert load(save(results[0], tmp_path / "expectation.nc")).identical(results[0])
-    monkeypatch.setattr(Request, "compiled_device", False)
+    monkeypatch.setattr(Specification, "compiled_device", False)
     readable = run()
     for name in ("value", "standard_error", "mean", "variance"):
         np.testing.assert_allclose(readable[name], results[0][name], rtol=1e-8)
@@ -227,10 +223,7 @@ def test_moments_of_a_level_are_those_of_all_its_samples(monkeypatch):
         seen.append(v[:, 0, 0].copy())
         return seen[-1]
 
-    base = make_request(
-        ONE, np.eye(1), width=None, steps=4, dt=0.1, samples=1, seed=0, times=None,
-        save_every=None, radius=None, device="cpu", dtype="float64", chunk=None, memory=2**30,
-    )  # fmt: skip
+    base = specify(ONE, np.eye(1), width=None, steps=4, dt=0.1, samples=1, seed=0)
     level = Level(base, 0, kept)
     with ThreadPoolExecutor(1) as pool:
         level.grow(256, pool)
@@ -244,10 +237,7 @@ def test_moments_of_a_level_are_those_of_all_its_samples(monkeypatch):
 
 def test_levels_have_numbers_of_their_own():
     """The variances of the levels are added, so no two may share a path."""
-    base = make_request(
-        ONE, np.eye(1), width=None, steps=4, dt=0.1, samples=1, seed=0, times=None,
-        save_every=None, radius=None, device="cpu", dtype="float64", chunk=None, memory=2**30,
-    )  # fmt: skip
+    base = specify(ONE, np.eye(1), width=None, steps=4, dt=0.1, samples=1, seed=0)
     address = ((), "linear")
     levels = [Level(base, number, first) for number in range(5)]
     assert len({tuple(level.tasks[0].keys.key(address)) for level in levels}) == 5

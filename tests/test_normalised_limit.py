@@ -14,7 +14,7 @@ from shaped_attention import Normalised, Pattern, Schedule, ShapedAttention, Sha
 from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.layer_limit import Relaxation, relaxations
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.samplers import executors
+from shaped_attention.samplers.steppers import choice
 from shaped_attention.theory.moments import Moments, quotient_diffusion, quotient_drift
 from tests.example_biased import BiasedAttention
 
@@ -224,7 +224,7 @@ def test_executors_agree(name, monkeypatch):
     with sa.eager():
         plain = sa.integrate_sde(LAYERS[name], V0, **options)
     np.testing.assert_allclose(tiles.V, plain.V, rtol=1e-10, atol=1e-10)
-    monkeypatch.setattr(executors, "by_library", lambda request: True)
+    monkeypatch.setattr(choice, "by_library", lambda spec, task: True)
     library = sa.integrate_sde(LAYERS[name], V0, **options)
     np.testing.assert_allclose(tiles.V, library.V, rtol=1e-10, atol=1e-10)
     by_torchsde = sa.integrate_sde(LAYERS[name], V0, **(options | {"method": "torchsde"}))

@@ -13,11 +13,12 @@ from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.program import assemble
 from shaped_attention.numerics.threads import Team
-from shaped_attention.samplers.blas_process import BlasProcess
-from shaped_attention.samplers.request import make_request
-from shaped_attention.samplers.start_states import start_states
-from shaped_attention.samplers.task import Task, task_of
-from shaped_attention.samplers.torch_process import TorchProcess
+from shaped_attention.samplers.loop import starting_paths
+from shaped_attention.samplers.paths import Paths
+from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.samplers.steppers.blas import BlasStepper
+from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
+from shaped_attention.samplers.task import task_of
 from tests.test_large import CHAINS
 
 Array = NDArray[np.float64]
@@ -37,26 +38,23 @@ MORE = {
 LAYERS: dict[str, Any] = CHAINS | MORE
 
 
-def processes(
-    layer: Any, v0: Array, width: int, depth: int = 3
-) -> tuple[Task, BlasProcess, TorchProcess]:
+def both_of(layer: Any, v0: Array, width: int, depth: int = 3) -> tuple[Paths, Paths]:
     """Return samples 5 and 6 of the same run by library routines, and in torch."""
-    request = make_request(
-        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=2, seed=3, times=None,
-        save_every=1, radius=1e9, device="cpu", dtype="float64", chunk=None, memory=10**9, keep="V",
+    spec = specify(
+        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=2, seed=3,
+        options=Options(radius=1e9),
     )  # fmt: skip
-    task = task_of(request, "chain", width)
-    fast = BlasProcess(task, 5, start_states(request, task, 5, 2))
-    slow = TorchProcess(task, 5, fast.factors().copy(), request.device, request.dtype)
-    return task, fast, slow
+    task = task_of(spec, "chain", width)
+    steppers = BlasStepper(task), DescriptionStepper(task, spec.device, spec.dtype, size=1)
+    fast, slow = (starting_paths(spec, stepper, 5, 2) for stepper in steppers)
+    return fast, slow
 
 
-def assert_same_paths(
-    fast: BlasProcess, slow: TorchProcess, depth: int = 3, tolerance: float = 1e-12
-) -> None:
+def assert_same_paths(fast: Paths, slow: Paths, tolerance: float = 1e-12) -> None:
     for paths in (fast, slow):
-        paths.advance(0, depth)
-    ours, theirs = fast.covariances(), np.asarray(slow.covariances())
+        while paths.behind(paths.task.steps):
+            paths.advance(paths.task.steps)
+    ours, theirs = fast.covariances(), slow.covariances()
     assert np.isfinite(theirs).all()
     np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=tolerance * np.abs(theirs).max())
     np.testing.assert_array_equal(fast.stopping_times(), slow.stopping_times())
@@ -68,7 +66,7 @@ def assert_same_paths(
 def test_chain(name: str, tokens: int) -> None:
     """Odd numbers of tokens too: a pair of normals then belongs to two hidden units."""
     v0 = sa.equicorrelated(tokens, 0.2, 1.3) if tokens > 1 else np.full((1, 1), 1.3)
-    _, fast, slow = processes(LAYERS[name], v0, 64)
+    fast, slow = both_of(LAYERS[name], v0, 64)
     assert_same_paths(fast, slow)
 
 
@@ -85,21 +83,21 @@ STARTS = {
 @pytest.mark.parametrize("name", ["attention", "heads", "mlp", "before", "layer norm"])
 def test_singular_starts(name: str, start: str) -> None:
     """A nearly singular factor magnifies rounding: tiles differ from torch by as much."""
-    _, fast, slow = processes(LAYERS[name], STARTS[start], 40)
+    fast, slow = both_of(LAYERS[name], STARTS[start], 40)
     assert_same_paths(fast, slow, tolerance=1e-11)
 
 
 def test_more_hidden_units_than_a_tile_or_a_part() -> None:
     """5,000 units in parts of whole tiles, the last of which is not full."""
-    _, fast, slow = processes(sa.ShapedMLP(0.7, 0.3, -6.0), sa.equicorrelated(16, 0.2), 5000, 1)
-    assert_same_paths(fast, slow, 1)
+    fast, slow = both_of(sa.ShapedMLP(0.7, 0.3, -6.0), sa.equicorrelated(16, 0.2), 5000, 1)
+    assert_same_paths(fast, slow)
 
 
 def test_an_activation_that_changes_with_depth() -> None:
     """The slopes of a ReLU follow a schedule: those of the first layer would give other paths."""
     rising = sa.Schedule([(0.0, -6.0), (1.0, 6.0)])
     layer = sa.ShapedMLP(0.7, rising, -1.0)
-    _, fast, slow = processes(layer, sa.equicorrelated(5, 0.2), 40)
+    fast, slow = both_of(layer, sa.equicorrelated(5, 0.2), 40)
     assert_same_paths(fast, slow)
 
 
@@ -120,12 +118,9 @@ def test_transposes_of_triangles_and_of_matrices_that_are_not_square() -> None:
 def test_explosions_stop() -> None:
     """A path that leaves the radius keeps its last state and time, as in torch."""
     layer = sa.ShapedMLP(5.0, skip=5.0)
-    _, fast, slow = processes(layer, sa.equicorrelated(5, 0.2), 40, 9)
-    for paths in (fast, slow):
-        paths.advance(0, 9)
-        paths.finish(9.0 / 40.0)
+    fast, slow = both_of(layer, sa.equicorrelated(5, 0.2), 40, 9)
+    assert_same_paths(fast, slow)
     assert np.isfinite(fast.stopping_times()).all()
-    np.testing.assert_array_equal(fast.stopping_times(), slow.stopping_times())
 
 
 @pytest.mark.portability
@@ -136,8 +131,8 @@ def test_a_stack_or_a_team_does_not_change_a_sample(tokens: int) -> None:
         sa.ShapedAttention(0.5, 0.7, heads=4, key_size=8, rope=1e4, output_projection=True),
         sa.ShapedMLP(0.5, activation="silu", gated=True, hidden=20_000, skip=1.0),
     ]
-    task, paths, _ = processes(layer, sa.equicorrelated(tokens, 0.2), 128, 1)
-    (plan,), states = task.plans, paths.state[:, 0] + np.arange(2.0)[:, None, None]
+    paths, _ = both_of(layer, sa.equicorrelated(tokens, 0.2), 128, 1)
+    (plan,), states = paths.task.plans, paths.state[:, 0] + np.arange(2.0)[:, None, None]
     (whole,) = plan.run([states], np.array([5, 9]), 0)
     for threads in (1, 3):
         for k, sample in enumerate((5, 9)):

@@ -6,23 +6,24 @@ import numpy as np
 import pytest
 
 import shaped_attention as sa
+from shaped_attention.samplers.loop import starting_paths
+from shaped_attention.samplers.paths import Paths
 from tests.test_rare_events import CHAIN, DEPTH, PAIR, PAIR_V0, grid
 
 
-def tilted(branching, count, starts, seed):
-    """Return V at the end of paths with the numbers 0, 1, ... that begin at given steps.
+def tilted(spec, stepper, count, starts, first):
+    """Return V at the end of paths with the numbers first, ... that begin at given steps.
 
     Each begins with the factor that the sampler's path of its number has there.
     """
-    start, marks = branching.first(count)
-    paths = branching.begin(0, start, np.zeros(count, np.int64), marks)
+    paths = starting_paths(spec, stepper, 0, count)
     factors = np.array(paths.factors())
     for _ in range(DEPTH):
-        late = paths.steps == starts
+        late = paths.taken[:count] == starts
         factors[late] = paths.factors()[late]
-        paths.advance()
-    branches = branching.begin(seed, factors, starts, marks)
-    while len(branches.advance()):
+        paths.step()
+    branches = Paths(stepper, first, factors, grid=starts)
+    while len(branches.step()):
         pass
     return branches.covariances()
 
@@ -34,21 +35,20 @@ def test_a_path_that_begins_late_has_the_increments_of_its_number_from_there(eag
     starts = np.random.default_rng(0).integers(0, DEPTH, count)
     with sa.eager() if eager else np.errstate():
         v = sa.simulate_chain(PAIR, PAIR_V0, **CHAIN, samples=count, seed=5)["V"].to_numpy()[-1]
-    assert np.array_equal(tilted(grid(eager), count, starts, 0), v)
-    moved = tilted(grid(eager), count, starts, count)
+    assert np.array_equal(tilted(*grid(eager), count, starts, 0), v)
+    moved = tilted(*grid(eager), count, starts, count)
     assert (moved != v).any(axis=(1, 2)).all()
 
 
 def test_paths_that_wait_or_have_ended_do_not_move():
-    """Only those that `advance` reports move, and each of their steps is counted."""
+    """Only those that `step` reports move, and each of their steps is counted."""
     starts = np.array([3, 0, 3, 7])
-    branching = grid()
-    factors, marks = branching.first(4)
-    paths = branching.begin(0, factors, starts, marks)
+    spec, stepper = grid()
+    paths = Paths(stepper, 0, starting_paths(spec, stepper, 0, 4).factors(), grid=starts)
     before = paths.covariances().copy()
-    assert paths.advance().tolist() == [1]
+    assert paths.step().tolist() == [1]
     moved = (paths.covariances() != before).any(axis=(1, 2))
     assert moved.tolist() == [False, True, False, False]
     paths.end(np.array([1]))
-    assert paths.advance().tolist() == [0, 2]
-    assert paths.steps.tolist() == [4, 1, 4, 7]
+    assert paths.step().tolist() == [0, 2]
+    assert paths.taken[:4].tolist() == [4, 1, 4, 7]

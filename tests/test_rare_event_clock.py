@@ -12,9 +12,11 @@ from scipy.stats import norm
 import shaped_attention as sa
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.pattern import pattern_of
-from shaped_attention.samplers.clock_branches import ClockBranching
 from shaped_attention.samplers.clock_step import clock_speed
-from shaped_attention.samplers.request import make_request
+from shaped_attention.samplers.loop import starting_paths
+from shaped_attention.samplers.paths import Paths
+from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.samplers.steppers.choice import stepper_of
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.rare_event_runs import Study, pilot
 from shaped_attention.statistics.reaction import spread, step_deviation
@@ -31,28 +33,34 @@ def test_a_path_that_begins_late_has_the_increments_of_its_number_from_there():
     sampler are the same to rounding, which many steps near an explosion amplify.
     """
     count = 70
-    request = make_request(
-        HOT, HOT_V0, width=None, steps=STEPS, dt=STEP, samples=count, seed=5, times=None,
-        save_every=None, radius=1e6, device="cpu", dtype="float64", chunk=None, memory=2**30,
-    )  # fmt: skip
-    branching = ClockBranching(request, task_of(request, "sde", None))
+    spec = specify(
+        HOT,
+        HOT_V0,
+        width=None,
+        steps=STEPS,
+        dt=STEP,
+        samples=count,
+        seed=5,
+        options=Options(radius=1000000.0),
+    )
+    stepper = stepper_of(spec, task_of(spec, "sde", None, "clock"))
     result = sa.integrate_sde(
         HOT, HOT_V0, horizon=STEP * STEPS, step=STEP, samples=count, seed=5, radius=1e6,
         method="clock", progress=False,
     )  # fmt: skip
     starts = np.random.default_rng(0).integers(0, STEPS + 4, count)
-    factors, marks = branching.first(count)
-    paths = branching.begin(0, factors, np.zeros(count, dtype=np.int64), marks)
-    factors, steps = factors.copy(), np.zeros(count, dtype=np.int64)
-    while len(paths.advance()):
-        here = paths.steps <= starts
-        factors[here], marks[here] = paths.factors()[here], paths.marks[here]
-        steps[here] = paths.steps[here]
-    assert (np.abs(marks[:, 1] - STEP) > 1e-3).sum() > 2
+    paths = starting_paths(spec, stepper, 0, count)
+    factors, steps = paths.factors().copy(), np.zeros(count, dtype=np.int64)
+    grid, left = paths.grid.copy(), paths.left.copy()
+    while len(paths.step()):
+        here = paths.taken <= starts
+        factors[here], steps[here] = paths.factors()[here], paths.taken[here]
+        grid[here], left[here] = paths.grid[here], paths.left[here]
+    assert (np.abs(left - STEP) > 1e-3).sum() > 2
 
     def at_the_end(first):
-        branches = branching.begin(first, factors, steps, marks)
-        while len(branches.advance()):
+        branches = Paths(stepper, first, factors, grid, steps, left)
+        while len(branches.step()):
             pass
         return branches.covariances()
 
@@ -91,12 +99,17 @@ def test_deviation_of_pilot_steps_is_that_of_the_law():
     The median of their squares, 0.4549 variances, is 2 % accurate; a factor not under the root is
     48 % off.
     """
-    request = make_request(
-        sa.ShapedAttention(0.5), np.eye(1), width=None, steps=60, dt=0.01, samples=8, seed=7,
-        times=None, save_every=None, radius=1e6, device="cpu", dtype="float64", chunk=None,
-        memory=2**30,
-    )  # fmt: skip
-    found = pilot(Study(request, None, "clock"), lambda v: np.log(v[:, 0, 0]), None)
+    spec = specify(
+        sa.ShapedAttention(0.5),
+        np.eye(1),
+        width=None,
+        steps=60,
+        dt=0.01,
+        samples=8,
+        seed=7,
+        options=Options(radius=1000000.0),
+    )
+    found = pilot(Study(spec, None, "clock"), lambda v: np.log(v[:, 0, 0]), None)
     assert found.deviation == pytest.approx(math.sqrt(2.0 * K * 0.01), rel=0.04)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import shaped_attention as sa
 from shaped_attention.io.records import append_records, read_records
-from shaped_attention.samplers.request import make_request
+from shaped_attention.samplers.specification import Options, specify
 from shaped_attention.statistics import rare_event_runs, rare_events
 from shaped_attention.statistics.rare_event_runs import Study, plain_run
 from shaped_attention.statistics.reaction import Reaction
@@ -68,13 +68,18 @@ def test_plain_paths_of_all_blocks_are_different():
         seen.append(v)
         return v[:, 0, 0]
 
-    request = make_request(
-        sa.ShapedAttention(0.5), PAIR_V0, width=16, steps=12, dt=1 / 16, samples=10, seed=3,
-        times=None, save_every=None, radius=1e6, device="cpu", dtype="float64", chunk=None,
-        memory=10 * 16 * 4,
-    )  # fmt: skip
+    spec = specify(
+        sa.ShapedAttention(0.5),
+        PAIR_V0,
+        width=16,
+        steps=12,
+        dt=1 / 16,
+        samples=10,
+        seed=3,
+        options=Options(radius=1000000.0, memory=10 * 16 * 4),
+    )
     reaction = Reaction(value, 1.0, above=False, at_end=True, horizon=0.75, gap=lambda v, x: x)
-    found = plain_run(Study(request, 16), 5, 30, reaction)
+    found = plain_run(Study(spec, 16), 5, 30, reaction)
     assert [len(v) for v in seen] == [10, 10, 10]
     firsts = np.concatenate(seen)[:, 0, 0]
     assert len(np.unique(firsts)) == 30

@@ -11,8 +11,8 @@ from scipy.stats import binom, ncx2
 
 import shaped_attention as sa
 from shaped_attention.numerics.covariance import vech
-from shaped_attention.samplers.branches import GridBranching
-from shaped_attention.samplers.request import make_request
+from shaped_attention.samplers.specification import specify
+from shaped_attention.samplers.steppers.choice import stepper_of
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.distances import generator_of
 from shaped_attention.statistics.reaction import linear_rate, noise_scale, spread
@@ -152,14 +152,10 @@ def test_probabilities_down_to_a_billionth(level, when, sampler):
 
 
 def grid(eager=False, layer=PAIR, v0=PAIR_V0, count=70):
-    """Return the branching of the chain of two tokens, with the seed 5."""
+    """Return specification and stepper of the chain of two tokens, with the seed 5."""
     with sa.eager() if eager else np.errstate():
-        request = make_request(
-            layer, v0, width=WIDTH, steps=DEPTH, dt=1.0 / WIDTH, samples=count, seed=5,
-            times=None, save_every=None, radius=None, device="cpu", dtype="float64", chunk=None,
-            memory=2**30,
-        )  # fmt: skip
-    return GridBranching(request, task_of(request, "chain", WIDTH))
+        spec = specify(layer, v0, width=WIDTH, steps=DEPTH, dt=1.0 / WIDTH, samples=count, seed=5)
+    return spec, stepper_of(spec, task_of(spec, "chain", WIDTH))
 
 
 COMMON = {
@@ -264,12 +260,11 @@ def test_a_coordinate_that_does_not_depend_on_the_state_is_rejected():
     """Splitting with it would be plain Monte Carlo: one generation kills all outside the event."""
     with pytest.raises(ValueError, match="the same values on all paths; one that depends on V"):
         estimate(2.0, coordinate=flat)
-    branching = grid()
 
     def plain(v, times, ended):
         return np.where(spread(v) >= 3.0, np.inf, times)
 
-    run = split(Replicas(branching, 70, plain), generator_of(0, 0), lambda: None)
+    run = split(Replicas(*grid(), 70, plain), generator_of(0, 0), lambda: None)
     u = sa.simulate_chain(PAIR, PAIR_V0, **CHAIN, samples=70, seed=5, save_every=1)["V"]
     hits = int((np.stack([spread(x) for x in u.to_numpy()[1:]]) >= 3.0).any(axis=0).sum())
     assert 5 < hits == run.hits

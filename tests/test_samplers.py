@@ -22,7 +22,7 @@ from shaped_attention.numerics import named_numbers
 from shaped_attention.numerics.draws import stream_key
 from shaped_attention.numerics.threefry import fill_weights, path_words
 from shaped_attention.numerics.weights import multiply_weights
-from shaped_attention.samplers.tile_process import TileProcess
+from shaped_attention.samplers.steppers.tiles import TileStepper
 from tests.laws import final, same_law
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
@@ -274,6 +274,6 @@ def test_threads_report_the_first_error(monkeypatch):
     def fail(self, *arguments):
         raise ArithmeticError("broken block")
 
-    monkeypatch.setattr(TileProcess, "advance", fail)
+    monkeypatch.setattr(TileStepper, "advance", fail)
     with pytest.raises(ArithmeticError, match="broken block"):
         chain(samples=5000)

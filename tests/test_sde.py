@@ -23,13 +23,13 @@ from shaped_attention import (
     vech,
 )
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
-from shaped_attention.samplers.executors import process_of
-from shaped_attention.samplers.request import Request, make_request
+from shaped_attention.samplers.loop import starting_paths
+from shaped_attention.samplers.specification import Specification, specify
+from shaped_attention.samplers.steppers.choice import stepper_of
+from shaped_attention.samplers.steppers.torch_descriptions import GivenNumbers
 from shaped_attention.samplers.steps import flowed, limit_step
 from shaped_attention.samplers.task import task_of
-from shaped_attention.samplers.torch_process import _Given
 from tests.laws import final, same_law
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
@@ -80,7 +80,7 @@ def test_it_is_a_hand_written_euler_loop(compiled, monkeypatch):
     To 1e-10 at every step; at a tau_0 of 0.71 instead of 0.7 they are not.
     """
     if not compiled:
-        monkeypatch.setattr(Request, "compiled_device", False)
+        monkeypatch.setattr(Specification, "compiled_device", False)
     block, run = ShapedAttention(0.5, 0.7), {"horizon": 0.4, "samples": 8, "seed": 3}
     result = integrate_sde(block, V0, step=0.1, save_every=1, method="direct", **run)
     known = np.array(list(euler_by_hand(block, V0, steps=4, **run)))
@@ -136,7 +136,7 @@ def test_mean_increment_of_one_step_is_the_drift(method):
 
 def from_lanes(increments, samples: int):
     """The first increment of each path, from the tiles of the compiled executor."""
-    return increments.numpy().reshape(len(increments), -1, LANES)[:, 0].reshape(-1)[:samples]
+    return increments[:, 0].reshape(-1)[:samples]
 
 
 def mean_log_with_control(step: float, samples: int) -> tuple[float, float]:
@@ -144,13 +144,12 @@ def mean_log_with_control(step: float, samples: int) -> tuple[float, float]:
     block, horizon = ShapedAttention(0.8), 0.8
     k = block.limit.linear_rate(block)
     result = integrate_sde(block, np.eye(1), horizon=horizon, step=step, samples=samples, seed=4)
-    request = make_request(
-        block, np.eye(1), width=None, steps=round(horizon / step), dt=step, samples=samples, seed=4,
-        times=None, save_every=None, radius=None, device="cpu", dtype="float64", chunk=None,
-        memory=2**30,
-    )  # fmt: skip
-    process = process_of(request, task_of(request, "sde", None), 0, samples)
-    increments = [from_lanes(process.increments(i), samples) for i in range(request.steps)]
+    spec = specify(
+        block, np.eye(1), width=None, steps=round(horizon / step), dt=step, samples=samples, seed=4
+    )
+    stepper = stepper_of(spec, task_of(spec, "sde", None))
+    paths = starting_paths(spec, stepper, 0, samples)
+    increments = [from_lanes(paths.increments(i), samples) for i in range(spec.steps)]
     total = sum(increments)
     exact = -k * horizon + math.sqrt(2 * k) * total
     x = np.log(final(result)[:, 0, 0]) - exact
@@ -193,7 +192,7 @@ def unit_steps(layers, F, count, step):
     """Drift and noise of F, divided by the step and for each unit increment."""
     pattern = [[block] for block in layers]
     parameters = [[at_depth(block, 0.0)] for block in layers]
-    given = _Given(torch.eye(count, dtype=torch.float64))
+    given = GivenNumbers(torch.eye(count, dtype=torch.float64))
     moved, noise = limit_step(pattern, parameters, F.expand(count, -1, -1), lambda at: given, step)
     return (moved / step).numpy()[0], noise.numpy()
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,15 +26,13 @@ from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.plain_arguments import encoded
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.blas_process import BlasProcess
-from shaped_attention.samplers.driver import march, run
-from shaped_attention.samplers.executors import (
-    by_library,
-    path_chunk,
-    process_of,
-)
-from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
+from shaped_attention.samplers.kept import Measure, kept_of
+from shaped_attention.samplers.loop import run_paths
+from shaped_attention.samplers.paths import Paths
+from shaped_attention.samplers.results import make_result
+from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
 from shaped_attention.samplers.starts import LARGEST_RADIUS
+from shaped_attention.samplers.steppers.choice import by_library, stepper_of
 from shaped_attention.samplers.task import Task, task_of
 
 Array = NDArray[np.float64]
@@ -119,19 +114,23 @@ def simulate_model(
     if entropy:
         _check_heads(known)
     start, v0 = _start(known, tokens)
-    request = make_request(
+    spec = specify(
         known.layer, v0, width=known.width, steps=known.depth, dt=1.0, samples=samples, seed=seed,
-        times=None, save_every=1, radius=LARGEST_RADIUS, device=device, dtype=dtype, chunk=chunk,
-        memory=memory, keep=keep, embedded=start, start_name="tokens",
+        options=Options(
+            save_every=1, radius=LARGEST_RADIUS, device=device, dtype=dtype, chunk=chunk,
+            memory=memory, keep=keep, progress=progress, keep_state=True,
+        ),
+        embedded=start, start_name="tokens",
     )  # fmt: skip
-    task = task_of(request, "model", known.width)
-    if entropy and by_library(request, task):
-        task = replace(task, weights=True)
-    recorder = _Recorder(known, task, entropy)
-    result = run(
-        request, partial(process_of, request, task), path_chunk(request, task), progress, "model",
-        {}, recorder.travel,
-    )  # fmt: skip
+    task = task_of(spec, "model", known.width)
+    task = replace(task, weights=entropy and by_library(spec, task))
+    kept = kept_of(keep, spec.tokens)
+    measures: dict[str, Measure] = {"kept": kept}
+    if entropy:
+        measures["entropy"] = _Entropies(task)
+    run = run_paths(spec, stepper_of(spec, task), "model", measures)
+    state, run.state = run.state, None
+    result = make_result("model", spec, run, {}, kept.names)
     stopped = int(np.isfinite(result.stopping_time.to_numpy()).sum())
     if stopped:
         raise FloatingPointError(
@@ -145,7 +144,20 @@ def simulate_model(
     )
     for name in ("radius", "horizon", "steps"):
         del result.attrs[name]
-    result = recorder.added_to(result).assign_attrs(model=str(known), width=known.width)
+    assert state is not None
+    final = covariance(normalised(_state(state, task), known.final_norm)).numpy()
+    result = result.assign(V_final=(("sample", "row", "col"), final))
+    result["V_final"].attrs["long_name"] = "token covariance after the final norm"
+    if entropy:
+        # Those of a layer are known before it from its state, or after it.
+        values = run.measured["entropy"][slice(1, None) if task.weights else slice(-1)]
+        dims = ("layer", "head", "sample", "row")
+        result = result.assign(
+            attention_entropy=(dims, np.ascontiguousarray(values.swapaxes(1, 2)))
+        )
+        result["attention_entropy"].attrs |= {"long_name": "entropy of attention", "units": "nats"}
+        result = result.assign_coords(layer=np.arange(1, len(values) + 1))
+    result = result.assign_attrs(model=str(known), width=known.width)
     added: dict[str, xr.Variable] = {}
     arguments = {
         "model": record_of(known), "tokens": tokens, "samples": samples, "seed": seed,
@@ -177,70 +189,40 @@ def _check_heads(model: Model) -> None:
         )
 
 
-class _Recorder:
-    """What is computed next to the covariances: entropies of attention, and the final norm."""
+@dataclass(frozen=True)
+class _Entropies:
+    """The entropies of the attention of the layer that follows, or of the last if a step has them.
 
-    def __init__(self, model: Model, task: Task, entropy: bool) -> None:
-        self._model, self._task, self._entropy = model, task, entropy
-        self._first = [blocks[0] for blocks in task.pattern]
-        self._lock = threading.Lock()
-        self._entropies: dict[int, Array] = {}
-        self._final: dict[int, Array] = {}
+    Attributes
+    ----------
+    task
+        The task of the paths.
+    """
 
-    def travel(
-        self,
-        request: Request,
-        paths: Any,
-        keep: Callable[[Array], Array],
-        kept: Array,
-        tick: Callable[[int], None],
-    ) -> None:
-        """Move paths from layer to layer."""
-        entropies: list[Array] = []
+    task: Task
 
-        def advance(begin: int, end: int) -> None:
-            for step in range(begin, end):
-                compiled = isinstance(paths, BlasProcess)
-                if self._entropy and not compiled:
-                    entropies.append(self._entropies_of(paths, step))
-                paths.advance(step, step + 1)
-                if self._entropy and compiled:
-                    entropies.append(paths.entropies())
-
-        march(request, paths, keep, kept, tick, advance)
-        final = normalised(self._state(paths), self._model.final_norm)
-        with self._lock:
-            self._final[paths.first] = covariance(final).numpy()
-            if self._entropy:
-                self._entropies[paths.first] = np.stack(entropies)
-
-    def _state(self, paths: Any) -> State:
-        factors = torch.from_numpy(np.ascontiguousarray(paths.factors()))
-        return State(tuple(factors.unbind(1)), self._task.means)
-
-    def _entropies_of(self, paths: Any, step: int) -> Array:
-        """Return the entropies (heads, count, m) of the attention of a layer."""
-        task, state = self._task, self._state(paths)
-        block = self._first[step % len(self._first)]
+    def __call__(self, paths: Paths, point: int) -> Array:
+        """Return the entropies (count, heads, m) of the first block of a layer."""
+        task = self.task
+        block = task.pattern[point % len(task.pattern)][0]
+        if task.weights and point > 0:
+            return paths.work.entropies
+        if task.weights or point == task.steps:
+            heads = sum(x.heads for x in attention_of(block))
+            return np.zeros((paths.count, heads, task.tokens))
+        assert task.width is not None
         samples = torch.arange(paths.first, paths.first + paths.count, device="cpu")
-        numbers = TorchNumbers(task.keys, samples, step, (0,))
-        p, width = at_depth(block, step / task.steps), self._model.width
+        numbers = TorchNumbers(task.keys, samples, point, (0,))
+        p, state = at_depth(block, point / task.steps), _state(paths.factors(), task)
         rows = [
             torch.special.entr(weights).sum(-1)
-            for _, weights in block.attention_weights(p, block.seen(state), numbers, width)
+            for _, weights in block.attention_weights(p, block.seen(state), numbers, task.width)
         ]
-        result: Array = torch.stack(rows).numpy()
+        result: Array = torch.stack(rows, dim=1).numpy()
         return result
 
-    def added_to(self, result: xr.Dataset) -> xr.Dataset:
-        """Return a result with entropies and the covariance after the final norm."""
-        order = sorted(self._final)
-        final = np.concatenate([self._final[first] for first in order])
-        result = result.assign(V_final=(("sample", "row", "col"), final))
-        result["V_final"].attrs["long_name"] = "token covariance after the final norm"
-        if not self._entropy:
-            return result
-        values = np.concatenate([self._entropies[first] for first in order], axis=2)
-        result = result.assign(attention_entropy=(("layer", "head", "sample", "row"), values))
-        result["attention_entropy"].attrs |= {"long_name": "entropy of attention", "units": "nats"}
-        return result.assign_coords(layer=np.arange(1, len(values) + 1))
+
+def _state(factors: Array, task: Task) -> State:
+    """Return the state of tokens with given factors (count, groups, m, c)."""
+    parts = torch.from_numpy(np.ascontiguousarray(factors)).unbind(1)
+    return State(tuple(parts), task.means)

@@ -22,8 +22,8 @@ from shaped_attention.numerics.covariance import correlations
 from shaped_attention.results.files import save
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
-from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
 from shaped_attention.samplers.sde import count_steps, integrate_sde
+from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
 from shaped_attention.statistics.compare import FEWEST_SAMPLES, compare
 
 PAIRS = {
@@ -117,12 +117,12 @@ def check_study(
     check_count("width", width)
     check_count("depth", depth)
     steps = count_steps(depth / width, step)
-    shared: dict[str, Any] = {
-        "samples": samples, "seed": seed, "times": None, "save_every": None, "radius": radius,
-        "device": device, "dtype": dtype, "chunk": chunk, "memory": memory,
-    }  # fmt: skip
-    make_request(layer, v0, width=width, steps=depth, dt=1.0 / width, **shared)
-    make_request(layer, v0, width=None, steps=steps, dt=step, **shared)
+    options = Options(radius=radius, device=device, dtype=dtype, chunk=chunk, memory=memory)
+    for columns, count, dt in ((width, depth, 1.0 / width), (None, steps, step)):
+        specify(
+            layer, v0, width=columns, steps=count, dt=dt, samples=samples, seed=seed,
+            options=options,
+        )  # fmt: skip
 
 
 def common_times(width: int, depth: int, step: float) -> list[float]:

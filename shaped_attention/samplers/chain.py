@@ -22,7 +22,6 @@ Bartlett's factor, so the cost of attention does not depend on n or n_k.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import xarray as xr
 from numpy.typing import ArrayLike
@@ -31,10 +30,10 @@ from shaped_attention.blocks.base import Layer, check_chain
 from shaped_attention.checks import check_count
 from shaped_attention.lazy_torch import torch
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.driver import run
-from shaped_attention.samplers.executors import path_chunk, process_of
-from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
+from shaped_attention.samplers.loop import sample
+from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
 from shaped_attention.samplers.starts import Resumed
+from shaped_attention.samplers.steppers.choice import stepper_of
 from shaped_attention.samplers.task import task_of
 
 
@@ -109,16 +108,13 @@ def simulate_chain(
     ValueError
         If an argument is outside its range; the message names it.
     """
+    options = Options.among(locals())
     check_chain(layer)
     check_count("width", width)
     check_count("depth", depth)
-    request = make_request(
+    spec = specify(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
-        chunk=chunk, memory=memory, keep=keep, keep_state=keep_state,
+        options=options,
     )  # fmt: skip
-    task = task_of(request, "chain", width)
-    return run(
-        request, partial(process_of, request, task), path_chunk(request), progress, "chain",
-        {"width": width, "depth": depth},
-    )  # fmt: skip
+    stepper = stepper_of(spec, task_of(spec, "chain", width))
+    return sample(spec, stepper, "chain", {"width": width, "depth": depth})

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit
@@ -37,18 +37,12 @@ from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.tangents import Dual
 from shaped_attention.samplers.steps import NumbersAt, Parts, explained, flowed, traced_numbers
 
-SHIFT = 0.5826
-"""Distance by which a barrier is moved, in standard deviations of a step."""
-
 _PACE = 0.2
 """Weight of the speed in the length of a step.
 
 At the default step the probability to reach a radius is then right within 1 % (measured against the
 exact law at gamma from 0.35 to 0.8).
 """
-
-NEAR = 0.25
-"""Traces of V, in units of the radius, from which on the shift is computed."""
 
 _TINY = 1e-300
 
@@ -180,7 +174,18 @@ def first_order(pattern: Sequence[Sequence[Block]], tokens: int) -> list[Block]:
     ]
 
 
-def traced_clock(pattern: Sequence[Sequence[Block]], tokens: int) -> list[Program]:
+T = TypeVar("T")
+
+
+class ByClock(NamedTuple, Generic[T]):
+    """What the clock computes: the speed, a step, and the variance rate of log |V|."""
+
+    speed: T
+    step: T
+    spread: T
+
+
+def traced_clock(pattern: Sequence[Sequence[Block]], tokens: int) -> ByClock[Program]:
     """Trace `clock_speed`, `clock_step` and `norm_spread`; the inputs are factor and length."""
     parameters = [[traced(block) for block in blocks] for blocks in pattern]
 
@@ -200,4 +205,4 @@ def traced_clock(pattern: Sequence[Sequence[Block]], tokens: int) -> list[Progra
         inputs = [graph.node("input", (), shape) for shape in ((tokens, tokens), (1, 1))]
         with explained([block for blocks in pattern for block in blocks]):
             programs.append(assemble(graph, inputs, [function(*inputs)]))
-    return programs
+    return ByClock(*programs)

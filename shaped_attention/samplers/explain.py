@@ -17,16 +17,12 @@ from shaped_attention.numerics.eager import eager, is_eager
 from shaped_attention.numerics.graph import Node, needed
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Number, value
-from shaped_attention.samplers.executors import (
+from shaped_attention.samplers.loop import starting_paths
+from shaped_attention.samplers.specification import check_group_width, common_groups, specify
+from shaped_attention.samplers.steppers.choice import (
     FEWEST_LARGE_NUMBERS,
     executor,
-    process_of,
-)
-from shaped_attention.samplers.request import (
-    MEMORY_BUDGET,
-    check_group_width,
-    common_groups,
-    make_request,
+    stepper_of,
 )
 from shaped_attention.samplers.steps import traced_chain, traced_limit
 from shaped_attention.samplers.task import task_of
@@ -197,13 +193,12 @@ def _failure(
     try:
         with eager():
             layers = Pattern([list(blocks) for blocks in pattern])
-            request = make_request(
-                layers, np.eye(tokens), width=width, steps=len(pattern),
-                dt=_STEP, samples=2, seed=0, times=None, save_every=None, radius=None, device="cpu",
-                dtype="float64", chunk=None, memory=MEMORY_BUDGET,
-            )  # fmt: skip
-        process = process_of(request, task_of(request, "derived", width), 0, 2)
-        process.advance(0, len(pattern))
+            spec = specify(
+                layers, np.eye(tokens), width=width, steps=len(pattern), dt=_STEP, samples=2, seed=0
+            )
+        paths = starting_paths(spec, stepper_of(spec, task_of(spec, "derived", width)), 0, 2)
+        while paths.behind(len(pattern)):
+            paths.advance(len(pattern))
     except Exception as error:
         return error
     return None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
@@ -23,12 +23,13 @@ from shaped_attention.numerics.threefry import path_words
 from shaped_attention.numerics.weights import multiply_weights
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import chunk_size, threads_of_a_chunk
-from shaped_attention.samplers.driver import run
-from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
-from shaped_attention.samplers.start_states import start_states, tokens_of
+from shaped_attention.samplers.loop import sample
+from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, Specification, specify
+from shaped_attention.samplers.start_states import tokens_of
 from shaped_attention.samplers.starts import Resumed
-from shaped_attention.samplers.task import covariances, task_of
-from shaped_attention.samplers.torch_process import completed, norms
+from shaped_attention.samplers.steppers.stepper import Array, Batch, completed
+from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
+from shaped_attention.samplers.task import Task, task_of
 
 _PREFERRED_CHUNK = 16
 _PREFERRED_WEIGHTS = 2**16
@@ -83,6 +84,52 @@ def batch_size(width: int) -> int:
     return max(1, min(_LARGEST_BATCH, _PREFERRED_WEIGHTS // width**2))
 
 
+class WeightStepper(TorchStepper):
+    """Networks; the state is the tokens (rows, 1, m, n), sqrt n times a factor of V."""
+
+    def __init__(
+        self, task: Task, device: torch.device, dtype: torch.dtype, threads: int = 1
+    ) -> None:
+        assert task.width is not None
+        self.width: int = task.width
+        super().__init__(task, device, dtype, batch_size(self.width) if device.type == "cpu" else 1)
+        self.divisor, self._threads = float(self.width), threads
+        self._key = stream_key(task.keys.seed, "network")
+
+    def chunk(self, spec: Specification) -> int:
+        """Return how many networks of a run move together."""
+        # tokens and their images under the weights
+        per_sample = 8.0 * self.dtype.itemsize * self.width * spec.tokens
+        preferred = max(self.size, _PREFERRED_CHUNK) if self.device.type == "cpu" else 2**20
+        return chunk_size(spec, per_sample, preferred, self.size)
+
+    def workspace(self) -> Team:
+        """Return threads that share the columns of large matrices."""
+        return Team(self._threads)
+
+    def starting(self, states: Array) -> Array:
+        """Return the tokens (count, 1, m, n) whose Grams have given factors."""
+        whole = torch.tensor(completed(states, self.rows(len(states))), dtype=self.dtype)
+        tokens = torch.cat([tokens_of(batch, self.task) for batch in whole.split(self.size)])
+        return tokens[: len(states), None].double().numpy()
+
+    def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Tensor:
+        """Return the tokens after a layer."""
+        size = self.size if self.device.type == "cpu" else len(batch.grid)
+        batches = enumerate(batch.state[:, 0].split(size))
+        return torch.cat(
+            [self._layer(x, batch.first + k * size, point, batch.work) for k, x in batches]
+        )[:, None]
+
+    def _layer(self, tokens: Tensor, first: int, layer: int, team: Team) -> Tensor:
+        task, samples = self.task, torch.arange(first, first + len(tokens), device=self.device)
+        for i, block in enumerate(task.pattern[layer % len(task.pattern)]):
+            draws = Draws(self._key, samples, layer, i * SLOTS_PER_BLOCK, self.dtype)
+            p = at_depth(block, layer / task.steps)
+            tokens = block.forward(p, tokens, WeightProduct(draws, first, team))
+        return tokens
+
+
 @recorded(sampler="network")
 def simulate_network(
     layer: Layer,
@@ -114,81 +161,15 @@ def simulate_network(
     Parameters, result and errors are those of `shaped_attention.simulate_chain`. The cost of a
     layer grows like n^2 (one normal per weight).
     """
+    options = Options.among(locals())
     check_count("width", width)
     check_count("depth", depth)
-    request = make_request(
+    spec = specify(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        times=times, save_every=save_every, radius=radius, device=device, dtype=dtype,
-        chunk=chunk, memory=memory, keep=keep, keep_state=keep_state,
+        options=options,
     )  # fmt: skip
-    parameters, size = {"width": width, "depth": depth}, network_chunk(request, width)
-    return run(request, partial(Networks, request, width), size, progress, "network", parameters)
-
-
-def network_chunk(request: Request, width: int) -> int:
-    """Return how many networks of a request are in a chunk."""
-    on_cpu, batch = request.device.type == "cpu", batch_size(width)
-    # tokens and their images under the weights
-    per_sample = 8.0 * request.dtype.itemsize * width * request.tokens
-    preferred = max(batch, _PREFERRED_CHUNK) if on_cpu else 2**20
-    return chunk_size(request, per_sample, preferred, batch if on_cpu else 1)
-
-
-class Networks:
-    """A chunk of networks with real weights, at a layer; on the CPU in batches of a fixed size."""
-
-    def __init__(self, request: Request, width: int, first: int, count: int) -> None:
-        self._request, self._width, self._first, self._count = request, width, first, count
-        self._key = stream_key(request.seed, "network")
-        self._team = Team(threads_of_a_chunk(request, network_chunk(request, width)))
-        fresh = replace(request, resumed=None)
-        task = task_of(fresh, "network", width)
-        states = start_states(fresh, task, first, count)
-        tensor = partial(torch.tensor, dtype=request.dtype, device=request.device)
-        size = batch_size(width) if request.device.type == "cpu" else count
-        batches = [completed(states[k : k + size], size) for k in range(0, count, size)]
-        self._batches = [tokens_of(tensor(x), task) for x in batches]
-        stopping_times = np.full(count, np.inf)
-        if request.resumed:
-            own = slice(first, first + count)
-            tokens = [request.resumed.state[own, 0][k : k + size] for k in range(0, count, size)]
-            self._batches = [tensor(completed(x, size)) for x in tokens]
-            stopping_times = request.resumed.stopping_time[own]
-        self._stopped_at = [
-            torch.tensor(completed(stopping_times[k : k + size], size), device=request.device)
-            for k in range(0, count, size)
-        ]
-
-    def advance(self, begin: int, end: int) -> None:
-        """Take the layers begin, ..., end - 1."""
-        for k in range(len(self._batches)):
-            for step in range(begin, end):
-                self._step(k, step)
-
-    def _step(self, k: int, step: int) -> None:
-        """Take a layer of one batch."""
-        request, old = self._request, self._batches[k]
-        first, new = self._first + k * len(old), old
-        samples = torch.arange(first, first + len(old), device=old.device)
-        for i, block in enumerate(request.pattern[step % len(request.pattern)]):
-            draws = Draws(self._key, samples, step, i * SLOTS_PER_BLOCK, request.dtype)
-            p = at_depth(block, step / request.steps)
-            new = block.forward(p, new, WeightProduct(draws, first, self._team))
-        alive = self._stopped_at[k].isinf()
-        self._batches[k] = torch.where(alive[:, None, None], new, old)
-        outside = norms(self._batches[k][:, None]) / self._width >= request.radius
-        time = (step + 1) * request.dt
-        self._stopped_at[k] = torch.where(alive & outside, time, self._stopped_at[k])
-
-    def covariances(self) -> NDArray[np.float64]:
-        """Return V (count, m, m)."""
-        return covariances(self.factors()) / self._width
-
-    def factors(self) -> NDArray[np.float64]:
-        """Return the state (count, 1, m, n): the tokens, sqrt n times a factor of V."""
-        tokens = torch.cat(self._batches)[: self._count]
-        return tokens[:, None].double().cpu().numpy()
-
-    def stopping_times(self) -> NDArray[np.float64]:
-        """Return the stopping time of each path (count,)."""
-        return torch.cat(self._stopped_at)[: self._count].cpu().numpy()
+    task = task_of(spec, "network", width)
+    chunk_of_one_thread = WeightStepper(task, spec.device, spec.dtype).chunk(spec)
+    threads = threads_of_a_chunk(spec, chunk_of_one_thread)
+    stepper = WeightStepper(task, spec.device, spec.dtype, threads)
+    return sample(spec, stepper, "network", {"width": width, "depth": depth})

@@ -20,11 +20,12 @@ from shaped_attention.blocks.base import Layer, check_chain, check_limit
 from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.state import State, covariance
 from shaped_attention.checks import check_count
-from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
+from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.sde import count_steps
-from shaped_attention.samplers.start_states import frames_with_means, start_states
+from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.samplers.start_states import frames_with_means
+from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 from shaped_attention.samplers.task import task_of
-from shaped_attention.samplers.torch_process import TorchProcess
 
 
 def pathwise(
@@ -100,23 +101,22 @@ def pathwise(
         check_chain(layer)
     else:
         check_limit(layer)
-    request = make_request(
-        layer, v0.detach(), width=width, steps=steps, dt=dt, samples=samples, seed=seed, times=None,
-        save_every=None, radius=radius, device=v0.device, dtype=v0.dtype, chunk=None,
-        memory=MEMORY_BUDGET,
+    spec = specify(
+        layer, v0.detach(), width=width, steps=steps, dt=dt, samples=samples, seed=seed,
+        options=Options(radius=radius, device=v0.device, dtype=v0.dtype),
     )  # fmt: skip
-    task = task_of(request, "chain" if width is not None else "sde", width)
-    task = replace(task, given=tensors)
-    start = start_states(request, task, 0, request.samples)
-    process = TorchProcess(task, 0, start, request.device, request.dtype)
+    task = task_of(spec, "chain" if width is not None else "sde", width)
+    stepper = DescriptionStepper(replace(task, given=tensors), spec.device, spec.dtype, size=1)
+    paths = starting_paths(spec, stepper, 0, spec.samples)
     if v0.requires_grad:
         factor = _differentiable_start(v0, width // task.groups if width else len(v0))
         if task.means:
             factor = factor @ torch.from_numpy(frames_with_means(task, 0, samples)).to(v0)
-        process.state = factor.expand_as(process.state)
-    process.advance(0, steps)
-    stopped = int(np.isfinite(process.stopping_times()).sum())
-    if stopped and width is None and not request.blocks[0].limit.normalised:
+        paths.state = factor.expand_as(paths.state)
+    while paths.behind(steps):
+        paths.advance(steps)
+    stopped = int(np.isfinite(paths.stopping_times()).sum())
+    if stopped and width is None and not spec.blocks[0].limit.normalised:
         warnings.warn(
             f"{stopped} of {samples} paths reached the radius with a fixed step, which is wrong "
             "near an explosion; their values dominate means and derivatives, and derivatives of "
@@ -125,7 +125,7 @@ def pathwise(
             UserWarning,
             stacklevel=2,
         )
-    v: Tensor = covariance(State(process.state.unbind(1)))
+    v: Tensor = covariance(State(paths.state.unbind(1)))
     if not torch.isfinite(v.detach()).all():
         raise FloatingPointError(
             "pathwise produced covariances that are not finite; a smaller radius or step, or less "

@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
-from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.task import Task
 
 Array = NDArray[np.float64]
 
 
-def start_states(request: Request, task: Task, first: int, count: int) -> Array:
-    """Return the states (count, groups, m, c) in which some samples start, or continue."""
-    if request.embedded and not request.resumed:
-        return request.embedded.states(task, first, count)
-    if not task.means or request.resumed:
-        return request.start_factors(first, count, task.groups, task.columns)
+def start_states(spec: Specification, task: Task, first: int, count: int) -> Array:
+    """Return the states (count, groups, m, c) in which some samples start."""
+    if spec.embedded:
+        return spec.embedded.states(task, first, count)
+    if not task.means:
+        return spec.start_factors(first, count, task.groups, task.columns)
     frames = frames_with_means(task, first, count)
-    return request.start_factors(first, count, task.groups, frames.shape[-2]) @ frames
+    return spec.start_factors(first, count, task.groups, frames.shape[-2]) @ frames
 
 
 def frames_with_means(task: Task, first: int, count: int) -> Array:

@@ -8,19 +8,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block, needs_means
 from shaped_attention.blocks.overrides import Overrides, at_layer
 from shaped_attention.blocks.parameters import Parameters, at_depth, scheduled
-from shaped_attention.blocks.state import State, covariance, factor_columns
+from shaped_attention.blocks.state import factor_columns
 from shaped_attention.numerics import tile_interpreter
 from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.numerics.program import Program
-from shaped_attention.samplers.clock_step import traced_clock
-from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.clock_step import ByClock, traced_clock
+from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steps import traced_chain, traced_limit
 
 Array = NDArray[np.float64]
@@ -44,6 +43,9 @@ class Task:
         Paths stop where |V| (Frobenius norm) reaches it.
     keys
         Keys of the random numbers.
+    method
+        How the paths move: "direct" for steps from grid point to grid point, "torchsde" for the
+        same by torchsde, or "clock".
     given
         Tensors in place of parameters, by layer of the pattern and block (`overrides`); only torch
         runs such a task.
@@ -59,6 +61,7 @@ class Task:
     dt: float
     radius: float
     keys: Keys
+    method: str = "direct"
     given: Sequence[Sequence[Overrides]] = ()
     weights: bool = False
 
@@ -91,8 +94,8 @@ class Task:
         return traced_chain(self.pattern, self.tokens, self.width, self.groups, self.weights)
 
     @cached_property
-    def clock_programs(self) -> list[Program]:
-        """Programs of the limit with steps of varying length: the rates, and the step."""
+    def clock_programs(self) -> ByClock[Program]:
+        """Programs of the limit with steps of varying length."""
         return traced_clock(self.pattern, self.tokens)
 
     @cached_property
@@ -116,9 +119,9 @@ class Task:
         return _Packed.of(self.clock_programs, self)
 
     @cached_property
-    def clock_plans(self) -> list[Plan]:
+    def clock_plans(self) -> ByClock[Plan]:
         """Programs of the clock for large matrices."""
-        return [Plan.of(program, self.keys.key, self.depths) for program in self.clock_programs]
+        return ByClock(*(Plan.of(x, self.keys.key, self.depths) for x in self.clock_programs))
 
     @cached_property
     def plans(self) -> list[Plan]:
@@ -190,21 +193,16 @@ class _Packed:
         )
 
 
-def task_of(request: Request, stream: str, width: int | None) -> Task:
-    """Return the task of the paths of a request."""
+def task_of(spec: Specification, stream: str, width: int | None, method: str = "direct") -> Task:
+    """Return the task of the paths of a run."""
     return Task(
-        pattern=request.pattern,
-        tokens=request.tokens,
+        pattern=spec.pattern,
+        tokens=spec.tokens,
         width=width,
-        groups=request.groups if width is not None else 1,
-        steps=request.steps,
-        dt=request.dt,
-        radius=request.radius,
-        keys=Keys(request.seed, stream),
+        groups=spec.groups if width is not None else 1,
+        steps=spec.steps,
+        dt=spec.dt,
+        radius=spec.radius,
+        keys=Keys(spec.seed, stream),
+        method=method,
     )
-
-
-def covariances(factors: Float[Array, "B g m c"]) -> Float[Array, "B m m"]:
-    """Return V = (1/g) sum of F_g F_g^T, exactly symmetric."""
-    v: Array = covariance(State(tuple(factors.swapaxes(0, 1))))
-    return 0.5 * (v + np.swapaxes(v, -1, -2))

@@ -15,7 +15,7 @@ from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import resolved, scheduled
 from shaped_attention.checks import argument_error, check_count, with_types
 from shaped_attention.numerics.covariance import check_covariance
-from shaped_attention.samplers.request import common_groups
+from shaped_attention.samplers.specification import common_groups
 from shaped_attention.statistics.block_checks.descriptions import (
     ERRORS,
     clock,

@@ -34,9 +34,8 @@ from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
+from shaped_attention.samplers.specification import Options, Specification, specify
 from shaped_attention.samplers.steps import COMMON, limit_step
-from shaped_attention.samplers.torch_process import norms
 from shaped_attention.statistics.rates import check_widths, fitted_rate
 
 _CHUNK = 4096
@@ -156,23 +155,23 @@ class Coupled:
         Pairs (B,) that still move: neither path has reached the radius.
     """
 
-    def __init__(self, request: Request, width: int, first: int, count: int) -> None:
-        self._request, self._width = request, width
+    def __init__(self, spec: Specification, width: int, first: int, count: int) -> None:
+        self._spec, self._width = spec, width
         # The pairs are the chain's paths with this seed, so they share its stream.
-        self._keys = Keys(request.seed, "chain")
+        self._keys = Keys(spec.seed, "chain")
         self._numbers = torch.arange(first, first + count)
-        m = request.tokens
-        self.chain = self.limit = torch.tensor(request.start_factors(first, count, 1, m)[:, 0])
-        factors = torch.tensor(request.start_factors(first, count, request.groups, m))
+        m = spec.tokens
+        self.chain = self.limit = torch.tensor(spec.start_factors(first, count, 1, m)[:, 0])
+        factors = torch.tensor(spec.start_factors(first, count, spec.groups, m))
         self._state = State(factors.unbind(1))
         self.alive = torch.ones(count, dtype=torch.bool)
 
     def step(self, step: int) -> None:
         """Take one layer of the chain and one Euler step 1/n, in all pairs that stay inside."""
-        request, width, groups = self._request, self._width, self._request.groups
-        dof = width // groups - request.tokens
-        blocks = request.pattern[step % len(request.pattern)]
-        parameters = [at_depth(block, step / request.steps) for block in blocks]
+        spec, width, groups = self._spec, self._width, self._spec.groups
+        dof = width // groups - spec.tokens
+        blocks = spec.pattern[step % len(spec.pattern)]
+        parameters = [at_depth(block, step / spec.steps) for block in blocks]
         state = self._state
         common = torch.zeros_like(self.limit)
         increments: dict[tuple[int, ...], Tensor] = {}
@@ -192,7 +191,7 @@ class Coupled:
             if own is not None:
                 increments[(i,)] = own / math.sqrt(width)
         rate = sum(block.limit.linear_rate(p) for block, p in zip(blocks, parameters, strict=True))
-        m = request.tokens
+        m = spec.tokens
         i, j = torch.tril_indices(m, m)
         weight = torch.where(i == j, 2.0, 1.0).double().rsqrt() / math.sqrt(rate or 1.0)
         increments[COMMON] = ((common[:, i, j] * weight) / math.sqrt(width))[:, None]
@@ -202,7 +201,7 @@ class Coupled:
         )  # fmt: skip
         limit, chain = lower_factor(self.limit + drift + noise), total_factor(state)
         for factors in (chain, limit):
-            self.alive = self.alive & (norms(factors[:, None]) < request.radius)
+            self.alive = self.alive & (torch.linalg.matrix_norm(factors @ factors.mT) < spec.radius)
         keep = self.alive[:, None, None]
         pairs = zip(state.factors, self._state.factors, strict=True)
         self._state = State(tuple(torch.where(keep, new, old) for new, old in pairs))
@@ -241,17 +240,16 @@ def _one_width(
     seed: int,
     radius: float,
 ) -> _Row:
-    request = make_request(
+    spec = specify(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        times=None, save_every=None, radius=radius, device="cpu", dtype="float64",
-        chunk=None, memory=MEMORY_BUDGET,
+        options=Options(radius=radius),
     )  # fmt: skip
-    _check_degrees(request, width)
+    _check_degrees(spec, width)
     pairs = []
     stopped = 0
     for first in range(0, samples, _CHUNK):
         count = min(_CHUNK, samples - first)
-        coupled = Coupled(request, width, first, count)
+        coupled = Coupled(spec, width, first, count)
         for step in range(depth):
             coupled.step(step)
         stopped += int((~coupled.alive).sum())
@@ -271,16 +269,16 @@ def _one_width(
     return _Row(weak, float(distance.mean()), float(error), stopped / samples)
 
 
-def _check_degrees(request: Request, width: int) -> None:
+def _check_degrees(spec: Specification, width: int) -> None:
     """Raise ValueError unless every Bartlett factor has the degrees of freedom it needs."""
-    m = request.tokens
-    least = least_width(m, request.groups)
+    m = spec.tokens
+    least = least_width(m, spec.groups)
     if width < least:
         raise ValueError(
             f"widths contain {width}: at least {least} is needed to couple "
-            f"{m} tokens with groups of columns (heads): {request.groups}"
+            f"{m} tokens with groups of columns (heads): {spec.groups}"
         )
-    for block in request.blocks:
+    for block in spec.blocks:
         coupling = block.coupling
         reason = coupling if isinstance(coupling, str) else coupling.reason_against(m, width)
         if reason:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import Keys
-from shaped_attention.samplers.executors import process_of
-from shaped_attention.samplers.request import Request
+from shaped_attention.samplers.loop import starting_paths
+from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.steppers.choice import stepper_of
 from shaped_attention.samplers.task import task_of
 
 Function = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -36,7 +36,7 @@ class Level:
     for the difference and one for the finer value.
     """
 
-    base: Request
+    base: Specification
     number: int
     f: Function
     count: int = 0
@@ -84,29 +84,23 @@ class Level:
         self, first: int, count: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
         """Return means, sums of squared deviations and the number stopped of some samples."""
-        paths = [
-            process_of(grid, task, first, count)
+        both = [
+            starting_paths(grid, stepper_of(grid, task), first, count)
             for grid, task in zip(self.grids, self.tasks, strict=True)
         ]
-        states = [path.flat_state() for path in paths]
-
-        def advance(i: int, step: int, increment: Tensor) -> None:
-            drift, noise = paths[i].drift_and_noise(states[i], increment, step)
-            states[i] = states[i] + drift + noise
-
-        half = torch.zeros(())
+        half: Any = 0.0
         for step in range(self.grids[0].steps):
-            increment = paths[0].increments(step)
-            advance(0, step, increment)
-            if len(paths) == 2 and step % 2:
-                advance(1, step // 2, half + increment)
+            increment = both[0].increments(step)
+            both[0].euler(increment)
+            if step % 2:
+                for coarse in both[1:]:
+                    coarse.euler(half + increment)
             else:
-                half = increment.clone()  # The next call overwrites it.
-        for path, state in zip(paths, states, strict=True):
-            path.set_state(state)
-            path.finish(self.base.steps * self.base.dt)
-        values = [self.f(path.covariances()) for path in paths]
-        stopped = np.any([np.isfinite(path.stopping_times()) for path in paths], axis=0)
+                half = 1.0 * increment  # The next call overwrites it.
+        for paths in both:
+            paths.finish()
+        values = [self.f(paths.covariances()) for paths in both]
+        stopped = np.any([np.isfinite(paths.stopping_times()) for paths in both], axis=0)
         pair = np.stack([values[0] - values[1] if len(values) == 2 else values[0], values[0]])
         mean = pair.mean(axis=1)
         return mean, ((pair - mean[:, None]) ** 2).sum(axis=1), int(stopped.sum())

@@ -41,8 +41,8 @@ from shaped_attention.numerics.observables import observables
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import thread_count
-from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
 from shaped_attention.samplers.sde import count_steps
+from shaped_attention.samplers.specification import Options, specify
 from shaped_attention.statistics.level_pairs import Function, Level
 
 _log = logging.getLogger(__name__)
@@ -137,10 +137,9 @@ def expectation(
     check_count("max_levels", max_levels, lowest=3)
     check_count("budget", budget)
     steps = _first_steps(horizon, first_step, max_levels)
-    base = make_request(
-        layer, v0, width=None, steps=steps, dt=horizon / steps, samples=1, seed=seed, times=None,
-        save_every=None, radius=radius, device=device, dtype="float64", chunk=None,
-        memory=MEMORY_BUDGET,
+    base = specify(
+        layer, v0, width=None, steps=steps, dt=horizon / steps, samples=1, seed=seed,
+        options=Options(radius=radius, device=device),
     )  # fmt: skip
     name = (
         observable if isinstance(observable, str) else getattr(observable, "__name__", "observable")

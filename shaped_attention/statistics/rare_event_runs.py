@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar
-from shaped_attention.samplers.branches import Branching, GridBranching
 from shaped_attention.samplers.chunks import thread_count
-from shaped_attention.samplers.clock_branches import ClockBranching
-from shaped_attention.samplers.request import Request
-from shaped_attention.samplers.sde import sample_paths
+from shaped_attention.samplers.loop import sample, starting_paths
+from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.steppers.choice import stepper_of
+from shaped_attention.samplers.steppers.stepper import Stepper
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.distances import generator_of
 from shaped_attention.statistics.reaction import Reaction
@@ -48,26 +48,24 @@ _COST_OF_A_REPLICA = 20.0
 class Study:
     """Maker of the paths of each part, which has its own seed."""
 
-    request: Request
+    spec: Specification
     width: int | None
     method: str = "direct"
 
     @property
     def horizon(self) -> float:
         """Time at which paths end."""
-        return self.request.steps * self.request.dt
+        return self.spec.steps * self.spec.dt
 
     def seed(self, **part: Any) -> int:
         """Return the seed of a part."""
-        return derived_seed(self.request.seed, {"study": "rare_event", **part})
+        return derived_seed(self.spec.seed, {"study": "rare_event", **part})
 
-    def paths(self, seed: int) -> Branching:
-        """Return the paths with a seed."""
-        request = replace(self.request, seed=seed)
-        task = task_of(request, "sde" if self.width is None else "chain", self.width)
-        if self.method == "clock":
-            return ClockBranching(request, task)
-        return GridBranching(request, task)
+    def stepper(self, seed: int, **changes: Any) -> tuple[Specification, Stepper]:
+        """Return what moves paths with a seed."""
+        spec = replace(self.spec, seed=seed, **changes)
+        stream = "sde" if self.width is None else "chain"
+        return spec, stepper_of(spec, task_of(spec, stream, self.width, self.method))
 
 
 @dataclass(frozen=True)
@@ -93,13 +91,11 @@ def pilot(
     study: Study, values: Callable[[Array], Array], coordinate: Callable[..., Array] | None
 ) -> Pilot:
     """Run pilot paths; `values` maps V to the observable on its scale."""
-    branching = study.paths(study.seed(part="pilot"))
-    factors, marks = branching.first(PILOTS)
-    paths = branching.begin(0, factors, np.zeros(PILOTS, dtype=np.int64), marks)
+    paths = starting_paths(*study.stepper(study.seed(part="pilot")), 0, PILOTS)
     now = values(paths.covariances())
     squares: list[Array] = []
     varies = False
-    while len(moved := paths.advance()):
+    while len(moved := paths.step()):
         v, left = paths.covariances()[moved], study.horizon - paths.times[moved]
         new = values(v)
         squares.append((new - now[moved]) ** 2)
@@ -115,21 +111,19 @@ def pilot(
 
 def plain_run(study: Study, seed: int, paths: int, reaction: Reaction) -> Run:
     """Estimate the probability of an event at the end by plain paths, in one run."""
-    hits, stopped, steps, dt = 0, 0, 0, study.request.dt
-    block = max(1, min(paths, study.request.memory // (16 * study.request.tokens**2)))
+    hits, stopped, steps, dt = 0, 0, 0, study.spec.dt
+    block = max(1, min(paths, study.spec.options.memory // (16 * study.spec.tokens**2)))
     for start in range(0, paths, block):
         count = min(block, paths - start)
         part = derived_seed(seed, {"study": "plain paths", "start": start})
-        request = replace(
-            study.request, seed=part, samples=count, saved=(study.request.steps,), keep="V"
-        )
-        result = sample_paths(request, study.width, study.method)
+        spec, stepper = study.stepper(part, samples=count, saved=(study.spec.steps,))
+        result = sample(spec, stepper, "paths", {})
         event = reaction.inside(reaction.value(result["V"].to_numpy()[0]))
-        early = result["stopping_time"].to_numpy() < (1.0 - 1e-9) * study.request.steps * dt
+        early = result["stopping_time"].to_numpy() < (1.0 - 1e-9) * study.spec.steps * dt
         hits += int(event.sum())
         stopped += int((event & early).sum())
         taken = result.get("steps_taken", None)
-        steps += count * study.request.steps if taken is None else int(taken.sum())
+        steps += count * study.spec.steps if taken is None else int(taken.sum())
     return Run(hits / paths, steps, hits, [], [], stopped / hits if hits else 0.0)
 
 
@@ -176,7 +170,7 @@ def run_all(
             if plain is not None:
                 records.add(number, plain_run(study, seed, plain, reaction))
                 return
-            paths = Replicas(study.paths(seed), replicas, reaction.score)
+            paths = Replicas(*study.stepper(seed), replicas, reaction.score)
             records.add(number, split(paths, generator_of(seed, 0), tick))
         except BaseException:
             cancelled.set()
@@ -186,7 +180,7 @@ def run_all(
     with (
         progress_bar("rare event", progress, total=runs, initial=done, unit="run") as bar,
         # Plain paths are divided among threads by their sampler.
-        ThreadPoolExecutor(thread_count(study.request.place) if plain is None else 1) as pool,
+        ThreadPoolExecutor(thread_count(study.spec.place) if plain is None else 1) as pool,
     ):
         futures = [pool.submit(one, number) for number in missing]
         try:

@@ -23,10 +23,16 @@ from shaped_attention.checks import (
     check_positive,
 )
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.clock_step import SHIFT, can_explode
-from shaped_attention.samplers.request import MEMORY_BUDGET, Request, make_request
+from shaped_attention.samplers.clock_step import can_explode
 from shaped_attention.samplers.sde import count_steps
+from shaped_attention.samplers.specification import (
+    MEMORY_BUDGET,
+    Options,
+    Specification,
+    specify,
+)
 from shaped_attention.samplers.starts import LARGEST_RADIUS
+from shaped_attention.samplers.steppers.stepper import SHIFT
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.statistics.rare_event_runs import (
     PILOTS,
@@ -184,24 +190,24 @@ def rare_event(
     check_inside("confidence", confidence)
     if observable in ("norm", "u"):
         check_positive("level", level)
-    request, method = _request(
+    spec, method = _specification(
         layer, v0, horizon, step, method, width, depth, replicas, seed, radius, memory
     )
     if above and (observable in ("norm", "u") or is_size(observable)):
         size = float(level) if observable in ("norm", "u") else math.exp(min(level, 700.0))
         # |V| <= tr V <= m |V|, and the clock stops paths a little inside the radius.
         if radius is None:
-            least = min(4.0 * request.tokens * size, LARGEST_RADIUS)
-            request = replace(request, radius=max(request.radius, least))
-        if request.radius <= 2.0 * request.tokens * size:
+            least = min(4.0 * spec.tokens * size, LARGEST_RADIUS)
+            spec = replace(spec, radius=max(spec.radius, least))
+        if spec.radius <= 2.0 * spec.tokens * size:
             raise ValueError(
-                f"radius={request.radius:g}: paths stop there; a radius above "
-                f"{2.0 * request.tokens * size:g}, twice m times the size at level={level!r}, is "
+                f"radius={spec.radius:g}: paths stop there; a radius above "
+                f"{2.0 * spec.tokens * size:g}, twice m times the size at level={level!r}, is "
                 "needed"
             )
-    value, given = value_of(observable, request.tokens), coordinate
+    value, given = value_of(observable, spec.tokens), coordinate
     score = None if given is None else checked(given, "coordinate", 2)
-    start = value(request.v0[None])
+    start = value(spec.v0[None])
     if when == "ever" and ((start >= level) if above else (start <= level))[0]:
         raise ValueError(f"level={level!r}: v0 has the value {start[0]:.6g}, which is in the event")
     for name, function in (("observable", observable), ("coordinate", coordinate)):
@@ -212,13 +218,13 @@ def rare_event(
             )
     call = {
             "function": "rare_event", "version": __version__,
-            "layer": specification_of(request.pattern), "v0": request.v0.tolist(),
+            "layer": specification_of(spec.pattern), "v0": spec.v0.tolist(),
             "observable": name_of_function(observable), "level": float(level), "above": above,
-            "when": when, "width": width, "steps": request.steps, "dt": request.dt,
-            "method": method, "replicas": replicas, "seed": request.seed, "radius": request.radius,
+            "when": when, "width": width, "steps": spec.steps, "dt": spec.dt,
+            "method": method, "replicas": replicas, "seed": spec.seed, "radius": spec.radius,
             "coordinate": given and name_of_function(given),
         }  # fmt: skip
-    study, scale = Study(request, width, method), scale_of(observable)
+    study, scale = Study(spec, width, method), scale_of(observable)
     pilots = pilot(study, lambda v: scale.forward(value(v)), score)
     if score is not None and not pilots.varies:
         raise ValueError(
@@ -232,8 +238,8 @@ def rare_event(
         size = float(scale.forward(level))
         deviation = pilots.deviation
         if large:
-            u = math.exp(size) * (1.0 if observable == "u" else 4.0 / request.tokens)
-            deviation = step_deviation(request.pattern, request.tokens, u, request.dt)
+            u = math.exp(size) * (1.0 if observable == "u" else 4.0 / spec.tokens)
+            deviation = step_deviation(spec.pattern, spec.tokens, u, spec.dt)
         shift = SHIFT * deviation
         barrier = float(scale.inverse(size - (shift if above else -shift)))
         if ((start >= barrier) if above else (start <= barrier))[0]:
@@ -241,8 +247,8 @@ def rare_event(
                 f"level={level!r}: v0 has the value {start[0]:.6g}, which is within a step of the "
                 "level; a level farther away, or a smaller step, is needed"
             )
-    gap = gap_of(observable, barrier, above, request.pattern, request.tokens)
-    gaps = gap(request.v0[None], start), np.median(gap(pilots.ends, value(pilots.ends)))
+    gap = gap_of(observable, barrier, above, spec.pattern, spec.tokens)
+    gaps = gap(spec.v0[None], start), np.median(gap(pilots.ends, value(pilots.ends)))
     reaction = Reaction(
         value=value,
         level=barrier,
@@ -272,10 +278,10 @@ def rare_event(
             UserWarning,
             stacklevel=3,  # the caller of the recorded function
         )
-    result = dataset_of(found, request.steps, plain or replicas, confidence)
-    _warn_of_stopped(result, request.radius)
+    result = dataset_of(found, spec.steps, plain or replicas, confidence)
+    _warn_of_stopped(result, spec.radius)
     return result.assign(
-        cost=result["cost"] + probed / request.steps,
+        cost=result["cost"] + probed / spec.steps,
         steps=result["steps"] + probed,
         estimator="splitting" if plain is None else "plain",
     ).assign_attrs(seconds=time.perf_counter() - began)
@@ -295,12 +301,12 @@ def _warn_of_stopped(result: xr.Dataset, radius: float) -> None:
         )
 
 
-def _request(
+def _specification(
     layer: Layer, v0: ArrayLike, horizon: float | None, step: float | None, method: str | None,
     width: int | None, depth: int | None, replicas: int, seed: int, radius: float | None,
     memory: int,
-) -> tuple[Request, str]:  # fmt: skip
-    """Return the request of one run, and the method."""
+) -> tuple[Specification, str]:  # fmt: skip
+    """Return the specification of one run, and the method."""
     if width is None:
         if horizon is None or depth is not None:
             raise ValueError(
@@ -320,21 +326,20 @@ def _request(
         check_count("width", width)
         check_count("depth", depth)
         steps, dt = depth, 1.0 / width
-    request = make_request(
-        layer, v0, width=width, steps=steps, dt=dt, samples=replicas, seed=seed, times=None,
-        save_every=None, radius=radius, device="cpu",
-        dtype="float64", chunk=None, memory=memory,
+    spec = specify(
+        layer, v0, width=width, steps=steps, dt=dt, samples=replicas, seed=seed,
+        options=Options(radius=radius, memory=memory, progress=False),
     )  # fmt: skip
-    if request.v0.ndim != 2:
-        raise ValueError(f"v0 has shape {request.v0.shape}; a matrix (m, m) is needed")
-    most = memory // (8 * (steps + 1) * (2 + request.groups * request.tokens**2))
+    if spec.v0.ndim != 2:
+        raise ValueError(f"v0 has shape {spec.v0.shape}; a matrix (m, m) is needed")
+    most = memory // (8 * (steps + 1) * (2 + spec.groups * spec.tokens**2))
     if replicas > most:
         raise ValueError(
             f"replicas={replicas!r}: the paths of at most {most} fit into memory={memory!r} bytes"
         )
     if width is None and method is None:
-        method = "clock" if can_explode(request.pattern, request.tokens) else "direct"
-    return request, method or "direct"
+        method = "clock" if can_explode(spec.pattern, spec.tokens) else "direct"
+    return spec, method or "direct"
 
 
 def interval_of(

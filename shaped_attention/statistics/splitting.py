@@ -26,7 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.samplers.branches import Branches, Branching, Indices
+from shaped_attention.samplers.loop import starting_paths
+from shaped_attention.samplers.paths import Paths
+from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.steppers.stepper import Indices, Stepper
 
 Array = NDArray[np.float64]
 
@@ -36,6 +39,9 @@ infinite score is the event."""
 
 KILLED = 0.25
 """Fraction of the replicas that a generation kills, at least."""
+
+_MORE_STEPS = 1.25
+"""Steps of a path by the clock for which room is reserved, over the points of the grid."""
 
 _LEAST_WEIGHT = 1e-100
 """A run whose weight falls below it ends with the probability 0."""
@@ -70,14 +76,16 @@ class Run:
 class Replicas:
     """The paths of the replicas: scores and states at each of their steps."""
 
-    def __init__(self, branching: Branching, count: int, score: Score) -> None:
-        self._branching, self._score, self.count = branching, score, count
-        factors, marks = branching.first(count)
-        room = (branching.usual_steps + 1, count)
+    def __init__(self, spec: Specification, stepper: Stepper, count: int, score: Score) -> None:
+        self._stepper, self._score, self.count = stepper, score, count
+        paths = starting_paths(spec, stepper, 0, count)
+        usual = int(_MORE_STEPS * spec.steps) if stepper.clock else spec.steps
+        room = (usual + 1, count)
         self.scores = np.full(room, -np.inf)
-        self._factors = np.zeros((*room, *factors.shape[1:]))
-        self._marks = np.zeros((*room, *marks.shape[1:]))
-        self._factors[0], self._marks[0] = factors, marks
+        self._horizon = spec.steps * spec.dt
+        self._factors = np.zeros((*room, *paths.factors().shape[1:]))
+        self._grid, self._left = np.zeros(room, dtype=np.int64), np.full(room, spec.dt)
+        self._factors[0] = paths.factors()
         self._born = 0
         self.steps = 0
         self._early = np.zeros(count, dtype=bool)
@@ -97,7 +105,7 @@ class Replicas:
         known = np.arange(len(self.scores))[:, None] <= starts
         self.scores[:, dead] = np.where(known, self.scores[:, parents], -np.inf)
         self._factors[:, dead] = self._factors[:, parents]
-        self._marks[:, dead] = self._marks[:, parents]
+        self._grid[:, dead], self._left[:, dead] = self._grid[:, parents], self._left[:, parents]
         self._early[dead] = self._early[parents]
         self._run(dead, starts, tick)
 
@@ -112,32 +120,37 @@ class Replicas:
 
     def _run(self, which: Indices, starts: Indices, tick: Callable[[], None]) -> None:
         """Run replicas from given steps of their records to their ends."""
-        factors, marks = self._factors[starts, which], self._marks[starts, which]
-        paths = self._branching.begin(self._born, factors, starts, marks)
+        here = starts, which
+        paths = Paths(
+            self._stepper, self._born, self._factors[here], grid=self._grid[here],
+            left=self._left[here], taken=starts,
+        )  # fmt: skip
         self._born += len(which)
         paths.end(np.flatnonzero(self.scores[starts, which] == np.inf))
-        while len(moved := paths.advance()):
+        while len(moved := paths.step()):
             self._record(which, paths, moved)
             tick()
 
-    def _record(self, which: Indices, paths: Branches, moved: Indices) -> None:
-        steps, times = paths.steps[moved], paths.times[moved]
+    def _record(self, which: Indices, paths: Paths, moved: Indices) -> None:
+        steps, times = paths.taken[moved], paths.times[moved]
         while steps.max() >= len(self.scores):
             self._double()
         ended = paths.ended[moved]
         scores = self._score(paths.covariances()[moved], times, ended)
         # Nothing branches off where a path ended outside the event.
         scores = np.where(ended & (scores < np.inf), -np.inf, scores)
-        self._early[which[moved]] = ended & (times < (1.0 - 1e-9) * self._branching.horizon)
+        self._early[which[moved]] = ended & (times < (1.0 - 1e-9) * self._horizon)
         paths.end(moved[scores == np.inf])
         self.scores[steps, which[moved]] = scores
         self._factors[steps, which[moved]] = paths.factors()[moved]
-        self._marks[steps, which[moved]] = paths.marks[moved]
+        self._grid[steps, which[moved]] = paths.grid[moved]
+        self._left[steps, which[moved]] = paths.left[moved]
         self.steps += len(moved)
 
     def _double(self) -> None:
         self.scores = np.concatenate([self.scores, np.full_like(self.scores, -np.inf)])
-        self._marks = np.concatenate([self._marks, np.zeros_like(self._marks)])
+        self._grid = np.concatenate([self._grid, np.zeros_like(self._grid)])
+        self._left = np.concatenate([self._left, np.zeros_like(self._left)])
         self._factors = np.concatenate([self._factors, np.zeros_like(self._factors)])
 
 

@@ -22,8 +22,8 @@ from shaped_attention.io.records import plain
 from shaped_attention.numerics.covariance import check_covariance, equicorrelated
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
-from shaped_attention.samplers.request import MEMORY_BUDGET, make_request
 from shaped_attention.samplers.sde import count_steps, integrate_sde
+from shaped_attention.samplers.specification import Options, specify
 from shaped_attention.trust import layer_function
 
 LAYER = tuple(inspect.signature(named_layer).parameters)[1:]
@@ -140,10 +140,9 @@ class CellOfLayer:
             dt, width = 1.0 / self.width, self.width
             if sampler == "chain":
                 check_chain(self.layer)
-        make_request(
+        specify(
             self.layer, self.v0, width=width, steps=self.steps(sampler), dt=dt, samples=samples,
-            seed=seed, times=None, save_every=None, radius=self.radius, device="cpu", dtype=dtype,
-            chunk=None, memory=MEMORY_BUDGET,
+            seed=seed, options=Options(radius=self.radius, dtype=dtype),
         )  # fmt: skip
 
     def identity(self, sampler: str) -> str:

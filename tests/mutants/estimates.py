@@ -107,8 +107,8 @@ ESTIMATES = [
     Mutant(
         "convergence-dof-of-whole-width",
         _CONVERGENCE,
-        "dof = width // groups - request.tokens",
-        "dof = width - request.tokens",
+        "dof = width // groups - spec.tokens",
+        "dof = width - spec.tokens",
         ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[heads]",),
         blind=True,
     ),
@@ -157,8 +157,8 @@ ESTIMATES = [
     Mutant(
         "levels-coarse-increment-halved",
         _LEVELS,
-        "advance(1, step // 2, half + increment)",
-        "advance(1, step // 2, 2.0**0.5 * increment)",
+        "coarse.euler(half + increment)",
+        "coarse.euler(2.0**0.5 * increment)",
         ("test_multilevel.py::test_the_variance_falls_like_the_step[layer0]",),
         blind=True,
     ),
@@ -354,7 +354,7 @@ ESTIMATES = [
     Mutant(
         "plain-paths-stopped-in-the-last-step-count",
         _RARE_RUNS,
-        'result["stopping_time"].to_numpy() < (1.0 - 1e-9) * study.request.steps * dt',
+        'result["stopping_time"].to_numpy() < (1.0 - 1e-9) * study.spec.steps * dt',
         'np.isfinite(result["stopping_time"].to_numpy())',
         ("test_rare_events.py::test_a_path_outside_the_radius_keeps_its_value[plain]",),
     ),

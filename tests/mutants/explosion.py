@@ -7,14 +7,12 @@ from tests.mutants.mutant import Mutant
 _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
 _ATTENTION_MOMENTS = "shaped_attention/blocks/score_moments.py"
 _BOUNDS = "shaped_attention/theory/explosion/bounds.py"
-_BRANCHES = "shaped_attention/samplers/branches.py"
-_CLOCK_BRANCHES = "shaped_attention/samplers/clock_branches.py"
-_CLOCK_PROCESS = "shaped_attention/samplers/clock_process.py"
 _CLOCK_STEP = "shaped_attention/samplers/clock_step.py"
 _CLOCK_TILES = "shaped_attention/numerics/clock_tiles.py"
 _CORRELATION = "shaped_attention/theory/explosion/correlation.py"
 _EXACT_LAWS = "tests/exact_laws.py"
 _EXPLOSIONS = "shaped_attention/statistics/explosions.py"
+_PATHS = "shaped_attention/samplers/paths.py"
 _RARE_RUNS = "shaped_attention/statistics/rare_event_runs.py"
 _REACTION = "shaped_attention/statistics/reaction.py"
 _RECORDS = "shaped_attention/statistics/run_records.py"
@@ -79,9 +77,9 @@ EXPLOSION = [
     ),
     Mutant(
         "clock-process-shift-of-a-whole-step",
-        _CLOCK_PROCESS,
-        "np.sqrt(self.spread(k[outside], point) * lengths[outside])",
-        "np.sqrt(self.spread(k[outside], point) * task.dt)",
+        _PATHS,
+        "np.sqrt(spread * lengths)",
+        "np.sqrt(spread * self.task.dt)",
         ("test_clock.py::test_executors_follow_the_same_paths[full]",),
         blind=True,
     ),
@@ -106,9 +104,9 @@ EXPLOSION = [
     ),
     Mutant(
         "branches-reuse-the-numbers-of-the-first-paths",
-        _BRANCHES,
-        "return GridBranches(self, first, factors, steps)",
-        "return GridBranches(self, 0, factors, steps)",
+        _PATHS,
+        "first=first,",
+        "first=0,",
         (
             "test_rare_event_branches.py::test_a_path_that_begins_late_has_the_increments_of_its_number_from_there"
             "[False]",
@@ -157,7 +155,7 @@ EXPLOSION = [
     ),
     Mutant(
         "clock-barrier-shift-halved",
-        _CLOCK_STEP,
+        "shaped_attention/samplers/steppers/stepper.py",
         "SHIFT = 0.5826",
         "SHIFT = 0.2913",
         ("test_clock_step.py::test_the_barrier_is_moved_by_what_a_path_passes_between_steps",),
@@ -189,17 +187,17 @@ EXPLOSION = [
     ),
     Mutant(
         "clock-stopped-factor-at-all-stored-times",
-        _CLOCK_PROCESS,
-        "ended = (self.alive < 0.5) & (point * self.task.dt >= self.times)",
-        "ended = self.alive < 0.5",
+        _PATHS,
+        "ended = ~self._living() & (point * self.task.dt >= self._times())",
+        "ended = ~self._living()",
         ("test_clock.py::test_stored_values_of_stopped_paths_are_those_where_they_stopped",),
         blind=True,
     ),
     Mutant(
         "clock-branches-from-the-grid-point-before",
-        _CLOCK_BRANCHES,
-        "paths.grid[:], paths.left[:], paths.taken[:] = marks[:, 0], marks[:, 1], steps",
-        "paths.grid[:], paths.taken[:] = marks[:, 0], steps",
+        _PATHS,
+        "left=whole(left, self.task.dt)",
+        "left=whole(None, self.task.dt)",
         (
             "test_rare_event_clock.py::test_a_path_that_begins_late_has_the_increments_of_its_number_from_there",
         ),

@@ -5,16 +5,17 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _DRAWS = "shaped_attention/numerics/draws.py"
-_DRIVER = "shaped_attention/samplers/driver.py"
-_ENSEMBLE = "shaped_attention/samplers/request.py"
+_LOOP = "shaped_attention/samplers/loop.py"
 _NETWORK = "shaped_attention/samplers/network.py"
+_PATHS = "shaped_attention/samplers/paths.py"
 _PRIMITIVES = "shaped_attention/numerics/primitives.py"
-_TILE_PROCESS = "shaped_attention/samplers/tile_process.py"
-_TORCH_PROCESS = "shaped_attention/samplers/torch_process.py"
+_TILES = "shaped_attention/samplers/steppers/tiles.py"
+_TORCH = "shaped_attention/samplers/steppers/torch_descriptions.py"
 _PROVENANCE = "shaped_attention/results/provenance.py"
 _RATES = "shaped_attention/statistics/rates.py"
 _SPHERE_CHAOS = "shaped_attention/sphere/propagation_of_chaos.py"
 _SPHERE_ENSEMBLES = "shaped_attention/sphere/token_attention.py"
+_SPECIFICATION = "shaped_attention/samplers/specification.py"
 _STEPS = "shaped_attention/samplers/steps.py"
 _SWEEP_STORE = "shaped_attention/sweep/store.py"
 _SWEEP_UNITS = "shaped_attention/sweep/work_units.py"
@@ -51,7 +52,7 @@ SAMPLERS = [
     ),
     Mutant(
         "save-every-without-last",
-        _ENSEMBLE,
+        _SPECIFICATION,
         "return tuple(sorted({*regular, steps}))",
         "return tuple(regular)",
         ("test_samplers.py::test_save_times_do_not_change_a_path[network]",),
@@ -59,41 +60,41 @@ SAMPLERS = [
     ),
     Mutant(
         "saved-times-overshot",
-        _DRIVER,
-        "end = min(step + pace.steps, target)",
-        "end = step + pace.steps",
-        ("test_samplers.py::test_save_times_do_not_change_a_path[network]",),
+        _TILES,
+        "ends = min(begin + budget, end)",
+        "ends = begin + budget",
+        ("test_samplers.py::test_save_times_do_not_change_a_path[chain]",),
         blind=True,
     ),
     Mutant(
         "stop-one-layer-early",
-        _TORCH_PROCESS,
-        "self.finish((step + 1) * self.task.dt)",
-        "self.finish(step * self.task.dt)",
+        _PATHS,
+        "np.where(arrived, self.grid * dt, now",
+        "np.where(arrived, (self.grid - 1) * dt, now",
         ("test_compiled.py::test_stopping[chain]",),
         blind=True,
     ),
     Mutant(
         "stop-torch-norm-without-mirror-entries",
-        _TORCH_PROCESS,
-        "return torch.linalg.matrix_norm(v)",
-        "return torch.linalg.matrix_norm(v.tril())",
+        _TORCH,
+        "norms = torch.linalg.matrix_norm(v)",
+        "norms = torch.linalg.matrix_norm(v.tril())",
         ("test_compiled.py::test_stopping[sde]",),
         blind=True,
     ),
     Mutant(
         "network-same-weights-in-every-layer",
         _NETWORK,
-        "Draws(self._key, samples, step, i * SLOTS_PER_BLOCK, request.dtype)",
-        "Draws(self._key, samples, 0, i * SLOTS_PER_BLOCK, request.dtype)",
+        "Draws(self._key, samples, layer, i * SLOTS_PER_BLOCK, self.dtype)",
+        "Draws(self._key, samples, 0, i * SLOTS_PER_BLOCK, self.dtype)",
         ("test_oracles.py::test_network_of_one_token_has_its_finite_law",),
         blind=True,
     ),
     Mutant(
         "torch-same-numbers-in-every-step",
-        _TORCH_PROCESS,
-        "self.task.keys, self.samples, step, place, self.dtype, increments",
-        "self.task.keys, self.samples, 0, place, self.dtype, increments",
+        _TORCH,
+        "self.task.keys, samples, step, place, self.dtype, increments",
+        "self.task.keys, samples, 0, place, self.dtype, increments",
         ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",),
         blind=True,
     ),
@@ -118,8 +119,8 @@ SAMPLERS = [
     Mutant(
         "network-in-chain-stream",
         _NETWORK,
-        'stream_key(request.seed, "network")',
-        'stream_key(request.seed, "chain")',
+        'stream_key(task.keys.seed, "network")',
+        'stream_key(task.keys.seed, "chain")',
         ("test_samplers.py::test_each_sampler_has_a_stream_of_its_own[network]",),
         blind=True,
     ),
@@ -204,17 +205,10 @@ SAMPLERS = [
     ),
     Mutant(
         "sde-chunks-share-numbers",
-        _TILE_PROCESS,
-        "task.dt, self.first, begin, end,",
-        "task.dt, 0, begin, end,",
+        _TILES,
+        "task.radius, task.dt, batch.first, begin",
+        "task.radius, task.dt, 0, begin",
         ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result[layer0-float64-chain]",),
-    ),
-    Mutant(
-        "stop-network-one-layer-early",
-        _NETWORK,
-        "time = (step + 1) * request.dt",
-        "time = step * request.dt",
-        ("test_samplers.py::test_stopped_paths_keep_their_value[network]",),
     ),
     Mutant(
         "rates-one-seed",
@@ -238,24 +232,17 @@ SAMPLERS = [
         ("test_sphere_phase.py::test_matrices_are_independent_of_the_tokens_with_the_same_seed",),
     ),
     Mutant(
-        "stop-torch-limit-one-step-early",
-        _TORCH_PROCESS,
-        "self.finish((step + 1) * task.dt)",
-        "self.finish(step * task.dt)",
-        ("test_large.py::test_stopping",),
-    ),
-    Mutant(
         "overflow-to-nan-not-seen",
-        _TORCH_PROCESS,
-        "moving & ~(size < self._largest)",
-        "moving & (size >= self._largest)",
+        _PATHS,
+        "moving & ~(size < stepper.largest_factor)",
+        "moving & (size >= stepper.largest_factor)",
         ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan[float32]",),
     ),
     Mutant(
         "overflow-seen-too-late",
-        _TORCH_PROCESS,
-        "size = (F + drift + noise).double()",
-        "size = F.double()",
+        _PATHS,
+        "size = stepper.absolute_sums(new)",
+        "size = stepper.absolute_sums(self.state)",
         ("test_sde.py::test_overflow_stops_a_path_before_it_is_nan[float32]",),
     ),
     Mutant(
@@ -289,15 +276,15 @@ SAMPLERS = [
     Mutant(
         "pathwise-mean-over-heads-missing",
         "shaped_attention/samplers/pathwise.py",
-        "covariance(State(process.state.unbind(1)))",
-        "covariance(State(process.state.unbind(1)[:1]))",
+        "covariance(State(paths.state.unbind(1)))",
+        "covariance(State(paths.state.unbind(1)[:1]))",
         ("test_pathwise.py::test_values_are_those_of_the_samplers[heads-chain]",),
     ),
     Mutant(
         "continuation-forgets-who-stopped",
-        _TILE_PROCESS,
-        "self.alive[:] = np.isinf(self.stopped_at)",
-        "self.alive[:] = 1.0",
+        _PATHS,
+        "np.isinf(stops) & (np.arange(rows) < count)",
+        "np.arange(rows) < count",
         (
             "test_continuation.py::test_a_continued_run_has_the_bits_of_the_longer_one"
             "[chain-attention-6.0-float64]",
@@ -305,9 +292,9 @@ SAMPLERS = [
     ),
     Mutant(
         "continuation-from-the-first-step",
-        _DRIVER,
-        "step = request.begin",
-        "step = 0",
+        _LOOP,
+        "grid=resumed.steps,",
+        "grid=0,",
         (
             "test_continuation.py::test_a_continued_run_has_the_bits_of_the_longer_one"
             "[network-attention-None-float64]",
@@ -315,9 +302,9 @@ SAMPLERS = [
     ),
     Mutant(
         "continuation-chunks-share-a-state",
-        _ENSEMBLE,
-        "return self.resumed.state[first : first + count]",
-        "return self.resumed.state[:count]",
+        _LOOP,
+        "resumed.state[here],",
+        "resumed.state[:count],",
         ("test_continuation.py::test_every_chunk_goes_on_from_its_own_state[chain]",),
     ),
     Mutant(

@@ -14,7 +14,7 @@ from shaped_attention.blocks import superlinear
 from shaped_attention.blocks.base import chain_reason, limit_reason
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.samplers.pathwise import pathwise
-from shaped_attention.samplers.request import common_groups
+from shaped_attention.samplers.specification import common_groups
 from shaped_attention.samplers.steps import check_coefficients, traced_chain, traced_limit
 from shaped_attention.statistics.block_checks.report import (
     Array,

@@ -18,7 +18,7 @@ from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
-from shaped_attention.samplers.request import common_groups
+from shaped_attention.samplers.specification import common_groups
 from shaped_attention.statistics.block_checks.report import (
     FAIL,
     Array,

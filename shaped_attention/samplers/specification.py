@@ -1,10 +1,10 @@
-"""Checked arguments that the three samplers share, and the times they save."""
+"""What a sampler is asked for: the keywords that all share, checked arguments, stored times."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
@@ -39,8 +39,32 @@ class Start(Protocol):
 
 
 @dataclass(frozen=True)
-class Request:
-    """A checked request for samples of a layer's covariance process on a grid of steps.
+class Options:
+    """The keywords that all samplers share, as in `shaped_attention.simulate_chain`."""
+
+    times: Sequence[float] | NDArray[np.float64] | None = None
+    save_every: int | None = None
+    radius: float | None = None
+    device: str | torch.device = "cpu"
+    dtype: str | torch.dtype = "float64"
+    chunk: int | None = None
+    memory: int = MEMORY_BUDGET
+    progress: bool | None = None
+    keep: str = "V"
+    keep_state: bool = False
+
+    @classmethod
+    def among(cls, arguments: Mapping[str, Any]) -> Options:
+        """Return the options among the arguments of a call, by name."""
+        return cls(**{field.name: arguments[field.name] for field in fields(cls)})
+
+
+DEFAULTS = Options()
+
+
+@dataclass(frozen=True)
+class Specification:
+    """What is sampled: the covariance process of a layer, on a grid of steps.
 
     Attributes
     ----------
@@ -53,14 +77,14 @@ class Request:
         The grid of times: 0, dt, ..., steps * dt.
     saved
         Indices of the grid points that are stored, increasing.
-    samples, seed, radius, chunk, memory
-        As in the samplers' docstrings; `chunk` is None until a sampler sets it.
+    samples, seed
+        Number of independent samples, and the seed of their random numbers.
+    radius
+        Paths stop where |V| (Frobenius norm) reaches it.
     place, precision
         The names of device and dtype, from which torch makes `device` and `dtype`.
-    keep
-        What is stored of V: "V", "observables" or "module:function".
-    keep_state
-        Whether the state at the end is stored too.
+    options
+        The other keywords of the sampler.
     resumed
         The state of the earlier run that this one continues, if any.
     eager
@@ -80,10 +104,7 @@ class Request:
     radius: float
     place: str
     precision: str
-    chunk: int | None
-    memory: int
-    keep: str = "V"
-    keep_state: bool = False
+    options: Options = DEFAULTS
     resumed: Resumed | None = None
     eager: bool = False
     embedded: Start | None = None
@@ -107,8 +128,6 @@ class Request:
         self, first: int, count: int, groups: int, columns: int
     ) -> NDArray[np.float64]:
         """Return factors (count, groups, m, c) of the initial covariances of some samples."""
-        if self.resumed:
-            return self.resumed.state[first : first + count]
         starts = self.start[None] if self.start.ndim == 2 else self.start[first : first + count]
         with one_thread():
             factors = np.stack([start_factor(v, columns) for v in starts])
@@ -165,7 +184,7 @@ def check_group_width(blocks: Sequence[Block], width: int) -> int:
     return groups
 
 
-def make_request(
+def specify(
     layer: Layer,
     v0: ArrayLike | Resumed,
     *,
@@ -174,18 +193,10 @@ def make_request(
     dt: float,
     samples: int,
     seed: int,
-    times: Sequence[float] | NDArray[np.float64] | None,
-    save_every: int | None,
-    radius: float | None,
-    device: str | torch.device,
-    dtype: str | torch.dtype,
-    chunk: int | None,
-    memory: int,
-    keep: str = "V",
-    keep_state: bool = False,
+    options: Options = DEFAULTS,
     embedded: Start | None = None,
     start_name: str = "v0",
-) -> Request:
+) -> Specification:
     """Check the arguments that the samplers share and resolve their defaults.
 
     Errors name the initial covariance `v0` as the argument `start_name`.
@@ -218,9 +229,9 @@ def make_request(
         asked = f"horizon / step = {steps:.6g}" if width is None else f"depth={steps!r}"
         raise ValueError(f"{asked}: fewer than 2^32 steps are needed")
     check_count("seed", seed, lowest=0)
-    if chunk is not None:
-        check_count("chunk", chunk)
-    check_count("memory", memory)
+    if options.chunk is not None:
+        check_count("chunk", options.chunk)
+    check_count("memory", options.memory)
     blocks = [block for blocks in pattern for block in blocks]
     for block in blocks:
         check_storable(block)
@@ -232,22 +243,22 @@ def make_request(
     start = starting_covariance(pattern, matrix) if width is None else matrix
     if width is not None and embedded is None:
         check_rank(matrix, width // check_group_width(blocks, width), width, start_name)
-    return Request(
+    precision = precision_name(options.dtype)
+    return Specification(
         pattern=pattern,
         v0=matrix,
         start=start,
         steps=steps,
         dt=dt,
-        saved=saved_steps(steps, dt, times, save_every, resumed.steps if resumed else 0),
+        saved=saved_steps(
+            steps, dt, options.times, options.save_every, resumed.steps if resumed else 0
+        ),
         samples=int(samples),
         seed=int(seed),
-        radius=check_radius(radius, start, precision_name(dtype) == "float32", start_name),
-        place=device_name(device),
-        precision=precision_name(dtype),
-        chunk=chunk,
-        memory=int(memory),
-        keep=keep,
-        keep_state=keep_state,
+        radius=check_radius(options.radius, start, precision == "float32", start_name),
+        place=device_name(options.device),
+        precision=precision,
+        options=options,
         resumed=resumed,
         # Asked here and not where chunks run, which is on other threads.
         eager=is_eager(),

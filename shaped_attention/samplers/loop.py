@@ -1,0 +1,162 @@
+"""The loop that all samplers share: paths move from one stored time to the next, in chunks.
+
+Compiled calls return at least every 50 ms, so that a run can be interrupted and shows its progress.
+An interrupt or an error in one chunk stops all chunks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from shaped_attention.numerics.one_thread import one_thread_of_worker
+from shaped_attention.progress import progress_bar
+from shaped_attention.samplers.chunks import thread_count
+from shaped_attention.samplers.kept import Measure, kept_of
+from shaped_attention.samplers.paths import Paths
+from shaped_attention.samplers.results import Run, make_result
+from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.start_states import start_states
+from shaped_attention.samplers.steppers.stepper import Stepper
+
+Array = NDArray[np.float64]
+
+_SLICE = 0.05
+"""Seconds after which a compiled call returns."""
+
+_log = logging.getLogger(__name__)
+
+
+def sample(
+    spec: Specification, stepper: Stepper, sampler: str, parameters: Mapping[str, Any]
+) -> xr.Dataset:
+    """Move all paths of a specification, and return what is kept of them as a result."""
+    kept = kept_of(spec.options.keep, spec.tokens)
+    run = run_paths(spec, stepper, sampler, {"kept": kept})
+    return make_result(sampler, spec, run, parameters, kept.names)
+
+
+def run_paths(
+    spec: Specification, stepper: Stepper, label: str, measures: Mapping[str, Measure]
+) -> Run:
+    """Move all paths to the last grid point, and measure them at the stored times."""
+    size, samples = stepper.chunk(spec), spec.samples
+    run = Run({}, np.empty(samples))
+    if stepper.clock:
+        run.steps_taken, run.largest_speed = np.empty(samples, dtype=np.int64), np.empty(samples)
+    starts = range(0, samples, size)
+    cancelled, lock = threading.Event(), threading.Lock()
+    total = samples * (spec.steps - spec.begin)
+    bar = progress_bar(label, spec.options.progress, total=total, unit="step", unit_scale=True)
+
+    def move(first: int) -> None:
+        """Move one chunk of paths."""
+        count = min(size, samples - first)
+        here, shown, budget = slice(first, first + count), spec.begin, 1
+        paths = starting_paths(spec, stepper, first, count)
+        if stepper.clock:
+            paths.store(spec.saved)
+        for i, point in enumerate((*spec.saved, spec.steps)):
+            # By the clock, quick paths do not wait at stored times for those beside them.
+            target = spec.steps if stepper.clock else point
+            while paths.behind(target):
+                began = time.perf_counter()
+                used = _advance(paths, target, budget)
+                if used:
+                    seconds = max(time.perf_counter() - began, 1e-9)
+                    budget = max(1, int(budget * _SLICE / seconds))
+                if cancelled.is_set():
+                    raise _CancelledError
+                reached = paths.reached()
+                with lock:
+                    bar.update(count * (reached - shown))
+                shown = reached
+            if i < len(spec.saved):
+                for name, measure in measures.items():
+                    values = measure(paths, point)
+                    with lock:
+                        if name not in run.measured:
+                            shape = (len(spec.saved), samples, *values.shape[1:])
+                            run.measured[name] = np.empty(shape)
+                    # Samples are contiguous for each time: chunks write without false sharing.
+                    run.measured[name][i, here] = values
+        run.stopping_time[here] = paths.stopping_times()
+        if run.steps_taken is not None and run.largest_speed is not None:
+            run.steps_taken[here] = paths.taken[:count]
+            run.largest_speed[here] = paths.largest[:count]
+        with lock:
+            bar.update(count * (spec.steps - shown))
+            if spec.options.keep_state:
+                state = paths.factors()
+                if run.state is None:
+                    run.state = np.empty((samples, *state.shape[1:]))
+                run.state[here] = state
+
+    def move_or_cancel(first: int) -> None:
+        """Move a chunk, and stop the others if that fails."""
+        try:
+            with one_thread_of_worker():
+                move(first)
+        except BaseException:
+            cancelled.set()
+            raise
+
+    with bar, ThreadPoolExecutor(thread_count(spec.place)) as pool:
+        futures = [pool.submit(move_or_cancel, first) for first in starts]
+        try:
+            for future in futures:
+                # The error that cancelled a chunk is raised, not the cancellation.
+                with suppress(_CancelledError):
+                    future.result()
+        except BaseException:
+            cancelled.set()
+            for future in futures:
+                future.cancel()
+            raise
+    stopped = int(np.isfinite(run.stopping_time).sum())
+    _log.info("%s: %d samples, %d chunks, %d stopped", label, samples, len(starts), stopped)
+    return run
+
+
+def starting_paths(spec: Specification, stepper: Stepper, first: int, count: int) -> Paths:
+    """Return the paths first, ..., first + count - 1 where they start, or where a run ended."""
+    resumed, here = spec.resumed, slice(first, first + count)
+    if resumed is None:
+        states = start_states(spec, stepper.task, first, count)
+        return Paths(stepper, first, stepper.starting(states))
+    if stepper.clock and (resumed.steps_taken is None or resumed.largest_speed is None):
+        raise ValueError(
+            "result has no steps_taken, so the clock cannot continue it; one of "
+            "integrate_sde by the clock is needed"
+        )
+    return Paths(
+        stepper,
+        first,
+        resumed.state[here],
+        grid=resumed.steps,
+        taken=resumed.steps_taken[here] if resumed.steps_taken is not None else None,
+        stopping_times=resumed.stopping_time[here],
+        largest=resumed.largest_speed[here] if resumed.largest_speed is not None else None,
+    )
+
+
+def _advance(paths: Paths, point: int, budget: int) -> bool:
+    """Move paths towards a grid point; return whether the whole budget was used."""
+    if paths.task.method == "torchsde":
+        from shaped_attention.samplers import torchsde_steps  # on first use: torchsde is slow
+
+        return torchsde_steps.advance(paths, point, budget)
+    return paths.advance(point, budget)
+
+
+class _CancelledError(Exception):
+    """Raised inside a chunk when another chunk fails or the user interrupts."""

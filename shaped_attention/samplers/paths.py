@@ -1,0 +1,284 @@
+"""Paths: their numbers, steps taken, times and states, and which of them still move.
+
+A grid divides the time into intervals of equal length, and every path hits all of its points, so
+stored times, schedules and continued runs need no interpolation. With a fixed step a path takes one
+step from point to point. By the clock it divides the rest of the way to the next point into equal
+parts of about dt / (1 + speed), again after each step; a fixed step is a clock whose speed is 0.
+The random numbers of a step have the address (number of the path, steps that it has taken), so a
+path depends neither on those beside it nor on how far they are.
+
+`Paths` owns what happens at the ends of a step: time, overflow, and the radius. A stepper gives the
+states in between. Compiled steppers take many steps in a call and are told the radius.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from shaped_attention.blocks.state import State, covariance
+from shaped_attention.numerics.tiles import MODERATE_FACTOR
+from shaped_attention.samplers.results import check_stopping_times
+from shaped_attention.samplers.steppers.stepper import (
+    NEAR,
+    SHIFT,
+    Array,
+    Batch,
+    CompiledStepper,
+    Indices,
+    Mask,
+    Stepper,
+    completed,
+)
+
+
+class Paths(Batch):
+    """A batch of paths that a stepper moves; its arrays are described in `Batch`."""
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        first: int,
+        factors: Array,
+        grid: Indices | int = 0,
+        taken: Indices | int | None = None,
+        left: Array | None = None,
+        stopping_times: Array | None = None,
+        largest: Array | None = None,
+    ) -> None:
+        """Create paths with factors (count, groups, m, c), at grid points and steps taken."""
+        self.stepper, self.task = stepper, stepper.task
+        count = len(factors)
+        rows = stepper.rows(count)
+
+        def whole(values: Any, default: Any) -> NDArray[Any]:
+            """Return values (rows,); further rows are like the first."""
+            every = np.broadcast_to(np.asarray(default if values is None else values), (count,))
+            return completed(every, rows)
+
+        stops = whole(stopping_times, np.inf)
+        super().__init__(
+            first=first,
+            count=count,
+            state=stepper.arranged(completed(factors, rows)),
+            grid=whole(grid, 0),
+            left=whole(left, self.task.dt),
+            taken=whole(taken, grid),
+            alive=stepper.array(np.isinf(stops) & (np.arange(rows) < count)),
+            stopped_at=stepper.array(stops),
+            largest=whole(largest, 0.0),
+            slots=np.full(self.task.steps + 1, -1) if stepper.clock else np.zeros(0, np.int64),
+            stored=np.zeros((1, 1, *factors.shape[1:])),
+            work=stepper.workspace(),
+        )
+
+    # What a run reads.
+
+    @property
+    def times(self) -> Array:
+        """Times of the paths (count,)."""
+        return self._times()[: self.count]
+
+    @property
+    def ended(self) -> Mask:
+        """Whether a path is at the last grid point, has stopped, or was ended (count,)."""
+        return (~self._living() | (self.grid >= self.task.steps))[: self.count]
+
+    def factors(self) -> Array:
+        """Return the states (count, groups, m, c), with V = (1/g) sum of F_g F_g^T."""
+        return self.stepper.factors(self.state)[: self.count]
+
+    def covariances(self, point: int | None = None) -> Array:
+        """Return V (count, m, m), exactly symmetric; of paths by the clock, at a stored point."""
+        if point is None or not self.stepper.clock:
+            return covariances(self.factors()) / self.stepper.divisor
+        stored = self.stored[self.slots[point]]
+        # A path that stops keeps its state.
+        ended = ~self._living() & (point * self.task.dt >= self._times())
+        stored[ended] = self.stepper.factors(self.state)[ended]
+        return covariances(stored[: self.count])
+
+    def stopping_times(self) -> Array:
+        """Return the stopping time of each path (count,)."""
+        return self.stepper.on_host(self.stopped_at)[: self.count]
+
+    def reached(self) -> int:
+        """Return the mean grid point, with that at the end for paths that have stopped."""
+        last = self.task.steps
+        return int(np.where(self._moving_to(last), self.grid, last)[: self.count].mean())
+
+    def behind(self, end: int) -> bool:
+        """Return whether some paths move and have not arrived at a grid point."""
+        return bool(self._moving_to(end).any())
+
+    def store(self, points: Sequence[int]) -> None:
+        """Copy the states of paths by the clock, which are not there together, at grid points."""
+        self.stored = np.empty((len(points), len(self.grid), *self.factors().shape[1:]))
+        self.slots[np.asarray(points)] = np.arange(len(points))
+        for slot, point in enumerate(points):
+            here = self.grid == point
+            self.stored[slot, here] = self.stepper.factors(self.state)[here]
+
+    # What moves paths.
+
+    def advance(self, end: int, budget: int = 1) -> bool:
+        """Move paths towards a grid point; return whether compiled code used all of its budget."""
+        moves = self._next(self._moving_to(end))
+        if isinstance(self.stepper, CompiledStepper):
+            return self.stepper.advance(self, moves, end, budget)
+        self._step(moves)
+        return False
+
+    def step(self) -> Indices:
+        """Take one step of the paths that are furthest behind, and return which.
+
+        By a clock without schedules all paths take a step. Nothing is returned only if all ended.
+        """
+        while True:
+            living = self._living() & (self.grid < self.task.steps)
+            if not living.any():
+                return np.empty(0, dtype=np.int64)
+            moves, before = self._next(living), self.taken.copy()
+            if isinstance(self.stepper, CompiledStepper):
+                self.stepper.advance(self, moves, self.task.steps, 1, burst=1)
+            else:
+                self._step(moves)
+            check_stopping_times(self.stopping_times())
+            moved: Indices = np.flatnonzero(self.taken > before)
+            # A path that would overflow stops where it is.
+            if len(moved):
+                return moved
+
+    def end(self, paths: Indices) -> None:
+        """End some paths: they do not move from here."""
+        ended = np.zeros(len(self.grid), dtype=bool)
+        ended[paths] = True
+        self.alive = self.alive & ~self.stepper.array(ended)
+
+    def increments(self, step: int) -> Any:
+        """Return the Brownian increments of a step of the limit, valid until the next call."""
+        return self.stepper.increments(self, step)
+
+    def euler(self, increments: Any) -> None:
+        """Take one step of the limit with given Brownian increments, in all paths that move."""
+        point = int(self.grid[0])
+        drift, noise = self.drift_and_noise(self.state, increments, point)
+        self.state = (self.state + drift) + noise
+        self.grid += 1
+        self.taken += 1
+
+    def drift_and_noise(self, state: Any, increments: Any, point: int) -> tuple[Any, Any]:
+        """Return drift times step, and noise, at a grid point and a state, for an integrator.
+
+        Paths that are outside the radius, or would overflow, stop here; both are then zero.
+        """
+        self.state = state
+        if isinstance(self.stepper, CompiledStepper):
+            return self.stepper.drift_and_noise(self, self.alive, increments, point)
+        now, where = point * self.task.dt, self.stepper.xp.where
+        self._stop_outside(self.alive, now)
+        drift, noise = self.stepper.drift_and_noise(self, self.alive, increments, point)
+        moving = self._stop_overflowing(state + drift + noise, self.alive, now)
+        moving = moving[:, None, None, None]
+        return where(moving, drift, 0.0), where(moving, noise, 0.0)
+
+    def finish(self) -> None:
+        """Stop the paths that are outside the radius after the last step of `euler`."""
+        now = int(self.grid[0]) * self.task.dt
+        if isinstance(self.stepper, CompiledStepper):
+            self.stepper.stop_outside(self, now)
+        else:
+            self._stop_outside(self.alive, now)
+
+    def _times(self) -> Array:
+        return self.grid * self.task.dt + (self.task.dt - self.left)
+
+    def _living(self) -> Mask:
+        living: Mask = self.stepper.on_host(self.alive)
+        return living
+
+    def _moving_to(self, end: int) -> Mask:
+        """Return which paths have to move; without waiting for a device, also stopped ones."""
+        behind = self.grid < end
+        return behind & self._living() if self.stepper.host_waits else behind
+
+    def _next(self, moves: Mask) -> Mask:
+        """Return which of some paths move first: those furthest behind, or all by the clock.
+
+        The parameters of a step with a schedule are those of one grid point.
+        """
+        if self.stepper.clock and not self.task.scheduled:
+            return moves
+        return moves & (self.grid == self.grid[moves].min())
+
+    def _step(self, moves: Mask) -> None:
+        """Take one step of the paths `moves`."""
+        stepper, dt = self.stepper, self.task.dt
+        point = int(self.grid[moves].min()) if self.task.scheduled or not stepper.clock else 0
+        moving = self.alive if moves.all() else self.alive & stepper.array(moves)
+        now = self._times()
+        speed = stepper.speed(self, moving, point)
+        self.largest[moves] = np.maximum(self.largest, speed)[moves]
+        pieces = np.maximum(np.floor(self.left * (1.0 + speed) / dt + 0.5), 1.0)
+        lengths, arrived = self.left / pieces, moves & (pieces == 1.0)
+        new = stepper.moved(self, moving, lengths, point)
+        if self.task.width is None:
+            moving = self._stop_overflowing(new, moving, now)
+            if stepper.host_waits:
+                moves, arrived = moves & self._living(), arrived & self._living()
+        self.state = stepper.xp.where(moving[:, None, None, None], new, self.state)
+        self.taken[moves] += 1
+        self.grid[arrived] += 1
+        self.left = np.where(arrived, dt, np.where(moves, self.left - lengths, self.left))
+        now = np.where(arrived, self.grid * dt, now + lengths)
+        self._stop_outside(moving, now, lengths, point)
+        if stepper.clock:
+            there = np.flatnonzero(arrived & self._living() & (self.slots[self.grid] >= 0))
+            self.stored[self.slots[self.grid[there]], there] = stepper.factors(self.state)[there]
+
+    def _stop_overflowing(self, new: Any, moving: Any, now: Array | float) -> Any:
+        """Stop paths before a step that overflows; return which of `moving` still move."""
+        where, stepper = self.stepper.xp.where, self.stepper
+        size = stepper.absolute_sums(new)
+        overflowing = moving & ~(size < stepper.largest_factor)
+        self.stopped_at = where(overflowing, stepper.shared(now), self.stopped_at)
+        # A step that is not a number, far from an overflow, is an error of a block.
+        moderate = min(MODERATE_FACTOR, stepper.largest_factor**0.5)
+        broken = stepper.xp.isnan(size) & (stepper.absolute_sums(self.state) < moderate)
+        self.stopped_at = where(overflowing & broken, float("nan"), self.stopped_at)
+        self.alive = self.alive & ~overflowing
+        return moving & ~overflowing
+
+    def _stop_outside(
+        self,
+        moving: Any,
+        time: Array | float,
+        lengths: Array | float = 0.0,
+        point: int = 0,
+    ) -> None:
+        """Stop paths with |V| >= radius at this time, after a step of given lengths.
+
+        By the clock the radius is lowered to correct for crossings between steps.
+        """
+        stepper, radius = self.stepper, self.task.radius
+        norms = stepper.norms(self, moving, NEAR * radius if stepper.clock else radius)
+        barrier: Any = radius
+        if stepper.clock:
+            near = stepper.on_host(norms) > 0.0
+            if near.any():
+                spread = stepper.spread(self, stepper.array(near), point)
+                lowered = radius * np.exp(-SHIFT * np.sqrt(spread * lengths))
+                barrier = stepper.array(np.where(near, lowered, radius))
+        outside = moving & (norms >= barrier)
+        self.stopped_at = stepper.xp.where(outside, stepper.shared(time), self.stopped_at)
+        self.alive = self.alive & ~outside
+
+
+def covariances(factors: Float[Array, "B g m c"]) -> Float[Array, "B m m"]:
+    """Return V = (1/g) sum of F_g F_g^T, exactly symmetric."""
+    v: Array = covariance(State(tuple(factors.swapaxes(0, 1))))
+    return 0.5 * (v + np.swapaxes(v, -1, -2))

@@ -1,0 +1,138 @@
+"""Large matrices or large layers on the CPU: library routines move stacks of paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shaped_attention.numerics import entries
+from shaped_attention.numerics.blas_plan import Plan
+from shaped_attention.numerics.one_thread import one_thread
+from shaped_attention.numerics.threads import Team
+from shaped_attention.samplers.steppers.stepper import Array, Batch, HostStepper, Indices
+from shaped_attention.samplers.task import Task
+
+_PREFERRED_ENTRIES = 2**15
+"""Entries of V in a chunk of large matrices."""
+
+_ENTRIES_FOR_THREADS = 2**18
+"""Entries of attention weights whose entropies take longer than to start a thread."""
+
+
+class BlasStepper(HostStepper):
+    """Paths of large matrices or large layers.
+
+    If the task has weights, a step of the chain also writes the entropies (rows, heads, m) of its
+    attention into the workspace.
+    """
+
+    together = 1
+
+    def __init__(self, task: Task, threads: int = 1) -> None:
+        """`threads` share the work of a step; the paths do not depend on it."""
+        super().__init__(task)
+        self._threads = threads
+        self.preferred_chunk = max(1, _PREFERRED_ENTRIES // task.tokens**2)
+
+    def workspace(self) -> Workspace:
+        """Return threads, and a place for entropies."""
+        return Workspace(self._threads)
+
+    def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Array:
+        """Return the states after a step; those of paths that do not move stay."""
+        task, new, k, team = self.task, batch.state.copy(), np.flatnonzero(moving), batch.work.team
+        if self.clock:
+            new[k, 0] = self._by_clock(task.clock_plans.step, batch, k, lengths[k], point)
+        elif task.width is None:
+            drift, noise = self.drift_and_noise(batch, moving, None, point)
+            new += drift
+            new += noise
+        elif len(k):
+            plan = task.plans[point % len(task.plans)]
+            inputs = [np.ascontiguousarray(batch.state[k, g]) for g in range(task.groups)]
+            with one_thread(), np.errstate(all="ignore"):
+                results = plan.run(inputs, batch.first + k, point, team=team)
+            new[k] = np.stack(results[: task.groups], axis=1)
+            if task.weights:
+                batch.work.keep_entropies(k, batch.count, results[task.groups :])
+        return new
+
+    def drift_and_noise(
+        self, batch: Batch, moving: Any, increments: Any, point: int
+    ) -> tuple[Array, Array]:
+        """Return drift times step, and noise, zero for paths that do not move."""
+        (plan,), k = self.task.plans, np.flatnonzero(moving)
+        parts = np.zeros((2, *batch.state.shape))
+        if len(k):
+            given = None if increments is None else increments[k]
+            with one_thread(), np.errstate(all="ignore"):
+                parts[:, k, 0] = plan.run(
+                    [batch.state[k, 0]], batch.first + k, point, given=given, team=batch.work.team
+                )
+        return parts[0], parts[1]
+
+    def brownian_shape(self, batch: Batch) -> tuple[int, int]:
+        """Return the rows and entries of the increments of a step."""
+        return batch.count, self.task.plans[0].normals
+
+    def increments(self, batch: Batch, step: int) -> Array:
+        """Return the Brownian increments of a step (count, entries)."""
+        (plan,) = self.task.plans
+        return plan.draw(batch.first + np.arange(batch.count), step)
+
+    def speed(self, batch: Batch, moving: Any, point: int) -> Array | float:
+        """Return by how much steps are shorter at a grid point; a fixed step has speed 0."""
+        return self._rate(self.task.clock_plans.speed, batch, moving, point) if self.clock else 0.0
+
+    def spread(self, batch: Batch, moving: Any, point: int) -> Array:
+        """Return the variance rate of log |V| (rows,)."""
+        return self._rate(self.task.clock_plans.spread, batch, moving, point)
+
+    def norms(self, batch: Batch, moving: Any, least: float) -> Array:
+        """Return |V| (rows,), or 0 where the trace, which is larger, is below `least`."""
+        norms, weight = np.zeros(batch.count), 1.0 / self.task.groups
+        with one_thread(), np.errstate(all="ignore"):
+            for k in np.flatnonzero(moving):
+                factors = batch.state[k]
+                if weight * float(np.vdot(factors, factors)) >= least:
+                    total = sum(factor @ factor.T for factor in factors)
+                    norms[k] = weight * float(np.linalg.norm(total))
+        return norms
+
+    def _rate(self, plan: Plan, batch: Batch, moving: Any, point: int) -> Array:
+        rates, k = np.zeros(batch.count), np.flatnonzero(moving)
+        rates[k] = self._by_clock(plan, batch, k, np.zeros(len(k)), point).reshape(len(k))
+        return rates
+
+    def _by_clock(self, plan: Plan, batch: Batch, k: Indices, lengths: Array, point: int) -> Array:
+        """Return the value of a program of the clock for the paths k."""
+        if not len(k):
+            return np.zeros((0, 1, 1))
+        inputs = [batch.state[k, 0], lengths[:, None, None]]
+        with one_thread(), np.errstate(all="ignore"):
+            (value,) = plan.run(inputs, batch.first + k, batch.taken[k], row=point)
+        return value
+
+
+class Workspace:
+    """Threads of a batch, and the entropies of the attention of the last layer (rows, heads, m)."""
+
+    def __init__(self, threads: int) -> None:
+        self.team, self.entropies = Team(threads), np.zeros((0, 0, 0))
+
+    def keep_entropies(self, k: Indices, count: int, weights: list[Array]) -> None:
+        """Keep the entropies of the rows of the attention weights of each head (paths, m, m)."""
+        m = weights[0].shape[-1]
+        values = np.empty((len(weights), len(k), m))
+        left = iter(zip(weights, values, strict=True))
+
+        def work() -> None:
+            for matrices, rows in left:
+                entries.entropies(matrices.reshape(-1, m), rows.reshape(-1))
+
+        many = values.size * m >= _ENTRIES_FOR_THREADS
+        self.team.together([work] * (self.team.threads if many else 1))
+        if len(self.entropies) != count:
+            self.entropies = np.zeros((count, len(weights), m))
+        self.entropies[k] = values.swapaxes(0, 1)
