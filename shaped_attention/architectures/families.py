@@ -18,7 +18,6 @@ from shaped_attention.architectures.fields import Fields, field_error
 from shaped_attention.architectures.layer_types import (
     FULL,
     SLIDING,
-    Kind,
     all_alike,
     all_full,
     first_full_in,
@@ -121,12 +120,6 @@ def _modernbert_rope(fields: Fields, size: int, kind: str) -> Rope:
 def _modernbert_mask(fields: Fields, attention: str) -> str | None:
     window = fields.count("local_attention", default=128) // 2 + 1
     return None if attention == FULL else f"local:{window}"
-
-
-def _cohere2_kinds(fields: Fields, depth: int) -> list[Kind]:
-    """Return layers of which only those with a window have RoPE."""
-    kinds = one_full_in("sliding_window_pattern", 4)(fields, depth)
-    return [Kind(kind.attention, kind.attention == SLIDING) for kind in kinds]
 
 
 _NEW_FALCON = ("new_decoder_architecture", False)
@@ -268,8 +261,8 @@ FAMILIES: dict[str, Family] = {
     "codegen": _GPTJ,
     "cohere": _COHERE,
     "cohere2": replace(
-        _COHERE, defaults={"pad_token_id": 0, "sliding_window": 4096}, kinds=_cohere2_kinds,
-        rope=rope_of,
+        _COHERE, defaults={"pad_token_id": 0, "sliding_window": 4096}, rope=rope_of,
+        kinds=one_full_in("sliding_window_pattern", 4, rotated=False),
     ),
     "exaone4": Family(
         {"num_key_value_heads": 32, "sliding_window": 4096, "rms_norm_eps": 1e-5}, place="branch",

@@ -82,20 +82,22 @@ def last_windows(fields: Fields, depth: int) -> list[Kind]:
     return _kinds(types)
 
 
-def one_full_in(name: str | None, period: int) -> Kinds:
+def one_full_in(name: str | None, period: int, *, rotated: bool = True) -> Kinds:
     """Return a function for `layer_types`; without it, each k-th layer sees all tokens.
 
     Parameters
     ----------
     name, period
         Field with k, if there is one, and its default.
+    rotated
+        Whether layers that see all tokens have RoPE.
     """
 
     def kinds(fields: Fields, depth: int) -> list[Kind]:
         every = fields.count(name, default=period) if name else period
         types = [FULL if (k + 1) % every == 0 else SLIDING for k in range(depth)]
         fields.get("sliding_window")
-        return _kinds(types_of(fields, depth, types))
+        return [Kind(x, rotated or x == SLIDING) for x in types_of(fields, depth, types)]
 
     return kinds
 
@@ -127,12 +129,10 @@ def rotated_windows(fields: Fields, depth: int) -> list[Kind]:
     if fields.get("sliding_window") is None:
         fields.no_influence("sliding_window_pattern")
         return _kinds(types_of(fields, depth, [FULL] * depth))
-    if fields.get("layer_types"):
-        fields.no_influence("sliding_window_pattern")
-        types = types_of(fields, depth, [])
-    else:
-        types = [kind.attention for kind in one_full_in("sliding_window_pattern", 4)(fields, depth)]
-    return [Kind(kind, kind == SLIDING) for kind in types]
+    if not fields.get("layer_types"):
+        return one_full_in("sliding_window_pattern", 4, rotated=False)(fields, depth)
+    fields.no_influence("sliding_window_pattern")
+    return [Kind(kind, kind == SLIDING) for kind in types_of(fields, depth, [])]
 
 
 def logits_by_number(fields: Fields, depth: int) -> list[Kind]:

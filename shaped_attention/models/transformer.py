@@ -17,9 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from shaped_attention.blocks import Block, Pattern, Schedule, ShapedAttention, ShapedMLP
+from shaped_attention.blocks import Block, Pattern, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import Layer, blocks_of
-from shaped_attention.blocks.parameters import Parameter, at_depth, resolved
+from shaped_attention.blocks.parameters import at_depth, resolved
 from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import argument_error, check_count, check_width
 
@@ -31,15 +31,14 @@ class ShapedAttentionModule(nn.Module):
         super().__init__()
         self.block = block
         self.layers_done = 0.0
-        self.keys = block.keys(width)
-        size = block.heads * self.keys
+        size = block.heads * block.keys(width)
         self.query = _gaussian((width, size), generator)
         self.key = _gaussian((width, size), generator)
         self.value = _gaussian((width, width), generator)
         self.output = _gaussian((width, width), generator) if block.output_projection else None
         self.query_bias = _bias(size, block.scores.query_bias, generator)
         self.key_bias = _bias(size, block.scores.key_bias, generator)
-        self.gamma = nn.Parameter(torch.tensor(_number(block.gamma)))
+        self.gamma = nn.Parameter(torch.tensor(float(at_depth(block, 0.0).gamma)))
         self.identity = nn.Parameter(torch.tensor(float(block.shaping.identity)))
         self.centring = nn.Parameter(torch.tensor(float(block.shaping.centring)))
 
@@ -47,8 +46,7 @@ class ShapedAttentionModule(nn.Module):
         """Apply the block."""
         block, n = self.block, tokens.shape[-1]
         root = math.sqrt(n)
-        scale = n if block.shaping.scaled_temperature else 1
-        tau = _number(block.tau0) * math.sqrt(self.keys * scale)
+        tau = block.temperature(at_depth(block, 0.0), n)
         queries = _heads(tokens @ self.query / root + self.query_bias, block.heads)
         keys = _heads(tokens @ self.key / root + self.key_bias, block.heads)
         values = _heads(tokens @ self.value / root, block.heads)
@@ -73,7 +71,7 @@ class ShapedMLPModule(nn.Module):
         self.pre = _gaussian((width, units), generator)
         self.gate = _gaussian((width, units), generator) if block.gated else None
         self.post = _gaussian((units, width), generator)
-        self.gamma = nn.Parameter(torch.tensor(_number(block.gamma)))
+        self.gamma = nn.Parameter(torch.tensor(float(at_depth(block, 0.0).gamma)))
 
     def forward(self, tokens: Float[Tensor, "*B m n"]) -> Float[Tensor, "*B m n"]:
         """Apply the block."""
@@ -205,13 +203,6 @@ def _check_trainable(block: Block) -> None:
             raise ValueError(
                 f"layer contains {block!r}, which has {name}={value!r} and cannot be trained"
             )
-
-
-def _number(parameter: Parameter) -> float:
-    """Return a parameter of a block whose schedules are resolved."""
-    if isinstance(parameter, Schedule):
-        raise ValueError(f"{parameter!r} must be resolved to its value at one depth")
-    return float(parameter)
 
 
 def _gaussian(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:
