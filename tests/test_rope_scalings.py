@@ -128,15 +128,6 @@ def test_angles_and_factors_are_those_of_the_library(name):
     assert np.allclose(block.rope.pairs(16), plain) == (name == "dynamic")
 
 
-def test_yarn_of_olmo3_is_in_full_layers_alone():
-    """Also in old configurations, whose rope_scaling is not for sliding layers."""
-    old = {"rope_theta": 100.0, "rope_scaling": {**_YARN, "rope_type": "yarn"}}
-    for fields in (OLMO3, {**OLMO3, "rope_parameters": None, **old}):
-        known = sa.model_from_config({"model_type": "olmo3", **SMALL, **fields})
-        assert attention(known, 0).rope_factor == 1.0
-        assert attention(known, 1).rope_factor == pytest.approx(1.0 + 0.1 * np.log(64.0))
-
-
 BY_TYPE = ("gemma3_text", "modernbert", "olmo3")
 """Families with RoPE of its own for each type of layers, also in old configurations."""
 

@@ -29,7 +29,7 @@ WITHOUT_INFLUENCE = frozenset({
     "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
     "transformers_version", "typical_p", "use_bfloat16", "use_cache",
 })  # fmt: skip
-"""Training, dropout (off), generation and storage; tied embeddings touch the logits alone."""
+"""Training, dropout (off), generation and storage; tied embeddings touch the logits only."""
 
 _SYNONYMS = (
     ("hidden_size", "n_embd", "n_embed"), ("num_hidden_layers", "n_layer"),

@@ -109,7 +109,7 @@ def rope_by_type(fields: Fields, size: int, kind: str, *, base: float, local_bas
         what = "an object with the parameters of 'full_attention' and 'sliding_attention'"
         raise field_error("rope_parameters", what, parameters)
     local = fields.get("rope_local_base_freq", local_base)
-    # Read even for sliding layers, so that the fields are checked in models of these alone.
+    # Read even for sliding layers, so that the fields are checked in models with these only.
     full = rope_of(fields, size, FULL, base=base, by_type=True)
     if kind == FULL:
         return full
