@@ -160,7 +160,7 @@ def test_times_and_input_of_recorded_covariances(options, message):
         ),
         (
             lambda: sa.ShapedTransformer(sa.ShapedAttention(0.5, heads=3), width=8, depth=1),
-            "width=8: a multiple of heads=3",
+            "width must be a multiple of heads=3; got 8",
         ),
         (
             lambda: sa.ShapedTransformer(sa.ShapedMLP(0.5), width=8, depth=1)(torch.zeros(2, 7)),
