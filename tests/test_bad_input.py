@@ -77,7 +77,7 @@ def test_covariance(sampler, v0, message):
         ({"dtype": "float16"}, "dtype='float16': 'float64' or 'float32'"),
         ({"chunk": 0}, "chunk must be an integer >= 1; got 0"),
         ({"memory": 0}, "memory must be an integer >= 1; got 0"),
-        ({"layer": []}, r"layer=\[\]: a block or a non-empty list"),
+        ({"layer": []}, r"layer must be a block or a non-empty list of blocks; got \[\]"),
         (
             {"layer": sa.ShapedAttention(0.5, mask=np.eye(2, dtype=bool))},
             r"mask must have shape \(3, 3\) for 3 tokens; got \(2, 2\)",
@@ -190,7 +190,7 @@ def test_mlp(options, message):
         (lambda: sa.drift(LAYER, ASYMMETRIC), "v must be symmetric; .* up to 0.1$"),
         (lambda: sa.diffusion(LAYER, np.stack([np.eye(2), ASYMMETRIC])), "v must be symmetric"),
         (lambda: sa.drift(LAYER, torch.tensor(ASYMMETRIC)), "v must be symmetric"),
-        (lambda: sa.diffusion([], np.eye(2)), r"layer=\[\]"),
+        (lambda: sa.diffusion([], np.eye(2)), r"layer must be .*; got \[\]"),
     ],
 )
 def test_functions(call, message):

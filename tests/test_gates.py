@@ -264,4 +264,4 @@ def test_gated_networks_can_be_trained() -> None:
 def test_too_few_hidden_units_are_not_coupled() -> None:
     """Their number is the reason, not the width."""
     found = sa.explain(sa.ShapedMLP(0.4, hidden_ratio=0.25), tokens=4, width=16).layer.coupling
-    assert "it has 4 hidden units; at least 10 are needed" in found
+    assert "it has 4 hidden units, fewer than 10" in found

@@ -250,7 +250,7 @@ def test_results_run_again():
     [
         (
             lambda: sa.Normalised(sa.Parallel(RELU, sa.ShapedMLP(0.2)), "branch"),
-            "place='branch': the sum of parallel branches",
+            "place must be 'before' or 'after' for parallel branches",
         ),
         (lambda: sa.Normalised(sa.Normalised(RELU)), "a single block that is not normalised"),
         (
@@ -265,7 +265,7 @@ def test_results_run_again():
         (lambda: sa.Normalised(RELU, eps=-1e-6), r"^eps must be finite and >= 0; got -1e-06$"),
         (
             lambda: sa.Normalised(RELU, branch_eps=0.1),
-            r"^branch_eps=0.1: None is needed if place='before', which does not normalise the br",
+            r"^branch_eps must be None if place='before', which .*; got 0.1$",
         ),
         (lambda: sa.Normalised(RELU, eps=np.inf), r"^eps must be finite and >= 0; got inf$"),
         (lambda: sa.Normalised(RELU, gain=np.nan), r"^gain must be a finite number; got nan$"),

@@ -183,17 +183,19 @@ BAD: dict[str, Any] = {
     "parameters has 'heads', which is not a parameter of ShapedAttention": lambda: sa.pathwise(
         BLOCK, EYE, parameters={"heads": torch.tensor(2.0)}, **CHAIN
     ),
-    r"parameters has 'gamma' of shape \(2,\)": lambda: sa.pathwise(
+    r"parameters\['gamma'\] must be .*; got \(2,\)": lambda: sa.pathwise(
         BLOCK, EYE, parameters={"gamma": torch.tensor([0.5, 0.5])}, **CHAIN
     ),
-    "parameters=5: a dictionary, or a list": lambda: sa.pathwise(BLOCK, EYE, parameters=5, **CHAIN),
-    r"parameters=\[None\]: a dictionary": lambda: sa.pathwise(
+    "parameters must be a dictionary, or .*; got 5": lambda: sa.pathwise(
+        BLOCK, EYE, parameters=5, **CHAIN
+    ),
+    r"parameters must be a dictionary.*; got \[None\]": lambda: sa.pathwise(
         BLOCK, EYE, parameters=[None], **CHAIN
     ),
-    "parameters has 'gamma'='x'; a tensor": lambda: sa.pathwise(
+    r"parameters\['gamma'\] must be a tensor .*; got 'x'": lambda: sa.pathwise(
         BLOCK, EYE, parameters={"gamma": "x"}, **CHAIN
     ),
-    "parameters=0.3: a dictionary": lambda: sa.pathwise(
+    "parameters must be a dictionary.*; got 0.3": lambda: sa.pathwise(
         sa.Normalised(BLOCK), EYE, parameters={"inner": 0.3}, **CHAIN
     ),
     "parameters has 'gamma', which is not a parameter of Parallel; 'blocks' can be given": (

@@ -57,7 +57,7 @@ calls = {
     "mask=[[True], [True, True]]": lambda: sa.ShapedAttention(0.5, mask=[[True], [True, True]]),
     "mask must have shape (m, m)": lambda: sa.ShapedAttention(0.5, mask=np.ones((0, 0), bool)),
     "c_plus=-1e+200": lambda: sa.ShapedMLP(0.5, -1e200),
-    "activation=3: choose one of relu": lambda: sa.ShapedMLP(0.5, activation=3),
+    "activation=3": lambda: sa.ShapedMLP(0.5, activation=3),
     "scale='1'": lambda: sa.ShapedMLP(0.5, activation="gelu", scale="1"),
     "hidden=2.5": lambda: sa.ShapedMLP(0.5, hidden=2.5),
     "hidden_ratio=None": lambda: sa.ShapedMLP(0.5, hidden_ratio=None),

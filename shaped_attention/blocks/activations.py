@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.checks import did_you_mean
+from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.primitives import M, leaky, normal_cdf, sigmoid, softplus, tanh
@@ -72,8 +72,7 @@ def activation_named(name: str) -> Activation:
     if isinstance(name, str) and name in NAMED:
         return NAMED[name]
     if not isinstance(name, str) or ":" not in name:
-        choices = did_you_mean(name, [SHAPED_RELU, *NAMED, "module:function"])
-        raise ValueError(f"activation={name!r}: {choices}")
+        check_choice("activation", name, [SHAPED_RELU, *NAMED, "module:function"])
     return _imported(name)
 
 
@@ -88,8 +87,8 @@ def _imported(name: str) -> Activation:
         check_activation(graph, [entry.node], function(entry).value().node)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ValueError(
-            f"activation={name!r}: a function of a matrix, written in the primitives of "
-            f"shaped_attention.numerics.primitives, is needed ({error})"
+            f"activation must be a function of a matrix in the primitives of "
+            f"shaped_attention.numerics.primitives; got {name!r} ({error})"
         ) from None
     return function
 
@@ -165,57 +164,43 @@ def _agrees(function: Activation, at: float, step: float, expected: tuple[float,
 
 def check_shape(block: Any) -> None:
     """Raise ValueError unless the fields of a `ShapedMLP` apply to its activation."""
-    shaped_relu = block.activation == SHAPED_RELU
-    if not isinstance(block.gated, bool):
-        raise ValueError(f"gated={block.gated!r}: True or False is needed")
-    if block.hidden is not None and block.hidden_ratio != 1.0:
-        raise ValueError(
-            f"hidden={block.hidden!r}, hidden_ratio={block.hidden_ratio!r}: one of the two is "
-            "needed"
-        )
-    if shaped_relu and block.gated:
-        raise ValueError("gated=True: an activation other than 'relu' is needed, e.g. 'plain_relu'")
-    if shaped_relu and block.scale is not None:
-        raise ValueError(
-            f"scale={block.scale!r}: activation='relu' has c_plus and c_minus; None is needed"
-        )
-    for name in () if shaped_relu else ("c_plus", "c_minus"):
-        given, default = getattr(block, name), getattr(type(block), name)
-        if given != default:
-            raise ValueError(
-                f"{name}={given!r}: only activation='relu' has slopes; {default!r}, the default, "
-                f"is needed for {block.activation!r}"
-            )
-    if block.input_scale != 1.0 and (shaped_relu or block.scale is not None):
-        raise ValueError(
-            f"input_scale={block.input_scale!r}: 1.0 is needed for a shaped activation"
-        )
-    if block.gate_bias != 0.0 and not (block.gated and block.scale is not None):
-        raise ValueError(
-            f"gate_bias={block.gate_bias!r}: 0.0 is needed without gated=True and a scale"
-        )
-    if not shaped_relu:
-        _check_function(block)
-
-
-def _check_function(block: Any) -> None:
-    """Raise ValueError unless the activation exists, and is smooth if it is shaped."""
-    name = block.activation
-    function = activation_named(name)
-    if block.scale is None:
+    shaped_relu, scale = block.activation == SHAPED_RELU, block.scale
+    slopes = [(x, getattr(block, x) == getattr(type(block), x)) for x in ("c_plus", "c_minus")]
+    _check(
+        block,
+        ("gated", isinstance(block.gated, bool), "True or False"),
+        ("hidden_ratio", block.hidden is None or block.hidden_ratio == 1.0, "1 if hidden is given"),
+        ("gated", not (shaped_relu and block.gated), "False for 'relu' (not for 'plain_relu')"),
+        ("scale", not shaped_relu or scale is None, "None for 'relu' (it has c_plus and c_minus)"),
+        *((x, shaped_relu or same, "the default unless activation='relu'") for x, same in slopes),
+        (
+            "input_scale",
+            block.input_scale == 1.0 or not (shaped_relu or scale is not None),
+            "1 for a shaped activation",
+        ),
+        (
+            "gate_bias",
+            block.gate_bias == 0.0 or (block.gated and scale is not None),
+            "0 without gated=True and a scale",
+        ),
+    )
+    if shaped_relu:
         return
-    at = float(block.gate_bias)
-    if not is_smooth(function, at):
-        raise ValueError(
-            f"activation={name!r}: with a scale, a function that is smooth at {at:g} is needed"
+    function, at = activation_named(block.activation), float(block.gate_bias)
+    if scale is not None:
+        smooth = f"a function that is smooth at {at:g}, if it has a scale"
+        _check(block, ("activation", is_smooth(function, at), smooth))
+        zero, first, *_ = derivatives(function, at)
+        divided = f"a number where {block.activation} is not 0, by which a shaped gate is divided"
+        _check(
+            block,
+            ("gate_bias", not block.gated or zero != 0.0, divided),
+            ("activation", block.gated or first != 0.0, "one with phi'(0) != 0, if it has a scale"),
         )
-    zero, first, *_ = derivatives(function, at)
-    if block.gated and zero == 0.0:
-        raise ValueError(
-            f"gate_bias={block.gate_bias!r}: {name} is 0 there, and a shaped gate is divided by "
-            "that value; a number where it is not 0 is needed"
-        )
-    if not block.gated and first == 0.0:
-        raise ValueError(
-            f"activation={name!r}: with a scale, a function with phi'(0) != 0 is needed"
-        )
+
+
+def _check(block: Any, *rules: tuple[str, bool, str]) -> None:
+    """Raise ValueError for the first field that does not meet its requirement."""
+    for name, met, requirement in rules:
+        if not met:
+            raise argument_error(name, requirement, getattr(block, name))

@@ -261,7 +261,7 @@ class ScoresCoupling(Coupling):
         if block.sizes.key_size is not None:
             return (
                 f"with key_size={block.sizes.key_size} at all widths the scores of a layer are not "
-                "Gaussian; None is needed"
+                "Gaussian"
             )
         least = tokens + 2 + (block.scores.query_bias > 0.0)
         if block.keys(width) < least:

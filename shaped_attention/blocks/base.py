@@ -53,6 +53,7 @@ from shaped_attention.blocks.inheritance import withdraw_inherited
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import Parameters, Schedule, check_ranges, plain_fields
 from shaped_attention.blocks.state import State, total_factor
+from shaped_attention.checks import argument_error
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, Numbers, sqrt
 
@@ -191,10 +192,10 @@ def blocks_of(layer: Layer) -> tuple[Block, ...]:
     if hasattr(layer, "layers"):
         return tuple(block for blocks in layer.layers for block in blocks)
     if not isinstance(layer, list | tuple) or not layer:
-        raise ValueError(f"layer={layer!r}: a block or a non-empty list of blocks is needed")
+        raise argument_error("layer", "a block or a non-empty list of blocks", layer)
     for i, block in enumerate(layer):
         if not isinstance(block, Block):
-            raise ValueError(f"layer[{i}]={block!r}: a block is needed")
+            raise argument_error(f"layer[{i}]", "a block", block)
     return tuple(layer)
 
 
@@ -261,7 +262,7 @@ def check_storable(block: Block) -> None:
         json.dumps(block.specification())
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"layer contains {block!r}: a dataclass whose fields are plain data is needed ({error})"
+            f"layer contains {block!r}, which is no dataclass with plain data as fields ({error})"
         ) from None
 
 

@@ -41,7 +41,13 @@ from shaped_attention.blocks.parameters import (
     plain_fields,
     value_at,
 )
-from shaped_attention.checks import check_count, check_finite, check_positive, check_range
+from shaped_attention.checks import (
+    argument_error,
+    check_count,
+    check_finite,
+    check_positive,
+    check_range,
+)
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.factor import semidefinite_cholesky
 from shaped_attention.numerics.primitives import M, Numbers, cholesky, leaky, sqrt
@@ -64,7 +70,7 @@ class HiddenCoupling(Coupling):
         # Layers that are too narrow themselves are refused elsewhere.
         if units >= min(least, width):
             return ""
-        return f"it has {units} hidden units; at least {least} are needed"
+        return f"it has {units} hidden units, fewer than {least}"
 
     def common(self, p: Any, handed: Handed, width: int) -> Tensor:
         """Return gamma^2 sqrt(n / d) W of the Gram of the hidden Gaussians, of u if gated."""
@@ -215,10 +221,8 @@ class ShapedMLP(Block):
         if width is None:
             return
         if self.units(width) < 1:
-            raise ValueError(
-                f"hidden_ratio={self.hidden_ratio!r}: at width {width} there are no hidden units; "
-                "a larger ratio is needed"
-            )
+            requirement = f"larger: there are no hidden units at width {width}"
+            raise argument_error("hidden_ratio", requirement, self.hidden_ratio)
         depths = {0.0, 1.0}
         for parameter in (self.c_plus, self.c_minus):
             depths.update(x for x, _ in getattr(parameter, "knots", ()))
@@ -226,10 +230,8 @@ class ShapedMLP(Block):
         for depth in depths:
             slopes = [1.0 + value_at(c, depth) / root for c in (self.c_plus, self.c_minus)]
             if self.activation == SHAPED_RELU and max(map(abs, slopes)) < _SMALLEST_SLOPE:
-                raise ValueError(
-                    f"c_plus={self.c_plus!r}, c_minus={self.c_minus!r}: at width {width} both "
-                    "slopes of the activation vanish; one that does not is needed"
-                )
+                both = f"c_plus={self.c_plus!r}, c_minus={self.c_minus!r}"
+                raise ValueError(f"{both}: at width {width} both slopes of the activation vanish")
 
     def slopes(self, p: Any, width: int) -> tuple[Any, Any]:
         """Return ``s_+`` and ``s_-`` of the shaped ReLU at a width."""

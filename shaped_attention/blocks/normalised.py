@@ -38,7 +38,7 @@ from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLi
 from shaped_attention.blocks.norms import by_mean_square, centred, divided
 from shaped_attention.blocks.parameters import Parameter, check_parameter, plain_fields
 from shaped_attention.blocks.state import State, total_factor
-from shaped_attention.checks import check_choice, check_finite, check_nonnegative
+from shaped_attention.checks import argument_error, check_choice, check_finite, check_nonnegative
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, Numbers
 
@@ -86,24 +86,18 @@ class Normalised(Block):
     def __post_init__(self) -> None:
         plain_fields(self)
         if not isinstance(self.inner, Block) or isinstance(self.inner, Normalised):
-            raise ValueError(
-                f"inner={self.inner!r}: a single block that is not normalised is needed"
-            )
+            raise argument_error("inner", "a single block that is not normalised", self.inner)
         check_choice("place", self.place, PLACES)
         check_choice("norm", self.norm, NORMS)
         if self.place in ("sandwich", "branch") and hasattr(self.inner, "blocks"):
-            raise ValueError(
-                f"place={self.place!r}: the sum of parallel branches, whose weights are inside it, "
-                "can be normalised 'before' or 'after'"
-            )
+            requirement = "'before' or 'after' for parallel branches, whose sum has no weight"
+            raise argument_error("place", requirement, self.place)
         check_nonnegative("eps", self.eps)
         if self.branch_eps is not None:
             check_nonnegative("branch_eps", self.branch_eps)
             if not self._adds_normalised:
-                raise ValueError(
-                    f"branch_eps={self.branch_eps!r}: None is needed if "
-                    f"place={self.place!r}, which does not normalise the branch"
-                )
+                requirement = f"None if place={self.place!r}, which does not normalise the branch"
+                raise argument_error("branch_eps", requirement, self.branch_eps)
         check_parameter("gain", self.gain, check_finite)
 
     @property
@@ -126,12 +120,10 @@ class Normalised(Block):
         limit = self.inner.limit
         if self.place == "before" and has_noise(limit) and not has_noise(limit, "variance_noise"):
             return "its inner limit has factor_noise, but no variance_noise"
-        for name in ("eps", "branch_eps"):
-            if getattr(self, name) not in (None, 0.0):
-                value = getattr(self, name)
-                return f"with {name}={value!r} its variances do not tend to 1; {name}=0 is needed"
-        if self.gain != 1.0:
-            return f"with gain={self.gain!r} its variances do not tend to 1; gain=1 is needed"
+        for name, usual in (("eps", 0.0), ("branch_eps", 0.0), ("gain", 1.0)):
+            value = getattr(self, name)
+            if value not in (None, usual):
+                return f"with {name}={value!r} its variances do not tend to 1"
         kind = NormalisedLimit if self.place in ("before", "after") else SandwichLimit
         return kind(self.inner, self.place)
 

@@ -14,6 +14,7 @@ from typing import Any
 from shaped_attention.blocks.base import Block, Layer
 from shaped_attention.blocks.parameters import Schedule
 from shaped_attention.blocks.pattern import Pattern, pattern_of
+from shaped_attention.checks import argument_error
 from shaped_attention.lazy_torch import Tensor, torch
 
 Overrides = Mapping[str, Any]
@@ -82,13 +83,11 @@ def _for_each(blocks: Sequence[Block], parameters: Any) -> list[Overrides]:
         return [{} for _ in blocks]
     given = [parameters] if isinstance(parameters, Mapping) else parameters
     if not isinstance(given, list | tuple) or not all(isinstance(x, Mapping) for x in given):
-        raise ValueError(
-            f"parameters={parameters!r}: a dictionary, or a list with one for each block, is needed"
+        raise argument_error(
+            "parameters", "a dictionary, or a list with one for each block", parameters
         )
     if len(given) != len(blocks):
-        raise ValueError(
-            f"parameters has {len(given)} entries for {len(blocks)} blocks; one for each is needed"
-        )
+        raise ValueError(f"parameters has {len(given)} entries for {len(blocks)} blocks")
     return list(given)
 
 
@@ -132,12 +131,12 @@ def _are_blocks(field: Any) -> bool:
 def _value(name: str, value: Any, layers: int | None) -> float | Schedule:
     """Return a tensor's value, or the schedule that has its values in each layer."""
     shapes = [()] if layers is None else [(), (layers,)]
-    needed = f"a tensor of floats of shape {' or '.join(map(str, shapes))} is needed"
+    kind = f"a tensor of floats of shape {' or '.join(map(str, shapes))}"
     if not isinstance(value, Tensor):
-        raise ValueError(f"parameters has {name!r}={value!r}; {needed}")
+        raise argument_error(f"parameters[{name!r}]", kind, value)
     if tuple(value.shape) not in shapes or not value.is_floating_point():
         raise ValueError(
-            f"parameters has {name!r} of shape {tuple(value.shape)}, type {value.dtype}; {needed}"
+            f"parameters[{name!r}] must be {kind}; got {tuple(value.shape)} of type {value.dtype}"
         )
     values = value.detach().to(torch.float64).reshape(-1).tolist()
     if len(set(values)) == 1:

@@ -19,7 +19,7 @@ from typing import Any
 from shaped_attention.blocks.base import Block, Numbers, Project
 from shaped_attention.blocks.limit import Limit, SumLimit, has_noise, total
 from shaped_attention.blocks.parameters import Parameter, Parameters, Schedule, at_depth
-from shaped_attention.checks import check_skip
+from shaped_attention.checks import argument_error, check_skip
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, concatenate, sqrt
 
@@ -102,14 +102,14 @@ class Parallel(Block):
         if len(branches) == 1 and isinstance(branches[0], list | tuple):
             branches = tuple(branches[0])
         if not isinstance(blocks, list | tuple):
-            raise ValueError(f"blocks={blocks!r}: a list of two blocks or more is needed")
+            raise argument_error("blocks", "a list of two blocks or more", blocks)
         object.__setattr__(self, "blocks", (*branches, *blocks))
         object.__setattr__(self, "skip", skip)
         if len(self.blocks) < 2:
-            raise ValueError(f"blocks={list(self.blocks)!r}: two blocks or more are needed")
+            raise argument_error("blocks", "two blocks or more", list(self.blocks))
         for block in self.blocks:
             if not isinstance(block, Block) or type(block).step is not Block.step:
-                raise ValueError(f"blocks contain {block!r}: blocks that are branches are needed")
+                raise ValueError(f"blocks contain {block!r}, which is not a block with a branch")
             if getattr(block, "skip", None) not in (None, 0.0):
                 raise ValueError(f"blocks contain {block!r}: only Parallel may have a skip weight")
         check_skip(skip)
@@ -124,8 +124,8 @@ class Parallel(Block):
                 total = sum(at_depth(block, depth).gamma ** 2 for block in self.blocks)
                 if total > 1.0 + _ROUNDING:
                     raise ValueError(
-                        f"blocks have gamma^2 that add up to {total:.6g}; at most 1, or a skip "
-                        "weight, is needed"
+                        f"blocks have gamma^2 that add up to {total:.6g}, more than 1, without a "
+                        "skip weight"
                     )
 
     @property

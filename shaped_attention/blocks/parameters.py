@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shaped_attention.checks import (
+    argument_error,
     check_finite,
     check_fraction,
     check_nonnegative,
@@ -55,16 +56,16 @@ class Schedule:
         try:
             pairs = tuple((float(x), float(y)) for x, y in self.knots)
         except (TypeError, ValueError):
-            raise ValueError(
-                f"knots={self.knots!r}: pairs (relative depth, value) of numbers are needed"
+            raise argument_error(
+                "knots", "pairs (relative depth, value) of numbers", self.knots
             ) from None
         if len(pairs) < 2 or not all(math.isfinite(y) for _, y in pairs):
-            raise ValueError(f"knots={self.knots!r}: at least two, with finite values, are needed")
+            raise argument_error("knots", "two or more, with finite values", self.knots)
         depths = [x for x, _ in pairs]
         rising = all(a < b for a, b in pairwise(depths))
         if not (rising and depths[0] == 0.0 and depths[-1] == 1.0):
-            raise ValueError(
-                f"knots={self.knots!r}: relative depths that increase from 0.0 to 1.0 are needed"
+            raise argument_error(
+                "knots", "at relative depths that increase from 0 to 1", self.knots
             )
         object.__setattr__(self, "knots", pairs)
 
@@ -234,7 +235,7 @@ def check_ranges(block: Any) -> None:
             check_finite(entry.name, value)
             check_range(entry.name, value, low, high)
             if above is not None and not value > above:
-                raise ValueError(f"{entry.name}={value!r}: a number above {above:g} is needed")
+                raise argument_error(entry.name, f"above {above:g}", value)
 
 
 def check_weights(gamma: Any, skip: Any) -> None:

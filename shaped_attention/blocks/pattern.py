@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shaped_attention.blocks.base import Block, Layer, blocks_of
+from shaped_attention.checks import argument_error
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Pattern:
         if not (isinstance(self.layers, list | tuple) and self.layers) or not all(
             isinstance(layer, known) for layer in self.layers
         ):
-            raise ValueError(f"layers={self.layers!r}: a non-empty list of layers is needed")
+            raise argument_error("layers", "a non-empty list of layers", self.layers)
         object.__setattr__(self, "layers", tuple(blocks_of(layer) for layer in self.layers))
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks import Pattern, Schedule
 from shaped_attention.blocks.base import Block, blocks_of, check_chain, check_limit
-from shaped_attention.blocks.catalogue import KINDS, named_layer, rescaled
+from shaped_attention.blocks.catalogue import ARGUMENTS, KINDS, named_layer, rescaled
 from shaped_attention.blocks.pattern import pattern_of, specification_of
 from shaped_attention.checks import check_count, check_positive, check_width
 from shaped_attention.io.records import plain
@@ -26,7 +26,7 @@ from shaped_attention.samplers.sde import count_steps, integrate_sde
 from shaped_attention.samplers.specification import Options, specify
 from shaped_attention.trust import layer_function
 
-LAYER = tuple(inspect.signature(named_layer).parameters)[1:]
+LAYER = ARGUMENTS
 """Parameters of the named layers."""
 
 START = ("tokens", "rho", "scale", "covariance")
