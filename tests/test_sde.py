@@ -130,7 +130,7 @@ def test_mean_increment_of_one_step_is_the_drift(method):
     b = drift(layer, V0)
     assert (np.abs(slope - b) < 5 * error + 0.02).all()
     assert (np.abs(slope) > 5 * error + 0.02).any()
-    k = sum(block.limit.linear_rate(block) for block in layer)
+    k = sum(block.limit.linear_rate(at_depth(block, 0.0)) for block in layer)
     assert (np.abs(slope - (b + k * (len(V0) + 1) / 4 * V0)) > 5 * error + 0.02).any()
 
 
@@ -142,7 +142,7 @@ def from_lanes(increments, samples: int):
 def mean_log_with_control(step: float, samples: int) -> tuple[float, float]:
     """E log V_T for m = 1 with Brownian motion as control variate, and its standard error."""
     block, horizon = ShapedAttention(0.8), 0.8
-    k = block.limit.linear_rate(block)
+    k = block.limit.linear_rate(at_depth(block, 0.0))
     result = integrate_sde(block, np.eye(1), horizon=horizon, step=step, samples=samples, seed=4)
     spec = specify(
         block, np.eye(1), width=None, steps=round(horizon / step), dt=step, samples=samples, seed=4

@@ -41,9 +41,9 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import fields
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -96,12 +96,12 @@ class Block(ABC):
 
     @abstractmethod
     def branch(
-        self, p: Any, tokens: Float[Tensor, "*B m n"], project: Project
+        self, p: Parameters, tokens: Float[Tensor, "*B m n"], project: Project
     ) -> Float[Tensor, "*B m n"]:
         """Return the branch of the tokens, with real weight matrices."""
 
     @abstractmethod
-    def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
+    def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M | list[M]:
         """Return a root of the covariance of a column of the branch, for a factor of V.
 
         The law is exactly that of a block of this width. If the columns fall into `groups` of equal
@@ -121,20 +121,20 @@ class Block(ABC):
         """
         return False
 
-    def skip_weight(self, p: Any) -> Any:
+    def skip_weight(self, p: Parameters) -> Any:
         """Return lambda, the weight of the skip connection."""
         if getattr(self, "skip", None) is not None:
             return p.skip
         return sqrt(1.0 - p.gamma**2)
 
     def forward(
-        self, p: Any, tokens: Float[Tensor, "*B m n"], project: Project
+        self, p: Parameters, tokens: Float[Tensor, "*B m n"], project: Project
     ) -> Float[Tensor, "*B m n"]:
         """Apply the block to tokens with real weight matrices."""
         return self.skip_weight(p) * tokens + p.gamma * self.branch(p, tokens, project)
 
     def attention_weights(
-        self, p: Any, factor: M, numbers: Numbers, width: int
+        self, p: Parameters, factor: M, numbers: Numbers, width: int
     ) -> Iterable[tuple[int, M]]:
         """Yield numbers of heads with their attention weights (m, m) in a step of the chain.
 
@@ -147,7 +147,7 @@ class Block(ABC):
         """Return a factor of the covariance from which `root` starts."""
         return total_factor(state)
 
-    def step(self, p: Any, state: State, numbers: Numbers, width: int) -> State:
+    def step(self, p: Parameters, state: State, numbers: Numbers, width: int) -> State:
         """Take the state of layer l to that of layer l + 1, exactly in law at this width."""
         root = self.root(p, self.seen(state), numbers, width)
         return residual_step(state, root, self.skip_weight(p), p.gamma, width, numbers)
@@ -175,8 +175,45 @@ def _plain_field(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-Layer = Any
-"""A block, a list of the blocks of a layer in the order in which they act, or a `Pattern`."""
+@dataclass(frozen=True)
+class Pattern:
+    """A repeating pattern of K layers: layer l has the blocks of entry l modulo K.
+
+    In the limit the layers of a pattern share the time, each with weight 1 / K.
+
+    Parameters
+    ----------
+    layers
+        List of layers, each a block or a list of blocks.
+
+    Raises
+    ------
+    ValueError
+        If the list is empty, or an entry is not a layer.
+
+    Examples
+    --------
+    >>> from shaped_attention import Pattern, ShapedAttention, ShapedMLP
+    >>> len(Pattern([ShapedAttention(0.3), [ShapedAttention(0.3), ShapedMLP(0.3)]]).layers)
+    2
+    """
+
+    layers: Any
+
+    def __post_init__(self) -> None:
+        known = (Block, list, tuple)
+        if not (isinstance(self.layers, list | tuple) and self.layers) or not all(
+            isinstance(layer, known) for layer in self.layers
+        ):
+            raise argument_error("layers", "a non-empty list of layers", self.layers)
+        object.__setattr__(self, "layers", tuple(blocks_of(layer) for layer in self.layers))
+
+
+if TYPE_CHECKING:
+    Layer: TypeAlias = Block | Sequence[Block] | Pattern
+    """A block, the blocks of a layer in the order in which they act, or a pattern of layers."""
+else:
+    Layer = Any
 
 
 def blocks_of(layer: Layer) -> tuple[Block, ...]:
@@ -189,7 +226,7 @@ def blocks_of(layer: Layer) -> tuple[Block, ...]:
     """
     if isinstance(layer, Block):
         return (layer,)
-    if hasattr(layer, "layers"):
+    if isinstance(layer, Pattern):
         return tuple(block for blocks in layer.layers for block in blocks)
     if not isinstance(layer, list | tuple) or not layer:
         raise argument_error("layer", "a block or a non-empty list of blocks", layer)
@@ -266,4 +303,4 @@ def check_storable(block: Block) -> None:
         ) from None
 
 
-__all__ = ["Block", "Layer", "Limit", "Numbers", "Parameters", "Project"]
+__all__ = ["Block", "Layer", "Limit", "Numbers", "Parameters", "Pattern", "Project"]

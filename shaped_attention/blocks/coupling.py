@@ -17,12 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtrc, ndtri
 
+from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 
@@ -68,7 +68,7 @@ class Coupling:
         """Return why chain and limit cannot be coupled at this size; empty if they can."""
         return ""
 
-    def common(self, p: Any, handed: Handed, width: int) -> Float[Tensor, "B m m"] | float:
+    def common(self, p: Parameters, handed: Handed, width: int) -> Float[Tensor, "B m m"] | float:
         """Return the symmetric M of the noise F M F^T / sqrt n without the part of the branch."""
         return 0.0
 

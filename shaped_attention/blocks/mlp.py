@@ -35,6 +35,7 @@ from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.mlp_limit import HiddenLimit, ReLULimit, SmoothLimit
 from shaped_attention.blocks.parameters import (
     Parameter,
+    Parameters,
     at_depth,
     check_weights,
     extremes,
@@ -72,7 +73,7 @@ class HiddenCoupling(Coupling):
             return ""
         return f"it has {units} hidden units, fewer than {least}"
 
-    def common(self, p: Any, handed: Handed, width: int) -> Tensor:
+    def common(self, p: Parameters, handed: Handed, width: int) -> Tensor:
         """Return gamma^2 sqrt(n / d) W of the Gram of the hidden Gaussians, of u if gated."""
         gram, units = handed["hidden", 0], _units(self.hidden_ratio, width)
         if self.gated:
@@ -233,18 +234,18 @@ class ShapedMLP(Block):
                 both = f"c_plus={self.c_plus!r}, c_minus={self.c_minus!r}"
                 raise ValueError(f"{both}: at width {width} both slopes of the activation vanish")
 
-    def slopes(self, p: Any, width: int) -> tuple[Any, Any]:
+    def slopes(self, p: Parameters, width: int) -> tuple[Any, Any]:
         """Return ``s_+`` and ``s_-`` of the shaped ReLU at a width."""
         root = math.sqrt(width)
         return 1.0 + p.c_plus / root, 1.0 + p.c_minus / root
 
-    def activated(self, p: Any, x: M, width: int) -> M:
+    def activated(self, p: Parameters, x: M, width: int) -> M:
         """Return s(x), or the factor of u in a gated unit, entry by entry."""
         if self.activation == SHAPED_RELU:
             return leaky(x, *self.slopes(p, width))
         return self._smooth(x, self._radius(p, width))
 
-    def _radius(self, p: Any, width: int) -> Any:
+    def _radius(self, p: Parameters, width: int) -> Any:
         """Return r, or None for a plain activation."""
         return None if self.scale is None else p.scale * math.sqrt(width)
 
@@ -259,17 +260,17 @@ class ShapedMLP(Block):
         """Return 1 / c, the mean square of a hidden unit at V_aa = 1, at a relative depth."""
         return float(self._mean_square(at_depth(self, depth), width))
 
-    def _mean_square(self, p: Any, width: int) -> Any:
+    def _mean_square(self, p: Parameters, width: int) -> Any:
         if self.activation == SHAPED_RELU:
             plus, minus = self.slopes(p, width)
             return (plus**2 + minus**2) / 2.0
         return mean_square(self._smooth, self._radius(p, width))
 
-    def _normalisation(self, p: Any, width: int) -> Any:
+    def _normalisation(self, p: Parameters, width: int) -> Any:
         """Return c."""
         return 1.0 / self._mean_square(p, width)
 
-    def branch(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
+    def branch(self, p: Parameters, tokens: Tensor, project: Project) -> Tensor:
         """Return the hidden layer with weights of z, of u if gated, and W_post in this order."""
         n = tokens.shape[-1]
         units = self.units(n)
@@ -278,7 +279,7 @@ class ShapedMLP(Block):
             hidden = hidden * (project(tokens, units) / math.sqrt(n))
         return sqrt(self._normalisation(p, n) / units) * project(hidden, n)
 
-    def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M:
+    def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M:
         """Return a factor of the Gram of d hidden units h = F g.
 
         It costs O(d m^2): the Gram matrix of a nonlinear function has no simpler exact law. Fewer

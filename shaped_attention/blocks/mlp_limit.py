@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shaped_attention.blocks.limit import Limit
+from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.numerics.primitives import (
     M,
     arc_cosine_kernel,
@@ -42,7 +43,7 @@ class HiddenLimit(Limit):
 
     hidden_ratio: float = 1.0
 
-    def linear_rate(self, p: Any) -> Any:
+    def linear_rate(self, p: Parameters) -> Any:
         """Return ``2 gamma^2 + gamma^4 (n / d_ff - 1)``."""
         rate = super().linear_rate(p)
         return rate if self.hidden_ratio == 1.0 else rate + self._excess * p.gamma**4
@@ -51,7 +52,7 @@ class HiddenLimit(Limit):
     def _excess(self) -> float:
         return 1.0 / self.hidden_ratio - 1.0
 
-    def speed(self, p: Any, factor: M) -> M | None:
+    def speed(self, p: Parameters, factor: M) -> M | None:
         """Return None: the coefficients grow linearly."""
         return None
 
@@ -59,16 +60,16 @@ class HiddenLimit(Limit):
 class ReLULimit(HiddenLimit):
     """Limit of the shaped ReLU network."""
 
-    def growth(self, p: Any, v: M) -> M:
+    def growth(self, p: Parameters, v: M) -> M:
         """Return ``kappa sqrt(V_aa V_bb) J(rho_ab)``."""
         return _kappa(p) * arc_cosine_kernel(v)
 
-    def decay(self, p: Any) -> Any:
+    def decay(self, p: Parameters) -> Any:
         """Return ``pi kappa``, which leaves the diagonal of V unchanged."""
         return math.pi * _kappa(p)
 
 
-def _kappa(p: Any) -> Any:
+def _kappa(p: Parameters) -> Any:
     return p.gamma**2 * (p.c_plus - p.c_minus) ** 2 / (2.0 * math.pi)
 
 
@@ -90,16 +91,16 @@ class SmoothLimit(HiddenLimit):
     square: float = 0.0
     rows: float = 0.0
 
-    def _rate(self, p: Any) -> Any:
+    def _rate(self, p: Parameters) -> Any:
         return (p.gamma / p.scale) ** 2
 
-    def factor_drift(self, p: Any, factor: M) -> M | None:
+    def factor_drift(self, p: Parameters, factor: M) -> M | None:
         """Return ``(gamma / a)^2 z (V_aa - 1) F_a``."""
         if self.rows == 0.0:
             return None
         return (self.rows * self._rate(p)) * ((row_squares(factor) - 1.0) * factor)
 
-    def growth(self, p: Any, v: M) -> M | None:
+    def growth(self, p: Parameters, v: M) -> M | None:
         """Return ``(gamma / a)^2 (x V_aa V_bb + y V_ab^2)``, positive semidefinite by Schur."""
         if self.outer == 0.0 and self.square == 0.0:
             return None
@@ -109,12 +110,12 @@ class SmoothLimit(HiddenLimit):
             total = total + self.outer * (own @ own.mT)
         return self._rate(p) * total
 
-    def decay(self, p: Any) -> Any:
+    def decay(self, p: Parameters) -> Any:
         """Return ``(gamma / a)^2 (x + y)``."""
         both = self.outer + self.square
         return both * self._rate(p) if both != 0.0 else 0.0
 
-    def speed(self, p: Any, factor: M) -> M:
+    def speed(self, p: Parameters, factor: M) -> M:
         """Return ``(gamma / a)^2 (x + y + 2 |z|) q``, q the mean of V_aa weighted by itself."""
         own = row_squares(factor)
         size = column_sums(own * own) / (column_sums(own) + _TINY)

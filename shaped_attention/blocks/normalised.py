@@ -36,7 +36,7 @@ from shaped_attention.blocks.branch import Rows, added, branches
 from shaped_attention.blocks.limit import has_noise
 from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLimit
 from shaped_attention.blocks.norms import by_mean_square, centred, divided
-from shaped_attention.blocks.parameters import Parameter, check_parameter, plain_fields
+from shaped_attention.blocks.parameters import Parameter, Parameters, check_parameter, plain_fields
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.checks import argument_error, check_choice, check_finite, check_nonnegative
 from shaped_attention.lazy_torch import Tensor
@@ -141,25 +141,25 @@ class Normalised(Block):
         """Check the inner block."""
         self.inner.check(tokens, width)
 
-    def branch(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
+    def branch(self, p: Parameters, tokens: Tensor, project: Project) -> Tensor:
         """Return the inner block's branch, with the norms before and behind it."""
         seen = self._normalised(p, tokens, self.eps) if self._sees_normalised else tokens
         result = self.inner.branch(p.inner, seen, project)
         return self._normalised(p, result, self._eps_of_branch) if self._adds_normalised else result
 
-    def forward(self, p: Any, tokens: Tensor, project: Project) -> Tensor:
+    def forward(self, p: Parameters, tokens: Tensor, project: Project) -> Tensor:
         """Apply the block, and normalise the result if `place` is "after"."""
         new = self.inner.skip_weight(p.inner) * tokens + p.inner.gamma * self.branch(
             p, tokens, project
         )
         return self._normalised(p, new, self.eps) if self.place == "after" else new
 
-    def root(self, p: Any, factor: M, numbers: Numbers, width: int) -> M | list[M]:
+    def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M | list[M]:
         """Return the inner block's root, for a factor of the (centred) tokens before a norm."""
         return self.inner.root(p.inner, self._divided_factor(p, factor), numbers, width)
 
     def attention_weights(
-        self, p: Any, factor: M, numbers: Numbers, width: int
+        self, p: Parameters, factor: M, numbers: Numbers, width: int
     ) -> Iterable[tuple[int, M]]:
         """Return those of the inner block, for a factor of the (centred) tokens before a norm."""
         inner = self._divided_factor(p, factor)
@@ -171,13 +171,13 @@ class Normalised(Block):
             state = _state(self._centred(_rows(state)), state)
         return total_factor(state)
 
-    def _divided_factor(self, p: Any, factor: M) -> M:
+    def _divided_factor(self, p: Parameters, factor: M) -> M:
         if not self._sees_normalised:
             return factor
         [[seen]] = divided([[factor]], self.eps, p.gain)
         return seen
 
-    def step(self, p: Any, state: State, numbers: Numbers, width: int) -> State:
+    def step(self, p: Parameters, state: State, numbers: Numbers, width: int) -> State:
         """Take the inner block's step; norms divide all groups by their joint lengths."""
         skip, gamma = self.inner.skip_weight(p.inner), p.inner.gamma
         root = self.root(p, self.seen(state), numbers, width)
@@ -204,10 +204,10 @@ class Normalised(Block):
     def _eps_of_branch(self) -> float:
         return self.eps if self.branch_eps is None else self.branch_eps
 
-    def _divided(self, p: Any, rows: list[Rows[M]], eps: float) -> list[Rows[M]]:
+    def _divided(self, p: Parameters, rows: list[Rows[M]], eps: float) -> list[Rows[M]]:
         return divided(self._centred(rows), eps, p.gain)
 
-    def _normalised(self, p: Any, tokens: Tensor, eps: float) -> Tensor:
+    def _normalised(self, p: Parameters, tokens: Tensor, eps: float) -> Tensor:
         if self.norm == "layer":
             tokens = tokens - tokens.mean(-1, keepdim=True)
         return p.gain * by_mean_square(tokens, eps)

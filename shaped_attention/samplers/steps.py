@@ -124,7 +124,7 @@ class Parts:
         self.normalised = any(limit.normalised for _, limit, _ in self.limits)
         self.flows: list[tuple[Any, Any]] = [(limit, p) for _, limit, p in self.limits]
         if any(limit.norm is not None and limit.norm.relaxes for limit, _ in self.flows):
-            self.flows.append((Relaxation(self.flows[:]), None))
+            self.flows.append((Relaxation(self.flows[:]), self.flows[0][1]))
 
     @classmethod
     def of(cls, pattern: Sequence[Sequence[Block]], parameters: Sequence[Sequence[Any]]) -> Parts:
