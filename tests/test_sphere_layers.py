@@ -9,7 +9,6 @@ import pytest
 import torch
 import xarray as xr
 
-import shaped_attention as sa
 from shaped_attention.sphere import (
     SphereAttention,
     TokenAttention,
@@ -158,24 +157,6 @@ def test_chunks_of_samples_take_their_own_matrices(monkeypatch):
     first = sphere_network(TokenAttention(1.5, q[:1], k[:1], v[:1]), x, 0.5, 3)["V"].values
     np.testing.assert_allclose(first[:, 0], whole[:, 0], atol=1e-13)
     assert np.abs(first - whole)[-1, 1:].max() > 1e-2
-
-
-def test_results_tell_how_to_run_them_again(tmp_path):
-    """The same bits from a file; another step gives others.
-
-    What a lambda made is refused; matrices are stored.
-    """
-    x = random_tokens(4, 3, 2)
-    plain = SphereAttention(2.0, causal=True)
-    network = sphere_network(plain, x, 0.5, 5, normalise="before", save_every=2)
-    loaded = sa.load(sa.save(network, tmp_path / "network.nc"))
-    xr.testing.assert_identical(sa.rerun(loaded), network)
-    assert np.abs(sa.rerun(loaded, step=0.6)["V"].values - network["V"].values).max() > 1e-2
-    observed = sphere_network(plain, x, 0.5, 5, keep=lambda gram: gram[:, 0, 1])
-    with pytest.raises(ValueError, match=r"^result lacks its argument keep \(test"):
-        sa.rerun(observed)
-    first = sphere_network(TokenAttention(2.0, matrices(3, 3)), x, 0.5, 5)
-    xr.testing.assert_identical(sa.rerun(first), first)
 
 
 def test_unit_rows_do_not_overflow_or_vanish():

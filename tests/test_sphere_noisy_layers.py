@@ -7,21 +7,17 @@ import math
 import numpy as np
 import pytest
 import torch
-import xarray as xr
 from scipy.integrate import solve_ivp
 from scipy.stats import ks_2samp
 
-import shaped_attention as sa
 from shaped_attention.sphere import (
     SphereAttention,
     equiangular_start,
     given_start,
     noisy_chain,
-    sphere_flow,
     sphere_network,
     uniform_start,
 )
-from shaped_attention.statistics.rates import fitted_rate
 
 KINDS = {
     "SA": {},
@@ -64,24 +60,6 @@ def test_without_noise_both_are_the_deterministic_network(kind, dimension):
         np.testing.assert_allclose(chain[-1, sample], known, atol=1e-12, rtol=0)
         np.testing.assert_allclose(network[-1, sample], known, atol=1e-12, rtol=0)
         assert np.abs(written_out(x, attention, 0.12, 12) - known).max() > 1e-3
-
-
-def test_without_noise_the_error_against_the_flow_is_of_first_order():
-    """The rate over steps 1/8, ..., 1/128 is 1 to 0.05; Heun's rule would give 2."""
-    attention = SphereAttention(3.0)
-    start = uniform_start(6, 3, 4)
-    exact = sphere_flow(attention, start, [1.0], tolerance=1e-7)["V"].values[0]
-    counts = np.array([8, 16, 32, 64, 128])
-    errors = np.array(
-        [
-            np.abs(noisy_chain(attention, start, 3, 0.0, 1.0 / n, n)["V"].values[-1] - exact).max()
-            for n in counts
-        ]
-    )
-    rate, _ = fitted_rate(counts.astype(float), errors, 0.01 * errors)
-    assert abs(rate - 1.0) < 0.05
-    squared, _ = fitted_rate(counts.astype(float), errors**2, 0.01 * errors**2)
-    assert not abs(squared - 1.0) < 0.05
 
 
 def same(first, second, level=1e-3):
@@ -153,44 +131,15 @@ def test_the_largest_arguments_do_not_overflow():
         assert np.isfinite(sphere_network(fierce, full, 1e12, 3, sigma=1e12)["V"].values).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_noise_a_network_is_that_of_the_layers_and_reports_a_zero_token_as_it_does(kind):
-    """The same bits, times and layers; with noise of 1e-6 others. A lone token x - x is refused."""
-    attention, start = SphereAttention(2.0, **KINDS[kind]), uniform_start(4, 3, 5)
-    known = sphere_network(attention, start, 0.3, 5, save_every=2)
-    found = sphere_network(attention, start, 0.3, 5, sigma=0.0, save_every=2)
-    xr.testing.assert_identical(found.drop_attrs(), known.drop_attrs())
-    noise = sphere_network(attention, start, 0.3, 5, sigma=1e-6, save_every=2)
-    assert not np.array_equal(noise["V"], known["V"])
-    alone, away = given_start([[0.6, 0.8]]), SphereAttention(1.0, repulsion=True)
+def test_a_token_without_a_direction_is_reported():
+    """A lone token x - x is refused by chain and network."""
+    lone, away = given_start([[0.6, 0.8]]), SphereAttention(1.0, repulsion=True)
     for call in (
-        lambda: noisy_chain(away, alone, 2, 0.0, 1.0, 1),
-        lambda: sphere_network(away, alone, 1.0, 1, sigma=0.0),
-        lambda: sphere_network(away, alone, 1.0, 1),
+        lambda: noisy_chain(away, lone, 2, 0.0, 1.0, 1),
+        lambda: sphere_network(away, lone, 1.0, 1),
     ):
         with pytest.raises(FloatingPointError, match="layer 1 gives a token that is zero"):
             call()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_results_tell_how_to_run_them_again(kind, tmp_path):
-    """The same bits from a file; another seed gives others; observed results are refused."""
-    attention, start = SphereAttention(2.0, **KINDS[kind]), uniform_start(3, 8, 4)
-    for run in (
-        lambda **more: noisy_chain(attention, start, 8, 1.0, 0.1, 5, seed=3, save_every=2, **more),
-        lambda **more: sphere_network(
-            attention, in_space(start, 8), 0.1, 5, sigma=1.0, seed=3, save_every=2, **more
-        ),
-    ):
-        result = run()
-        loaded = sa.load(sa.save(result, tmp_path / "result.nc"))
-        xr.testing.assert_identical(sa.rerun(loaded), result)
-        other = sa.rerun(loaded, seed=4)
-        assert np.abs(other["V"].values[-1] - result["V"].values[-1]).max() > 1e-2
-        assert sa.rerun(loaded, layers=2).sizes["time"] == 2
-        seen = run(keep=lambda gram: gram[:, 0, 1])
-        with pytest.raises(ValueError, match=r"^result lacks its argument keep \(test"):
-            sa.rerun(seen)
 
 
 def largest_score(attention, dimension, sigma, expected, samples=20000):

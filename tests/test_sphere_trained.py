@@ -103,16 +103,6 @@ def test_statistics_are_those_of_the_pairs():
     np.testing.assert_allclose(data["density"].sum("cosine") * 2 / 7, 1.0, rtol=1e-14)
 
 
-def test_the_mean_is_that_of_the_resultant():
-    """(|sum_i u_i|^2 - N) / (N (N - 1)), to 1e-13; without the -N it is another number."""
-    _, states = example_hidden_states()
-    unit = states / np.linalg.norm(states, axis=-1, keepdims=True)
-    square = (unit.sum(axis=1) ** 2).sum(axis=-1)
-    found = inner_products(states)["mean"]
-    np.testing.assert_allclose(found, (square - 70) / (70 * 69), atol=1e-13)
-    assert np.abs(found - square / (70 * 69)).min() > 0.01
-
-
 def test_samples_are_pooled_inside_and_not_across():
     """The mean over samples of the means; pairs across the two samples would give another."""
     both = np.stack([STATES, STATES @ np.diag([1.0, 2.0, -1.0, 0.5]) + 1.0], axis=1)
@@ -373,30 +363,18 @@ def test_every_format_gives_the_same_hidden_states(tmp_path, kind, samples):
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (
-            STATES[0],
-            r"the array has shape \(6, 4\); a three- or four-dimensional one is needed$",
-        ),
-        (
-            np.ones((1, 1, 2, 3, 4)),
-            r"the array has shape \(1, 1, 2, 3, 4\); a three- or",
-        ),
+        (STATES[0], r"a three- or four-dimensional array; its shape is \(6, 4\)$"),
+        (np.ones((1, 1, 2, 3, 4)), r"its shape is \(1, 1, 2, 3, 4\)"),
         (np.full((1, 1, 2, 3), np.nan), "in layer 1, sample 1, row 1, column 1"),
-        (np.ones((2, 0, 3)), r"empty with shape \(2, 0, 3\); at least one layer, one row"),
+        (np.ones((2, 0, 3)), r"at least one layer, one row .* shape of the array is \(2, 0, 3\)"),
         (np.where(STATES[1, 2, 3] == STATES, np.nan, STATES), "in layer 2, row 3, column 4"),
-        (STATES * 1j, "entries are complex; real numbers are needed"),
+        (STATES * 1j, "must hold real numbers; its entries are complex"),
     ],
 )
 def test_bad_files_of_hidden_states_are_refused(tmp_path, array, message):
     np.save(tmp_path / "a.npy", array)
     with pytest.raises(ValueError, match=message):
         read_hidden_states(tmp_path / "a.npy")
-
-
-def test_a_csv_file_holds_no_hidden_states(tmp_path):
-    (tmp_path / "a.csv").write_text("1,2\n")
-    with pytest.raises(ValueError, match=r"is \.csv; a \.npy, \.npz or \.pt file is needed"):
-        read_hidden_states(tmp_path / "a.csv")
 
 
 def test_the_example_is_the_shipped_file():

@@ -58,10 +58,10 @@ def test_a_sweep_of_flows_on_the_sphere(tmp_path):
     ("fixed", "options", "message"),
     [
         ({"beta": 1.0}, {"samplers": ("chain",)}, "some of sphere, once, with layer='sphere'"),
-        ({}, {}, "beta: a value is needed"),
+        ({}, {}, "beta must have a value"),
         ({"beta": math.nan}, {}, "beta must be a finite number; got nan"),
         ({"beta": 1.0, "gamma": 0.5}, {}, "gamma: not a parameter"),
-        ({"beta": 1.0}, {"dtype": "float32"}, "computed in 'float64'"),
+        ({"beta": 1.0}, {"dtype": "float32"}, "dtype must be 'float64' for flows"),
         ({"beta": 1.0, "dimension": 0}, {}, "dimension must be an integer >= 1; got 0"),
     ],
 )

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
@@ -91,7 +90,7 @@ def mean_field(
     attention = SphereAttention(beta, normalised, repulsion)
     at = checked_times(times)
     now = cell_averages(density, cells, rescale)
-    transport = _Transport.of(attention, len(now))
+    transport = _Transport(attention, len(now))
     kept = []
     for time in np.diff(at, prepend=0.0):
         now = transport.moved(now, time)
@@ -161,7 +160,6 @@ def _averaged(function: Callable[[Array], Array], first: float, cells: int) -> A
     return values @ (0.5 * weights)
 
 
-@dataclass(frozen=True)
 class _Transport:
     """Speeds at faces and averages over cells of width h, for one attention.
 
@@ -170,31 +168,24 @@ class _Transport:
     transforms: Z is small where only distant tokens are seen, and its relative accuracy matters.
     """
 
-    pull: Array
-    total: Array | None
-    pairs: Array
-    fastest: float
-    width: float
-
-    @classmethod
-    def of(cls, attention: SphereAttention, cells: int) -> _Transport:
+    def __init__(self, attention: SphereAttention, cells: int) -> None:
         beta, width = attention.beta, 2.0 * math.pi / cells
 
         def kernel(b: Array) -> Array:
             return np.exp(beta * np.cos(b))
 
         pull = circulant(-width * _averaged(lambda b: kernel(b) * np.sin(b), -width, cells))
-        total, fastest = None, 1.0
+        self.pull = -pull if attention.repulsion else pull
+        self.total, self.fastest, self.width = None, 1.0, width
         if attention.normalised:
-            total = circulant(width * _averaged(kernel, -width, cells))
+            self.total = circulant(width * _averaged(kernel, -width, cells))
         else:
             # exp(beta cos a) |sin a| is largest where cos a = beta (sin a)^2.
             cosine = 2.0 * beta / (1.0 + math.sqrt(1.0 + 4.0 * beta**2))
-            fastest = math.exp(beta * cosine) * math.sqrt(1.0 - cosine**2)
+            self.fastest = math.exp(beta * cosine) * math.sqrt(1.0 - cosine**2)
         apart = width * np.arange(cells, dtype=np.float64)
         energy = np.cos(apart) if beta == 0.0 else kernel(apart) / beta
-        pairs = circulant(0.5 * width**2 * energy)
-        return cls(-pull if attention.repulsion else pull, total, pairs, fastest, width)
+        self.pairs = circulant(0.5 * width**2 * energy)
 
     def speeds(self, density: Array) -> Array:
         """Return the field at the faces (cells,)."""
