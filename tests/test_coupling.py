@@ -17,7 +17,11 @@ from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.samplers.specification import Options, specify
-from shaped_attention.statistics.convergence import Coupled, _one_width, convergence
+from shaped_attention.statistics.convergence import (
+    convergence,
+    coupled_pairs,
+    pair_errors,
+)
 from tests.laws import log_det, same_law
 from tests.user_block import Linear
 
@@ -37,21 +41,12 @@ FAMILY = {
 
 
 def pairs(layer, width, depth, count, seed=0):
-    request = specify(
-        layer,
-        V0,
-        width=width,
-        steps=depth,
-        dt=1.0 / width,
-        samples=count,
-        seed=seed,
-        options=Options(radius=1e30, memory=10**9),
-    )
-    coupled = Coupled(request, width, 0, count)
-    for step in range(depth):
-        coupled.step(step)
-    chain, limit = coupled.chain, coupled.limit
-    return (chain @ chain.mT).numpy(), (limit @ limit.mT).numpy()
+    spec = specify(
+        layer, V0, width=width, steps=depth, dt=1.0 / width, samples=count, seed=seed,
+        options=Options(times=[depth / width], radius=1e30, progress=False),
+    )  # fmt: skip
+    v, _ = coupled_pairs(spec, width)
+    return v[:, 0], v[:, 1]
 
 
 @pytest.mark.parametrize("member", FAMILY)
@@ -279,8 +274,8 @@ def test_errors_at_two_widths_are_independent():
     for seed in range(40):
         data = convergence(BLOCK, V0, (8, 16), horizon=0.25, samples=64, seed=seed)
         found.append(data["weak"].sel(observable=names).values)
-        rows = [_one_width(BLOCK, V0, n, n // 4, 64, seed, 1e30).weak for n in (8, 16)]
-        control.append([[row[name][0] for name in names] for row in rows])
+        rows = [pair_errors(BLOCK, V0, n, n // 4, 64, seed, 1e30) for n in (8, 16)]
+        control.append([row["weak"].sel(observable=names).values for row in rows])
 
     def correlations(errors):
         return [np.corrcoef(column)[0, 1] for column in np.moveaxis(np.array(errors), -1, 0).mT]
@@ -297,11 +292,11 @@ def test_errors_at_two_widths_are_independent():
             {"layer": sa.ShapedAttention(0.5, heads=4, output_projection=True, query_bias=1.0)},
             "size 4, below 5",
         ),
-        ({"layer": sa.ShapedAttention(0.5, heads=4)}, "widths contain 16: at least 24"),
+        ({"layer": sa.ShapedAttention(0.5, heads=4)}, "widths must be >= 24, .* 4; got 16"),
         ({"layer": sa.Normalised(BLOCK)}, "cannot be coupled"),
         ({"layer": Linear(0.5)}, "cannot be coupled: it does not map"),
         ({"widths": (32, 16)}, r"widths must be at least two increasing numbers; got \[32, 16\]"),
-        ({"widths": (4, 8)}, "widths contain 4: at least 6 is needed"),
+        ({"widths": (4, 8)}, "widths must be >= 6, .* 1; got 4"),
         ({"widths": (16.5, 32)}, "widths must be an integer >= 1; got 16.5"),
         ({"widths": 16}, "widths must be a list of numbers; got 16"),
         (

@@ -20,9 +20,8 @@ from shaped_attention import (
 )
 from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.specification import Specification, specify
-from shaped_attention.statistics import level_pairs
-from shaped_attention.statistics.level_pairs import Level
-from shaped_attention.statistics.multilevel import _bias, expectation
+from shaped_attention.statistics import multilevel
+from shaped_attention.statistics.multilevel import Level, _bias, expectation
 from tests.laws import final, log_det
 
 GAMMA, T = 0.5, 0.5
@@ -216,7 +215,7 @@ def test_moments_of_a_level_are_those_of_all_its_samples(monkeypatch):
 
     Squares around the blocks' own means are fewer by more than 0.1 %.
     """
-    monkeypatch.setattr(level_pairs, "_BLOCK", 64)
+    monkeypatch.setattr(multilevel, "_BLOCK", 64)
     seen = []
 
     def kept(v):
@@ -262,15 +261,15 @@ def test_what_does_not_suffice_is_said(caplog):
         ({"first_step": 0.3}, "first_step=0.3"),
         ({"first_step": math.nan}, "first_step must be .*; got nan"),
         ({"max_levels": 2}, "max_levels must be an integer >= 3; got 2"),
-        ({"max_levels": 40}, "max_levels=40"),
+        ({"max_levels": 40}, "max_levels must be <= 30 for first_step=0.1; got 40"),
         ({"budget": 0}, "budget must be an integer >= 1; got 0"),
         ({"seed": -1}, "seed must be an integer >= 0; got -1"),
         ({"radius": 0.5}, "radius=0.5"),
         ({"device": "tpu"}, "device='tpu'"),
         ({"observable": "mean"}, "observable must be one of .*; got 'mean'"),
         ({"observable": 3}, "observable must be .*; got 3"),
-        ({"observable": lambda v: v}, "returned shape"),
-        ({"observable": lambda v: np.full(len(v), np.nan)}, "not finite"),
+        ({"observable": lambda v: v}, "observable must return finite numbers of shape"),
+        ({"observable": lambda v: np.full(len(v), np.nan)}, "with 2048 that are not finite"),
         ({"observable": lambda v: ["a"] * len(v)}, "must be an array of numbers"),
         ({"layer": ShapedAttention(0.5, scaled_temperature=False)}, "no limit"),
     ],

@@ -92,22 +92,22 @@ def test_plain_paths_of_all_blocks_are_different():
     [
         ({"level": math.nan}, "level must be a finite number; got nan"),
         ({"level": -1.0}, "level must be positive and finite; got -1.0"),
-        ({"level": 1.0}, "level=1.0: v0 has the value 1.6, which is in the event"),
+        ({"level": 1.0}, "level must be above the value of v0, 1.6; got 1.0"),
         ({"when": "evr"}, "when must be one of ever, end; got 'evr' .did you mean 'ever'"),
         ({"observable": "rho[1,0]"}, "did you mean 'rho.0,1.'"),
         ({"observable": "nowhere:f"}, "observable='nowhere:f': a name, 'module:function' or a f"),
-        ({"observable": lambda v: v}, "observable returned shape .1, 2, 2."),
+        ({"observable": lambda v: v}, "observable must return numbers .*; got shape .1, 2, 2."),
         ({"coordinate": "nowhere:f"}, "coordinate='nowhere:f': "),
-        ({"observable": "norm", "radius": 8.0}, "radius=8: paths stop there; a radius above 32"),
+        ({"observable": "norm", "radius": 8.0}, "radius must be above 32 for level=8.0; got 8.0"),
         ({"replicas": 7}, "replicas must be an integer >= 8; got 7"),
         ({"runs": 1}, "runs must be an integer >= 2; got 1"),
         ({"confidence": 1.0}, "confidence must be in .0, 1.; got 1.0"),
-        ({"memory": 15_000}, "replicas=50: the paths of at most 24 fit into memory=15000 bytes"),
-        ({"depth": None}, "method=None: a width and a depth alone, or a horizon, are needed"),
-        ({"width": None}, "a horizon, or a width and a depth, are needed"),
-        ({"step": 0.1}, "step=0.1, method=None: a width and a depth alone, or a horizon"),
+        ({"memory": 15_000}, "replicas must be <= 24, which fit into 15000 bytes; got 50"),
+        ({"depth": None}, "rare_event takes a horizon, "),
+        ({"width": None}, "rare_event takes a horizon, "),
+        ({"step": 0.1}, "or a width and a depth$"),
         ({"method": "euler"}, "method must be one of clock, direct; got 'euler'"),
-        ({"v0": np.stack([PAIR_V0] * 50)}, "v0 has shape .50, 2, 2."),
+        ({"v0": np.stack([PAIR_V0] * 50)}, "^v0 must be a matrix .m, m.; got"),
     ],
 )
 def test_bad_input(change, message):
@@ -120,12 +120,12 @@ def test_the_store_of_another_call_is_refused(tmp_path):
     """And so is a file of something else, or a folder."""
     store = tmp_path / "runs"
     sa.rare_event(**COMMON, **CHAIN, store=store)
-    with pytest.raises(ValueError, match="it has the runs of a call with another level"):
+    with pytest.raises(ValueError, match="runs of a call with another level; got"):
         sa.rare_event(**COMMON | {"level": 9.0}, **CHAIN, store=store)
-    with pytest.raises(ValueError, match="a file is needed, not a folder"):
+    with pytest.raises(ValueError, match="store must be a file, not a folder; got"):
         sa.rare_event(**COMMON, **CHAIN, store=tmp_path)
     store.write_text("something")
-    with pytest.raises(ValueError, match="a file of rare_event or none is needed"):
+    with pytest.raises(ValueError, match="store must be a file of rare_event, or a new one; got"):
         sa.rare_event(**COMMON, **CHAIN, store=store)
     assert store.read_text() == "something"
 

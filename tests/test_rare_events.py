@@ -258,7 +258,7 @@ def flat(v, left):
 
 def test_a_coordinate_that_does_not_depend_on_the_state_is_rejected():
     """Splitting with it would be plain Monte Carlo: one generation kills all outside the event."""
-    with pytest.raises(ValueError, match="the same values on all paths; one that depends on V"):
+    with pytest.raises(ValueError, match="coordinate must be a function that depends on V: it"):
         estimate(2.0, coordinate=flat)
 
     def plain(v, times, ended):

@@ -55,9 +55,9 @@ def test_the_guide_without_a_horizon_does_not_work():
 
 
 def test_what_it_refuses():
-    with pytest.raises(ValueError, match=r"level=1.0: a number above u_0 = 1.6 is needed"):
+    with pytest.raises(ValueError, match=r"^level must be above u_0 = 1.6; got 1.0"):
         sa.tilted_probability(sa.ShapedAttention(0.5), V0, 1.0, horizon=0.5)
-    with pytest.raises(ValueError, match=r"whose u has an exact law are needed"):
+    with pytest.raises(ValueError, match=r"^layer must be one whose u has an exact law"):
         sa.tilted_probability(sa.ShapedAttention(0.5), sa.equicorrelated(3, 0.2), 9.0, horizon=0.5)
-    with pytest.raises(ValueError, match=r"attention is needed; u is log-normal"):
+    with pytest.raises(ValueError, match=r"^layer must be one with attention"):
         sa.tilted_probability(sa.ShapedMLP(0.5, 1.0, 1.0), V0, 9.0, horizon=0.5)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,20 +24,25 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.blocks.coupling import RecordedNumbers, branch_noise, least_width
-from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.state import State, total_factor
-from shaped_attention.checks import check_count
+from shaped_attention.checks import argument_error, check_count
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.factor import lower_factor
-from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.numerics.seeds import derived_seed
-from shaped_attention.progress import progress_bar
+from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.loop import run_paths
+from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Options, Specification, specify
+from shaped_attention.samplers.steppers.stepper import Batch
+from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
 from shaped_attention.samplers.steps import COMMON, limit_step
+from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.rates import check_widths, fitted_rate
+
+Array = NDArray[np.float64]
 
 _CHUNK = 4096
 
@@ -106,80 +112,62 @@ def convergence(
     check_count("samples", samples, lowest=2)
     if radius is None:
         radius = 10.0 * float(np.linalg.norm(start)) or 1.0
-    rows = [
-        _one_width(
-            layer, start, int(width), depth, samples,
-            derived_seed(seed, {"study": "convergence", "width": width}), radius,
-        )
-        for width, depth in progress_bar(
-            "widths", progress, list(zip(widths, depths, strict=True))
-        )
-    ]  # fmt: skip
-    names = list(rows[0].weak)
-    sizes = np.array(widths, dtype=float)
-    weak = np.array([[row.weak[f] for f in names] for row in rows])
-    strong = np.array([[row.strong, row.strong_error] for row in rows])
-    rates = [fitted_rate(sizes, weak[:, j, 0], weak[:, j, 1]) for j in range(len(names))]
-    strong_rate = fitted_rate(sizes, strong[:, 0], strong[:, 1])
+
+    def at(width: int) -> xr.Dataset:
+        own = derived_seed(seed, {"study": "convergence", "width": width})
+        depth = depths[list(widths).index(width)]
+        return pair_errors(layer, start, int(width), depth, samples, own, radius)
+
+    errors = over_grid(at, {"width": widths}, progress=progress)
+    sizes, weak, chain = np.array(widths, dtype=float), errors["weak"], errors["chain"].to_numpy()
+    pairs = zip(weak.to_numpy().T, errors["weak_error"].to_numpy().T, strict=True)
+    rates = [fitted_rate(sizes, *pair) for pair in pairs]
+    strong = fitted_rate(sizes, errors["strong"].to_numpy(), errors["strong_error"].to_numpy())
     doubled = sizes[-1] == 2 * sizes[-2]
-    extrapolated = 2 * weak[-1, :, 3] - weak[-2, :, 3] if doubled else np.full(len(names), np.nan)
-    by_width = ("width", "observable")
-    return xr.Dataset(
-        {
-            "weak": (by_width, weak[..., 0]),
-            "weak_error": (by_width, weak[..., 1]),
-            "gain": (by_width, weak[..., 2]),
-            "chain": (by_width, weak[..., 3]),
-            "strong": ("width", strong[:, 0]),
-            "strong_error": ("width", strong[:, 1]),
-            "stopped": ("width", [row.stopped for row in rows]),
-            "weak_rate": ("observable", [r[0] for r in rates]),
-            "weak_rate_error": ("observable", [r[1] for r in rates]),
-            "strong_rate": strong_rate[0],
-            "strong_rate_error": strong_rate[1],
-            "extrapolated": ("observable", extrapolated),
-        },
-        coords={"width": list(widths), "observable": names},
-        attrs={"radius": radius},
-    )
+    extrapolated = 2 * chain[-1] - chain[-2] if doubled else np.full(len(rates), np.nan)
+    return errors.assign(
+        weak_rate=("observable", [rate for rate, _ in rates]),
+        weak_rate_error=("observable", [error for _, error in rates]),
+        strong_rate=strong[0],
+        strong_rate_error=strong[1],
+        extrapolated=("observable", extrapolated),
+    ).assign_attrs(radius=radius)
 
 
-class Coupled:
-    """Pairs of paths of chain and SDE, driven by the same random numbers.
+class PairStepper(TorchStepper):
+    """Pairs of a path of the chain and one of the limit, driven by the same random numbers.
 
-    Attributes
-    ----------
-    chain, limit
-        Lower triangular factors (B, m, m) of the two covariances.
-    alive
-        Pairs (B,) that still move: neither path has reached the radius.
+    A state has the factors (g, m, m) of the chain's groups, and last the lower triangular factors
+    of V of the chain and of the limit. Where |V| of either would reach the radius, a pair stays
+    where it was.
     """
 
-    def __init__(self, spec: Specification, width: int, first: int, count: int) -> None:
-        self._spec, self._width = spec, width
+    def __init__(self, spec: Specification, width: int) -> None:
         # The pairs are the chain's paths with this seed, so they share its stream.
-        self._keys = Keys(spec.seed, "chain")
-        self._numbers = torch.arange(first, first + count)
-        m = spec.tokens
-        self.chain = self.limit = torch.tensor(spec.start_factors(first, count, 1, m)[:, 0])
-        factors = torch.tensor(spec.start_factors(first, count, spec.groups, m))
-        self._state = State(factors.unbind(1))
-        self.alive = torch.ones(count, dtype=torch.bool)
+        super().__init__(task_of(spec, "chain", width), torch.device("cpu"), torch.float64, 1)
+        self.width = width
 
-    def step(self, step: int) -> None:
-        """Take one layer of the chain and one Euler step 1/n, in all pairs that stay inside."""
-        spec, width, groups = self._spec, self._width, self._spec.groups
-        dof = width // groups - spec.tokens
-        blocks = spec.pattern[step % len(spec.pattern)]
-        parameters = [at_depth(block, step / spec.steps) for block in blocks]
-        state = self._state
-        common = torch.zeros_like(self.limit)
+    def chunk(self, spec: Specification) -> int:
+        """Return how many pairs move together."""
+        return _CHUNK
+
+    def starting(self, states: Array) -> Array:
+        """Return the factors of the groups and, last, those of chain and limit."""
+        return np.concatenate([states, states[:, :1], states[:, :1]], axis=1)
+
+    def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Tensor:
+        """Return the pairs after a layer of the chain and an Euler step 1/n."""
+        task, width, groups = self.task, self.width, self.task.groups
+        layer = point % len(task.pattern)
+        blocks, parameters = task.pattern[layer], task.parameters(point, layer)
+        *factors, _, limit = (factor.contiguous() for factor in batch.state.unbind(1))
+        state, common = State(tuple(factors)), torch.zeros_like(limit)
         increments: dict[tuple[int, ...], Tensor] = {}
         for i, (block, p) in enumerate(zip(blocks, parameters, strict=True)):
-            numbers = RecordedNumbers(self._keys, self._numbers, step, (i,))
+            numbers = RecordedNumbers(task.keys, self.numbers_of(batch), point, (i,))
             state = block.step(p, state, numbers, width)
-            handed = numbers.handed
-            skip = block.skip_weight(p)
+            handed, skip = numbers.handed, block.skip_weight(p)
+            dof = width // groups - task.tokens
             noise = sum(
                 branch_noise(
                     handed["branch", g], handed["branch, orthogonal", g], skip, p.gamma, dof
@@ -187,26 +175,44 @@ class Coupled:
                 for g in range(groups)
             )
             common = common + block.coupling.common(p, handed, width) + noise / math.sqrt(groups)
-            own = block.coupling.scores(handed)
-            if own is not None:
-                increments[(i,)] = own / math.sqrt(width)
+            scores = block.coupling.scores(handed)
+            if scores is not None:
+                increments[(i,)] = scores / math.sqrt(width)
         rate = sum(block.limit.linear_rate(p) for block, p in zip(blocks, parameters, strict=True))
-        m = spec.tokens
-        i, j = torch.tril_indices(m, m)
+        i, j = torch.tril_indices(task.tokens, task.tokens)
         weight = torch.where(i == j, 2.0, 1.0).double().rsqrt() / math.sqrt(rate or 1.0)
         increments[COMMON] = ((common[:, i, j] * weight) / math.sqrt(width))[:, None]
         drift, noise = limit_step(
-            [blocks], [parameters], self.limit, lambda place: Prepared(increments.get(place)),
+            [blocks], [parameters], limit, lambda place: Prepared(increments.get(place)),
             1.0 / width,
         )  # fmt: skip
-        limit, chain = lower_factor(self.limit + drift + noise), total_factor(state)
-        for factors in (chain, limit):
-            self.alive = self.alive & (torch.linalg.matrix_norm(factors @ factors.mT) < spec.radius)
-        keep = self.alive[:, None, None]
-        pairs = zip(state.factors, self._state.factors, strict=True)
-        self._state = State(tuple(torch.where(keep, new, old) for new, old in pairs))
-        self.chain = torch.where(keep, chain, self.chain)
-        self.limit = torch.where(keep, limit, self.limit)
+        both = total_factor(state), lower_factor(limit + drift + noise)
+        norms = [torch.linalg.matrix_norm(factor @ factor.mT) for factor in both]
+        # An overflow counts as outside.
+        batch.work["norms"] = torch.nan_to_num(torch.maximum(*norms), nan=math.inf)
+        inside = (batch.work["norms"] < task.radius)[:, None, None, None]
+        return torch.where(inside, torch.stack([*state.factors, *both], 1), batch.state)
+
+    def norms(self, batch: Batch, moving: Any, least: float) -> Tensor:
+        """Return the larger |V| of each pair, or what it would have been."""
+        norms: Tensor = batch.work["norms"]
+        return norms
+
+
+@dataclass(frozen=True)
+class BothCovariances:
+    """V of the chain and of the limit (count, 2, m, m)."""
+
+    def __call__(self, paths: Paths, point: int) -> Array:
+        """Return the covariances of pairs."""
+        factors = torch.tensor(paths.factors()[:, -2:])
+        return (factors @ factors.mT).numpy()
+
+
+def coupled_pairs(spec: Specification, width: int) -> tuple[Array, NDArray[np.bool_]]:
+    """Return V (samples, 2, m, m) of chain and limit at the horizon, and which pairs stopped."""
+    run = run_paths(spec, PairStepper(spec, width), "pairs", {"V": BothCovariances()})
+    return run.measured["V"][-1], np.isfinite(run.stopping_time)
 
 
 class Prepared(Numbers):
@@ -221,52 +227,36 @@ class Prepared(Numbers):
         return self._increments
 
 
-@dataclass(frozen=True)
-class _Row:
-    """Errors at one width; `weak` holds mean, standard error, gain and the chain's mean."""
-
-    weak: dict[str, tuple[float, float, float, float]]
-    strong: float
-    strong_error: float
-    stopped: float
-
-
-def _one_width(
-    layer: Layer,
-    v0: NDArray[np.float64],
-    width: int,
-    depth: int,
-    samples: int,
-    seed: int,
-    radius: float,
-) -> _Row:
+def pair_errors(
+    layer: Layer, v0: Array, width: int, depth: int, samples: int, seed: int, radius: float
+) -> xr.Dataset:
+    """Return the weak (observable) and strong errors at one width, with their standard errors."""
     spec = specify(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=Options(radius=radius),
+        options=Options(times=[depth / width], radius=radius, progress=False),
     )  # fmt: skip
     _check_degrees(spec, width)
-    pairs = []
-    stopped = 0
-    for first in range(0, samples, _CHUNK):
-        count = min(_CHUNK, samples - first)
-        coupled = Coupled(spec, width, first, count)
-        for step in range(depth):
-            coupled.step(step)
-        stopped += int((~coupled.alive).sum())
-        pairs.append((coupled.chain @ coupled.chain.mT, coupled.limit @ coupled.limit.mT))
-    both = [torch.cat(side).numpy() for side in zip(*pairs, strict=True)]
-    values = [observables(v) for v in both]
-    weak = {}
-    for name, on_chain in values[0].items():
-        on_limit = values[1][name]
-        difference = on_chain - on_limit
-        error = difference.std() / math.sqrt(samples)
-        independent = on_chain.var() + on_limit.var()
-        gain = independent / difference.var() if error > 0.0 else math.inf
-        weak[name] = (float(difference.mean()), error, gain, float(on_chain.mean()))
-    distance = np.sqrt(((both[0] - both[1]) ** 2).sum((1, 2)) / (v0**2).sum())
-    error = distance.std() / math.sqrt(samples)
-    return _Row(weak, float(distance.mean()), float(error), stopped / samples)
+    v, stopped = coupled_pairs(spec, width)
+    names = list(observables(v[:1, 0]))
+    chain, limit = (np.stack(list(observables(v[:, i]).values())) for i in (0, 1))
+    difference, root = chain - limit, math.sqrt(samples)
+    error = difference.std(axis=1) / root
+    independent = chain.var(axis=1) + limit.var(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = np.where(error > 0.0, independent / difference.var(axis=1), math.inf)
+    distance = np.sqrt(((v[:, 0] - v[:, 1]) ** 2).sum((1, 2)) / (v0**2).sum())
+    columns = {
+        "weak": difference.mean(axis=1), "weak_error": error, "gain": gain,
+        "chain": chain.mean(axis=1),
+    }  # fmt: skip
+    return xr.Dataset(
+        {name: ("observable", values) for name, values in columns.items()}
+        | {
+            "strong": distance.mean(), "strong_error": distance.std() / root,
+            "stopped": stopped.mean(),
+        },
+        coords={"observable": names},
+    )  # fmt: skip
 
 
 def _check_degrees(spec: Specification, width: int) -> None:
@@ -274,10 +264,8 @@ def _check_degrees(spec: Specification, width: int) -> None:
     m = spec.tokens
     least = least_width(m, spec.groups)
     if width < least:
-        raise ValueError(
-            f"widths contain {width}: at least {least} is needed to couple "
-            f"{m} tokens with groups of columns (heads): {spec.groups}"
-        )
+        groups = f"{m} tokens with groups of columns (heads): {spec.groups}"
+        raise argument_error("widths", f">= {least}, to couple {groups}", width)
     for block in spec.blocks:
         coupling = block.coupling
         reason = coupling if isinstance(coupling, str) else coupling.reason_against(m, width)

@@ -28,6 +28,8 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,20 +37,25 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.base import Layer, check_limit
-from shaped_attention.checks import check_choice, check_count, check_positive, real_array
+from shaped_attention.checks import argument_error, check_count, check_positive
 from shaped_attention.numerics.jit import LANES
-from shaped_attention.numerics.observables import observables
+from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chunks import thread_count
+from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.sde import count_steps
-from shaped_attention.samplers.specification import Options, specify
-from shaped_attention.statistics.level_pairs import Function, Level
+from shaped_attention.samplers.specification import Options, Specification, specify
+from shaped_attention.samplers.steppers.choice import stepper_of
+from shaped_attention.samplers.task import task_of
+from shaped_attention.statistics.reaction import Observable, value_of
 
 _log = logging.getLogger(__name__)
 
-Observable = str | Callable[[NDArray[np.float64]], ArrayLike]
-"""A name among `observables`, or a function from V (samples, m, m) to numbers (samples,)."""
+Array = NDArray[np.float64]
+
+_BLOCK, _BLOCK_ENTRIES = 4096, 2**16
+"""Paths, and entries of their factors, in a block: bounded memory that fits into the cache."""
 
 _PILOT = 2048
 """Samples from which the variance of a new level is first estimated."""
@@ -58,6 +65,83 @@ _LONG = 60.0
 
 _MARGIN = 1.02
 """Factor above the optimum: better estimates of the variances then rarely require more samples."""
+
+
+@dataclass
+class Level:
+    """A level: grids, random numbers, and moments of its samples.
+
+    Its two paths have the steps h and 2 h and the same Brownian motion. `mean` and `squares`, the
+    sum of squared deviations from the mean, have shape (2,): one entry for the difference and one
+    for the finer value.
+    """
+
+    base: Specification
+    number: int
+    f: Callable[[Array], Array]
+    count: int = 0
+    stopped: int = 0
+    mean: Array = field(default_factory=lambda: np.zeros(2))
+    squares: Array = field(default_factory=lambda: np.zeros(2))
+
+    def __post_init__(self) -> None:
+        self.grids = [
+            replace(self.base, steps=self.base.steps * 2**i, dt=self.base.dt / 2**i)
+            for i in (self.number, self.number - 1)
+            if i >= 0
+        ]
+        keys = Keys(self.base.seed, "multilevel", (self.number,))
+        self.tasks = [replace(task_of(grid, "multilevel", None), keys=keys) for grid in self.grids]
+        self.cost = sum(grid.steps for grid in self.grids)
+
+    @property
+    def variance(self) -> Array:
+        """Variance of a difference and of a finer value."""
+        return self.squares / (self.count - 1)
+
+    @property
+    def error2(self) -> float:
+        """Variance of the mean difference."""
+        return float(self.variance[0]) / self.count
+
+    def grow(self, target: int, pool: ThreadPoolExecutor) -> None:
+        """Add samples until there are `target`.
+
+        Blocks are merged in their order (Chan, Golub and LeVeque, Am. Statistician 37, 1983).
+        """
+        size = max(LANES, min(_BLOCK, _BLOCK_ENTRIES // self.base.tokens**2 // LANES * LANES))
+        firsts = range(self.count, target, size)
+        counts = [min(size, target - first) for first in firsts]
+        for count, (mean, squares, stopped) in zip(
+            counts, pool.map(self._block, firsts, counts), strict=True
+        ):
+            total, apart = self.count + count, mean - self.mean
+            self.mean = self.mean + apart * (count / total)
+            self.squares = self.squares + squares + apart**2 * (self.count * count / total)
+            self.count, self.stopped = total, self.stopped + stopped
+
+    def _block(self, first: int, count: int) -> tuple[Array, Array, int]:
+        """Return means, sums of squared deviations and the number stopped of some samples."""
+        both = [
+            starting_paths(grid, stepper_of(grid, task), first, count)
+            for grid, task in zip(self.grids, self.tasks, strict=True)
+        ]
+        half: Any = 0.0
+        for step in range(self.grids[0].steps):
+            increment = both[0].increments(step)
+            both[0].euler(increment)
+            if step % 2:
+                for coarse in both[1:]:
+                    coarse.euler(half + increment)
+            else:
+                half = 1.0 * increment  # The next call overwrites it.
+        for paths in both:
+            paths.finish()
+        values = [self.f(paths.covariances()) for paths in both]
+        stopped = np.any([np.isfinite(paths.stopping_times()) for paths in both], axis=0)
+        pair = np.stack([values[0] - values[1] if len(values) == 2 else values[0], values[0]])
+        mean = pair.mean(axis=1)
+        return mean, ((pair - mean[:, None]) ** 2).sum(axis=1), int(stopped.sum())
 
 
 @recorded()
@@ -89,8 +173,8 @@ def expectation(
         |V| >= radius, and f is evaluated there. Extrapolation and bias rely on weak order 1, which
         is lost to the extent that paths stop (`stopped`), of which a warning tells.
     observable
-        Lipschitz function f: a name from `shaped_attention.observables`, or a function that maps V
-        (samples, m, m) to finite numbers (samples,) and may be called from several threads.
+        Lipschitz function f, as in `shaped_attention.rare_event`, with finite values. A function
+        may be called from several threads.
     tolerance
         Root mean square error, positive, in units of f.
     first_step
@@ -141,12 +225,9 @@ def expectation(
         layer, v0, width=None, steps=steps, dt=horizon / steps, samples=1, seed=seed,
         options=Options(radius=radius, device=device),
     )  # fmt: skip
-    name = (
-        observable if isinstance(observable, str) else getattr(observable, "__name__", "observable")
-    )
     if base.v0.ndim != 2:
-        raise ValueError(f"v0 has shape {base.v0.shape}; a matrix (m, m) is needed")
-    f = _function(observable, name, base.v0)
+        raise argument_error("v0", "a matrix (m, m)", base.v0)
+    f = value_of(observable, base.tokens, finite=True)
     levels = [Level(base, number, f) for number in range(3)]
     with (
         ThreadPoolExecutor(thread_count(base.place)) as pool,
@@ -194,8 +275,8 @@ def _warn_of_time(levels: list[Level], tolerance: float, budget: int, seconds: f
     stopped = max(level.stopped / level.count for level in levels)
     reason = f", {100.0 * stopped:.2g} % of the paths reach the radius" if stopped else ""
     warnings.warn(
-        f"tolerance={tolerance!r}: about {left / 60.0:.0f} minutes or more are needed{reason}; a "
-        "larger tolerance or a smaller budget takes less",
+        f"tolerance={tolerance!r} takes about {left / 60.0:.0f} minutes or more{reason}; a larger "
+        "tolerance or a smaller budget takes less",
         UserWarning,
         stacklevel=4,  # the caller of the recorded function
     )
@@ -212,9 +293,7 @@ def _error2(levels: list[Level]) -> float:
     return sum(level.error2 for level in levels) + 3.0 * levels[-1].error2
 
 
-def _wanted(
-    levels: list[Level], tolerance: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _wanted(levels: list[Level], tolerance: float) -> tuple[Array, Array, Array]:
     """Return cost of a sample, number of samples, and the number that the variances require."""
     variances, costs, done = np.array(
         [(level.variance[0], level.cost, level.count) for level in levels], dtype=float
@@ -246,13 +325,13 @@ def _bias(levels: list[Level]) -> tuple[float, float]:
 
     A quarter of the bias of the previous level counts too: the difference can pass through zero.
     """
-    found = []
+    biases = []
     for i in range(max(2, len(levels) - 2), len(levels)):
         fine, coarse = levels[i], levels[i - 1]
         shrink = 3.0 * 4.0 ** (len(levels) - 1 - i)
         bias = abs(2.0 * fine.mean[0] - coarse.mean[0]) / shrink
-        found.append((float(bias), math.sqrt(4.0 * fine.error2 + coarse.error2) / shrink))
-    return max(found, key=sum)
+        biases.append((float(bias), math.sqrt(4.0 * fine.error2 + coarse.error2) / shrink))
+    return max(biases, key=sum)
 
 
 def _first_steps(horizon: float, first_step: float | None, max_levels: int) -> int:
@@ -266,33 +345,9 @@ def _first_steps(horizon: float, first_step: float | None, max_levels: int) -> i
         except ValueError as error:
             raise ValueError(f"first_{error}") from None  # the message begins with "step="
     if steps * 2.0 ** (max_levels - 1) >= 2**32:
-        raise ValueError(
-            f"max_levels={max_levels}: with first_step={horizon / steps:.6g} the finest level "
-            "would have 2^32 steps; fewer levels are needed"
-        )
+        most = f"<= {33 - steps.bit_length()} for first_step={horizon / steps:.6g}"
+        raise argument_error("max_levels", most, max_levels)
     return steps
-
-
-def _function(observable: Observable, name: str, v0: NDArray[np.float64]) -> Function:
-    """Return the observable as a function of V (samples, m, m) that checks its values."""
-    if isinstance(observable, str):
-        check_choice("observable", observable, observables(v0[None]))
-    elif not callable(observable):
-        raise ValueError(f"observable={observable!r}: a name or a function is needed")
-
-    def f(v: NDArray[np.float64]) -> NDArray[np.float64]:
-        if isinstance(observable, str):
-            return observables(v)[observable]
-        values = real_array(observable(v), f"observable: what {name} returned")
-        if values.shape != (len(v),) or not np.isfinite(values).all():
-            raise ValueError(
-                f"observable {name} returned shape {values.shape}, "
-                f"{int((~np.isfinite(values)).sum())} numbers of them not finite; for V of shape "
-                f"{v.shape} finite ones of shape ({len(v)},) are needed"
-            )
-        return values
-
-    return f
 
 
 def _dataset(levels: list[Level], tolerance: float) -> xr.Dataset:

@@ -1,4 +1,7 @@
-"""The parts of a study of a rare event: paths that pilot the score, and independent runs."""
+"""The parts of a study of a rare event: paths that pilot the score, and independent runs.
+
+Finished runs are kept in a file, so that an interrupted call continues where it was.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,17 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.checks import argument_error
+from shaped_attention.io.records import append_records, read_records
+from shaped_attention.io.storage import check_writable
+from shaped_attention.numerics.seeds import canonical, derived_seed
 from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.chunks import thread_count
 from shaped_attention.samplers.loop import sample, starting_paths
@@ -23,7 +30,6 @@ from shaped_attention.samplers.steppers.stepper import Stepper
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.distances import generator_of
 from shaped_attention.statistics.reaction import Reaction
-from shaped_attention.statistics.run_records import RunRecords
 from shaped_attention.statistics.splitting import Replicas, Run, split
 
 Array = NDArray[np.float64]
@@ -137,15 +143,59 @@ def plain_paths(
     """
     if not reaction.at_end:
         return None, 0
-    found = plain_run(study, study.seed(part="plain"), _PROBE * replicas, reaction)
-    if found.hits < _FEWEST_HITS:
-        return None, found.steps
-    p = found.probability
+    probe = plain_run(study, study.seed(part="plain"), _PROBE * replicas, reaction)
+    if probe.hits < _FEWEST_HITS:
+        return None, probe.steps
+    p = probe.probability
     generations = -math.log(p) if p < 1.0 else 0.0
-    needed = (1.0 - p) / p * replicas * runs / max(generations, 1.0)
-    if needed > _COST_OF_A_REPLICA * replicas * runs * (1.0 + generations):
-        return None, found.steps
-    return max(replicas, math.ceil(needed / runs)), found.steps
+    paths = (1.0 - p) / p * replicas * runs / max(generations, 1.0)
+    if paths > _COST_OF_A_REPLICA * replicas * runs * (1.0 + generations):
+        return None, probe.steps
+    return max(replicas, math.ceil(paths / runs)), probe.steps
+
+
+class RunRecords:
+    """Finished runs by number, also in the file `store` if there is one."""
+
+    def __init__(self, store: str | Path | None, call: dict[str, Any]) -> None:
+        """Read the runs of a call from its file.
+
+        Raises
+        ------
+        ValueError
+            If the file has runs of another call, or cannot be written.
+        """
+        self.runs: dict[int, Run] = {}
+        self._path = None if store is None else Path(store)
+        self._lock = threading.Lock()
+        if self._path is None:
+            return
+        if self._path.is_dir():
+            raise argument_error("store", "a file, not a folder", str(store))
+        check_writable(self._path.parent, "store")
+        records = read_records(self._path)
+        if not records:
+            if self._path.exists() and self._path.stat().st_size:
+                raise argument_error("store", "a file of rare_event, or a new one", str(store))
+            append_records(self._path, [{"call": call}])
+            return
+        stored = records[0].get("call", {})
+        changed = [x for x in call if canonical(stored.get(x)) != canonical(call[x])]
+        if changed:
+            raise argument_error(
+                "store", f"a new file: this one has the runs of a call with another {changed[0]}",
+                str(store),
+            )  # fmt: skip
+        for record in records[1:]:
+            number = record.pop("run")
+            self.runs[number] = Run(**record)
+
+    def add(self, number: int, run: Run) -> None:
+        """Keep a finished run; threads may call it at the same time."""
+        with self._lock:
+            self.runs[number] = run
+            if self._path is not None:
+                append_records(self._path, [{"run": number} | asdict(run)])
 
 
 def run_all(

@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy.stats import t as student
 from shaped_attention.blocks.base import Layer, check_chain, check_limit
 from shaped_attention.blocks.pattern import specification_of
 from shaped_attention.checks import (
+    argument_error,
     check_choice,
     check_count,
     check_finite,
@@ -36,6 +38,7 @@ from shaped_attention.samplers.steppers.stepper import SHIFT
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.statistics.rare_event_runs import (
     PILOTS,
+    RunRecords,
     Study,
     pilot,
     plain_paths,
@@ -53,13 +56,14 @@ from shaped_attention.statistics.reaction import (
     step_deviation,
     value_of,
 )
-from shaped_attention.statistics.run_records import RunRecords
 from shaped_attention.statistics.splitting import Run
 from shaped_attention.version import __version__
 
 WHEN = ("ever", "end")
 ESTIMATORS = ("splitting", "plain")
 METHODS = ("clock", "direct")
+
+_SIZES = "rare_event takes a horizon, with step and method, or a width and a depth"
 
 
 @recorded()
@@ -200,37 +204,32 @@ def rare_event(
             least = min(4.0 * spec.tokens * size, LARGEST_RADIUS)
             spec = replace(spec, radius=max(spec.radius, least))
         if spec.radius <= 2.0 * spec.tokens * size:
-            raise ValueError(
-                f"radius={spec.radius:g}: paths stop there; a radius above "
-                f"{2.0 * spec.tokens * size:g}, twice m times the size at level={level!r}, is "
-                "needed"
-            )
-    value, given = value_of(observable, spec.tokens), coordinate
-    score = None if given is None else checked(given, "coordinate", 2)
+            least = 2.0 * spec.tokens * size
+            raise argument_error("radius", f"above {least:g} for level={level!r}", spec.radius)
+    value = value_of(observable, spec.tokens)
+    score = None if coordinate is None else checked(coordinate, "coordinate", 2)
     start = value(spec.v0[None])
-    if when == "ever" and ((start >= level) if above else (start <= level))[0]:
-        raise ValueError(f"level={level!r}: v0 has the value {start[0]:.6g}, which is in the event")
-    for name, function in (("observable", observable), ("coordinate", coordinate)):
-        if store is not None and function is not None and "<" in name_of_function(function):
-            raise ValueError(
-                f"{name}={name_of_function(function)}: with a store, a function of a module is "
-                "needed, since its name identifies it"
-            )
+    _check_outside(start, level, above, when, level, "")
+    names = {
+        name: function and name_of_function(function)
+        for name, function in (("observable", observable), ("coordinate", coordinate))
+    }
+    for name, text in names.items():
+        if store is not None and text is not None and "<" in text:
+            raise argument_error(name, "a function of a module, whose name a store can keep", text)
     call = {
             "function": "rare_event", "version": __version__,
             "layer": specification_of(spec.pattern), "v0": spec.v0.tolist(),
-            "observable": name_of_function(observable), "level": float(level), "above": above,
+            "level": float(level), "above": above,
             "when": when, "width": width, "steps": spec.steps, "dt": spec.dt,
             "method": method, "replicas": replicas, "seed": spec.seed, "radius": spec.radius,
-            "coordinate": given and name_of_function(given),
+            **names,
         }  # fmt: skip
     study, scale = Study(spec, width, method), scale_of(observable)
     pilots = pilot(study, lambda v: scale.forward(value(v)), score)
     if score is not None and not pilots.varies:
-        raise ValueError(
-            f"coordinate={name_of_function(given)}: it has the same values on all paths; one that "
-            "depends on V is needed"
-        )
+        varying = "a function that depends on V: it is equal on all paths"
+        raise argument_error("coordinate", varying, names["coordinate"])
     barrier = float(level)
     if method == "clock" and when == "ever":
         # A path passes a barrier more often between steps than at their ends.
@@ -242,11 +241,7 @@ def rare_event(
             deviation = step_deviation(spec.pattern, spec.tokens, u, spec.dt)
         shift = SHIFT * deviation
         barrier = float(scale.inverse(size - (shift if above else -shift)))
-        if ((start >= barrier) if above else (start <= barrier))[0]:
-            raise ValueError(
-                f"level={level!r}: v0 has the value {start[0]:.6g}, which is within a step of the "
-                "level; a level farther away, or a smaller step, is needed"
-            )
+        _check_outside(start, barrier, above, when, level, " within a step")
     gap = gap_of(observable, barrier, above, spec.pattern, spec.tokens)
     gaps = gap(spec.v0[None], start), np.median(gap(pilots.ends, value(pilots.ends)))
     reaction = Reaction(
@@ -263,28 +258,35 @@ def rare_event(
     if estimator != "splitting":
         plain, probed = plain_paths(study, reaction, replicas, runs)
     if estimator == "plain" and plain is None:
-        raise ValueError(
-            "estimator='plain': plain paths are for events at the end that are not rare; "
-            "'splitting' is needed"
-        )
+        splitting = "'splitting' or None for an event that is rare, or at any time"
+        raise argument_error("estimator", splitting, estimator)
     records = RunRecords(store, {**call, "plain": plain})
     run_all(study, reaction, replicas, records, runs, progress, plain)
-    found = [records.runs[number] for number in range(runs)]
-    lost = sum(run.probability == 0.0 for run in found)
+    finished = [records.runs[number] for number in range(runs)]
+    lost = sum(run.probability == 0.0 for run in finished)
     if lost:
         warnings.warn(
             f"replicas={replicas}: {lost} of {runs} runs lost all replicas before the event; more "
-            "replicas, or another coordinate, are needed for a reliable interval",
+            "replicas, or another coordinate, make the interval reliable",
             UserWarning,
             stacklevel=3,  # the caller of the recorded function
         )
-    result = dataset_of(found, spec.steps, plain or replicas, confidence)
+    result = dataset_of(finished, spec.steps, plain or replicas, confidence)
     _warn_of_stopped(result, spec.radius)
     return result.assign(
         cost=result["cost"] + probed / spec.steps,
         steps=result["steps"] + probed,
         estimator="splitting" if plain is None else "plain",
     ).assign_attrs(seconds=time.perf_counter() - began)
+
+
+def _check_outside(
+    start: NDArray[np.float64], barrier: float, above: bool, when: str, level: float, how: str
+) -> None:
+    """Raise ValueError if paths are in the event before their first step."""
+    if when == "ever" and ((start >= barrier) if above else (start <= barrier))[0]:
+        outside = f"{'above' if above else 'below'} the value of v0, {start[0]:.6g}{how}"
+        raise argument_error("level", outside, level)
 
 
 def _warn_of_stopped(result: xr.Dataset, radius: float) -> None:
@@ -307,21 +309,16 @@ def _specification(
     memory: int,
 ) -> tuple[Specification, str]:  # fmt: skip
     """Return the specification of one run, and the method."""
-    if width is None:
-        if horizon is None or depth is not None:
-            raise ValueError(
-                f"horizon={horizon!r}, width=None, depth={depth!r}: a horizon, or a width and a "
-                "depth, are needed"
-            )
+    of_chain = (width, depth) != (None, None)
+    if of_chain == (horizon is not None) or (of_chain and (step, method) != (None, None)):
+        raise ValueError(_SIZES)
+    if horizon is not None:
         check_limit(layer)
         steps = count_steps(horizon, 0.01 if step is None else step)
         dt = horizon / steps
+    elif width is None or depth is None:
+        raise ValueError(_SIZES)
     else:
-        if depth is None or any(x is not None for x in (horizon, step, method)):
-            raise ValueError(
-                f"width={width!r}, depth={depth!r}, horizon={horizon!r}, step={step!r}, "
-                f"method={method!r}: a width and a depth alone, or a horizon, are needed"
-            )
         check_chain(layer)
         check_count("width", width)
         check_count("depth", depth)
@@ -331,12 +328,10 @@ def _specification(
         options=Options(radius=radius, memory=memory, progress=False),
     )  # fmt: skip
     if spec.v0.ndim != 2:
-        raise ValueError(f"v0 has shape {spec.v0.shape}; a matrix (m, m) is needed")
+        raise argument_error("v0", "a matrix (m, m)", spec.v0)
     most = memory // (8 * (steps + 1) * (2 + spec.groups * spec.tokens**2))
     if replicas > most:
-        raise ValueError(
-            f"replicas={replicas!r}: the paths of at most {most} fit into memory={memory!r} bytes"
-        )
+        raise argument_error("replicas", f"<= {most}, which fit into {memory} bytes", replicas)
     if width is None and method is None:
         method = "clock" if can_explode(spec.pattern, spec.tokens) else "direct"
     return spec, method or "direct"
@@ -359,35 +354,32 @@ def interval_of(
 
 
 def dataset_of(
-    found: list[Run], steps: int, replicas: int, confidence: float, pilots: int = PILOTS
+    finished: list[Run], steps: int, replicas: int, confidence: float, pilots: int = PILOTS
 ) -> xr.Dataset:
     """Return the estimate of independent runs, its interval, and its cost in paths of `steps`."""
-    estimates = np.array([run.probability for run in found])
-    hits = np.array([run.hits for run in found])
-    costs = np.array([run.steps / steps for run in found])
+    estimates = np.array([run.probability for run in finished])
+    hits = np.array([run.hits for run in finished])
+    costs = np.array([run.steps / steps for run in finished])
     mean = float(estimates.mean())
-    error = float(estimates.std(ddof=1)) / math.sqrt(len(found))
-    generations = max(len(run.levels) for run in found)
-    weights = estimates if mean > 0.0 else np.ones(len(found))
-    levels = np.full((len(found), generations), np.nan)
-    killed = np.zeros((len(found), generations), dtype=np.int64)
-    for i, run in enumerate(found):
-        levels[i, : len(run.levels)] = run.levels
-        killed[i, : len(run.killed)] = run.killed
-    bounds = interval_of(estimates, int(hits.sum()), replicas * len(found), confidence)
+    error = float(estimates.std(ddof=1)) / math.sqrt(len(finished))
+    weights = estimates if mean > 0.0 else np.ones(len(finished))
+    levels = list(zip_longest(*(run.levels for run in finished), fillvalue=np.nan))
+    killed = list(zip_longest(*(run.killed for run in finished), fillvalue=0))
+    shape = len(finished), len(levels)
+    bounds = interval_of(estimates, int(hits.sum()), replicas * len(finished), confidence)
     return xr.Dataset(
         {
             "probability": mean,
             "relative_error": error / mean if mean > 0.0 else math.inf,
             "interval": ("bound", list(bounds)),
             "cost": float(costs.sum()) + pilots,
-            "steps": sum(run.steps for run in found) + pilots * steps,
-            "stopped_share": float(np.average([run.stopped for run in found], weights=weights)),
+            "steps": sum(run.steps for run in finished) + pilots * steps,
+            "stopped_share": float(np.average([run.stopped for run in finished], weights=weights)),
             "run_probability": ("run", estimates),
             "run_cost": ("run", costs),
             "run_hits": ("run", hits),
-            "levels": (("run", "generation"), levels),
-            "killed": (("run", "generation"), killed),
+            "levels": (("run", "generation"), np.array(levels).T.reshape(shape)),
+            "killed": (("run", "generation"), np.array(killed, dtype=np.int64).T.reshape(shape)),
         },
-        coords={"bound": ["lower", "upper"], "run": range(len(found))},
+        coords={"bound": ["lower", "upper"], "run": range(len(finished))},
     )

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.checks import check_choice, real_array
+from shaped_attention.checks import argument_error, check_choice, real_array
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.clock_step import clock_speed, norm_spread
@@ -64,27 +64,32 @@ def name_of_function(function: Any) -> str:
     return f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', function)}"
 
 
-def checked(function: Any, argument: str, count: int) -> Callable[..., Array]:
-    """Return a function, or the one that a text names, with its values checked."""
+def checked(function: Any, argument: str, count: int, finite: bool = False) -> Callable[..., Array]:
+    """Return a function, or the one that a text names, with its values checked.
+
+    It is called with the first `count` of its arguments.
+    """
     if isinstance(function, str):
         function = function_named(function, argument, _NEEDED)
     elif not callable(function):
-        raise ValueError(f"{argument}={function!r}: {_NEEDED} is needed")
+        raise argument_error(argument, _NEEDED, function)
 
     def values(*arrays: Array) -> Array:
-        found = real_array(function(*arrays[:count]), f"{argument}: what it returned")
-        if found.shape != (len(arrays[0]),) or np.isnan(found).any():
+        numbers = real_array(function(*arrays[:count]), f"{argument}: what it returned")
+        bad = ~np.isfinite(numbers) if finite else np.isnan(numbers)
+        if numbers.shape != (len(arrays[0]),) or bad.any():
             raise ValueError(
-                f"{argument} returned shape {found.shape}, {int(np.isnan(found).sum())} numbers of "
-                f"them NaN; ({len(arrays[0])},) without NaN is needed"
+                f"{argument} must return {'finite ' if finite else ''}numbers of shape "
+                f"({len(arrays[0])},); got shape {numbers.shape} with {int(bad.sum())} "
+                f"{'that are not finite' if finite else 'NaN'}"
             )
-        return found
+        return numbers
 
     return values
 
 
-def value_of(observable: Observable, tokens: int) -> Callable[[Array], Array]:
-    """Return the observable as a function of V (samples, m, m)."""
+def value_of(observable: Observable, tokens: int, finite: bool = False) -> Callable[[Array], Array]:
+    """Return the observable as a function of V (samples, m, m) that checks its values."""
     if observable == "norm":
         return norm
     if observable == "u":
@@ -92,7 +97,7 @@ def value_of(observable: Observable, tokens: int) -> Callable[[Array], Array]:
     if isinstance(observable, str) and ":" not in observable:
         check_choice("observable", observable, ["norm", "u", *observables(np.eye(tokens)[None])])
         return lambda v: observables(v)[observable]
-    return checked(observable, "observable", 1)
+    return checked(observable, "observable", 1, finite)
 
 
 @dataclass(frozen=True)
@@ -184,16 +189,16 @@ def gap_of(
     V explodes if u does, with |C V C| of the size of V: for a size of V the smaller of the gaps of
     its logarithm and of u counts.
     """
-    sign, scale, own = 1.0 if above else -1.0, noise_scale(pattern), scale_of(observable)
-    end = float(own.forward(level))
+    sign, u_scale, scale = 1.0 if above else -1.0, noise_scale(pattern), scale_of(observable)
+    end = float(scale.forward(level))
     if observable == "u":
-        return lambda _, values: sign * (_distance(values, scale) - _distance(level, scale))
+        return lambda _, values: sign * (_distance(values, u_scale) - _distance(level, u_scale))
     if above and is_size(observable):
-        far = _distance(4.0 / tokens * math.exp(min(end, 700.0)), scale)
+        far = _distance(4.0 / tokens * math.exp(min(end, 700.0)), u_scale)
         return lambda v, values: np.minimum(
-            end - own.forward(values), _distance(spread(v), scale) - far
+            end - scale.forward(values), _distance(spread(v), u_scale) - far
         )
-    return lambda _, values: sign * (end - own.forward(values))
+    return lambda _, values: sign * (end - scale.forward(values))
 
 
 def linear_rate(pattern: Sequence[Sequence[Block]]) -> float:

@@ -19,7 +19,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.checks import check_count, check_inside, check_positive
+from shaped_attention.checks import argument_error, check_count, check_inside, check_positive
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.steppers.stepper import SHIFT
@@ -91,20 +91,21 @@ def tilted_probability(
     check_inside("confidence", confidence)
     known = explosion_law(layer, v0)
     if known.kind != "exact" or known.coefficients.constant:
-        raise ValueError(f"layer={layer!r}: a layer and v0 whose u has an exact law are needed")
+        raise argument_error("layer", "one whose u has an exact law for this v0", layer)
     law = known.coefficients
     if law.u0 >= level:
-        raise ValueError(f"level={level!r}: a number above u_0 = {law.u0:.6g} is needed")
+        raise argument_error("level", f"above u_0 = {law.u0:.6g}", level)
     if law.delta == 0.0:
-        raise ValueError(f"layer={layer!r}: attention is needed; u is log-normal without it")
+        raise argument_error("layer", "one with attention; u is log-normal without it", layer)
     guide = passage_table(law, horizon, level)
-    found = []
+    finished = []
     for run in range(runs):
-        own = derived_seed(seed, {"study": "tilted_probability", "run": run})
-        weights, steps = _weights(law, guide, horizon, level, step, replicas, own)
-        found.append(Run(float(weights.mean()), round(steps), int((weights > 0.0).sum()), [], []))
+        run_seed = derived_seed(seed, {"study": "tilted_probability", "run": run})
+        weights, steps = _weights(law, guide, horizon, level, step, replicas, run_seed)
+        hits = int((weights > 0.0).sum())
+        finished.append(Run(float(weights.mean()), round(steps), hits, [], []))
     length = max(1, round(horizon / step))
-    return dataset_of(found, length, replicas, confidence, 0).drop_vars(["levels", "killed"])
+    return dataset_of(finished, length, replicas, confidence, 0).drop_vars(["levels", "killed"])
 
 
 def _weights(

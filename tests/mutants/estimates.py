@@ -9,7 +9,6 @@ _CONVERGENCE = "shaped_attention/statistics/convergence.py"
 _DENSITY = "shaped_attention/statistics/density.py"
 _DISTANCES = "shaped_attention/statistics/distances.py"
 _FRACTIONS = "shaped_attention/statistics/proportions.py"
-_LEVELS = "shaped_attention/statistics/level_pairs.py"
 _MULTILEVEL = "shaped_attention/statistics/multilevel.py"
 _OBSERVABLES = "shaped_attention/numerics/observables.py"
 _RARE = "shaped_attention/statistics/rare_events.py"
@@ -107,16 +106,16 @@ ESTIMATES = [
     Mutant(
         "convergence-dof-of-whole-width",
         _CONVERGENCE,
-        "dof = width // groups - spec.tokens",
-        "dof = width - spec.tokens",
+        "dof = width // groups - task.tokens",
+        "dof = width - task.tokens",
         ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[heads]",),
         blind=True,
     ),
     Mutant(
         "convergence-extrapolation",
         _CONVERGENCE,
-        "2 * weak[-1, :, 3] - weak[-2, :, 3]",
-        "1.5 * weak[-1, :, 3] - 0.5 * weak[-2, :, 3]",
+        "2 * chain[-1] - chain[-2]",
+        "1.5 * chain[-1] - 0.5 * chain[-2]",
         (
             "test_coupling.py::test_the_extrapolated_value_is_the_constant_of_a_line_in_one_over_the_width",
         ),
@@ -156,7 +155,7 @@ ESTIMATES = [
     ),
     Mutant(
         "levels-coarse-increment-halved",
-        _LEVELS,
+        _MULTILEVEL,
         "coarse.euler(half + increment)",
         "coarse.euler(2.0**0.5 * increment)",
         ("test_multilevel.py::test_the_variance_falls_like_the_step[layer0]",),
@@ -164,7 +163,7 @@ ESTIMATES = [
     ),
     Mutant(
         "levels-merge-of-variances",
-        _LEVELS,
+        _MULTILEVEL,
         "apart**2 * (self.count * count / total)",
         "apart**2 * (count / total)",
         ("test_multilevel.py::test_moments_of_a_level_are_those_of_all_its_samples",),
@@ -255,15 +254,15 @@ ESTIMATES = [
     Mutant(
         "convergence-gain-of-one-side",
         _CONVERGENCE,
-        "independent = on_chain.var() + on_limit.var()",
-        "independent = on_chain.var()",
+        "independent = chain.var(axis=1) + limit.var(axis=1)",
+        "independent = chain.var(axis=1)",
         ("test_coupling.py::test_errors_and_gain_are_those_of_the_pairs",),
     ),
     Mutant(
         "convergence-strong-error-of-one-path",
         _CONVERGENCE,
-        "error = distance.std() / math.sqrt(samples)",
-        "error = distance.std() / samples",
+        "distance.std() / root",
+        "distance.std() / samples",
         ("test_coupling.py::test_errors_and_gain_are_those_of_the_pairs",),
     ),
     Mutant(
@@ -282,7 +281,7 @@ ESTIMATES = [
     ),
     Mutant(
         "levels-cost-of-the-fine-path-alone",
-        _LEVELS,
+        _MULTILEVEL,
         "sum(grid.steps for grid in self.grids)",
         "self.grids[0].steps",
         ("test_multilevel.py::test_samples_are_shared_out_as_the_cost_asks",),
@@ -381,7 +380,7 @@ ESTIMATES = [
     ),
     Mutant(
         "levels-share-their-numbers",
-        _LEVELS,
+        _MULTILEVEL,
         'Keys(self.base.seed, "multilevel", (self.number,))',
         'Keys(self.base.seed, "multilevel", (0,))',
         ("test_multilevel.py::test_levels_have_numbers_of_their_own",),

@@ -15,7 +15,6 @@ _EXPLOSIONS = "shaped_attention/statistics/explosions.py"
 _PATHS = "shaped_attention/samplers/paths.py"
 _RARE_RUNS = "shaped_attention/statistics/rare_event_runs.py"
 _REACTION = "shaped_attention/statistics/reaction.py"
-_RECORDS = "shaped_attention/statistics/run_records.py"
 _SPLITTING = "shaped_attention/statistics/splitting.py"
 
 EXPLOSION = [
@@ -221,7 +220,7 @@ EXPLOSION = [
     ),
     Mutant(
         "rare-event-runs-numbered-as-they-finished",
-        _RECORDS,
+        _RARE_RUNS,
         'for record in records[1:]:\n            number = record.pop("run")',
         'for number, record in enumerate(records[1:]):\n            record.pop("run")',
         ("test_rare_event_runs.py::test_runs_in_a_file_are_known_by_their_numbers",),
