@@ -75,8 +75,7 @@ def compare(
     All statements assume that the two results are independent. Results of one sampler with one seed
     share random numbers. The KS bands then remain valid, but not sharp; the other intervals and the
     joint p-value do not, and the verdict says so. Use different seeds. The verdict also reports
-    different initial covariances, layers or radii, since the laws then differ for that reason
-    alone.
+    different initial covariances, layers or radii, which are reason enough for laws to differ.
 
     Parameters
     ----------

@@ -114,9 +114,9 @@ def convergence(
         radius = 10.0 * float(np.linalg.norm(start)) or 1.0
 
     def at(width: int) -> xr.Dataset:
-        own = derived_seed(seed, {"study": "convergence", "width": width})
+        part = derived_seed(seed, {"study": "convergence", "width": width})
         depth = depths[list(widths).index(width)]
-        return pair_errors(layer, start, int(width), depth, samples, own, radius)
+        return pair_errors(layer, start, int(width), depth, samples, part, radius)
 
     errors = over_grid(at, {"width": widths}, progress=progress)
     sizes, weak, chain = np.array(widths, dtype=float), errors["weak"], errors["chain"].to_numpy()

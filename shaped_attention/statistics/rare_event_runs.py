@@ -138,7 +138,7 @@ def plain_paths(
 ) -> tuple[int | None, int]:
     """Return how many plain paths in each run have the error of splitting and take less time.
 
-    The number is None if splitting is faster, or the event is not at the end alone: plain paths are
+    The number is None if splitting is faster, or the event is at any time: plain paths are
     then no faster than the first generation of splitting. Also return the steps taken to find out.
     """
     if not reaction.at_end:

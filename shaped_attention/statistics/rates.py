@@ -28,7 +28,7 @@ def fitted_rate(
 ) -> tuple[float, float]:
     """Return r and its standard error in ``error = a n^-r``, by weighted least squares.
 
-    All widths enter, resolved or not: a fit of logarithms to the resolved ones alone would select
+    All widths enter, resolved or not: a fit of logarithms to only the resolved ones would select
     the errors that are large by chance. The result is NaN unless two widths have errors above 4
     standard errors.
     """

@@ -6,7 +6,7 @@ Brownian motion with drift arrives by the time T with a probability that decreas
 
     min over 0 < s <= T - t of (g - mu s) / sqrt s,
 
-whose negative is the score. At the end alone, s = T - t. Splitting is unbiased with any score.
+whose negative is the score. At the end only, s = T - t. Splitting is unbiased with any score.
 
 The noise of u, V_11 - 2 V_12 + V_22 for two tokens and 4 |C V C| / m in general, is
 sqrt(2 k u^2 + delta u^4): attention speeds it up. It has the coordinate arcsinh(sqrt(2k/delta)/u).
@@ -109,8 +109,8 @@ class Reaction:
     value
         The observable.
     level, above, at_end
-        The event: the observable is at least (`above`) or at most the level, at any time or at the
-        end alone.
+        The event: the observable is at least (`above`) or at most the level, at any time or only at
+        the end.
     horizon
         Time at which paths end.
     gap

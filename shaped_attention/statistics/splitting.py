@@ -6,7 +6,7 @@ replaced by a survivor, chosen uniformly, up to the first time at which its scor
 level; from there on it has new random numbers. A generation that kills K replicas multiplies the
 weight by 1 - K / N, and the algorithm ends when the k-th smallest score is infinite. The weight
 times the fraction of replicas in the event is then an unbiased estimator of its probability,
-whatever the score [2]_; the score sets the variance alone, at best about -log(p) / N relative to
+whatever the score [2]_; the score sets only the variance, at best about -log(p) / N relative to
 the square of the probability p.
 
 References

@@ -2,7 +2,7 @@
 
 Two tokens, or two groups, with full attention and a ReLU MLP alongside: the MLP adds -2 gamma^2
 nu(rho) sqrt(V_11 V_22) to the drift of u = V_11 - 2 V_12 + V_22, which lies between 0 and -gamma^2
-(c_+ - c_-)^2 u / 4. The variance depends on u alone, so by comparison of drifts the scalar laws
+(c_+ - c_-)^2 u / 4. The variance depends only on u, so by comparison of drifts the scalar laws
 with these two values of mu bound the probability, at every horizon and level.
 
 Two tokens with a causal mask: with rates alpha, delta as for full attention,

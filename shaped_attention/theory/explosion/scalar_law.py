@@ -126,9 +126,9 @@ class ScalarLaw:
 
     def explosions(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return P(explosion by t) at many times, to 1e-12, by Chebyshev interpolation in log t."""
-        found = np.zeros(times.shape)
+        probabilities = np.zeros(times.shape)
         if not self.explosive:
-            return found
+            return probabilities
         # Without the tanh of its drift, X is a Bessel process, whose time to 0 is 1 / gamma.
         tail = float(special.gammainccinv(self.a - 0.5, _NEGLIGIBLE))
         first, last = self.coordinate(self.u0) ** 2 / (4.0 * self.k * tail), float(times.max())
@@ -139,8 +139,9 @@ class ScalarLaw:
             logs = 0.5 * (ends[0] + ends[1] + nodes * (ends[1] - ends[0]))
             values = [self.probability(math.exp(x)) for x in logs]
             inside = (2.0 * np.log(times[late]) - ends[0] - ends[1]) / (ends[1] - ends[0])
-            found[late] = chebyshev.chebval(inside, chebyshev.chebfit(nodes, values, NODES - 1))
-        return found
+            fit = chebyshev.chebfit(nodes, values, NODES - 1)
+            probabilities[late] = chebyshev.chebval(inside, fit)
+        return probabilities
 
     def precise_probability(self, horizon: float, level: float, digits: int = 0) -> Any:
         """Return P(tau <= horizon) as an mpmath number, with `digits` further digits in the work.
