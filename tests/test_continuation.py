@@ -213,11 +213,11 @@ def test_parallel_branches_are_stored_and_run_again(tmp_path):
     again = sa.rerun(sa.load(sa.save(result, tmp_path / "parallel.nc")))
     np.testing.assert_array_equal(again.V, result.V)
     for wrong, message in (
-        (lambda: sa.Parallel(sa.ShapedMLP(0.5)), "two blocks or more are needed"),
-        (lambda: sa.Parallel(sa.ShapedMLP(0.8), sa.ShapedMLP(0.8)), "add up to 1.28; at most 1"),
+        (lambda: sa.Parallel(sa.ShapedMLP(0.5)), "blocks must be two blocks or more; got"),
+        (lambda: sa.Parallel(sa.ShapedMLP(0.8), sa.ShapedMLP(0.8)), "add up to 1.28, more than 1"),
         (
             lambda: sa.Parallel(sa.ShapedMLP(0.5), sa.Normalised(sa.ShapedMLP(0.5))),
-            "blocks that are branches are needed",
+            "which is not a block with a branch",
         ),
     ):
         with pytest.raises(ValueError, match=message):
