@@ -137,10 +137,10 @@ def test_horizon_and_step(options, message):
         ({"tau0": 0.0}, "tau0 must be positive.*; got 0.0"),
         ({"tau0": INF}, "tau0 must be .*; got inf"),
         ({"heads": 0}, "heads must be an integer >= 1; got 0"),
-        ({"query_bias": -1.0}, "query_bias=-1.0: a variance from 0"),
+        ({"query_bias": -1.0}, r"query_bias must be in \[0, 1e\+100\]; got -1.0"),
         ({"key_bias": NAN}, "key_bias must be .*; got nan"),
         ({"key_size": 0}, "key_size must be an integer >= 1; got 0"),
-        ({"mask": "lower"}, "mask='lower': None, 'causal', 'causal:W'"),
+        ({"mask": "lower"}, "mask must be None, 'causal', 'causal:W'.*; got 'lower'"),
         ({"mask": np.ones((2, 2))}, "mask must have boolean entries; got entries of type float64"),
         ({"mask": np.ones((2, 3), dtype=bool)}, r"mask must have shape \(m, m\).*; got \(2, 3\)"),
         (

@@ -106,7 +106,7 @@ BAD = {
     "few samples": (("--network-samples", "4"), "network_samples must be an integer"),
     "radius": (("--radius", "0.001"), "radius=0.001"),
     "rho": (("--tokens", "3", "--rho", "-0.9"), "rho=-0.9"),
-    "scale": (("--scale", "big"), "scale='big'"),
+    "scale": (("--scale", "big"), "scale must be"),
     "device": (("--device", "cuda:7"), "device='cuda:7'"),
     "memory": (("--memory", "-1"), "memory"),
     "seed": (("--seed", "-1"), "seed must be an integer >= 0; got -1"),

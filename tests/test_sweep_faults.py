@@ -61,7 +61,7 @@ CASES = {
     "depth, horizon": (fixed(horizon=0.5), "depth, horizon: one of the two"),
     "horizon": (fixed(depth=None, horizon=0.53), "horizon=0.53: a whole number of layers"),
     "step": (fixed(step=0.07), "step=0.07: horizon=0.5 is not a multiple"),
-    "scale": (fixed(scale="big"), "scale='big'"),
+    "scale": (fixed(scale="big"), "scale must be .*; got 'big'"),
     "radius": (fixed(radius=1.0), "radius=1.0: it must be larger than"),
     "in a cell": ({"axes": {"gamma": [0.5, 1.5]}}, r"gamma=1.5: .*\(first at gamma=1.5\)"),
     "no V": ({**fixed(tokens=None), "axes": {"tokens": [2, 3]}, "keep": "V"}, "keep='V': cells"),
