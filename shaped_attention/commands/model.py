@@ -115,8 +115,7 @@ def _run(
     from shaped_attention.architectures.simulate import simulate_model
     from shaped_attention.architectures.table import LAYER_NUMBERS, model_summary
     from shaped_attention.architectures.verdict import compared, summary_table, verdict
-    from shaped_attention.figures.model_layers import model_layers
-    from shaped_attention.figures.output import save_figure
+    from shaped_attention.figures.plots import model_layers, save_figure
     from shaped_attention.io.storage import check_writable
     from shaped_attention.results.files import save
 

@@ -1,4 +1,4 @@
-"""Panels of a figure: new ones, or the Axes that a caller gives as `ax`.
+"""Panels of a figure, new or given as `ax`, and how densities are drawn in them.
 
 Every plotting function has the argument `ax`. Without it, the function draws a new Figure in the
 package's style and returns it. The style is seaborn's, with colour-blind safe colours, and with a
@@ -21,6 +21,16 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from shaped_attention.checks import argument_error
+from shaped_attention.statistics.density import (
+    FEWEST,
+    UNBOUNDED,
+    Bins,
+    Floats,
+    Interval,
+    atom,
+    estimate_density,
+    largest_atom,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +43,11 @@ Drawn = Figure | Any
 
 LINES = ("-", "--", ":", "-.")
 COLORS = sns.color_palette("colorblind")
+
+
+def look(index: int) -> dict[str, Any]:
+    """Return the colour and the line style of one of several curves, by its number."""
+    return {"color": COLORS[index % len(COLORS)], "linestyle": LINES[index % len(LINES)]}
 
 
 def styled(function: Callable[P, R]) -> Callable[P, R]:
@@ -153,3 +168,60 @@ def _checked(ax: Any, names: Sequence[str]) -> list[Axes]:
     if len(axes) != len(names):
         raise ValueError(f"ax must have one Axes for each of {', '.join(names)}; got {len(axes)}")
     return axes
+
+
+_BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}
+
+
+def draw_density(
+    axis: Axes,
+    values: Floats,
+    *,
+    support: Interval = UNBOUNDED,
+    window: Interval | None = None,
+    bins: Bins | None = None,
+    bandwidth: float | str | None = None,
+    level: float = 0.95,
+    last: float | None = None,
+    **line: Any,
+) -> bool:
+    """Draw the density from `estimate_density`: a line, and a light band of its intervals.
+
+    Equal values have no density; a vertical line marks them. If more than 1 % of the samples share
+    one value, the line's entry in the legend has their share, and the curve has the mass of the
+    others. `last` is the last time, if the values are stopping times: only paths that have not
+    stopped by then are such an atom. `line` has the colour, the line style and the label.
+
+    Return whether there is a vertical line.
+    """
+    equal = atom(values)
+    if equal is not None:
+        axis.axvline(equal, **line)
+        return True
+    place = None
+    shared = largest_atom(values, last)
+    if shared is not None:
+        place, share = shared
+        others = values[values != place]
+        drawn = len(others) >= FEWEST and atom(others) is None
+        at = f"{place:.4g}" if last is None else f"$t$ = {place:.4g}"
+        more = "" if drawn else ", no curve for the rest"
+        label = f"{line['label']}: {100 * share:.3g} % at {at}{more}"
+        axis.axvline(place, **line | {"label": label})
+        if not drawn:
+            return True
+    estimate = estimate_density(
+        values, bins=bins, bandwidth=bandwidth, support=support, window=window,
+        confidence=level, without=place,
+    )  # fmt: skip
+    band = _BAND | {"color": line["color"]}
+    if bins is None:
+        axis.fill_between(estimate["value"], estimate["lower"], estimate["upper"], **band)
+        axis.plot(estimate["value"], estimate["density"], **line)
+        return shared is not None
+    edges = np.append(estimate["left"].values, estimate["right"].values[-1])
+    axis.stairs(
+        estimate["upper"].values, edges, baseline=estimate["lower"].values, fill=True, **band
+    )
+    axis.stairs(estimate["density"].values, edges, **line)
+    return shared is not None

@@ -14,12 +14,11 @@ import xarray as xr
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from shaped_attention.architectures.table import model_summary
 from shaped_attention.checks import argument_error, check_choice
-from shaped_attention.figures.density_curves import draw_density
 from shaped_attention.figures.labels import LAYER, SAMPLERS, TIME, observable_label, sampler_label
-from shaped_attention.figures.model_layers import model_layers
 from shaped_attention.figures.output import save_figure
-from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
+from shaped_attention.figures.panels import Drawn, Panels, Target, draw_density, look, styled
 from shaped_attention.numerics import observables as of_covariances
 from shaped_attention.numerics.result_axis import (
     axis_of,
@@ -85,18 +84,17 @@ def trajectories(
     panels = Panels(ax, names, _size(names))
     axis = axis_of(next(iter(named.values())))
     for index, (label, result) in enumerate(named.items()):
-        place, color = saved_places(result), COLORS[index % len(COLORS)]
-        line = LINES[index % len(LINES)]
-        found = [_quantiles(v, names) for v in result["V"].transpose(axis, *_DIMENSIONS).values]
+        place, line = saved_places(result), look(index)
+        every = [_quantiles(v, names) for v in result["V"].transpose(axis, *_DIMENSIONS).values]
         for panel, name in zip(panels.axes, names, strict=True):
-            low, middle, high = np.array([quantiles[name] for quantiles in found]).T
+            low, middle, high = np.array([quantiles[name] for quantiles in every]).T
             # Overlapping bands would be one grey block: only that of the last result is filled.
             if index == len(named) - 1:
-                panel.fill_between(place, low, high, color=color, alpha=0.15, linewidth=0)
+                panel.fill_between(place, low, high, color=line["color"], alpha=0.15, linewidth=0)
             few = "o" if len(place) < 8 else None
-            panel.plot(place, middle, line, marker=few, color=color, label=_entry(label, result))
+            panel.plot(place, middle, marker=few, label=_entry(label, result), **line)
             for edge in (low, high):
-                panel.plot(place, edge, line, color=color, linewidth=0.8)
+                panel.plot(place, edge, linewidth=0.8, **line)
     of_layers = all(result.attrs.get("sampler") in SAMPLERS for result in named.values())
     below = LAYER if axis == "position" else TIME if of_layers else "time $t$"
     for panel, name in zip(panels.axes, names, strict=True):
@@ -165,12 +163,11 @@ def densities(
         window = None if atom(pooled) is not None else density_window(pooled, support)
         marked = False
         for index, (label, result) in enumerate(named.items()):
-            own = "" if np.ptp([*at.values()]) < 1e-9 else f", {place_text(of, at[label])}"
+            when = "" if np.ptp([*at.values()]) < 1e-9 else f", {place_text(of, at[label])}"
             marked |= draw_density(
                 axis, drawn[label], support=support, window=window, bins=bins,
-                bandwidth=bandwidth, level=level, color=COLORS[index % len(COLORS)],
-                linestyle=LINES[index % len(LINES)], label=_entry(label, result, own),
-                last=at[label] if name == STOPPING else None,
+                bandwidth=bandwidth, level=level, label=_entry(label, result, when),
+                last=at[label] if name == STOPPING else None, **look(index),
             )  # fmt: skip
         axis.set(xlabel=observable_label(name, labels), ylabel="density")
         axis.xaxis.set_major_locator(MaxNLocator(5))
@@ -182,6 +179,67 @@ def densities(
     times = {f"at {place_text(of, t)}; ".replace("t =", "$t$ =") for t in at.values()}
     note = f"{times.pop() if len(times) == 1 else ''}bands: pointwise {100 * level:g} % intervals"
     return panels.finish(title, note=note, legend=True, columns=len(named))
+
+
+_LAYER_LABELS = {
+    "cosine": "mean cosine",
+    "effective_rank": "effective rank",
+    "size": "root mean square",
+    "entropy": "entropy / largest",
+}
+
+
+@styled
+def model_layers(
+    results: xr.Dataset | Mapping[str, xr.Dataset],
+    title: str | None = None,
+    *,
+    ax: Target = None,
+) -> Drawn:
+    """Draw cosines, effective rank, norms and entropy of attention by layer, with 5-95 % bands.
+
+    Parameters
+    ----------
+    results
+        Result of `simulate_model` or of `model_summary`, or several by their names in the legend.
+    title
+        Title of the figure; with `ax`, of the first panel.
+    ax
+        Axes to draw into and return: three, or four if all results hold entropies. By default a new
+        Figure is returned.
+
+    Raises
+    ------
+    ValueError
+        If `results` are not such results, or `ax` does not have one Axes per panel.
+    """
+    if not isinstance(results, Mapping) or isinstance(results, xr.Dataset):
+        results = {str(getattr(results, "attrs", {}).get("model") or "model"): results}
+    summaries = {
+        name: result if "level" in getattr(result, "dims", ()) else model_summary(result)
+        for name, result in results.items()
+    }
+    if not summaries:
+        raise argument_error("results", "at least one result", results)
+    names = [name for name in _LAYER_LABELS if all(name in s for s in summaries.values())]
+    panels = Panels(ax, [_LAYER_LABELS[name] for name in names], (9.0, 6.6), columns=2)
+    for k, (label, summary) in enumerate(summaries.items()):
+        layers = summary["position"].to_numpy()
+        for axis, name in zip(panels.axes, names, strict=True):
+            low, middle, high = summary[name].sel(level=["5 %", "median", "95 %"]).to_numpy().T
+            axis.fill_between(layers, low, high, color=look(k)["color"], alpha=0.2, linewidth=0)
+            marker = "o" if len(layers) < 8 else None
+            axis.plot(layers, middle, marker=marker, label=label, **look(k))
+    for axis, name in zip(panels.axes, names, strict=True):
+        axis.set(xlabel=LAYER, ylabel=_LAYER_LABELS[name])
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if name == "size":
+            axis.set_yscale("log")
+        else:
+            axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
+        if name == "entropy":
+            axis.set_ylim(top=1.02)
+    return panels.finish(title, note="median, and 5–95 % band", legend=len(summaries) > 1)
 
 
 _DIMENSIONS = ("sample", "row", "col")
@@ -239,8 +297,8 @@ def _chosen(
 
 
 def _quantiles(v: NDArray[np.float64], names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    found = of_covariances.observables(v, named_tokens(names))
-    return {name: np.quantile(found[name], [0.05, 0.5, 0.95]) for name in names}
+    values = of_covariances.observables(v, named_tokens(names))
+    return {name: np.quantile(values[name], [0.05, 0.5, 0.95]) for name in names}
 
 
 def _entry(label: str, result: xr.Dataset, more: str = "") -> str:

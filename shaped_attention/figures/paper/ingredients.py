@@ -10,7 +10,7 @@ import xarray as xr
 from shaped_attention.blocks import Normalised, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import Layer
 from shaped_attention.figures.labels import LAYER
-from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
+from shaped_attention.figures.panels import Drawn, Panels, Target, look, styled
 from shaped_attention.figures.paper.original import RHO_0, mean_off_diagonal, quantiles
 from shaped_attention.numerics.covariance import correlations, equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
@@ -121,10 +121,9 @@ def ingredient_panels(data: xr.Dataset, title: str | None = None, *, ax: Target 
     for axis, kind in zip(panels.axes, data["kind"].values, strict=True):
         for k, curve in enumerate(data["correlation"].sel(kind=kind).values):
             low, _, high, mean = curve.T
-            color, line = COLORS[k % len(COLORS)], LINES[k % len(LINES)]
-            axis.fill_between(data["layer"].values, low, high, color=color, alpha=0.08, linewidth=0)
-            label = str(data["name"].sel(kind=kind).values[k])
-            axis.plot(data["layer"].values, mean, line, color=color, label=label)
+            layers, color = data["layer"].values, look(k)["color"]
+            axis.fill_between(layers, low, high, color=color, alpha=0.08, linewidth=0)
+            axis.plot(layers, mean, label=str(data["name"].sel(kind=kind).values[k]), **look(k))
         axis.set_xlabel(LAYER)
         axis.set_title(f"{kind}: mean, and 5–95 % band", fontsize="small")
         axis.legend(fontsize="x-small", loc="best", framealpha=0.9)

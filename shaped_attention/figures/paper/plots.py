@@ -10,9 +10,17 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogFormatterSciNotation, NullLocator
 
-from shaped_attention.figures.density_curves import draw_density
 from shaped_attention.figures.labels import LAYER, TIME, observable_label, parameter_label
-from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
+from shaped_attention.figures.panels import (
+    COLORS,
+    LINES,
+    Drawn,
+    Panels,
+    Target,
+    draw_density,
+    look,
+    styled,
+)
 from shaped_attention.statistics.density import UNBOUNDED, Floats, Interval
 
 _CORRELATIONS: Interval = (-1.0, 1.0)
@@ -31,10 +39,9 @@ def layer_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
             low, median, high, mean = data[name].sel(model=model).values.T
             # A mean of covariances is carried by the few paths that explode.
             middle = median if name == "covariance" else mean
-            color, line = COLORS[k % len(COLORS)], LINES[k % len(LINES)]
             layers = data["layer"].values
-            axis.fill_between(layers, low, high, color=color, alpha=0.15, linewidth=0)
-            axis.plot(layers, middle, line, color=color, label=str(model))
+            axis.fill_between(layers, low, high, color=look(k)["color"], alpha=0.15, linewidth=0)
+            axis.plot(layers, middle, label=str(model), **look(k))
         middle_name = "median" if name == "covariance" else "mean"
         axis.set(xlabel=LAYER, ylabel=data[name].attrs.get("long_name", name))
         axis.set_title(f"{middle_name}, and 5–95 % band", fontsize="small")
@@ -190,14 +197,13 @@ def explosion_probabilities(
 def _against_width(axis: Axes, data: xr.Dataset, name: str, rate: str) -> None:
     for k, model in enumerate(data["model"].values):
         one = data.sel(model=model)
-        found = f"rate {float(one[rate]):.2f} ± {float(one[rate + '_error']):.2f}"
+        fit = f"rate {float(one[rate]):.2f} ± {float(one[rate + '_error']):.2f}"
         if np.isnan(one[rate]):
-            found = "too small for a rate"
+            fit = "too small for a rate"
         spread = 2.0 * one[f"{name}_error"].values if f"{name}_error" in one else None
         axis.errorbar(
             data["width"].values, one[name].values, yerr=spread, marker="o", capsize=2.0,
-            color=COLORS[k % len(COLORS)], linestyle=LINES[k % len(LINES)],
-            label=f"{model}: {found}",
+            label=f"{model}: {fit}", **look(k),
         )  # fmt: skip
 
 
