@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.architectures.model import Embedding, Norm
-from shaped_attention.blocks.branch import added
 from shaped_attention.blocks.norms import centred, divided
 from shaped_attention.blocks.state import State
 from shaped_attention.checks import argument_error, check_count, real_array
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
+from shaped_attention.numerics.primitives import lower
 from shaped_attention.samplers.task import Task
 
 Array = NDArray[np.float64]
@@ -115,6 +115,7 @@ class EmbeddedStart:
     def states(self, task: Task, first: int, count: int) -> Array:
         """Return the states (count, 1, m, c) of some samples."""
         assert task.width is not None
+        pad = torch.nn.functional.pad
         rows = torch.from_numpy(rows_of(self.embedding, self.ids))
         samples = torch.arange(first, first + count, device="cpu")
         numbers = TorchNumbers(task.keys, samples, 0)
@@ -124,9 +125,11 @@ class EmbeddedStart:
             parts.append(numbers.normal("embedding, means", q, 1))
         parts.append(numbers.wishart("embedding", q, task.width - task.means))
         start = rows.expand(count, *rows.shape) @ (torch.cat(parts, dim=-1) / root)
-        zero = State((start.new_zeros(count, task.tokens, task.columns),), task.means)
-        state = _padded(added(zero, [_split(start, task.columns)], 0.0), task.columns)
-        state = normalised(state, self.embedding.norm)
+        start = pad(start, (0, max(0, task.columns - start.shape[-1])))
+        means, body = start[..., : task.means], start[..., task.means :]
+        factor = torch.cat([means, lower(body) if body.shape[-1] >= task.tokens else body], dim=-1)
+        factor = pad(factor, (0, task.columns - factor.shape[-1]))
+        state = normalised(State((factor,), task.means), self.embedding.norm)
         result: Array = state.factors[0][:, None].numpy()
         return result
 
@@ -138,20 +141,3 @@ def normalised(state: State, norm: Norm | None) -> State:
     rows = [[factor] for factor in state.factors]
     rows = divided(centred(rows) if norm.kind == "layer" else rows, norm.eps, 1.0)
     return state._replace(factors=tuple(along for (along,) in rows))
-
-
-def _split(start: Tensor, columns: int) -> list[Tensor]:
-    """Return coordinates as those along the columns of a factor, then orthogonal to them."""
-    missing = columns - start.shape[-1]
-    if missing > 0:
-        return [torch.nn.functional.pad(start, (0, missing))]
-    return [start[..., :columns], start[..., columns:]] if missing else [start]
-
-
-def _padded(state: State, columns: int) -> State:
-    return state._replace(
-        factors=tuple(
-            torch.nn.functional.pad(factor, (0, columns - factor.shape[-1]))
-            for factor in state.factors
-        )
-    )
