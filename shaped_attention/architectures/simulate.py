@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +23,6 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.state import State, covariance
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
-from shaped_attention.results.plain_arguments import encoded
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.kept import Measure, kept_of
 from shaped_attention.samplers.loop import run_paths
@@ -38,7 +36,7 @@ from shaped_attention.samplers.task import Task, task_of
 Array = NDArray[np.float64]
 
 
-@recorded(sampler="model")
+@recorded(sampler="model", written={"model": lambda model: record_of(as_model(model))})
 def simulate_model(
     model: Any,
     tokens: int | ArrayLike,
@@ -142,31 +140,21 @@ def simulate_model(
     result = result.rename(time="position").assign_coords(
         position=("position", np.arange(known.depth + 1), {"long_name": "number of layers"})
     )
-    for name in ("radius", "horizon", "steps"):
+    for name in ("radius", "horizon", "steps", "specification"):
         del result.attrs[name]
     assert state is not None
     final = covariance(normalised(_state(state, task), known.final_norm)).numpy()
-    result = result.assign(V_final=(("sample", "row", "col"), final))
-    result["V_final"].attrs["long_name"] = "token covariance after the final norm"
+    final_attrs = {"long_name": "token covariance after the final norm"}
+    result = result.assign(V_final=(("sample", "row", "col"), final, final_attrs))
     if entropy:
         # Those of a layer are known before it from its state, or after it.
         values = run.measured["entropy"][slice(1, None) if task.weights else slice(-1)]
         dims = ("layer", "head", "sample", "row")
-        result = result.assign(
-            attention_entropy=(dims, np.ascontiguousarray(values.swapaxes(1, 2)))
-        )
-        result["attention_entropy"].attrs |= {"long_name": "entropy of attention", "units": "nats"}
+        attrs = {"long_name": "entropy of attention", "units": "nats"}
+        by_head = np.ascontiguousarray(values.swapaxes(1, 2))
+        result = result.assign(attention_entropy=(dims, by_head, attrs))
         result = result.assign_coords(layer=np.arange(1, len(values) + 1))
-    result = result.assign_attrs(model=str(known), width=known.width)
-    added: dict[str, xr.Variable] = {}
-    arguments = {
-        "model": record_of(known), "tokens": tokens, "samples": samples, "seed": seed,
-        "keep": keep, "entropy": entropy, "accept_approximation": accept_approximation,
-        "device": device, "dtype": dtype,
-    }  # fmt: skip
-    plain = {name: encoded(value, name, result, added) for name, value in arguments.items()}
-    result = result.assign(added)
-    return result.assign_attrs(specification=json.dumps({"sampler": "model"} | plain))
+    return result.assign_attrs(model=str(known), width=known.width)
 
 
 def _start(model: Model, tokens: Any) -> tuple[EmbeddedStart | None, Array]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -51,7 +51,7 @@ _functions: dict[Result, dict[str, str]] = {}
 
 
 def recorded(
-    sampler: str = "", **new_names: str
+    sampler: str = "", written: Mapping[str, Callable[[Any], Any]] = {}, **new_names: str
 ) -> Callable[[Callable[P, xr.Dataset]], Callable[P, xr.Dataset]]:
     """Decorate a public function so that its Datasets carry the record of their call.
 
@@ -64,6 +64,8 @@ def recorded(
     sampler
         Name of a sampler, which becomes the attribute `sampler` of its results. A sampler that
         resolves its own arguments leaves them in the attribute `specification`.
+    written
+        Functions of arguments, by name, for what the record holds in place of these.
     new_names
         Arguments that have been renamed, as ``old="new"``: calls and records may have the old name.
 
@@ -87,7 +89,8 @@ def recorded(
             check_types(function, bound.arguments)
             result = function(*values, **named)
             bound.apply_defaults()
-            return _with_record(result, public, sampler, bound.arguments)
+            recordable = {name: write(bound.arguments[name]) for name, write in written.items()}
+            return _with_record(result, public, sampler, bound.arguments | recordable)
 
         public = renamed_arguments(**new_names)(call) if new_names else call
         _functions[public] = new_names
