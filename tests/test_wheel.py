@@ -83,7 +83,7 @@ def installed(folder: Path, wheel: Path) -> Installed:
     place.work.mkdir()
     constraints = ROOT / "constraints.txt"
     pip = ("-m", "pip", "install", "--quiet", "--constraint", constraints)
-    place.run("python", *pip, wheel)
+    place.run("python", *pip, f"{wheel}[figures,files]")
     return place
 
 
