@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import quad, solve_ivp
+from scipy.integrate import quad
 from scipy.sparse.csgraph import connected_components
 
 from shaped_attention.sphere import (
@@ -23,6 +23,7 @@ from shaped_attention.sphere import (
 from shaped_attention.sphere.figures.clusters import energy_panels, metastability_strip
 from shaped_attention.sphere.theory import dirac_energy, uniform_energy
 from tests.sphere_tokens import polygon_energy
+from tests.test_sphere import direct_gram
 
 
 def grams(tokens, dimension, samples, seed=0):
@@ -222,22 +223,8 @@ def test_repulsion_on_the_circle_ends_in_the_regular_polygon():
 
 def direct_energy(x, beta, kind, time):
     """Energy after a time of the flow, token by token, by an independent integrator."""
-    n, d = x.shape
-
-    def field(_t, flat):
-        y = flat.reshape(n, d)
-        moved = np.zeros_like(y)
-        for i in range(n):
-            weights = np.array([math.exp(beta * (y[i] @ y[j])) for j in range(n)])
-            weights /= n if kind == "USA" else weights.sum()
-            total = sum(w * z for w, z in zip(weights, y, strict=True))
-            total = -total if kind == "repulsion" else total
-            moved[i] = total - (total @ y[i]) * y[i]
-        return moved.ravel()
-
-    y = solve_ivp(field, (0.0, time), x.ravel(), method="DOP853", rtol=1e-10, atol=1e-12).y[:, -1]
-    y = y.reshape(n, d)
-    return sum(math.exp(beta * (a @ b)) for a in y for b in y) / (2 * beta * n * n)
+    attention = SphereAttention(beta, kind != "USA", kind == "repulsion")
+    return float(attention.energy(torch.from_numpy(direct_gram(x, attention, time))))
 
 
 def test_energy_curves_are_those_of_the_flows():

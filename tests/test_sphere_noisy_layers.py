@@ -18,6 +18,7 @@ from shaped_attention.sphere import (
     sphere_network,
     uniform_start,
 )
+from tests.sphere_tokens import moved_one_by_one
 
 KINDS = {
     "SA": {},
@@ -34,16 +35,12 @@ def in_space(start, dimension):
 
 def written_out(x, attention, step, layers):
     """The layer-normalised network with V = +-I, token by token."""
-    sign = -1.0 if attention.repulsion else 1.0
+    eye = np.eye(x.shape[-1])
+    heads = [(eye, eye, -eye if attention.repulsion else eye)]
     for _ in range(layers):
-        new = np.empty_like(x)
-        for i in range(len(x)):
-            seen = range(i + 1) if attention.causal else range(len(x))
-            weights = np.array([math.exp(attention.beta * (x[i] @ x[j])) for j in seen])
-            weights /= weights.sum() if attention.normalised else len(weights)
-            y = x[i] + step * sign * sum(w * x[j] for w, j in zip(weights, seen, strict=True))
-            new[i] = y / math.sqrt(y @ y)
-        x = new
+        options = attention.normalised, attention.causal
+        y = x + step * moved_one_by_one(x, attention.beta, heads, *options)
+        x = y / np.linalg.norm(y, axis=1, keepdims=True)
     return x @ x.T
 
 
