@@ -18,6 +18,9 @@ else:
         """Torch, each name looked up when it is used."""
 
         def __getattr__(self, name: str) -> Any:
+            # An abstract class asks each of its attributes for this, and so would load torch.
+            if name == "__isabstractmethod__":
+                raise AttributeError(name)
             import torch
 
             return getattr(torch, name)
