@@ -20,11 +20,12 @@ from shaped_attention import (
     simulate_network,
 )
 from shaped_attention.blocks import Limit
-from shaped_attention.numerics import tile_algebra
 from shaped_attention.numerics.covariance import factor
-from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
 from shaped_attention.numerics.jit import tile_buffer
-from shaped_attention.numerics.primitives import leaky
+from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations.registry import OPERATIONS
+from shaped_attention.numerics.primitives import cholesky, leaky
+from shaped_attention.numerics.primitives import lower as lower_of
 from shaped_attention.samplers.specification import Specification
 from tests.laws import same_law
 from tests.user_block import Linear
@@ -246,26 +247,29 @@ ROOTS = np.eye(5, 7) + 0.2 * np.random.default_rng(0).normal(size=(64, 5, 7))
 """Well conditioned: the rounding errors of a pivot of V grow with the condition number."""
 
 
-def on_tiles(operation, matrices, *sizes):
-    """Apply an operation of `tile_algebra` to 64 matrices; they give square ones."""
+def on_tiles(kind, matrices):
+    """Apply an operation to 64 matrices; they give square ones."""
     _, rows, columns = matrices.shape
     buf = tile_buffer(rows * columns + rows * rows + rows + 1)
     buf[: rows * columns, :64] = matrices.reshape(64, -1).T
     result = rows * columns
-    operation(buf, result, 0, rows, *sizes, result + rows * rows)
+    line = np.zeros(at.SIZE, dtype=np.int64)
+    line[at.OUT], line[at.A], line[at.ROWS], line[at.A_COLUMNS] = result, 0, rows, columns
+    line[at.WORK] = result + rows * rows
+    OPERATIONS[kind].tile(line, np.zeros(1), buf)
     return buf[result : result + rows * rows, :64].T.reshape(64, rows, rows)
 
 
 def lower_factors(root):
     """A lower factor of 64 roots by each executor."""
-    ours = on_tiles(tile_algebra.lower, root, root.shape[-1])
-    return ours, lower_factor(torch.from_numpy(root)).numpy()
+    ours = on_tiles("lower", root)
+    return ours, lower_of(torch.from_numpy(root)).numpy()
 
 
 def choleskys(v):
     """Cholesky factors of 64 matrices by each executor."""
-    ours = on_tiles(tile_algebra.cholesky, v)
-    return ours, semidefinite_cholesky(torch.from_numpy(v)).numpy()
+    ours = on_tiles("cholesky", v)
+    return ours, cholesky(torch.from_numpy(v)).numpy()
 
 
 @pytest.mark.portability

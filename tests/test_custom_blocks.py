@@ -13,10 +13,10 @@ import torch
 import shaped_attention as sa
 from shaped_attention.blocks import superlinear
 from shaped_attention.blocks.parameters import at_depth, bounded
-from shaped_attention.numerics import tile_algebra
-from shaped_attention.numerics.graph import OPERATIONS
-from shaped_attention.numerics.growth import RULES
 from shaped_attention.numerics.jit import tile_buffer
+from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations.dispatch import simple
+from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.primitives import exp, sigmoid, softplus, sqrt, tanh
 from tests.custom_blocks import (
     Doubled,
@@ -72,7 +72,6 @@ def test_what_grows_faster_than_linearly_is_read_off_the_program(kind, tokens):
     for linear in (Linear(0.5), sa.ShapedMLP(0.5)):
         p = at_depth(linear, 0.0)
         assert not superlinear.is_superlinear(linear.limit, p, tokens, tokens)
-    assert set(RULES) == set(OPERATIONS) - {"input"}
 
 
 @pytest.mark.parametrize("options", [{}, {"mask": "causal"}, {"query_bias": 0.3}, {"rope": [0.4]}])
@@ -280,10 +279,11 @@ def test_explain_promises_torch_only_where_it_runs():
     assert sa.explain(Nothing(0.5)).layer.chain.startswith("none: its description fails: ")
 
 
-def test_unknown_operations_are_errors_of_every_interpreter():
-    buf = tile_buffer(4)
+def test_unknown_operations_are_errors_of_the_interpreter():
+    line = np.zeros(at.SIZE, dtype=np.int64)
+    line[at.OP] = len(OPERATIONS)
     with pytest.raises(ValueError, match="unknown operation"):
-        tile_algebra.elementwise(buf, 0, 1, 1, len(OPERATIONS), 0.0, 0.0)
+        simple(line, np.zeros(1), tile_buffer(4))
 
 
 def test_masked_entries_are_not_used():

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 import shaped_attention as sa
 from shaped_attention.blocks.state import State
-from shaped_attention.numerics import primitives, tile_algebra
-from shaped_attention.numerics.blas_plan import Plan
+from shaped_attention.numerics import primitives
 from shaped_attention.numerics.graph import Graph
-from shaped_attention.numerics.operation_codes import CODE
+from shaped_attention.numerics.jit import tile_buffer
+from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations.registry import OPERATIONS
+from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import assemble
 from shaped_attention.samplers.steppers import choice
 
@@ -27,11 +29,14 @@ ROUNDING = 8 * 2.0**-52
 
 
 def on_tiles(name: str, x: Array) -> Array:
-    buf = np.zeros((2 * ROWS, 64))
-    buf[:ROWS] = x.reshape(ROWS, 64)
-    kind = CODE[name]
-    tile_algebra.elementwise(buf, ROWS, 0, ROWS, kind, 0.0, 0.0)
-    return buf[ROWS:].reshape(-1)
+    buf = tile_buffer(2 * ROWS)
+    buf[:ROWS, :64] = x.reshape(ROWS, 64)
+    line = np.zeros(at.SIZE, dtype=np.int64)
+    line[at.OUT], line[at.A], line[at.ROWS], line[at.COLUMNS] = ROWS, 0, ROWS, 1
+    run = OPERATIONS[name].tile
+    assert run is not None
+    run(line, np.zeros(1), buf)
+    return buf[ROWS:, :64].reshape(-1)
 
 
 def by_library(name: str, x: Array) -> Array:

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.numerics import program as pr
+from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations.registry import code_of
 from shaped_attention.samplers.steps import traced_chain
 from tests.example_gelu import GeluMLP
 from tests.example_linear import Linear
@@ -87,8 +88,8 @@ def test_programs_have_a_line_for_each_instruction():
     lines = sa.explain(BOTH, tokens=3, width=32, program=True).programs["chain: a step"]
     (program,) = traced_chain([BOTH], 3, 32, 1)
     kept = [n for n in program.nodes if n.kind not in ("input", "constant", "concatenate")]
-    codes = [line[pr.OP] for line in program.code]
-    count = sum(code != pr.CODE["concatenate"] for code in codes)
+    codes = [line[at.OP] for line in program.code]
+    count = sum(code != code_of("concatenate") for code in codes)
     assert count == len(kept) + sum(n.kind == "activated_gram" for n in kept)
     own = [line for line in lines if line.strip()[0] in "rh" and "input" not in line]
     assert len([x for x in own if "constant(" not in x and "concatenate(" not in x]) == count

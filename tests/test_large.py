@@ -19,9 +19,10 @@ from shaped_attention import (
     integrate_sde,
     simulate_chain,
 )
-from shaped_attention.numerics import blas_operations, lapack
-from shaped_attention.numerics.factor import lower_factor, semidefinite_cholesky
+from shaped_attention.numerics import lapack
 from shaped_attention.numerics.one_thread import one_thread
+from shaped_attention.numerics.operations import stacks
+from shaped_attention.numerics.primitives import cholesky, lower
 from shaped_attention.samplers.specification import Options, Specification, specify
 from shaped_attention.samplers.steppers import choice
 from shaped_attention.samplers.steppers.blas import BlasStepper
@@ -84,7 +85,7 @@ def large_from_40_tokens(request, monkeypatch):
     """Let library routines take 40 tokens, whatever is fastest on one machine."""
     if "taken" not in request.fixturenames:
         monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", 40)
-        monkeypatch.setattr(blas_operations, "FEWEST_LARGE_TOKENS", 40)
+        monkeypatch.setattr(stacks, "FEWEST_LARGE_TOKENS", 40)
 
 
 @pytest.fixture
@@ -299,10 +300,10 @@ ROOTS = np.random.default_rng(0).normal(size=(70, 90)) + 3.0 * np.eye(70, 90)
 def test_factors_of_regular_matrices():
     out = np.empty((70, 70))
     lapack.lower_factor(ROOTS, out)
-    np.testing.assert_allclose(out, lower_factor(torch.from_numpy(ROOTS)).numpy(), atol=1e-12)
+    np.testing.assert_allclose(out, lower(torch.from_numpy(ROOTS)).numpy(), atol=1e-12)
     v = ROOTS @ ROOTS.T
     lapack.cholesky(v, out)
-    np.testing.assert_allclose(out, semidefinite_cholesky(torch.from_numpy(v)).numpy(), atol=1e-10)
+    np.testing.assert_allclose(out, cholesky(torch.from_numpy(v)).numpy(), atol=1e-10)
 
 
 @pytest.mark.portability

@@ -12,10 +12,10 @@ from scipy import special, stats
 from shaped_attention.numerics import vectormath
 from shaped_attention.numerics.draws import Draws, stream_key, threefry
 from shaped_attention.numerics.jit import LANES
+from shaped_attention.numerics.operations.random import fill_bartlett
 from shaped_attention.numerics.seeds import STREAMS
 from shaped_attention.numerics.threefry import fill_chi, fill_normals, fill_weights, path_words
 from shaped_attention.numerics.threefry import threefry as compiled_threefry
-from shaped_attention.numerics.wishart import fill_bartlett
 
 KEY = stream_key(5, "chain")
 FIRST, STEP, SLOT = 64, 7, 128

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 import shaped_attention as sa
-from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.graph import Graph
+from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import assemble
 from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers.loop import starting_paths

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shaped_attention.numerics.jit import LANES, tile_buffer
-from shaped_attention.numerics.products import lower_half, mirror, multiply
+from shaped_attention.numerics.operations.products import lower_half, mirror, multiply
 
 SIZES = [(1, 1, 1), (2, 3, 1), (3, 2, 5), (4, 4, 4), (5, 7, 6), (7, 5, 9), (1, 9, 8), (11, 8, 3)]
 

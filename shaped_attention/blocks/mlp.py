@@ -50,7 +50,6 @@ from shaped_attention.checks import (
     check_range,
 )
 from shaped_attention.lazy_torch import Tensor
-from shaped_attention.numerics.factor import semidefinite_cholesky
 from shaped_attention.numerics.primitives import M, Numbers, cholesky, leaky, sqrt
 
 _LARGEST_C = 1e12
@@ -79,7 +78,7 @@ class HiddenCoupling(Coupling):
         if self.gated:
             m = gram.shape[-1] // 2
             gram = gram[..., m:, m:]
-        noise = p.gamma**2 * wishart_noise(semidefinite_cholesky(gram), units)
+        noise = p.gamma**2 * wishart_noise(cholesky(gram), units)
         return noise if units == width else math.sqrt(width / units) * noise
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.parameters import Parameters
+from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.growth import order
 from shaped_attention.numerics.primitives import (
@@ -23,7 +24,6 @@ from shaped_attention.numerics.primitives import (
     row_sums,
     sqrt,
 )
-from shaped_attention.numerics.tangents import Dual
 from shaped_attention.numerics.traced_numbers import TracedNumbers
 
 _LINEAR = 1.0 + 1e-9

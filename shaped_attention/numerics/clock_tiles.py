@@ -10,33 +10,24 @@ import math
 
 import numpy as np
 
-from shaped_attention.numerics import tile_algebra as al
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel, tile_buffer
+from shaped_attention.numerics.operations.sums import squares
 from shaped_attention.numerics.threefry import counter
-from shaped_attention.numerics.tile_interpreter import run
+from shaped_attention.numerics.tile_interpreter import fill_constants, run_program
 from shaped_attention.numerics.tiles import LARGEST_FACTOR, is_broken, stop_outside
 
 
 @kernel
-def _fill_constants(buf, constant_rows, constants, start, stop):  # type: ignore[no-untyped-def]
-    for c in range(start, stop):
-        for p in range(LANES):
-            buf[constant_rows[c], p] = constants[c]
-
-
-@kernel
 def advance_clock(  # type: ignore[no-untyped-def]
-    code, ranges, table, keys, constant_rows, constants, outputs, parts, rows,
-    state, left, grid, taken, alive, stopped_at, largest, samples,
-    radius, dt, shift, near, end, slots, stored, burst, budget,
+    program, state, left, grid, taken, alive, stopped_at, largest, samples, radius, dt, shift, near,
+    end, slots, stored, burst, budget,
 ):  # fmt: skip
     """Move all paths to the grid point `end`, and return whether some have not arrived.
 
     Parameters
     ----------
-    code, ranges, table, keys, constant_rows, constants, outputs, parts, rows
-        As in `tiles.advance`, for three programs: the speed, a step, and the variance rate of
-        log |V|.
+    program
+        A `Packed` of three programs: the speed, a step, and the variance rate of log |V|.
     state
         Factors (count, m m), changed in place, as are the next six.
     left, grid, taken
@@ -56,9 +47,10 @@ def advance_clock(  # type: ignore[no-untyped-def]
         Steps after which paths are gathered again, and steps of a tile after which to return.
     """
     count, size = state.shape
-    tokens = parts[0, 2]
-    work = rows
-    buf = tile_buffer(rows + 3)
+    table, outputs, parts = program.table, program.outputs, program.parts
+    at_speed, at_step, at_spread = compiled_once(0), compiled_once(1), compiled_once(2)
+    work = program.rows
+    buf = tile_buffer(work + 3)
     paths = np.empty(LANES, np.uint64)
     radii, times, moved = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     length, pieces = np.empty(LANES), np.empty(LANES)
@@ -93,8 +85,8 @@ def advance_clock(  # type: ignore[no-untyped-def]
                 for j in range(size):
                     buf[j, p] = state[i, j]
             for _ in range(burst):
-                _fill_constants(buf, constant_rows, constants, ranges[0, 2], ranges[0, 3])
-                run(code, ranges[0, 0], ranges[0, 1], numbers, keys, buf, paths, buf, False)
+                fill_constants(program, at_speed, buf)
+                run_program(program, at_speed, numbers, buf, paths, buf, False)
                 speed = outputs[0, 0, 0]
                 for p in range(LANES):
                     i = active[start + min(p, here - 1)]
@@ -106,8 +98,8 @@ def advance_clock(  # type: ignore[no-untyped-def]
                     times[p] = grid[i] * dt + (dt - left[i])
                 for p in range(LANES):
                     buf[length_row, p] = length[p] if moving[p] > 0.5 else 0.0
-                _fill_constants(buf, constant_rows, constants, ranges[1, 2], ranges[1, 3])
-                run(code, ranges[1, 0], ranges[1, 1], numbers, keys, buf, paths, buf, False)
+                fill_constants(program, at_step, buf)
+                run_program(program, at_step, numbers, buf, paths, buf, False)
                 out = outputs[1, 0, 0]
                 for p in range(LANES):
                     moved[p] = 0.0
@@ -133,20 +125,20 @@ def advance_clock(  # type: ignore[no-untyped-def]
                     else:
                         left[i] -= length[p]
                         times[p] += length[p]
-                al.row_squares(buf, work, compiled_once(0), compiled_once(1), size)
+                squares(buf, work, compiled_once(0), compiled_once(1), size)
                 close = False
                 for p in range(here):
                     close = close or (moving[p] > 0.5 and buf[work, p] >= near * radius)
                 if close:
-                    _fill_constants(buf, constant_rows, constants, ranges[2, 2], ranges[2, 3])
-                    run(code, ranges[2, 0], ranges[2, 1], numbers, keys, buf, paths, buf, False)
+                    fill_constants(program, at_spread, buf)
+                    run_program(program, at_spread, numbers, buf, paths, buf, False)
                     spread = outputs[2, 0, 0]
                     for p in range(LANES):
                         deviation = math.sqrt(buf[spread, p] * length[p])
                         lowered = radius * math.exp(-shift * deviation)
                         # A path must not depend on those that share its tile.
                         radii[p] = lowered if buf[work, p] >= near * radius else radius
-                    stop_outside(buf, parts, tokens, 1.0, work, moving, stops, radii, times)
+                    stop_outside(buf, parts, work, moving, stops, radii, times)
                 waiting = 0
                 for p in range(here):
                     i = active[start + p]

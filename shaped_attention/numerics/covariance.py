@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import check_count, check_finite, check_positive, real_array
-from shaped_attention.numerics.factor import gram_schmidt
-from shaped_attention.numerics.tile_algebra import PIVOT
+from shaped_attention.numerics.lapack import PIVOT, gram_schmidt
 
 Matrix = NDArray[np.float64]
 

@@ -1,39 +1,22 @@
 """Tracing: a description run once on `Matrix` objects records the graph of its operations.
 
 The graph knows every size, so programs for fixed sizes follow from it: `program` turns it into
-instructions for compiled code on tiles, `blas_plan` walks over it with library routines. A matrix
+instructions for compiled code on tiles, `plan` walks over it with library routines. A matrix
 has a scalar coefficient and a transposition that are applied only when they are needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.carrier import Carrier
 from shaped_attention.numerics.scalars import Number, Scalar, name_of, product
 
 Shape = tuple[int, int]
-
-OPERATIONS = (
-    "constant", "input", "normal", "wishart", "activated_gram",
-    "multiply_nn", "multiply_nt", "multiply_tn", "gram", "cogram",
-    "combine", "times", "over", "scale", "shift", "transpose", "reshape", "columns", "concatenate",
-    "row_sums", "column_sums", "row_squares", "diagonal", "unit_rows", "rotate",
-    "softmax", "symmetric", "lower", "cholesky", "arc_cosine",
-    "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "softplus", "leaky",
-)  # fmt: skip
-"""Kinds of nodes."""
-
-ENTRYWISE = frozenset({
-    "combine", "times", "over", "scale", "shift",
-    "sqrt", "exp", "tanh", "normal_cdf", "sigmoid", "softplus", "leaky",
-})  # fmt: skip
-"""Operations on single entries, of which an activation consists."""
 
 
 @dataclass(eq=False)
@@ -43,7 +26,7 @@ class Node:
     Attributes
     ----------
     kind
-        Name of the operation (see `OPERATIONS`).
+        Name of the operation (see `operations`), "input" or "constant".
     inputs
         Nodes whose values are its inputs.
     shape
@@ -117,6 +100,12 @@ class Graph:
         return self.node("constant", (), shape, data=entries, lower=lower)
 
 
+class Extended:
+    """A matrix with more, such as `dual.Dual`: its operators take precedence over a matrix's."""
+
+    __array_ufunc__ = None
+
+
 class Matrix:
     """A matrix of a trace: `coefficient` times the value of `node`, or times its transpose."""
 
@@ -161,7 +150,7 @@ class Matrix:
         )
 
     def __matmul__(self, other: Matrix) -> Matrix:
-        if isinstance(other, Carrier):
+        if isinstance(other, Extended):
             return NotImplemented
         other = _matrix(other)
         (rows, inner), (other_inner, columns) = self.shape, other.shape
@@ -190,7 +179,7 @@ class Matrix:
         return _matrix(other) @ self
 
     def __add__(self, other: Matrix | Number) -> Matrix:
-        if isinstance(other, Carrier):
+        if isinstance(other, Extended):
             return NotImplemented
         if isinstance(other, float | int | Scalar):
             flat = self.plain()
@@ -218,7 +207,7 @@ class Matrix:
         return (-1.0) * self + other
 
     def __mul__(self, other: Matrix | Number) -> Matrix:
-        if isinstance(other, Carrier):
+        if isinstance(other, Extended):
             return NotImplemented
         if isinstance(other, float | int | Scalar):
             return Matrix(self.graph, self.node, product(self.coefficient, other), self.transposed)
@@ -230,7 +219,7 @@ class Matrix:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Matrix | Number) -> Matrix:
-        if isinstance(other, Carrier):
+        if isinstance(other, Extended):
             return NotImplemented
         if isinstance(other, float | int | Scalar):
             return self * (1.0 / other)
@@ -240,6 +229,13 @@ class Matrix:
         _broadcast(a, b)
         result = self.graph.node("over", (a.node, b.node), a.shape, lower=a.node.lower)
         return Matrix(self.graph, result.node, product(a.coefficient, 1.0 / b.coefficient))
+
+    def linear(
+        self, kind: str, shape: Callable[[int, int], Shape], integers: Sequence[int] = ()
+    ) -> Matrix:
+        """Apply a linear operation to a matrix that is not transposed; the coefficient stays."""
+        result = self.graph.node(kind, (self.node,), shape(*self.shape), (), integers)
+        return Matrix(self.graph, result.node, self.coefficient)
 
     def elementwise(self, kind: str, scalars: Sequence[Number] = ()) -> Matrix:
         """Apply a function to every entry."""
@@ -306,6 +302,13 @@ def _common_left_factor(a: Matrix, b: Matrix) -> Matrix | None:
         b.graph, b.node.inputs[1], b.coefficient
     )
     return left @ right
+
+
+def filled(like: Any, number: float, shape: Shape) -> Any:
+    """Return a matrix of equal entries, of the type of `like`: a tensor or a traced matrix."""
+    if isinstance(like, Matrix):
+        return like.graph.constant(np.full(shape, number))
+    return like.new_full((*like.shape[:-2], *shape), number)
 
 
 def needed(results: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:

@@ -62,3 +62,11 @@ def tile_buffer(rows):  # type: ignore[no-untyped-def]
     flat = np.empty(rows * STRIDE + 8)
     start = np.int64(8 - (flat.ctypes.data >> 3) % 8)
     return flat[start : start + rows * STRIDE].reshape(rows, STRIDE)
+
+
+@kernel
+def piece(left):  # type: ignore[no-untyped-def]
+    """Return the height or width of the next block when `left` rows or columns remain."""
+    if left >= 4:
+        return 4
+    return 2 if left >= 2 else 1

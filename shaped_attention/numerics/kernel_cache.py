@@ -48,7 +48,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 def _folder() -> Path | None:
     """Return the folder for kernels of these sources; None, with a warning, if there is none."""
     here = Path(__file__).parent
-    sources = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
+    sources = b"".join(path.read_bytes() for path in sorted(here.rglob("*.py")))
     name = f"kernels-{hashlib.sha256(sources).hexdigest()[:16]}"
     inside = here / "__pycache__"
     places = [inside, Path(AppDirs(appname="numba", appauthor=False).user_cache_dir)]

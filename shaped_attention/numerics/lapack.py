@@ -1,4 +1,4 @@
-"""Library routines for one large matrix: in place, on contiguous rows, on one thread.
+"""Factorisations and products of one large matrix, on contiguous rows and one thread.
 
 The routines are those of SciPy's BLAS and LAPACK, called by address: no copies are made and the
 interpreter lock is released, so that samples run on threads. Arrays are in C order. A library that
@@ -19,11 +19,13 @@ import scipy.linalg.cython_lapack  # noqa: F401 (the routines' addresses)
 from numba.extending import get_cython_function_address
 from numpy.typing import NDArray
 
-from shaped_attention.numerics import entries
-from shaped_attention.numerics.factor import gram_schmidt
-from shaped_attention.numerics.tile_algebra import PIVOT
+from shaped_attention.numerics.jit import kernel
 
 Array = NDArray[np.float64]
+
+PIVOT_EPSILONS = 64.0
+"""A pivot below this many rounding units of its row counts as zero, in every executor."""
+PIVOT = PIVOT_EPSILONS * float(np.finfo(np.float64).eps)
 
 _PANEL = 32
 """Columns of a panel of the QR factorisation (16, 32 and 64 were measured)."""
@@ -79,6 +81,37 @@ def add_cogram(h: Array, total: Array) -> None:
     )  # fmt: skip
 
 
+def gram_schmidt(rest: Array, out: Array, level: float = PIVOT) -> None:
+    """Write the lower triangular L with L L^T = A A^T by Gram-Schmidt, and overwrite A = `rest`.
+
+    A column is zero if the part of its row that is orthogonal to the rows before is at most `level`
+    times as long as the row.
+    """
+    out.fill(0.0)
+    original = np.linalg.norm(rest, axis=1)
+    update = np.empty_like(rest)
+    for j, unit in enumerate(rest):
+        length = float(np.linalg.norm(unit))
+        if length - level * original[j] <= 0.0:
+            continue
+        unit /= length
+        below = rest[j + 1 :]
+        np.matmul(below, unit, out=out[j + 1 :, j])
+        out[j, j] = length
+        np.multiply(out[j + 1 :, j, None], unit, out=update[j + 1 :])
+        below -= update[j + 1 :]
+
+
+@kernel
+def _lower_part(a, signs, out):  # type: ignore[no-untyped-def]
+    """Write the lower triangle of A, with its columns multiplied by signs."""
+    for i in range(out.shape[0]):
+        for j in range(i + 1):
+            out[i, j] = signs[j] * a[i, j]
+        for j in range(i + 1, out.shape[0]):
+            out[i, j] = 0.0
+
+
 def _sound(lower: Array, lengths: Array, power: int) -> bool:
     """Return whether every pivot is well above the level below which it counts as zero."""
     level = _SUSPICIOUS * len(lower) * PIVOT
@@ -88,7 +121,7 @@ def _sound(lower: Array, lengths: Array, power: int) -> bool:
 def lower_factor(root: Array, out: Array) -> None:
     """Write the lower triangular L with L L^T = A A^T, diagonal >= 0.
 
-    It comes from the QR factorisation of A^T, or from `factor.lower_factor` if a pivot is near
+    It comes from the QR factorisation of A^T, or from `gram_schmidt` if a pivot is near
     rounding level.
     """
     rows, columns = root.shape
@@ -104,15 +137,15 @@ def lower_factor(root: Array, out: Array) -> None:
         _data(reflectors), _integer(panel), _data(scratch), ctypes.byref(info),
     )  # fmt: skip
     signs = np.where(np.diagonal(work) < 0.0, -1.0, 1.0)
-    entries.lower_part(work, signs, out)
+    _lower_part(work, signs, out)
     if not _sound(out, np.sqrt(np.einsum("ij,ij->i", root, root)), 1):
         gram_schmidt(root.copy(), out)
 
 
 def cholesky(gram: Array, out: Array) -> None:
-    """Write the lower triangular L with L L^T = V, by `factor.semidefinite_cholesky` if needed."""
+    """Write the lower triangular L with L L^T = V, by `semidefinite_cholesky` if needed."""
     rows = len(gram)
-    entries.lower_part(gram, np.ones(rows), out)
+    _lower_part(gram, np.ones(rows), out)
     info = ctypes.c_int(0)
     _POTRF(_UPPER, _integer(rows), _data(out), _integer(rows), ctypes.byref(info))
     if info.value != 0 or not _sound(out, np.diagonal(gram), 2):
@@ -120,7 +153,7 @@ def cholesky(gram: Array, out: Array) -> None:
 
 
 def semidefinite_cholesky(gram: Array, out: Array) -> None:
-    """Write the factor of `factor.semidefinite_cholesky`."""
+    """Write the factor of a matrix that may be singular: a pivot at rounding level gives zeros."""
     out.fill(0.0)
     for j in range(len(gram)):
         column = gram[j:, j] - out[j:, :j] @ out[j, :j]

@@ -18,9 +18,9 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from shaped_attention.lazy_torch import Tensor, torch
-from shaped_attention.numerics.carrier import Carrier
 from shaped_attention.numerics.draws import Draws, stream_key
-from shaped_attention.numerics.primitives import Numbers
+from shaped_attention.numerics.dual import Dual
+from shaped_attention.numerics.primitives import NO_RULE, Numbers
 
 _COLUMNS = 256
 """Number of hidden units drawn at once; even, and fixed so that chunks do not reorder a sum."""
@@ -121,8 +121,8 @@ class TorchNumbers(Numbers):
         """Return Gram matrices of `count` activated columns (see `Numbers`)."""
         if self.increments is not None:
             return super().activated_gram(name, factor, count, activation, copies)
-        if isinstance(factor, Carrier):
-            factor.rule(self.activated_gram)  # Raises: no tangent rule exists.
+        if isinstance(factor, Dual):
+            raise ValueError(NO_RULE)
         m, inner = factor.shape[-2:]
         total = factor.new_zeros(*factor.shape[:-2], m, m)
         for gaussian in self.hidden_columns(name, copies * inner, count):

@@ -13,23 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.graph import Graph, Matrix, Node, needed
-from shaped_attention.numerics.operation_codes import CODE
+from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations.hidden import HIDDEN_COLUMNS, first_block, places
+from shaped_attention.numerics.operations.registry import OPERATIONS, code_of
 from shaped_attention.numerics.scalars import Depths, Number, Scalar, name_of, value
-
-(
-    OP, OUT, OUT_COLUMNS, A, B, ROWS, INNER, COLUMNS, A_LOWER, B_LOWER, B_ROWS, B_COLUMNS,
-    SCALAR, SCALAR_2, KEY, SLOT, WORK, COUNT, FIRST, LAST,
-) = range(20)  # fmt: skip
-"""Fields of an instruction."""
-
-COPIES = B_ROWS
-"""Number of columns of which an activated Gram matrix has a function; it has no second input."""
-
-HIDDEN_COLUMNS = 8
-"""Number of columns of an activated Gram matrix drawn at once; even, to keep pairs together."""
-
-_IN_PLACE = {"multiply_nn", "multiply_nt", "multiply_tn", "combine", "scale"}
-"""Operations that can write into a part of a larger matrix."""
 
 
 @dataclass
@@ -39,7 +26,7 @@ class Program:
     Attributes
     ----------
     code
-        Instructions (count, 20); the constants of this module name the columns.
+        Instructions (count, fields); `operations.registry` names the fields.
     rows
         Number of rows of the buffer.
     inputs, outputs
@@ -174,7 +161,7 @@ class _Assembler:
             if node.kind == "concatenate":
                 column = 0
                 for part in node.inputs:
-                    fresh = part.kind in _IN_PLACE and self.uses[id(part)] == 1
+                    fresh = self._in_place(part) and self.uses[id(part)] == 1
                     if fresh and id(part) not in self.inside:
                         self.inside[id(part)] = (node, column)
                     column += part.shape[1]
@@ -185,11 +172,9 @@ class _Assembler:
         for node in self.inputs:
             self.offset[id(node)] = self.rows.take(_count(node))
         for node in self.nodes:
-            if node.kind == "constant":
+            if node.data is not None:
                 self.offset[id(node)] = self.rows.take(_count(node))
                 pinned.add(id(node))
-            if node.kind == "constant":
-                assert node.data is not None
                 constants.append((self.offset[id(node)], node.data))
         alive: dict[int, tuple[int, int]] = {}
         ends: dict[int, list[int]] = {}
@@ -211,7 +196,7 @@ class _Assembler:
                 self.rows.give_back(*alive.pop(key))
             spans.append((begin, len(self.code)))
         return Program(
-            np.array(self.code, dtype=np.int64).reshape(-1, 20),
+            np.array(self.code, dtype=np.int64).reshape(-1, at.SIZE),
             max(1, self.rows.size),
             [(self.offset[id(x)], x.shape) for x in self.inputs],
             [(self.offset[id(x)], x.shape) for x in self.results],
@@ -238,6 +223,9 @@ class _Assembler:
         alive[id(node)] = (self.offset[id(node)], count)
         ends.setdefault(self.last.get(id(node), len(self.nodes)), []).append(id(node))
 
+    def _in_place(self, part: Node) -> bool:
+        return part.kind in OPERATIONS and OPERATIONS[part.kind].in_place
+
     def _kept(self, node: Node) -> bool:
         """Return whether the value of a node must outlive an operation on it."""
         return self.uses[id(node)] > 1 or node.kind in ("input", "constant")
@@ -253,145 +241,102 @@ class _Assembler:
             self.addresses.append(address)
         return self.addresses.index(address)
 
+    def _line(self, node: Node, offset: dict[int, int], size: int) -> list[int]:
+        """Return an instruction on values at given rows, with `size` columns in each row."""
+        line = [0] * at.SIZE
+        line[at.OP], line[at.FLAG] = code_of(node.kind), OPERATIONS[node.kind].flag
+        line[at.OUT], line[at.OUT_COLUMNS] = offset[id(node)], size
+        line[at.ROWS], line[at.COLUMNS] = node.shape
+        for name, x in zip((at.A, at.B), node.inputs, strict=False):
+            line[name] = offset[id(x)]
+        for name, x in zip((at.A_LOWER, at.B_LOWER), node.inputs, strict=False):
+            line[name] = int(x.lower)
+        for names, x in zip(
+            ((at.A_ROWS, at.A_COLUMNS), (at.B_ROWS, at.B_COLUMNS)), node.inputs, strict=False
+        ):
+            line[names[0]], line[names[1]] = x.shape
+        for name, number in zip((at.SCALAR, at.SCALAR_2), node.scalars, strict=False):
+            line[name] = self._scalar(number)
+        for name, integer in zip((at.SLOT, at.COUNT, at.COPIES), node.integers, strict=False):
+            line[name] = integer
+        return line
+
     def _emit(self, node: Node) -> tuple[int, int] | None:
         """Append the instructions of a node; return the rows of its scratch."""
-        kind, (rows, columns) = node.kind, node.shape
-        line = [0] * 20
-        line[OP], line[OUT], line[ROWS], line[COLUMNS] = (
-            CODE[kind],
-            self.offset[id(node)],
-            rows,
-            columns,
-        )
-        whole = self.inside.get(id(node))
-        line[OUT_COLUMNS] = whole[0].shape[1] if whole else columns
-        for name, x in zip((A, B), node.inputs, strict=False):
-            line[name] = self.offset[id(x)]
-        for name, x in zip((A_LOWER, B_LOWER), node.inputs, strict=False):
-            line[name] = int(x.lower)
-        if len(node.inputs) > 1:
-            line[B_ROWS], line[B_COLUMNS] = node.inputs[1].shape
-        for name, number in zip((SCALAR, SCALAR_2), node.scalars, strict=False):
-            line[name] = self._scalar(number)
-        if node.inputs:
-            first = node.inputs[0]
-            line[INNER] = first.shape[0] if kind in ("multiply_tn", "cogram") else first.shape[1]
+        faces, whole = OPERATIONS[node.kind], self.inside.get(id(node))
+        line = self._line(node, self.offset, whole[0].shape[1] if whole else node.shape[1])
         if node.address is not None:
-            line[KEY] = self._key(node.address)
-            line[SLOT] = node.integers[0]
-        work = None
-        scratch = _scratch(node)
-        if kind == "lower" and self._kept(node.inputs[0]):
-            # The operation overwrites its input, which is needed later: it works on a copy.
-            scratch += _count(node.inputs[0])
-        if scratch:
-            work = (self.rows.take(scratch), scratch)
-            line[WORK] = work[0]
-        if kind == "normal":
-            line[COUNT] = self.normals
-            self.normals += rows * columns
-        elif kind == "wishart":
-            line[COUNT] = node.integers[1]
-        elif kind == "column_sums":
-            line[COUNT] = node.inputs[0].shape[0]
-        elif kind == "columns":
-            line[COUNT] = node.integers[0]
-        elif kind == "activated_gram":
-            return self._emit_activated(node, line, work)
-        elif kind == "concatenate":
+            line[at.KEY] = self._key(node.address)
+        if node.kind == "concatenate":
             self._emit_parts(node, line)
             return None
-        elif kind == "lower" and self._kept(node.inputs[0]):
+        scratch, copied = faces.scratch(node), faces.overwrites and self._kept(node.inputs[0])
+        work = None
+        if scratch or copied:
+            rows = scratch + (_count(node.inputs[0]) if copied else 0)
+            work = (self.rows.take(rows), rows)
+            line[at.WORK] = work[0]
+        if node.kind == "normal":
+            line[at.START] = self.normals
+            self.normals += node.shape[0] * node.shape[1]
+        if copied:
+            # The input is needed later: the operation overwrites a copy.
             assert work is not None
             copy = list(line)
-            copy[OP], copy[OUT] = CODE["scale"], work[0] + 1 + rows
-            copy[OUT_COLUMNS] = copy[COLUMNS] = line[INNER]
-            copy[SCALAR] = self._scalar(1.0)
+            copy[at.OP], copy[at.FLAG] = code_of("scale"), OPERATIONS["scale"].flag
+            copy[at.OUT] = line[at.A] = work[0] + scratch
+            copy[at.A] = self.offset[id(node.inputs[0])]
+            copy[at.ROWS], copy[at.COLUMNS] = node.inputs[0].shape
+            copy[at.OUT_COLUMNS] = copy[at.COLUMNS]
+            copy[at.SCALAR] = self._scalar(1.0)
             self.code.append(copy)
-            line[A] = copy[OUT]
-        self.code.append(line)
+        if node.inside is not None:
+            assert work is not None
+            self._emit_activated(node, line, work[0] + first_block(node))
+        else:
+            self.code.append(line)
         return work
 
     def _emit_parts(self, node: Node, line: list[int]) -> None:
         column = 0
         for part, coefficient in zip(node.inputs, node.scalars, strict=True):
             copy = list(line)
-            copy[A] = self.offset[id(part)]
-            copy[OUT] += column
-            copy[INNER] = part.shape[1]
-            copy[COLUMNS] = part.shape[1]
-            copy[SCALAR] = self._scalar(coefficient)
+            copy[at.A] = self.offset[id(part)]
+            copy[at.OUT] += column
+            copy[at.A_COLUMNS] = copy[at.COLUMNS] = part.shape[1]
+            copy[at.SCALAR] = self._scalar(coefficient)
             if id(part) in self.inside and self.inside[id(part)][0] is node:
-                copy[A] = copy[OUT]
-                copy[INNER] = copy[OUT_COLUMNS]
+                copy[at.A] = copy[at.OUT]
+                copy[at.A_COLUMNS] = copy[at.OUT_COLUMNS]
                 if not isinstance(coefficient, Scalar) and coefficient == 1.0:
                     column += part.shape[1]
                     continue
             self.code.append(copy)
             column += part.shape[1]
 
-    def _emit_activated(
-        self, node: Node, line: list[int], work: tuple[int, int] | None
-    ) -> tuple[int, int] | None:
-        """Append the loop over columns, then the instructions of the activation that it calls."""
-        assert work is not None
+    def _emit_activated(self, node: Node, line: list[int], start: int) -> None:
+        """Append the loop over columns, then the instructions of the activation that it calls.
+
+        The values of the activation have scratch rows from `start` on, its arguments first.
+        """
         assert node.inside is not None
         inside, result = node.inside
-        _, count, copies = node.integers
         rows = node.shape[0]
-        # Scratch rows: normals, then the values of the activation, its arguments first.
-        start = work[0] + copies * node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
-        places, _ = _places(inside, result)
-        position = {key: start + rows * HIDDEN_COLUMNS * k for key, k in places.items()}
-        line[COUNT], line[COPIES] = count, copies
-        line[FIRST] = len(self.code) + 1
+        position = {
+            key: start + rows * HIDDEN_COLUMNS * k for key, k in places(inside, result).items()
+        }
+        line[at.FIRST] = len(self.code) + 1
         self.code.append(line)
         for inner in needed([result], inside.nodes):
-            if inner.kind == "input":
-                continue
-            own = [0] * 20
-            own[OP], own[OUT] = CODE[inner.kind], position[id(inner)]
-            own[ROWS], own[COLUMNS] = rows, HIDDEN_COLUMNS
-            own[OUT_COLUMNS] = own[INNER] = HIDDEN_COLUMNS
-            for name, x in zip((A, B), inner.inputs, strict=False):
-                own[name] = position[id(x)]
-            own[B_ROWS], own[B_COLUMNS] = rows, HIDDEN_COLUMNS
-            for name, number in zip((SCALAR, SCALAR_2), inner.scalars, strict=False):
-                own[name] = self._scalar(number)
-            self.code.append(own)
-        line[LAST] = len(self.code)
-        line[B] = position[id(result)]
-        return work
-
-
-def _places(inside: Graph, result: Node) -> tuple[dict[int, int], int]:
-    """Assign each value of an activation its own block of scratch.
-
-    A loop that overwrites its argument would not be vectorised.
-    """
-    nodes = needed([result], inside.nodes)
-    return {id(node): k for k, node in enumerate(nodes)}, len(nodes)
+            if inner.kind != "input":
+                own = self._line(inner, position, HIDDEN_COLUMNS)
+                own[at.COLUMNS] = own[at.A_COLUMNS] = own[at.B_COLUMNS] = HIDDEN_COLUMNS
+                self.code.append(own)
+        line[at.LAST] = len(self.code)
+        line[at.B] = position[id(result)]
 
 
 def _count(node: Node) -> int:
     """Return the rows of a value; an odd number of normals is drawn with one more."""
     size = node.shape[0] * node.shape[1]
     return size + size % 2 if node.kind in ("normal", "wishart") else size
-
-
-def _scratch(node: Node) -> int:
-    """Return the rows that an operation needs besides its value."""
-    rows = node.shape[0]
-    if node.kind == "softmax":
-        return 2
-    if node.kind in ("cholesky", "unit_rows"):
-        return 1
-    if node.kind == "lower":
-        return 1 + rows
-    if node.kind == "wishart":
-        return rows * (rows - 1) // 2 + 1 + rows + 1 if node.lower else 0
-    if node.inside is not None:
-        _, blocks = _places(*node.inside)
-        normals = node.integers[2] * node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
-        return normals + blocks * rows * HIDDEN_COLUMNS
-    return 0

@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
-from shaped_attention.numerics import tile_algebra as al
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel, tile_buffer
+from shaped_attention.numerics.operations.sums import squares
 from shaped_attention.numerics.threefry import count_paths
-from shaped_attention.numerics.tile_interpreter import run
+from shaped_attention.numerics.tile_interpreter import fill_constants, run_program
 
 LARGEST_FACTOR = 1e75
 """Sum of absolute entries up to which |F F^T|^2 cannot overflow."""
@@ -26,17 +26,18 @@ REPLACE, ADD, REPORT = range(3)
 
 
 @kernel
-def stop_outside(buf, parts, tokens, weight, work, alive, stopped_at, radius, time):  # type: ignore[no-untyped-def]
-    """Stop the moving lanes with |V| >= radius (Frobenius norm), V = weight sum of F_g F_g^T.
+def stop_outside(buf, parts, work, alive, stopped_at, radius, time):  # type: ignore[no-untyped-def]
+    """Stop the moving lanes with |V| >= radius (Frobenius norm), V = mean of F_g F_g^T.
 
     `radius` and `time` are (LANES,). Since |V| <= tr V, the norm itself is computed only where the
     trace reaches the radius.
     """
     trace, entry, total = work, work + 1, work + 2
+    weight, tokens = 1.0 / parts.shape[0], parts[0, 2]
     for p in range(LANES):
         buf[trace, p] = 0.0
     for g in range(parts.shape[0]):
-        al.row_squares(buf, entry, parts[g, 0], compiled_once(1), tokens * parts[g, 1])
+        squares(buf, entry, parts[g, 0], compiled_once(1), tokens * parts[g, 1])
         for p in range(LANES):
             buf[trace, p] += buf[entry, p]
     near = 0
@@ -108,40 +109,32 @@ def _report(buf, start, size, alive, all_move, out):  # type: ignore[no-untyped-
 
 @kernel
 def advance(  # type: ignore[no-untyped-def]
-    code, ranges, table, keys, constant_rows, constants, outputs, parts, weight, rows,
-    state, alive, stopped_at, radius, dt, first, begin, end, mode, given, reported,
-):  # fmt: skip
+    program, state, alive, stopped_at, radius, dt, first, begin, end, mode, given, reported
+):
     """Take the paths of all tiles through the steps begin, ..., end - 1.
 
     Parameters
     ----------
-    code, ranges
-        Instructions of the programs, and the first and last instruction and constant of each; step
-        l runs program l modulo their number.
-    table
-        Scalars (layers, count); a single row serves all layers.
-    outputs
-        Rows of the outputs of a step (program, output, 2): offset and size.
-    parts, weight
-        Offset and columns of the factors F_g that make V = weight sum F_g F_g^T.
+    program
+        A `Packed`; step l runs its program l modulo their number.
     state
         States (tiles, size, LANES), changed in place.
     alive, stopped_at
         1.0 where a path moves, and stopping times (tiles, LANES).
+    radius, dt, first
+        Stopping radius, length of a step, and number of the first path.
     mode
         REPLACE, ADD or REPORT. The last copies drift and noise of one step, which are zero for
         stopped paths, to `reported` (2, tiles, size, LANES), and takes its normals from `given`
         (tiles, count, LANES).
     """
     tiles, size = state.shape[0], state.shape[1]
-    tokens = 0
-    for g in range(parts.shape[0]):
-        tokens = parts[g, 2]
-    work = rows
-    buf = tile_buffer(rows + 3)
+    table, outputs, parts = program.table, program.outputs, program.parts
+    work = program.rows
+    buf = tile_buffer(work + 3)
     paths = np.empty(LANES, np.uint64)
     radii, times = np.full(LANES, radius), np.empty(LANES)
-    programs = ranges.shape[0]
+    programs = program.ranges.shape[0]
     for tile in range(tiles):
         living = 0.0
         for p in range(LANES):
@@ -155,21 +148,14 @@ def advance(  # type: ignore[no-untyped-def]
         for step in range(begin, end):
             which = step % programs
             if programs > 1 or not filled:
-                for c in range(ranges[which, 2], ranges[which, 3]):
-                    for p in range(LANES):
-                        buf[constant_rows[c], p] = constants[c]
+                fill_constants(program, which, buf)
                 filled = True
             if mode == REPORT:
                 times[:] = step * dt
-                stop_outside(
-                    buf, parts, tokens, weight, work, alive[tile], stopped_at[tile], radii, times
-                )
+                stop_outside(buf, parts, work, alive[tile], stopped_at[tile], radii, times)
             numbers = table[step if table.shape[0] > 1 else 0]
             count_paths(paths, first + tile * LANES, step)
-            run(
-                code, ranges[which, 0], ranges[which, 1], numbers, keys, buf, paths,
-                given[tile], mode == REPORT,
-            )  # fmt: skip
+            run_program(program, which, numbers, buf, paths, given[tile], mode == REPORT)
             drift, noise = outputs[which, 0, 0], outputs[which, outputs.shape[1] - 1, 0]
             all_move = mode != REPLACE and _stop_overflowing(
                 buf, drift, noise, size, work, alive[tile], stopped_at[tile], step * dt
@@ -198,9 +184,7 @@ def advance(  # type: ignore[no-untyped-def]
                                 buf[target + i, p] = buf[row + i, p] if moving else old
                         target += count
                 times[:] = (step + 1) * dt
-                stop_outside(
-                    buf, parts, tokens, weight, work, alive[tile], stopped_at[tile], radii, times
-                )
+                stop_outside(buf, parts, work, alive[tile], stopped_at[tile], radii, times)
             else:
                 break
         for i in range(size):
@@ -209,7 +193,7 @@ def advance(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def check_outside(state, parts, weight, alive, stopped_at, radius, time):  # type: ignore[no-untyped-def]
+def check_outside(program, state, alive, stopped_at, radius, time):  # type: ignore[no-untyped-def]
     """Stop the paths of all tiles that are outside the radius at this time."""
     size = state.shape[1]
     buf = tile_buffer(size + 3)
@@ -218,6 +202,4 @@ def check_outside(state, parts, weight, alive, stopped_at, radius, time):  # typ
         for i in range(size):
             for p in range(LANES):
                 buf[i, p] = state[tile, i, p]
-        stop_outside(
-            buf, parts, parts[0, 2], weight, size, alive[tile], stopped_at[tile], radii, times
-        )
+        stop_outside(buf, program.parts, size, alive[tile], stopped_at[tile], radii, times)

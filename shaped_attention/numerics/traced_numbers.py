@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from shaped_attention.numerics.carrier import Carrier
-from shaped_attention.numerics.graph import ENTRYWISE, Graph, Matrix, Node, needed
-from shaped_attention.numerics.primitives import Numbers
+from shaped_attention.numerics.dual import Dual
+from shaped_attention.numerics.graph import Graph, Matrix, Node, needed
+from shaped_attention.numerics.operations.registry import OPERATIONS
+from shaped_attention.numerics.primitives import NO_RULE, Numbers
 from shaped_attention.numerics.scalars import Number
 
 
@@ -82,8 +83,8 @@ class TracedNumbers(Numbers):
         """Return the Gram matrix of `count` activated columns (see `Numbers`)."""
         if self._increments is not None:
             return super().activated_gram(name, factor, count, activation, copies)
-        if isinstance(factor, Carrier):
-            factor.rule(self.activated_gram)  # Raises: no tangent rule exists.
+        if isinstance(factor, Dual):
+            raise ValueError(NO_RULE)
         address = self._address(name, 0)
         flat = factor.value()
         inside = Graph()
@@ -101,7 +102,7 @@ def check_activation(inside: Graph, hidden: list[Node], result: Node) -> None:
     """Raise ValueError unless an activation acts entry by entry, and on all its arguments."""
     nodes = needed([result], inside.nodes)
     for node in nodes:
-        if node.kind not in (*ENTRYWISE, "input"):
+        if node.kind != "input" and not OPERATIONS[node.kind].entrywise:
             raise ValueError(
                 f"an activation uses {node.kind}: a function of single entries is needed"
             )

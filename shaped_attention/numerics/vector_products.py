@@ -15,8 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from shaped_attention.numerics.jit import kernel
-from shaped_attention.numerics.products import piece
+from shaped_attention.numerics.jit import kernel, piece
 from shaped_attention.numerics.vectormath import prefer_wide_vectors
 
 VECTOR = 8

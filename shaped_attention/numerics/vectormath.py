@@ -187,6 +187,14 @@ def tanh(x):  # type: ignore[no-untyped-def]
 
 
 @scalar
+def logistic(x):  # type: ignore[no-untyped-def]
+    """Return 1 / (1 + exp(-x))."""
+    e = exp(-abs(x))
+    low = e / (1.0 + e)
+    return 1.0 - low if x >= 0.0 else low
+
+
+@scalar
 def softplus(x):  # type: ignore[no-untyped-def]
     """Return log(1 + exp(x)), with a small relative error also where it is near 0."""
     e = whole_exp(-abs(x))

@@ -31,10 +31,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import traced
+from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import M, Numbers, column_sums, row_squares, sqrt
 from shaped_attention.numerics.program import Program, assemble
-from shaped_attention.numerics.tangents import Dual
 from shaped_attention.samplers.steps import NumbersAt, Parts, explained, flowed, traced_numbers
 
 _PACE = 0.2

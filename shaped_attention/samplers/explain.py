@@ -12,9 +12,9 @@ from shaped_attention.blocks.base import Block, Layer, blocks_of, chain_reason, 
 from shaped_attention.blocks.coupling import least_width
 from shaped_attention.blocks.pattern import Pattern, pattern_of
 from shaped_attention.checks import check_count, check_width
-from shaped_attention.numerics.blas_operations import FEWEST_LARGE_TOKENS
 from shaped_attention.numerics.eager import eager, is_eager
 from shaped_attention.numerics.graph import Node, needed
+from shaped_attention.numerics.operations.stacks import FEWEST_LARGE_TOKENS
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Number, value
 from shaped_attention.samplers.loop import starting_paths

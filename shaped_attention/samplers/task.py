@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,10 @@ from shaped_attention.blocks.base import Block, needs_means
 from shaped_attention.blocks.overrides import Overrides, at_layer
 from shaped_attention.blocks.parameters import Parameters, at_depth, scheduled
 from shaped_attention.blocks.state import factor_columns
-from shaped_attention.numerics import tile_interpreter
-from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.named_numbers import Keys
+from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import Program
+from shaped_attention.numerics.tile_interpreter import Packed
 from shaped_attention.samplers.clock_step import ByClock, traced_clock
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steps import traced_chain, traced_limit
@@ -109,14 +108,14 @@ class Task:
         return np.arange(self.steps, dtype=np.float64) / self.steps
 
     @cached_property
-    def compiled(self) -> _Packed:
+    def compiled(self) -> Packed:
         """Programs of the tile executor."""
-        return _Packed.of(self.programs, self)
+        return Packed.of(self.programs, self.keys.key, self.depths, self.groups)
 
     @cached_property
-    def compiled_clock(self) -> _Packed:
+    def compiled_clock(self) -> Packed:
         """Programs of the clock for the tile executor."""
-        return _Packed.of(self.clock_programs, self)
+        return Packed.of(self.clock_programs, self.keys.key, self.depths, 1)
 
     @cached_property
     def clock_plans(self) -> ByClock[Plan]:
@@ -132,65 +131,6 @@ class Task:
     def numbers(self) -> int:
         """Random numbers of a layer and sample, in the layer of the pattern with most."""
         return max(program.numbers for program in self.programs)
-
-
-@dataclass(frozen=True)
-class _Packed:
-    """Programs of a pattern as arrays, with their scalars for every step."""
-
-    code: NDArray[np.int64]
-    ranges: NDArray[np.int64]
-    table: Array
-    keys: NDArray[np.uint64]
-    constant_rows: NDArray[np.int64]
-    constants: Array
-    outputs: NDArray[np.int64]
-    parts: NDArray[np.int64]
-    rows: int
-    normals: int
-
-    @classmethod
-    def of(cls, programs: Sequence[Program], task: Task) -> _Packed:
-        addresses: list[Any] = []
-        codes: list[NDArray[np.int64]] = []
-        tables: list[Array] = []
-        ranges, outputs = [], []
-        rows: list[int] = []
-        values: list[float] = []
-        for program in programs:
-            scalars = sum(table.shape[1] for table in tables)
-            code = program.code.copy()
-            code[:, tile_interpreter.SCALARS] += scalars
-            code[:, tile_interpreter.JUMPS] += sum(len(x) for x in codes)
-            first = len(addresses)
-            addresses += program.addresses
-            code[:, tile_interpreter.KEYS] += first
-            start, constant = sum(len(x) for x in codes), len(rows)
-            for offset, entries in program.constants:
-                rows += range(offset, offset + entries.size)
-                values += entries.ravel().tolist()
-            codes.append(code)
-            ranges.append((start, start + len(code), constant, len(rows)))
-            tables.append(program.table(task.depths))
-            outputs.append([(offset, r * c) for offset, (r, c) in program.outputs])
-        most = max(len(x) for x in outputs)
-        outputs = [x + [(0, 0)] * (most - len(x)) for x in outputs]
-        table = np.concatenate(tables, axis=1)
-        if len(table) > 1 and (table == table[0]).all():
-            table = table[:1]
-        parts = [(offset, c, m) for offset, (m, c) in programs[0].inputs]
-        return cls(
-            np.concatenate(codes),
-            np.array(ranges, dtype=np.int64),
-            np.ascontiguousarray(table),
-            task.keys.table(addresses),
-            np.array(rows, dtype=np.int64),
-            np.array(values, dtype=np.float64),
-            np.array(outputs, dtype=np.int64),
-            np.array(parts, dtype=np.int64),
-            max(program.rows for program in programs),
-            max(program.normals for program in programs),
-        )
 
 
 def task_of(spec: Specification, stream: str, width: int | None, method: str = "direct") -> Task:

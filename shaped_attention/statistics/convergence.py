@@ -27,9 +27,8 @@ from shaped_attention.blocks.coupling import RecordedNumbers, branch_noise, leas
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.numerics.covariance import check_covariance
-from shaped_attention.numerics.factor import lower_factor
 from shaped_attention.numerics.observables import observables
-from shaped_attention.numerics.primitives import Numbers
+from shaped_attention.numerics.primitives import Numbers, lower
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
@@ -186,7 +185,7 @@ class PairStepper(TorchStepper):
             [blocks], [parameters], limit, lambda place: Prepared(increments.get(place)),
             1.0 / width,
         )  # fmt: skip
-        both = total_factor(state), lower_factor(limit + drift + noise)
+        both = total_factor(state), lower(limit + drift + noise)
         norms = [torch.linalg.matrix_norm(factor @ factor.mT) for factor in both]
         # An overflow counts as outside.
         batch.work["norms"] = torch.nan_to_num(torch.maximum(*norms), nan=math.inf)

@@ -19,7 +19,7 @@ from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.superlinear import unit_increments
 from shaped_attention.checks import check_fraction
-from shaped_attention.numerics.factor import semidefinite_cholesky
+from shaped_attention.numerics.primitives import cholesky
 
 
 class Moments(NamedTuple):
@@ -36,7 +36,7 @@ def moments(
 ) -> Moments:
     """Return the moments of all parts; the drift of normalised ones needs their diffusion."""
     normalised = any(limit.normalised for limit, _, _ in parts)
-    factor = semidefinite_cholesky(v)
+    factor = cholesky(v)
     wanted = diffusion or normalised
     shares = [(share, moments_of(limit, p, v, factor, wanted)) for limit, p, share in parts]
     total = Moments(

@@ -14,7 +14,6 @@ _CONVERGENCE = "shaped_attention/statistics/convergence.py"
 _COUPLING = "shaped_attention/blocks/coupling.py"
 _LIMIT = "shaped_attention/theory/moments.py"
 _MASK = "shaped_attention/blocks/positions.py"
-_PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _ROTATIONS = "shaped_attention/blocks/rotations.py"
 
 
@@ -287,7 +286,7 @@ ATTENTION = [
     ),
     Mutant(
         "rope-turned-backwards",
-        _PRIMITIVES,
+        "shaped_attention/numerics/operations/rotate.py",
         "y * cos + x * sin",
         "y * cos - x * sin",
         ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[rope]",),

@@ -15,7 +15,6 @@ _NORMALISED = "shaped_attention/blocks/normalised.py"
 _NORMS = "shaped_attention/blocks/norms.py"
 _STARTS = "shaped_attention/samplers/start_states.py"
 _PARALLEL = "shaped_attention/blocks/parallel.py"
-_PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _STEPS = "shaped_attention/samplers/steps.py"
 
 
@@ -78,7 +77,7 @@ BLOCKS = [
     ),
     Mutant(
         "arc-cosine-sign-of-angle",
-        _PRIMITIVES,
+        "shaped_attention/numerics/operations/arc_cosine.py",
         "s * (math.pi - torch.arccos(s))",
         "s * (math.pi + torch.arccos(s))",
         ("test_limit.py::test_mlp_drift_is_the_limit_of_the_exact_kernel",),
@@ -86,7 +85,7 @@ BLOCKS = [
     ),
     Mutant(
         "arc-cosine-angle",
-        _PRIMITIVES,
+        "shaped_attention/numerics/operations/arc_cosine.py",
         "s * (math.pi - torch.arccos(s))",
         "s * torch.arccos(s)",
         ("test_limit.py::test_mlp_drift_is_the_limit_of_the_exact_kernel",),
@@ -94,9 +93,9 @@ BLOCKS = [
     ),
     Mutant(
         "mlp-coupling-dof",
-        _MLP,
-        "semidefinite_cholesky(gram), units)",
-        "semidefinite_cholesky(gram), units - 1)",
+        "shaped_attention/blocks/mlp.py",
+        "wishart_noise(cholesky(gram), units)",
+        "wishart_noise(cholesky(gram), units - 1)",
         ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[MLP]",),
         blind=True,
     ),

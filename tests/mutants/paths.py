@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_HIDDEN = "shaped_attention/numerics/hidden_tiles.py"
-_ENTRIES = "shaped_attention/numerics/entries.py"
-_OPERATIONS = "shaped_attention/numerics/blas_operations.py"
 _VECTOR_PRODUCTS = "shaped_attention/numerics/vector_products.py"
 
 
 PATHS = [
     Mutant(
         "paths-hidden-gram-without-the-last-vector",
-        _HIDDEN,
+        "shaped_attention/numerics/operations/hidden.py",
         "vectors = LANES // VECTOR",
         "vectors = LANES // VECTOR - 1",
         ("test_paths.py::test_chain[mlp-1]",),
@@ -21,7 +18,7 @@ PATHS = [
     ),
     Mutant(
         "paths-hidden-copies-share-their-normals",
-        _HIDDEN,
+        "shaped_attention/numerics/operations/hidden.py",
         "(normals + k * columns) * STRIDE",
         "normals * STRIDE",
         ("test_paths.py::test_chain[gated-1]",),
@@ -29,7 +26,7 @@ PATHS = [
     ),
     Mutant(
         "paths-hidden-odd-count-without-the-last-pair",
-        _HIDDEN,
+        "shaped_attention/numerics/operations/hidden.py",
         "for k in range((each + 1) // 2):",
         "for k in range(each // 2):",
         ("test_paths.py::test_chain[mlp-1]",),
@@ -53,7 +50,7 @@ PATHS = [
     ),
     Mutant(
         "paths-lower-projection-wrong-stride",
-        _ENTRIES,
+        "shaped_attention/numerics/operations/factorisations.py",
         "first + (j + 1) * rows + j, rows, x + columns",
         "first + (j + 1) * rows + j, 1, x + columns",
         ("test_paths.py::test_chain[attention-5]",),
@@ -61,7 +58,7 @@ PATHS = [
     ),
     Mutant(
         "paths-softmax-shifted-by-the-last-logit",
-        _ENTRIES,
+        "shaped_attention/numerics/operations/softmax.py",
         "top = max(top, value)",
         "top = value",
         ("test_paths.py::test_chain[causal-5]",),
@@ -69,7 +66,7 @@ PATHS = [
     ),
     Mutant(
         "paths-chi-of-the-first-step",
-        _OPERATIONS,
+        "shaped_attention/numerics/operations/random.py",
         "place.paths, slot + 1)",
         "place.paths & ~np.uint64(7), slot + 1)",
         ("test_paths.py::test_chain[attention-1]",),
@@ -77,15 +74,15 @@ PATHS = [
     ),
     Mutant(
         "paths-activation-of-the-first-step",
-        _HIDDEN,
-        "row_of(self._table, row)",
+        "shaped_attention/numerics/plan.py",
+        "row_of(self._table, place.row)",
         "self._table[0]",
         ("test_paths.py::test_an_activation_that_changes_with_depth",),
         blind=True,
     ),
     Mutant(
         "paths-hidden-normals-of-the-first-step",
-        _HIDDEN,
+        "shaped_attention/numerics/operations/hidden.py",
         "factors[s], lower, key, paths[s], slot",
         "factors[s], lower, key, paths[0], slot",
         ("test_paths.py::test_chain[mlp-1]",),
@@ -93,21 +90,21 @@ PATHS = [
     ),
     Mutant(
         "paths-wishart-one-degree-less",
-        _OPERATIONS,
+        "shaped_attention/numerics/operations/random.py",
         "dof - np.arange(rows, dtype=np.float64)",
         "dof - 1 - np.arange(rows, dtype=np.float64)",
         ("test_paths.py::test_chain[attention-16]",),
     ),
     Mutant(
         "paths-softmax-ignores-mask",
-        _ENTRIES,
+        "shaped_attention/numerics/operations/softmax.py",
         "z[j] = weight if allowed[j] > 0.0 else 0.0",
         "z[j] = weight",
         ("test_paths.py::test_chain[causal-16]",),
     ),
     Mutant(
         "paths-pivot-not-zero",
-        _ENTRIES,
+        "shaped_attention/numerics/operations/factorisations.py",
         "zero = squares[j] - PIVOT * PIVOT * level[j] <= 0.0",
         "zero = squares[j] <= 0.0",
         ("test_paths.py::test_singular_starts[attention-repeated tokens]",),
@@ -128,21 +125,21 @@ PATHS = [
     ),
     Mutant(
         "paths-hidden-units-of-a-pair-not-shifted",
-        _HIDDEN,
+        "shaped_attention/numerics/operations/hidden.py",
         "if (unit + p) % 2 == 1:",
         "if (unit + p) % 2 == 2:",
         ("test_paths.py::test_chain[mlp-5]",),
     ),
     Mutant(
         "paths-last-tile-of-hidden-units-not-cut",
-        _HIDDEN,
+        "shaped_attention/numerics/operations/hidden.py",
         "range(last - unit, LANES)",
         "range(LANES, LANES)",
         ("test_paths.py::test_more_hidden_units_than_a_tile_or_a_part",),
     ),
     Mutant(
         "paths-hidden-units-of-the-first-part-again",
-        _HIDDEN,
+        "shaped_attention/numerics/operations/hidden.py",
         "each, key, path, slot, unit)\n        for",
         "each, key, path, slot, unit - first)\n        for",
         ("test_paths.py::test_more_hidden_units_than_a_tile_or_a_part",),

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_ALGEBRA = "shaped_attention/numerics/tile_algebra.py"
-_BLAS = "shaped_attention/numerics/blas_operations.py"
-_FACTOR = "shaped_attention/numerics/factor.py"
 _GRAPH = "shaped_attention/numerics/graph.py"
 _LARGE = "shaped_attention/samplers/steppers/blas.py"
-_PRIMITIVES = "shaped_attention/numerics/primitives.py"
-_PRODUCTS = "shaped_attention/numerics/products.py"
 _PROGRAM = "shaped_attention/numerics/program.py"
-_TANGENTS = "shaped_attention/numerics/tangents.py"
 _TRACED_NUMBERS = "shaped_attention/numerics/traced_numbers.py"
 _VECTORMATH = "shaped_attention/numerics/vectormath.py"
 _TILES = "shaped_attention/numerics/tiles.py"
@@ -22,16 +16,16 @@ _INTERPRETER = "shaped_attention/numerics/tile_interpreter.py"
 PROGRAMS = [
     Mutant(
         "tiles-wishart-one-degree-less",
-        _INTERPRETER,
-        "buf, line[_OUT], line[_ROWS], line[_COUNT], line[_WORK]",
-        "buf, line[_OUT], line[_ROWS], line[_COUNT] - 1, line[_WORK]",
+        "shaped_attention/numerics/tile_interpreter.py",
+        "buf, line[at.OUT], line[at.ROWS], line[at.COUNT], line[at.WORK]",
+        "buf, line[at.OUT], line[at.ROWS], line[at.COUNT] - 1, line[at.WORK]",
         ("test_compiled.py::test_chain[attention-40]",),
     ),
     Mutant(
         "tiles-hidden-columns-reused",
-        _INTERPRETER,
-        "line[_SLOT], start * each // 2,",
-        "line[_SLOT], 0,",
+        "shaped_attention/numerics/operations/hidden.py",
+        "line[at.SLOT], start * each // 2,",
+        "line[at.SLOT], 0,",
         ("test_compiled.py::test_chain[mlp-40]",),
     ),
     Mutant(
@@ -50,30 +44,30 @@ PROGRAMS = [
     ),
     Mutant(
         "tiles-product-of-triangles-starts-late",
-        _PRODUCTS,
+        "shaped_attention/numerics/operations/products.py",
         "first = max(first_i, j if b_from else 0)",
         "first = max(first_i, j if b_to else 0)",
         ("test_compiled.py::test_chain[attention-40]",),
     ),
     Mutant(
         "tiles-transposed-product-stops-early",
-        _PRODUCTS,
+        "shaped_attention/numerics/operations/products.py",
         "stop = min(stop_i, j + wide) if b_to else stop_i",
         "stop = min(stop_i, j) if b_to else stop_i",
         ("test_compiled.py::test_chain[attention-40]",),
     ),
     Mutant(
         "tiles-product-without-the-second-lanes",
-        _PRODUCTS,
+        "shaped_attention/numerics/operations/products.py",
         "fixed(0), fixed(LANES), fixed(_VECTOR)",
         "fixed(0), fixed(LANES - _VECTOR), fixed(_VECTOR)",
         ("test_products.py::test_products[1-1-1-triangles0]",),
     ),
     Mutant(
         "tiles-gram-of-columns-as-of-rows",
-        _INTERPRETER,
-        "turned_a = op == codes.COGRAM",
-        "turned_a = op == codes.GRAM",
+        "shaped_attention/numerics/operations/products.py",
+        "turned, rows = line[at.FLAG] == _LEFT",
+        "turned, rows = line[at.FLAG] != _LEFT",
         ("test_compiled.py::test_sde[attention-5]",),
     ),
     Mutant(
@@ -109,28 +103,28 @@ PROGRAMS = [
     ),
     Mutant(
         "tiles-gram-not-added-up",
-        _PRODUCTS,
+        "shaped_attention/numerics/operations/products.py",
         "builder.select(adding, before, zero)",
         "builder.select(adding, zero, zero)",
         ("test_compiled.py::test_chain[mlp-40]",),
     ),
     Mutant(
         "tiles-softmax-logits-unscaled",
-        _ALGEBRA,
+        "shaped_attention/numerics/operations/softmax.py",
         "weight = exp(s * buf[a + i * columns + j, p] - buf[top, p])",
         "weight = exp(buf[a + i * columns + j, p] - buf[top, p])",
         ("test_compiled.py::test_chain[attention-40]",),
     ),
     Mutant(
         "tiles-symmetric-noise-diagonal",
-        _ALGEBRA,
+        "shaped_attention/numerics/operations/symmetric.py",
         "weight = math.sqrt(2.0) if i == j else 1.0",
         "weight = 1.0",
         ("test_compiled.py::test_sde[attention-5]",),
     ),
     Mutant(
         "tiles-arc-cosine-angle",
-        _ALGEBRA,
+        "shaped_attention/numerics/operations/arc_cosine.py",
         "r * (math.pi - arccos(r))",
         "r * arccos(r)",
         ("test_compiled.py::test_sde[mlp-5]",),
@@ -151,49 +145,49 @@ PROGRAMS = [
     ),
     Mutant(
         "tiles-slopes-swapped",
-        _ALGEBRA,
-        "(s if buf[x, p] > 0.0 else t) * buf[x, p]",
-        "(t if buf[x, p] > 0.0 else s) * buf[x, p]",
+        "shaped_attention/numerics/operations/entrywise.py",
+        "(s if buf[x + i, p] > 0.0 else t) * buf[x + i, p]",
+        "(t if buf[x + i, p] > 0.0 else s) * buf[x + i, p]",
         ("test_compiled.py::test_chain[mlp-40]",),
     ),
     Mutant(
         "tiles-lower-level-of-squares",
-        _ALGEBRA,
+        "shaped_attention/numerics/operations/factorisations.py",
         "zero = square - PIVOT * PIVOT * buf",
         "zero = square - PIVOT * buf",
         ("test_compiled.py::test_the_level_of_a_pivot[100.0-True]",),
     ),
     Mutant(
         "tiles-lower-rows-not-reduced",
-        _ALGEBRA,
+        "shaped_attention/numerics/operations/factorisations.py",
         "buf[a + i * columns + c, p] -= buf[y, p] * buf",
         "buf[a + i * columns + c, p] -= 0.5 * buf[y, p] * buf",
         ("test_compiled.py::test_rows_without_a_direction_of_their_own_have_a_zero_column[2]",),
     ),
     Mutant(
         "tiles-cholesky-without-level",
-        _ALGEBRA,
+        "shaped_attention/numerics/operations/factorisations.py",
         "zero = buf[pivot, p] - PIVOT * buf[a + j * rows + j, p] <= 0.0",
         "zero = buf[pivot, p] <= 0.0",
         ("test_compiled.py::test_the_level_of_a_pivot[30.0-False]",),
     ),
     Mutant(
         "tiles-cholesky-adds-products",
-        _ALGEBRA,
+        "shaped_attention/numerics/operations/factorisations.py",
         "buf[y, p] -= buf[out + i * rows + k, p]",
         "buf[y, p] += buf[out + i * rows + k, p]",
         ("test_compiled.py::test_rows_without_a_direction_of_their_own_have_a_zero_column[2]",),
     ),
     Mutant(
         "torch-lower-level-of-zero",
-        _FACTOR,
+        "shaped_attention/numerics/operations/factorisations.py",
         "zero = length - level * original[..., j] <= 0.0",
         "zero = length <= 0.0",
         ("test_compiled.py::test_the_level_of_a_pivot[30.0-False]",),
     ),
     Mutant(
         "torch-cholesky-pivot-not-rooted",
-        _FACTOR,
+        "shaped_attention/numerics/operations/factorisations.py",
         "torch.where(zero, 1.0, pivot).sqrt()",
         "torch.where(zero, 1.0, pivot)",
         ("test_compiled.py::test_rows_without_a_direction_of_their_own_have_a_zero_column[2]",),
@@ -228,56 +222,56 @@ PROGRAMS = [
     ),
     Mutant(
         "trace-mask-ignored",
-        _PRIMITIVES,
+        "shaped_attention/numerics/operations/softmax.py",
         "np.asarray(seen, dtype=np.float64)",
         "np.ones_like(seen, dtype=np.float64)",
         ("test_large.py::test_chain[causal-40-80]",),
     ),
     Mutant(
         "blas-wishart-one-degree-more",
-        _BLAS,
+        "shaped_attention/numerics/operations/random.py",
         "dof - np.arange(rows",
         "dof + 1 - np.arange(rows",
         ("test_large.py::test_chain[attention-40-80]",),
     ),
     Mutant(
         "blas-hidden-columns-reused",
-        _BLAS,
+        "shaped_attention/numerics/operations/hidden.py",
         "slot, start * each // 2",
         "slot, 0",
         ("test_large.py::test_more_hidden_units_than_are_drawn_at_once",),
     ),
     Mutant(
         "blas-triangle-not-transposed",
-        _BLAS,
+        "shaped_attention/numerics/operations/products.py",
         'transposed=kind == "multiply_nt"',
         "transposed=False",
         ("test_large.py::test_chain[attention-40-80]",),
     ),
     Mutant(
         "blas-softmax-logits-unscaled",
-        _BLAS,
+        "shaped_attention/numerics/operations/softmax.py",
         "np.multiply(logits, scale, out=out)",
         "np.multiply(logits, 1.0, out=out)",
         ("test_large.py::test_chain[attention-40-80]",),
     ),
     Mutant(
         "blas-softmax-ignores-mask",
-        _BLAS,
+        "shaped_attention/numerics/operations/softmax.py",
         "where=seen == 0.0",
         "where=seen < 0.0",
         ("test_large.py::test_chain[causal-40-80]",),
     ),
     Mutant(
         "blas-sum-without-coefficient",
-        _BLAS,
+        "shaped_attention/numerics/operations/arithmetic.py",
         "out += t * b",
         "out += b",
         ("test_large.py::test_sde[causal-40]",),
     ),
     Mutant(
         "blas-increments-without-step",
-        _BLAS,
+        "shaped_attention/numerics/operations/random.py",
         "if scale != 1.0:",
         "if scale > 1.0:",
         ("test_large.py::test_sde[causal-40]",),
@@ -298,30 +292,30 @@ PROGRAMS = [
     ),
     Mutant(
         "tangents-quotient-rule-sign",
-        _TANGENTS,
+        "shaped_attention/numerics/dual.py",
         "lambda e: (-1.0) * (q * e)",
         "lambda e: q * e",
         ("test_tangents.py::test_arithmetic[first0-second0-quotient]",),
     ),
     Mutant(
         "tangents-softmax-rows-not-centred",
-        _TANGENTS,
-        "p * (d - pr.row_sums(p * d))",
-        "p * (d - pr.row_sums(d))",
+        "shaped_attention/numerics/operations/softmax.py",
+        "p * (d - row_sums(p * d))",
+        "p * (d - row_sums(d))",
         ("test_tangents.py::test_primitives[softmax]",),
     ),
     Mutant(
         "tangents-kernel-angle-of-its-absolute-value",
-        _TANGENTS,
-        "_sign(ratio) * (0.5 * math.pi - 2.0 * half)",
+        "shaped_attention/numerics/operations/arc_cosine.py",
+        "sign(ratio) * (0.5 * math.pi - 2.0 * half)",
         "(0.5 * math.pi - 2.0 * half)",
         ("test_tangents.py::test_primitives[arc-cosine kernel]",),
     ),
     Mutant(
         "tangents-of-a-root-compressed-apart",
-        _TANGENTS,
-        "parts = split(pr.lower(stacked([root.value, *moving])), 1 + len(moving))",
-        "parts = [pr.lower(part) for part in (root.value, *moving)]",
+        "shaped_attention/numerics/operations/factorisations.py",
+        "parts = split(lower(stacked([root.value, *moving])), 1 + len(moving))",
+        "parts = [lower(part) for part in (root.value, *moving)]",
         ("test_tangents.py::test_compressing_keeps_the_joint_gram",),
     ),
 ]

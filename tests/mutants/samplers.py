@@ -8,7 +8,6 @@ _DRAWS = "shaped_attention/numerics/draws.py"
 _LOOP = "shaped_attention/samplers/loop.py"
 _NETWORK = "shaped_attention/samplers/network.py"
 _PATHS = "shaped_attention/samplers/paths.py"
-_PRIMITIVES = "shaped_attention/numerics/primitives.py"
 _TILES = "shaped_attention/samplers/steppers/tiles.py"
 _TORCH = "shaped_attention/samplers/steppers/torch_descriptions.py"
 _PROVENANCE = "shaped_attention/results/provenance.py"
@@ -21,14 +20,13 @@ _SWEEP_STORE = "shaped_attention/sweep/store.py"
 _SWEEP_UNITS = "shaped_attention/sweep/work_units.py"
 _TASK = "shaped_attention/samplers/task.py"
 _THREEFRY = "shaped_attention/numerics/threefry.py"
-_WISHART = "shaped_attention/numerics/wishart.py"
 
 _OF_CHAINS, _OF_LIMITS = (f"test_compiled.py::test_stopping[{name}]" for name in ("chain", "sde"))
 
 SAMPLERS = [
     Mutant(
         "sde-diagonal-noise-too-small",
-        _PRIMITIVES,
+        "shaped_attention/numerics/operations/symmetric.py",
         "weight.fill_diagonal_(0.5**0.5)",
         "weight.fill_diagonal_(0.5)",
         ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",),
@@ -142,7 +140,7 @@ SAMPLERS = [
     ),
     Mutant(
         "bartlett-kernel-dof-constant",
-        _WISHART,
+        "shaped_attention/numerics/operations/random.py",
         "degrees[i] = dof - i",
         "degrees[i] = dof",
         ("test_numbers.py::test_wishart_factors_are_the_same_numbers_in_torch_and_compiled[7]",),
@@ -205,9 +203,9 @@ SAMPLERS = [
     ),
     Mutant(
         "sde-chunks-share-numbers",
-        _TILES,
-        "task.radius, task.dt, batch.first, begin",
-        "task.radius, task.dt, 0, begin",
+        "shaped_attention/samplers/steppers/tiles.py",
+        "task.dt, batch.first, begin",
+        "task.dt, 0, begin",
         ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result[layer0-float64-chain]",),
     ),
     Mutant(

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.numerics import entries
-from shaped_attention.numerics.blas_plan import Plan
 from shaped_attention.numerics.one_thread import one_thread
+from shaped_attention.numerics.operations.softmax import entropies
+from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers.steppers.stepper import Array, Batch, HostStepper, Indices
 from shaped_attention.samplers.task import Task
@@ -129,7 +129,7 @@ class Workspace:
 
         def work() -> None:
             for matrices, rows in left:
-                entries.entropies(matrices.reshape(-1, m), rows.reshape(-1))
+                entropies(matrices.reshape(-1, m), rows.reshape(-1))
 
         many = values.size * m >= _ENTRIES_FOR_THREADS
         self.team.together([work] * (self.team.threads if many else 1))

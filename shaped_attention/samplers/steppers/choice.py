@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shaped_attention.numerics.blas_operations import FEWEST_LARGE_TOKENS
+from shaped_attention.numerics.operations.stacks import FEWEST_LARGE_TOKENS
 from shaped_attention.samplers.chunks import threads_of_a_chunk
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers.blas import BlasStepper

@@ -54,13 +54,12 @@ class TileStepper(CompiledStepper):
         self, batch: Batch, moves: Mask, begin: int, end: int, mode: int, given: Array,
         reported: Array,
     ) -> None:  # fmt: skip
-        task, x = self.task, self.task.compiled
+        task = self.task
         moving = batch.alive & moves
         alive = moving.astype(np.float64).reshape(-1, LANES)
         tiles.advance(
-            x.code, x.ranges, x.table, x.keys, x.constant_rows, x.constants, x.outputs, x.parts,
-            1.0 / task.groups, x.rows, batch.state, alive, batch.stopped_at.reshape(-1, LANES),
-            task.radius, task.dt, batch.first, begin, end, mode, given, reported,
+            task.compiled, batch.state, alive, batch.stopped_at.reshape(-1, LANES), task.radius,
+            task.dt, batch.first, begin, end, mode, given, reported,
         )  # fmt: skip
         batch.alive[moving] = alive.reshape(-1)[moving] > 0.5
 
@@ -74,7 +73,7 @@ class TileStepper(CompiledStepper):
         if "increments" not in batch.work:
             batch.work["increments"] = np.empty((len(batch.state), x.normals + 1, LANES))
         increments: Array = batch.work["increments"]
-        tile_interpreter.draw(x.code, x.table, x.keys, x.ranges, batch.first, step, increments)
+        tile_interpreter.draw(x, batch.first, step, increments)
         return increments
 
     def drift_and_noise(
@@ -95,8 +94,8 @@ class TileStepper(CompiledStepper):
         """Stop the paths that are outside the radius at this time."""
         alive = batch.alive.astype(np.float64).reshape(-1, LANES)
         tiles.check_outside(
-            batch.state, self.task.compiled.parts, 1.0 / self.task.groups, alive,
-            batch.stopped_at.reshape(-1, LANES), self.task.radius, time,
+            self.task.compiled, batch.state, alive, batch.stopped_at.reshape(-1, LANES),
+            self.task.radius, time,
         )  # fmt: skip
         batch.alive[:] = alive.reshape(-1) > 0.5
 
@@ -106,12 +105,11 @@ class TileClock(CompiledStepper):
 
     def advance(self, batch: Batch, moves: Mask, end: int, budget: int, burst: int = 16) -> bool:
         """Move paths to a grid point, in tiles whose steps are counted against the budget."""
-        task, x = self.task, self.task.compiled_clock
+        task = self.task
         alive, flat = batch.alive.astype(np.float64), batch.state.reshape(len(batch.state), -1)
         samples = np.arange(batch.first, batch.first + batch.count)
         more: bool = advance_clock(
-            x.code, x.ranges, x.table, x.keys, x.constant_rows, x.constants, x.outputs,
-            x.parts[:1], x.rows, flat, batch.left, batch.grid, batch.taken, alive,
+            task.compiled_clock, flat, batch.left, batch.grid, batch.taken, alive,
             batch.stopped_at, batch.largest, samples, task.radius, task.dt, SHIFT, NEAR,
             end, batch.slots, batch.stored.reshape(*batch.stored.shape[:2], -1), burst, budget,
         )  # fmt: skip

@@ -13,9 +13,9 @@ from scipy import stats
 
 from shaped_attention.blocks.base import Block, chain_reason, limit_reason
 from shaped_attention.numerics.covariance import vech
-from shaped_attention.numerics.factor import semidefinite_cholesky
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.observables import observables
+from shaped_attention.numerics.primitives import cholesky
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.specification import common_groups
@@ -92,7 +92,7 @@ def _rounded(values: Array) -> Array:
 def token_means(trial: Trial) -> Iterator[Check]:
     """Whether the law of a layer depends on the means of the tokens, and the block says so."""
     block, width = trial.block, trial.width
-    factor = semidefinite_cholesky(torch.tensor(trial.v0))
+    factor = cholesky(torch.tensor(trial.v0))
     tokens = torch.zeros(trial.samples, trial.tokens, width, dtype=torch.float64)
     tokens[..., : trial.tokens] = width**0.5 * factor
     constant = torch.full((width,), width**-0.5, dtype=torch.float64)
@@ -201,7 +201,7 @@ def _conditional(trial: Trial, v: Array, width: int, count: int, seed: int) -> A
             block, v, width=width, depth=1, samples=count, seed=seed + 2**32, progress=False
         )
         return vech(result["V"].to_numpy()[-1] - v)
-    factor, keys = semidefinite_cholesky(torch.tensor(v)), Keys(seed, "derived")
+    factor, keys = cholesky(torch.tensor(v)), Keys(seed, "derived")
     skip, gamma = float(block.skip_weight(p)), float(p.gamma)
     parts = []
     for first in range(0, count, _ROOTS):

@@ -2,25 +2,35 @@
 
 Tiles of 64 paths exceed every cache once a matrix or a layer is large. Here each operation of a
 trace is a library routine or one loop over entries, for all samples of a stack, and the random
-numbers are those of the other executors. The memory of a value is reused after its last use. Large
-operations are done in parts (`blas_parts`), which threads share.
+numbers are those of the other executors. The memory of a value is reused after its last use.
+Hidden units, and wide factorisations, are done in parts, which threads share. The parts depend on
+sizes only, so the order of every sum does not depend on the threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from dataclasses import replace
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.blas_operations import FUNCTIONS, draw, is_large
-from shaped_attention.numerics.blas_parts import in_parts
-from shaped_attention.numerics.blas_values import Memory, Operation, Place, table_of
-from shaped_attention.numerics.graph import Node, needed
-from shaped_attention.numerics.hidden_tiles import Activation
-from shaped_attention.numerics.program import Program
+from shaped_attention.numerics.graph import Graph, Matrix, Node, needed
+from shaped_attention.numerics.jit import LANES
+from shaped_attention.numerics.operations.hidden import COLUMNS, hidden_grams
+from shaped_attention.numerics.operations.random import draw
+from shaped_attention.numerics.operations.registry import OPERATIONS
+from shaped_attention.numerics.operations.stacks import (
+    Memory,
+    Place,
+    Step,
+    is_large,
+    row_of,
+    table_of,
+)
+from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.scalars import Depths
 from shaped_attention.numerics.threads import ALONE, Team
 from shaped_attention.numerics.threefry import path_words
@@ -30,6 +40,14 @@ Integers = NDArray[np.int64]
 
 _STACK_ENTRIES = 2**13
 """Entries of a value of all samples of a stack: they share the time of a call, and the caches."""
+
+_LARGEST_PARTS = 16
+_FEWEST_NUMBERS = 2**15
+"""Random numbers of a part for few tokens, which take ten times as long as a call."""
+_PART_ENTRIES = 2**24
+"""Entries of all partial sums of a Gram matrix together."""
+_FEWEST_ENTRIES = 2**18
+"""Entries of a matrix from which on it is factorised in parts."""
 
 
 class Plan:
@@ -58,21 +76,21 @@ class Plan:
         }
         pinned = {*self.results, *self.inputs, *self.constants}
         self.normals = 0
-        self.operations: list[Operation] = []
+        self.steps: list[Step] = []
         for k, node in enumerate(nodes):
             if node.kind in ("input", "constant"):
                 continue
             inputs = tuple(place[id(x)] for x in node.inputs)
             ends = {x for x in inputs if last[x] == k} - pinned
             address = None if node.address is None else key(node.address)
-            inside: Plan | Activation | None = None
+            inside: Plan | _Activation | None = None
             if node.inside is not None and is_large(node.shape[0]):
                 graph, result = node.inside
                 inside = Plan(needed([result], graph.nodes), [result], key, depths)
             elif node.inside is not None:
-                inside = Activation(node.inside, depths)
-            self.operations.append(
-                Operation(
+                inside = _Activation(node.inside, depths)
+            self.steps.append(
+                Step(
                     node, inputs, k, tuple(ends), table_of(node.scalars, depths), address,
                     self.normals, inside,
                 )
@@ -84,15 +102,15 @@ class Plan:
         self._stages = [
             list(stage)
             for shared, group in groupby(
-                self.operations, lambda op: large or op.node.kind == "activated_part"
+                self.steps, lambda step: large or step.node.kind == "activated_gram"
             )
-            for stage in ([group] if shared else ([op] for op in group))
+            for stage in ([group] if shared else ([step] for step in group))
         ]
 
     @classmethod
     def of(cls, program: Program, key: Callable[[Any], Any], depths: Depths) -> Plan:
         """Prepare a program."""
-        return cls(*in_parts(program.nodes, program.results), key, depths)
+        return cls(*_in_parts(program.nodes, program.results), key, depths)
 
     def run(
         self, inputs: Sequence[Array], samples: Integers | int, step: Integers | int,
@@ -128,11 +146,11 @@ class Plan:
         values: dict[int, Array] = dict(zip(self.inputs, inputs, strict=True))
         values.update(self.constants)
 
-        def perform(operation: Operation) -> None:
-            out = place.memory.take((len(inputs[0]), *(shape or operation.node.shape)))
-            arguments = [values[x] for x in operation.inputs]
-            FUNCTIONS[operation.node.kind](operation, place, out, *arguments)
-            values[operation.output] = out
+        def perform(step: Step) -> None:
+            out = place.memory.take((len(inputs[0]), *(shape or step.node.shape)))
+            arguments = [values[x] for x in step.inputs]
+            OPERATIONS[step.node.kind].blas(step, place, out, *arguments)
+            values[step.output] = out
 
         def forget(value: int) -> None:
             place.memory.give_back(values.pop(value))
@@ -143,16 +161,84 @@ class Plan:
 
     def draw(self, samples: Integers, step: int) -> Array:
         """Return the normals of a step (samples, normals)."""
-        paths = path_words(samples, step)
+        place = Place(path_words(samples, step), Memory(), None, step)
         drawn = [np.empty((len(samples), 0))]
-        for operation in self.operations:
-            if operation.node.kind == "normal":
-                rows, columns = operation.node.shape
+        for normal in self.steps:
+            if normal.node.kind == "normal":
+                rows, columns = normal.node.shape
                 drawn.append(np.empty((len(samples), rows * columns)))
-                draw(operation, paths, step, drawn[-1])
+                draw(normal, place, drawn[-1])
         return np.concatenate(drawn, axis=1)
 
     def activate(self, hidden: Sequence[Array], place: Place) -> Array:
         """Apply a plan of functions of single entries."""
         (result,) = self.results
         return self._values(hidden, place, hidden[0].shape[1:])[result]
+
+
+class _Activation:
+    """The program of an activation, for few tokens."""
+
+    def __init__(self, inside: tuple[Graph, Node], depths: Depths) -> None:
+        graph, result = inside
+        arguments = [Matrix(graph, x) for x in graph.nodes if x.kind == "input"]
+        self._program = assemble(graph, arguments, [Matrix(graph, result)])
+        self._table = table_of(self._program.scalars or [0.0], depths)
+        self._arguments = np.array([start for start, _ in self._program.inputs])
+
+    def write_gram(self, step: Step, place: Place, factors: Array, out: Array) -> None:
+        """Write the lower half of the sum over the hidden units of a part, for each path."""
+        program, numbers = self._program, row_of(self._table, place.row)
+        slot, first, last, _ = step.node.integers
+        hidden_grams(
+            program.code, numbers, program.rows, self._arguments, program.outputs[0][0], factors,
+            step.node.inputs[0].lower, step.key, place.paths, slot, first, last, out,
+        )  # fmt: skip
+
+
+def _in_parts(nodes: Sequence[Node], results: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+    """Return operations, in order, that give the same results in parts."""
+    new: dict[int, Node] = {}
+    divided: list[Node] = []
+
+    def add(node: Node) -> Node:
+        divided.append(node)
+        return node
+
+    for node in nodes:
+        here = replace(node, inputs=tuple(new[id(x)] for x in node.inputs)) if node.inputs else node
+        if node.kind == "activated_gram":
+            parts = tuple(add(part) for part in _hidden_parts(here))
+            here = Node("sum_of_parts", parts, node.shape)
+        elif node.kind == "lower":
+            (root,) = here.inputs
+            here = replace(here, inputs=(_narrowed(root, add),))
+        new[id(node)] = add(here)
+    return divided, [new[id(node)] for node in results]
+
+
+def _hidden_parts(node: Node) -> list[Node]:
+    slot, count, copies = node.integers
+    tokens, columns = node.inputs[0].shape
+    if is_large(tokens):
+        units, most = COLUMNS, _PART_ENTRIES // tokens**2
+    else:
+        units, most = LANES, count * copies * columns // _FEWEST_NUMBERS
+    blocks = -(-count // units)
+    parts = max(1, min(_LARGEST_PARTS, blocks, most))
+    ends = [min(count, blocks * k // parts * units) for k in range(parts + 1)]
+    return [replace(node, integers=(slot, first, last, copies)) for first, last in pairwise(ends)]
+
+
+def _narrowed(root: Node, add: Callable[[Node], Node]) -> Node:
+    """Return a matrix with the same Gram matrix: triangular factors of parts of the columns."""
+    rows, columns = root.shape
+    parts = min(4, columns // (4 * rows))
+    if parts < 2 or rows * columns < _FEWEST_ENTRIES:
+        return root
+    ends = [columns * k // parts for k in range(parts + 1)]
+    factors = []
+    for first, last in pairwise(ends):
+        part = add(Node("columns", (root,), (rows, last - first), (), (first,)))
+        factors.append(add(Node("lower", (part,), (rows, rows), lower=True)))
+    return add(Node("concatenate", tuple(factors), (rows, parts * rows), (1.0,) * parts))

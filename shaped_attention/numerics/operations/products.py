@@ -1,4 +1,4 @@
-"""Products of small matrices on tiles, a block of entries at a time in vector registers.
+"""Products of matrices; on tiles a block of entries at a time in vector registers.
 
 Numba turns a loop over lanes into vector instructions, but keeps each sum in memory: two loads for
 each multiplication. Here a block of up to 4 x 4 sums stays in registers while the inner index runs,
@@ -10,14 +10,29 @@ so the rounding of an entry does not depend on its block.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import llvmlite.ir as ir
+import numpy as np
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
-from shaped_attention.numerics.jit import LANES, STRIDE, WIDE, kernel
+from shaped_attention.numerics import lapack
+from shaped_attention.numerics.jit import LANES, STRIDE, WIDE, kernel, piece
+from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations.registry import operation, twice
+from shaped_attention.numerics.operations.stacks import Place, Step, each, plain
+
+Array = NDArray[np.float64]
+
+FEWEST_TRIANGULAR = 32
+"""Rows from which on a library product that skips zeros is faster (measured)."""
+
+_LEFT, _RIGHT = 1, 2
+"""Flags of products with a transposed matrix."""
 
 _VECTOR = 8 if WIDE else 4
 """Lanes in a vector, which fills a register."""
@@ -129,14 +144,6 @@ def sums_of_products(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def piece(left):  # type: ignore[no-untyped-def]
-    """Return the height or width of the next block when `left` rows or columns remain."""
-    if left >= 4:
-        return 4
-    return 2 if left >= 2 else 1
-
-
-@kernel
 def multiply(  # type: ignore[no-untyped-def]
     buf, out, out_columns, a, a_row, a_inner, b, b_column, b_inner, rows, inner, columns,
     a_from, a_to, b_from, b_to,
@@ -194,3 +201,56 @@ def mirror(buf, out, rows):  # type: ignore[no-untyped-def]
         for j in range(i):
             for p in range(LANES):
                 buf[out + j * rows + i, p] = buf[out + i * rows + j, p]
+
+
+@kernel
+def _multiply(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Write A B, A B^T or A^T B; zeros of triangular matrices are skipped."""
+    turned_a, turned_b = line[at.FLAG] == _LEFT, line[at.FLAG] == _RIGHT
+    a_lower, b_lower = line[at.A_LOWER] > 0, line[at.B_LOWER] > 0
+    rows, columns = line[at.ROWS], line[at.COLUMNS]
+    inner = line[at.A_ROWS] if turned_a else line[at.A_COLUMNS]
+    multiply(
+        buf, line[at.OUT], line[at.OUT_COLUMNS], line[at.A], 1 if turned_a else inner,
+        rows if turned_a else 1, line[at.B], inner if turned_b else 1, 1 if turned_b else columns,
+        rows, inner, columns, a_lower and turned_a, a_lower and not turned_a,
+        b_lower and not turned_b, b_lower and turned_b,
+    )  # fmt: skip
+
+
+@kernel
+def _gram(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Write A A^T or A^T A."""
+    turned, rows = line[at.FLAG] == _LEFT, line[at.ROWS]
+    inner = line[at.A_ROWS] if turned else line[at.A_COLUMNS]
+    lower_half(
+        buf, line[at.OUT], line[at.A], 1 if turned else inner, rows if turned else 1, rows, inner,
+        line[at.A_LOWER] > 0 and not turned, rows < 0,
+    )  # fmt: skip
+    mirror(buf, line[at.OUT], rows)
+
+
+def _multiply_stacks(step: Step, place: Place, out: Array, a: Array, b: Array) -> None:
+    """Write the product; a large one with a triangular matrix costs half."""
+    left, right = step.node.inputs
+    kind = step.node.kind
+    a_here = a.mT if kind == "multiply_tn" else a
+    b_here = b.mT if kind == "multiply_nt" else b
+    triangular = lapack.multiply_triangular
+    if left.lower and left.shape[0] >= FEWEST_TRIANGULAR:
+        out[...] = b_here
+        each(partial(triangular, left=True, transposed=kind == "multiply_tn"))(a, out)
+    elif right.lower and right.shape[0] >= FEWEST_TRIANGULAR:
+        out[...] = a_here
+        each(partial(triangular, left=False, transposed=kind == "multiply_nt"))(b, out)
+    else:
+        np.matmul(a_here, b_here, out=out)
+
+
+for _kind, _flag in (("multiply_nn", 0), ("multiply_nt", _RIGHT), ("multiply_tn", _LEFT)):
+    operation(_kind, tile=_multiply, blas=_multiply_stacks, flag=_flag, growth=sum, in_place=True)
+operation("gram", tile=_gram, blas=plain(lambda a, out: np.matmul(a, a.mT, out=out)), growth=twice)
+operation(
+    "cogram", tile=_gram, blas=plain(lambda a, out: np.matmul(a.mT, a, out=out)), flag=_LEFT,
+    growth=twice,
+)  # fmt: skip

@@ -1,9 +1,13 @@
-"""Values and operations of a program run by library routines, and the memory of the values."""
+"""Stacks of matrices, on which operations run by library routines or loops over entries.
+
+A value is an array (samples, rows, columns), and a constant one with a single sample. What is
+computed for a sample does not depend on the others in its stack.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.graph import Node
+from shaped_attention.numerics.jit import kernel
 from shaped_attention.numerics.scalars import Depths, Number, value
 
 Array = NDArray[np.float64]
+
+FEWEST_LARGE_TOKENS = 96
+"""Rows from which on library routines are faster than tiles and small kernels (measured)."""
+
+
+def is_large(rows: int) -> bool:
+    """Return whether library routines are faster than kernels, for matrices of that many rows."""
+    return rows >= FEWEST_LARGE_TOKENS
 
 
 class Memory:
@@ -50,7 +63,7 @@ class Place:
 
 
 @dataclass
-class Operation:
+class Step:
     """A node with the data needed to run it.
 
     Attributes
@@ -68,8 +81,7 @@ class Operation:
     start
         Number of normals before its own.
     inside
-        Activation of hidden units: a `blas_plan.Plan`, or a `hidden_tiles.Activation` for few
-        tokens.
+        Activation of hidden units: a `plan.Plan`, or a `hidden.Activation` for few tokens.
     """
 
     node: Node
@@ -81,9 +93,9 @@ class Operation:
     start: int
     inside: Any
 
-    def numbers(self, step: int) -> list[float]:
-        """Return the scalars of a step."""
-        return row_of(self.scalars, step).tolist()
+    def numbers(self, place: Place) -> list[float]:
+        """Return the scalars of the node."""
+        return row_of(self.scalars, place.row).tolist()
 
 
 def row_of(table: Array, step: int) -> Array:
@@ -97,3 +109,35 @@ def table_of(numbers: Sequence[Number], depths: Depths) -> Array:
     columns = [np.broadcast_to(value(x, depths), depths.shape) for x in numbers]
     table = np.stack(columns, axis=1) if columns else np.zeros((1, 0))
     return table[:1] if (table == table[0]).all() else table
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., None]:
+    """Return the operation without parameters of a function ``f(*values, out)``."""
+    return lambda step, place, out, *values: function(*values, out)
+
+
+def flat(function: Callable[[Array, Array], Any]) -> Callable[..., None]:
+    """Return the operation of a function ``f(entries, out)`` of single entries."""
+    return lambda step, place, out, x: function(x.reshape(-1), out.reshape(-1))
+
+
+def each(function: Callable[[Array, Array], None]) -> Callable[[Array, Array], None]:
+    """Return the function on stacks of a function ``f(value, out)`` of matrices."""
+
+    def on_stacks(values: Array, out: Array) -> None:
+        for k, here in enumerate(out):
+            function(values[k if len(values) > 1 else 0], here)
+
+    return on_stacks
+
+
+@kernel
+def mirror(square):  # type: ignore[no-untyped-def]
+    """Copy the lower triangle of (samples, m, m) to the upper one, in blocks that fit the cache."""
+    size, block = square.shape[1], 32
+    for s in range(square.shape[0]):
+        for first in range(0, size, block):
+            for second in range(0, first + block, block):
+                for i in range(first, min(first + block, size)):
+                    for j in range(second, min(second + block, i)):
+                        square[s, j, i] = square[s, i, j]

@@ -1,0 +1,111 @@
+"""Sums, products and quotients of matrices entry by entry: the operators of descriptions."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations.registry import operation, same
+from shaped_attention.numerics.operations.stacks import Place, Step, plain
+
+Array = NDArray[np.float64]
+
+
+@kernel
+def _combine(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Write s A + t B, where B may be a single row, column or entry."""
+    out, a, b, columns = line[at.OUT], line[at.A], line[at.B], line[at.COLUMNS]
+    b_rows, b_columns = line[at.B_ROWS], line[at.B_COLUMNS]
+    s, t = numbers[line[at.SCALAR]], numbers[line[at.SCALAR_2]]
+    for i in range(line[at.ROWS]):
+        for j in range(columns):
+            x, z = a + i * columns + j, out + i * line[at.OUT_COLUMNS] + j
+            y = b + (i * b_columns if b_rows > 1 else 0) + (j if b_columns > 1 else 0)
+            for p in range(LANES):
+                buf[z, p] = s * buf[x, p] + t * buf[y, p]
+
+
+@kernel
+def _times(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Write A B entry by entry, or A / B with the flag, where B may be a row, column or entry."""
+    out, a, b, columns = line[at.OUT], line[at.A], line[at.B], line[at.COLUMNS]
+    b_rows, b_columns = line[at.B_ROWS], line[at.B_COLUMNS]
+    for i in range(line[at.ROWS]):
+        for j in range(columns):
+            x, z = a + i * columns + j, out + i * columns + j
+            y = b + (i * b_columns if b_rows > 1 else 0) + (j if b_columns > 1 else 0)
+            if line[at.FLAG] > 0:
+                for p in range(LANES):
+                    buf[z, p] = buf[x, p] / buf[y, p]
+            else:
+                for p in range(LANES):
+                    buf[z, p] = buf[x, p] * buf[y, p]
+
+
+@kernel
+def place(buf, out, out_columns, a, a_columns, rows, columns, s):  # type: ignore[no-untyped-def]
+    """Write s times a part of A, whose rows have `a_columns` entries, into a part of the output."""
+    for i in range(rows):
+        for j in range(columns):
+            x, y = a + i * a_columns + j, out + i * out_columns + j
+            for p in range(LANES):
+                buf[y, p] = s * buf[x, p]
+
+
+@kernel
+def scaled(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Write s A."""
+    place(
+        buf, line[at.OUT], line[at.OUT_COLUMNS], line[at.A], line[at.A_COLUMNS], line[at.ROWS],
+        line[at.COLUMNS], numbers[line[at.SCALAR]],
+    )  # fmt: skip
+
+
+@kernel
+def _shift(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Write s A + t."""
+    out, a = line[at.OUT], line[at.A]
+    s, t = numbers[line[at.SCALAR]], numbers[line[at.SCALAR_2]]
+    for i in range(line[at.ROWS] * line[at.COLUMNS]):
+        for p in range(LANES):
+            buf[out + i, p] = s * buf[a + i, p] + t
+
+
+@kernel
+def _combined(a, b, s, t, out):  # type: ignore[no-untyped-def]
+    for i in range(a.size):
+        out[i] = s * a[i] + t * b[i]
+
+
+def _combine_stacks(step: Step, here: Place, out: Array, a: Array, b: Array) -> None:
+    s, t = step.numbers(here)
+    if a.shape == b.shape == out.shape:
+        _combined(a.reshape(-1), b.reshape(-1), s, t, out.reshape(-1))
+    else:
+        np.multiply(a, s, out=out)
+        out += t * b
+
+
+def _scale_stacks(step: Step, here: Place, out: Array, a: Array) -> None:
+    np.multiply(a, step.numbers(here)[0], out=out)
+
+
+def _shift_stacks(step: Step, here: Place, out: Array, a: Array) -> None:
+    s, t = step.numbers(here)
+    np.multiply(a, s, out=out)
+    out += t
+
+
+operation("combine", tile=_combine, blas=_combine_stacks, growth=max, entrywise=True, in_place=True)
+operation("times", tile=_times, blas=plain(np.multiply), growth=sum, entrywise=True)
+operation(
+    "over", tile=_times, blas=plain(np.divide), flag=1, entrywise=True,
+    growth=lambda orders: orders[0] - orders[1],
+)  # fmt: skip
+operation("scale", tile=scaled, blas=_scale_stacks, growth=same, entrywise=True, in_place=True)
+operation(
+    "shift", tile=_shift, blas=_shift_stacks, entrywise=True,
+    growth=lambda orders: max(orders[0], 0.0),
+)  # fmt: skip

@@ -1,0 +1,43 @@
+"""The branches of the interpreter of tiles, one for each function that the operations register."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from shaped_attention.numerics.jit import kernel
+from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations.registry import OPERATIONS, code_of
+
+# Every file of this folder registers its operations, but for hidden units, whose activations are
+# run by what is made here.
+for _path in sorted(Path(__file__).parent.glob("*.py")):
+    if _path.stem not in ("__init__", "dispatch", "hidden"):
+        import_module(f"{__package__}.{_path.stem}")
+
+
+def _branches() -> Callable[..., None]:
+    """Return the function that runs one instruction: compiled code cannot look one up in a table.
+
+    Its text is made here, since a list of branches written by hand could lack one.
+    """
+    kinds: dict[Any, list[str]] = {}
+    for kind, faces in OPERATIONS.items():
+        if faces.tile is not None:
+            kinds.setdefault(faces.tile, []).append(kind)
+    lines = ["def simple(line, numbers, buf):", f"    op = line[{at.OP}]"]
+    names: dict[str, Any] = {"__name__": __name__}
+    for k, (tile, served) in enumerate(kinds.items()):
+        names[f"tile_{k}"] = tile
+        test = " or ".join(f"op == {code_of(kind)}" for kind in served)
+        lines += [f"    {'elif' if k else 'if'} {test}:", f"        tile_{k}(line, numbers, buf)"]
+    lines += ["    else:", "        raise ValueError('unknown operation in a program')"]
+    exec(compile("\n".join(lines), __file__, "exec"), names)
+    made: Callable[..., None] = names["simple"]
+    return made
+
+
+simple = kernel(_branches())
+"""Run one instruction that needs no random numbers: ``simple(line, numbers, buf)``."""

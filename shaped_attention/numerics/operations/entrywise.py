@@ -1,0 +1,234 @@
+"""Functions of single entries, of parameters and of numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from shaped_attention.lazy_torch import torch
+from shaped_attention.numerics.dual import Dual
+from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations.registry import (
+    E,
+    M,
+    bounded,
+    half,
+    on_entries,
+    operation,
+    primitive,
+    same,
+    slope,
+    tensor,
+)
+from shaped_attention.numerics.operations.stacks import Array, Place, Step, flat, plain
+from shaped_attention.numerics.scalars import AnyNumber
+from shaped_attention.numerics.vectormath import (
+    logistic,
+    prefer_wide_vectors,
+    whole_exp,
+)
+from shaped_attention.numerics.vectormath import normal_cdf as _normal_cdf
+from shaped_attention.numerics.vectormath import softplus as _softplus
+from shaped_attention.numerics.vectormath import tanh as _tanh
+
+_STEEP = 2.0**100
+"""The hyperbolic tangent of this number times x is the sign of x, also in single precision."""
+
+
+@primitive(
+    trace=on_entries("sqrt"), number=np.sqrt, of_float=math.sqrt,
+    rule=slope(lambda x, y: 0.5 * y / x),
+)  # fmt: skip
+def sqrt(x: E) -> E:
+    """Return the square root of a number, a parameter, or every entry of a matrix."""
+    result: E = tensor(x).sqrt()
+    return result
+
+
+@primitive(trace=on_entries("exp"), rule=slope(lambda x, y: y), number=np.exp)
+def exp(x: E) -> E:
+    """Return the exponential of a number, a parameter, or every entry."""
+    result: E = tensor(x).exp()
+    return result
+
+
+@primitive(trace=on_entries("tanh"), rule=slope(lambda x, y: 1.0 - y * y), number=np.tanh)
+def tanh(x: E) -> E:
+    """Return the hyperbolic tangent of a number, a parameter, or every entry."""
+    result: E = tensor(x).tanh()
+    return result
+
+
+@primitive(
+    trace=on_entries("normal_cdf"), number=special.ndtr,
+    rule=slope(lambda x, y: exp(-0.5 * (x * x)) * (2.0 * math.pi) ** -0.5),
+)  # fmt: skip
+def normal_cdf(x: E) -> E:
+    """Return the standard normal distribution function of a number, a parameter, or every entry."""
+    result: E = tensor(0.5 * torch.erfc(tensor(x) * (-(0.5**0.5))))
+    return result
+
+
+def _sigmoid_slope(x: Any, y: Any) -> Any:
+    return y * sigmoid(-1.0 * x)
+
+
+@primitive(
+    trace=on_entries("sigmoid"), number=special.expit,
+    rule=slope(_sigmoid_slope),
+)  # fmt: skip
+def sigmoid(x: E) -> E:
+    """Return 1 / (1 + exp(-x)) of a number, a parameter, or every entry."""
+    result: E = tensor(torch.sigmoid(tensor(x)))
+    return result
+
+
+def _log_of_sum(x: Any) -> Any:
+    return np.logaddexp(0.0, x)
+
+
+@primitive(
+    trace=on_entries("softplus"), number=_log_of_sum,
+    rule=slope(lambda x, y: sigmoid(x)),
+)  # fmt: skip
+def softplus(x: E) -> E:
+    """Return log(1 + exp(x)) of a number, a parameter, or every entry."""
+    result: E = tensor(torch.logaddexp(tensor(x), torch.zeros_like(tensor(x))))
+    return result
+
+
+def _leaky_with_tangents(x: Dual, plus: Any, minus: Any) -> Dual:
+    """Multiply by the slope, which is the mean of both slopes at 0."""
+    slope = (0.5 * (plus - minus)) * sign(x.value) + 0.5 * (plus + minus)
+    return x.through(leaky(x.value, plus, minus), lambda d: slope * d)
+
+
+@primitive(trace=on_entries("leaky"), tangent=_leaky_with_tangents)
+def leaky(x: M, plus: AnyNumber, minus: AnyNumber) -> M:
+    """Return plus x for x > 0 and minus x otherwise, entry by entry."""
+    entries = tensor(x)
+    result: M = plus * entries.clamp(min=0.0) + minus * entries.clamp(max=0.0)
+    return result
+
+
+def sign(x: M) -> M:
+    """Return 1, 0 or -1 for every entry."""
+    result: M = tanh(tensor(_STEEP * x))
+    return result
+
+
+# On tiles, and on the entries of stacks where NumPy would take several passes.
+
+
+@kernel
+def _sqrt_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    x, y = line[at.A], line[at.OUT]
+    for i in range(line[at.ROWS] * line[at.COLUMNS]):
+        for p in range(LANES):
+            buf[y + i, p] = math.sqrt(buf[x + i, p])
+
+
+@kernel
+def _exp_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    prefer_wide_vectors()
+    x, y = line[at.A], line[at.OUT]
+    for i in range(line[at.ROWS] * line[at.COLUMNS]):
+        for p in range(LANES):
+            buf[y + i, p] = whole_exp(buf[x + i, p])
+
+
+@kernel
+def _tanh_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    prefer_wide_vectors()
+    x, y = line[at.A], line[at.OUT]
+    for i in range(line[at.ROWS] * line[at.COLUMNS]):
+        for p in range(LANES):
+            buf[y + i, p] = _tanh(buf[x + i, p])
+
+
+@kernel
+def _normal_cdf_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    prefer_wide_vectors()
+    x, y = line[at.A], line[at.OUT]
+    for i in range(line[at.ROWS] * line[at.COLUMNS]):
+        for p in range(LANES):
+            buf[y + i, p] = _normal_cdf(buf[x + i, p])
+
+
+@kernel
+def _sigmoid_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    prefer_wide_vectors()
+    x, y = line[at.A], line[at.OUT]
+    for i in range(line[at.ROWS] * line[at.COLUMNS]):
+        for p in range(LANES):
+            buf[y + i, p] = logistic(buf[x + i, p])
+
+
+@kernel
+def _softplus_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    prefer_wide_vectors()
+    x, y = line[at.A], line[at.OUT]
+    for i in range(line[at.ROWS] * line[at.COLUMNS]):
+        for p in range(LANES):
+            buf[y + i, p] = _softplus(buf[x + i, p])
+
+
+@kernel
+def _leaky_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    prefer_wide_vectors()
+    x, y = line[at.A], line[at.OUT]
+    s, t = numbers[line[at.SCALAR]], numbers[line[at.SCALAR_2]]
+    for i in range(line[at.ROWS] * line[at.COLUMNS]):
+        for p in range(LANES):
+            buf[y + i, p] = (s if buf[x + i, p] > 0.0 else t) * buf[x + i, p]
+
+
+@kernel
+def _normal_cdfs(x, out):  # type: ignore[no-untyped-def]
+    prefer_wide_vectors()
+    for i in range(x.size):
+        out[i] = _normal_cdf(x[i])
+
+
+@kernel
+def _sigmoids(x, out):  # type: ignore[no-untyped-def]
+    prefer_wide_vectors()
+    for i in range(x.size):
+        out[i] = logistic(x[i])
+
+
+@kernel
+def _softplus_values(x, out):  # type: ignore[no-untyped-def]
+    prefer_wide_vectors()
+    for i in range(x.size):
+        out[i] = _softplus(x[i])
+
+
+@kernel
+def _leaky_values(x, s, t, out):  # type: ignore[no-untyped-def]
+    for i in range(x.size):
+        out[i] = (s if x[i] > 0.0 else t) * x[i]
+
+
+def _leaky_stacks(step: Step, place: Place, out: Array, a: Array) -> None:
+    _leaky_values(a.reshape(-1), *step.numbers(place), out.reshape(-1))
+
+
+def _exponential(orders: list[float]) -> float:
+    return math.inf if orders[0] > 0.0 else 0.0
+
+
+for _kind, _tile, _blas, _growth in (
+    ("sqrt", _sqrt_tile, plain(np.sqrt), half),
+    ("exp", _exp_tile, plain(np.exp), _exponential),
+    ("tanh", _tanh_tile, plain(np.tanh), bounded),
+    ("normal_cdf", _normal_cdf_tile, flat(_normal_cdfs), bounded),
+    ("sigmoid", _sigmoid_tile, flat(_sigmoids), bounded),
+    ("softplus", _softplus_tile, flat(_softplus_values), same),
+    ("leaky", _leaky_tile, _leaky_stacks, same),
+):
+    operation(_kind, tile=_tile, blas=_blas, growth=_growth, entrywise=True)

@@ -1,0 +1,248 @@
+"""Triangular roots: of R R^T for a root R, and of a Gram matrix.
+
+Everywhere the same rule applies to singular matrices: a pivot below 64 eps of its row is zero, and
+so is its column. Equal tokens then remain equal, and all executors follow the same path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shaped_attention.lazy_torch import torch
+from shaped_attention.numerics import lapack
+from shaped_attention.numerics.dual import Dual
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.jit import LANES, compiled_once, kernel
+from shaped_attention.numerics.lapack import PIVOT, PIVOT_EPSILONS
+from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations.parts import columns, concatenate
+from shaped_attention.numerics.operations.products import multiply
+from shaped_attention.numerics.operations.registry import M, half, operation, primitive, same
+from shaped_attention.numerics.operations.stacks import Array, each, is_large, plain
+from shaped_attention.numerics.operations.sums import squares
+from shaped_attention.numerics.vector_products import inner_products
+
+
+def _traced_lower(root: Matrix) -> Matrix:
+    flat = root.value()
+    rows = flat.shape[0]
+    return flat.graph.node("lower", (flat.node,), (rows, rows), lower=True)
+
+
+def stacked(parts: Sequence[M]) -> M:
+    """Stack matrices with the same number of columns."""
+    return concatenate([part.mT for part in parts]).mT
+
+
+def split(matrix: M, count: int) -> list[M]:
+    """Split a stack into `count` matrices with the same number of rows."""
+    rows = matrix.shape[-2] // count
+    turned = matrix.mT
+    return [columns(turned, k * rows, (k + 1) * rows).mT for k in range(count)]
+
+
+def _lower_with_tangents(root: Dual) -> Dual:
+    """Make the stack of value and tangents triangular: (1 + p) m columns if none is 0."""
+    moving = [d for d in root.tangents if d is not None]
+    parts = split(lower(stacked([root.value, *moving])), 1 + len(moving))
+    rest = iter(parts[1:])
+    return Dual(parts[0], tuple(None if d is None else next(rest) for d in root.tangents))
+
+
+@primitive(trace=_traced_lower, tangent=_lower_with_tangents)
+def lower(root: M) -> M:
+    """Return the lower triangular L (m, m) with diagonal >= 0 and L L^T = root root^T.
+
+    Modified Gram-Schmidt on the rows, for the whole batch at once: small singular values keep the
+    relative accuracy that forming root root^T would lose. If the part of a row orthogonal to the
+    previous rows is at most 64 eps of its length, the column is zero.
+    """
+    rest: Any = root
+    m = rest.shape[-2]
+    level = PIVOT_EPSILONS * torch.finfo(rest.dtype).eps
+    original = torch.linalg.vector_norm(rest, dim=-1)
+    parts = []
+    for j in range(m):
+        row = rest[..., 0, :]
+        length = torch.linalg.vector_norm(row, dim=-1)
+        # Tested as a difference, so that a non-finite pivot does not count as zero.
+        zero = length - level * original[..., j] <= 0.0
+        unit = torch.where(zero[..., None], 0.0, row / torch.where(zero, 1.0, length)[..., None])
+        below = (rest[..., 1:, :] @ unit[..., None])[..., 0]
+        head = rest.new_zeros(*rest.shape[:-2], j)
+        diagonal = torch.where(zero, 0.0, length)[..., None]
+        parts.append(torch.cat([head, diagonal, below], dim=-1))
+        rest = rest[..., 1:, :] - below[..., None] * unit[..., None, :]
+    result: Any = torch.stack(parts, dim=-1)
+    return result
+
+
+def _compress_with_tangents(root: Dual) -> Dual:
+    moving = sum(d is not None for d in root.tangents)
+    return lower(root) if root.shape[-1] > (1 + moving) * root.shape[-2] else root
+
+
+def _narrow(root: Any) -> Any:
+    return lower(root) if root.shape[-1] > root.shape[-2] else root
+
+
+@primitive(trace=_narrow, tangent=_compress_with_tangents)
+def compress(root: M) -> M:
+    """Return a root with the same Gram matrix and at most as many columns as rows."""
+    narrow: M = _narrow(root)
+    return narrow
+
+
+def _traced_cholesky(gram: Matrix) -> Matrix:
+    flat = gram.value()
+    return flat.graph.node("cholesky", (flat.node,), flat.shape, lower=True)
+
+
+def _cholesky_with_tangents(gram: Dual) -> Dual:
+    if any(d is not None for d in gram.tangents):
+        raise ValueError(
+            "cholesky of a Gram matrix with tangents: they do not determine the joint Gram matrix "
+            "of a root and its tangents"
+        )
+    return Dual(cholesky(gram.value), gram.tangents)
+
+
+@primitive(trace=_traced_cholesky, tangent=_cholesky_with_tangents)
+def cholesky(gram: M) -> M:
+    """Return the lower triangular L with L L^T = `gram`, positive semidefinite.
+
+    A pivot at rounding level counts as a zero eigenvalue and has a zero column, so singular
+    matrices are allowed (Higham, *Accuracy and Stability*, 2002, section 10.3).
+    """
+    v: Any = gram
+    level = PIVOT_EPSILONS * torch.finfo(v.dtype).eps
+    done: list[Any] = []
+    for j in range(v.shape[-1]):
+        column = v[..., j:, j]
+        for k, before in enumerate(done):
+            column = column - before[..., j - k :] * before[..., j - k, None]
+        pivot = column[..., 0]
+        zero = pivot - level * v[..., j, j] <= 0.0
+        root = torch.where(zero, 1.0, pivot).sqrt()
+        done.append(torch.where(zero[..., None], 0.0, column / root[..., None]))
+    padded = [torch.nn.functional.pad(column, (k, 0)) for k, column in enumerate(done)]
+    result: Any = torch.stack(padded, dim=-1)
+    return result
+
+
+@kernel
+def _lower_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Overwrite A; the work rows are one of scratch and one for each row of A."""
+    out, a, rows, columns, work = (
+        line[at.OUT],
+        line[at.A],
+        line[at.ROWS],
+        line[at.A_COLUMNS],
+        line[at.WORK],
+    )
+    original, one, no = work + 1, compiled_once(1), rows < 0
+    squares(buf, original, a, rows, columns)
+    for j in range(rows):
+        squares(buf, work, a + j * columns, one, columns)
+        for p in range(LANES):
+            square = buf[work, p]
+            # Tested as a difference, so that a non-finite pivot does not count as zero.
+            zero = square - PIVOT * PIVOT * buf[original + j, p] <= 0.0
+            length = 0.0 if zero else math.sqrt(square)
+            buf[out + j * rows + j, p] = length
+            buf[work, p] = 0.0 if zero else 1.0 / length
+        for c in range(columns):
+            for p in range(LANES):
+                buf[a + j * columns + c, p] *= buf[work, p]
+        for i in range(j):
+            for p in range(LANES):
+                buf[out + i * rows + j, p] = 0.0
+        multiply(
+            buf, out + (j + 1) * rows + j, rows, a + (j + 1) * columns, columns, one,
+            a + j * columns, one, one, rows - j - 1, columns, one, no, no, no, no,
+        )  # fmt: skip
+        for i in range(j + 1, rows):
+            y = out + i * rows + j
+            for c in range(columns):
+                for p in range(LANES):
+                    buf[a + i * columns + c, p] -= buf[y, p] * buf[a + j * columns + c, p]
+
+
+@kernel
+def _cholesky_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    out, a, rows, work = line[at.OUT], line[at.A], line[at.ROWS], line[at.WORK]
+    for j in range(rows):
+        for i in range(j, rows):
+            y = out + i * rows + j
+            for p in range(LANES):
+                buf[y, p] = buf[a + i * rows + j, p]
+            for k in range(j):
+                for p in range(LANES):
+                    buf[y, p] -= buf[out + i * rows + k, p] * buf[out + j * rows + k, p]
+        pivot = out + j * rows + j
+        for p in range(LANES):
+            zero = buf[pivot, p] - PIVOT * buf[a + j * rows + j, p] <= 0.0
+            root = 0.0 if zero else math.sqrt(buf[pivot, p])
+            buf[work, p] = 0.0 if zero else 1.0 / root
+            buf[pivot, p] = root
+        for i in range(j + 1, rows):
+            for p in range(LANES):
+                buf[out + i * rows + j, p] *= buf[work, p]
+        for i in range(j):
+            for p in range(LANES):
+                buf[out + i * rows + j, p] = 0.0
+
+
+@kernel
+def _lower_small(a, out):  # type: ignore[no-untyped-def]
+    """Overwrite A (samples, m, c)."""
+    samples, rows, columns = a.shape
+    flat, result = a.reshape(-1), out.reshape(-1)
+    squares = np.empty(rows)
+    for s in range(samples):
+        start, first = s * rows * columns, s * rows * rows
+        for i in range(rows):
+            x = start + i * columns
+            inner_products(squares, flat, flat, i, 1, x, columns, x, columns, 1, columns, 1)
+        level = squares.copy()
+        for j in range(rows):
+            unit = a[s, j]
+            x = start + j * columns
+            inner_products(squares, flat, flat, j, 1, x, columns, x, columns, 1, columns, 1)
+            # Tested as a difference, so that a non-finite pivot does not count as zero.
+            zero = squares[j] - PIVOT * PIVOT * level[j] <= 0.0
+            length = 0.0 if zero else math.sqrt(squares[j])
+            factor = 0.0 if zero else 1.0 / length
+            out[s, :j, j] = 0.0
+            out[s, j, j] = length
+            for c in range(columns):
+                unit[c] *= factor
+            inner_products(
+                result, flat, flat, first + (j + 1) * rows + j, rows, x + columns, columns,
+                x, columns, rows - j - 1, columns, 1,
+            )  # fmt: skip
+            for i in range(j + 1, rows):
+                rest, part = a[s, i], out[s, i, j]
+                for c in range(columns):
+                    rest[c] -= part * unit[c]
+
+
+def _lower_stacks(root: Array, out: Array) -> None:
+    if is_large(out.shape[-2]):
+        each(lapack.lower_factor)(root, out)
+    else:
+        _lower_small(root.copy(), out)
+
+
+operation(
+    "lower", tile=_lower_tile, blas=plain(_lower_stacks), growth=same, overwrites=True,
+    scratch=lambda node: 1 + node.shape[0],
+)  # fmt: skip
+operation(
+    "cholesky", tile=_cholesky_tile, blas=plain(each(lapack.cholesky)), growth=half,
+    scratch=lambda node: 1,
+)  # fmt: skip

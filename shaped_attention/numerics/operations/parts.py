@@ -1,0 +1,168 @@
+"""Constants, and matrices whose entries are those of others in another place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.lazy_torch import torch
+from shaped_attention.numerics.dual import Dual, zeros
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations.arithmetic import place, scaled
+from shaped_attention.numerics.operations.registry import (
+    M,
+    linear,
+    operation,
+    primitive,
+    same,
+    tensor,
+)
+from shaped_attention.numerics.operations.stacks import Place, Step, plain
+
+Array = NDArray[np.float64]
+
+
+def _constant_with_tangents(array: NDArray[np.float64], like: Dual) -> Dual:
+    return like.still(constant(array, like.value))
+
+
+@primitive(
+    trace=lambda array, like: like.graph.constant(array),
+    tangent=_constant_with_tangents,
+)
+def constant(array: NDArray[np.float64], like: M) -> M:
+    """Return a matrix of given entries (r, c), with the type, dtype and device of `like`."""
+    # With a batch: a product with a single matrix would be one large product, whose bits depend on
+    # the number of paths.
+    other = tensor(like)
+    matrix = torch.tensor(array, dtype=other.dtype, device=other.device)
+    whole = matrix.expand(*other.shape[:-2], *matrix.shape) if matrix.ndim == 2 else matrix
+    result: M = tensor(whole)
+    return result
+
+
+def _traced_parts(parts: Sequence[Matrix]) -> Matrix:
+    if len(parts) == 1:
+        return parts[0]
+    # No pending coefficients: a part without another use is then written in place.
+    nodes = [part.plain() for part in parts]
+    return parts[0].graph.node(
+        "concatenate",
+        [part.node for part in nodes],
+        (parts[0].shape[0], sum(part.shape[1] for part in nodes)),
+        [part.coefficient for part in nodes],
+    )
+
+
+def _parts_with_tangents(parts: Sequence[Any]) -> Dual:
+    first = next(part for part in parts if isinstance(part, Dual))
+    duals = [x if isinstance(x, Dual) else first.still(x) for x in parts]
+    tangents: list[Any] = [None] * len(first.tangents)
+    for k, row in enumerate(zip(*(part.tangents for part in duals), strict=True)):
+        if any(d is not None for d in row):
+            pairs = zip(row, duals, strict=True)
+            tangents[k] = concatenate([zeros(x.value) if d is None else d for d, x in pairs])
+    return Dual(concatenate([x.value for x in duals]), tuple(tangents))
+
+
+@primitive(trace=_traced_parts, tangent=_parts_with_tangents)
+def concatenate(parts: Sequence[M]) -> M:
+    """Place matrices with the same number of rows next to each other."""
+    if len(parts) == 1:
+        return parts[0]
+    tensors = [tensor(part) for part in parts]
+    batch = torch.broadcast_shapes(*(part.shape[:-2] for part in tensors))
+    result: M = tensor(
+        torch.cat([part.expand(*batch, *part.shape[-2:]) for part in tensors], dim=-1)
+    )
+    return result
+
+
+def _traced_columns(matrix: Matrix, start: int, stop: int) -> Matrix:
+    return matrix.plain().linear("columns", lambda rows, _: (rows, stop - start), (start,))
+
+
+@primitive(trace=_traced_columns, rule=linear)
+def columns(matrix: M, start: int, stop: int) -> M:
+    """Return the columns start, ..., stop - 1."""
+    result: M = tensor(matrix)[..., start:stop]
+    return result
+
+
+def _traced_diagonal(matrix: Matrix) -> Matrix:
+    # That of the transpose is the same.
+    return Matrix(matrix.graph, matrix.node, matrix.coefficient).linear(
+        "diagonal", lambda rows, _: (rows, 1)
+    )
+
+
+@primitive(trace=_traced_diagonal, rule=linear)
+def diagonal(matrix: M) -> M:
+    """Return the diagonal of a square matrix as a column (m, 1)."""
+    result: M = tensor(matrix).diagonal(dim1=-2, dim2=-1)[..., None]
+    return result
+
+
+@kernel
+def _transpose(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Write A^T."""
+    out, a, rows, columns = line[at.OUT], line[at.A], line[at.ROWS], line[at.COLUMNS]
+    for i in range(rows):
+        for j in range(columns):
+            for p in range(LANES):
+                buf[out + i * columns + j, p] = buf[a + j * rows + i, p]
+
+
+@kernel
+def _reshape(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Write the entries in the same order."""
+    columns = line[at.COLUMNS]
+    place(buf, line[at.OUT], columns, line[at.A], columns, line[at.ROWS], columns, 1.0)
+
+
+@kernel
+def _columns(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Write columns from the number `SLOT` on."""
+    columns = line[at.COLUMNS]
+    place(
+        buf, line[at.OUT], columns, line[at.A] + line[at.SLOT], line[at.A_COLUMNS], line[at.ROWS],
+        columns, 1.0,
+    )  # fmt: skip
+
+
+@kernel
+def _diagonal(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Write the diagonal of A."""
+    place(buf, line[at.OUT], 1, line[at.A], line[at.A_COLUMNS] + 1, line[at.ROWS], 1, 1.0)
+
+
+def _columns_stacks(step: Step, here: Place, out: Array, a: Array) -> None:
+    (start,) = step.node.integers
+    out[...] = a[..., start : start + out.shape[-1]]
+
+
+def _concatenate_stacks(step: Step, here: Place, out: Array, *parts: Array) -> None:
+    column = 0
+    for part, number in zip(parts, step.numbers(here), strict=True):
+        np.multiply(part, number, out=out[..., column : column + part.shape[-1]])
+        column += part.shape[-1]
+
+
+operation(
+    "transpose", tile=_transpose, blas=plain(lambda a, out: np.copyto(out, a.mT)), growth=same
+)
+operation(
+    "reshape", tile=_reshape, growth=same,
+    blas=plain(lambda a, out: np.copyto(out, a.reshape(len(a), *out.shape[1:]))),
+)  # fmt: skip
+operation("columns", tile=_columns, blas=_columns_stacks, growth=same)
+operation("concatenate", tile=scaled, blas=_concatenate_stacks, growth=max)
+operation(
+    "diagonal", tile=_diagonal, growth=same,
+    blas=plain(lambda a, out: np.copyto(out[..., 0], np.diagonal(a, 0, -2, -1))),
+)  # fmt: skip

@@ -1,0 +1,197 @@
+"""What an operation is: its faces, and the registry from which programs and executors are made.
+
+A *kind* is a kind of node of a graph. `operation` registers what executors do for it. A *primitive*
+is a function for descriptions. On torch tensors it runs as it is written; `primitive` adds what it
+does to the matrices of a trace and to matrices with tangents. A face that is missing is an error
+when the module is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar, cast
+
+from shaped_attention.lazy_torch import Tensor
+from shaped_attention.numerics.dual import Dual
+from shaped_attention.numerics.graph import Matrix, Node
+from shaped_attention.numerics.scalars import Number, Scalar, apply
+
+M = TypeVar("M", Tensor, Matrix, Dual)
+"""Type of the operands of a description; all operands and results have the same type."""
+E = TypeVar("E", Tensor, Matrix, Dual, float, Scalar)
+"""Type of the argument and value of a function of single entries, or of numbers."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+Orders: TypeAlias = list[float]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What executors do for a kind of node.
+
+    Attributes
+    ----------
+    tile
+        Compiled function ``tile(line, numbers, buf)`` that runs an instruction on one tile, whose
+        buffer has a row for each entry and a lane for each path; None for random numbers, which
+        the interpreter draws.
+    blas
+        Function ``blas(step, place, out, *values)`` of stacks of matrices (samples, rows, columns);
+        see `stacks`.
+    growth
+        Order of the value from those of the inputs (see `growth`).
+    flag
+        Number that `tile` may read, if it serves several kinds.
+    scratch
+        Number of rows that `tile` needs besides its value.
+    entrywise
+        Whether it acts on single entries, so that activations may use it.
+    in_place
+        Whether it can write into a part of a larger matrix.
+    overwrites
+        Whether it overwrites its input.
+    """
+
+    tile: Callable[..., Any] | None
+    blas: Callable[..., Any]
+    growth: Callable[[Orders], float]
+    flag: int = 0
+    scratch: Callable[[Node], int] = lambda node: 0
+    entrywise: bool = False
+    in_place: bool = False
+    overwrites: bool = False
+
+
+OPERATIONS: dict[str, Operation] = {}
+"""All operations by kind, in the order of their codes."""
+
+
+def operation(kind: str, **faces: Any) -> None:
+    """Register the faces of a kind of node."""
+    if kind in OPERATIONS:
+        raise TypeError(f"the operation {kind} is registered twice")
+    OPERATIONS[kind] = Operation(**faces)
+
+
+def code_of(kind: str) -> int:
+    """Return the code of an operation in instructions."""
+    return list(OPERATIONS).index(kind)
+
+
+def same(orders: Orders) -> float:
+    """Return the order of a linear operation."""
+    return orders[0]
+
+
+def twice(orders: Orders) -> float:
+    """Return the order of a quadratic operation."""
+    return 2.0 * orders[0]
+
+
+def half(orders: Orders) -> float:
+    """Return the order of a square root."""
+    return 0.5 * orders[0]
+
+
+def none(orders: Orders) -> float:
+    """Return the order of a value of fixed size."""
+    return 0.0
+
+
+def bounded(orders: Orders) -> float:
+    """Return the order of a bounded function."""
+    return min(0.0, max(orders, default=0.0))
+
+
+def primitive(
+    *,
+    trace: Callable[..., Matrix],
+    tangent: Callable[..., Dual] | None = None,
+    rule: Callable[[Callable[..., Any]], Callable[..., Dual]] | None = None,
+    number: Callable[[Any], Any] | None = None,
+    of_float: Callable[[float], float] | None = None,
+) -> Callable[[F], F]:
+    """Make a function of torch tensors a primitive.
+
+    Parameters
+    ----------
+    trace
+        The same function of matrices of a trace.
+    tangent
+        The same function if an operand is a `Dual`: its rule for tangents.
+    rule
+        Function that makes this from the primitive, in place of `tangent`: `linear` or `slope`.
+    number
+        NumPy function of parameters and numbers, for functions of single entries.
+    of_float
+        The same for plain numbers, if another function is needed there.
+    """
+    if (tangent is None) == (rule is None):
+        raise TypeError("a primitive has one rule for tangents: tangent= or rule=")
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            first = arguments[0]
+            if number is not None and isinstance(first, float | int):
+                return float(number(first) if of_float is None else of_float(first))
+            if number is not None and isinstance(first, Scalar):
+                return apply(number, first)
+            operands = list(_operands([*arguments, *named.values()]))
+            if any(isinstance(x, Dual) for x in operands):
+                return with_tangents(*arguments, **named)
+            if any(isinstance(x, Matrix) for x in operands):
+                return trace(*arguments, **named)
+            return function(*arguments, **named)
+
+        with_tangents: Any = tangent if rule is None else rule(call)
+        return cast(F, call)
+
+    return decorate
+
+
+def _operands(arguments: Sequence[Any]) -> Iterator[Any]:
+    for x in arguments:
+        if isinstance(x, list | tuple):
+            yield from x
+        else:
+            yield x
+
+
+def tensor(x: object) -> Any:
+    """Return an operand of the function of a primitive itself, which only gets tensors."""
+    return x
+
+
+def linear(function: Callable[..., Any]) -> Callable[..., Dual]:
+    """Return the tangent rule of a linear primitive."""
+    return lambda x, *rest, **named: x.through(
+        function(x.value, *rest, **named), lambda d: function(d, *rest, **named)
+    )
+
+
+def slope(
+    derivative: Callable[[Any, Any], Any],
+) -> Callable[[Callable[..., Any]], Callable[..., Dual]]:
+    """Return the rule of a function of single entries; its derivative takes argument and value."""
+
+    def rule(function: Callable[..., Any]) -> Callable[..., Dual]:
+        def of_dual(x: Dual) -> Dual:
+            y = function(x.value)
+            factor = derivative(x.value, y)
+            return x.through(y, lambda d: factor * d)
+
+        return of_dual
+
+    return rule
+
+
+def on_entries(kind: str) -> Callable[..., Matrix]:
+    """Return how a function of single entries is traced; further arguments are its scalars."""
+
+    def trace(x: Matrix, *scalars: Number) -> Matrix:
+        return x.elementwise(kind, scalars)
+
+    return trace

@@ -1,0 +1,90 @@
+"""Each operation of descriptions has all of its faces, and they agree: one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from shaped_attention.numerics import primitives as pr
+from shaped_attention.numerics.graph import Graph
+from shaped_attention.numerics.jit import LANES, tile_buffer
+from shaped_attention.numerics.operations.dispatch import simple
+from shaped_attention.numerics.operations.registry import OPERATIONS, operation, primitive
+from shaped_attention.numerics.plan import Plan
+from shaped_attention.numerics.program import Program, assemble
+from tests.test_tangents import UNARY, WIDE, normals
+
+Array = NDArray[np.float64]
+Row = tuple[Callable[[Any], Any], tuple[int, int]]
+
+ROWS: dict[str, Row] = {
+    name: row
+    for name, row in UNARY.items()
+    if name not in ("tensor", "tensor over", "products", "concatenate")
+} | {
+    "product": (lambda x: x @ pr.constant(np.tri(4), like=x), WIDE),
+    "product with a transpose": (lambda x: pr.columns(x, 0, 3) @ pr.columns(x, 1, 4).mT, WIDE),
+    "product of a transpose": (lambda x: pr.columns(x, 0, 3).mT @ x, WIDE),
+    "grams": (lambda x: x @ x.mT + pr.columns(x, 0, 3).mT @ pr.columns(x, 0, 3), WIDE),
+    "scaled sum": (lambda x: 2.0 * x - 0.5 * pr.tanh(x), WIDE),
+    "parts": (lambda x: pr.concatenate([3.0 * x, x, x * x]), WIDE),
+    "turned row": (lambda x: x.mT * pr.column_sums(x.mT), (1, 4)),
+    "lower": (lambda x: pr.lower(x) @ pr.compress(x), (3, 5)),
+    "cholesky": (lambda x: pr.cholesky(x @ x.mT), (3, 5)),
+}
+"""A function of a matrix for each operation, and the shape of the matrix."""
+
+RANDOM = {"normal", "wishart", "activated_gram", "sum_of_parts"}
+"""Random numbers: `test_numbers`, `test_compiled` and `test_paths` compare them."""
+
+
+def traced(name: str) -> Program:
+    function, shape = ROWS[name]
+    graph = Graph()
+    entry = graph.node("input", (), shape)
+    return assemble(graph, [entry], [function(entry).value()])
+
+
+def on_a_tile(program: Program, x: Array) -> Array:
+    """Run a program for the paths of a tile, an instruction at a time."""
+    buf, numbers = tile_buffer(program.rows), program.table(np.zeros(1))[0]
+    (start, _), (out, (rows, columns)) = program.inputs[0], program.outputs[0]
+    buf[start : start + x[0].size, :LANES] = x.reshape(LANES, -1).T
+    for offset, entries in program.constants:
+        buf[offset : offset + entries.size] = entries.reshape(-1, 1)
+    for line in program.code:
+        simple(line, numbers, buf)
+    return buf[out : out + rows * columns, :LANES].T.reshape(LANES, rows, columns)
+
+
+@pytest.mark.quick
+@pytest.mark.portability
+@pytest.mark.parametrize("name", ROWS)
+def test_executors_agree(name: str) -> None:
+    """Torch, tiles and library routines."""
+    function, shape = ROWS[name]
+    x, program = normals(LANES, *shape), traced(name)
+    expected, entries = function(x).numpy(), x.numpy()
+    (values,) = Plan.of(program, lambda _: None, np.zeros(1)).run([entries], np.arange(LANES), 0)
+    for result in (on_a_tile(program, entries), values):
+        np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_every_operation_has_a_row() -> None:
+    kinds = {node.kind for name in ROWS for node in traced(name).nodes}
+    assert kinds - {"input", "constant"} == OPERATIONS.keys() - RANDOM
+
+
+def test_a_missing_face_is_an_error() -> None:
+    """When it is registered, that is when its file is imported."""
+    with pytest.raises(TypeError, match="growth"):
+        operation("cube", tile=None, blas=np.power)
+    with pytest.raises(TypeError, match="registered twice"):
+        operation("softmax", tile=None, blas=np.power, growth=max)
+    with pytest.raises(TypeError, match="one rule for tangents"):
+        primitive(trace=lambda x: x)
+    assert "cube" not in OPERATIONS
