@@ -21,6 +21,7 @@ from shaped_attention.numerics.jit import (
     scalar,
     tile_buffer,
 )
+from shaped_attention.numerics.operations import fields as at
 from shaped_attention.numerics.operations.dispatch import simple
 from shaped_attention.numerics.operations.products import (
     FEWEST_TRIANGULAR,
