@@ -206,7 +206,7 @@ def test_what_has_no_tangents() -> None:
     with pytest.raises(ValueError, match=r"^cholesky of a Gram matrix with tangents: .*joint Gram"):
         pr.cholesky(Dual(v, (None, v)))
     with pytest.raises(
-        ValueError, match=r"^matrices with 1 and 2 tangents; equal numbers are need"
+        ValueError, match=r"^matrices with 1 and with 2 tangents cannot be combined"
     ):
         Dual(v, (v,)) + Dual(v, (v, v))
     with pytest.raises(ValueError, match=r"^tangents contains a matrix of shape \(2, 3, 1\); the"):
