@@ -330,7 +330,8 @@ def test_expectation_says_that_it_takes_minutes_and_that_paths_stop(monkeypatch)
     with pytest.warns(UserWarning, match="reach") as warned:
         sa.expectation(layer, V0, "log trace V", tolerance=1e-9, max_levels=3, **call)
     first, last = (str(warning.message) for warning in warned)
-    assert "tolerance=1e-09 takes about 0 minutes or more, " in first
+    assert first.startswith("tolerance=1e-09 takes about ")
+    assert " minutes or more, " in first
     assert " % of the paths reach the radius; a larger tolerance or a smaller budget" in first
     assert " paths of the finest level reached the radius with fixed steps" in last
 
