@@ -57,7 +57,7 @@ def test_each_face_of_a_complete_layer():
         (sa.ShapedMLP(0.5, skip=1.0), "limit", "its skip weight is not sqrt(1 - gamma^2)"),
         (sa.Normalised(sa.ShapedAttention(0.5, heads=256), norm="layer"), "chain", "LayerNorm"),
         (sa.ShapedAttention(0.5, heads=3), "chain", "must be a multiple of heads=3; got 256"),
-        (sa.ShapedAttention(0.5, mask=np.eye(3, dtype=bool)), "limit", "must have shape (4, 4) for 4 tokens"),
+        (sa.ShapedAttention(0.5, mask=np.eye(3, dtype=bool)), "limit", "must have shape (4, 4)"),
         (sa.ShapedAttention(0.5, key_size=2), "coupling", "with key_size=2"),
         (Linear(0.5), "coupling", "it does not map its random numbers to increments"),
     ],
