@@ -5,7 +5,7 @@ from .architectures.model import Embedding, Model, Norm
 from .architectures.reading import model_from_config
 from .architectures.simulate import simulate_model
 from .architectures.table import model_summary
-from .architectures.verdict import summary_table, verdict
+from .architectures.verdict import verdict
 from .blocks import (
     Block,
     Limit,
@@ -18,7 +18,7 @@ from .blocks import (
 )
 from .blocks.parameters import bounded
 from .blocks.positions import alibi, sliding_window
-from .blocks.rotations import Rope, rope_angles
+from .blocks.rotations import Rope
 from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
 from .models import scores
@@ -41,22 +41,15 @@ from .samplers.explain import explain
 from .samplers.network import simulate_network
 from .samplers.pathwise import pathwise
 from .samplers.sde import integrate_sde
+from .statistics import stopping
 from .statistics.check_block import check_block
 from .statistics.compare import compare
 from .statistics.comparison_text import format_comparison
 from .statistics.convergence import convergence
 from .statistics.density import density
-from .statistics.explosions import explosion_probability
 from .statistics.multilevel import expectation
 from .statistics.rare_events import rare_event
 from .statistics.rates import distances_by_width
-from .statistics.stopping import (
-    exit_times,
-    explosion_curve,
-    explosion_curves,
-    stopping_map,
-)
-from .statistics.tilting import tilted_probability
 from .sweep import (
     Sweep,
     extend_sweep,
@@ -106,13 +99,9 @@ __all__ = [
     "eager",
     "equicorrelated",
     "example_tokens",
-    "exit_times",
     "expectation",
     "explain",
-    "explosion_curve",
-    "explosion_curves",
     "explosion_law",
-    "explosion_probability",
     "extend_sweep",
     "format_comparison",
     "integrate_sde",
@@ -132,7 +121,6 @@ __all__ = [
     "record_covariances",
     "rerun",
     "resume_sweep",
-    "rope_angles",
     "run_sweep",
     "save",
     "scores",
@@ -143,12 +131,10 @@ __all__ = [
     "sliding_window",
     "specification",
     "sphere",
-    "stopping_map",
-    "summary_table",
+    "stopping",
     "sweep",
     "sweep_distances",
     "sweep_summary",
-    "tilted_probability",
     "vech",
     "verdict",
 ]

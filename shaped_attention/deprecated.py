@@ -28,6 +28,22 @@ OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
             "shaped_attention.theory.explosion.law:ExplosionLaw",
             "the result of sa.explosion_law",
         ),
+        "rope_angles": ("shaped_attention.blocks.rotations:rope_angles", "sa.Rope.angles_of"),
+        **{
+            name: (f"shaped_attention.statistics.stopping:{name}", f"sa.stopping.{name}")
+            for name in (
+                "exit_times",
+                "explosion_curve",
+                "explosion_curves",
+                "explosion_probability",
+                "stopping_map",
+                "tilted_probability",
+            )
+        },
+        "summary_table": (
+            "shaped_attention.architectures.verdict:summary_table",
+            "sa.verdict(summary, table=True)",
+        ),
         "half_vectorise": ("shaped_attention.numerics.covariance:vech", "sa.vech"),
         **{
             name: (f"shaped_attention.models.scores:{name}", f"sa.scores.{name}")
@@ -35,6 +51,10 @@ OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
         },
     },
     "shaped_attention.sphere": {
+        **{
+            name: (f"shaped_attention.sphere.theory:{name}", f"sa.sphere.theory.{name}")
+            for name in ("equiangular_cosine", "final_rate", "meeting_time")
+        },
         "token_flow": ("shaped_attention.sphere.flow:sphere_flow", "sphere.sphere_flow"),
         "random_tokens": (
             "shaped_attention.sphere.old_names:random_tokens",

@@ -32,7 +32,7 @@ SA = sphere.SphereAttention(1.0)
 
 NOT_CALLED = {
     "Block": "a base class", "Limit": "a base class",
-    "__version__": "text", "plots": "a module", "scores": "a module",
+    "__version__": "text", "plots": "a module", "scores": "a module", "stopping": "a module",
     "sphere": "a module", "sweep": "a module",
 }  # fmt: skip
 """Public names that users do not call."""
@@ -155,25 +155,25 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "Norm": (sa.Norm, {"kind": "rms", "eps": 1e-6}),
         "describe": (sa.describe, {"model": CONFIG}),
         "model_summary": (sa.model_summary, {"result": of_model}),
-        "summary_table": (sa.summary_table, {"summary": sa.model_summary(of_model)}),
         "verdict": (sa.verdict, {"summary": sa.model_summary(of_model)}),
         "shipped_configurations": (sa.shipped_configurations, {}),
         "model_from_config": (sa.model_from_config, {"config": CONFIG}),
         "simulate_model": (sa.simulate_model, {"model": CONFIG, "tokens": 2, "samples": 4}),
-        "rope_angles": (sa.rope_angles, {"base": 10.0, "size": 4}),
         "sliding_window": (sa.sliding_window, {"tokens": 2, "window": 1}),
         "equicorrelated": (sa.equicorrelated, {"tokens": 2, "rho": 0.2}),
         "example_tokens": (sa.example_tokens, {}),
-        "exit_times": (sa.exit_times, {"result": chain}),
+        "stopping.exit_times": (sa.stopping.exit_times, {"result": chain}),
         "expectation": (
             sa.expectation,
             {"layer": LAYER, "v0": V0, "observable": "rho[0,1]", "horizon": 0.2, "tolerance": 0.1},
         ),
         "explain": (sa.explain, {"layer": LAYER}),
-        "explosion_curve": (sa.explosion_curve, {"result": chain}),
-        "explosion_probability": (sa.explosion_probability, {"result": exploding}),
-        "explosion_curves": (
-            sa.explosion_curves, {"layer": LAYER, "v0": V0, "widths": [8], "samples": 4},
+        "stopping.explosion_curve": (sa.stopping.explosion_curve, {"result": chain}),
+        "stopping.explosion_probability": (
+            sa.stopping.explosion_probability, {"result": exploding},
+        ),
+        "stopping.explosion_curves": (
+            sa.stopping.explosion_curves, {"layer": LAYER, "v0": V0, "widths": [8], "samples": 4},
         ),
         "explosion_law": (sa.explosion_law, {"layer": LAYER, "v0": V0}),
         "scores.initial_spectrum": (sa.scores.initial_spectrum, {"x": [0.1], "ratio": 0.5}),
@@ -196,8 +196,8 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "open_sweep": (sa.open_sweep, {"path": store}),
         "pathwise": (sa.pathwise, RUN | {"v0": torch.tensor(V0), "parameters": {"gamma": half}}),
         "plan_sweep": (sa.plan_sweep, {"sweep": sweep}),
-        "tilted_probability": (
-            sa.tilted_probability,
+        "stopping.tilted_probability": (
+            sa.stopping.tilted_probability,
             {"layer": sa.ShapedAttention(0.5), "v0": V0, "level": 5.0, "horizon": 0.25, "runs": 2,
              "replicas": 8, "step": 0.1},
         ),
@@ -217,8 +217,8 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "simulate_chain": (sa.simulate_chain, RUN),
         "simulate_network": (sa.simulate_network, RUN),
         "specification": (sa.specification, {"result": chain}),
-        "stopping_map": (
-            sa.stopping_map,
+        "stopping.stopping_map": (
+            sa.stopping.stopping_map,
             {"v0": V0, "gammas": [0.5], "tau0s": [1.0], "width": 8, "step": 0.125, "samples": 2},
         ),
         "sweep_distances": (sa.sweep_distances, {"data": data}),
@@ -239,8 +239,9 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         ),
         "sphere.close_pairs": (sphere.close_pairs, {"gram": GRAM, "delta": 0.1}),
         "sphere.cluster_count": (sphere.cluster_count, {"gram": GRAM, "delta": 0.1}),
-        "sphere.equiangular_cosine": (
-            sphere.equiangular_cosine, {"times": [0.1], "start": 0.1, "tokens": 3, "beta": 1.0},
+        "sphere.theory.equiangular_cosine": (
+            sphere.theory.equiangular_cosine,
+            {"times": [0.1], "start": 0.1, "tokens": 3, "beta": 1.0},
         ),
         "sphere.equiangular_start": (sphere.equiangular_start, {"tokens": 3, "cosine": 0.1}),
         "sphere.example_hidden_states": (sphere.example_hidden_states, {}),
@@ -248,7 +249,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             sphere.figure_data,
             {"name": "energy", "betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2},
         ),
-        "sphere.final_rate": (sphere.final_rate, {"tokens": 3, "beta": 1.0}),
+        "sphere.theory.final_rate": (sphere.theory.final_rate, {"tokens": 3, "beta": 1.0}),
         "sphere.given_start": (sphere.given_start, {"tokens": np.eye(2)}),
         "sphere.inner_products": (sphere.inner_products, {"hidden_states": np.ones((2, 3, 2))}),
         "sphere.mean_field": (
@@ -258,7 +259,9 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             sphere.mean_field_distance,
             {"beta": 1.0, "sizes": [4, 8], "samples": 2, "cells": 64, "time": 0.1},
         ),
-        "sphere.meeting_time": (sphere.meeting_time, {"delta": 0.1, "tokens": 3, "beta": 1.0}),
+        "sphere.theory.meeting_time": (
+            sphere.theory.meeting_time, {"delta": 0.1, "tokens": 3, "beta": 1.0},
+        ),
         "sphere.noisy_chain": (
             sphere.noisy_chain,
             {"attention": SA, **start, "dimension": 3, "sigma": 0.5, **TWO},

@@ -293,7 +293,7 @@ def test_short_forms_are_values():
     assert replace(short, rope=sa.Rope(10.0, 0.5), head_size=None) == replace(short, head_size=None)
     scaled = attention(rope=sa.Rope(100.0, factor=2.0, attention_factor=1.5), key_size=8)
     assert repr(scaled).endswith("rope=Rope(base=100.0, factor=2.0, attention_factor=1.5))")
-    np.testing.assert_array_equal(scaled.rope.pairs(8), sa.rope_angles(100.0, 8) / 2.0)
+    np.testing.assert_array_equal(scaled.rope.pairs(8), sa.Rope.angles_of(100.0, 8) / 2.0)
     for block in (short, scaled):
         run = simulate_chain(block, V0, width=16, depth=1, samples=2, progress=False)
         assert sa.layer_of(run) == [block]
@@ -340,15 +340,15 @@ def test_a_module_of_a_variant_is_refused():
 )  # fmt: skip
 def test_angles_that_are_not_known_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        sa.rope_angles(**{"base": 10.0, "size": 4} | options)
+        sa.Rope.angles_of(**{"base": 10.0, "size": 4} | options)
 
 
 def test_scaled_angles_are_those_of_the_formulas():
     """Llama 3.1: wavelengths from 2048 to 8192 are interpolated; written out one by one."""
-    plain = sa.rope_angles(500_000.0, 128)
+    plain = sa.Rope.angles_of(500_000.0, 128)
     np.testing.assert_allclose(plain, [500_000.0 ** (-2 * j / 128) for j in range(64)])
-    np.testing.assert_allclose(sa.rope_angles(500_000.0, 128, "linear", factor=4.0), plain / 4.0)
-    found = sa.rope_angles(
+    np.testing.assert_allclose(sa.Rope.angles_of(500_000.0, 128, "linear", factor=4.0), plain / 4.0)
+    found = sa.Rope.angles_of(
         500_000.0, 128, "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
         original_max_position_embeddings=8192,
     )  # fmt: skip

@@ -329,7 +329,7 @@ def test_explosions_differ_from_paths_that_only_reach_the_radius(gamma, tau0, ho
         result = sa.integrate_sde(
             block, start, horizon=horizon, samples=5_000, seed=10 + seed, radius=1e13
         )
-        estimate = sa.explosion_probability(result)
+        estimate = sa.stopping.explosion_probability(result)
         assert float(estimate.lower) <= float(estimate.probability) <= float(estimate.upper)
         found.append(float(estimate.probability))
         variance += (float(estimate.upper - estimate.lower) / 3.92) ** 2
@@ -344,7 +344,7 @@ def test_paths_that_reach_the_radius_need_not_explode():
     block = ShapedAttention(0.8, 0.25)
     count = 150_000
     result = sa.integrate_sde(block, LIVE, horizon=1.0, samples=count, radius=2e12)
-    found = sa.explosion_probability(result)
+    found = sa.stopping.explosion_probability(result)
     exact = sa.explosion_law(block, LIVE).probability(horizon=1.0, level=2e12)
     assert abs(float(found.reached) - exact) < 3.0 * math.sqrt(exact / count)
     assert float(found.lower) == 0.0
@@ -352,11 +352,11 @@ def test_paths_that_reach_the_radius_need_not_explode():
 
 def test_explosion_probability_refuses_what_it_cannot_use():
     with pytest.raises(ValueError, match=r"^result must be one of integrate_sde by the clock"):
-        sa.explosion_probability(run(BLOCKS["full"], method="direct", radius=1e30))
+        sa.stopping.explosion_probability(run(BLOCKS["full"], method="direct", radius=1e30))
     with pytest.raises(ValueError, match=r"^result must have at least 20 paths .*; got 0"):
-        sa.explosion_probability(run(ShapedAttention(0.1), radius=1e13))
+        sa.stopping.explosion_probability(run(ShapedAttention(0.1), radius=1e13))
     with pytest.raises(ValueError, match=r"^the radius of result must be .*; got 100"):
-        sa.explosion_probability(run(BLOCKS["full"], radius=100.0))
+        sa.stopping.explosion_probability(run(BLOCKS["full"], radius=100.0))
 
 
 def test_a_layer_without_second_order_still_runs(monkeypatch):

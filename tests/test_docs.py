@@ -12,6 +12,8 @@ import shaped_attention
 import shaped_attention.figures.plots
 import shaped_attention.models.scores
 import shaped_attention.sphere
+import shaped_attention.sphere.theory
+import shaped_attention.statistics.stopping
 import shaped_attention.sweep
 import symbolic
 from docs import _pages
@@ -29,6 +31,8 @@ MODULES = (
     shaped_attention.figures.plots,
     shaped_attention.models.scores,
     shaped_attention.sphere,
+    shaped_attention.sphere.theory,
+    shaped_attention.statistics.stopping,
     shaped_attention.sweep,
     symbolic,
 )

@@ -143,7 +143,7 @@ def test_position_is_chosen_and_times_do_not_mix_with_positions():
             lambda: sa.density(data, "stopping time"),
             "^observable must be one of .*; got 'st",
         ),
-        (lambda: sa.explosion_curve(data), "^result lacks stopping_time; V .position"),
+        (lambda: sa.stopping.explosion_curve(data), "^result lacks stopping_time; V .position"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

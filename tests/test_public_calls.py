@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from operator import attrgetter
 
 import click
 import pytest
@@ -14,10 +15,12 @@ from shaped_attention.commands.main import main
 from symbolic.__main__ import main as symbolic_main
 from tests.public_calls import NOT_CALLED, SYMBOLIC_COMMANDS, calls, command_lines
 
+MODULES = ("scores", "sphere", "sphere.theory", "stopping")
 PUBLIC = sorted({*sa.__all__} - {*NOT_CALLED}) + [
     f"{module}.{name}"
-    for module, names in (("scores", sa.scores.__all__), ("sphere", sa.sphere.__all__))
-    for name in names
+    for module in MODULES
+    for name in attrgetter(module)(sa).__all__
+    if f"{module}.{name}" not in MODULES
 ]
 
 

@@ -120,7 +120,7 @@ def test_angles_and_factors_are_those_of_the_library(name):
     initial = ROPE_INIT_FUNCTIONS[config.rope_parameters["rope_type"]]
     for tokens in (8, 16, 17, 4096):
         angles, factor = initial(config, "cpu", seq_len=tokens)
-        plain = sa.rope_angles(100.0, 2 * len(angles))
+        plain = sa.Rope.angles_of(100.0, 2 * len(angles))
         error = np.abs(block.rope.pairs(16, tokens) - angles.double().numpy())
         assert (error <= 2e-7 * plain + 1e-6 * angles.numpy()).all()
         assert block.rope_factor == pytest.approx(factor, rel=1e-12)
@@ -194,7 +194,7 @@ def test_the_number_of_tokens_decides_on_the_angles():
     """Up to 16 tokens the short list; beyond, the long one, and for dynamic RoPE an error."""
     config = config_of("phi3", **SCALINGS["longrope"][1])
     block = attention(sa.model_from_config(config))
-    plain = sa.rope_angles(100.0, 8)
+    plain = sa.Rope.angles_of(100.0, 8)
     np.testing.assert_allclose(block.rope.pairs(16, 16), plain / _SHORT)
     np.testing.assert_allclose(block.rope.pairs(16, 17), plain / _LONG)
     known = sa.model_from_config(

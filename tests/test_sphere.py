@@ -17,15 +17,13 @@ import shaped_attention as sa
 from shaped_attention import plots
 from shaped_attention.sphere import (
     SphereAttention,
-    equiangular_cosine,
     equiangular_start,
     given_start,
-    meeting_time,
     sphere_flow,
     uniform_start,
 )
 from shaped_attention.sphere.integrate import integrate_flow
-from shaped_attention.sphere.theory import equiangular_field
+from shaped_attention.sphere.theory import equiangular_cosine, equiangular_field, meeting_time
 
 KINDS = {
     "SA": {},

@@ -13,8 +13,9 @@ from scipy.stats import kstest, norm, semicircular
 
 from shaped_attention.commands.figures import sphere_command
 from shaped_attention.commands.main import main
-from shaped_attention.sphere import TokenAttention, figure_data, meeting_time, sphere_flow
+from shaped_attention.sphere import TokenAttention, figure_data, sphere_flow
 from shaped_attention.sphere.figures.phase import phase_panels
+from shaped_attention.sphere.theory import meeting_time
 from shaped_attention.sphere.token_attention import ENSEMBLES
 from tests.sphere_tokens import random_tokens
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from shaped_attention.sphere import (
-    SphereAttention,
+from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
+from shaped_attention.sphere.theory import (
+    dirac_energy,
     equiangular_cosine,
+    equiangular_field,
     final_rate,
     meeting_time,
-    sphere_flow,
-    uniform_start,
+    uniform_energy,
 )
-from shaped_attention.sphere.theory import dirac_energy, equiangular_field, uniform_energy
 from tests.sphere_tokens import many_token_cosine, polygon_energy
 
 

@@ -176,8 +176,8 @@ def test_a_curve_needs_no_covariances():
     less = sa.simulate_chain(
         sa.ShapedAttention(0.9), sa.equicorrelated(2, 0.2), **run, keep="observables"
     )
-    curve = sa.explosion_curve(whole)
+    curve = sa.stopping.explosion_curve(whole)
     assert 0.0 < float(curve["probability"][-1]) < 1.0
-    np.testing.assert_array_equal(sa.explosion_curve(less)["lower"], curve["lower"])
+    np.testing.assert_array_equal(sa.stopping.explosion_curve(less)["lower"], curve["lower"])
     with pytest.raises(ValueError, match="result lacks"):
-        sa.explosion_curve(whole.drop_vars("stopping_time"))
+        sa.stopping.explosion_curve(whole.drop_vars("stopping_time"))

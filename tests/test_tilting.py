@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import shaped_attention as sa
+from shaped_attention.statistics.tilting import tilted_probability
 from shaped_attention.statistics import tilting
 
 V0 = sa.equicorrelated(2, 0.2)
@@ -23,7 +24,7 @@ BILLIONTH = sa.ShapedAttention(0.35, 3.0), 300.0
 def test_the_probability_is_the_exact_one(layer, level, spread):
     """Within 2 % of the step and 3 standard errors of 1 %: an exponent that is 1 % off fails."""
     exact = sa.explosion_law(layer, V0).probability(horizon=0.75, level=level)
-    found = sa.tilted_probability(layer, V0, level, horizon=0.75, replicas=250, runs=4, seed=1)
+    found = tilted_probability(layer, V0, level, horizon=0.75, replicas=250, runs=4, seed=1)
     error = float(found.relative_error)
     assert error < 2.0 * spread / np.sqrt(1000)
     assert abs(float(found.probability) / exact - 1.0) < 0.02 + 3.0 * error
@@ -56,8 +57,8 @@ def test_the_guide_without_a_horizon_does_not_work():
 
 def test_what_it_refuses():
     with pytest.raises(ValueError, match=r"^level must be above u_0 = 1.6; got 1.0"):
-        sa.tilted_probability(sa.ShapedAttention(0.5), V0, 1.0, horizon=0.5)
+        tilted_probability(sa.ShapedAttention(0.5), V0, 1.0, horizon=0.5)
     with pytest.raises(ValueError, match=r"^layer must be one whose u has an exact law"):
-        sa.tilted_probability(sa.ShapedAttention(0.5), sa.equicorrelated(3, 0.2), 9.0, horizon=0.5)
+        tilted_probability(sa.ShapedAttention(0.5), sa.equicorrelated(3, 0.2), 9.0, horizon=0.5)
     with pytest.raises(ValueError, match=r"^layer must be one with attention"):
-        sa.tilted_probability(sa.ShapedMLP(0.5, 1.0, 1.0), V0, 9.0, horizon=0.5)
+        tilted_probability(sa.ShapedMLP(0.5, 1.0, 1.0), V0, 9.0, horizon=0.5)

@@ -83,7 +83,7 @@ def test_reading_imports_nothing(naming, stranger, tmp_path):
     result = from_file(tmp_path, **NAMING[naming])
     sa.specification(result)
     sa.compare(result, sa.simulate_chain(sa.ShapedMLP(0.5), np.eye(2), **RUN, seed=1))
-    sa.exit_times(result)
+    sa.stopping.exit_times(result)
     sa.density(result, "rho[0,1]", points=5)
     assert not stranger.exists()
 

@@ -185,7 +185,7 @@ def test_errors_name_the_argument_of_a_wrong_type(replaced):
         (lambda: sa.record_covariances(1, 2), "model=1: a torch.nn.Module is needed"),
         (lambda: sa.load(3), "path must be a path; got 3"),
         (
-            lambda: sa.stopping_map(np.eye(2), 0.5, [1.0]),
+            lambda: sa.stopping.stopping_map(np.eye(2), 0.5, [1.0]),
             "gammas must be a list of numbers; got 0.5",
         ),
         (lambda: sa.save(3, "a.nc"), "result must be a Dataset; got 3"),
@@ -223,4 +223,4 @@ def test_only_real_numbers_are_numbers(value):
         sa.ShapedMLP(0.5), np.eye(2), width=4, depth=1, samples=2, save_every=1
     )
     with pytest.raises(ValueError, match=r"^smallest must be a number; got .*$"):
-        sa.exit_times(chain, smallest=value)
+        sa.stopping.exit_times(chain, smallest=value)

@@ -77,7 +77,7 @@ def rope_angles(
 
     Examples
     --------
-    >>> rope_angles(10_000.0, 4)
+    >>> Rope.angles_of(10_000.0, 4)
     array([1.  , 0.01])
     """
     check_positive("base", base)
@@ -133,7 +133,7 @@ class Rope:
         Largest number of tokens that these angles are for; None for any number.
     angles
         Angles per position in place of a base, each of which turns an equal share of the rotated
-        columns (`rope_angles`).
+        columns (`Rope.angles_of` has those of scaled models).
     long_angles
         Angles, or a base, for more tokens. Without them attention to more tokens is refused.
 
@@ -157,6 +157,8 @@ class Rope:
     original_max_position_embeddings: int | None = None
     angles: Sequence[float] | Matrix | None = None
     long_angles: Sequence[float] | Matrix | float | None = None
+
+    angles_of = staticmethod(rope_angles)
 
     def __post_init__(self) -> None:
         plain_fields(self)

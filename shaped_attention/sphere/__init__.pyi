@@ -1,3 +1,4 @@
+from . import theory
 from .attention import SphereAttention
 from .circle import angles_of, circle_wasserstein2, tokens_of
 from .clusters import (
@@ -12,11 +13,6 @@ from .layers import noisy_chain, sphere_network
 from .mean_field import mean_field
 from .propagation_of_chaos import mean_field_distance
 from .starts import equiangular_start, given_start, uniform_start
-from .theory import (
-    equiangular_cosine,
-    final_rate,
-    meeting_time,
-)
 from .token_attention import TokenAttention
 from .trained import (
     example_hidden_states,
@@ -32,16 +28,13 @@ __all__ = [
     "circle_wasserstein2",
     "close_pairs",
     "cluster_count",
-    "equiangular_cosine",
     "equiangular_start",
     "example_hidden_states",
     "figure_data",
-    "final_rate",
     "given_start",
     "inner_products",
     "mean_field",
     "mean_field_distance",
-    "meeting_time",
     "noisy_chain",
     "order_parameter",
     "read_hidden_states",
@@ -49,6 +42,7 @@ __all__ = [
     "spectral_gap",
     "sphere_flow",
     "sphere_network",
+    "theory",
     "tokens_of",
     "uniform_start",
 ]

@@ -23,6 +23,8 @@ from shaped_attention.checks import (
 )
 from shaped_attention.sphere.attention import check_beta
 
+__all__ = ["equiangular_cosine", "final_rate", "meeting_time"]
+
 _LARGEST_BETA = 300.0
 """exp(2 beta) does not overflow up to here."""
 

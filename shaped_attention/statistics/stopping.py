@@ -1,4 +1,8 @@
-"""Exit times of the eigenvalues of V, and explosion, as functions of gamma and tau_0."""
+"""When paths leave a range, reach a radius or explode: what `sa.stopping` offers.
+
+Exit times of the eigenvalues of V and explosion as functions of gamma and tau_0 are here;
+extrapolated and tilted probabilities in `explosions` and `tilting`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,18 @@ from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded, specification
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.sde import integrate_sde
+from shaped_attention.statistics.explosions import explosion_probability
 from shaped_attention.statistics.proportions import fraction_bounds
+from shaped_attention.statistics.tilting import tilted_probability
+
+__all__ = [
+    "exit_times",
+    "explosion_curve",
+    "explosion_curves",
+    "explosion_probability",
+    "stopping_map",
+    "tilted_probability",
+]
 
 SMALLEST, LARGEST = 1e-4, 1e4
 """The range of eigenvalues of Noci et al. (arXiv 2306.17759), figures 4 and 8."""
