@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import shaped_attention as sa
-from shaped_attention.statistics.tilting import tilted_probability
 from shaped_attention.statistics import tilting
+from shaped_attention.statistics.tilting import tilted_probability
 
 V0 = sa.equicorrelated(2, 0.2)
 BILLIONTH = sa.ShapedAttention(0.35, 3.0), 300.0
