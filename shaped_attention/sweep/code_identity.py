@@ -10,11 +10,11 @@ change the last bits, and is no reason to refuse a run.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.util
 import inspect
 import sys
-import sysconfig
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -22,24 +22,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shaped_attention.io.records import append_records, read_records
-from shaped_attention.sweep.specification import Sweep
-from shaped_attention.trust import layer_function
+from shaped_attention.trust import layer_function, names_code
 from shaped_attention.version import sources_digest, versions
 
 _RECORDS = "code.jsonl"
 
 _HERE = Path(__file__).resolve().parents[1]
 
-_LIBRARIES = [
-    Path(sysconfig.get_paths()[name]).resolve()
-    for name in ("stdlib", "platstdlib", "purelib", "platlib")
-]
-"""Folders of modules that do not count: those of Python, and installed ones."""
-
-_SCRIPT = "__name__ == '__main__'"
-
 _PACKAGES = {"site-packages", "dist-packages"}
-"""Names of folders of installed modules in other environments."""
+"""Names of the folders of installed modules."""
 
 
 class Code(NamedTuple):
@@ -49,25 +40,16 @@ class Code(NamedTuple):
     versions: Mapping[str, str]
 
 
-def code_of(sweep: Sweep) -> Code:
-    """Return the code of a sweep, as its modules are on disk now."""
-    functions = ((name, layer_function(name)) for name in _functions(sweep))
-    return _code(modules_of(name, function) for name, function in functions)
+def code_of(layers: Iterable[Any], imported: bool = False) -> Code:
+    """Return the code of a sweep with these layers, as its modules are on disk now.
 
-
-_imported: dict[int, tuple[Callable[..., Any], dict[str, str]]] = {}
-
-
-def imported_code(sweep: Sweep) -> Code:
-    """Return the code of a sweep, as this process first saw the functions that it imported."""
-    found = []
-    for name in _functions(sweep):
+    With `imported`, it is as this process first saw the functions that it imported.
+    """
+    modules = {"shaped_attention": sources_digest()}
+    for name in filter(names_code, layers):
         function = layer_function(name)
-        if id(function) not in _imported:
-            # The function is kept, so that no other object gets its id.
-            _imported[id(function)] = function, modules_of(name, function)
-        found.append(_imported[id(function)][1])
-    return _code(found)
+        modules |= _first_seen(name, function) if imported else modules_of(name, function)
+    return Code(modules, {name: v for name, v in versions().items() if name != "python"})
 
 
 def code_records(folder: Path) -> list[dict[str, Any]]:
@@ -86,66 +68,34 @@ def note_code(folder: Path, code: Code, units: int, changed: list[str]) -> None:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     processor = llvmlite.binding.get_host_cpu_name()
     record = {"time": now, "units": units, "changed": changed, "processor": processor}
-    record |= code._asdict()
-    append_records(folder / _RECORDS, [record])
+    append_records(folder / _RECORDS, [record | code._asdict()])
 
 
-def further_modules(before: Sweep, after: Sweep) -> dict[str, str]:
-    """Return the digests of the layers that only the larger sweep has."""
-    further = set(_functions(after)) - set(_functions(before))
-    return _digests(modules_of(name, layer_function(name)) for name in sorted(further))
-
-
-def note_further_modules(folder: Path, digests: Mapping[str, str]) -> None:
-    """Add the digests of further layers to the code last recorded in a store."""
+def last_code(folder: Path) -> Code | None:
+    """Return the code last recorded in a store; None if the record is gone."""
     records = code_records(folder)
-    if records and not digests.keys() <= records[-1]["modules"].keys():
-        last = records[-1]
-        note_code(folder, Code({**digests, **last["modules"]}, last["versions"]), last["units"], [])
-
-
-def changes_since(folder: Path, now: Code) -> list[str]:
-    """Return the differences between the code last recorded in a store and `now`, as phrases."""
-    records = code_records(folder)
-    if not records:
-        return ["the store has no record of its code and versions"]
-    return differences(Code(records[-1]["modules"], records[-1]["versions"]), now)
+    return Code(records[-1]["modules"], records[-1]["versions"]) if records else None
 
 
 def differences(before: Code, now: Code) -> list[str]:
     """Return the differences between two versions of the code, as phrases."""
-    found = []
+    phrases = []
     for name in sorted({*before.modules, *now.modules}):
         old, new = before.modules.get(name), now.modules.get(name)
         if old != new:
-            found.append(
-                f"{name} {'added' if old is None else 'gone' if new is None else 'edited'}"
-            )
+            phrases.append(f"{name} {'added' if not old else 'edited' if new else 'gone'}")
     for name in sorted({*before.versions, *now.versions}):
         old, new = before.versions.get(name, "none"), now.versions.get(name, "none")
         if old != new:
-            found.append(f"{name} {old} before, {new} now")
-    return found
-
-
-def _functions(sweep: Sweep) -> list[str]:
-    return [layer for layer in sweep.layers if ":" in layer]
-
-
-def _digests(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    return {name: digest for part in parts for name, digest in part.items()}
-
-
-def _code(parts: Iterable[Mapping[str, str]]) -> Code:
-    made_by = {name: version for name, version in versions().items() if name != "python"}
-    return Code({"shaped_attention": sources_digest(), **_digests(parts)}, made_by)
+            phrases.append(f"{name} {old} before, {new} now")
+    return phrases
 
 
 def modules_of(name: str, function: Callable[..., Any]) -> dict[str, str]:
     """Return digests of the module of a layer 'module:function' and of those that it imports.
 
-    There are none where Python has no source. A function that was typed in, and so has no module on
-    disk, counts alone.
+    There are none where Python has no source. Of a module that was typed in, and so is not on disk,
+    only the function counts.
     """
     digests: dict[str, str] = {}
     home = name.partition(":")[0]
@@ -157,7 +107,7 @@ def modules_of(name: str, function: Callable[..., Any]) -> dict[str, str]:
         source, package = _source(module, installed=module == home)
         if source is None and module == "__main__":
             try:
-                source = textwrap.dedent(inspect.getsource(function)).encode()
+                source = textwrap.dedent(inspect.getsource(function))
             except (OSError, TypeError):
                 continue
         if source is None:
@@ -168,25 +118,27 @@ def modules_of(name: str, function: Callable[..., Any]) -> dict[str, str]:
             digests[module] = "not valid"
             continue
         digests[module] = _digest(tree)
-        waiting += [_absolute(imported, module, package) for imported in _imports(tree)]
+        waiting += _imports(tree, module if package else module.rpartition(".")[0])
     return digests
+
+
+_first_seen = functools.cache(modules_of)
 
 
 def _digest(tree: ast.Module) -> str:
     """Return a digest of a module without comments, docstrings and what runs as a script."""
-    for statement in tree.body:
-        if isinstance(statement, ast.If) and ast.unparse(statement.test) == _SCRIPT:
-            statement.body = [ast.Pass()]
     node: Any
     for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'":
+            node.body = [ast.Pass()]
         described = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         if described and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
     return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()[:16]
 
 
-def _imports(tree: ast.AST) -> Iterator[str]:
-    """Yield the modules that a module imports, also in its functions; relative ones with dots.
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Yield the modules that a module of a package imports, also in its functions.
 
     A name that is imported from a module may be a module too.
     """
@@ -194,37 +146,28 @@ def _imports(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            start = "." * node.level + (node.module or "")
+            try:
+                relative = "." * node.level + (node.module or "")
+                start = importlib.util.resolve_name(relative, package)
+            except ImportError:
+                continue
             yield start
-            dot = "" if start.endswith(".") else "."
-            yield from (f"{start}{dot}{alias.name}" for alias in node.names)
+            yield from (f"{start}.{alias.name}" for alias in node.names)
 
 
-def _absolute(name: str, module: str, package: bool) -> str:
-    """Return the full name of a module that `module` imports."""
-    try:
-        return importlib.util.resolve_name(name, module if package else module.rpartition(".")[0])
-    except ImportError:
-        return name.lstrip(".")
-
-
-def _source(name: str, installed: bool) -> tuple[bytes | None, bool]:
+def _source(name: str, installed: bool) -> tuple[str | bytes | None, bool]:
     """Return the source of a module, if any, and whether it is a package.
 
     Modules of this package have none here, and without `installed` nor do those of libraries.
     """
+    if name.partition(".")[0] in sys.stdlib_module_names and not installed:
+        return None, False
     try:
         spec = getattr(sys.modules.get(name), "__spec__", None) or importlib.util.find_spec(name)
-    except (ImportError, AttributeError, ValueError):
-        return None, False
-    if spec is None or not spec.has_location or not str(spec.origin).endswith(".py"):
-        return None, False
-    file = Path(str(spec.origin)).resolve()
-    library = any(file.is_relative_to(folder) for folder in _LIBRARIES)
-    library |= not _PACKAGES.isdisjoint(file.parts)
-    if file.is_relative_to(_HERE) or (library and not installed):
-        return None, False
-    try:
+        file = Path(str(spec.origin)).resolve() if spec and spec.has_location else Path()
+        library = not _PACKAGES.isdisjoint(file.parts)
+        if file.suffix != ".py" or file.is_relative_to(_HERE) or (library and not installed):
+            return None, False
         return file.read_bytes(), file.name == "__init__.py"
-    except OSError:
+    except (ImportError, AttributeError, ValueError, OSError):
         return None, False

@@ -21,7 +21,6 @@ from shaped_attention.sweep.histograms import STOPPING_BINS, quantile
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.store_arrays import CheckedFiles
-from shaped_attention.sweep.store_extension import announced
 from shaped_attention.sweep.store_records import StoreError, text_digest
 from shaped_attention.sweep.work_order import frequency_bounds, half_width, merged
 
@@ -64,7 +63,7 @@ def open_sweep(path: str | Path) -> xr.Dataset:
     # First, so that the summaries ignore what is written while the arrays are read.
     drawn = _drawn(store)
     try:
-        files = CheckedFiles(store.path / "data.zarr", store.ledger.sums)
+        files = CheckedFiles(store.path / "data.zarr", store.ledger)
         data = xr.open_zarr(files, consolidated=False, chunks=None)
     except Exception as error:  # Zarr may raise anything for files of other programs
         message = f"{store.path}: the arrays of the sweep cannot be read ({reason(error)})"
@@ -249,7 +248,7 @@ def _check_opened(data: xr.Dataset) -> None:
     store = Path(data.encoding.get("store", ""))
     if "sweep" not in data.encoding or not (store / "sweep.json").exists():
         return
-    if announced(store) or text_digest(store) != data.encoding["sweep"]:
+    if (store / "extension.json").exists() or text_digest(store) != data.encoding["sweep"]:
         raise ValueError(
             f"data: the store at {store} was extended since it was opened; open_sweep again is "
             "needed"

@@ -12,7 +12,7 @@ from typing import Any
 
 from shaped_attention.checks import check_count, check_positive, with_types
 from shaped_attention.samplers.devices import check_device, named_device
-from shaped_attention.sweep.code_identity import differences, imported_code
+from shaped_attention.sweep.code_identity import code_of, differences
 from shaped_attention.sweep.engines import Engine, ExecutorEngine, InProcess, Processes
 from shaped_attention.sweep.run_loop import Loop, Report
 from shaped_attention.sweep.specification import Sweep
@@ -97,7 +97,7 @@ def run_sweep(
         store.check_current()
         limit = store.sweep.seconds if seconds is None else seconds
         code = store.settle_code(accept_changed_code)
-        if edited := differences(code, imported_code(store.sweep)):
+        if edited := differences(code, code_of(store.sweep.layers, imported=True)):
             raise StoreError(
                 f"{path}: its code changed after this process imported it ({'; '.join(edited)}); "
                 "a new process is needed"

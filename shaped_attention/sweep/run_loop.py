@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from shaped_attention.progress import duration, progress_bar
-from shaped_attention.sweep.code_identity import Code, differences, imported_code
+from shaped_attention.sweep.code_identity import Code, code_of, differences
 from shaped_attention.sweep.engines import NO_GUARD, Engine
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
@@ -83,7 +83,7 @@ def _timed_unit(
 ) -> tuple[dict[str, NDArray[Any]], float]:
     """Run a unit and return its arrays and seconds; raise if the worker's code is different."""
     began = time.perf_counter()
-    if changed := differences(code, imported_code(sweep)):
+    if changed := differences(code, code_of(sweep.layers, imported=True)):
         raise RuntimeError(f"the worker's code is not that of the run ({'; '.join(changed)})")
     arrays = run_unit(sweep, unit, device, threads)
     return arrays, time.perf_counter() - began

@@ -14,14 +14,15 @@ A unit owns one chunk of every array. A chunk is written next to its place, flus
 moved there; only then does the ledger get its line. The units in the ledger are therefore complete,
 whenever a process dies, and a unit that is written twice leaves the same bytes.
 
-Records identify a unit by its block, the indices of its cell along the axes, and its sampler. The
-ledger also has its number of samples. An extension appends to axes and samples, so it moves no
-unit. It is decided once `extension.json` exists: if the process dies then, the extension is
-completed when the store is opened next.
+An extension appends to axes and samples, so it moves no unit. What may fail comes first: the larger
+arrays are drafted. The extension is decided once `extension.json` exists. The remaining steps can
+be repeated from any point, and are when the store is opened next; they call no function that the
+store names.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
@@ -35,38 +36,33 @@ from numpy.typing import NDArray
 
 from shaped_attention.io.records import append_records, read_records
 from shaped_attention.io.storage import reason, sync, write_durably
-from shaped_attention.sweep.code_identity import Code, changes_since, code_of, note_code
+from shaped_attention.sweep.code_identity import (
+    Code,
+    code_of,
+    differences,
+    last_code,
+    note_code,
+)
 from shaped_attention.sweep.faults import SweepFaultsError
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.store_arrays import (
-    DRAFT,
-    Arrays,
-    checksum,
-    checksums,
-    chunk_shapes,
-    draft_arrays,
-)
-from shaped_attention.sweep.store_extension import (
-    announce,
-    announced,
-    enlarge,
-    rewrite_metadata,
-)
+from shaped_attention.sweep.store_arrays import Arrays, chunk_shapes, draft_arrays, place_arrays
 from shaped_attention.sweep.store_records import (
     SPECIFICATION,
     Ledger,
     StoreError,
     UnwritableError,
+    checksum,
     first_versions,
     kept_sweep,
     last_run,
     name_of,
     unit_of,
-    write_run,
 )
 
-_BEGUN = (DRAFT, ".sweep.json.draft", "code.jsonl", "ledger.jsonl", "lock")
+_DRAFT = ".data.zarr.draft"
+_BEGUN = {_DRAFT, ".sweep.json.draft", SPECIFICATION, "data.zarr", "code.jsonl", "ledger.jsonl",
+          "lock"}  # fmt: skip
 """Files that a process may leave behind if it dies while it creates a store."""
 
 _UNREADABLE = (OSError, AttributeError, KeyError, TypeError, ValueError)
@@ -91,39 +87,37 @@ class Store:
     def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:
         self.path = Path(path)
         self.ledger = Ledger(self.path)
+        self._data, self._extension = self.path / "data.zarr", self.path / "extension.json"
         try:
-            if not (self.path / "sweep.json").exists():
+            if not (self.path / SPECIFICATION).exists():
                 if sweep is None:
                     copy = "; the attribute `sweep` of data.zarr has a copy of sweep.json"
-                    there = (self.path / "data.zarr").exists()
+                    there = self._data.exists()
                     raise StoreError(f"{self.path}: there is no sweep here{copy if there else ''}")
                 self._begin(sweep)
         except (OSError, ValueError) as error:
             text = f"{self.path}: a sweep cannot be stored here ({reason(error)})"
             raise StoreError(text) from None
         try:
-            self._finish_extension()
-            self.sweep = self._read()
+            if self.extending:
+                with self.locked(_EXTENSION_PATIENCE):
+                    self._finish_extension()
+            self._read()
         except _UNREADABLE as error:
             text = f"{self.path}: the sweep here cannot be read ({_sentence(error)})"
             raise StoreError(text) from None
         if sweep is not None and sweep.digest != self.sweep.digest:
             names = ", ".join(sweep.differing(self.sweep))
-            way = "`sweep extend` or " if sweep.enlarges(self.sweep) else ""
+            way = "use `sweep extend` or" if sweep.enlarges(self.sweep) else "use"
             raise StoreError(
-                f"{self.path}: this store belongs to another sweep (different: {names}); {way}"
-                "another folder is needed"
+                f"{self.path}: this store belongs to another sweep (different: {names}); {way} "
+                "another folder"
             )
         if sweep is not None:
             self.sweep = sweep
-        self.arrays = self._arrays()
 
-    def _arrays(self) -> Arrays:
-        chunks = self.ledger.chunks()
-        return Arrays(self.path / "data.zarr", self.sweep, chunks, self.ledger.sums)
-
-    def _read(self) -> Sweep:
-        sweep = kept_sweep(self.path)
+    def _read(self) -> None:
+        self.sweep = kept_sweep(self.path)
         if not (allowed := self.ledger.sums(SPECIFICATION)):
             raise ValueError("ledger.jsonl is damaged: a line with checksums is missing")
         if tuple(checksum((self.path / SPECIFICATION).read_bytes())) not in allowed:
@@ -132,66 +126,95 @@ class Store:
             )
         # A sweep may return with another target or time limit; the latest apply.
         if last := last_run(self.path):
-            sweep = sweep.with_limits(last["seconds"], last["target"])
-        return sweep
+            self.sweep = self.sweep.with_limits(last["seconds"], last["target"])
+        self.arrays = Arrays(self._data, self.sweep, self.ledger)
 
     def _begin(self, sweep: Sweep) -> None:
         """Create the store, unless another process was faster; start again if one was cut off."""
-        if self.path.exists() and any(
-            entry.name not in (*_BEGUN, "sweep.json", "data.zarr") for entry in self.path.iterdir()
-        ):
-            raise StoreError(f"{self.path}: the folder is neither empty nor the store of a sweep")
+        foreign = StoreError(f"{self.path}: the folder is neither empty nor the store of a sweep")
+        if self.path.exists() and {entry.name for entry in self.path.iterdir()} - _BEGUN:
+            raise foreign
         self.path.mkdir(parents=True, exist_ok=True)
         with self.locked():
-            if not (self.path / "sweep.json").exists():
-                self._make(sweep)
-
-    def _make(self, sweep: Sweep) -> None:
-        data = self.path / "data.zarr"
-        if data.exists():
-            # An interrupted creation leaves empty arrays; anything else must not be replaced.
-            if (self.path / "ledger.jsonl").exists() and self.ledger.empty:
-                shutil.rmtree(data)
-            else:
-                raise StoreError(
-                    f"{self.path}: the folder is neither empty nor the store of a sweep"
-                )
-        draft = self.path / DRAFT
-        (self.path / "code.jsonl").unlink(missing_ok=True)
-        note_code(self.path, code_of(sweep), 0, [])
-        chunks, text = chunk_shapes(sweep), sweep.to_json().encode()
-        draft_arrays(draft, sweep, first_versions(self.path), chunks)
-        self.ledger.begin(chunks, checksums(draft) | {SPECIFICATION: checksum(text)})
-        draft.rename(data)
-        # Last: without it there is no store.
-        write_durably(self.path / SPECIFICATION, text)
-        sync(self.path)
-        sync(self.path.parent)
+            if (self.path / SPECIFICATION).exists():
+                return
+            if self._data.exists():
+                # An interrupted creation leaves empty arrays; anything else must not be replaced.
+                if not (self.path / "ledger.jsonl").exists() or not self.ledger.empty:
+                    raise foreign
+                shutil.rmtree(self._data)
+            (self.path / "code.jsonl").unlink(missing_ok=True)
+            note_code(self.path, code_of(sweep.layers), 0, [])
+            self.ledger.begin(chunk_shapes(sweep))
+            draft, text = self.path / _DRAFT, sweep.to_json().encode()
+            files = draft_arrays(draft, sweep, first_versions(self.path), self.ledger)
+            self.ledger.announce(files | {SPECIFICATION: text})
+            draft.rename(self._data)
+            # Last: without it there is no store.
+            write_durably(self.path / SPECIFICATION, text)
+            sync(self.path)
+            sync(self.path.parent)
 
     def extend(self, sweep: Sweep) -> None:
         """Extend the store to a larger sweep, completely or not at all, whenever a process dies.
 
-        Units whose block has more samples in the larger sweep are to be drawn again.
+        The lock is held. Units whose block has more samples in the larger sweep are to be drawn
+        again.
 
         Raises
         ------
         StoreError
             If the folder cannot be written.
         """
+        with self._writing():
+            self.announce(sweep)
+            self._finish_extension()
+        self._read()
+
+    @property
+    def extending(self) -> bool:
+        """Whether an extension is decided and not yet complete."""
+        return self._extension.exists()
+
+    def announce(self, sweep: Sweep) -> None:
+        """Decide to extend the store to a larger sweep, if the disk has room for its draft."""
+        draft = self.path / _DRAFT
         try:
-            announce(self.path, sweep)
-            enlarge(self.path)
-        except OSError as error:
-            raise UnwritableError(_unwritable(self.path, error)) from error
-        self.sweep = self._read()
-        self.arrays = self._arrays()
+            draft_arrays(draft, sweep, first_versions(self.path), self.ledger)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        write_durably(self._extension, json.dumps({"sweep": sweep.to_json()}).encode())
+        sync(self.path)
 
     def _finish_extension(self) -> None:
-        """Complete an extension during which a process died."""
-        if announced(self.path):
-            with self.locked(_EXTENSION_PATIENCE):
-                if announced(self.path):
-                    enlarge(self.path)
+        """Complete an extension that is announced; the lock is held."""
+        if not self.extending:
+            return
+        sweep = Sweep.from_json(json.loads(self._extension.read_bytes())["sweep"])
+        text = sweep.to_json().encode()
+        self._put_metadata(sweep, {SPECIFICATION: text})
+        arrays = Arrays(self._data, sweep, self.ledger)
+        for unit, (samples, _) in self.ledger.units(sweep).items():
+            if samples < sweep.block_samples(unit.block):
+                arrays.clear(unit)
+        if chunks := arrays.changed():
+            arrays.put(chunks)
+        if last := last_run(self.path):
+            # The reasons why cells stopped do not apply to the larger sweep.
+            append_records(self.path / "runs.jsonl", [last | {"reasons": []}])
+        os.sync()
+        write_durably(self.path / SPECIFICATION, text)
+        self.ledger.add()
+        sync(self.path)
+        self._extension.unlink()
+        sync(self.path)
+
+    def _put_metadata(self, sweep: Sweep, further: dict[str, bytes]) -> None:
+        """Write coordinates and metadata anew, after announcing them and `further` files."""
+        draft = self.path / _DRAFT
+        files = draft_arrays(draft, sweep, first_versions(self.path), self.ledger)
+        self.ledger.announce(files | further)
+        place_arrays(draft, files, self._data)
 
     @contextmanager
     def locked(self, patience: float = _PATIENCE) -> Iterator[None]:
@@ -223,6 +246,17 @@ class Store:
         except OSError:
             return False
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn an error of the system into one of the store."""
+        try:
+            yield
+        except OSError as error:
+            raise UnwritableError(
+                f"{self.path}: cannot be written ({reason(error)}); the units in the ledger are "
+                "intact, and the run can be resumed"
+            ) from error
+
     def settle_code(self, accept: bool) -> Code:
         """Return the code of a new run; record it if it differs from that of the stored units.
 
@@ -231,25 +265,34 @@ class Store:
         StoreError
             If it differs and `accept` is false.
         """
-        now = code_of(self.sweep)
-        if changed := changes_since(self.path, now):
-            units = len(self.finished())
-            if units and not accept:
-                raise StoreError(
-                    f"{self.path}: its {units} units may come from different code "
-                    f"({'; '.join(changed)}); another folder, or --accept-changed-code "
-                    "(accept_changed_code=True), is needed"
-                )
-            try:
-                note_code(self.path, now, units, changed if units else [])
-            except OSError as error:
-                raise UnwritableError(_unwritable(self.path, error)) from error
+        now, before, units = code_of(self.sweep.layers), last_code(self.path), self.finished()
+        changed = self._changed_code(before, now, units) if units else []
+        if changed and not accept:
+            raise StoreError(
+                f"{self.path}: its {len(units)} units may come from different code "
+                f"({'; '.join(changed)}); use another folder, or --accept-changed-code "
+                "(accept_changed_code=True)"
+            )
+        if now != before:
+            with self._writing():
+                note_code(self.path, now, len(units), changed)
         return now
+
+    def _changed_code(self, before: Code | None, now: Code, units: Iterable[Unit]) -> list[str]:
+        """Return what has changed, as phrases; layers that came with an extension have no units."""
+        if before is None:
+            return ["the store has no record of its code and versions"]
+        if now.modules.keys() > before.modules.keys():
+            cells = {unit.cell for unit in units}
+            layers = {self.sweep.values(self.sweep.index(cell)).get("layer") for cell in cells}
+            counted = {*before.modules, *code_of(layers).modules}
+            modules = {name: now.modules[name] for name in now.modules if name in counted}
+            now = now._replace(modules=modules)
+        return differences(before, now)
 
     def check_current(self) -> None:
         """Raise StoreError if the store was extended since it was opened; the lock is held."""
-        pending = announced(self.path)
-        if pending or kept_sweep(self.path).digest != self.sweep.digest:
+        if self.extending or kept_sweep(self.path).digest != self.sweep.digest:
             raise StoreError(f"{self.path}: this store has just been extended; try again")
 
     def finished(self) -> dict[Unit, float]:
@@ -271,30 +314,25 @@ class Store:
 
     def missing(self) -> set[str]:
         """Return the files of the arrays that are not there, or have another length."""
-        data, there = self.path / "data.zarr", dict[str, int]()
-        names = set(self.ledger.files()) - {SPECIFICATION}
-        for folder in {name.rpartition("/")[0] for name in names}:
-            if (data / folder).is_dir():
-                for entry in os.scandir(data / folder):
-                    there[f"{folder}/{entry.name}".lstrip("/")] = entry.stat().st_size
 
         def differs(name: str) -> bool:
-            return there.get(name) not in {length for _, length in self.ledger.sums(name)}
+            try:
+                length = os.stat(f"{self._data}/{name}").st_size
+            except OSError:
+                return True
+            return all(length != due for _, due in self.ledger.sums(name))
 
-        lost = set(filter(differs, names))
-        # A run may have replaced a file after the look at its folder.
-        there = {name: (data / name).stat().st_size for name in lost if (data / name).exists()}
-        return set(filter(differs, lost))
+        # Twice, since a run may have replaced a file between the two looks.
+        return set(filter(differs, filter(differs, self.ledger.files())))
 
     def damaged(self) -> set[str]:
         """Return the files that are missing, or differ from their checksums or lack them."""
-        data, lost = self.path / "data.zarr", self.missing()
-        known = set(self.ledger.files()) - {SPECIFICATION}
+        lost, known = self.missing(), set(self.ledger.files())
         for name in known - lost:
             # Twice, since a run may have replaced it between the two looks.
-            if not any(self._matches(name, (data / name).read_bytes()) for _ in range(2)):
+            if not any(self._matches(name, (self._data / name).read_bytes()) for _ in range(2)):
                 lost.add(name)
-        there = {f"{file.parent.name}/{file.name}" for file in data.glob("*/*")} - known
+        there = {f"{file.parent.name}/{file.name}" for file in self._data.glob("*/*")} - known
         # Again, since a run may have written them after the look at the ledger.
         return lost | set(filter(self.arrays.are_samples, there.difference(self.ledger.files())))
 
@@ -306,17 +344,19 @@ class Store:
 
         Damaged coordinates and metadata are written anew.
         """
-        if not all(self.arrays.are_samples(name) for name in files):
-            rewrite_metadata(self.path, self.sweep)
-        for name in filter(self.arrays.are_samples, files):
-            (self.path / "data.zarr" / name).unlink(missing_ok=True)
+        samples = set(filter(self.arrays.are_samples, files))
+        if samples.symmetric_difference(files):
+            self._put_metadata(self.sweep, {})
+            self.ledger.add()
+        for name in samples:
+            (self._data / name).unlink(missing_ok=True)
 
     def failures(self) -> list[dict[str, Any]]:
         """Return units given up and not finished since: `unit`, `error` and `traceback`."""
         done = self.finished()
         records = read_records(self.path / "failures.jsonl")
-        found = {unit_of(self.sweep, record): record for record in records}
-        return [record | {"unit": unit} for unit, record in found.items() if unit not in done]
+        last = {unit_of(self.sweep, record): record for record in records}
+        return [record | {"unit": unit} for unit, record in last.items() if unit not in done]
 
     def commit(self, results: Iterable[tuple[Unit, dict[str, NDArray[Any]], float]]) -> None:
         """Write finished units, and then the ledger's lines.
@@ -327,49 +367,33 @@ class Store:
             If the disk is full or the folder cannot be written.
         """
         lines = []
-        try:
+        with self._writing():
             for unit, arrays, seconds in results:
                 self.arrays.write(unit, arrays)
                 samples = self.sweep.block_samples(unit.block)
                 record = {"unit": name_of(self.sweep, unit), "samples": samples}
                 lines.append(record | {"seconds": round(seconds, 6)})
-            files = self.arrays.changed()
-            self.ledger.announce({name: checksum(content) for name, content in files.items()})
-            self.arrays.put(files)
+            self.arrays.put(self.arrays.changed())
             self.ledger.add(lines)
-        except OSError as error:
-            raise UnwritableError(_unwritable(self.path, error)) from error
 
     def record_failure(self, unit: Unit, error: BaseException, trace: str) -> None:
         """Record a unit that was given up."""
-        record = {
-            "unit": name_of(self.sweep, unit),
-            "error": f"{type(error).__name__}: {error}",
-            "traceback": trace,
-        }
-        try:
-            append_records(self.path / "failures.jsonl", [record])
-        except OSError as cause:
-            raise UnwritableError(_unwritable(self.path, cause)) from cause
+        record = {"unit": name_of(self.sweep, unit), "error": f"{type(error).__name__}: {error}"}
+        with self._writing():
+            append_records(self.path / "failures.jsonl", [record | {"traceback": trace}])
 
     def note_run(self, reasons: dict[tuple[int, int], str]) -> None:
         """Record the target and time limit of the sweep, and why each (cell, sampler) stopped."""
         target = self.sweep.target
-        rows = [
-            [self.sweep.index(cell), sampler, why]
-            for (cell, sampler), why in sorted(reasons.items())
-        ]
-        try:
-            write_run(
-                self.path,
-                {
-                    "seconds": self.sweep.seconds,
-                    "target": None if target is None else asdict(target),
-                    "reasons": rows,
-                },
-            )
-        except OSError as error:
-            raise UnwritableError(_unwritable(self.path, error)) from error
+        record = {
+            "seconds": self.sweep.seconds, "target": None if target is None else asdict(target),
+            "reasons": [
+                [self.sweep.index(cell), sampler, why]
+                for (cell, sampler), why in sorted(reasons.items())
+            ],
+        }  # fmt: skip
+        with self._writing():
+            append_records(self.path / "runs.jsonl", [record])
 
     def reasons(self) -> dict[tuple[int, ...], str]:
         """Return why cells stopped in the last run, by sampler and indices along the axes."""
@@ -385,10 +409,3 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, KeyError | TypeError | AttributeError):
         return f"{type(error).__name__}: {error}"
     return reason(error)
-
-
-def _unwritable(path: Path, error: OSError) -> str:
-    return (
-        f"{path}: cannot be written ({reason(error)}); the units in the ledger are intact, and the "
-        "run can be resumed"
-    )

@@ -10,8 +10,7 @@ import asyncio
 import math
 import os
 import shutil
-import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +18,18 @@ import numpy as np
 import zarr
 from numcodecs import Zstd
 from numpy.typing import NDArray
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
 from shaped_attention.io.storage import sync, write_durably
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store_layout import Layout, attributes, coordinates, layouts
-from shaped_attention.sweep.store_records import StoreError, Sums
-
-DRAFT = ".data.zarr.draft"
-"""Folder inside a store's in which its arrays are drafted."""
+from shaped_attention.sweep.store_records import Ledger, StoreError, checksum
 
 _LEVEL = 1
 """Of Zstandard, the compressor of the chunks."""
-
-_COMPRESSOR: dict[str, Any] = {"id": "zstd", "level": _LEVEL}
 
 _CHUNK_BYTES = 2**20
 """Size up to which units of neighbouring cells share a chunk."""
@@ -50,49 +44,59 @@ _SUMMARY = ".zmetadata"
 """The consolidated metadata: the file that xarray reads first."""
 
 
-def checksum(content: bytes) -> list[int]:
-    """Return the checksum of a file and its length."""
-    return [zlib.crc32(content), len(content)]
-
-
 def draft_arrays(
-    draft: Path, sweep: Sweep, versions: Mapping[str, str], chunks: Mapping[str, Sequence[int]]
-) -> None:
-    """Write the arrays of a store without any samples to `draft`, and flush them to disk.
+    draft: Path, sweep: Sweep, versions: Mapping[str, str], ledger: Ledger
+) -> dict[str, bytes]:
+    """Write the arrays of a store without any samples to `draft`, flushed to disk; return its files.
 
-    `chunks` has the shape of a chunk of each array: `chunk_shapes` of the sweep for which the store
-    was made.
+    Their chunks have the shapes in the ledger: `chunk_shapes` of the sweep for which the store was
+    made.
     """
     shutil.rmtree(draft, ignore_errors=True)
-    lead = ("sampler", *sweep.axes)
-    found = coordinates(sweep, versions)
     labels = {name: {"chunks": (_LABELS,)} for name in sweep.axes}
-    found.to_zarr(draft, mode="w", zarr_format=2, consolidated=False, encoding=labels)
+    coordinates(sweep, versions).to_zarr(
+        draft, mode="w", zarr_format=2, consolidated=False, encoding=labels
+    )
     group = zarr.open_group(draft, mode="r+", zarr_format=2)
     for name, layout in layouts(sweep).items():
         group.create_array(
             name,
             shape=(len(sweep.samplers), *sweep.shape, *layout.shape),
-            chunks=tuple(chunks[name]),
+            chunks=tuple(ledger.chunks()[name]),
             dtype=layout.dtype,
             fill_value=layout.fill,
-            compressors=_COMPRESSOR,
-            attributes={"_ARRAY_DIMENSIONS": [*lead, *layout.dims], **attributes(name)},
-        )
+            compressors={"id": "zstd", "level": _LEVEL},
+            attributes={
+                "_ARRAY_DIMENSIONS": ["sampler", *sweep.axes, *layout.dims], **attributes(name)
+            },
+        )  # fmt: skip
     zarr.consolidate_metadata(draft, zarr_format=2)
     os.sync()
+    files = sorted(file for file in draft.rglob("*") if file.is_file())
+    return {str(file.relative_to(draft)): file.read_bytes() for file in files}
 
 
-def checksums(folder: Path) -> Sums:
-    """Return the checksums of all files in a folder."""
-    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    return {str(file.relative_to(folder)): checksum(file.read_bytes()) for file in files}
+def place_arrays(draft: Path, files: Collection[str], data: Path) -> None:
+    """Move the files of a draft without samples into `data`, so that arrays there have its sizes.
+
+    Chunks stay as they are, because their sizes and their places along axes and blocks are the same
+    in every larger sweep.
+    """
+    # Until the last is moved, xarray reads the old sizes. The chunks come directly before it: those
+    # of coordinates that change their type (longer text, or times that become fractions of the
+    # horizon) cannot be read in between. Chunks of numbers on an axis can be read at all times.
+    for name in sorted(files, key=lambda name: (name == _SUMMARY, Path(name).name[0] != ".", name)):
+        (data / name).parent.mkdir(exist_ok=True)
+        (draft / name).replace(data / name)
+    os.sync()
+    shutil.rmtree(draft)
 
 
 def chunk_shapes(sweep: Sweep) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the chunks of a new store, by the names of its arrays."""
-    found = layouts(sweep)
-    return {name: (*_shared(sweep, layout), *layout.chunk) for name, layout in found.items()}
+    return {
+        name: (*_shared(sweep, layout), *layout.chunk) for name, layout in layouts(sweep).items()
+    }
 
 
 def _shared(sweep: Sweep, layout: Layout) -> tuple[int, ...]:
@@ -105,48 +109,15 @@ def _shared(sweep: Sweep, layout: Layout) -> tuple[int, ...]:
     return (1, *reversed(sizes))
 
 
-def enlarge_arrays(draft: Path, data: Path) -> None:
-    """Give the arrays in `data` the sizes, coordinates and attributes of those in `draft`.
-
-    The draft has no samples. Chunks stay as they are, because their sizes and their places along
-    axes and blocks are the same in every larger sweep.
-    """
-    files = [file for file in draft.rglob("*") if file.is_file()]
-    # Until the last is moved, xarray reads the old sizes. The chunks come directly before it: those
-    # of coordinates that change their type (longer text, or times that become fractions of the
-    # horizon) cannot be read in between. Chunks of numbers on an axis can be read at all times.
-    for file in sorted(files, key=lambda file: (file.name == _SUMMARY, file.name[0] != ".", file)):
-        target = data / file.relative_to(draft)
-        target.parent.mkdir(exist_ok=True)
-        file.replace(target)
-    os.sync()
-    shutil.rmtree(draft)
-
-
 class Arrays:
-    """Arrays of a store, into which units are written.
+    """Arrays in the folder `data` of a store, into which the units of a sweep are written.
 
-    Parameters
-    ----------
-    data
-        Folder of the Zarr group.
-    sweep
-        The sweep whose units they hold.
-    chunks
-        The shape of a chunk of each array.
-    sums
-        Function that returns the checksums that a file may have now.
+    The ledger has the shapes of the chunks, and the checksums that a file may have now.
     """
 
-    def __init__(
-        self,
-        data: Path,
-        sweep: Sweep,
-        chunks: Mapping[str, Sequence[int]],
-        sums: Callable[[str], Collection[tuple[int, ...]]],
-    ) -> None:
-        self._data, self._sweep, self._chunks, self._sums = data, sweep, chunks, sums
-        self._layouts = layouts(sweep)
+    def __init__(self, data: Path, sweep: Sweep, ledger: Ledger) -> None:
+        self._data, self._sweep, self._ledger = data, sweep, ledger
+        self._layouts, self._chunks = layouts(sweep), ledger.chunks()
         self._held: dict[str, NDArray[Any]] = {}
         self._changed: dict[str, None] = {}
 
@@ -157,17 +128,14 @@ class Arrays:
             self._changed[key] = None
 
     def clear(self, unit: Unit) -> None:
-        """Take the samples of a unit out of its chunks."""
+        """Take the samples of a unit out of its chunks; a damaged chunk loses all its units."""
         for name, (key, place) in self._places(unit).items():
-            if not (self._data / key).exists():
-                continue
-            try:
-                self._chunk(name, key)[place] = self._layouts[name].fill or 0
-            except StoreError:
-                # Damaged: all its units count as lost.
-                (self._data / key).unlink()
-            else:
-                self._changed[key] = None
+            if (self._data / key).exists():
+                try:
+                    self._chunk(name, key)[place] = self._layouts[name].fill or 0
+                    self._changed[key] = None
+                except StoreError:
+                    (self._data / key).unlink()
 
     def changed(self) -> dict[str, bytes]:
         """Return the files of chunks that were written to since the last call."""
@@ -178,7 +146,8 @@ class Arrays:
         return files
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Write files, each completely or not at all, and flush them to disk."""
+        """Announce files in the ledger and write them, each completely or not at all, to disk."""
+        self._ledger.announce(files)
         for key, content in files.items():
             write_durably(self._data / key, content)
         for name in self._layouts:
@@ -196,57 +165,44 @@ class Arrays:
 
     def keys(self, unit: Unit) -> Iterator[str]:
         """Yield the names of the files that hold a unit, one per array."""
-        for key, _ in self._places(unit).values():
-            yield key
+        return (key for key, _ in self._places(unit).values())
 
     def _places(self, unit: Unit) -> dict[str, tuple[str, tuple[int | slice, ...]]]:
         """Return the file of each array that holds a unit, and the unit's place in the chunk."""
         lead = (unit.sampler, *self._sweep.index(unit.cell))
         samples = slice(self._sweep.block_samples(unit.block))
-        found = {}
+        places: dict[str, int | slice] = {"block": 0, "sample": samples}
+        files = {}
         for name, layout in self._layouts.items():
             outer = [divmod(i, size) for i, size in zip(lead, self._chunks[name], strict=False)]
-            inner: list[int | slice] = []
-            numbers = []
-            for dim in layout.dims:
-                numbers.append(unit.block if dim in ("block", "sample") else 0)
-                inner.append(samples if dim == "sample" else 0 if dim == "block" else slice(None))
-            key = ".".join(map(str, [*(number for number, _ in outer), *numbers]))
-            found[name] = f"{name}/{key}", (*(place for _, place in outer), *inner)
-        return found
+            numbers = [number for number, _ in outer]
+            numbers += [unit.block if dim in places else 0 for dim in layout.dims]
+            inner = (places.get(dim, slice(None)) for dim in layout.dims)
+            file = f"{name}/{'.'.join(map(str, numbers))}"
+            files[name] = file, (*(place for _, place in outer), *inner)
+        return files
 
     def _chunk(self, name: str, key: str) -> NDArray[Any]:
         """Return a chunk in memory: that of the file, or an empty one."""
         if key not in self._held:
-            layout, shape = self._layouts[name], self._chunks[name]
-            file = self._data / key
+            layout, file = self._layouts[name], self._data / key
+            chunk = np.full(self._chunks[name], layout.fill or 0, dtype=layout.dtype)
             if file.exists():
                 content = file.read_bytes()
-                if tuple(checksum(content)) not in self._sums(key):
+                if tuple(checksum(content)) not in self._ledger.sums(key):
                     raise StoreError(f"{file}: damaged; `sweep repair` mends it")
-                chunk = np.empty(shape, dtype=layout.dtype)
                 # Into memory of the size that is due, whatever the file declares.
                 Zstd().decode(content, out=chunk)
-                self._held[key] = chunk
-            else:
-                self._held[key] = np.full(shape, layout.fill or 0, dtype=layout.dtype)
+            self._held[key] = chunk
         return self._held[key]
 
 
 class CheckedFiles(LocalStore):
-    """Files of a group for reading, each compared with the checksums that it may have.
+    """Files of a group for reading, each compared with the checksums that the ledger allows now."""
 
-    Parameters
-    ----------
-    root
-        Folder of the group.
-    sums
-        Function that returns the checksums that a file may have now; none for one never written.
-    """
-
-    def __init__(self, root: Path, sums: Callable[[str], Collection[tuple[int, ...]]]) -> None:
+    def __init__(self, root: Path, ledger: Ledger) -> None:
         super().__init__(root, read_only=True)
-        self._sums = sums
+        self._ledger = ledger
 
     async def get(
         self,
@@ -257,12 +213,9 @@ class CheckedFiles(LocalStore):
         """Return a file's content; raise StoreError if it is damaged or missing."""
         for attempt in range(3):
             whole = await super().get(key, prototype)
-            allowed = self._sums(key)
-            found = () if whole is None else tuple(checksum(whole.to_bytes()))
-            if found in allowed or not allowed:
-                return (
-                    whole if byte_range is None else await super().get(key, prototype, byte_range)
-                )
+            allowed = self._ledger.sums(key)
+            if not allowed or (whole is not None and tuple(checksum(whole.to_bytes())) in allowed):
+                return whole if byte_range is None else await super().get(key, prototype, byte_range)
             # A run may have replaced it between the two looks.
             await asyncio.sleep(0.05 * attempt)
         state = "missing" if whole is None else "damaged"

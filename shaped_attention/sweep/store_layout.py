@@ -75,6 +75,25 @@ _ABOUT = {
 """Descriptions of variables and coordinates, stated in their attribute `long_name`."""
 
 
+_NAN = float("nan")
+
+_ARRAYS: dict[str, tuple[tuple[str, ...], str, float | None]] = {
+    "moments": (("block", "time", "observable", "power"), "<f8", _NAN),
+    "stopping": (("block", "stopping_bin"), "<i8", None),
+    "stopping_time": (("sample",), "<f8", _NAN),
+    "values": (("time", "sample", "kept"), "<f8", _NAN),
+    "V": (("time", "sample", "row", "col"), "<f8", _NAN),
+    "histogram": (("block", "time", "kept", "bin"), "<u4", None),
+}
+"""Dimensions after sampler and axes, data type, and value where nothing is drawn."""
+
+_KEPT = {
+    "observables": ("moments", "stopping", "stopping_time", "values"),
+    "V": ("moments", "stopping", "stopping_time", "V"),
+    "reductions": ("moments", "stopping", "histogram"),
+}
+
+
 @dataclass(frozen=True)
 class Layout:
     """Dimensions and sizes after sampler and axes, sizes of a unit's chunk, and data type."""
@@ -88,38 +107,20 @@ class Layout:
 
 def layouts(sweep: Sweep) -> dict[str, Layout]:
     """Return the layouts of a store's arrays by name; `run_unit` describes what they hold."""
-    times, names = len(sweep.fractions), len(sweep.observed)
-    blocks, block = sweep.blocks, sweep.block
-    own = {
-        "moments": Layout(
-            ("block", "time", "observable", "power"),
-            (blocks, times, names, 2), (1, times, names, 2), "<f8", float("nan"),
-        ),
-        "stopping": Layout(
-            ("block", "stopping_bin"),
-            (blocks, STOPPING_BINS + 1), (1, STOPPING_BINS + 1), "<i8", None,
-        ),
+    sizes = {
+        "block": sweep.blocks, "sample": sweep.samples, "time": len(sweep.fractions),
+        "observable": len(sweep.observed), "kept": len(sweep.observed) - 1, "power": 2,
+        "stopping_bin": STOPPING_BINS + 1, "bin": BINS,
+        **dict.fromkeys(("row", "col"), max(sweep.tokens)),
     }  # fmt: skip
-    if sweep.keep == "reductions":
-        own["histogram"] = Layout(
-            ("block", "time", "kept", "bin"),
-            (blocks, times, names - 1, BINS), (1, times, names - 1, BINS), "<u4", None,
-        )  # fmt: skip
-        return own
-    nan = float("nan")
-    own["stopping_time"] = Layout(("sample",), (sweep.samples,), (block,), "<f8", nan)
-    if sweep.keep == "observables":
-        own["values"] = Layout(
-            ("time", "sample", "kept"),
-            (times, sweep.samples, names - 1), (times, block, names - 1), "<f8", nan,
-        )  # fmt: skip
-    else:
-        m = next(iter(sweep.tokens))
-        own["V"] = Layout(
-            ("time", "sample", "row", "col"),
-            (times, sweep.samples, m, m), (times, block, m, m), "<f8", nan,
-        )  # fmt: skip
-    return own
+    chunks = sizes | {"block": 1, "sample": sweep.block}
+    return {
+        name: Layout(
+            dims, tuple(sizes[dim] for dim in dims), tuple(chunks[dim] for dim in dims), dtype, fill
+        )
+        for name, (dims, dtype, fill) in _ARRAYS.items()
+        if name in _KEPT[sweep.keep]
+    }
 
 
 def attributes(name: str) -> dict[str, str]:

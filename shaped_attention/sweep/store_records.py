@@ -2,13 +2,12 @@
 
 The ledger says which units are finished, and has the checksums of the files that hold them. A new
 store's ledger begins with the shapes of the chunks. A commit appends a line ``{"files": ...}`` with
-the new checksums, writes the files, and appends a line for each unit. A file may therefore have the
-checksum of the last commit that was completed, or of the one under way: a process that dies in
-between leaves one of the two. An extension that is complete appends ``{"settled": true}``.
+the new checksums, writes the files, and appends a line for each unit, or ``{"settled": true}``. A
+file may therefore have the checksum of the last commit that was completed, or of the one under way:
+a process that dies in between leaves one of the two.
 
-Files have their names in `data.zarr`; `SPECIFICATION`, beside it, has a checksum too.
-
-Records identify a unit by its block, the indices of its cell along the axes, and its sampler.
+Files have their names in `data.zarr`; `SPECIFICATION`, beside it, has a checksum too. Records
+identify a unit by its block, the indices of its cell along the axes, and its sampler.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,15 @@ from shaped_attention.sweep.code_identity import code_records
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import FORMAT, Sweep
 
-Sums = dict[str, list[int]]
-"""Checksum and length in bytes of files in `data.zarr`, by their names."""
-
 SPECIFICATION = "sweep.json"
 """File with the sweep that the store belongs to."""
 
 _LEDGER = "ledger.jsonl"
+
+
+def checksum(content: bytes) -> list[int]:
+    """Return the checksum of a file and its length."""
+    return [zlib.crc32(content), len(content)]
 
 
 class StoreError(RuntimeError):
@@ -55,14 +57,13 @@ class Ledger:
         self._file = folder / _LEDGER
         self._size = -1
         self._units: dict[tuple[int, tuple[int, ...], int], tuple[int, float]] = {}
-        self._named: tuple[Sweep, dict[Unit, tuple[int, float]]] | None = None
         self._sums: dict[str, tuple[tuple[int, ...], ...]] = {}
         self._chunks: dict[str, list[int]] = {}
 
-    def begin(self, chunks: Mapping[str, Sequence[int]], files: Sums) -> None:
-        """Start a new ledger with the shapes of the chunks and the checksums of the first files."""
+    def begin(self, chunks: Mapping[str, Sequence[int]]) -> None:
+        """Start a new ledger with the shapes of the chunks."""
         self._file.unlink(missing_ok=True)
-        append_records(self._file, [{"chunks": chunks}, {"files": files}])
+        append_records(self._file, [{"chunks": chunks}])
 
     def chunks(self) -> dict[str, list[int]]:
         """Return the shape of a chunk of each array.
@@ -76,7 +77,7 @@ class Ledger:
         if not self._chunks:
             raise StoreError(
                 f"{self._file}: the first line is missing or damaged, so that no unit can be "
-                "verified; a copy of the ledger is needed (xarray can open data.zarr without it)"
+                "verified without a copy of the ledger (xarray can open data.zarr as it is)"
             )
         return self._chunks
 
@@ -89,13 +90,10 @@ class Ledger:
     def units(self, sweep: Sweep) -> dict[Unit, tuple[int, float]]:
         """Return the units in the ledger, with their samples and seconds."""
         self._read()
-        if self._named is None or self._named[0] is not sweep:
-            units = {
-                Unit(block, sweep.number(index), sampler): entry
-                for (block, index, sampler), entry in self._units.items()
-            }
-            self._named = sweep, units
-        return self._named[1]
+        return {
+            Unit(block, sweep.number(index), sampler): entry
+            for (block, index, sampler), entry in self._units.items()
+        }
 
     def sums(self, name: str) -> Collection[tuple[int, ...]]:
         """Return the checksums that a file may have now; none if it was never written."""
@@ -103,28 +101,25 @@ class Ledger:
         return self._sums.get(name, ())
 
     def files(self) -> Collection[str]:
-        """Return the files that have checksums."""
+        """Return the files in `data.zarr` that have checksums."""
         self._read()
-        return self._sums.keys()
+        return self._sums.keys() - {SPECIFICATION}
 
-    def announce(self, files: Sums) -> None:
+    def announce(self, files: Mapping[str, bytes]) -> None:
         """Append the checksums of files that are about to be written."""
-        append_records(self._file, [{"files": files}])
+        sums = {name: checksum(content) for name, content in files.items()}
+        append_records(self._file, [{"files": sums}])
 
-    def add(self, units: Iterable[dict[str, Any]]) -> None:
-        """Append finished units, whose files are on disk."""
+    def add(self, units: Iterable[dict[str, Any]] = ({"settled": True},)) -> None:
+        """Append finished units, or none; the files announced last are on disk."""
         append_records(self._file, list(units))
-
-    def settle(self) -> None:
-        """Record that the files announced last are on disk."""
-        append_records(self._file, [{"settled": True}])
 
     def _read(self) -> None:
         size = os.stat(self._file).st_size if self._file.exists() else 0
         if size == self._size:
             return
         self._size = size
-        self._units, self._sums, self._chunks, self._named = {}, {}, {}, None
+        self._units, self._sums, self._chunks = {}, {}, {}
         pending: dict[str, tuple[int, ...]] = {}
         for record in read_records(self._file):
             if "files" in record:
@@ -154,20 +149,20 @@ def kept_sweep(folder: Path) -> Sweep:
     """
     text = (folder / SPECIFICATION).read_text(encoding="utf-8")
     try:
-        found = json.loads(text).get("format")
+        written = json.loads(text).get("format")
     except json.JSONDecodeError as error:
         raise ValueError(f"{error}; the attribute `sweep` of data.zarr has a copy") from None
-    if found != FORMAT:
+    if written != FORMAT:
         raise StoreError(
-            f"{folder}: this store has the format {found}, and this version of the package reads "
-            f"only {FORMAT}; another folder, or the version that made it, is needed"
+            f"{folder}: this store has the format {written}, and this version of the package reads "
+            f"only {FORMAT}; use another folder, or the version that made it"
         )
     return Sweep.from_json(text)
 
 
 def text_digest(folder: Path) -> str:
     """Return a digest of the specification on disk, which only an extension changes."""
-    return hashlib.sha256((folder / "sweep.json").read_bytes()).hexdigest()
+    return hashlib.sha256((folder / SPECIFICATION).read_bytes()).hexdigest()
 
 
 def first_versions(folder: Path) -> dict[str, str]:
@@ -191,8 +186,3 @@ def last_run(folder: Path) -> dict[str, Any]:
     """Return the record of the last run: `seconds`, `target`, `reasons`; empty before the first."""
     records = read_records(folder / "runs.jsonl")
     return records[-1] if records else {}
-
-
-def write_run(folder: Path, record: dict[str, Any]) -> None:
-    """Append the record of a run."""
-    append_records(folder / "runs.jsonl", [record])
