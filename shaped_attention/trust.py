@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, TypeGuard
 
+from shaped_attention.checks import argument_error
+
 _PACKAGE = __name__.partition(".")[0]
 
 _NAME = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
@@ -40,8 +42,9 @@ def layer_function(name: str) -> Callable[..., Any]:
     ValueError
         If there is no such function.
     """
+    needed = "a 'module:function' that can be imported"
     if not names_code(name):
-        raise ValueError(f"layer={name!r}: a 'module:function' that can be imported is needed")
+        raise argument_error("layer", needed, name)
     module, _, attribute = name.partition(":")
     # Find modules in the working directory, like `python -m` and unlike installed commands.
     if os.getcwd() not in sys.path:
@@ -49,11 +52,9 @@ def layer_function(name: str) -> Callable[..., Any]:
     try:
         function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # importing runs any code
-        raise ValueError(
-            f"layer={name!r}: a 'module:function' that can be imported is needed ({error})"
-        ) from None
+        raise argument_error("layer", f"{needed} ({error})", name) from None
     if not callable(function):
-        raise ValueError(f"layer={name!r}: a function is needed")
+        raise argument_error("layer", "a function", name)
     return function
 
 
@@ -71,7 +72,7 @@ def check_modules(trust: Collection[str]) -> None:
     """Raise ValueError unless `trust` is a list of names of modules."""
     listed = isinstance(trust, Collection) and not isinstance(trust, str)
     if not listed or not all(isinstance(module, str) for module in trust):
-        raise ValueError(f"trust={trust!r}: a list of names of modules is needed")
+        raise argument_error("trust", "a list of names of modules", trust)
 
 
 def check_trusted(name: str, trust: Collection[str], what: str, package: bool = True) -> None:
@@ -92,6 +93,6 @@ def check_trusted(name: str, trust: Collection[str], what: str, package: bool = 
     if not is_trusted(name, (_PACKAGE, *trust) if package else trust):
         module = name.partition(":")[0]
         raise ValueError(
-            f"{what} {name}, and no file may choose the code that runs; trust=[{module!r}] "
-            f"(--trust {module}) is needed"
+            f"{what} {name}, and no file may choose the code that runs; to allow it, pass "
+            f"trust=[{module!r}] (--trust {module})"
         )

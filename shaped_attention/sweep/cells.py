@@ -81,13 +81,13 @@ def kind_of(layer: Any) -> type[Cell]:
         # Files of earlier versions use this name.
         near = ["transformer"] if layer == "both" else get_close_matches(str(layer), CELLS, n=1)
         guess = f" (did you mean {near[0]!r}?)" if near else ""
-        raise ValueError(f"layer={layer!r}: {LAYERS} is needed{guess}")
+        raise ValueError(f"layer must be {LAYERS}; got {layer!r}{guess}")
     module, _, name = CELLS.get(layer, _BLOCKS).partition(":")
-    found: type[Cell] = getattr(importlib.import_module(module), name)
-    return found
+    kind: type[Cell] = getattr(importlib.import_module(module), name)
+    return kind
 
 
 def make_cell(values: Mapping[str, Any], samplers: tuple[str, ...]) -> Cell:
     """Return the cell of these parameters; raise ValueError if one is missing or invalid."""
-    given = DEFAULTS | dict(values)
-    return kind_of(given["layer"]).make(given, samplers)
+    complete = DEFAULTS | dict(values)
+    return kind_of(complete["layer"]).make(complete, samplers)

@@ -17,7 +17,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from shaped_attention.checks import check_count
+from shaped_attention.checks import argument_error, check_count
 from shaped_attention.samplers.devices import named_device
 
 NO_GUARD = "in a script, workers need `if __name__ == '__main__':` around the call"
@@ -131,8 +131,7 @@ class Processes:
         self.devices = (devices,) if isinstance(devices, str) else tuple(devices)
         if self.devices and workers is not None:
             raise ValueError(
-                f"workers={workers!r}, devices={list(self.devices)}: one of the two is needed; "
-                "there is one process per device"
+                "workers, devices: give exactly one of the two; there is one process per device"
             )
         for device in self.devices:
             named_device(device)
@@ -201,7 +200,7 @@ def dask_engine(client: Any) -> ExecutorEngine:
         If `client` is not a Dask client.
     """
     if not hasattr(client, "get_executor"):
-        raise ValueError(f"client={client!r}: a distributed.Client is needed")
+        raise argument_error("client", "a distributed.Client", client)
     client.wait_for_workers(1)
     threads = sum(client.nthreads().values())
     return ExecutorEngine(client.get_executor(pure=False), threads, threads=1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shaped_attention.checks import check_count, did_you_mean, with_types
+from shaped_attention.checks import argument_error, check_count, did_you_mean, with_types
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.sweep.faults import SweepFaultsError, size_faults
 from shaped_attention.sweep.specification import Sweep, plain_values
@@ -57,7 +57,7 @@ def extend_sweep(
     """
     further = {} if axes is None else axes
     if not isinstance(further, Mapping):
-        raise ValueError(f"axes={axes!r}: a mapping from the axes to lists of values is needed")
+        raise argument_error("axes", "a mapping from the axes to lists of values", axes)
     store = Store(path)
     with store.locked():
         store.check_current()
@@ -71,25 +71,25 @@ def extend_sweep(
 def _larger(sweep: Sweep, samples: int | None, further: Mapping[str, Any]) -> Sweep:
     """Return the larger sweep, or raise ValueError with one sentence."""
     if samples is None and not further:
-        raise ValueError("samples, axes: at least one of the two is needed")
+        raise ValueError("samples, axes: give at least one of the two")
     wanted = sweep.samples if samples is None else samples
     check_count("samples", wanted)
     if wanted < sweep.samples or (wanted == sweep.samples and not further):
-        raise ValueError(f"samples={wanted!r}: more than the store's {sweep.samples} are needed")
+        raise argument_error("samples", f"more than the store's {sweep.samples}", wanted)
     axes = {name: list(values) for name, values in sweep.axes.items()}
     for name, values in further.items():
         if name not in axes:
             known = did_you_mean(name, axes) if axes else "the sweep has no axes"
-            raise ValueError(f"{name}={values!r}: not an axis of the sweep; {known}")
+            raise ValueError(f"{name} is not an axis of the sweep; {known}")
         if isinstance(values, str | Mapping) or not hasattr(values, "__len__") or not len(values):
-            raise ValueError(f"{name}={values!r}: a list of values is needed")
-        for value in plain_values(values):
-            if canonical(value) in {canonical(old) for old in axes[name]}:
+            raise argument_error(name, "a list of values", values)
+        for value in map(plain_values, values):
+            if canonical(value) in map(canonical, axes[name]):
                 raise ValueError(f"{name}={value!r}: the axis already has this value")
             kinds = {_kind(old) for old in sweep.axes[name]}
             if _kind(value) not in kinds:
                 needed = " or ".join(sorted(kinds))
-                raise ValueError(f"{name}={value!r}: {needed} is needed, as on the axis")
+                raise argument_error(name, f"{needed}, as on the axis", value)
             axes[name].append(value)
     try:
         larger = replace(sweep, samples=wanted, axes=axes, written=False)
@@ -97,28 +97,21 @@ def _larger(sweep: Sweep, samples: int | None, further: Mapping[str, Any]) -> Sw
             raise SweepFaultsError(faults)
     except SweepFaultsError as error:
         raise ValueError("; ".join(sentence for _, sentence in error.faults)) from None
-    if larger.observed != sweep.observed:
-        lost = next(name for name in sweep.observed if name not in larger.observed)
-        # Those that change the number of tokens, and with it the observables.
+    if lost := set(sweep.observed).difference(larger.observed):
+        # Only an axis that changes the number of tokens is to blame.
         names = [
             name
             for name in further
             if replace(larger, axes={**sweep.axes, name: axes[name]}).observed != sweep.observed
         ]
         shown = ", ".join(f"{name}={plain_values(further[name])}" for name in names)
-        raise ValueError(f"{shown}: the store keeps {lost!r}, which these cells lack")
+        first = next(name for name in sweep.observed if name in lost)
+        raise ValueError(f"{shown}: the store keeps {first!r}, which these cells lack")
     return larger
 
 
-_KINDS: dict[type, str] = {
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-    str: "text",
-    dict: "a table",
-    list: "a list",
-}
-
-
 def _kind(value: Any) -> str:
-    return _KINDS.get(type(value), "None")
+    """Return the type of a value as TOML has it, in words."""
+    kinds = {bool: "true or false", int: "a number", float: "a number", str: "text",
+             dict: "a table", list: "a list"}  # fmt: skip
+    return kinds.get(type(value), "None")

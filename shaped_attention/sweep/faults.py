@@ -1,19 +1,31 @@
-"""Faults of a sweep, all found before anything runs."""
+"""Faults of a sweep, all found before anything runs.
+
+First come entries of the wrong type. Then, in one round, all other faults: of settings, of names,
+and of cells, each of which is checked without the values already at fault.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from shaped_attention.checks import check_choice, check_count, check_positive, did_you_mean
+from shaped_attention.checks import (
+    argument_error,
+    check_choice,
+    check_count,
+    check_inside,
+    check_positive,
+    did_you_mean,
+)
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.samplers.devices import named_device, precision_name
-from shaped_attention.sweep.cell_faults import REFUSALS, cell_faults
-from shaped_attention.sweep.cells import NAMED, kind_of
+from shaped_attention.sweep.cells import NAMED, kind_of, make_cell
 from shaped_attention.sweep.grid import STOPPED, Grid, Target, common_observables
 
 KEEP = ("observables", "V", "reductions")
@@ -34,235 +46,256 @@ _RESERVED = frozenset(
 )
 """Names used by the store and the summaries; no axis may have them."""
 
+_REFUSALS = (ValueError, TypeError, OverflowError, MemoryError)
+"""Exceptions that functions raise for values they do not accept."""
+
+_VALID: dict[str, Any] = {"block": 1, "seed": 0, "dtype": "float64", "fractions": (1.0,)}
+"""What cells are checked with in place of settings at fault."""
+
 
 class SweepFaultsError(ValueError):
     """Error of a sweep that cannot run; `faults` has pairs of the entry at fault and a sentence."""
 
-    def __init__(self, faults: Sequence[tuple[str, str]], place: str = "sweep") -> None:
-        self.faults = tuple(faults)
+    def __init__(self, sentences: Iterable[str], place: str = "sweep") -> None:
+        self.faults = tuple((entry_of(sentence), sentence) for sentence in sentences)
         lines = "\n".join(f"  {sentence}" for _, sentence in self.faults)
         super().__init__(f"{place}: {len(self.faults)} fault(s)\n{lines}")
 
 
-def type_faults(sweep: Grid) -> list[tuple[str, str]]:
-    """Return the entries of the wrong type, before any of them is used."""
-    found = []
+def entry_of(sentence: str) -> str:
+    """Return the entry that the sentence of a fault begins with."""
+    return re.match(r"[\w.]*", sentence)[0]  # type: ignore[index]  # it matches an empty text
 
-    def listed(value: Any) -> bool:
-        return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
 
-    for entry, name in (("samplers", "samplers"), ("observables", "names")):
-        value = getattr(sweep, name)
-        if not isinstance(value, str) and not (
-            listed(value) and all(isinstance(x, str) for x in value)
-        ):
-            found.append((entry, f"{entry}={value!r}: a list of names is needed"))
+def refusal(function: Callable[..., object], *arguments: Any) -> list[str]:
+    """Return the sentence with which a function refuses its arguments, if it does."""
+    try:
+        function(*arguments)
+    except _REFUSALS as error:
+        return [str(error)]
+    return []
+
+
+def type_faults(sweep: Grid) -> list[str]:
+    """Return the faults of entries of the wrong type, before any of them is used."""
+
+    def listed(value: Any, kind: type = object) -> bool:
+        is_list = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
+        return is_list and all(isinstance(entry, kind) for entry in value)
+
+    axes = sweep.axes if isinstance(sweep.axes, Mapping) else {}
+    names = {"samplers": sweep.samplers, "observables": sweep.names}
+    faults = [
+        *((name, "a list of names", value) for name, value in names.items()
+          if not isinstance(value, str) and not listed(value, str)),
+        *((name, "a mapping from parameters to values", getattr(sweep, name))
+          for name in ("fixed", "axes") if not isinstance(getattr(sweep, name), Mapping)),
+        *((name, "a list of values", value) for name, value in axes.items() if not listed(value)),
+    ]  # fmt: skip
     if not listed(sweep.fractions):
-        found.append(("fractions", f"fractions={sweep.fractions!r}: a list of numbers is needed"))
-    found += [
-        (name, f"{name}={getattr(sweep, name)!r}: a mapping from parameters to values is needed")
-        for name in ("fixed", "axes")
-        if not isinstance(getattr(sweep, name), Mapping)
-    ]
-    if isinstance(sweep.axes, Mapping):
-        found += [
-            (name, f"{name} must be a list of values; got {values!r}")
-            for name, values in sweep.axes.items()
-            if not listed(values)
-        ]
-    return found + _target_type_faults(sweep.target)
-
-
-def _target_type_faults(target: Any) -> list[tuple[str, str]]:
+        faults.append(("fractions", "a list of numbers", sweep.fractions))
+    target: Any = sweep.target
+    table = target if isinstance(target, Mapping) else {}
     entries = [entry.name for entry in fields(Target)]
-    if isinstance(target, Mapping):
-        unknown = [
-            (
-                f"target.{name}",
-                f"target.{name}: not an entry of a target; {did_you_mean(name, entries)}",
-            )
-            for name in target
-            if name not in entries
-        ]
-        if unknown or {"observable", "half_width"} <= set(target):
-            return unknown
-    elif target is None or isinstance(target, Target):
-        return []
-    sentence = (
-        f"target={target!r}: a table with observable, half_width and optionally level and first "
-        "is needed"
+    unknown = [name for name in table if name not in entries]
+    whole = (
+        target is None or isinstance(target, Target) or {"observable", "half_width"} <= set(table)
     )
-    return [("target", sentence)]
+    if not (unknown or whole):
+        faults.append(("target", "a table with observable and half_width, and any of level and "
+                       "first", target))  # fmt: skip
+    return [str(argument_error(*fault)) for fault in faults] + [
+        f"target.{name} is not an entry of a target; {did_you_mean(name, entries)}"
+        for name in unknown
+    ]
 
 
-def faults_of(sweep: Grid, written: bool, known: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Return all faults, as pairs of the entry at fault and a sentence.
+def faults_of(sweep: Grid, written: bool) -> list[str]:
+    """Return all faults of a sweep whose entries have the right types.
 
-    If the sweep is `written` in a store, its cells are not looked at. Entries `known` to be at
-    fault have been replaced by defaults or left out.
+    If the sweep is `written` in a store, its cells are not looked at.
     """
-    found = _setting_faults(sweep) + _grid_faults(sweep)
+    faults = _setting_faults(sweep)
     if written:
-        return found if found else _unit_faults(sweep)
-    found += _axis_faults(sweep)
-    bad = {*known, *(entry for entry, _ in found)}
+        return faults or _unit_faults(sweep)
+    faults += _name_faults(sweep)
+    bad = {entry_of(sentence) for sentence in faults}
     if not bad & {"samples", "block", "axes", "samplers", "layer"}:
-        found += size_faults(sweep) + _idle_parameters(sweep)
+        faults += size_faults(sweep) + _idle_parameters(sweep)
     if bad & {"axes", "layer"}:
-        return found
-    # The rest is checked on cells without the entries at fault.
-    left = _without(sweep, bad)
-    found += cell_faults(left, partial=bool(found or known))
-    return found if found or known else _name_faults(sweep)
+        return faults
+    faults += _cell_faults(sweep, {entry_of(sentence) for sentence in faults})
+    return faults or _observable_faults(sweep)
 
 
-def _setting_faults(sweep: Grid) -> list[tuple[str, str]]:
+def _setting_faults(sweep: Grid) -> list[str]:
     """Return the faults of entries that are not parameters of cells."""
-    found: list[tuple[str, str]] = []
-
-    def attempt(entry: str, function: Any, *arguments: Any) -> None:
-        try:
-            function(*arguments)
-        except REFUSALS as error:
-            found.append((entry, f"{error}"))
-
-    for name in ("samples", "block"):
-        attempt(name, check_count, name, getattr(sweep, name))
-    attempt("seed", check_count, "seed", sweep.seed, 0)
+    checks: list[tuple[Any, ...]] = [
+        (check_count, "samples", sweep.samples),
+        (check_count, "block", sweep.block),
+        (check_count, "seed", sweep.seed, 0),
+        (precision_name, sweep.dtype),
+        (check_choice, "keep", sweep.keep, KEEP),
+        (_check_fractions, sweep.fractions),
+    ]
     if sweep.device != "cpu":  # any other name needs torch, whose import takes seconds
-        attempt("device", named_device, sweep.device)
-    attempt("dtype", precision_name, sweep.dtype)
+        checks.append((named_device, sweep.device))
     if sweep.seconds is not None:
-        attempt("seconds", check_positive, "seconds", sweep.seconds)
-    attempt("keep", check_choice, "keep", sweep.keep, KEEP)
+        checks.append((check_positive, "seconds", sweep.seconds))
     if sweep.target is not None:
-        attempt("target.half_width", check_positive, "target.half_width", sweep.target.half_width)
-        attempt("target.first", check_count, "target.first", sweep.target.first)
-        level = sweep.target.level
-        if not (isinstance(level, float) and 0.0 < level < 1.0):
-            found.append(
-                ("target.level", f"target.level={level!r}: a float between 0 and 1 is needed")
-            )
-    numbers = all(isinstance(x, int | float) for x in sweep.fractions)
-    if not (
-        numbers
-        and sweep.fractions
-        and list(sweep.fractions) == sorted(set(sweep.fractions))
-        and 0.0 <= sweep.fractions[0] <= sweep.fractions[-1] <= 1.0
-    ):
-        found.append(
-            (
-                "fractions",
-                f"fractions={list(sweep.fractions)}: increasing numbers in [0, 1] are needed",
-            )
-        )
-    return found
+        checks += [
+            (check_positive, "target.half_width", sweep.target.half_width),
+            (check_count, "target.first", sweep.target.first),
+            (check_inside, "target.level", sweep.target.level),
+        ]
+    faults = [sentence for check, *arguments in checks for sentence in refusal(check, *arguments)]
+    if (cells := math.prod(sweep.shape)) > MOST_CELLS:
+        faults.append(f"axes have {cells} cells; at most {MOST_CELLS} are possible")
+    return faults
 
 
-def _without(sweep: Grid, bad: Collection[str]) -> Grid:
-    """Return the sweep without parameters at fault, and with defaults for other invalid entries."""
-    own = {entry.name: getattr(sweep, entry.name) for entry in fields(Grid)}
-    for table in ("fixed", "axes"):
-        own[table] = {name: value for name, value in own[table].items() if name not in bad}
-    known = kind_of(sweep.layers[0]).samplers
-    own["samplers"] = tuple(name for name in sweep.samplers if name in known) or known[-1:]
-    neutral = {"block": 1, "seed": 0, "dtype": "float64", "fractions": (1.0,)}
-    return Grid(**own | {name: value for name, value in neutral.items() if name in bad})
+def _check_fractions(fractions: Sequence[float]) -> None:
+    numbers = all(isinstance(x, int | float) for x in fractions)
+    increasing = numbers and fractions and list(fractions) == sorted(set(fractions))
+    if not (increasing and 0.0 <= fractions[0] <= fractions[-1] <= 1.0):
+        raise argument_error("fractions", "increasing numbers in [0, 1]", list(fractions))
 
 
-def _axis_faults(sweep: Grid) -> list[tuple[str, str]]:
-    found = []
+def _name_faults(sweep: Grid) -> list[str]:
+    """Return the faults of layers, samplers and names of parameters, and of the lists of axes."""
+    faults = []
     known: set[str] = set()
     for layer in sweep.layers:
         try:
             kind = kind_of(layer)
             known |= {"layer", *kind.parameters(layer)}
-            if getattr(kind, "any_name", False):
-                known |= {*sweep.fixed, *sweep.axes}
         except ValueError as error:
-            found.append(("layer", str(error)))
+            faults.append(str(error))
             continue
+        if getattr(kind, "any_name", False):
+            known |= {*sweep.fixed, *sweep.axes}
         once = 0 < len(sweep.samplers) == len(set(sweep.samplers))
         if not once or not set(sweep.samplers) <= set(kind.samplers):
-            place = f"samplers={list(sweep.samplers)}: some of {', '.join(kind.samplers)}, once"
-            found.append(("samplers", f"{place}, with layer={layer!r}"))
-    found += [
-        (name, f"{name}: not a parameter; {did_you_mean(name, sorted(known))}")
+            needed = f"some of {', '.join(kind.samplers)}, once each, with layer={layer!r}"
+            faults.append(str(argument_error("samplers", needed, list(sweep.samplers))))
+    faults += [
+        f"{name} is not a parameter; {did_you_mean(name, sorted(known))}"
         for name in (*sweep.fixed, *sweep.axes)
         if known and name not in known
     ]
     for name, values in sweep.axes.items():
         if name in sweep.fixed:
-            found.append((name, f"{name}: both fixed and an axis"))
+            faults.append(f"{name} is both fixed and an axis")
         if name in _RESERVED:
-            found.append((name, f"{name}: the store reserves this name; a different one is needed"))
-        texts = [canonical(value) for value in values]
-        if not values or len(set(texts)) < len(texts):
-            found.append((name, f"{name} must be a list of distinct values; got {values!r}"))
-    return found
+            faults.append(f"{name} is a name that the store reserves; choose another one")
+        if not values or len(set(map(canonical, values))) < len(values):
+            faults.append(f"{name} must be a list of distinct values; got {values!r}")
+    return faults
 
 
-def _grid_faults(sweep: Grid) -> list[tuple[str, str]]:
-    cells = math.prod(sweep.shape)
-    return [("axes", f"axes: {cells} cells; at most {MOST_CELLS}")] if cells > MOST_CELLS else []
-
-
-def size_faults(sweep: Grid) -> list[tuple[str, str]]:
-    """Return what is wrong with the number of work units, as pairs of entry and sentence."""
-    found = []
+def size_faults(sweep: Grid) -> list[str]:
+    """Return what is wrong with the number of work units."""
+    faults = []
     if sweep.block > sweep.samples:
-        found.append(
-            ("block", f"block={sweep.block!r}: at most samples={sweep.samples!r} is needed")
-        )
-    return found + _unit_faults(sweep)
+        faults.append(str(argument_error("block", f"at most samples={sweep.samples}", sweep.block)))
+    return faults + _unit_faults(sweep)
 
 
-def _unit_faults(sweep: Grid) -> list[tuple[str, str]]:
+def _unit_faults(sweep: Grid) -> list[str]:
     cells = math.prod(sweep.shape)
     units = cells * len(sweep.samplers) * sweep.blocks
     sentence = (
-        f"block={sweep.block!r}: {units} units ({cells} cells, {len(sweep.samplers)} samplers, "
-        f"{sweep.blocks} blocks); at most {MOST_UNITS}, so a larger block, fewer samples or fewer "
-        "cells are needed"
+        f"block={sweep.block!r} makes {units} units ({cells} cells, {len(sweep.samplers)} "
+        f"samplers, {sweep.blocks} blocks); at most {MOST_UNITS} are possible, with a larger "
+        "block, fewer samples or fewer cells"
     )
-    return [("block", sentence)] if units > MOST_UNITS else []
+    return [sentence] if units > MOST_UNITS else []
 
 
-def _idle_parameters(sweep: Grid) -> list[tuple[str, str]]:
+def _idle_parameters(sweep: Grid) -> list[str]:
     """Return the parameters without effect on the layers and the initial covariance."""
-    given = {*sweep.fixed, *sweep.axes}
-    layers = sweep.layers
-    if {"rho", "covariance"} <= given:
-        return [("rho", "rho: no effect with a covariance")]
-    if not all(layer in NAMED for layer in layers):
+    names = (*sweep.fixed, *sweep.axes)
+    if {"rho", "covariance"} <= set(names):
+        return ["rho has no effect with a covariance"]
+    if not all(layer in NAMED for layer in sweep.layers):
         return []
     from shaped_attention.blocks.catalogue import UNUSED, UNUSED_BY_LIMIT
 
-    idle = set.intersection(*(set(UNUSED[layer]) for layer in layers))
-    if "mlp_gamma" not in given:
+    idle = set.intersection(*(set(UNUSED[layer]) for layer in sweep.layers))
+    if "mlp_gamma" not in names:
         idle.discard("gamma")  # then it is the MLP's
     if set(sweep.samplers) == {"sde"}:
         idle |= set(UNUSED_BY_LIMIT)
-    place = f"layer={layers[0]!r}" if len(layers) == 1 else f"layer={layers!r}"
+    layers = " or ".join(map(repr, sweep.layers))
+    place = f"layer={layers} and samplers={list(sweep.samplers)}"
+    return [f"{name} has no effect with {place}" for name in names if name in idle]
+
+
+def _cell_faults(sweep: Grid, bad: Collection[str]) -> list[str]:
+    """Return each distinct fault of the cells, with the first cell that has it.
+
+    Entries that are `bad` are left out, so a missing value is then not a fault. If there is no
+    fault at all, axes along which all cells are the same are one.
+    """
+    known = kind_of(sweep.layers[0]).samplers
+    samplers = tuple(name for name in sweep.samplers if name in known) or known[-1:]
+    settings = {name: _VALID[name] if name in bad else getattr(sweep, name) for name in _VALID}
+    fractions = settings.pop("fractions")
+    faults: dict[str, str] = {}
+    numbers: dict[str, int] = {}
+    cells = np.zeros(sweep.shape, dtype=np.int64)
+    for index in np.ndindex(sweep.shape):
+        values = sweep.values(index)
+        left = {name: value for name, value in values.items() if name not in bad}
+        complete = not bad
+        while True:
+            if not complete and left.get("layer", NAMED[0]) in NAMED:
+                left.setdefault("gamma", 0.5)  # a valid one in place of one that is left out
+            try:
+                cell = make_cell(left, samplers)
+                for sampler in samplers:
+                    cell.times(sampler, fractions)
+                    cell.check(sampler, *settings.values())
+                seen = "".join(cell.identity(sampler) for sampler in samplers)
+                cells[index] = numbers.setdefault(seen, len(numbers))
+                break
+            except Exception as error:  # a user's layer may raise anything
+                sentence = str(error)
+                if not isinstance(error, _REFUSALS):
+                    layer = left.get("layer")
+                    sentence = f"layer={layer!r} raised {type(error).__name__}: {error}"
+            entry = entry_of(sentence)
+            # Once a value is left out, a fault may follow from that alone.
+            if complete or entry in left:
+                point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes)
+                faults.setdefault(sentence, f" (first at {point})" if point else "")
+            if entry not in left or entry == "layer":
+                break
+            del left[entry]
+            complete = False
+    if faults or bad:
+        return [sentence + place for sentence, place in faults.items()]
+    return _idle_axes(sweep, cells)
+
+
+def _idle_axes(sweep: Grid, cells: NDArray[np.int64]) -> list[str]:
     return [
-        (name, f"{name}: no effect with {place} and samplers={list(sweep.samplers)}")
-        for name in (*sweep.fixed, *sweep.axes)
-        if name in idle
+        f"{name}={values!r} has no effect on samplers={list(sweep.samplers)}; leave this axis out"
+        for place, (name, values) in enumerate(sweep.axes.items())
+        if len(values) > 1 and bool((cells == cells.take([0], axis=place)).all())
     ]
 
 
-def _name_faults(sweep: Grid) -> list[tuple[str, str]]:
+def _observable_faults(sweep: Grid) -> list[str]:
     common = common_observables(sweep.tokens)
-    found = [
-        ("observables", f"observables: {name!r} is not one that all cells have: {common}")
+    faults = [
+        f"observables: {name!r} is not one that all cells have: {common}"
         for name in sweep.names
         if name not in common
     ]
     if sweep.keep == "V" and len(sweep.tokens) > 1:
-        found.append(("keep", "keep='V': cells with different numbers of tokens have no common V"))
-    target = sweep.target
-    if target is not None and target.observable not in (*(sweep.names or common), STOPPED):
-        found.append(
-            ("target", f"target.observable={target.observable!r}: it is not among those kept")
-        )
-    return found
+        faults.append("keep='V': cells with different numbers of tokens have no common V")
+    kept = (*(sweep.names or common), STOPPED)
+    if sweep.target is not None:
+        faults += refusal(check_choice, "target.observable", sweep.target.observable, kept)
+    return faults

@@ -17,7 +17,13 @@ from shaped_attention.blocks import Pattern, Schedule
 from shaped_attention.blocks.base import Block, blocks_of, check_chain, check_limit
 from shaped_attention.blocks.catalogue import ARGUMENTS, KINDS, named_layer, rescaled
 from shaped_attention.blocks.pattern import pattern_of, specification_of
-from shaped_attention.checks import check_count, check_positive, check_width
+from shaped_attention.checks import (
+    argument_error,
+    check_count,
+    check_positive,
+    check_range,
+    check_width,
+)
 from shaped_attention.io.records import plain
 from shaped_attention.numerics.covariance import check_covariance, equicorrelated
 from shaped_attention.samplers.chain import simulate_chain
@@ -68,36 +74,36 @@ class CellOfLayer:
     def parameters(cls, layer: str) -> tuple[str, ...]:
         """Return the names that a sweep with this layer may fix or vary."""
         if layer in KINDS:
-            own = LAYER
+            names = LAYER
         else:
             function = layer_function(layer)
             try:
-                own = tuple(inspect.signature(function).parameters)
+                names = tuple(inspect.signature(function).parameters)
             except (TypeError, ValueError):
-                raise ValueError(
-                    f"layer={layer!r}: a function with a signature that Python can read is needed"
+                raise argument_error(
+                    "layer", "a function with a signature that Python can read", layer
                 ) from None
-        return (*own, *START, *GRID)
+        return (*names, *START, *GRID)
 
     @classmethod
     def make(cls, values: Mapping[str, Any], samplers: tuple[str, ...]) -> Self:
         """Return the cell of these parameters; raise ValueError if one is missing or invalid."""
-        given = dict(values)
-        kind = given["layer"]
-        if given.get("mask") == "none":
-            given["mask"] = None
-        own = [name for name in cls.parameters(kind) if name not in (*START, *GRID)]
-        arguments = {name: _schedule(given[name]) for name in own if name in given}
+        kind = values["layer"]
+        arguments = {
+            name: _argument(name, values[name])
+            for name in cls.parameters(kind)
+            if name in values and name not in (*START, *GRID)
+        }
         layer: tuple[Block, ...] | Pattern
         if kind in KINDS:
             if "gamma" not in arguments and not (kind == "mlp" and "mlp_gamma" in arguments):
-                raise ValueError("gamma: a value is needed, fixed or as an axis")
+                raise ValueError("gamma must be given, fixed or as an axis")
             layer = blocks_of(named_layer(kind, **{"gamma": 0.0, **arguments}))
         else:
             made = layer_function(kind)(**arguments)
             layer = made if isinstance(made, Pattern) else blocks_of(made)
-        width, depth, horizon = _grid(given, samplers)
-        return cls(layer, _start(given), width, depth, horizon, given["step"], given.get("radius"))
+        grid = _grid(values, samplers)
+        return cls(layer, _start(values), *grid, values["step"], values.get("radius"))
 
     @property
     def tokens(self) -> int:
@@ -168,45 +174,42 @@ class CellOfLayer:
         return simulate(self.layer, self.v0, width=self.width, depth=self.depth, **common)
 
 
-def _schedule(value: Any) -> Any:
-    """Return a `Schedule` for a table of its knots, as in TOML, and other values unchanged."""
+def _argument(name: str, value: Any) -> Any:
+    """Return an argument of a layer: a table may be the knots of a `Schedule`, as in TOML."""
     if isinstance(value, Mapping) and set(value) == {"schedule"}:
         return Schedule(value["schedule"])
-    return value
+    return None if name == "mask" and value == "none" else value
 
 
 def _grid(
-    given: Mapping[str, Any], samplers: tuple[str, ...]
+    values: Mapping[str, Any], samplers: tuple[str, ...]
 ) -> tuple[int | None, int | None, float]:
-    width, depth, horizon = (given.get(name) for name in ("width", "depth", "horizon"))
+    width, depth, horizon = (values.get(name) for name in ("width", "depth", "horizon"))
     if (depth is None) == (horizon is None):
-        raise ValueError("depth, horizon: one of the two is needed")
+        raise ValueError("depth, horizon: give exactly one of the two")
+    if horizon is not None:
+        check_positive("horizon", horizon)
     if width is None:
         if horizon is None or set(samplers) != {"sde"}:
-            raise ValueError("width: a value is needed (only an SDE with a horizon needs none)")
-        check_positive("horizon", horizon)
+            raise ValueError("width must be given (only an SDE with a horizon needs none)")
         return None, None, float(horizon)
     check_width("width", width)
-    if depth is None:
-        check_positive("horizon", horizon)  # type: ignore[arg-type]
-        layers = width * float(horizon)  # type: ignore[arg-type]
+    if horizon is not None:
+        layers = width * float(horizon)
         depth = round(layers)
         if abs(depth - layers) > 1e-9 * layers or depth < 1:
-            raise ValueError(
-                f"horizon={horizon!r}: a whole number of layers width * horizon is needed, not "
-                f"{layers:g}"
+            raise argument_error(
+                "horizon", f"a whole number of layers divided by width={width}", horizon
             )
-    check_count("depth", depth)
-    return int(width), int(depth), depth / width
+    check_count("depth", depth)  # type: ignore[arg-type]
+    return int(width), int(depth), depth / width  # type: ignore[arg-type, operator]
 
 
-def _start(given: Mapping[str, Any]) -> NDArray[np.float64]:
-    if ("tokens" in given) == ("covariance" in given):
-        raise ValueError("tokens, covariance: one of the two is needed")
-    scale = given.get("scale", "raw")
-    if "covariance" in given:
-        return rescaled(check_covariance(given["covariance"], "covariance"), scale)
-    check_count("tokens", given["tokens"])
-    if given["tokens"] > _MOST_TOKENS:
-        raise ValueError(f"tokens={given['tokens']!r}: at most {_MOST_TOKENS} are needed")
-    return rescaled(equicorrelated(given["tokens"], given["rho"]), scale)
+def _start(values: Mapping[str, Any]) -> NDArray[np.float64]:
+    tokens, scale = values.get("tokens"), values.get("scale", "raw")
+    if ("tokens" in values) == ("covariance" in values):
+        raise ValueError("tokens, covariance: give exactly one of the two")
+    if "covariance" in values:
+        return rescaled(check_covariance(values["covariance"], "covariance"), scale)
+    check_range("tokens", tokens, 1, _MOST_TOKENS)  # type: ignore[arg-type]
+    return rescaled(equicorrelated(tokens, values["rho"]), scale)  # type: ignore[arg-type]

@@ -61,9 +61,9 @@ class CellOfModel:
     def make(cls, values: Mapping[str, Any], samplers: tuple[str, ...]) -> Self:
         """Return the cell; raise ValueError if a field is missing, invalid or not covered."""
         if "config" not in values:
-            raise ValueError("config: a configuration is needed, fixed or as an axis")
+            raise ValueError("config must be given, fixed or as an axis")
         if ("tokens" in values) == ("ids" in values):
-            raise ValueError("tokens, ids: one of the two is needed")
+            raise ValueError("tokens, ids: give exactly one of the two")
         fields = {
             name: value
             for name, value in values.items()
@@ -106,8 +106,8 @@ class CellOfModel:
         """Raise the ValueError that `simulate_model` would, without simulating anything."""
         if self.model.approximations and not self.accept_approximation:
             raise ValueError(
-                f"accept_approximation=False: the initialisation of {self.model} is not Gaussian "
-                f"({'; '.join(self.model.approximations)}); True is needed"
+                f"accept_approximation must be True: the initialisation of {self.model} is not "
+                f"Gaussian ({'; '.join(self.model.approximations)})"
             )
         check_chain(self.model.layer)
 

@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from shaped_attention.checks import check_choice
+from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.figures.labels import (
     expectation_label,
     observable_label,
@@ -98,7 +98,7 @@ def small_multiples(
         If `values` have other dimensions, or `ax` does not have one Axes per panel.
     """
     if "sampler" not in values.dims or values.ndim not in (2, 3):
-        raise ValueError(f"values have {values.dims}; sampler and one or two axes are needed")
+        raise argument_error("values", "over sampler and one or two axes", values.dims)
     error = None if error is None else _ascending(error.assign_coords(values.coords))
     values = _ascending(values)
     axes_names = [str(dim) for dim in values.dims if dim != "sampler"]
@@ -173,10 +173,8 @@ def _ascending(values: xr.DataArray) -> xr.DataArray:
 def _dimensions(values: xr.DataArray, axes: int) -> tuple[str | None, str, str]:
     dims = [str(dim) for dim in values.dims]
     if len(dims) not in (axes, axes + 1):
-        raise ValueError(
-            f"values have the dimensions {tuple(dims)}; two axes, and at most one dimension of "
-            "panels, are needed"
-        )
+        needed = "over two axes, and at most one dimension of panels"
+        raise argument_error("values", needed, tuple(dims))
     panels = dims[0] if len(dims) == axes + 1 else None
     return panels, dims[-2], dims[-1]
 

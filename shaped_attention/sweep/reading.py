@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import ks_2samp
 
-from shaped_attention.checks import check_choice, check_inside, with_types
+from shaped_attention.checks import argument_error, check_choice, check_inside, with_types
 from shaped_attention.io.storage import reason
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.distances import ks_margin, rounded
@@ -209,11 +209,11 @@ def sweep_distances(
     check_choice("first", first, samplers)
     check_choice("second", second, samplers)
     if "values" not in data and "histogram" not in data:
-        raise ValueError("data has no observables: a sweep that keeps them is needed")
+        raise ValueError("data must be of a sweep that keeps observables, or their histograms")
     drawn = data["drawn"].sum("block")
     counts = [drawn.sel(sampler=name) for name in (first, second)]
     if any(bool((count == 0).any()) for count in counts):
-        raise ValueError("some cells have no samples yet; a finished sweep is needed")
+        raise ValueError("data must be of a finished sweep; some cells have no samples yet")
     if "values" in data:
         values = _seen_values(data)
         precision = float(np.finfo(sweep_of(data).dtype).eps)
@@ -244,14 +244,14 @@ def _check_opened(data: xr.Dataset) -> None:
     A Dataset in memory is refused too, because it may have been loaded after the extension.
     """
     if not {"drawn", "moments", "sampler"} <= set(data.variables):
-        raise ValueError("data=a Dataset: a Dataset from open_sweep is needed")
+        raise argument_error("data", "a Dataset from open_sweep", data)
     store = Path(data.encoding.get("store", ""))
     if "sweep" not in data.encoding or not (store / "sweep.json").exists():
         return
     if (store / "extension.json").exists() or text_digest(store) != data.encoding["sweep"]:
         raise ValueError(
-            f"data: the store at {store} was extended since it was opened; open_sweep again is "
-            "needed"
+            f"data: the store at {store} was extended since it was opened; open it again with "
+            "open_sweep"
         )
 
 

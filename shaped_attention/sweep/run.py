@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from shaped_attention.checks import check_count, check_positive, with_types
+from shaped_attention.checks import argument_error, check_count, check_positive, with_types
 from shaped_attention.samplers.devices import check_device, named_device
 from shaped_attention.sweep.code_identity import code_of, differences
 from shaped_attention.sweep.engines import Engine, ExecutorEngine, InProcess, Processes
@@ -83,12 +83,12 @@ def run_sweep(
     if isinstance(used, Executor):
         used = ExecutorEngine(used, getattr(used, "_max_workers", None) or os.cpu_count() or 1)
     if not hasattr(used, "devices"):
-        raise ValueError(f"engine={engine!r}: an engine, an executor or None is needed")
+        raise argument_error("engine", "an engine, an executor or None", engine)
     for device in used.devices or (sweep.device,):
         if named_device(device).type != named_device(sweep.device).type:
             raise ValueError(
-                f"engine has the device {device!r}, the sweep {sweep.device!r}: the same type is "
-                "needed for bit-identical results"
+                f"engine has the device {device!r}, the sweep {sweep.device!r}; only devices of "
+                "the same type give bit-identical results"
             )
         if isinstance(used, InProcess | Processes):
             check_device(device)
@@ -100,7 +100,7 @@ def run_sweep(
         if edited := differences(code, code_of(store.sweep.layers, imported=True)):
             raise StoreError(
                 f"{path}: its code changed after this process imported it ({'; '.join(edited)}); "
-                "a new process is needed"
+                "start a new process"
             )
         if lost := store.damaged():
             store.take_out(lost)

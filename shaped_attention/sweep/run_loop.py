@@ -7,7 +7,6 @@ import math
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -113,23 +112,19 @@ class Loop:
         self.store, self.engine, self.retries, self.code = store, engine, retries, code
         self.seconds = seconds
         self.began = self.logged = self.told = time.monotonic() - spent
-        self.schedule = Schedule(
-            store.sweep, store.finished(), partial(store.arrays.read, "moments")
-        )
-        self.waiting: Iterator[Unit] = self.schedule.next_units()
+        moments = partial(store.arrays.read, "moments")
+        self.schedule = Schedule(store.sweep, store.finished(), moments)
+        self.before = self.schedule.total - self.schedule.left
+        self.waiting = self.schedule.next_units()
         self.again: list[Unit] = []
-        # Units that ran when a worker died: each runs alone next, to find the one that kills.
+        # Units that ran when a worker died: each runs alone, until the one that kills is found.
         self.suspects: list[Unit] = []
-        self.alone = False
         self.running: dict[Future[Any], Unit] = {}
-        self.errors: Counter[Unit] = Counter()
-        self.deaths: Counter[Unit] = Counter()
+        self.attempts: Counter[Unit] = Counter()
+        self.breaks = self.failed = 0
         self.ready: list[tuple[Unit, dict[str, NDArray[Any]], float]] = []
-        self.breaks = 0
         self.writer = ThreadPoolExecutor(1)
         self.writing: tuple[list[Unit], Future[None] | None] = ([], None)
-        self.failed = 0
-        self.before = self.schedule.total - self.schedule.left
         self.bar: tqdm[int] | None = None
 
     def run(self, progress: bool | None) -> Report:
@@ -150,14 +145,43 @@ class Loop:
                 for future in self.running:
                     future.cancel()
                 self.writer.shutdown()
-        self.store.note_run(self.reasons())
-        return self._report()
+        reasons = {key: self.schedule.reasons.get(key, "time") for key in self.schedule.keys}
+        self.store.note_run(reasons)
+        return Report(
+            finished=len(self.store.finished()), failed=self.failed, left=self.schedule.left,
+            reasons=dict(Counter(reasons.values())), seconds=time.monotonic() - self.began,
+        )  # fmt: skip
 
-    def _full(self) -> bool:
-        """Return whether to wait: two units per worker keep it busy, and suspects run alone."""
-        if self.suspects or self.alone:
-            return bool(self.running)
-        return len(self.running) >= 2 * self.engine.workers
+    def _submit(self) -> bool:
+        """Keep the engine busy with two units per worker; return whether any was submitted."""
+        submitted = False
+        while len(self.running) < (1 if self.suspects else 2 * self.engine.workers):
+            unit = self._next()
+            if unit is None:
+                break
+            if self._out_of_time(unit):
+                if unit not in self.suspects:
+                    self.again.insert(0, unit)
+                break
+            future = self.engine.submit(_timed_unit, self.store.sweep, unit, self.code)
+            self.running[future] = unit
+            submitted = True
+            if future.done():
+                break
+        return submitted
+
+    def _next(self) -> Unit | None:
+        if self.suspects:
+            return self.suspects[0]
+        if self.again:
+            return self.again.pop(0)
+        unit = next(self.waiting, None)
+        if unit is None:
+            # A round may have been widened since the iterator began.
+            self._commit(settle=True)
+            self.waiting = self.schedule.next_units()
+            unit = next(self.waiting, None)
+        return unit
 
     def _out_of_time(self, unit: Unit) -> bool:
         """Return whether a unit would end too late, after those that run or wait for a worker."""
@@ -169,47 +193,12 @@ class Loop:
         # Nothing is expected (NaN) before the first unit of all.
         return passed > self.seconds or passed + expected > _OVERTIME * self.seconds
 
-    def _submit(self) -> bool:
-        """Keep the engine busy; return whether anything was submitted."""
-        submitted = False
-        while not self._full():
-            self.alone = bool(self.suspects)
-            held = self.suspects or self.again
-            unit = held.pop(0) if held else next(self.waiting, None)
-            if unit is None:
-                # A round may have been widened since the iterator began.
-                self._commit(settle=True)
-                self.waiting = self.schedule.next_units()
-                unit = next(self.waiting, None)
-                if unit is None:
-                    break
-            if self._out_of_time(unit):
-                self.again.insert(0, unit)
-                break
-            future = self.engine.submit(_timed_unit, self.store.sweep, unit, self.code)
-            self.running[future] = unit
-            submitted = True
-            if future.done():
-                break
-        return submitted
-
     def _collect(self) -> None:
         """Collect finished units, and repeat those that a dead worker cut off."""
         finished, _ = wait(self.running, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
-        cut_off: list[Unit] = []
-        for future in finished:
-            unit = self.running.pop(future)
-            try:
-                arrays, seconds = future.result()
-            except (BrokenExecutor, CancelledError):
-                cut_off.append(unit)
-            except Exception as error:
-                self._erred(unit, error)
-            else:
-                self.breaks = 0
-                self._returned(unit, arrays, seconds)
+        cut_off = [unit for future in finished if (unit := self._ended(future)) is not None]
         if cut_off:
-            self._repair(cut_off)
+            self._replace_workers(cut_off)
         self._tell()
         # Batches form by themselves while the writer is busy with the last one.
         _, written = self.writing
@@ -217,47 +206,49 @@ class Loop:
         if written is None or written.done() or held > _MOST_BYTES:
             self._commit()
 
-    def _returned(self, unit: Unit, arrays: dict[str, NDArray[Any]], seconds: float) -> None:
-        _log.debug("%s: %.3g s", unit, seconds)
-        self.schedule.took(unit, seconds)
-        self.ready.append((unit, arrays, seconds))
+    def _ended(self, future: Future[Any]) -> Unit | None:
+        """Take the result of a unit, or try it again; return the unit if its worker died."""
+        unit = self.running.pop(future)
+        if not future.done():
+            return unit
+        try:
+            arrays, seconds = future.result()
+        except (BrokenExecutor, CancelledError):
+            return unit
+        except Exception as error:
+            _log.info("%s failed: %s", unit, error)
+            self._failed(unit, error, self.again)
+        else:
+            _log.debug("%s: %.3g s", unit, seconds)
+            self.breaks = 0
+            self.schedule.took(unit, seconds)
+            self.ready.append((unit, arrays, seconds))
+        self.suspects = [other for other in self.suspects if other != unit]
+        return None
 
-    def _repair(self, cut_off: list[Unit]) -> None:
-        """Replace a broken executor and repeat its units; a unit that ran alone is to blame."""
-        lost = list(self.running.items())
-        self.running.clear()
+    def _replace_workers(self, cut_off: list[Unit]) -> None:
+        """Replace a broken executor and repeat its units; one that ran alone is to blame."""
         self.breaks += 1
         if self.breaks > _MOST_BREAKS + self.retries:
             raise BrokenExecutor(f"workers die before any unit comes back; {NO_GUARD}")
         if not self.engine.recover():
             raise BrokenExecutor("the executor broke, and only its owner can replace it")
-        for future, unit in lost:
-            if future.done() and not future.cancelled() and future.exception() is None:
-                self._returned(unit, *future.result())
-            else:
-                cut_off.append(unit)
+        cut_off += [unit for future in list(self.running) if (unit := self._ended(future))]
+        self.suspects = [unit for unit in self.suspects if unit not in cut_off]
         if len(cut_off) > 1:
-            self.suspects += sorted(cut_off)
+            self.suspects = sorted(cut_off) + self.suspects
+        else:
+            error = BrokenExecutor("its worker died every time it ran alone")
+            self._failed(cut_off[0], error, self.suspects)
+
+    def _failed(self, unit: Unit, error: Exception, again: list[Unit]) -> None:
+        """Put a unit among those to try again, or give it up after the last attempt."""
+        self.attempts[unit] += 1
+        if self.attempts[unit] <= self.retries:
+            again.append(unit)
             return
-        (unit,) = cut_off
-        self.deaths[unit] += 1
-        if self.deaths[unit] > self.retries:
-            self._give_up(unit, BrokenExecutor("its worker died every time it ran alone"))
-        else:
-            self.suspects.append(unit)
-
-    def _erred(self, unit: Unit, error: Exception) -> None:
-        self.errors[unit] += 1
-        _log.info("%s failed: %s", unit, error)
-        if self.errors[unit] > self.retries:
-            self._give_up(unit, error)
-        else:
-            self.again.append(unit)
-
-    def _give_up(self, unit: Unit, error: BaseException) -> None:
         _log.warning("%s is given up: %s", unit, error)
-        trace = "".join(traceback.format_exception(error))
-        self.store.record_failure(unit, error, trace)
+        self.store.record_failure(unit, error, "".join(traceback.format_exception(error)))
         self.schedule.fail(unit)
         self.failed += 1
 
@@ -267,8 +258,8 @@ class Loop:
         # An interrupt before this line loses nothing.
         ready, self.ready = self.ready, []
         if ready:
-            units = [unit for unit, _, _ in ready]
-            self.writing = (units, self.writer.submit(self.store.commit, ready))
+            future = self.writer.submit(self.store.commit, ready)
+            self.writing = ([unit for unit, _, _ in ready], future)
         if settle:
             self._settle()
 
@@ -306,17 +297,3 @@ class Loop:
             _log.info(
                 "%d of %d units done, %.3g a second, %s left", done, schedule.total, rate, rest
             )
-
-    def reasons(self) -> dict[tuple[int, int], str]:
-        """Return why each cell and sampler stopped."""
-        return {key: self.schedule.reasons.get(key, "time") for key in self.schedule.keys}
-
-    def _report(self) -> Report:
-        schedule = self.schedule
-        return Report(
-            finished=len(self.store.finished()),
-            failed=self.failed,
-            left=schedule.left,
-            reasons=dict(Counter(self.reasons().values())),
-            seconds=time.monotonic() - self.began,
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, InitVar, asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -75,34 +75,29 @@ class Sweep(Grid):
         if self.block is None:
             whole = isinstance(self.samples, int) and self.samples > 0
             object.__setattr__(self, "block", min(_BLOCK, self.samples) if whole else _BLOCK)
-        faults = type_faults(self)
-        bad = {entry.partition(".")[0] for entry, _ in faults}
-        # The rest is checked with defaults in place of entries of the wrong type.
-        for entry, default in _TYPED.items():
-            if entry in bad:
-                object.__setattr__(self, "names" if entry == "observables" else entry, default)
+        if faults := type_faults(self):
+            raise SweepFaultsError(faults)
         for name in ("samplers", "names", "fractions"):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
         if isinstance(self.target, Mapping):
             object.__setattr__(self, "target", Target(**self.target))
-        object.__setattr__(self, "fixed", {k: _plain(v) for k, v in self.fixed.items()})
-        if "config" in self.fixed:
+        fixed = {name: plain_values(value) for name, value in self.fixed.items()}
+        if "config" in fixed:
             # To read a configuration takes most of the package.
             from shaped_attention.sweep.model_cells import config_fields
 
             try:
-                self.fixed["config"] = config_fields(self.fixed["config"])  # type: ignore[index]
+                fixed["config"] = config_fields(fixed["config"])
             except (ValueError, OSError) as error:
-                faults.append(("config", f"{error}"))
-                bad.add("config")
-        axes = {k: plain_values(values) for k, values in self.axes.items() if k not in bad}
+                raise SweepFaultsError([str(error)]) from None
+        axes = {name: list(map(plain_values, values)) for name, values in self.axes.items()}
+        object.__setattr__(self, "fixed", fixed)
         object.__setattr__(self, "axes", axes)
         if not written:
             for layer in filter(names_code, self.layers):
                 note_use(layer)
-        faults += faults_of(self, written, bad)
-        if faults:
+        if faults := faults_of(self, written):
             raise SweepFaultsError(faults)
 
     def to_json(self) -> str:
@@ -122,8 +117,12 @@ class Sweep(Grid):
 
     def differing(self, other: Sweep) -> list[str]:
         """Return the entries in which two sweeps differ, except those that may differ."""
-        own, others = self._entries(), other._entries()
-        return [k for k in own if k not in _FREE and canonical(own[k]) != canonical(others[k])]
+        entries, others = self._entries(), other._entries()
+        return [
+            name
+            for name, value in entries.items()
+            if name not in _FREE and canonical(value) != canonical(others[name])
+        ]
 
     def enlarges(self, other: Sweep) -> bool:
         """Return whether this is the other sweep with more samples or values appended to axes."""
@@ -171,24 +170,12 @@ class Sweep(Grid):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-_TYPED: dict[str, Any] = {
-    "samplers": ("chain", "sde"),
-    "observables": (),
-    "fractions": (1.0,),
-    "fixed": {},
-    "axes": {},
-    "target": None,
-}
-"""Defaults of entries whose type is checked."""
-
 _FREE = ("seconds", "target")
 """Entries that may change from run to run."""
 
 
-def plain_values(values: Sequence[Any]) -> list[Any]:
-    """Return the values of an axis without NumPy's types."""
-    return [_plain(value) for value in values]
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+def plain_values(value: Any) -> Any:
+    """Return a value, or the list of an axis, without NumPy's types."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return [plain_values(entry) for entry in value] if isinstance(value, list | tuple) else value

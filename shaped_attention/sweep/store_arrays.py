@@ -215,7 +215,9 @@ class CheckedFiles(LocalStore):
             whole = await super().get(key, prototype)
             allowed = self._ledger.sums(key)
             if not allowed or (whole is not None and tuple(checksum(whole.to_bytes())) in allowed):
-                return whole if byte_range is None else await super().get(key, prototype, byte_range)
+                return (
+                    whole if byte_range is None else await super().get(key, prototype, byte_range)
+                )
             # A run may have replaced it between the two looks.
             await asyncio.sleep(0.05 * attempt)
         state = "missing" if whole is None else "damaged"

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from shaped_attention.checks import argument_error
 from shaped_attention.io.storage import written
 from shaped_attention.results.files import save
 from shaped_attention.sweep.reading import open_sweep, sweep_of, sweep_summary
@@ -56,9 +57,10 @@ def export_sweep(store: Path, output: Path, summary: bool | None = None) -> None
 def check_suffix(output: Path) -> None:
     """Raise ValueError unless the suffix of a file names a format that can be written."""
     if output.suffix not in _ARRAYS + _TABLES:
-        raise ValueError(
-            f"{output}: a name that ends in .nc, .zarr, .csv or .parquet is needed (netCDF, Zarr, "
-            "CSV, Parquet)"
+        raise argument_error(
+            "output",
+            "a file .nc, .zarr, .csv or .parquet (netCDF, Zarr, CSV, Parquet)",
+            str(output),
         )
     if output.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise ValueError(f"{output}: Parquet needs the extra `parquet`: pip install pyarrow")
@@ -91,7 +93,7 @@ def sample_table(data: xr.Dataset) -> pd.DataFrame:
             f"V[{i},{j}]": data["V"].isel(row=i, col=j) for i in range(m) for j in range(i, m)
         }
     else:
-        raise ValueError("the sweep keeps reductions, which have no samples; --summary is needed")
+        raise ValueError("the sweep keeps reductions, which have no samples; export its --summary")
     columns["stopping_time"] = data["stopping_time"]
     order = [*sweep_of(data).axes, "sampler", "time", "sample"]
     numbered = xr.Dataset(columns).assign_coords(sample=np.arange(data.sizes["sample"]))

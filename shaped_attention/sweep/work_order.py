@@ -40,67 +40,74 @@ class Schedule:
 
     Attributes
     ----------
-    total, left
-        Numbers of units wanted, as now known, and of those neither finished nor given up.
+    keys
+        Cells and samplers, the dearest first.
     reasons
         Why cells stopped, by cell and sampler.
     """
 
     def __init__(self, sweep: Sweep, done: Mapping[Unit, float], moments: Moments) -> None:
-        self._sweep, self._moments, self._costs = sweep, moments, sweep.costs
+        self._sweep, self._moments = sweep, moments
         # The last minute of several workers must not be the longest unit.
         dearest = np.argsort(-sweep.costs, axis=None, kind="stable")
         samplers = len(sweep.samplers)
         self.keys: list[Key] = [(int(k) // samplers, int(k) % samplers) for k in dearest]
-        self._done: dict[Key, set[int]] = {key: set() for key in self.keys}
-        self._taken, self._drawn, self._wanted_cost = np.zeros((3, samplers))
-        self.total = self.left = 0
+        samples = [sweep.block_samples(block) for block in range(sweep.blocks)]
+        # Cells, samplers and blocks are the axes of these arrays.
+        self._costs = sweep.costs[:, :, None] * np.array(samples, dtype=float)
+        self._wanted, self._done, self._out = np.zeros((3, *self._costs.shape), dtype=bool)
+        self._taken, self._drawn = np.zeros((2, samplers))
+        self.reasons: dict[Key, str] = {}
         for unit, seconds in done.items():
-            self._done[(unit.cell, unit.sampler)].add(unit.block)
+            self._done[_place(unit)] = True
             self.took(unit, seconds)
         first = sweep.blocks if sweep.target is None else min(sweep.target.first, sweep.blocks)
-        self._wanted = dict.fromkeys(self.keys, 0)
-        self.reasons: dict[Key, str] = {}
-        self._given: set[Unit] = set()
+        self._wanted[:, :, :first] = True
         for key in self.keys:
-            self._want(key, first)
             self._look(key)
+
+    @property
+    def total(self) -> int:
+        """Number of units wanted, as now known."""
+        return int(self._wanted.sum())
+
+    @property
+    def left(self) -> int:
+        """Number of units wanted that are neither finished nor given up."""
+        return int((self._wanted & ~self._done).sum())
 
     def next_units(self) -> Iterator[Unit]:
         """Yield units not yet handed out, early blocks first, for all rounds as now known."""
         for block in range(self._sweep.blocks):
             for key in self.keys:
-                unit = Unit(block, *key)
-                fresh = block not in self._done[key] and unit not in self._given
-                if fresh and block < self._wanted[key]:
-                    self._given.add(unit)
-                    yield unit
+                place = (*key, block)
+                if self._wanted[place] and not self._done[place] and not self._out[place]:
+                    self._out[place] = True
+                    yield Unit(block, *key)
 
     def took(self, unit: Unit, seconds: float) -> None:
         """Record how long a unit took, which may not be in the store yet."""
         self._taken[unit.sampler] += seconds
-        self._drawn[unit.sampler] += self._cost(unit)
+        self._drawn[unit.sampler] += self._costs[_place(unit)]
 
     def finish(self, unit: Unit) -> None:
         """Record a finished unit."""
-        key = (unit.cell, unit.sampler)
-        self._done[key].add(unit.block)
-        self._leave(unit, -1)
-        self._look(key)
+        self._done[_place(unit)] = True
+        self._look((unit.cell, unit.sampler))
 
     def fail(self, unit: Unit) -> None:
         """Record a unit that was given up; its cell gets no further rounds."""
-        self._leave(unit, -1)
         self.reasons[(unit.cell, unit.sampler)] = "failed"
+        self._done[_place(unit)] = True
 
     def seconds_of(self, unit: Unit) -> float:
         """Return the seconds that a unit will take, from those of finished ones; NaN without."""
-        return float(self._rates()[unit.sampler] * self._cost(unit))
+        return float(self._rates()[unit.sampler] * self._costs[_place(unit)])
 
     def seconds_left(self) -> float:
         """Return the seconds that one worker needs for the rest, by cost; NaN if unknown."""
-        wanted = self._wanted_cost
-        return float(self._rates()[wanted > 0.0] @ wanted[wanted > 0.0]) if self.left else 0.0
+        wanted = np.where(self._wanted & ~self._done, self._costs, 0.0).sum(axis=(0, 2))
+        return float(self._rates()[wanted > 0.0] @ wanted[wanted > 0.0])
 
     def _rates(self) -> Floats:
         """Return the seconds per cost of each sampler; of all for a sampler without units."""
@@ -108,40 +115,19 @@ class Schedule:
             rates = self._taken / self._drawn
             return np.where(self._drawn > 0.0, rates, self._taken.sum() / self._drawn.sum())
 
-    def _cost(self, unit: Unit) -> float:
-        cost: float = self._costs[unit.cell, unit.sampler]
-        return cost * self._sweep.block_samples(unit.block)
-
-    def _leave(self, unit: Unit, units: int) -> None:
-        """Count a unit among those left, or no longer."""
-        self.left += units
-        # Rounding must not leave a rest.
-        if units > 0 or self.left:
-            self._wanted_cost[unit.sampler] += units * self._cost(unit)
-        else:
-            self._wanted_cost[:] = 0.0
-
-    def _want(self, key: Key, wanted: int) -> None:
-        """Widen the round of a cell."""
-        for block in range(self._wanted[key], wanted):
-            if block not in self._done[key]:
-                self._leave(Unit(block, *key), 1)
-        self.total += wanted - self._wanted[key]
-        self._wanted[key] = wanted
-
     def _look(self, key: Key) -> None:
         """Close a cell or widen its round, as long as its rounds are complete."""
         sweep = self._sweep
         while key not in self.reasons:
-            wanted = self._wanted[key]
-            if len(self._done[key]) < wanted or not self._done[key].issuperset(range(wanted)):
+            wanted = int(self._wanted[key].sum())
+            if not self._done[key][:wanted].all():
                 return
             if sweep.target is not None and self._reached(key, wanted, sweep.target):
                 self.reasons[key] = "target"
             elif wanted == sweep.blocks:
                 self.reasons[key] = "samples"
             else:
-                self._want(key, min(2 * wanted, sweep.blocks))
+                self._wanted[key][: 2 * wanted] = True
 
     def _reached(self, key: Key, blocks: int, target: Target) -> bool:
         units = [Unit(block, *key) for block in range(blocks)]
@@ -152,6 +138,10 @@ class Schedule:
         frequency = target.observable == STOPPED
         half = half_width(counts.sum(), mean, variance, target.level, frequency)
         return bool(half <= target.half_width)
+
+
+def _place(unit: Unit) -> tuple[int, int, int]:
+    return unit.cell, unit.sampler, unit.block
 
 
 def merged(counts: ArrayLike, sums: ArrayLike, squares: ArrayLike) -> tuple[Floats, Floats]:
