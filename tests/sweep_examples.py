@@ -75,7 +75,7 @@ class Constant:
 
     def check(self, sampler, samples, seed, dtype):
         if self.height < 0:
-            raise ValueError(f"height={self.height!r}: a number >= 0 is needed")
+            raise ValueError(f"height must be >= 0; got {self.height!r}")
 
     def identity(self, sampler):
         return repr(self)

@@ -1,16 +1,19 @@
-"""Kinds of cells of a sweep: flows on the sphere, schedules and patterns, layers of users."""
+"""Kinds of cells of a sweep: flows, schedules and patterns, layers of users, models."""
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 
 import shaped_attention as sa
+from shaped_attention.numerics.observables import observables
 from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
 from shaped_attention.sweep import (
     Sweep,
+    SweepFaultsError,
     cells,
     open_sweep,
     run_sweep,
@@ -57,10 +60,10 @@ def test_a_sweep_of_flows_on_the_sphere(tmp_path):
 @pytest.mark.parametrize(
     ("fixed", "options", "message"),
     [
-        ({"beta": 1.0}, {"samplers": ("chain",)}, "some of sphere, once, with layer='sphere'"),
-        ({}, {}, "beta must have a value"),
+        ({"beta": 1.0}, {"samplers": ("chain",)}, "some of sphere, once each, with layer='sphere'"),
+        ({}, {}, "beta"),
         ({"beta": math.nan}, {}, "beta must be a finite number; got nan"),
-        ({"beta": 1.0, "gamma": 0.5}, {}, "gamma: not a parameter"),
+        ({"beta": 1.0, "gamma": 0.5}, {}, "gamma is not a parameter"),
         ({"beta": 1.0}, {"dtype": "float32"}, "dtype must be 'float64' for flows"),
         ({"beta": 1.0, "dimension": 0}, {}, "dimension must be an integer >= 1; got 0"),
     ],
@@ -79,9 +82,9 @@ def test_a_kind_of_cell_is_an_entry_of_the_table(tmp_path, monkeypatch):
     run_sweep(sweep, tmp_path / "s", progress=False)
     mean = sweep_summary(open_sweep(tmp_path / "s"))["mean"].sel(observable="log trace V")
     np.testing.assert_allclose(mean.squeeze(), np.log([1.0, 3.0]), atol=1e-14)
-    with pytest.raises(ValueError, match=r"height=-1.0: a number >= 0 .*\(first at height=-1.0"):
+    with pytest.raises(ValueError, match=r"height must be >= 0; got -1.0 \(first at height=-1.0"):
         Sweep({"layer": "constant"}, {"height": [1.0, -1.0]}, **options)
-    with pytest.raises(ValueError, match=r"'sde'\]: some of constant, once, with layer='constant'"):
+    with pytest.raises(ValueError, match="samplers must be some of constant, once each, with"):
         Sweep({"layer": "constant", "height": 1.0})
 
 
@@ -116,3 +119,78 @@ def test_schedules_and_patterns_in_sweeps(tmp_path):
         stored = open_sweep(path)["V"].sel({axis: value, "sampler": "chain"})
         np.testing.assert_array_equal(stored.isel(time=-1).squeeze(), alone.V[-1])
         assert np.abs(alone.V[-1] - alone.V[0]).max() > 0.01
+
+
+CONFIG = {
+    "model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 20,
+    "n_positions": 16, "_name_or_path": "tiny",
+}  # fmt: skip
+
+
+def models(**changes):
+    """Two depths by two deviations, eight samples of each."""
+    own = {
+        "fixed": {"layer": "model", "config": CONFIG, "tokens": 3},
+        "axes": {"n_layer": [2, 4], "initializer_range": [0.02, 0.2]},
+        "samplers": ("model",), "samples": 8, "block": 4, "fractions": (0.5, 1.0),
+    }  # fmt: skip
+    return sa.Sweep(**(own | changes))
+
+
+def test_a_sweep_over_fields_has_the_samples_of_simulate_model(tmp_path):
+    sweep = models()
+    assert sa.run_sweep(sweep, tmp_path / "store", progress=False).finished == 8
+    data = sa.open_sweep(tmp_path / "store").load()
+    np.testing.assert_array_equal(data["time"], [0.5, 1.0])  # depths differ: fractions
+    for cell, (depth, std) in enumerate([(2, 0.02), (2, 0.2), (4, 0.02), (4, 0.2)]):
+        model = sa.model_from_config(CONFIG, n_layer=depth, initializer_range=std)
+        seed = unit_seed(sweep, Unit(1, cell, 0))
+        result = sa.simulate_model(model, 3, samples=4, seed=seed, progress=False)
+        v = result["V"].sel(position=[depth // 2, depth]).to_numpy()
+        kept = data["values"].sel(n_layer=depth, initializer_range=std, sampler="model")
+        for name in ("log V[0,0]", "rho[0,2]", "effective rank"):
+            wanted = [observables(each)[name] for each in v]
+            found = kept.sel(kept=name).isel(sample=slice(4, 8)).transpose("time", "sample")
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_a_sweep_of_models_resumes_and_is_summarised(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    toml = tmp_path / "grid.toml"
+    toml.write_text(
+        'samplers = ["model"]\nsamples = 8\nblock = 4\nkeep = "reductions"\n'
+        '[fixed]\nlayer = "model"\nconfig = "config.json"\nids = [1, 2, 1]\n'
+        "[axes]\nn_layer = [1, 3]\n"
+    )
+    sweep = sa.read_sweep(toml)
+    assert sweep.fixed["config"]["n_embd"] == 16
+    path.unlink()
+    report = sa.run_sweep(sweep, tmp_path / "store", seconds=1e-9, progress=False)
+    assert report.left > 0
+    assert sa.resume_sweep(tmp_path / "store", progress=False).left == 0
+    summary = sa.sweep_summary(sa.open_sweep(tmp_path / "store"))
+    assert np.isfinite(summary["mean"]).all()
+    assert float(summary["stopped"].max()) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"axes": {"n_layer": [2, 3]}}, r"0.5 of the 3 layers .* \(first at n_layer=3\)"),
+        ({"axes": {"n_layer": [2, 0]}}, r"config has n_layer=0; .* \(first at n_layer=0\)"),
+        ({"axes": {"rope_scalling": [1, 2]}}, "config has the field rope_scalling=1"),
+        ({"axes": {"resid_pdrop": [0.1, 0.2]}}, "has no effect on samplers"),
+        ({"samplers": ("chain",)}, "some of model, once each, with layer='model'"),
+        ({"fixed": {"layer": "model", "tokens": 3}}, "config must be given, fixed or as an axis"),
+        (
+            {"fixed": {"layer": "model", "config": CONFIG}},
+            "tokens, ids: give exactly one",
+        ),
+        ({"fixed": {"layer": "model", "config": CONFIG, "tokens": 30}}, "tokens=30: at most 20"),
+        ({"fixed": {"layer": "model", "config": 3, "tokens": 3}}, "config is of the type int"),
+    ],
+)
+def test_refused_sweeps_of_models(changes, message):
+    with pytest.raises(SweepFaultsError, match=message):
+        models(**changes)

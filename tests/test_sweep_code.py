@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 import shaped_attention as sa
+from shaped_attention import version
 from shaped_attention.commands.main import main
 from shaped_attention.sweep import code_identity as code
-from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
+from shaped_attention.sweep import extend_sweep, open_sweep, resume_sweep, run_sweep
 from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.code_identity import Code, code_records, modules_of
 from shaped_attention.sweep.grid import Unit
@@ -110,9 +110,9 @@ def test_edited_code_is_refused_and_other_edits_are_not(edit, written, tmp_path,
         assert run_sweep(sweep, tmp_path / "s").left == 0
         assert len(code_records(tmp_path / "s")) == 1
         return
-    message = rf"its {units} units may come from different code \({phrase}\); "
+    message = rf"its {units} units may come from different code \({phrase}\); use another folder"
     for again in (lambda: run_sweep(sweep, tmp_path / "s"), lambda: resume_sweep(tmp_path / "s")):
-        with pytest.raises(StoreError, match=message + r"another folder, or --accept-changed-code"):
+        with pytest.raises(StoreError, match=message):
             again()
     assert (tmp_path / "s" / "ledger.jsonl").read_bytes() == ledger
 
@@ -162,19 +162,15 @@ def test_an_edit_of_the_package_is_refused(tmp_path, monkeypatch):
         resume_sweep(tmp_path / "s")
 
 
-def test_the_digest_is_that_of_the_sources(tmp_path):
+def test_the_digest_is_that_of_the_sources(tmp_path, monkeypatch):
     copy = tmp_path / "shaped_attention"
     source = Path(sa.__file__).parent
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    program = "from shaped_attention.version import sources_digest; print(sources_digest())"
-
-    def digest():
-        return subprocess.check_output([sys.executable, "-c", program], cwd=tmp_path, text=True)
-
-    assert digest().strip() == sources_digest()
+    monkeypatch.setattr(version, "__file__", str(copy / "version.py"))
+    assert sources_digest.__wrapped__() == sources_digest()
     file = copy / "blocks" / "mlp_limit.py"
     file.write_text(file.read_text() + "\n")
-    assert digest().strip() != sources_digest()
+    assert sources_digest.__wrapped__() != sources_digest()
 
 
 def test_an_accepted_change_is_recorded(written, tmp_path, monkeypatch):
@@ -216,13 +212,27 @@ def test_other_versions_are_refused_or_accepted(tmp_path, monkeypatch):
 
 
 def test_a_store_without_a_record_is_read_and_asks_before_it_goes_on(tmp_path, monkeypatch):
+    """An extension does not help it."""
     units = begun(tmp_path / "s", monkeypatch, fixed=FIXED)
     (tmp_path / "s" / "code.jsonl").unlink()
     assert int((open_sweep(tmp_path / "s")["drawn"] > 0).sum()) == units
+    extend_sweep(tmp_path / "s", samples=40)
     with pytest.raises(StoreError, match="the store has no record of its code and versions"):
         resume_sweep(tmp_path / "s")
     assert resume_sweep(tmp_path / "s", accept_changed_code=True).left == 0
     assert resume_sweep(tmp_path / "s").left == 0
+
+
+def test_a_further_layer_is_no_change_of_code(written, tmp_path):
+    """The code of a layer that was not there before is recorded; then a change is refused."""
+    one = {"fixed": FIXED | {"gamma": 0.3}, "axes": {"layer": ["attention"]}, "samplers": "chain"}
+    run_sweep(small(**one), tmp_path / "s")
+    extend_sweep(tmp_path / "s", axes={"layer": ["own_layers:layer"]})
+    assert resume_sweep(tmp_path / "s").left == 0
+    assert code_records(tmp_path / "s")[-1]["changed"] == []
+    written("SLOPE = 1.0", "SLOPE = 0.5")
+    with pytest.raises(StoreError, match=r"code \(own_layers edited\)"):
+        resume_sweep(tmp_path / "s")
 
 
 def test_a_store_without_units_takes_the_code_of_the_first(written, tmp_path):

@@ -6,6 +6,8 @@ import errno
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -181,16 +183,6 @@ def test_torn_ledger(tmp_path):
     assert list(Store(path).finished()) == [kept, torn]
 
 
-def test_torn_draft_of_a_chunk(tmp_path):
-    sweep = layers.small(**SMALL)
-    expected = whole(sweep, tmp_path / "whole")
-    store = Store(tmp_path / "torn", sweep)
-    units = Store(tmp_path / "whole").finished()
-    for target in [store.path / "data.zarr" / key for u in units for key in store.arrays.keys(u)]:
-        target.with_name(f".{target.name}.draft").write_bytes(b"garbage")
-    assert whole(sweep, store.path) == expected
-
-
 def test_full_disk(tmp_path, monkeypatch):
     """At each fsync in turn: one error that says what to do, nothing lost, and the same result."""
     sweep = layers.small(**SMALL)
@@ -267,7 +259,7 @@ def test_stores_of_others_are_refused_and_left_alone(tmp_path):
     path = tmp_path / "store"
     expected = whole(sweep, path)
     ledger = (path / "ledger.jsonl").read_bytes()
-    message = r"belongs to another sweep \(different: seed\); another folder"
+    message = r"belongs to another sweep \(different: seed\); use another folder"
     with pytest.raises(StoreError, match=message):
         run_sweep(other, path, progress=False)
     assert layers.contents(path) == expected
@@ -279,6 +271,11 @@ def test_stores_of_others_are_refused_and_left_alone(tmp_path):
         run_sweep(sweep, foreign, progress=False)
     assert [f.name for f in foreign.iterdir()] == ["thesis.tex"]
     assert (foreign / "thesis.tex").read_text() == "precious"
+    zarr = tmp_path / "zarr" / "data.zarr"
+    xr.Dataset({"x": ("i", np.arange(3.0))}).to_zarr(zarr, zarr_format=2, consolidated=False)
+    with pytest.raises(StoreError, match="the folder is neither empty nor the store of a sweep"):
+        run_sweep(sweep, zarr.parent, progress=False)
+    assert xr.open_zarr(zarr, consolidated=False)["x"].values.tolist() == [0, 1, 2]
 
 
 def test_two_runs_at_once(tmp_path):
@@ -302,3 +299,30 @@ def test_two_runs_at_once(tmp_path):
         process.join()
     assert not Store(path).running
     assert whole(sweep, path) == expected
+
+
+def test_the_lock_ends_with_a_killed_run_that_has_forked(tmp_path):
+    """kill -9 of the holder while a child that it forked lives on."""
+    code = (
+        "import os, sys, time\n"
+        "from shaped_attention.sweep.store import Store\n"
+        "with Store(sys.argv[1]).locked():\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        os.close(1)\n"
+        "        time.sleep(30)\n"
+        "        os._exit(0)\n"
+        "    time.sleep(0.5)\n"
+        "    print(child, flush=True)\n"
+        "    time.sleep(30)\n"
+    )
+    store = Store(tmp_path / "s", layers.small(**SMALL))
+    command = [sys.executable, "-c", code, str(store.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        child = int(run.stdout.readline())
+        assert store.running
+        run.kill()
+    try:
+        assert not store.running
+    finally:
+        os.kill(child, signal.SIGKILL)

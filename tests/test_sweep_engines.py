@@ -6,8 +6,12 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import dask
 import distributed
@@ -21,6 +25,7 @@ from shaped_attention.sweep import (
     Processes,
     Sweep,
     dask_engine,
+    open_sweep,
     resume_sweep,
     run_sweep,
 )
@@ -28,6 +33,7 @@ from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.store import Store
 from tests import sweep_layers as layers
+from tests.sweep_examples import small as small_sweep
 
 GRID = Sweep(
     {"tokens": 2, "width": 20, "depth": 10},
@@ -78,14 +84,16 @@ class _Shuffled(ThreadPoolExecutor):
         future.set_result(function(*arguments))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_threads_of_torch_change_nothing(tmp_path, alone, threads):
+def test_threads_change_nothing(tmp_path, alone):
+    """Those of torch, and of an executor, which is an engine as it is."""
     before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(3 - min(before, 2))
     try:
-        assert whole(GRID, tmp_path / "store") == alone
+        assert whole(GRID, tmp_path / "torch") == alone
     finally:
         torch.set_num_threads(before)
+    with ThreadPoolExecutor(3) as executor:
+        assert whole(GRID, tmp_path / "store", executor) == alone
 
 
 def test_other_seeds_give_other_numbers(tmp_path, alone):
@@ -97,14 +105,8 @@ def test_other_seeds_give_other_numbers(tmp_path, alone):
     assert all(alone[name] != other[name] for name in chunks)
 
 
-def test_threads_of_an_executor(tmp_path, alone):
-    with ThreadPoolExecutor(3) as executor:
-        assert whole(GRID, tmp_path / "store", ExecutorEngine(executor, 3)) == alone
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_any_order(tmp_path, alone, seed):
-    with _Shuffled(seed) as executor:
+def test_any_order(tmp_path, alone):
+    with _Shuffled(0) as executor:
         assert whole(GRID, tmp_path / "store", ExecutorEngine(executor, 12)) == alone
     assert len(executor.order) == UNITS
     assert sum(a > b for a, b in zip(executor.order, executor.order[1:], strict=False)) > 5
@@ -261,8 +263,7 @@ def test_an_error_in_a_process_has_its_traceback(tmp_path):
     assert "in root" in Store(tmp_path / "store").failures()[0]["traceback"]
 
 
-@pytest.mark.parametrize("moment", [1, 7])
-@pytest.mark.parametrize("where", ["submission", "wait"])
+@pytest.mark.parametrize(("where", "moment"), [("submission", 1), ("wait", 7)])
 def test_an_interrupt_keeps_what_came_back(tmp_path, monkeypatch, where, moment):
     """Ctrl-C at a submission, or while waiting: the units before are in the ledger."""
     sweep = layers.small(samples=200, block=20)
@@ -305,3 +306,102 @@ def test_units_on_a_cluster_have_one_thread_each():
     engine = dask_engine(_Client())
     assert engine.workers == 2
     assert engine.submit(lambda *arguments: arguments, "unit").result() == ("unit", None, 1)
+
+
+def test_devices_of_another_type_are_refused(tmp_path):
+    """Their numbers differ in the last bits, so a store has those of one type."""
+    engine = Processes(devices=("cuda:0",))
+    try:
+        with pytest.raises(ValueError, match="engine has the device 'cuda:0', the sweep 'cpu'"):
+            run_sweep(small_sweep(), tmp_path / "s", engine=engine)
+    finally:
+        engine.close()
+    assert not (tmp_path / "s").exists()
+    sweep = replace(small_sweep(), device="cuda")
+    with pytest.raises(ValueError, match="torch finds 0 CUDA devices"):
+        run_sweep(sweep, tmp_path / "s")
+    # It can be made, listed and read where there is no such device.
+    Store(tmp_path / "s", sweep)
+    assert int(open_sweep(tmp_path / "s")["drawn"].sum()) == 0
+
+
+def test_a_process_for_each_device(tmp_path):
+    engine = Processes(devices=("cpu", "cpu"))
+    try:
+        assert engine.workers == 2
+        assert run_sweep(small_sweep(), tmp_path / "s", engine=engine).left == 0
+    finally:
+        engine.close()
+
+
+class _Broken(ThreadPoolExecutor):
+    def submit(self, *_arguments, **_options):
+        return super().submit(_break)
+
+
+def _break():
+    raise BrokenExecutor("dead")
+
+
+class _NeverStarts:
+    workers, devices = 2, ()
+
+    def __init__(self):
+        self.pool = _Broken(1)
+        self.recovered = 0
+
+    def submit(self, function, *arguments):
+        return self.pool.submit(function, *arguments)
+
+    def recover(self):
+        self.recovered += 1
+        return True
+
+
+def test_workers_that_never_start_end_the_run(tmp_path):
+    """Not after `retries` breaks for every one of many units, but after a few in all."""
+    engine = _NeverStarts()
+    with pytest.raises(BrokenExecutor, match="if __name__ == '__main__'"):
+        run_sweep(small_sweep(samples=800), tmp_path / "s", engine=engine)
+    assert engine.recovered <= 6
+    engine.pool.shutdown()
+
+
+def test_processes_end_with_their_parent(tmp_path):
+    """kill -9 of the run: its worker processes are gone within seconds."""
+    code = (
+        "import sys, time\n"
+        "from shaped_attention.sweep import Processes\n"
+        "if __name__ == '__main__':\n"
+        "    engine = Processes(2)\n"
+        "    for k in range(4):\n"
+        "        engine.submit(max, k, k + 1).exception()\n"
+        "    print(*engine._pool._processes, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code, encoding="utf-8")
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as run:
+        workers = [int(word) for word in run.stdout.readline().split()]
+        assert workers
+        run.kill()
+    for _ in range(100):
+        if not any(os.path.exists(f"/proc/{pid}/exe") for pid in workers):
+            return
+        time.sleep(0.1)
+    raise AssertionError(workers)
+
+
+def test_an_interrupt_does_not_wait_for_running_units(tmp_path):
+    """Units of a minute each, in two processes, that end with the run."""
+    sweep = layers.small({"rho": [0.1, 0.3]}, samples=20, block=10, seconds=15.0)
+    engine = Processes(2)
+    timer = threading.Timer(15.0, signal.raise_signal, (signal.SIGINT,))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(sweep, tmp_path / "s", engine=engine, progress=False)
+    finally:
+        began = time.monotonic()
+        engine.close()
+    assert time.monotonic() - began < 20.0

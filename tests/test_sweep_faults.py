@@ -1,4 +1,4 @@
-"""All faults of a sweep are reported at once, in sentences, with the lines of the file."""
+"""All faults of a sweep are reported at once, in sentences; axes and matrices of TOML files."""
 
 from __future__ import annotations
 
@@ -6,113 +6,122 @@ import re
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import shaped_attention as sa
-from shaped_attention.sweep import Sweep, SweepFaultsError, Target
+from shaped_attention.sweep import Sweep, SweepFaultsError, Target, open_sweep, read_sweep
+from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.toml import axis_values, read_axis
 from tests.sweep_examples import FIXED, small
 
 
 def fixed(**changes):
     """A sweep whose fixed values are changed, or taken away by None."""
-    own = FIXED | {"gamma": 0.3} | changes
-    return {"fixed": {k: v for k, v in own.items() if v is not None}, "axes": {}}
+    values = FIXED | {"gamma": 0.3} | changes
+    return {"fixed": {k: v for k, v in values.items() if v is not None}, "axes": {}}
 
 
 CASES = {
     "samples": ({"samples": 0}, "samples must be an integer >= 1; got 0"),
     "seed": ({"seed": -1}, "seed must be an integer >= 0; got -1"),
-    "device": ({"device": "gpu"}, "device='gpu': unknown; 'cpu'"),
-    "dtype": ({"dtype": "float16"}, "dtype='float16': 'float64' or 'float32'"),
+    "device": ({"device": "gpu"}, "device.*'gpu'"),
+    "dtype": ({"dtype": "float16"}, "dtype.*'float16'"),
     "seconds": ({"seconds": 0}, "seconds must be positive and finite; got 0"),
-    "keep": ({"keep": "all"}, "keep='all': one of observables, V, reductions"),
-    "sampler": ({"samplers": ("ode",)}, r"samplers=\['ode'\]: some of network, chain, sde, once"),
-    "twice a sampler": ({"samplers": ("sde", "sde")}, "samplers=.*: some of"),
-    "samplers no list": ({"samplers": 5}, "samplers=.*5"),
-    "fractions": ({"fractions": (0.5, 0.2)}, "fractions=.*: increasing numbers in"),
-    "fractions out": ({"fractions": (0.5, 1.5)}, "fractions=.*: increasing numbers in"),
-    "fractions NaN": ({"fractions": (float("nan"),)}, "fractions=.*: increasing numbers in"),
-    "fractions no list": ({"fractions": 5}, "fractions=.*5"),
+    "keep": ({"keep": "all"}, "keep must be one of observables, V, reductions; got 'all'"),
+    "sampler": ({"samplers": ("ode",)},
+                r"samplers must be some of network, chain, sde, once each, .*; got \['ode'\]"),
+    "twice a sampler": ({"samplers": ("sde", "sde")}, "samplers must be some of"),
+    "samplers no list": ({"samplers": 5}, "samplers must be a list of names; got 5"),
+    "fractions": ({"fractions": (0.5, 0.2)}, "fractions must be increasing numbers in"),
+    "fractions out": ({"fractions": (0.5, 1.5)}, "fractions must be increasing numbers in"),
+    "fractions NaN": ({"fractions": (float("nan"),)}, "fractions must be increasing numbers in"),
+    "fractions no list": ({"fractions": 5}, "fractions must be a list of numbers; got 5"),
     "fractions off": ({"fractions": (0.33,)}, "fractions: 0.33 of the 10 steps of the chain"),
-    "unknown": (fixed(gama=0.3), "gama: not a parameter; one of .*gamma"),
-    "layer": (fixed(layer="rnn"), "layer='rnn': one of attention, mlp, transformer, sphere, model"),
-    "layer misspelt": (fixed(layer="atention"), r"is needed \(did you mean 'attention'\?\)"),
-    "layer of old files": (fixed(layer="both"), r"is needed \(did you mean 'transformer'\?\)"),
-    "no module": (fixed(layer="nowhere:f"), "layer='nowhere:f': .*No module named"),
-    "no function": (fixed(layer="math:f"), "layer='math:f': .*no attribute"),
-    "relative": (fixed(layer=".a:f"), r"layer='\.a:f': a 'module:function' that can be"),
-    "no signature": (fixed(layer="builtins:dict", gamma=None), "layer='builtins:dict'"),
-    "both": ({"fixed": FIXED | {"gamma": 0.3}}, "gamma: both fixed and an axis"),
+    "unknown": (fixed(gama=0.3), "gama is not a parameter; choose one of .*gamma"),
+    "layer": (fixed(layer="rnn"), "layer must be one of attention, mlp, .* model, .* got 'rnn'"),
+    "layer misspelt": (fixed(layer="atention"), r"got 'atention' \(did you mean 'attention'\?\)"),
+    "layer of old files": (fixed(layer="both"), r"got 'both' \(did you mean 'transformer'\?\)"),
+    "no module": (fixed(layer="nowhere:f"), "layer must be .*No module named.* got 'nowhere:f'"),
+    "no function": (fixed(layer="math:f"), "layer must be .*no attribute.* got 'math:f'"),
+    "relative": (fixed(layer=".a:f"), r"layer must be a 'module:function' that can be"),
+    "no signature": (fixed(layer="builtins:dict", gamma=None), "layer must be .*'builtins:dict'"),
+    "both": ({"fixed": FIXED | {"gamma": 0.3}}, "gamma is both fixed and an axis"),
     "empty axis": ({"axes": {"gamma": []}}, r"gamma must be a list of distinct values; got \[\]"),
-    "twice": ({"axes": {"gamma": [0.3, 0.3]}}, "gamma must be a list of distinct values"),
     "1 and 1.0": ({**fixed(), "axes": {"scale": [1, 1.0]}}, "scale must be a list of distinct"),
-    "an axis of a number": ({"axes": {"gamma": 0.3}}, "gamma=0.3"),
+    "an axis of a number": ({"axes": {"gamma": 0.3}}, "gamma must be a list of values; got 0.3"),
+    "an axis of a reserved name": (
+        {"fixed": FIXED | {"layer": "tests.sweep_examples:clashing"}, "axes": {"block": [0.3]}},
+        "block is a name that the store reserves",
+    ),
     "cells": (
         {"axes": {"gamma": list(np.linspace(0.1, 0.2, 400)), "tau0": list(range(1, 401))}},
-        "axes: 160000 cells; at most 100000",
+        "axes have 160000 cells; at most 100000",
     ),
-    "gamma": (fixed(gamma=None), "gamma: a value is needed"),
-    "width": (fixed(width=None), "width: a value is needed"),
-    "wide": (fixed(width=10**400), "width=1000"),
-    "tokens": (fixed(tokens=None), "tokens, covariance: one of the two"),
-    "many tokens": (fixed(tokens=10**30), "tokens=10*: "),
-    "tokens, covariance": (fixed(covariance=[[1.0]]), "tokens, covariance: one of the two"),
+    "gamma": (fixed(gamma=None), "gamma must be given, fixed or as an axis"),
+    "width": (fixed(width=None), "width must be given"),
+    "wide": (fixed(width=10**400), "width must be"),
+    "tokens": (fixed(tokens=None), "tokens, covariance: give exactly one of the two"),
+    "many tokens": (fixed(tokens=10**30), r"tokens must be in \[1, 4096\]"),
+    "tokens, covariance": (fixed(covariance=[[1.0]]), "tokens, covariance: give exactly one"),
     "covariance": (fixed(tokens=None, covariance=[[1, 2], [3, 4]]), "covariance"),
-    "depth": (fixed(depth=None), "depth, horizon: one of the two"),
-    "depth, horizon": (fixed(horizon=0.5), "depth, horizon: one of the two"),
-    "horizon": (fixed(depth=None, horizon=0.53), "horizon=0.53: a whole number of layers"),
-    "step": (fixed(step=0.07), "step=0.07: horizon=0.5 is not a multiple"),
-    "scale": (fixed(scale="big"), "scale must be .*; got 'big'"),
-    "radius": (fixed(radius=1.0), "radius=1.0: it must be larger than"),
-    "in a cell": ({"axes": {"gamma": [0.5, 1.5]}}, r"gamma=1.5: .*\(first at gamma=1.5\)"),
+    "depth": (fixed(depth=None), "depth, horizon: give exactly one of the two"),
+    "depth, horizon": (fixed(horizon=0.5), "depth, horizon: give exactly one of the two"),
+    "horizon": (fixed(depth=None, horizon=0.53), "horizon must be a whole number of layers"),
+    "step": (fixed(step=0.07), "step.*0.07"),
+    "scale": (fixed(scale="big"), "scale.*'big'"),
+    "radius": (fixed(radius=1.0), "radius.*1.0"),
+    "in a cell": ({"axes": {"gamma": [0.5, 1.5]}},
+                  r"gamma must be in \[0, 1\]; got 1.5 \(first at gamma=1.5\)"),
     "no V": ({**fixed(tokens=None), "axes": {"tokens": [2, 3]}, "keep": "V"}, "keep='V': cells"),
     "observable": ({"names": ("rho[0,7]",)}, r"observables: 'rho\[0,7\]' is not one.*log trace"),
     "of some cells": (
         {**fixed(tokens=None), "axes": {"tokens": [2, 3]}, "names": ("rho[0,2]",)},
         r"observables: 'rho\[0,2\]' is not one that all cells have",
     ),
-    "target": ({"target": Target("rho", 0.1)}, "target.observable='rho': it is not among"),
+    "target": ({"target": Target("rho", 0.1)}, "target.observable must be one of .* got 'rho'"),
     "target off": (
         {"names": ("rho[0,1]",), "target": Target("log trace V", 0.1)},
-        "target.observable='log trace V': it is not among",
+        r"target.observable must be one of rho\[0,1\], stopped; got 'log trace V'",
     ),
-    "half_width": ({"target": Target("stopped", 0)}, "target.half_width=0: a positive finite"),
-    "first": ({"target": Target("stopped", 0.1, first=0)}, "target.first=0: a whole number >="),
-    "level": ({"target": Target("stopped", 0.1, level=2.0)}, "target.level=2.0: a float between 0"),
-    "target's entry": ({"target": {"observable": "stopped", "width": 1}}, "target.*width"),
-    "no target": ({"target": 5}, "target=5"),
+    "half_width": ({"target": Target("stopped", 0)}, "target.half_width must be positive"),
+    "first": ({"target": Target("stopped", 0.1, first=0)}, "target.first must be an integer >= 1"),
+    "level": ({"target": Target("stopped", 0.1, level=2.0)}, r"target.level must be in \(0, 1\)"),
+    "target's entry": ({"target": {"observable": "stopped", "halfwidth": 1}},
+                       "target.halfwidth is not an entry.*did you mean 'half_width'"),
+    "no target": ({"target": 5}, "target must be a table .* got 5"),
     "no limit": (
         fixed(layer="tests.sweep_examples:no_limit", strength=0.3, gamma=None), "no limit",
     ),
     "no layer": (fixed(layer="tests.sweep_examples:no_layer", gamma=None), "layer|block"),
-    "long block": ({"block": 21}, "block=21: at most samples=20 is needed"),
+    "long block": ({"block": 21}, "block must be at most samples=20; got 21"),
     "units": (
         {"samples": 300_000, "block": 1},
-        r"block=1: 1200000 units \(2 cells, 2 samplers, 300000 blocks\); at most 1000000, so a",
+        r"block=1 makes 1200000 units \(2 cells, 2 samplers, 300000 blocks\); at most 1000000",
     ),
-    "no MLP": (fixed(c_plus=0.5), r"c_plus: no effect with layer='attention'"),
-    "no MLP's axis": ({**fixed(), "axes": {"c_plus": [0.0, 0.5]}}, "c_plus: no effect with layer="),
+    "no MLP": (fixed(c_plus=0.5), r"c_plus has no effect with layer='attention'"),
+    "no MLP's axis": ({**fixed(), "axes": {"c_plus": [0.0, 0.5]}}, "c_plus has no effect with"),
     "a key bias without a chain": (
         {**fixed(), "axes": {"key_bias": [0.0, 1.0]}, "samplers": ("sde",)},
-        r"key_bias: no effect with layer='attention' and samplers=\['sde'\]",
+        r"key_bias has no effect with layer='attention' and samplers=\['sde'\]",
     ),
     "a width without a chain": (
         {**fixed(width=None, depth=None, horizon=0.5), "axes": {"width": [20, 40]},
          "samplers": ("sde",)},
-        r"width=\[20, 40\]: this axis has no effect on samplers=\['sde'\]; leave it out",
+        r"width=\[20, 40\] has no effect on samplers=\['sde'\]; leave this axis out",
     ),
     "a step without an SDE": (
         {**fixed(step=None), "axes": {"gamma": [0.3], "step": [0.05, 0.1]},
          "fixed": {k: v for k, v in FIXED.items() if k != "step"}, "samplers": ("chain",)},
-        r"step=\[0.05, 0.1\]: this axis has no effect on samplers=\['chain'\]",
+        r"step=\[0.05, 0.1\] has no effect on samplers=\['chain'\]",
     ),
     "rho of a covariance": (
         {**fixed(tokens=None, covariance=[[1.0]]), "axes": {"rho": [0.1, 0.2]}},
-        "rho: no effect with a covariance",
+        "rho has no effect with a covariance",
     ),
     "an ignored parameter": (
         {**fixed(layer="tests.sweep_examples:ignoring", gamma=None, strength=0.3),
          "axes": {"scale": [1.0, 2.0], "ignored": [1, 2, 3]}},
-        r"ignored=\[1, 2, 3\]: this axis has no effect on samplers=\['chain', 'sde'\]",
+        r"ignored=\[1, 2, 3\] has no effect on samplers=\['chain', 'sde'\]",
     ),
     "no argument": (fixed(layer="tests.sweep_examples:scores", gamma=None), "strength"),
 }  # fmt: skip
@@ -127,38 +136,42 @@ def test_faults_of_a_sweep(case):
     assert re.search(sentence, fault[1]), fault[1]
 
 
-def test_a_chain_alone_needs_no_limit_and_an_sde_no_width():
-    own = fixed(layer="tests.sweep_examples:no_limit", strength=0.3, gamma=None)
-    assert small(**own, samplers=("chain",)).shape == ()
-    assert small(**fixed(width=None, depth=None, horizon=0.5), samplers=("sde",)).shape == ()
+def test_a_fault_is_at_the_entry_with_its_whole_name():
+    """A layer's parameter `h` does not begin the fault of `horizon`."""
+    values = {"layer": "tests.sweep_examples:short", "h": 0.3, "tokens": 2, "horizon": -1.0}
+    with pytest.raises(SweepFaultsError) as caught:
+        Sweep(values, samplers="sde", samples=2)
+    ((entry, sentence),) = caught.value.faults
+    assert (entry, sentence) == ("horizon", "horizon must be positive and finite; got -1.0")
 
 
 @pytest.mark.parametrize(
     "changes",
     [
+        {**fixed(layer="tests.sweep_examples:no_limit", strength=0.3, gamma=None),
+         "samplers": ("chain",)},
+        {**fixed(width=None, depth=None, horizon=0.5), "samplers": ("sde",)},
         {**fixed(layer="transformer"), "axes": {"c_plus": [0.0, 0.5]}},
         {**fixed(), "axes": {"layer": ["attention", "transformer"], "c_plus": [0.0, 0.5]}},
         {**fixed(), "axes": {"key_bias": [0.0, 1.0]}},
-        {**fixed(), "axes": {"key_bias": [0.0, 1.0]}, "samplers": ("network",)},
         {**fixed(width=None, depth=None, horizon=0.5), "axes": {"width": [20, 40]}},
         {**fixed(width=None), "axes": {"width": [20, 40]}, "samplers": ("sde",)},
         {**fixed(step=None), "axes": {"step": [0.05, 0.1]}},
         {**fixed(layer="mlp"), "axes": {"rho": [0.1, 0.2]}},
         {"axes": {"gamma": [0.3]}, "samples": 250_000, "block": 1},
-        {"block": 20},
     ],
-)
+)  # fmt: skip
 def test_what_has_an_effect_is_accepted(changes):
     """Negative control: the same parameters where some sampler or layer sees them."""
-    assert small(**changes).cell((0,) * len(changes.get("axes", "x"))).tokens == 2
+    assert small(**changes).cell((0,) * len(changes["axes"])).tokens == 2
 
 
 def test_the_limit_sees_no_key_bias():
     """What `UNUSED_BY_LIMIT` says; a query bias changes both coefficients."""
     v = np.array([[1.0, 0.3, 0.1], [0.3, 2.0, 0.4], [0.1, 0.4, 1.5]])
     plain, keys, sizes, queries = (
-        sa.ShapedAttention(0.5, **own)
-        for own in ({}, {"key_bias": 1.0}, {"key_size": 3}, {"query_bias": 1.0})
+        sa.ShapedAttention(0.5, **options)
+        for options in ({}, {"key_bias": 1.0}, {"key_size": 3}, {"query_bias": 1.0})
     )
     for function in (sa.drift, sa.diffusion):
         for same in (keys, sizes):
@@ -171,11 +184,221 @@ def test_a_block_is_by_default_all_samples_up_to_1024():
     assert Sweep(FIXED | {"gamma": 0.3}, samples=4000).block == 1024
 
 
-def test_a_fault_is_at_the_entry_with_its_whole_name():
-    """A layer's parameter `h` does not begin the fault of `horizon`."""
-    values = {"layer": "tests.sweep_examples:short", "h": 0.3, "tokens": 2, "horizon": -1.0}
+START = "[fixed]\ntokens = 2\nwidth = 20\ndepth = 10\nstep = 0.05\nlayer = 'attention'\n"
+GAMMA = START + "gamma = 0.3\n"
+
+VALID = """\
+samplers = ["chain", "sde"]
+samples = 20
+block = 8
+seed = 3
+keep = "observables"
+observables = ["rho[0,1]"]
+fractions = [0.5, 1.0]
+device = "cpu"
+dtype = "float64"
+seconds = 60.0
+[fixed]
+layer = "transformer"
+tokens = 2
+rho = 0.3
+depth = 10
+step = 0.025
+mask = "causal"
+[axes]
+width = [20, 40]
+gamma = { linspace = [0.1, 0.3, 3] }
+tau0 = { logspace = [0.5, 2.0, 3] }
+[target]
+observable = "stopped"
+half_width = 0.1
+level = 0.95
+first = 2
+"""
+
+
+def faults_of(text, folder):
+    path = folder / "sweep.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(SweepFaultsError) as caught:
-        Sweep(values, samplers="sde", samples=2)
-    ((entry, sentence),) = caught.value.faults
-    assert sentence.startswith("horizon=-1.0: ")
-    assert entry == "horizon"
+        read_sweep(path)
+    assert f"{path}: {len(caught.value.faults)} fault(s)" in str(caught.value)
+    return [sentence for _, sentence in caught.value.faults]
+
+
+def test_a_valid_file(tmp_path):
+    """Every entry arrives; the values of the axes print as they are meant."""
+    (tmp_path / "sweep.toml").write_text(VALID)
+    sweep = read_sweep(tmp_path / "sweep.toml")
+    axes = {"width": [20, 40], "gamma": [0.1, 0.2, 0.3], "tau0": [0.5, 1.0, 2.0]}
+    assert (sweep.axes, list(sweep.axes)) == (axes, list(axes))
+    assert sweep.fixed == {
+        "layer": "transformer", "tokens": 2, "rho": 0.3, "depth": 10, "step": 0.025,
+        "mask": "causal",
+    }  # fmt: skip
+    assert sweep == Sweep(
+        sweep.fixed, axes, ("chain", "sde"), 20, 8, 3, "observables", ("rho[0,1]",), (0.5, 1.0),
+        "cpu", "float64", Target("stopped", 0.1, 0.95, 2), 60.0,
+    )  # fmt: skip
+
+
+def test_misspelt_keys_and_values_in_one_round(tmp_path):
+    """Settings, keys at top level and in tables, and values of all parameters, with their keys."""
+    text = """\
+sample = 20
+seed = -1
+keep = "all"
+[fixed]
+layer = "attention"
+tokens = 2
+width = 20
+depth = 10
+step = 0.05
+key_sise = 3
+gamma = 1.5
+heads = 0
+[axes]
+tau = [0.5, 1.0]
+tau0 = [1.0, -2.0]
+heads = [1, 2]
+"""
+    expected = [
+        "sample is not an entry of a sweep; .*did you mean 'samples'",
+        "seed must be an integer >= 0; got -1",
+        "keep must be one of observables, V, reductions; got 'all'",
+        "fixed.key_sise is not a parameter; .*did you mean 'key_size'",
+        r"fixed.gamma must be in \[0, 1\]; got 1.5",
+        "axes.heads is both fixed and an axis",
+        "axes.tau is not a parameter; .*did you mean 'tau0'",
+        "axes.tau0 must be positive and finite; got -2.0",
+    ]
+    faults = faults_of(text, tmp_path)
+    for sentence in expected:
+        assert sum(bool(re.match(sentence, fault)) for fault in faults) == 1, (sentence, faults)
+    assert len(faults) == len(expected)
+
+
+FILES = {
+    "syntax": ("[fixed\n", r"line 1"),
+    "layer": (GAMMA.replace("layer = 'attention'\n", ""), "^layer must be given, fixed or as"),
+    "twice": (GAMMA + "gamma = 0.2\n", "Cannot overwrite a value"),
+    "UTF-8": (b"samples = 4\n# \xff\n", "utf-8|UTF-8"),
+    "space": (START + "[axes]\ngamma = { linspace = [0.1, 0.2] }\n", "gamma must be {linspace = "),
+    "positive": (START + "[axes]\ngamma = { logspace = [-1, 2, 3] }\n", "must be positive"),
+    "infinite": (START + "[axes]\ngamma = { linspace = [0.1, inf, 3] }\n", "an end must be"),
+    "text": (START + "[axes]\ngamma = { linspace = [0.1, 'x', 3] }\n", "an end must be"),
+    "value": (START + "[axes]\ngamma = 0.3\n", "gamma must be a list, .*; got 0.3"),
+    "fixed": ("samples = 9\nfixed = 3\n", r"fixed must be a table \[fixed\]; got 3"),
+    "target's level": (
+        GAMMA + "[target]\nobservable = 'stopped'\nhalf_width = 0.1\nlevel = 7.0\n",
+        r"^target.level must be in \(0, 1\); got 7.0",
+    ),
+    "no covariance": (START.replace("tokens = 2", "covariance = 'no.csv'") + "gamma = 0.3\n",
+                      r"no\.csv: there is no such file"),
+    "no tokens": (START.replace("tokens = 2", "token_file = 'no.csv'") + "gamma = 0.3\n",
+                  r"no\.csv: there is no such file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_faults_of_a_file(case, tmp_path):
+    """Each fault is reported once."""
+    text, sentence = FILES[case]
+    (fault,) = faults_of(text, tmp_path)
+    assert re.search(sentence, fault), fault
+
+
+def test_matrices_beside_the_file(tmp_path, monkeypatch):
+    """Found from any folder; a start given twice is refused."""
+    monkeypatch.chdir("/")
+    tokens = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]])
+    np.savetxt(tmp_path / "x.csv", tokens, delimiter=",")
+    np.save(tmp_path / "v.npy", tokens @ tokens.T / 3)
+    for line in ("token_file = 'x.csv'", "covariance = 'v.npy'"):
+        path = tmp_path / "sweep.toml"
+        path.write_text(GAMMA.replace("tokens = 2", line))
+        np.testing.assert_allclose(read_sweep(path).cell(()).v0, tokens @ tokens.T / 3)
+    both = "token_file = 'x.csv'\ncovariance = [[1.0]]"
+    assert len(faults_of(GAMMA.replace("tokens = 2", both), tmp_path)) == 1
+
+
+JUNK = ("0", "-1", "1e300", "nan", "inf", '""', '"x"', "[]", "[[1]]", "{}", "true", "[1, 'a']",
+        "1979-05-27", "{linspace = [1, 2]}", "{logspace = [0, nan, 3]}", "9223372036854775807",
+        "{linspace = 3}", "{linspace = [inf, 1, 2]}", '"a:b"', '".:b"')  # fmt: skip
+
+
+def test_nothing_but_faults_comes_of_a_corrupted_file(tmp_path):
+    """A value put in the place of another, a hundred times and more."""
+    lines, refused = VALID.splitlines(), 0
+    entries = [i for i, line in enumerate(lines) if "=" in line]
+    path, wrong = tmp_path / "sweep.toml", set()
+    for i, junk in [(i, junk) for i in entries for junk in JUNK][::3]:
+        changed = [*lines[:i], f"{lines[i].partition('=')[0]}= {junk}", *lines[i + 1 :]]
+        path.write_text("\n".join(changed))
+        try:
+            read_sweep(path)
+        except SweepFaultsError:
+            refused += 1
+        except Exception as error:
+            wrong.add(f"{lines[i]} {junk}: {error!r}"[:300])
+    assert refused > 50
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+SPACES = {
+    "thirds": ({"linspace": [0, 1, 4]}, [0, 1 / 3, 2 / 3, 1]),
+    "tenths": ({"linspace": [0.1, 0.7, 7]}, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]),
+    "whole": ({"linspace": [20, 40, 3]}, [20, 30, 40]),
+    "powers": ({"logspace": [0.5, 2.0, 3]}, [0.5, 1.0, 2.0]),
+    "small": ({"logspace": [1e-8, 1e-6, 3]}, [1e-8, 1e-7, 1e-6]),
+    "numpy's": ({"logspace": [0.5, 2.0, 6]}, list(np.geomspace(0.5, 2.0, 6))),
+}
+
+
+@pytest.mark.parametrize("case", SPACES)
+def test_values_of_axes_select_exactly(case, tmp_path):
+    """As the values are written, in the Dataset of the store and in plain xarray."""
+    space, values = SPACES[case]
+    axis = "width" if case == "whole" else "query_bias"
+    fixed = {k: v for k, v in FIXED.items() if k != axis} | {"gamma": 0.3}
+    listed = axis_values(axis, space)
+    assert list(map(type, listed)) == [int if case == "whole" else float] * len(values)
+    Store(tmp_path / "s", small(fixed=fixed, axes={axis: listed}, samplers="chain"))
+    for data in (open_sweep(tmp_path / "s"), xr.open_zarr(tmp_path / "s" / "data.zarr")):
+        for place, value in enumerate(values):
+            assert float(data.sel({axis: value})[axis]) == value
+            assert int(data.indexes[axis].get_loc(value)) == place
+        with pytest.raises(KeyError):  # negative control: the next floating-point number
+            data.sel({axis: np.nextafter(values[1], 100.0)})
+
+
+@pytest.mark.parametrize(
+    ("text", "axis"),
+    [
+        ("gamma=0.7,0.8", ("gamma", [0.7, 0.8])),
+        ("gamma = [0.7, 0.8]", ("gamma", [0.7, 0.8])),
+        ("mask=causal", ("mask", ["causal"])),
+        ("layer=tests.sweep_examples:scores,mlp",
+         ("layer", ["tests.sweep_examples:scores", "mlp"])),
+        ("layer='transformer', 'mlp'", ("layer", ["transformer", "mlp"])),
+        ("output_projection=true", ("output_projection", [True])),
+        ("tau0={ logspace = [3, 5, 3] }", ("tau0", [3.0, float(np.geomspace(3, 5, 3)[1]), 5.0])),
+        ("width={ linspace = [20, 40, 3] }", ("width", [20, 30, 40])),
+        ("gamma={ schedule = [[0, 0.1], [1, 0.5]] }",
+         ("gamma", [{"schedule": [[0, 0.1], [1, 0.5]]}])),
+        ("covariance=[[1, 0], [0, 1]]", ("covariance", [[[1, 0], [0, 1]]])),
+    ],
+)  # fmt: skip
+def test_axes_on_the_command_line(text, axis):
+    name, values = read_axis(text)
+    assert (name, values) == axis
+    assert list(map(type, values)) == list(map(type, axis[1]))
+
+
+@pytest.mark.parametrize(
+    "text", ["gamma", "=0.7", "gamma=", "gamma=0.7;0.8", "gamma={linspac=[1]}"]
+)
+def test_axes_that_cannot_be_read(text):
+    message = r"must have the form gamma=0\.7,0\.8|must be a list, \{linspace"
+    with pytest.raises(ValueError, match=message):
+        read_axis(text)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.stats import ks_2samp
 
 from shaped_attention.statistics.distances import ks_margin
 from shaped_attention.sweep import (
-    SweepFaultsError,
+    Sweep,
     Target,
+    extend_sweep,
     open_sweep,
     plan_sweep,
+    resume_sweep,
     run_sweep,
     sweep_distances,
     sweep_summary,
@@ -91,7 +95,7 @@ def test_distances(kept):
     assert (swapped["margin"] < exact["margin"]).all()
     with pytest.raises(ValueError, match="must be one of chain, sde; got 'network'"):
         sweep_distances(data, "network")
-    with pytest.raises(ValueError, match="data has no observables"):
+    with pytest.raises(ValueError, match="data must be of a sweep that keeps observables"):
         sweep_distances(kept["V"])
 
 
@@ -142,7 +146,7 @@ def test_a_partial_sweep(keep, tmp_path, monkeypatch):
     bounds = {"lower", "upper", "stopped_lower", "stopped_upper"}
     for name in {"mean", "half_width", "stopped", "quantile", *bounds} & set(summary.data_vars):
         assert (summary[name].isnull() == none).all(), name
-    with pytest.raises(ValueError, match=r"no samples yet|no observables"):
+    with pytest.raises(ValueError, match=r"no samples yet|keeps observables"):
         sweep_distances(data)
 
 
@@ -167,7 +171,7 @@ def test_what_is_no_opened_sweep_is_refused(function, kept):
     for data, sentence in (
         (1, "data must be a Dataset; got 1"),
         (None, "data must be a Dataset; got None"),
-        (kept["V"].drop_vars("drawn"), "data=a Dataset: a Dataset from open_sweep is needed"),
+        (kept["V"].drop_vars("drawn"), "data must be a Dataset from open_sweep; got a Dataset"),
     ):
         with pytest.raises(ValueError, match=f"^{sentence}$"):
             function(data)
@@ -191,14 +195,6 @@ def test_labels_of_axes_that_are_no_numbers(tmp_path):
         "[[1.0, 0.0], [0.0, 1.0]]", "[[2.0, 0.5], [0.5, 1.0]]",
     ]  # fmt: skip
     assert data["moments"].sel(layer="transformer", mask="causal").sizes["covariance"] == 2
-
-
-def test_times_of_several_horizons_are_fractions(tmp_path):
-    fixed = {k: v for k, v in FIXED.items() if k != "width"} | {"gamma": 0.3}
-    for widths, times in (([20], [0.25, 0.5]), ([20, 40], [0.5, 1.0])):
-        sweep = small(fixed=fixed, axes={"width": widths}, fractions=(0.5, 1.0), samplers="chain")
-        Store(tmp_path / str(len(widths)), sweep)
-        np.testing.assert_allclose(open_sweep(tmp_path / str(len(widths)))["time"], times)
 
 
 @pytest.mark.parametrize("keep", ["observables", "V", "reductions"])
@@ -233,9 +229,64 @@ def test_a_target_in_a_run(tmp_path):
     assert (open_sweep(tmp_path / "s")["reason"] == "samples").all()
 
 
-def test_a_parameter_with_the_name_of_a_dimension_is_refused():
-    """A user's layer may have a parameter `block`, fixed, but no axis of that name."""
-    fixed = FIXED | {"layer": "tests.sweep_examples:clashing"}
-    assert small(fixed=fixed | {"block": 0.3}, axes={}).shape == ()
-    with pytest.raises(SweepFaultsError, match="block: "):
-        small(fixed=fixed, axes={"block": [0.3, 0.5]})
+@pytest.mark.parametrize("keep", ["observables", "V", "reductions"])
+def test_plain_xarray_opens_a_store_without_a_warning(keep, tmp_path):
+    """Warnings are errors here: the metadata are consolidated, after an extension too."""
+    sweep = small(keep=keep)
+    run_sweep(sweep, tmp_path / "s", progress=False)
+    for samples, finished in ((20, True), (40, False), (40, True)):
+        if samples > sweep.samples:
+            sweep = extend_sweep(tmp_path / "s", samples=samples)
+        if finished:
+            resume_sweep(tmp_path / "s", progress=False)
+        plain = xr.open_zarr(tmp_path / "s" / "data.zarr")
+        known = open_sweep(tmp_path / "s")
+        assert plain.sizes["block"] == sweep.blocks
+        same = known.drop_vars(["drawn", "reason"]).assign_attrs(plain.attrs).load()
+        same.attrs.pop("code_changes")
+        xr.testing.assert_identical(plain.load(), same)
+        assert known.attrs.items() >= plain.attrs.items()
+        missing = plain["moments"].isnull().any(("time", "observable", "power"))
+        assert (missing == (known["drawn"] == 0)).all()
+        assert bool(missing.any()) != finished
+
+
+def test_every_variable_says_what_it_is(kept):
+    """A long name, without a unit: everything is dimensionless. The Dataset has its conventions."""
+    for data in kept.values():
+        for name in (*data.data_vars, *data.coords):
+            assert len(data[name].attrs["long_name"]) >= 4, name
+        assert data.attrs["title"] == "Sweep of chain, sde over gamma (2)"
+        assert Sweep.from_json(data.attrs["sweep"]).shape == (2,)
+        assert data.attrs["seed"] == 0
+        assert set(json.loads(data.attrs["versions"])) >= {"shaped_attention", "numpy", "torch"}
+        assert "samples that are not drawn" in data.attrs["comment"]
+
+
+def test_text_truth_values_and_fractions_select(tmp_path):
+    fixed = FIXED | {"mlp_gamma": 0.3}
+    axes = {
+        "layer": ["transformer", "mlp"], "mask": ["none", "causal"],
+        "output_projection": [False, True], "gamma": [1 / 3, 2 / 3, 1],
+    }  # fmt: skip
+    Store(tmp_path / "s", small(fixed=fixed, axes=axes))
+    for data in (open_sweep(tmp_path / "s"), xr.open_zarr(tmp_path / "s" / "data.zarr")):
+        for gamma in axes["gamma"]:
+            one = data.sel(layer="mlp", mask="causal", output_projection=True, gamma=gamma)
+            assert set(one["moments"].dims) == {"sampler", "block", "time", "observable", "power"}
+            assert one["output_projection"].item() is True
+        assert data["output_projection"].dtype == bool
+
+
+def test_times_of_several_horizons_are_fractions(tmp_path):
+    """And say so."""
+    fixed = {k: v for k, v in FIXED.items() if k != "width"} | {"gamma": 0.3}
+    for widths, times, about in (
+        ([20], [0.25, 0.5], "time t"),
+        ([20, 40], [0.5, 1.0], "time as a fraction of the horizon"),
+    ):
+        sweep = small(fixed=fixed, axes={"width": widths}, fractions=(0.5, 1.0), samplers="chain")
+        Store(tmp_path / about, sweep)
+        time = open_sweep(tmp_path / about)["time"]
+        np.testing.assert_allclose(time, times)
+        assert time.attrs == {"long_name": about}

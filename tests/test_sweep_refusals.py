@@ -116,7 +116,7 @@ def test_a_second_run_into_the_same_folder(file, tmp_path):
     file.write_text(SMALL.replace("samples = 24", "samples = 32"))
     sentence = refused("run", file, tmp_path / "s")
     assert sentence.endswith(
-        "belongs to another sweep (different: samples); `sweep extend` or another folder is needed"
+        "belongs to another sweep (different: samples); use `sweep extend` or another folder"
     )
 
 
@@ -141,7 +141,7 @@ def test_engines_that_exclude_each_other(file, tmp_path):
         assert sentence == "--workers and --devices exclude each other"
     sentence = refused("run", file, tmp_path / "s", "--devices", "cpu", "--dask", "localhost:1")
     assert sentence == "--devices and --dask exclude each other"
-    with pytest.raises(ValueError, match=r"workers=3, devices=\['cpu'\]: one of the two is needed"):
+    with pytest.raises(ValueError, match="workers, devices: give exactly one of the two"):
         Processes(3, devices=("cpu",))
     assert not (tmp_path / "s").exists()
 
@@ -154,16 +154,6 @@ def test_unknown_devices(file, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_processes_on_devices_that_are_not_there(tmp_path):
-    engine = Processes(devices=("cuda:97",))
-    try:
-        with pytest.raises(ValueError, match="device='cuda:97': torch finds"):
-            run_sweep(small(device="cuda"), tmp_path / "s", engine=engine)
-    finally:
-        engine.close()
-    assert not (tmp_path / "s").exists()
-
-
 def test_a_path_is_a_sweep(file, tmp_path):
     """A TOML file is given as text or as a path; anything else is refused."""
     assert run_sweep(str(file), tmp_path / "s", progress=False).finished == 24
@@ -172,7 +162,7 @@ def test_a_path_is_a_sweep(file, tmp_path):
     for function in (plan_sweep, lambda sweep: run_sweep(sweep, tmp_path / "t")):
         with pytest.raises(ValueError, match=r"missing\.toml: No such file"):
             function(tmp_path / "missing.toml")
-        with pytest.raises(ValueError, match="sweep=3: a Sweep, or the path of its TOML file"):
+        with pytest.raises(ValueError, match="sweep must be a Sweep, or the path of its TOML file"):
             function(3)
     assert not (tmp_path / "t").exists()
 

@@ -1,4 +1,4 @@
-"""Numbers of a sweep: quantiles of histograms, intervals of fractions, merged moments."""
+"""Numbers of a sweep: quantiles, intervals of fractions, merged moments, targets in rounds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, binomtest, norm
 
-from shaped_attention.sweep import (
-    sweep_summary,
-)
+from shaped_attention.sweep import Target, sweep_summary
 from shaped_attention.sweep.histograms import EDGES, histogram, quantile
-from shaped_attention.sweep.work_order import frequency_bounds, half_width, merged
+from shaped_attention.sweep.work_order import Schedule, frequency_bounds, half_width, merged
+from tests.sweep_examples import small
 
 LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
 
@@ -119,10 +118,6 @@ def test_intervals_of_fractions_cover():
     assert weight[np.abs(mean - p) <= half].sum() == pytest.approx(0.8, abs=0.03)
 
 
-def test_an_observable_that_is_always_one_is_known():
-    assert half_width(100, 1.0, 0.0, 0.95, False) == 0.0
-
-
 def test_bounds_of_a_summary(kept):
     """Normal ones of means, exact ones of stopped paths at the end and by each time before."""
     summary = sweep_summary(kept["observables"])
@@ -141,8 +136,9 @@ def test_bounds_of_a_summary(kept):
     assert 0 < count < 300
 
 
-def test_one_sample_says_nothing_of_a_half_width():
+def test_half_widths_of_one_sample_and_of_a_constant():
     assert half_width(1, 0.3, np.nan, 0.95, False) == np.inf
+    assert half_width(100, 1.0, 0.0, 0.95, False) == 0.0
 
 
 def test_merged_moments_are_those_of_all():
@@ -154,3 +150,62 @@ def test_merged_moments_are_those_of_all():
     squares = [((part - part.mean()) ** 2).sum() if len(part) else np.nan for part in parts]
     mean, variance = merged(counts, sums, squares)
     np.testing.assert_allclose([mean, variance], [x.mean(), x.var(ddof=1)], rtol=1e-7)
+
+
+def fed(means, order=None, seed=0, half=0.25, samples=64):
+    """Run a Schedule on made-up moments of N(mean, 1), blocks of 4, in some order; it, and x.
+
+    They are those of the last of two times; at the first all numbers are 0, and known exactly.
+    """
+    sweep = small(
+        fractions=(0.5, 1.0),
+        axes={"gamma": list(np.linspace(0.1, 0.3, len(means)))}, samplers=("sde",), block=4,
+        samples=samples, target=Target("rho[0,1]", half, first=2), names=("rho[0,1]",),
+    )  # fmt: skip
+    x = np.random.default_rng(seed).standard_normal((len(means), samples)) + np.c_[means]
+
+    def moments(unit):
+        own = x[unit.cell, 4 * unit.block : 4 * unit.block + 4]
+        last = [[own.sum(), ((own - own.mean()) ** 2).sum()], [0.0, 0.0]]
+        return np.array([np.zeros((2, 2)), last])
+
+    schedule, waiting, given = Schedule(sweep, {}, moments), [], []
+    while waiting := waiting + list(schedule.next_units()):
+        given.append(waiting.pop(0 if order is None else order.integers(len(waiting))))
+        schedule.finish(given[-1])
+    assert schedule.left == schedule.seconds_left() == 0
+    assert schedule.total == len(given) == len(set(given))
+    return schedule, x, [sum(unit.cell == c for unit in given) for c in range(len(means))]
+
+
+def interval(x, count):
+    return half_width(count, x[:count].mean(), x[:count].var(ddof=1), 0.95, False)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.floats(0.1, 1.0), st.integers(8, 130))
+def test_a_target_is_reached_in_rounds_whatever_the_order(seed, half, samples):
+    """2, 4, 8, ... blocks until the half width is small enough, and no earlier than that."""
+    schedule, x, blocks = fed([0.0, 1.0, -2.0], None, seed, half, samples)
+    shuffled = fed([0.0, 1.0, -2.0], np.random.default_rng(seed + 1), seed, half, samples)
+    assert (shuffled[0].reasons, shuffled[2]) == (schedule.reasons, blocks)
+    most = -(-samples // 4)
+    for cell, count in enumerate(blocks):
+        reached = interval(x[cell], min(4 * count, samples)) <= half
+        assert schedule.reasons[(cell, 0)] == ("target" if reached else "samples")
+        assert reached or count == most
+        looks = [n for n in (2, 4, 8, 16, 32) if n < count]
+        assert count in (2, 4, 8, 16, 32, most)
+        assert all(interval(x[cell], 4 * n) > half for n in looks)
+
+
+def test_intervals_of_a_target_cover_the_mean():
+    """In 200 seeds at a level of 0.95 - 4 se at least; half as wide ones do not."""
+    near = []
+    for seed in range(200):
+        _, x, (count,) = fed([0.3], None, seed, 0.2, 512)
+        half = interval(x[0], 4 * count)
+        near.append(abs(x[0, : 4 * count].mean() - 0.3) / half)
+    least = 0.95 - 4 * np.sqrt(0.95 * 0.05 / 200)
+    assert np.mean(np.array(near) <= 1.0) >= least
+    assert np.mean(np.array(near) <= 0.5) < least

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 import shaped_attention as sa
 from shaped_attention import trust
 from shaped_attention.commands.main import main
-from shaped_attention.sweep.store_arrays import checksum
 from shaped_attention.sweep.store_records import Ledger, StoreError
 
 MODULE = """
@@ -71,7 +70,7 @@ def test_running_again_imports_only_what_the_caller_trusts(naming, stranger, tmp
     if "layer" in NAMING[naming]:
         again.append(lambda: sa.layer_of(result))
     for call in again:
-        with pytest.raises(ValueError, match=r"^result names stranger:.*; trust="):
+        with pytest.raises(ValueError, match=r"^result names stranger:.* pass trust="):
             call()
     assert not stranger.exists()
     sa.rerun(result, trust=["stranger"])
@@ -114,7 +113,7 @@ def test_records_name_no_places_to_write(tmp_path):
 
 @pytest.mark.parametrize("wrong", ["stranger", [3]])
 def test_trust_is_a_list_of_modules(wrong):
-    with pytest.raises(ValueError, match=r"^trust=.*: a list of names of modules is needed$"):
+    with pytest.raises(ValueError, match=r"^trust must be a list of names of modules; got"):
         trust.check_modules(wrong)
 
 
@@ -169,7 +168,7 @@ def test_a_store_is_read_without_its_layer(store):
 
 
 def test_a_store_goes_on_with_trusted_layers_alone(store):
-    message = r"the store names archived:layer, .*; trust=\['archived'\] \(--trust archived\) is"
+    message = r"the store names archived:layer, .* pass trust=\['archived'\] \(--trust archived\)"
     for call in (
         lambda **trusted: sa.extend_sweep(store, samples=60, **trusted),
         lambda **trusted: sa.resume_sweep(store, progress=False, **trusted),
@@ -198,7 +197,7 @@ def test_a_store_that_names_a_command_is_read_and_not_obeyed(store, name):
     file.write_text(file.read_text().replace("archived:layer", name))
     with pytest.raises(StoreError, match="has changed since it was written"):
         sa.open_sweep(store)
-    Ledger(store).announce({file.name: checksum(file.read_bytes())})
+    Ledger(store).announce({file.name: file.read_bytes()})
     with pytest.raises(ValueError, match=f"the store names {name}"):
         sa.resume_sweep(store, progress=False)
 
@@ -223,7 +222,7 @@ def test_names_of_another_form_are_not_imported(stranger, tmp_path):
     stranger.with_name("stranger-2.py").write_text(MODULE)
     with pytest.raises(ValueError, match="'stranger-2:first', which is not of the form module:na"):
         sa.rerun(from_file(tmp_path, keep={"function": "stranger-2:first"}))
-    with pytest.raises(ValueError, match=r"layer='stranger-2:first': a 'module:function' that can"):
+    with pytest.raises(ValueError, match=r"layer must be .* got 'stranger-2:first'"):
         trust.layer_function("stranger-2:first")
     assert not stranger.exists()
 
@@ -232,7 +231,7 @@ def forged(store, layer):
     """Let the specification in a store name another layer, with the checksum that is due."""
     text = (store / "sweep.json").read_text().replace("archived:layer", layer)
     (store / "sweep.json").write_text(text)
-    Ledger(store).announce({"sweep.json": checksum(text.encode())})
+    Ledger(store).announce({"sweep.json": text.encode()})
     return text
 
 
@@ -240,7 +239,7 @@ def test_an_extension_that_was_cut_off_is_completed_without_its_layer(store, mon
     """By `status`, whoever wrote it; the coordinates too come from the file."""
     monkeypatch.setattr(trust, "_used", {"archived:layer"})
     larger = sa.extend_sweep(store, axes={"gamma": [0.7]})
-    entries = {"sweep": larger.to_json(), "modules": {"archived": "0"}}
+    entries = {"sweep": larger.to_json(), "modules": {"archived": "0"}}  # of an older version
     (store.parent / "imported").unlink()
     sys.modules.pop("archived")
     (store / "extension.json").write_text(json.dumps(entries))
@@ -261,7 +260,7 @@ def test_a_forged_size_is_refused_before_anything_is_allocated(store):
     entries = json.loads(forged(store, "archived:layer")) | {"samples": 10**12, "block": 1}
     text = json.dumps(entries)
     (store / "sweep.json").write_text(text)
-    Ledger(store).announce({"sweep.json": checksum(text.encode())})
+    Ledger(store).announce({"sweep.json": text.encode()})
     result = CliRunner().invoke(main, ["sweep", "status", str(store)])
     assert result.exit_code == 2
     assert "units" in result.output

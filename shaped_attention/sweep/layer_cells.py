@@ -202,7 +202,7 @@ def _grid(
                 "horizon", f"a whole number of layers divided by width={width}", horizon
             )
     check_count("depth", depth)  # type: ignore[arg-type]
-    return int(width), int(depth), depth / width  # type: ignore[arg-type, operator]
+    return int(width), int(depth), depth / width  # type: ignore[arg-type]
 
 
 def _start(values: Mapping[str, Any]) -> NDArray[np.float64]:

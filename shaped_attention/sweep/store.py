@@ -87,6 +87,7 @@ class Store:
     def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:
         self.path = Path(path)
         self.ledger = Ledger(self.path)
+        self.sweep: Sweep
         self._data, self._extension = self.path / "data.zarr", self.path / "extension.json"
         try:
             if not (self.path / SPECIFICATION).exists():

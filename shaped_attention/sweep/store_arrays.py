@@ -31,6 +31,8 @@ from shaped_attention.sweep.store_records import Ledger, StoreError, checksum
 _LEVEL = 1
 """Of Zstandard, the compressor of the chunks."""
 
+_COMPRESSOR: dict[str, Any] = {"id": "zstd", "level": _LEVEL}
+
 _CHUNK_BYTES = 2**20
 """Size up to which units of neighbouring cells share a chunk."""
 
@@ -47,7 +49,7 @@ _SUMMARY = ".zmetadata"
 def draft_arrays(
     draft: Path, sweep: Sweep, versions: Mapping[str, str], ledger: Ledger
 ) -> dict[str, bytes]:
-    """Write the arrays of a store without any samples to `draft`, flushed to disk; return its files.
+    """Write the arrays of a store without samples to `draft`, flushed; return its files.
 
     Their chunks have the shapes in the ledger: `chunk_shapes` of the sweep for which the store was
     made.
@@ -65,7 +67,7 @@ def draft_arrays(
             chunks=tuple(ledger.chunks()[name]),
             dtype=layout.dtype,
             fill_value=layout.fill,
-            compressors={"id": "zstd", "level": _LEVEL},
+            compressors=_COMPRESSOR,
             attributes={
                 "_ARRAY_DIMENSIONS": ["sampler", *sweep.axes, *layout.dims], **attributes(name)
             },
@@ -213,11 +215,10 @@ class CheckedFiles(LocalStore):
         """Return a file's content; raise StoreError if it is damaged or missing."""
         for attempt in range(3):
             whole = await super().get(key, prototype)
+            there = () if whole is None else tuple(checksum(whole.to_bytes()))
             allowed = self._ledger.sums(key)
-            if not allowed or (whole is not None and tuple(checksum(whole.to_bytes())) in allowed):
-                return (
-                    whole if byte_range is None else await super().get(key, prototype, byte_range)
-                )
+            if not allowed or there in allowed:
+                return await super().get(key, prototype, byte_range) if byte_range else whole
             # A run may have replaced it between the two looks.
             await asyncio.sleep(0.05 * attempt)
         state = "missing" if whole is None else "damaged"

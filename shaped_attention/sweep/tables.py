@@ -57,11 +57,7 @@ def export_sweep(store: Path, output: Path, summary: bool | None = None) -> None
 def check_suffix(output: Path) -> None:
     """Raise ValueError unless the suffix of a file names a format that can be written."""
     if output.suffix not in _ARRAYS + _TABLES:
-        raise argument_error(
-            "output",
-            "a file .nc, .zarr, .csv or .parquet (netCDF, Zarr, CSV, Parquet)",
-            str(output),
-        )
+        raise argument_error("output", f"a file {', '.join(_ARRAYS + _TABLES)}", str(output))
     if output.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise ValueError(f"{output}: Parquet needs the extra `parquet`: pip install pyarrow")
 

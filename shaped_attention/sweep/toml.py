@@ -18,10 +18,12 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shaped_attention.checks import argument_error, check_count, check_finite, did_you_mean, with_types
 from shaped_attention.io.inputs import read_covariance, read_tokens
@@ -37,9 +39,13 @@ _SETTINGS = ("samplers", "samples", "block", "seed", "keep", "observables", "fra
 
 _TABLES = ("fixed", "axes")
 
-_BARE = re.compile(r"[A-Za-z_][\w.:-]*")
+_BARE = re.compile(r"(?!(true|false|inf|nan)$)[A-Za-z_][\w.:-]*")
+"""Text without quotes."""
 
-_SPACES = {"linspace": np.linspace, "logspace": np.geomspace}
+_SPACES: dict[str, Callable[..., NDArray[np.float64]]] = {
+    "linspace": np.linspace,
+    "logspace": np.geomspace,
+}
 
 
 @with_types
@@ -181,11 +187,7 @@ def read_axis(text: str) -> tuple[str, list[Any]]:
     """
     name, _, values = (part.strip() for part in text.partition("="))
     words = [word.strip() for word in values.split(",")]
-    if (
-        name
-        and all(map(_BARE.fullmatch, words))
-        and not {"true", "false", "inf", "nan"} & set(words)
-    ):
+    if name and all(map(_BARE.fullmatch, words)):
         return name, words
     try:
         if not (name and values):

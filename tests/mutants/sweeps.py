@@ -53,8 +53,8 @@ SWEEPS = [
     Mutant(
         "sweep-units-drawn-without-the-package-digest",
         "shaped_attention/sweep/code_identity.py",
-        '{"shaped_attention": sources_digest(), **_digests(parts)}',
-        "{**_digests(parts)}",
+        'modules = {"shaped_attention": sources_digest()}',
+        "modules: dict[str, str] = {}",
         ("test_sweep_code.py::test_an_edit_of_the_package_is_refused",),
     ),
     Mutant(
@@ -67,8 +67,8 @@ SWEEPS = [
     Mutant(
         "sweep-time-left-by-numbers-of-units",
         _WORK_ORDER,
-        "return cost * self._sweep.block_samples(unit.block)",
-        "return 1.0",
+        "self._costs = sweep.costs[:, :, None] * np.array(samples, dtype=float)",
+        "self._costs = np.ones((*sweep.costs.shape, sweep.blocks))",
         (f"{_PROGRESS}::test_the_remaining_time_weighs_units_by_their_cost",),
     ),
     Mutant(
@@ -90,7 +90,7 @@ SWEEPS = [
         _UNITS,
         "derived_seed(sweep.seed, values, unit.block)",
         "derived_seed(sweep.seed, values, 0)",
-        ("test_sweep.py::test_a_unit_is_a_pure_function[0-observables]",),
+        ("test_sweep.py::test_a_unit_is_a_pure_function[0]",),
         blind=True,
     ),
     Mutant(
@@ -141,9 +141,9 @@ SWEEPS = [
     ),
     Mutant(
         "store-repairs-without-announcing",
-        "shaped_attention/sweep/store_extension.py",
-        "    ledger.announce(checksums(draft))\n    enlarge_arrays",
-        "    enlarge_arrays",
+        _STORE,
+        "        self.ledger.announce(files | further)\n",
+        "",
         (f"{_DAMAGE}::test_repaired_metadata_may_differ",),
     ),
     Mutant(
