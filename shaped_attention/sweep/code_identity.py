@@ -77,6 +77,18 @@ def last_code(folder: Path) -> Code | None:
     return Code(records[-1]["modules"], records[-1]["versions"]) if records else None
 
 
+def changes_since(before: Code | None, now: Code, layers: Iterable[Any]) -> list[str]:
+    """Return the changes of the code of units that were drawn of these layers, as phrases.
+
+    Modules of layers that came with an extension are not a change.
+    """
+    if before is None:
+        return ["the store has no record of its code and versions"]
+    counted = before.modules.keys() | code_of(layers).modules.keys()
+    modules = {name: digest for name, digest in now.modules.items() if name in counted}
+    return differences(before, now._replace(modules=modules))
+
+
 def differences(before: Code, now: Code) -> list[str]:
     """Return the differences between two versions of the code, as phrases."""
     phrases = []

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.samplers.devices import named_device
@@ -28,34 +28,18 @@ _UNGUARDED = 91
 _log = logging.getLogger(__name__)
 
 
-class Engine(Protocol):
-    """Interface of an engine, as `run_sweep` uses it.
+class Engine:
+    """Interface of an engine, as `run_sweep` uses it; this one runs units one after another.
 
     An engine calls functions with two further arguments: the device and the number of threads of a
     unit. None leaves either as it is.
     """
 
-    workers: int
-    devices: tuple[str, ...]
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Start a call."""
-
-    def recover(self) -> bool:
-        """Restore the engine after a worker died; return whether it can continue."""
-
-    def close(self) -> None:
-        """Release the resources of the engine."""
-
-
-class InProcess:
-    """Engine that runs units one after another in this process, on the samplers' threads."""
-
     workers = 1
     devices: tuple[str, ...] = ()
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Run the call now."""
+        """Start a call, or run it now."""
         future: Future[Any] = Future()
         try:
             future.set_result(function(*arguments, None, None))
@@ -64,15 +48,19 @@ class InProcess:
         return future
 
     def recover(self) -> bool:
-        """Return True: nothing can break here."""
-        return True
+        """Restore the engine after a worker died; return whether it can continue."""
+        return False
 
     def close(self) -> None:
-        """Do nothing: no resources are held."""
+        """Release the resources of the engine, if it holds any."""
 
 
-class ExecutorEngine:
-    """Engine that runs units in any `concurrent.futures.Executor`, owned by the caller.
+class InProcess(Engine):
+    """Engine that runs units one after another in this process, on the samplers' threads."""
+
+
+class ExecutorEngine(Engine):
+    """Engine that runs units in any `concurrent.futures.Executor`, which the caller closes.
 
     Parameters
     ----------
@@ -89,8 +77,6 @@ class ExecutorEngine:
         If `workers` is not a whole number >= 1.
     """
 
-    devices: tuple[str, ...] = ()
-
     def __init__(self, executor: Executor, workers: int, threads: int | None = None) -> None:
         check_count("workers", workers)
         self.workers = workers
@@ -100,15 +86,8 @@ class ExecutorEngine:
         """Start a call in the executor."""
         return self._executor.submit(function, *arguments, None, self._threads)
 
-    def recover(self) -> bool:
-        """Return False: the caller's executor cannot be replaced."""
-        return False
 
-    def close(self) -> None:
-        """Do nothing: the caller closes the executor."""
-
-
-class Processes:
+class Processes(Engine):
     """Engine of local processes with one thread each, or one per device; replaces dead ones.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -125,6 +125,12 @@ class Grid:
     def layers(self) -> list[Any]:
         """Values of the parameter `layer`."""
         return list(self.axes.get("layer", [self.fixed.get("layer", "attention")]))
+
+    def layers_of(self, cells: Iterable[int]) -> list[Any]:
+        """Return the layers that occur among some cells."""
+        if "layer" not in self.axes:
+            return self.layers
+        return list({self.values(self.index(cell))["layer"] for cell in cells})
 
 
 def common_observables(tokens: set[int]) -> list[str]:

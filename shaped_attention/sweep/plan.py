@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from shaped_attention.sweep.grid import Unit
-from shaped_attention.sweep.histograms import BINS, STOPPING_BINS
 from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.store_layout import layouts
 from shaped_attention.sweep.toml import as_sweep
 from shaped_attention.sweep.work_units import run_unit
 
@@ -59,15 +59,12 @@ def plan_sweep(sweep: Sweep | str | Path) -> Plan:
     sweep = as_sweep(sweep)
     cells = math.prod(sweep.shape)
     units = cells * len(sweep.samplers) * sweep.blocks
-    times, names, m = len(sweep.fractions), len(sweep.observed), max(sweep.tokens)
-    per_block = 8 * (times * names * 2 + STOPPING_BINS + 1)
-    kept = {
-        "observables": 8 * (times * (names - 1) + 1) * sweep.samples,
-        "V": 8 * (times * m * m + 1) * sweep.samples,
-        "reductions": 4 * times * (names - 1) * BINS * sweep.blocks,
-    }[sweep.keep]
-    store = cells * len(sweep.samplers) * (kept + per_block * sweep.blocks)
-    unit = 8 * sweep.block * m * m * (14 + times)
+    per_cell = sum(
+        np.dtype(layout.dtype).itemsize * math.prod(layout.shape)
+        for layout in layouts(sweep).values()
+    )
+    store = cells * len(sweep.samplers) * per_cell
+    unit = 8 * sweep.block * max(sweep.tokens) ** 2 * (14 + len(sweep.fractions))
     by_sampler = {name: _seconds_of(sweep, number) for number, name in enumerate(sweep.samplers)}
     return Plan(cells, units, store, unit, sum(by_sampler.values()), by_sampler)
 
@@ -89,36 +86,26 @@ def _seconds_of(sweep: Sweep, sampler: int) -> float:
 
 
 def _probed(sweep: Sweep, cell: int, sampler: int) -> float:
-    """Return the seconds of a unit of a cell."""
+    """Return the seconds of a unit, from ever larger parts of it after a first one that compiles.
+
+    With few samples, the cost of the call hides that of the samples.
+    """
+    unit, whole, samples = Unit(0, cell, sampler), min(sweep.samples, sweep.block), 1
     try:
-        return _unit_seconds(sweep, Unit(0, cell, sampler))
+        run_unit(sweep.unchecked(samples=1, block=1, target=None), unit)
+        while True:
+            part = sweep.unchecked(samples=samples, block=samples, target=None)
+            seconds = math.inf
+            for _ in range(_REPEATS):
+                began = time.perf_counter()
+                run_unit(part, unit)
+                seconds = min(seconds, time.perf_counter() - began)
+            if seconds > _PROBE_SECONDS or samples == whole:
+                return seconds * whole / samples
+            samples = min(8 * samples, whole)
     except Exception as error:  # a user's layer may raise anything
         values = sweep.values(sweep.index(cell))
         point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes) or "the only cell"
         raise ValueError(
             f"{sweep.samplers[sampler]}: it fails at {point} ({type(error).__name__}: {error})"
         ) from error
-
-
-def _unit_seconds(sweep: Sweep, unit: Unit) -> float:
-    """Return the seconds of a unit, from ever larger parts of it after a first one that compiles.
-
-    With few samples, the cost of the call hides that of the samples.
-    """
-    samples, compiled = 1, False
-    while True:
-        samples = min(samples, sweep.samples, sweep.block)
-        small = sweep.unchecked(samples=samples, block=samples, target=None)
-        if not compiled:
-            run_unit(small, unit)
-            compiled = True
-        seconds = min(_timed(small, unit) for _ in range(_REPEATS))
-        if seconds > _PROBE_SECONDS or samples == min(sweep.samples, sweep.block):
-            return seconds * min(sweep.samples, sweep.block) / samples
-        samples *= 8
-
-
-def _timed(sweep: Sweep, unit: Unit) -> float:
-    began = time.perf_counter()
-    run_unit(sweep, unit)
-    return time.perf_counter() - began

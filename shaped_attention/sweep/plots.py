@@ -50,7 +50,11 @@ def heat_maps(
         one Axes per panel.
     """
     values = _ascending(values)
-    across, x, y = _dimensions(values, 2)
+    if values.ndim not in (2, 3):
+        needed = "over two axes, and at most one dimension of panels"
+        raise argument_error("values", needed, values.dims)
+    *panels_of, x, y = map(str, values.dims)
+    across = panels_of[0] if panels_of else None
     names = _names(values, across)
     panels = Panels(ax, names, (1.2 + 4.8 * len(names), 4.2))
     low, high = limits or (float(values.min()), float(values.max()))
@@ -168,15 +172,6 @@ def _ascending(values: xr.DataArray) -> xr.DataArray:
     """Sort the numbers of every axis; an extension appends them in any order."""
     numbers = [dim for dim in values.dims if np.issubdtype(values[dim].dtype, np.number)]
     return values.sortby(numbers)
-
-
-def _dimensions(values: xr.DataArray, axes: int) -> tuple[str | None, str, str]:
-    dims = [str(dim) for dim in values.dims]
-    if len(dims) not in (axes, axes + 1):
-        needed = "over two axes, and at most one dimension of panels"
-        raise argument_error("values", needed, tuple(dims))
-    panels = dims[0] if len(dims) == axes + 1 else None
-    return panels, dims[-2], dims[-1]
 
 
 def _names(values: xr.DataArray, across: str | None) -> list[str]:

@@ -61,7 +61,7 @@ def open_sweep(path: str | Path) -> xr.Dataset:
     # Read before the arrays, so that an extension during the opening is noticed.
     digest = text_digest(store.path)
     # First, so that the summaries ignore what is written while the arrays are read.
-    drawn = _drawn(store)
+    state = _state(store)
     try:
         files = CheckedFiles(store.path / "data.zarr", store.ledger)
         data = xr.open_zarr(files, consolidated=False, chunks=None)
@@ -75,29 +75,28 @@ def open_sweep(path: str | Path) -> xr.Dataset:
     ]
     if sweep_of(data).digest != store.sweep.digest:
         raise StoreError(f"{store.path}: this store has just been extended; try again")
-    data = data.assign(drawn=drawn, reason=_reasons(store))
+    data = data.assign(state)
     data.encoding |= {"store": str(store.path.resolve()), "sweep": digest}
     return data.assign_attrs(code_changes=json.dumps(changes))
 
 
-def _reasons(store: Store) -> xr.DataArray:
-    """Return why each cell stopped in the last run: 'samples', 'target', 'failed', 'time' or ''."""
+def _state(store: Store) -> xr.Dataset:
+    """Return what is drawn of each block, and why each cell stopped in the last run, if known."""
     sweep = store.sweep
+    lead = ("sampler", *sweep.axes)
     reasons = np.full((len(sweep.samplers), *sweep.shape), "", dtype="<U7")
-    for place, why in store.reasons().items():
-        reasons[place] = why
-    about = {"long_name": "why the cell stopped"}
-    return xr.DataArray(reasons, dims=("sampler", *sweep.axes), attrs=about)
-
-
-def _drawn(store: Store) -> xr.DataArray:
-    sweep = store.sweep
-    shape = (len(sweep.samplers), *sweep.shape, sweep.blocks)
-    drawn = np.zeros(shape, dtype=np.int64)
+    drawn = np.zeros((*reasons.shape, sweep.blocks), dtype=np.int64)
     for unit in store.finished():
         drawn[(unit.sampler, *sweep.index(unit.cell), unit.block)] = sweep.block_samples(unit.block)
+    for place, why in store.reasons().items():
+        reasons[place] = why
     about = {"long_name": "number of samples drawn in the block"}
-    return xr.DataArray(drawn, dims=("sampler", *sweep.axes, "block"), attrs=about)
+    return xr.Dataset(
+        {
+            "drawn": ((*lead, "block"), drawn, about),
+            "reason": (lead, reasons, {"long_name": "why the cell stopped"}),
+        }
+    )
 
 
 @recorded()
@@ -170,8 +169,8 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     if "values" in data:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "All-NaN slice encountered")  # cells without samples
-            found = _seen_values(data).quantile(list(_LEVELS), "sample")
-        summary["quantile"] = found.rename(quantile="level").transpose(..., "level")
+            quantiles = _seen_values(data).quantile(list(_LEVELS), "sample")
+        summary["quantile"] = quantiles.rename(quantile="level").transpose(..., "level")
     elif "histogram" in data:
         whole = data["histogram"].where(done, 0).sum("block")
         parts = [

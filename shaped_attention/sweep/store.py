@@ -38,8 +38,8 @@ from shaped_attention.io.records import append_records, read_records
 from shaped_attention.io.storage import reason, sync, write_durably
 from shaped_attention.sweep.code_identity import (
     Code,
+    changes_since,
     code_of,
-    differences,
     last_code,
     note_code,
 )
@@ -267,7 +267,8 @@ class Store:
             If it differs and `accept` is false.
         """
         now, before, units = code_of(self.sweep.layers), last_code(self.path), self.finished()
-        changed = self._changed_code(before, now, units) if units else []
+        layers = self.sweep.layers_of({unit.cell for unit in units})
+        changed = changes_since(before, now, layers) if units else []
         if changed and not accept:
             raise StoreError(
                 f"{self.path}: its {len(units)} units may come from different code "
@@ -278,18 +279,6 @@ class Store:
             with self._writing():
                 note_code(self.path, now, len(units), changed)
         return now
-
-    def _changed_code(self, before: Code | None, now: Code, units: Iterable[Unit]) -> list[str]:
-        """Return what has changed, as phrases; layers that came with an extension have no units."""
-        if before is None:
-            return ["the store has no record of its code and versions"]
-        if now.modules.keys() > before.modules.keys():
-            cells = {unit.cell for unit in units}
-            layers = {self.sweep.values(self.sweep.index(cell)).get("layer") for cell in cells}
-            counted = {*before.modules, *code_of(layers).modules}
-            modules = {name: now.modules[name] for name in now.modules if name in counted}
-            now = now._replace(modules=modules)
-        return differences(before, now)
 
     def check_current(self) -> None:
         """Raise StoreError if the store was extended since it was opened; the lock is held."""

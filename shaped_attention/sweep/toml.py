@@ -25,7 +25,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.checks import argument_error, check_count, check_finite, did_you_mean, with_types
+from shaped_attention.checks import (
+    argument_error,
+    check_count,
+    check_finite,
+    did_you_mean,
+    with_types,
+)
 from shaped_attention.io.inputs import read_covariance, read_tokens
 from shaped_attention.io.storage import reason
 from shaped_attention.numerics.covariance import covariance_of

@@ -79,9 +79,9 @@ def _kept(sweep: Sweep, cell: Cell, result: xr.Dataset) -> dict[str, NDArray[Any
     v = result["V"].transpose(axis_of(result), "sample", "row", "col").to_numpy()
     stopping = stopping_times(result)
     # Several times at once: the observables of (time * sample) matrices.
-    found = observables(v.reshape(-1, *v.shape[-2:]), precision=float(np.finfo(sweep.dtype).eps))
+    computed = observables(v.reshape(-1, *v.shape[-2:]), precision=float(np.finfo(sweep.dtype).eps))
     names = sweep.observed[:-1]
-    values = np.stack([found[name].reshape(v.shape[:2]) for name in names], axis=-1)
+    values = np.stack([computed[name].reshape(v.shape[:2]) for name in names], axis=-1)
     stopped = np.isfinite(stopping)
     values = np.concatenate(
         [values, np.broadcast_to(stopped[None, :, None], (*v.shape[:2], 1))], axis=-1
