@@ -238,7 +238,7 @@ ESTIMATES = [
         _SWEEP_SCHEDULE,
         "self._moments(unit)[-1, column]",
         "self._moments(unit)[0, column]",
-        ("test_sweep_targets.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
+        ("test_sweep_summaries.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
         blind=True,
     ),
     Mutant(
@@ -312,7 +312,7 @@ ESTIMATES = [
         _SWEEP_SCHEDULE,
         "bool(half <= target.half_width)",
         "bool(half <= 2.0 * target.half_width)",
-        ("test_sweep_targets.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
+        ("test_sweep_summaries.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
     ),
     Mutant(
         "splitting-ties-survive",
