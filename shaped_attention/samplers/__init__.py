@@ -1,7 +1,6 @@
-"""The samplers: networks with real weights, the exact chain, the SDE, and their shared parts.
+"""The samplers: networks with real weights, the exact chain, the limit, and their shared parts.
 
-The samplers are `network`, `chain` and `sde`; `pathwise` differentiates their paths. Each checks
-its arguments (`request`), composes the step of a layer (`steps`, `task`), passes it to one of the
-`executors` (`tile_process`, `blas_process`, `torch_process`) and loops (`driver`, `chunks`).
-`run_result` turns a run into a Dataset, and `continuation` continues it.
+`chain`, `network` and `sde` are the samplers; `pathwise` differentiates their paths, `continuation`
+continues a run, and `explain` says what runs a layer. A `specification` is what was asked for, a
+`task` the law of a step. A stepper (`steppers`) moves a batch of `paths`, and `loop` is the loop.
 """
