@@ -178,17 +178,14 @@ def test_a_sweep_of_models_resumes_and_is_summarised(tmp_path):
     ("changes", "message"),
     [
         ({"axes": {"n_layer": [2, 3]}}, r"0.5 of the 3 layers .* \(first at n_layer=3\)"),
-        ({"axes": {"n_layer": [2, 0]}}, r"config has n_layer=0; .* \(first at n_layer=0\)"),
-        ({"axes": {"rope_scalling": [1, 2]}}, "config has the field rope_scalling=1"),
+        ({"axes": {"n_layer": [2, 0]}}, r"n_layer.*0 \(first at n_layer=0\)"),
+        ({"axes": {"rope_scalling": [1, 2]}}, "rope_scalling"),
         ({"axes": {"resid_pdrop": [0.1, 0.2]}}, "has no effect on samplers"),
         ({"samplers": ("chain",)}, "some of model, once each, with layer='model'"),
         ({"fixed": {"layer": "model", "tokens": 3}}, "config must be given, fixed or as an axis"),
-        (
-            {"fixed": {"layer": "model", "config": CONFIG}},
-            "tokens, ids: give exactly one",
-        ),
-        ({"fixed": {"layer": "model", "config": CONFIG, "tokens": 30}}, "tokens=30: at most 20"),
-        ({"fixed": {"layer": "model", "config": 3, "tokens": 3}}, "config is of the type int"),
+        ({"fixed": {"layer": "model", "config": CONFIG}}, "tokens, ids: give exactly one"),
+        ({"fixed": {"layer": "model", "config": CONFIG, "tokens": 30}}, "tokens must be .* got 30"),
+        ({"fixed": {"layer": "model", "config": 3, "tokens": 3}}, "config must be a configuration .* got 3"),
     ],
 )
 def test_refused_sweeps_of_models(changes, message):
