@@ -77,7 +77,7 @@ calls = {
     "times=[0j]": lambda: sa.simulate_chain(block, v0, times=[0j], **run),
     "times=0.0": lambda: sa.simulate_chain(block, v0, times=0.0, **run),
     "times=[[0.1]]": lambda: sa.simulate_chain(block, v0, times=[[0.1]], **run),
-    "layer[0]=[": lambda: sa.simulate_chain([[block]], v0, **run),
+    "layer[0] must be a block; got a list": lambda: sa.simulate_chain([[block]], v0, **run),
     "layer contains Labelled": lambda: sa.simulate_chain(Labelled(0.5, label=print), v0, **run),
     "tokens must be an array of numbers": lambda: sa.covariance_of([[1.0], [1.0, 2.0]]),
     "v must be real; got complex entries": lambda: sa.drift(block, 1j * v0),
