@@ -114,8 +114,8 @@ def mean_square(function: Callable[[Tensor, Any], Tensor], s: Any) -> Any:
         def at_depths(depths: Depths) -> Any:
             numbers = np.asarray(value(s, depths), dtype=np.float64)
             different, place = np.unique(numbers, return_inverse=True)
-            found = np.array([mean_square(function, float(number)) for number in different])
-            return found[place].reshape(numbers.shape)
+            means = np.array([mean_square(function, float(number)) for number in different])
+            return means[place].reshape(numbers.shape)
 
         return Scalar(at_depths)
     x = torch.from_numpy(np.arange(-_LARGEST, _LARGEST + _SPACING / 2.0, _SPACING)[None])
@@ -131,14 +131,14 @@ def derivatives(function: Activation, at: float) -> tuple[float, float, float, f
     """Return phi, phi', phi'' and phi''' at a point, by automatic differentiation."""
     with torch.inference_mode(False), torch.enable_grad():
         x = torch.tensor([[at]], dtype=torch.float64, requires_grad=True)
-        y, found = function(x), []
+        y, values = function(x), []
         for _ in range(4):
-            found.append(float(y.detach()))
+            values.append(float(y.detach()))
             if y.requires_grad:
                 (y,) = torch.autograd.grad(y.sum(), x, create_graph=True)
             else:
                 y = torch.zeros_like(x)
-    return found[0], found[1], found[2], found[3]
+    return values[0], values[1], values[2], values[3]
 
 
 @lru_cache(maxsize=256)

@@ -172,8 +172,8 @@ class AttentionLimit(Limit):
         turned = direction @ factor
         if self.moments.flat:
             centred = factor - column_sums(factor) / m
-            found = (factor.mT @ turned) @ (centred.mT @ centred)
-            return (4.0 * (scale / m) ** 2) * column_sums(row_squares(found))
+            coefficients = (factor.mT @ turned) @ (centred.mT @ centred)
+            return (4.0 * (scale / m) ** 2) * column_sums(row_squares(coefficients))
         return (4.0 * scale**2) * self.moments.noise_along(factor, turned)
 
     def variance_noise(self, p: Parameters, v: M) -> M:

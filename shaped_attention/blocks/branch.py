@@ -39,12 +39,12 @@ def branch_rows(
 ) -> Rows[M]:
     """Return the coordinates ``weight R [H, B] / sqrt n`` of a branch, for one group."""
     root = compress(root)
-    own, inner = factor.shape[-1], root.shape[-1]
+    rank, inner = factor.shape[-1], root.shape[-1]
     scale = weight / width**0.5
-    along = scale * (root @ numbers.normal("branch", inner, own, group))
-    if width == own:
+    along = scale * (root @ numbers.normal("branch", inner, rank, group))
+    if width == rank:
         return [along]
-    rest = numbers.wishart("branch, orthogonal", inner, width - own, group)
+    rest = numbers.wishart("branch, orthogonal", inner, width - rank, group)
     return [along, scale * (root @ rest)]
 
 

@@ -45,11 +45,11 @@ class Relaxation(Limit):
 
     def growth(self, p: Parameters | None, v: M) -> M:
         """Return the sum over the blocks; Sigma_lin contributes 2 k R_ab^2 to S."""
-        betas = relaxations([x.norm.weights(own) for x, own in self._limits if x.norm])
+        betas = relaxations([x.norm.weights(values) for x, values in self._limits if x.norm])
         square, parts = v * v, []
-        for beta, (limit, own) in zip(betas, self._limits, strict=True):
-            part = (2.0 * beta * limit.linear_rate(own)) * square
-            noise = limit.variance_noise(own, v)
+        for beta, (limit, values) in zip(betas, self._limits, strict=True):
+            part = (2.0 * beta * limit.linear_rate(values)) * square
+            noise = limit.variance_noise(values, v)
             parts.append(part if noise is None else part + beta * noise)
         return v * sum(parts[1:], parts[0])
 

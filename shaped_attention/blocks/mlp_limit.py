@@ -106,8 +106,8 @@ class SmoothLimit(HiddenLimit):
             return None
         total = self.square * (v * v)
         if self.outer != 0.0:
-            own = diagonal(v)
-            total = total + self.outer * (own @ own.mT)
+            variances = diagonal(v)
+            total = total + self.outer * (variances @ variances.mT)
         return self._rate(p) * total
 
     def decay(self, p: Parameters) -> Any:
@@ -117,6 +117,6 @@ class SmoothLimit(HiddenLimit):
 
     def speed(self, p: Parameters, factor: M) -> M:
         """Return ``(gamma / a)^2 (x + y + 2 |z|) q``, q the mean of V_aa weighted by itself."""
-        own = row_squares(factor)
-        size = column_sums(own * own) / (column_sums(own) + _TINY)
+        variances = row_squares(factor)
+        size = column_sums(variances * variances) / (column_sums(variances) + _TINY)
         return ((self.outer + self.square + 2.0 * abs(self.rows)) * self._rate(p)) * size

@@ -38,15 +38,16 @@ def overridden(
     """
     pattern = pattern_of(layer)
     blocks = [block for layer_blocks in pattern for block in layer_blocks]
-    given = _for_each(blocks, parameters)
-    new = [_replaced(block, own, layers) for block, own in zip(blocks, given, strict=True)]
+    by_block = _for_each(blocks, parameters)
+    pairs = zip(blocks, by_block, strict=True)
+    new = [_replaced(block, overrides, layers) for block, overrides in pairs]
     result: list[list[Block]] = []
     tensors: list[list[Overrides]] = []
     first = 0
     for layer_blocks in pattern:
         stop = first + len(layer_blocks)
         result.append(new[first:stop])
-        tensors.append(given[first:stop])
+        tensors.append(by_block[first:stop])
         first = stop
     return Pattern(result), tensors
 
@@ -57,54 +58,54 @@ def numbers_of(layer: Layer) -> Any:
     Schedules and skip weights, which the values determine, are left out.
     """
     blocks = [block for layer_blocks in pattern_of(layer) for block in layer_blocks]
-    found = [_numbers_of(block) for block in blocks]
-    return found[0] if isinstance(layer, Block) else found
+    numbers = [_numbers_of(block) for block in blocks]
+    return numbers[0] if isinstance(layer, Block) else numbers
 
 
 def _numbers_of(block: Block) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for entry in fields(block):  # type: ignore[arg-type]
         field = getattr(block, entry.name)
         if isinstance(field, Block):
-            found[entry.name] = _numbers_of(field)
+            numbers[entry.name] = _numbers_of(field)
         elif _are_blocks(field):
-            found[entry.name] = [_numbers_of(inner) for inner in field]
+            numbers[entry.name] = [_numbers_of(inner) for inner in field]
         elif (
             _is_number(entry.type, field)
             and not isinstance(field, Schedule)
             and entry.name not in (*block.fixed, "skip")
         ):
-            found[entry.name] = torch.tensor(float(field), dtype=torch.float64)
-    return found
+            numbers[entry.name] = torch.tensor(float(field), dtype=torch.float64)
+    return numbers
 
 
 def _for_each(blocks: Sequence[Block], parameters: Any) -> list[Overrides]:
     if parameters is None:
         return [{} for _ in blocks]
-    given = [parameters] if isinstance(parameters, Mapping) else parameters
-    if not isinstance(given, list | tuple) or not all(isinstance(x, Mapping) for x in given):
+    by_block = [parameters] if isinstance(parameters, Mapping) else parameters
+    if not isinstance(by_block, list | tuple) or not all(isinstance(x, Mapping) for x in by_block):
         raise argument_error(
             "parameters", "a dictionary, or a list with one for each block", parameters
         )
-    if len(given) != len(blocks):
-        raise ValueError(f"parameters has {len(given)} entries for {len(blocks)} blocks")
-    return list(given)
+    if len(by_block) != len(blocks):
+        raise ValueError(f"parameters has {len(by_block)} entries for {len(blocks)} blocks")
+    return list(by_block)
 
 
-def _replaced(block: Block, given: Overrides, layers: int | None) -> Block:
+def _replaced(block: Block, overrides: Overrides, layers: int | None) -> Block:
     """Return a block with the values of tensors, which its own checks validate."""
     kinds = {x.name: (x.type, getattr(block, x.name)) for x in fields(block)}  # type: ignore[arg-type]
     changes: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in overrides.items():
         kind, field = kinds.get(name, (None, None))
         if _is_number(kind, field) and name not in block.fixed:
             changes[name] = _value(name, value, layers)
         elif isinstance(field, Block):
-            (own,) = _for_each([field], value)
-            changes[name] = _replaced(field, own, layers)
+            (values,) = _for_each([field], value)
+            changes[name] = _replaced(field, values, layers)
         elif _are_blocks(field):
             pairs = zip(field, _for_each(field, value), strict=True)
-            changes[name] = tuple(_replaced(inner, own, layers) for inner, own in pairs)
+            changes[name] = tuple(_replaced(inner, values, layers) for inner, values in pairs)
         else:
             free = [
                 name
@@ -144,10 +145,10 @@ def _value(name: str, value: Any, layers: int | None) -> float | Schedule:
     return Schedule([*((i / len(values), x) for i, x in enumerate(values)), (1.0, values[-1])])
 
 
-def at_layer(given: Any, layer: int) -> Any:
+def at_layer(overrides: Any, layer: int) -> Any:
     """Return overrides with the values of one layer."""
-    if isinstance(given, Tensor):
-        return given if given.ndim == 0 else given[layer]
-    if isinstance(given, Mapping):
-        return {name: at_layer(value, layer) for name, value in given.items()}
-    return [at_layer(value, layer) for value in given]
+    if isinstance(overrides, Tensor):
+        return overrides if overrides.ndim == 0 else overrides[layer]
+    if isinstance(overrides, Mapping):
+        return {name: at_layer(value, layer) for name, value in overrides.items()}
+    return [at_layer(value, layer) for value in overrides]

@@ -131,7 +131,7 @@ def resolved(block: Any, depth: float) -> Any:
 class Parameters:
     """The parameters of a block, as attributes with the names of its fields.
 
-    The value of a field is the tensor `given` under its name, if any. Otherwise a float or a
+    The value of a field is the tensor in `tensors` under its name, if any. Otherwise a float or a
     `Schedule` is passed through `lookup`, and a block or a tuple of blocks gives `Parameters`.
     """
 
@@ -139,22 +139,22 @@ class Parameters:
         self,
         block: Any,
         lookup: Callable[[Parameter], Any],
-        given: Mapping[str, Any] | None = None,
+        tensors: Mapping[str, Any] | None = None,
     ) -> None:
-        self._block, self._lookup, self._given = block, lookup, given or {}
+        self._block, self._lookup, self._tensors = block, lookup, tensors or {}
 
     def __getattr__(self, name: str) -> Any:
-        given = self._given.get(name)
-        if isinstance(given, Tensor):
-            return given
+        replacement = self._tensors.get(name)
+        if isinstance(replacement, Tensor):
+            return replacement
         field = getattr(self._block, name)
         if isinstance(field, float | Schedule):
             return self._lookup(field)
         if _is_block(field):
-            return Parameters(field, self._lookup, given)
+            return Parameters(field, self._lookup, replacement)
         if _are_blocks(field):
-            pairs = zip(field, given or [None] * len(field), strict=True)
-            return [Parameters(x, self._lookup, own) for x, own in pairs]
+            pairs = zip(field, replacement or [None] * len(field), strict=True)
+            return [Parameters(x, self._lookup, tensors) for x, tensors in pairs]
         return field
 
     def as_scalars(self) -> Parameters:
@@ -172,9 +172,9 @@ def traced(block: Any) -> Parameters:
     return Parameters(block, lookup)
 
 
-def at_depth(block: Any, depth: float, given: Mapping[str, Any] | None = None) -> Parameters:
-    """Return the parameters as numbers at a relative depth, or the tensors `given` instead."""
-    return Parameters(block, lambda parameter: value_at(parameter, depth), given)
+def at_depth(block: Any, depth: float, tensors: Mapping[str, Any] | None = None) -> Parameters:
+    """Return the parameters as numbers at a relative depth, or the `tensors` instead."""
+    return Parameters(block, lambda parameter: value_at(parameter, depth), tensors)
 
 
 def plain_fields(block: Any) -> None:

@@ -84,7 +84,7 @@ def rope_angles(
     check_count("size", size)
     if size % 2:
         raise argument_error("size", "even", size)
-    given = {
+    options = {
         "factor": factor,
         "low_freq_factor": low_freq_factor,
         "high_freq_factor": high_freq_factor,
@@ -93,7 +93,7 @@ def rope_angles(
     if scaling is not None:
         check_choice("scaling", scaling, SCALINGS)
     known = {None: (), "linear": ("factor",), "llama3": _LLAMA3}[scaling]
-    for name, value in given.items():
+    for name, value in options.items():
         if name in known:
             check_positive(name, value)  # type: ignore[arg-type]
         elif value is not None:
@@ -301,7 +301,7 @@ def modes(angles: Angles, share: float, tokens: int) -> tuple[tuple[Matrix, floa
     turns = np.multiply.outer(np.array(angles), places)
     weight = share / len(angles)
     apart = np.subtract.outer(places, places)
-    found = []
+    matrices = []
     for parity, part, rest in ((1.0, np.cos, 1.0 - share), (-1.0, np.sin, 0.0)):
         values, vectors = np.linalg.eigh(weight * part(turns).T @ part(turns) + rest)
         for value, vector in zip(values[::-1], vectors.T[::-1], strict=True):
@@ -312,5 +312,5 @@ def modes(angles: Angles, share: float, tokens: int) -> tuple[tuple[Matrix, floa
             entries = profile[np.abs(apart)]
             entries = entries if parity > 0.0 else entries * np.sign(apart)
             entries.flags.writeable = False
-            found.append((entries, parity))
-    return tuple(found)
+            matrices.append((entries, parity))
+    return tuple(matrices)

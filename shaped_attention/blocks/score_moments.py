@@ -91,8 +91,8 @@ class ScoreMoments:
         """Return the E_k and their parities; None is a matrix of ones."""
         if self.angles is None:
             return [(None, 1.0)]
-        found = modes(self.angles, self.share, like.shape[-2])
-        return [(constant(entries, like=like), parity) for entries, parity in found]
+        matrices = modes(self.angles, self.share, like.shape[-2])
+        return [(constant(entries, like=like), parity) for entries, parity in matrices]
 
     def covariances(self, v: M) -> tuple[M, M]:
         """Return U and K."""
@@ -144,9 +144,9 @@ class ScoreMoments:
     def spread(self, v: M, key: M, parity: float = 1.0) -> M:
         """Return T(M)_ac = tr(C_a M C_c V), C_a = diag w_a - w_a w_a^T, M^T = parity M."""
         w = self.centre(v)
-        mean, own = w @ v, w @ key
-        cross = (own * mean) @ w.mT
-        both = (own @ w.mT) * (mean @ w.mT)
+        mean, key_mean = w @ v, w @ key
+        cross = (key_mean * mean) @ w.mT
+        both = (key_mean @ w.mT) * (mean @ w.mT)
         return (w @ (key * v)) @ w.mT - (cross + parity * cross.mT) + both
 
     def second(self, v: M) -> tuple[M, M]:
@@ -177,9 +177,9 @@ class ScoreMoments:
         moved = seen @ turned - row_sums(seen) * (w @ turned)
         for mode, parity in self.modes(factor):
             asked, known = w * _times(query, mode), _times(key, mode)
-            own = w @ known
-            part = asked @ (w * known) - own * (asked @ w)
-            part = part + (asked * (own @ w.mT) - asked * (parity * diagonal(own).mT)) @ w
+            key_mean = w @ known
+            part = asked @ (w * known) - key_mean * (asked @ w)
+            part = part + (asked * (key_mean @ w.mT) - asked * (parity * diagonal(key_mean).mT)) @ w
             squares = part if squares is None else squares + part
             moved = moved + _times(query * row_sums(_times(apart, mode)).mT, mode)
         return (squares + w * (moved - row_sums(w * moved))) @ factor
@@ -229,10 +229,10 @@ def cosine_series(size: int) -> tuple[float, ...]:
     """
     half = size / 2.0
     logarithm = 2.0 * gammaln(half + 0.5) - gammaln(half) - gammaln(half + 1.0)
-    found = [math.exp(logarithm)]
+    coefficients = [math.exp(logarithm)]
     for j in range(_TERMS - 2):
-        found.append(found[-1] * (j + 0.5) ** 2 / ((half + 1.0 + j) * (j + 1.0)))
-    return (*found, max(0.0, 1.0 - sum(found)))
+        coefficients.append(coefficients[-1] * (j + 0.5) ** 2 / ((half + 1.0 + j) * (j + 1.0)))
+    return (*coefficients, max(0.0, 1.0 - sum(coefficients)))
 
 
 def _cosines(correlations: M, size: int) -> M:

@@ -22,7 +22,7 @@ BLOCKS = [
     Mutant(
         "branch-wishart-dof-width",
         _BRANCH,
-        'numbers.wishart("branch, orthogonal", inner, width - own, group)',
+        'numbers.wishart("branch, orthogonal", inner, width - rank, group)',
         'numbers.wishart("branch, orthogonal", inner, width, group)',
         ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",),
         blind=True,
@@ -39,7 +39,7 @@ BLOCKS = [
         "branch-scaled-by-the-orthogonal-part",
         _BRANCH,
         "scale = weight / width**0.5",
-        "scale = weight / (width - own) ** 0.5",
+        "scale = weight / (width - rank) ** 0.5",
         ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",),
         blind=True,
     ),

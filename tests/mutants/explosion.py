@@ -53,8 +53,8 @@ EXPLOSION = [
     Mutant(
         "attention-noise-drift-diagonal-index",
         _ATTENTION_MOMENTS,
-        "asked * (parity * diagonal(own).mT)) @ w",
-        "asked * (parity * diagonal(own))) @ w",
+        "asked * (parity * diagonal(key_mean).mT)) @ w",
+        "asked * (parity * diagonal(key_mean))) @ w",
         ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives[causal]",),
         blind=True,
     ),

@@ -33,8 +33,8 @@ NORMALISED_LIMIT = [
     Mutant(
         "linear-noise-relaxes-half",
         _LIMIT,
-        "(2.0 * beta * limit.linear_rate(own))",
-        "(beta * limit.linear_rate(own))",
+        "(2.0 * beta * limit.linear_rate(values))",
+        "(beta * limit.linear_rate(values))",
         (
             "test_normalised_limit.py::test_growth_by_relaxation_is_the_correction_of_the_drift"
             "[inner0]",

@@ -267,8 +267,8 @@ SAMPLERS = [
     Mutant(
         "pathwise-values-of-another-layer",
         "shaped_attention/blocks/overrides.py",
-        "else given[layer]",
-        "else given[-1 - layer]",
+        "else overrides[layer]",
+        "else overrides[-1 - layer]",
         ("test_pathwise.py::test_a_value_for_each_layer",),
     ),
     Mutant(
