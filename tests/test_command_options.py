@@ -198,7 +198,7 @@ def test_layers_have_the_names_of_the_catalogue():
 RECIPES = {**PAPER, **SPHERE}
 
 
-@pytest.mark.parametrize("name", {*RECIPES} - {"histograms"})
+@pytest.mark.parametrize("name", sorted({*RECIPES} - {"histograms"}))
 def test_options_of_figures_are_the_arguments_of_their_functions(name):
     """With the same defaults, of the same types; the function is not looked at for help texts."""
     recipe = RECIPES[name]
