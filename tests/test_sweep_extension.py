@@ -146,7 +146,7 @@ REFUSED = {
     "as many": ({"samples": 20}, "samples must be more than the store's 20; got 20"),
     "a fraction": ({"samples": 20.5}, "samples must be an integer >= 1; got 20.5"),
     "nothing": ({}, "samples, axes: give at least one of the two"),
-    "twice": ({"axes": {"gamma": [0.7, 0.7]}}, "gamma=0.7: the axis already has this value"),
+    "twice": ({"axes": {"gamma": [0.7, 0.7]}}, "gamma must be new to the axis; got 0.7"),
     "unknown": (
         {"axes": {"gama": [0.7]}},
         "gama is not an axis of the sweep; choose one of gamma (did you mean 'gamma'?)",

@@ -74,7 +74,7 @@ def named_layer(
         return [Normalised(block, norm_place, norm, norm_eps) for block in blocks]
     if (norm_place, norm_eps) != ("before", 0.0):
         raise ValueError(
-            f"norm_place={norm_place!r}, norm_eps={norm_eps!r}: no effect without norm"
+            f"norm_place={norm_place!r}, norm_eps={norm_eps!r} have no effect without norm"
         )
     return blocks
 

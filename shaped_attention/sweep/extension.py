@@ -85,7 +85,7 @@ def _larger(sweep: Sweep, samples: int | None, further: Mapping[str, Any]) -> Sw
             raise argument_error(name, "a list of values", values)
         for value in map(plain_values, values):
             if canonical(value) in map(canonical, axes[name]):
-                raise ValueError(f"{name}={value!r}: the axis already has this value")
+                raise argument_error(name, "new to the axis", value)
             kinds = {_kind(old) for old in sweep.axes[name]}
             if _kind(value) not in kinds:
                 needed = " or ".join(sorted(kinds))
