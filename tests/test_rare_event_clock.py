@@ -10,8 +10,8 @@ import torch
 from scipy.stats import norm
 
 import shaped_attention as sa
+from shaped_attention.blocks.base import pattern_of
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.samplers.clock_step import clock_speed
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.paths import Paths

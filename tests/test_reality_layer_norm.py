@@ -21,11 +21,10 @@ import torch
 import shaped_attention as sa
 from shaped_attention.architectures.model import attention_of
 from shaped_attention.blocks.attention import ShapedAttention
-from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.base import Block, Pattern
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.blocks.parallel import Parallel
-from shaped_attention.blocks.pattern import Pattern
 from shaped_attention.blocks.positions import allowed, bias_array
 from tests.reality import IDS, against_reality
 

@@ -11,9 +11,8 @@ from shaped_attention.architectures.layer_types import Kind, Kinds, all_full, ma
 from shaped_attention.architectures.model import Embedding, Model, Norm
 from shaped_attention.architectures.parts import attention, mlp, normed
 from shaped_attention.architectures.rope import rope_of
-from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.base import Block, Pattern
 from shaped_attention.blocks.parallel import Parallel
-from shaped_attention.blocks.pattern import Pattern
 from shaped_attention.blocks.rotations import Rope
 
 WIDTHS = ("hidden_size", "n_embd", "n_embed")

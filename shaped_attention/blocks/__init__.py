@@ -1,21 +1,5 @@
-"""Residual blocks, one per file, each with its mathematics written once."""
+"""Residual blocks, one per file, each with its mathematics written once; loaded on first use."""
 
-from shaped_attention.blocks.attention import ShapedAttention
-from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.limit import Limit
-from shaped_attention.blocks.mlp import ShapedMLP
-from shaped_attention.blocks.normalised import Normalised
-from shaped_attention.blocks.parallel import Parallel
-from shaped_attention.blocks.parameters import Schedule
-from shaped_attention.blocks.pattern import Pattern
+import lazy_loader
 
-__all__ = [
-    "Block",
-    "Limit",
-    "Normalised",
-    "Parallel",
-    "Pattern",
-    "Schedule",
-    "ShapedAttention",
-    "ShapedMLP",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -33,22 +33,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 
 from shaped_attention.blocks.attention_fields import AttentionFields
-from shaped_attention.blocks.attention_limit import ScoresCoupling, limit_of
 from shaped_attention.blocks.attention_scores import biased, gram_scores, prepared
 from shaped_attention.blocks.base import Block, Project
-from shaped_attention.blocks.coupling import Coupling
-from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.blocks.positions import allowed, bias_array, centre, is_per_head
 from shaped_attention.blocks.rotations import Rope
 from shaped_attention.checks import argument_error
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax, tanh
+
+if TYPE_CHECKING:
+    from shaped_attention.blocks.coupling import Coupling
+    from shaped_attention.blocks.limit import Limit
 
 
 class ShapedAttention(AttentionFields, Block):
@@ -124,11 +125,15 @@ class ShapedAttention(AttentionFields, Block):
     @property
     def coupling(self) -> Coupling:
         """The coupling of the chain to the limit."""
+        from shaped_attention.blocks.attention_limit import ScoresCoupling
+
         return ScoresCoupling(self)
 
     @property
     def limit(self) -> Limit | str:
         """The limit, or the reason why it does not exist."""
+        from shaped_attention.blocks.attention_limit import limit_of
+
         return limit_of(self)
 
     def specification(self) -> dict[str, Any]:

@@ -50,12 +50,12 @@ from jaxtyping import Float
 
 from shaped_attention.blocks.branch import residual_step
 from shaped_attention.blocks.inheritance import withdraw_inherited
-from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import Parameters, Schedule, check_ranges, plain_fields
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.checks import argument_error
 from shaped_attention.lazy_torch import Tensor
-from shaped_attention.numerics.primitives import M, Numbers, sqrt
+from shaped_attention.numerics.primitives import M, sqrt
+from shaped_attention.numerics.primitives import Numbers as Numbers
 
 Project = Callable[[Tensor, int], Tensor]
 """``project(x, columns)`` is x @ W with a fresh matrix W of independent N(0, 1) weights."""
@@ -236,6 +236,17 @@ def blocks_of(layer: Layer) -> tuple[Block, ...]:
     return tuple(layer)
 
 
+def pattern_of(layer: Layer | Pattern) -> tuple[tuple[Block, ...], ...]:
+    """Return the blocks of each layer of a pattern; a single layer is a pattern of one."""
+    return layer.layers if isinstance(layer, Pattern) else (blocks_of(layer),)
+
+
+def specification_of(pattern: Sequence[Sequence[Block]]) -> Any:
+    """Return a pattern as plain data: a list of blocks, or of layers under the key "pattern"."""
+    layers = [[block.specification() for block in blocks] for blocks in pattern]
+    return layers[0] if len(layers) == 1 else {"pattern": layers}
+
+
 def limit_reason(block: Block) -> str:
     """Return why a block has no limit; empty if it has one."""
     if isinstance(block.limit, str):
@@ -301,6 +312,3 @@ def check_storable(block: Block) -> None:
         raise ValueError(
             f"layer contains {block!r}, which is no dataclass with plain data as fields ({error})"
         ) from None
-
-
-__all__ = ["Block", "Layer", "Limit", "Numbers", "Parameters", "Pattern", "Project"]

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Layer
+from shaped_attention.blocks.base import Block, Layer, Pattern, pattern_of
 from shaped_attention.blocks.parameters import Schedule
-from shaped_attention.blocks.pattern import Pattern, pattern_of
 from shaped_attention.checks import argument_error
 from shaped_attention.lazy_torch import Tensor, torch
 

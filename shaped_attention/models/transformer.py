@@ -18,9 +18,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from shaped_attention.blocks import Block, Pattern, ShapedAttention, ShapedMLP
-from shaped_attention.blocks.base import Layer, blocks_of
+from shaped_attention.blocks.base import Layer, blocks_of, pattern_of
 from shaped_attention.blocks.parameters import at_depth, resolved
-from shaped_attention.blocks.pattern import pattern_of
 from shaped_attention.checks import argument_error, check_count, check_width
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from shaped_attention.blocks.base import Block, blocks_of
-from shaped_attention.blocks.pattern import Pattern
+from shaped_attention.blocks.base import Block, Pattern, blocks_of
 from shaped_attention.checks import argument_error, with_types
 from shaped_attention.extras import extras
 from shaped_attention.io.file_formats import MAX_BYTES, check_declared

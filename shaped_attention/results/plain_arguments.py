@@ -23,9 +23,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.base import Block, check_storable
+from shaped_attention.blocks.base import Block, Pattern, check_storable, specification_of
 from shaped_attention.blocks.parameters import Schedule
-from shaped_attention.blocks.pattern import Pattern, specification_of
 from shaped_attention.deprecated import OLD_NAMES
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.trust import check_modules, check_trusted, names_code, note_use

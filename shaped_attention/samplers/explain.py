@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.blocks.base import Block, Layer, blocks_of, chain_reason, limit_reason
+from shaped_attention.blocks.base import (
+    Block,
+    Layer,
+    Pattern,
+    blocks_of,
+    chain_reason,
+    limit_reason,
+    pattern_of,
+)
 from shaped_attention.blocks.coupling import least_width
-from shaped_attention.blocks.pattern import Pattern, pattern_of
 from shaped_attention.checks import check_count, check_width
 from shaped_attention.numerics.eager import eager, is_eager
 from shaped_attention.numerics.graph import Node, needed

@@ -10,7 +10,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.paths import Paths
 
 Array = NDArray[np.float64]
@@ -48,6 +47,8 @@ def kept_of(keep: str, tokens: int) -> Kept:
     if keep == "V":
         return Kept(np.asarray)
     if keep == "observables":
+        from shaped_attention.numerics.observables import observables
+
         names = tuple(observables(np.eye(tokens)[None]))
 
         def all_observables(v: Array) -> Array:

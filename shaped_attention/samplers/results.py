@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.pattern import specification_of
+from shaped_attention.blocks.base import specification_of
 from shaped_attention.io.records import plain
 from shaped_attention.results.provenance import attribute
 from shaped_attention.samplers.specification import Specification

@@ -12,9 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.blocks.base import Block, Layer, check_storable, needs_means
-from shaped_attention.blocks.layer_limit import starting_covariance
-from shaped_attention.blocks.pattern import pattern_of
+from shaped_attention.blocks.base import Block, Layer, check_storable, needs_means, pattern_of
 from shaped_attention.checks import check_count, check_width, real_array
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.covariance import start_factor
@@ -238,9 +236,12 @@ def specify(
         block.check(matrix.shape[-1], width)
         if width is None:
             block.limit.check(matrix.shape[-1])
+    start = matrix
     if width is None:
+        from shaped_attention.blocks.layer_limit import starting_covariance
+
         check_coefficients(pattern, matrix.shape[-1], steps)
-    start = starting_covariance(pattern, matrix) if width is None else matrix
+        start = starting_covariance(pattern, matrix)
     if width is not None and embedded is None:
         check_rank(matrix, width // check_group_width(blocks, width), width, start_name)
     precision = precision_name(options.dtype)

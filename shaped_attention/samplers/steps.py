@@ -20,13 +20,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shaped_attention.blocks.base import Block, needs_means
-from shaped_attention.blocks.layer_limit import Relaxation
-from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.blocks.state import State, factor_columns
 from shaped_attention.lazy_torch import Tensor
@@ -44,6 +42,9 @@ from shaped_attention.numerics.primitives import (
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.scalars import exponential, mean_decay
 from shaped_attention.numerics.traced_numbers import TracedNumbers
+
+if TYPE_CHECKING:
+    from shaped_attention.blocks.limit import Limit
 
 COMMON: tuple[int, ...] = ()
 """Place of the noise common to all blocks; block i has the place (i,)."""
@@ -124,6 +125,8 @@ class Parts:
         self.normalised = any(limit.normalised for _, limit, _ in self.limits)
         self.flows: list[tuple[Any, Any]] = [(limit, p) for _, limit, p in self.limits]
         if any(limit.norm is not None and limit.norm.relaxes for limit, _ in self.flows):
+            from shaped_attention.blocks.layer_limit import Relaxation
+
             self.flows.append((Relaxation(self.flows[:]), self.flows[0][1]))
 
     @classmethod

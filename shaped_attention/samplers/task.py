@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block, needs_means
-from shaped_attention.blocks.overrides import Overrides, at_layer
 from shaped_attention.blocks.parameters import Parameters, at_depth, scheduled
 from shaped_attention.blocks.state import factor_columns
 from shaped_attention.numerics.named_numbers import Keys
-from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.tile_interpreter import Packed
-from shaped_attention.samplers.clock_step import ByClock, traced_clock
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steps import traced_chain, traced_limit
+
+if TYPE_CHECKING:
+    from shaped_attention.blocks.overrides import Overrides
+    from shaped_attention.numerics.plan import Plan
+    from shaped_attention.samplers.clock_step import ByClock
 
 Array = NDArray[np.float64]
 
@@ -67,7 +70,11 @@ class Task:
     def parameters(self, step: int, layer: int) -> list[Parameters]:
         """Return the parameters of the blocks of a layer of the pattern, for torch."""
         blocks = self.pattern[layer]
-        given = at_layer(self.given[layer], step) if self.given else [{}] * len(blocks)
+        given: Sequence[Overrides] = [{}] * len(blocks)
+        if self.given:
+            from shaped_attention.blocks.overrides import at_layer
+
+            given = at_layer(self.given[layer], step)
         return [
             at_depth(block, step / self.steps, own)
             for block, own in zip(blocks, given, strict=True)
@@ -95,6 +102,8 @@ class Task:
     @cached_property
     def clock_programs(self) -> ByClock[Program]:
         """Programs of the limit with steps of varying length."""
+        from shaped_attention.samplers.clock_step import traced_clock
+
         return traced_clock(self.pattern, self.tokens)
 
     @cached_property
@@ -120,12 +129,19 @@ class Task:
     @cached_property
     def clock_plans(self) -> ByClock[Plan]:
         """Programs of the clock for large matrices."""
-        return ByClock(*(Plan.of(x, self.keys.key, self.depths) for x in self.clock_programs))
+        from shaped_attention.samplers.clock_step import ByClock
+
+        return ByClock(*map(self._plan, self.clock_programs))
 
     @cached_property
     def plans(self) -> list[Plan]:
         """Programs of the executor for large matrices and large layers."""
-        return [Plan.of(program, self.keys.key, self.depths) for program in self.programs]
+        return list(map(self._plan, self.programs))
+
+    def _plan(self, program: Program) -> Plan:
+        from shaped_attention.numerics.plan import Plan
+
+        return Plan.of(program, self.keys.key, self.depths)
 
     @cached_property
     def numbers(self) -> int:

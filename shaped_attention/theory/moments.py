@@ -12,11 +12,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, Parameters, check_limit
+from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.blocks.layer_limit import relaxations
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.overrides import Overrides, overridden
-from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.blocks.superlinear import unit_increments
 from shaped_attention.checks import check_fraction
 from shaped_attention.numerics.primitives import cholesky

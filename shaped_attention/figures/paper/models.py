@@ -24,7 +24,7 @@ from shaped_attention.architectures.table import (
     model_summary,
 )
 from shaped_attention.blocks import ShapedAttention, ShapedMLP
-from shaped_attention.blocks.pattern import Pattern
+from shaped_attention.blocks.base import Pattern
 from shaped_attention.figures.panels import COLORS, Drawn, Panels, Target, styled
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar

@@ -5,10 +5,7 @@ from __future__ import annotations
 from shaped_attention.numerics.operations.stacks import FEWEST_LARGE_TOKENS
 from shaped_attention.samplers.chunks import threads_of_a_chunk
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers.blas import BlasStepper
 from shaped_attention.samplers.steppers.stepper import Stepper
-from shaped_attention.samplers.steppers.tiles import TileClock, TileStepper
-from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 from shaped_attention.samplers.task import Task
 
 FEWEST_LARGE_NUMBERS = 2**15
@@ -20,11 +17,17 @@ each sample, and far less for a few.
 
 
 def stepper_of(spec: Specification, task: Task) -> Stepper:
-    """Return what moves the paths of a run of the chain or of the limit."""
+    """Return what moves the paths of a run of the chain or of the limit; only it is loaded."""
     if not spec.compiled_device:
+        from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
+
         return DescriptionStepper(task, spec.device, spec.dtype)
     if by_library(spec, task):
+        from shaped_attention.samplers.steppers.blas import BlasStepper
+
         return BlasStepper(task, threads_of_a_chunk(spec, BlasStepper(task).chunk(spec)))
+    from shaped_attention.samplers.steppers.tiles import TileClock, TileStepper
+
     return TileClock(task) if task.method == "clock" else TileStepper(task)
 
 

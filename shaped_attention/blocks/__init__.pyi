@@ -1,0 +1,18 @@
+from .attention import ShapedAttention
+from .base import Block, Pattern
+from .limit import Limit
+from .mlp import ShapedMLP
+from .normalised import Normalised
+from .parallel import Parallel
+from .parameters import Schedule
+
+__all__ = [
+    "Block",
+    "Limit",
+    "Normalised",
+    "Parallel",
+    "Pattern",
+    "Schedule",
+    "ShapedAttention",
+    "ShapedMLP",
+]
