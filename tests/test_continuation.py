@@ -83,19 +83,23 @@ def test_every_chunk_goes_on_from_its_own_state(sampler):
 
 def test_what_cannot_be_continued():
     with pytest.raises(
-        ValueError, match=r"^result has no state; one that was made with keep_state=True"
+        ValueError, match=r"^result must have its state \(made with keep_state=True\)"
     ):
         sa.continue_run(chain(LAYERS["attention"]), depth=20)
     kept = chain(LAYERS["attention"], keep_state=True)
-    with pytest.raises(ValueError, match=r"^result has taken 10 steps; more than that are needed"):
+    with pytest.raises(
+        ValueError, match=r"^a run must go on for more than the 10 steps of result; got 10"
+    ):
         sa.continue_run(kept, depth=10)
     with pytest.raises(
         ValueError,
-        match=r"^depth=None, horizon=2.0: result comes from 'chain', so depth alone is needed$",
+        match=r"^only depth must be given .* 'chain'; got depth=None, horizon=2.0$",
     ):
         sa.continue_run(kept, horizon=2.0)
     changing = sa.ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
-    with pytest.raises(ValueError, match=r"whose schedule depends on the total depth"):
+    with pytest.raises(
+        ValueError, match=r"^layer must have no schedules, which depend on the total depth"
+    ):
         sa.continue_run(chain(changing, keep_state=True), depth=20)
 
 
@@ -111,7 +115,9 @@ def test_each_sample_has_its_start_and_its_own_numbers(sampler):
     np.testing.assert_allclose(result.V[-1], factors * plain.V[-1].values, rtol=1e-9)
     again = sa.rerun(result)
     np.testing.assert_array_equal(again.V, result.V)
-    with pytest.raises(ValueError, match=r"^v0 has shape .70, 3, 3.; a matrix .m, m., or one for"):
+    with pytest.raises(
+        ValueError, match=r"^v0 must be a matrix .m, m., or one for .*; got shape .70, 3, 3.$"
+    ):
         sampler(sa.ShapedAttention(0.5), starts, samples=10)
 
 
@@ -129,7 +135,9 @@ def test_observables_are_kept_while_the_run_goes_on(sampler):
         own["kept"][-1, :, 0], np.trace(whole.V.values[-1], axis1=1, axis2=2)
     )
     for bad in ("traces", "tests.test_continuation:gone", "no_module:f"):
-        with pytest.raises(ValueError, match=r"^keep=.*'V', 'observables' or 'module:function'"):
+        with pytest.raises(
+            ValueError, match=r"^keep must be 'V', 'observables' or 'module:function'; got"
+        ):
             sampler(layer, keep=bad)
 
 
@@ -229,7 +237,7 @@ class PairsOnly(sa.Limit):
 
     def check(self, tokens):
         if tokens != 2:
-            raise ValueError(f"v0 has {tokens} tokens; 2 are needed")
+            raise ValueError(f"v0 must have 2 tokens; it has {tokens}")
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -239,7 +247,7 @@ def test_a_limit_may_refuse_a_number_of_tokens(inside):
 
     layer = sa.Parallel(Pairs(0.5), sa.ShapedMLP(0.5)) if inside else Pairs(0.5)
     for call in (sde, lambda block: sa.drift(block, V0), lambda block: sa.diffusion(block, V0)):
-        with pytest.raises(ValueError, match=r"^v0 has 3 tokens; 2 are needed$"):
+        with pytest.raises(ValueError, match=r"^v0 must have 2 tokens; it has 3$"):
             call(layer)
 
 
@@ -248,7 +256,9 @@ def test_what_a_continued_run_has_from_its_beginning(name):
     """Nothing but what is kept, shown and stored may change: the bits are those of one run."""
     half = sa.simulate_chain(sa.ShapedAttention(0.4), np.eye(2), width=20, depth=5, samples=3,
                              keep_state=True)  # fmt: skip
-    with pytest.raises(ValueError, match=f"^{name}=7: the run fixes it; times, save_every"):
+    with pytest.raises(
+        ValueError, match=rf"^{name} must stay as in the run \(only times, save_every.*; got 7$"
+    ):
         sa.continue_run(half, depth=10, **{name: 7})
 
 
@@ -260,7 +270,7 @@ def test_results_are_no_starts():
         sa.simulate_chain(sa.ShapedAttention(0.4), half, width=20, depth=9, samples=3)
     with pytest.raises(ValueError, match=r"^v0 is a result; continue_run goes on from its end"):
         sa.expectation(sa.ShapedAttention(0.4), half, "log det V", horizon=1.0, tolerance=0.1)
-    with pytest.raises(ValueError, match=r"^v0 has shape \(1, 2, 2\); a matrix \(m, m\)"):
+    with pytest.raises(ValueError, match=r"^v0 must be a matrix \(m, m\); got a ndarray"):
         sa.expectation(
             sa.ShapedAttention(0.4), np.eye(2)[None], "log det V", horizon=1.0, tolerance=0.1
         )
@@ -277,7 +287,9 @@ def test_samples_that_were_chosen_or_joined_do_not_go_on():
         xr.concat([chain, other], "sample", combine_attrs="override"),
         chain.mean("sample", keep_attrs=True),
     ):
-        with pytest.raises(ValueError, match=r"^result has another state than its run ended with"):
+        with pytest.raises(
+            ValueError, match=r"^result must be whole; its state is not the one with which"
+        ):
             sa.continue_run(wrong, depth=5)
     turned = chain.transpose("column", "token", "group", ...)
     assert sa.continue_run(turned, depth=5).equals(sa.continue_run(chain, depth=5))

@@ -222,7 +222,7 @@ def test_a_few_samples_without_the_atom_have_no_curve():
             {"observable": "rho[1,0]"},
             r"observable must be one of .*did you mean 'rho\[0,1\]'",
         ),
-        ({"time": 0.3}, r"time=0.3: one of those saved in result, \[0\], is needed"),
+        ({"time": 0.3}, r"time must be one of those saved in result, \[0\]; got 0.3"),
         ({"bins": 0}, "bins must be an integer >= 1; got 0"),
         (
             {"bins": [0.5, 0.1]},

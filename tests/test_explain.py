@@ -72,7 +72,9 @@ def test_what_is_missing_has_its_reason(layer, face, words):
 
 
 def test_narrow_layers_are_not_coupled():
-    assert "at least 10 is needed" in sa.explain(sa.ShapedMLP(0.4), width=9).layer.coupling
+    assert (
+        "width must be at least 10; got 9" in sa.explain(sa.ShapedMLP(0.4), width=9).layer.coupling
+    )
     assert "none" not in sa.explain(sa.ShapedMLP(0.4), width=10).layer.coupling
 
 

@@ -26,16 +26,16 @@ def test_what_has_no_limit_says_why(missing):
 @pytest.mark.parametrize(
     ("layer", "width", "message"),
     [
-        (sa.ShapedAttention(0.5, heads=3), 8, "width=8: a multiple of heads=3 is needed"),
+        (sa.ShapedAttention(0.5, heads=3), 8, "width must be a multiple of heads=3; got 8"),
         (
             sa.ShapedAttention(0.5, heads=4),
             4,
-            "width=4: a width of at least 8 is needed for v0 of rank 2",
+            "width must be at least 8 for v0 of rank 2; got 4",
         ),
         (
             [sa.ShapedAttention(0.5, heads=h) for h in (2, 3)],
             6,
-            "width=6: a width of at least 12 is needed for v0 of rank 2",
+            "width must be at least 12 for v0 of rank 2; got 6",
         ),
     ],
 )

@@ -130,20 +130,32 @@ def test_position_is_chosen_and_times_do_not_mix_with_positions():
     for call, message in (
         (
             lambda: sa.compare(data, chain),
-            "^first has the axis position and second has the axis ti",
+            "^first and second must both have .*; first has the axis position and sec",
         ),
         (
             lambda: plots.trajectories([chain, data]),
-            r"^results\['chain'\] has the axis time and re",
+            r"^results\['chain'\] and .* must both .*; results\['chain'\] has the axis time",
         ),
-        (lambda: sa.compare(data, data, time=0.5), "^time=0.5: .* position= is needed$"),
-        (lambda: sa.compare(chain, chain, position=1), "^position=1: .* time= is needed$"),
-        (lambda: sa.compare(data, data, position=9), r"^position=9: .* \[0, 1, 2, 3, 4\], is nee"),
+        (
+            lambda: sa.compare(data, data, time=0.5),
+            r"^time must be left out .* \(pass position=\); got 0.5$",
+        ),
+        (
+            lambda: sa.compare(chain, chain, position=1),
+            r"^position must be left out .* \(pass time=\); got 1$",
+        ),
+        (
+            lambda: sa.compare(data, data, position=9),
+            r"^position must be .* \[0, 1, 2, 3, 4\]; got 9$",
+        ),
         (
             lambda: sa.density(data, "stopping time"),
             "^observable must be one of .*; got 'st",
         ),
-        (lambda: sa.stopping.explosion_curve(data), "^result lacks stopping_time; V .position"),
+        (
+            lambda: sa.stopping.explosion_curve(data),
+            "^result must have V .position.*; it lacks stopping_time$",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()

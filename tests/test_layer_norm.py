@@ -286,11 +286,11 @@ class Forgetful(sa.ShapedMLP):
     [
         (
             lambda: run(sa.simulate_chain, "heads", width=4, samples=2),
-            r"^width=4: at least 8 is needed, since LayerNorm subtracts the mean$",
+            r"^width must be at least 8, since LayerNorm subtracts the mean; got 4$",
         ),
         (
             lambda: sa.simulate_network(normed(RELU), np.eye(1), width=1, depth=1, samples=1),
-            r"^width=1: at least 2 is needed, since LayerNorm subtracts the mean$",
+            r"^width must be at least 2, since LayerNorm subtracts the mean; got 1$",
         ),
         (
             lambda: sa.simulate_chain(

@@ -203,7 +203,7 @@ def test_results_without_v_say_what_to_keep():
         ("first", lambda: sa.compare(kept, whole)),
         ("result", lambda: sa.density(kept, "log det V")),
     ):
-        message = f"^{name} has the numbers that keep= chose in place of V; keep='V' is needed$"
+        message = rf"^{name} must hold covariances \(keep='V'\); it has the numbers that keep="
         with pytest.raises(ValueError, match=message):
             call()
 
@@ -260,10 +260,22 @@ ALLOWED = "tokens must be a number of tokens, a list of token numbers .* or a co
             [[1.0, 2.0], [2.0, 1.0]],
             "tokens must be positive semidefinite; its smallest eigenvalue is -1$",
         ),
-        (LLAMA, np.eye(33), "width=32: a width of at least 33 is needed for tokens of rank 33$"),
-        (LLAMA, 1e31 * np.eye(2), r"tokens has the Frobenius norm 1\.41421e\+31; one below "),
-        (LLAMA, np.ones((3, 2, 2)), r"tokens has shape \(3, 2, 2\); a matrix .* samples=20, is"),
-        (LLAMA, np.full((20, 2, 2), np.nan), r"tokens\[0\] has NaN or infinite entries; "),
+        (LLAMA, np.eye(33), "width must be at least 33 for tokens of rank 33; got 32$"),
+        (
+            LLAMA,
+            1e31 * np.eye(2),
+            r"tokens must have a Frobenius norm below .*; it has 1\.41421e\+31$",
+        ),
+        (
+            LLAMA,
+            np.ones((3, 2, 2)),
+            r"tokens must be a matrix .* samples=20; got shape \(3, 2, 2\)$",
+        ),
+        (
+            LLAMA,
+            np.full((20, 2, 2), np.nan),
+            r"tokens\[0\] must be finite; it has NaN or infinite entries$",
+        ),
         (LLAMA, [[5, 9, 5], [1, 2, 3]], ALLOWED + r"\[\[5, 9, 5\], \[1, 2, 3\]\]"),
         (LLAMA, [[5, 9], [1, 2]], ALLOWED + r"\[\[5, 9\], \[1, 2\]\]"),
         (LLAMA, [[[5, 9, 5]]], ALLOWED + r"\[\[\[5, 9, 5\]\]\]"),

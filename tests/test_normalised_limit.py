@@ -258,7 +258,7 @@ def test_executors_agree(name, monkeypatch):
             lambda: sa.integrate_sde(
                 Normalised(FULL), R0, horizon=0.1, step=0.1, samples=1, method="clock"
             ),
-            r"method='clock': paths of normalised blocks cannot explode",
+            r"method must be .* for normalised blocks, whose paths cannot explode; got 'clock'",
         ),
         (
             lambda: sa.integrate_sde(

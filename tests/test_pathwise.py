@@ -171,9 +171,13 @@ def test_a_given_value_is_that_of_the_field(name: str) -> None:
 EYE = torch.eye(2, dtype=torch.float64)
 BLOCK = sa.ShapedAttention(0.5)
 BAD: dict[str, Any] = {
-    "v0 has the type ndarray": lambda: sa.pathwise(BLOCK, np.eye(2), **CHAIN),
-    r"v0 has shape \(1, 2, 2\)": lambda: sa.pathwise(BLOCK, EYE[None], **{**CHAIN, "samples": 1}),
-    "width=24, depth=None, horizon=None": lambda: sa.pathwise(BLOCK, EYE, width=24, samples=2),
+    r"v0 must be a tensor \(m, m\); got a ndarray": lambda: sa.pathwise(BLOCK, np.eye(2), **CHAIN),
+    r"v0 must be a matrix \(m, m\); got shape \(1, 2, 2\)": lambda: sa.pathwise(
+        BLOCK, EYE[None], **{**CHAIN, "samples": 1}
+    ),
+    "either width and depth or .*; got width=24, depth=None, horizon=None": lambda: sa.pathwise(
+        BLOCK, EYE, width=24, samples=2
+    ),
     "v0 requires gradients, which do not exist": lambda: sa.pathwise(
         BLOCK, torch.ones(2, 2, dtype=torch.float64, requires_grad=True), **CHAIN
     ),
@@ -223,10 +227,12 @@ BAD: dict[str, Any] = {
     "layer contains .* its skip weight is not sqrt": lambda: sa.pathwise(
         sa.ShapedAttention(0.6, skip=0.8), EYE, parameters={"gamma": torch.tensor(0.3)}, **LIMIT
     ),
-    "v0 has the type torch.float16; torch.float64 or": lambda: sa.pathwise(
+    "v0 must be of dtype torch.float64 or torch.float32; got torch.float16": lambda: sa.pathwise(
         BLOCK, EYE.half(), **CHAIN
     ),
-    "gamma=1.5": lambda: sa.pathwise(BLOCK, EYE, parameters={"gamma": torch.tensor(1.5)}, **CHAIN),
+    r"gamma must be in \[0, 1\]; got 1.5": lambda: sa.pathwise(
+        BLOCK, EYE, parameters={"gamma": torch.tensor(1.5)}, **CHAIN
+    ),
 }
 
 

@@ -349,7 +349,7 @@ def test_a_function_without_a_name_of_its_own_keeps_what_it_computed():
 def test_only_runs_go_on():
     chain = sa.simulate_chain(BLOCK, sa.equicorrelated(2, 0.1), width=8, depth=2, samples=8)
     table = sa.compare(chain, chain)
-    with pytest.raises(ValueError, match=r"^result comes from 'compare'; a chain, network or sde"):
+    with pytest.raises(ValueError, match=r"^result must come from 'chain', .*; got 'compare'"):
         sa.continue_run(table, depth=3)
 
 

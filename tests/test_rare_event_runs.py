@@ -95,7 +95,10 @@ def test_plain_paths_of_all_blocks_are_different():
         ({"level": 1.0}, "level must be above the value of v0, 1.6; got 1.0"),
         ({"when": "evr"}, "when must be one of ever, end; got 'evr' .did you mean 'ever'"),
         ({"observable": "rho[1,0]"}, "did you mean 'rho.0,1.'"),
-        ({"observable": "nowhere:f"}, "observable='nowhere:f': a name, 'module:function' or a f"),
+        (
+            {"observable": "nowhere:f"},
+            "observable must be a name, 'module:function' or a f.*; got 'nowhere:f'",
+        ),
         ({"observable": lambda v: v}, "observable must return numbers .*; got shape .1, 2, 2."),
         ({"coordinate": "nowhere:f"}, "coordinate='nowhere:f': "),
         ({"observable": "norm", "radius": 8.0}, "radius must be above 32 for level=8.0; got 8.0"),

@@ -177,9 +177,7 @@ def test_run_again_with_changes(sampler):
 
 @pytest.mark.parametrize("sampler", [network, chain])
 def test_run_again_at_another_width(sampler):
-    with pytest.raises(
-        ValueError, match="width=2: a width of at least 3 is needed for v0 of rank 3"
-    ):
+    with pytest.raises(ValueError, match="width must be at least 3 for v0 of rank 3; got 2"):
         sa.rerun(sampler(LAYER), width=2)
 
 

@@ -139,7 +139,9 @@ def test_bad_arguments(results):
     for empty in ({}, [], 3):
         with pytest.raises(ValueError, match=r"^results must be a result, a list of results"):
             plots.trajectories(empty)
-    with pytest.raises(ValueError, match=r"^results\[1\] is a int; an xarray.Dataset"):
+    with pytest.raises(
+        ValueError, match=r"^results\[1\] must be an xarray.Dataset of a sampler; got 1"
+    ):
         plots.trajectories([results["SDE"], 1])
     for function in (plots.trajectories, plots.densities):
         with pytest.raises(
@@ -148,7 +150,9 @@ def test_bad_arguments(results):
             function(results, observables="rho[0,3]")
         with pytest.raises(ValueError, match=r"^observables must be at least one name; got \[\]"):
             function(results, observables=[])
-    with pytest.raises(ValueError, match=r"^time=0.15: one of those saved in results\['chain'\]"):
+    with pytest.raises(
+        ValueError, match=r"^time must be one of those saved in results\['chain'\].*; got 0.15"
+    ):
         plots.densities(results, time=0.15)
 
 

@@ -318,7 +318,7 @@ def test_devices_of_another_type_are_refused(tmp_path):
         engine.close()
     assert not (tmp_path / "s").exists()
     sweep = replace(small_sweep(), device="cuda")
-    with pytest.raises(ValueError, match="torch finds 0 CUDA devices"):
+    with pytest.raises(ValueError, match="one of the 0 CUDA devices"):
         run_sweep(sweep, tmp_path / "s")
     # It can be made, listed and read where there is no such device.
     Store(tmp_path / "s", sweep)

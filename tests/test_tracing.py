@@ -241,7 +241,7 @@ class DrivenByWishart(Described):
 def test_a_limit_has_increments_alone() -> None:
     layer = DrivenByWishart(0.5, "twice")
     run = {"horizon": 0.1, "step": 0.05, "samples": 2, "progress": False}
-    message = "^a limit is driven by Brownian increments alone: numbers.normal is needed$"
+    message = "^a limit is driven by Brownian increments only: draw them by numbers.normal$"
     with pytest.raises(ValueError, match=message):
         sa.integrate_sde(layer, V0, **run)
     with sa.eager(), pytest.raises(ValueError, match=message):

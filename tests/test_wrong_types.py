@@ -65,10 +65,10 @@ calls = {
     "gate_bias=[1]": lambda: sa.ShapedMLP(0.5, activation="silu", gate_bias=[1]),
     "v0 must be an array of numbers; got": lambda: sa.simulate_chain(block, [["1"]], **run),
     "v0 must be an array": lambda: sa.integrate_sde(block, [[1], [1, 2]], horizon=1.0, samples=4),
-    "v0 has the Frobenius norm inf": lambda: sa.simulate_chain(block, 1e308 * v0, **run),
+    "v0 must have a Frobenius norm": lambda: sa.simulate_chain(block, 1e308 * v0, **run),
     "width=9223372036854775808": lambda: sa.simulate_chain(block, v0, **run | {"width": 2**63}),
     "depth=4294967296": lambda: sa.simulate_chain(block, v0, **run | {"depth": 2**32}),
-    "horizon / step = 1e+300": lambda: sa.integrate_sde(block, v0, horizon=1e298, samples=4),
+    "horizon / step must be below": lambda: sa.integrate_sde(block, v0, horizon=1e298, samples=4),
     "chunk=1.5": lambda: sa.simulate_chain(block, v0, chunk=1.5, **run),
     "memory=None": lambda: sa.simulate_chain(block, v0, memory=None, **run),
     "radius='a'": lambda: sa.simulate_chain(block, v0, radius="a", **run),
@@ -85,8 +85,8 @@ calls = {
         block, torch.eye(2, dtype=int)
     ),
     "v must have a diagonal >= 0; it has -1": lambda: sa.drift(sa.ShapedMLP(0.5), -v0),
-    "v has shape (2, 3)": lambda: sa.vech(np.ones((2, 3))),
-    "v has shape (2,)": lambda: sa.correlations([1.0, 2.0]),
+    "v must be an array of matrices (..., m, m); got": lambda: sa.vech(np.ones((2, 3))),
+    "v must be an array of matrices": lambda: sa.correlations([1.0, 2.0]),
 }
 answers = {}
 for name, call in calls.items():
@@ -143,7 +143,7 @@ def test_numpy_scalars_are_welcome_and_run_again_to_the_same_bits(answers):
 def test_a_start_that_single_precision_cannot_hold():
     big = 1e17 * np.eye(2)
     with pytest.raises(
-        ValueError, match=r"^v0 has the Frobenius norm 1.41421e\+17; one below 1e\+16"
+        ValueError, match=r"^v0 must have a Frobenius norm below 1e\+16; it has 1.41421e\+17"
     ):
         sa.simulate_chain(
             sa.ShapedAttention(0.5), big, width=8, depth=1, samples=1, dtype="float32"

@@ -8,7 +8,13 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.checks import check_count, check_finite, check_positive, real_array
+from shaped_attention.checks import (
+    argument_error,
+    check_count,
+    check_finite,
+    check_positive,
+    real_array,
+)
 from shaped_attention.numerics.lapack import PIVOT, gram_schmidt
 
 Matrix = NDArray[np.float64]
@@ -20,7 +26,7 @@ SYMMETRY_TOLERANCE = 1e-8
 def _matrices(v: ArrayLike) -> NDArray[np.float64]:
     array = real_array(v, "v")
     if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
-        raise ValueError(f"v has shape {array.shape}; matrices (..., m, m) are needed")
+        raise ValueError(f"v must be an array of matrices (..., m, m); got shape {array.shape}")
     return array
 
 
@@ -42,16 +48,16 @@ def check_covariance(v: ArrayLike, name: str = "covariance") -> Matrix:
     """
     matrix = real_array(v, name)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 1:
-        raise ValueError(f"{name} has shape {matrix.shape}; a square matrix (m, m) is needed")
+        raise ValueError(f"{name} must be a square matrix (m, m); got shape {matrix.shape}")
     if not np.isfinite(matrix).all():
-        raise ValueError(f"{name} has NaN or infinite entries; finite numbers are needed")
+        raise ValueError(f"{name} must be finite; it has NaN or infinite entries")
     size = float(np.abs(matrix).max())
     with np.errstate(over="ignore"):
         asymmetry = float(np.abs(matrix - matrix.T).max())
     if asymmetry > SYMMETRY_TOLERANCE * size:
         raise ValueError(
-            f"{name} is asymmetric: entries differ from their mirror image by up to "
-            f"{asymmetry:.3g}; a symmetric matrix is needed"
+            f"{name} must be symmetric; entries differ from their mirror image by up to "
+            f"{asymmetry:.3g}"
         )
     matrix = 0.5 * matrix + 0.5 * matrix.T
     smallest = float(np.linalg.eigvalsh(matrix)[0])
@@ -93,10 +99,8 @@ def equicorrelated(tokens: int, rho: float, scale: float = 1.0) -> Matrix:
     check_finite("rho", rho)
     lowest = -1.0 / (tokens - 1) if tokens > 1 else -1.0
     if not lowest <= rho <= 1.0:
-        raise ValueError(
-            f"rho={rho!r}: a common correlation of {tokens} tokens, from {lowest:.6g} to 1, "
-            "is needed"
-        )
+        requirement = f"in [{lowest:.6g}, 1] as the common correlation of {tokens} tokens"
+        raise argument_error("rho", requirement, rho)
     check_positive("scale", scale)
     matrix = np.full((tokens, tokens), float(scale) * float(rho))
     np.fill_diagonal(matrix, scale)
@@ -121,11 +125,9 @@ def covariance_of(tokens: ArrayLike) -> Matrix:
     """
     x = real_array(tokens, "tokens")
     if x.ndim != 2 or x.size == 0:
-        raise ValueError(
-            f"tokens has shape {x.shape}; an array (m, n_0) with m, n_0 >= 1 is needed"
-        )
+        raise ValueError(f"tokens must be an array (m, n_0) with m, n_0 >= 1; got shape {x.shape}")
     if not np.isfinite(x).all():
-        raise ValueError("tokens has NaN or infinite entries; finite numbers are needed")
+        raise ValueError("tokens must be finite; it has NaN or infinite entries")
     if x.shape[0] > x.shape[1]:
         warnings.warn(
             f"tokens has shape {x.shape}: rows are tokens and columns features, so these are "
@@ -137,8 +139,8 @@ def covariance_of(tokens: ArrayLike) -> Matrix:
         v = x @ x.T / x.shape[1]
     if not np.isfinite(v).all():
         raise ValueError(
-            f"tokens has entries up to {np.abs(x).max():.3g}; entries whose squares do not "
-            "overflow are needed"
+            "tokens must have entries whose squares do not overflow; it has entries up to "
+            f"{np.abs(x).max():.3g}"
         )
     return v
 
@@ -151,14 +153,14 @@ def factor(v: ArrayLike) -> Matrix:
     squares are at rounding level: their square roots would make equal tokens differ by 1e-8. Tokens
     with equal rows of `v` are one token, and have equal rows of F.
     """
-    given = np.asarray(v, dtype=np.float64)
-    _, first, same = np.unique(given, axis=0, return_index=True, return_inverse=True)
-    distinct = given[np.ix_(first, first)]
+    matrix = np.asarray(v, dtype=np.float64)
+    _, first, same = np.unique(matrix, axis=0, return_index=True, return_inverse=True)
+    distinct = matrix[np.ix_(first, first)]
     deviation = np.sqrt(np.diag(distinct))
     values, vectors = np.linalg.eigh(correlations(distinct))
     level = len(values) * np.finfo(np.float64).eps * values[-1]
     root = deviation[:, None] * vectors * np.sqrt(np.where(values > level, values, 0.0))
-    lower = np.empty(given.shape)
+    lower = np.empty(matrix.shape)
     gram_schmidt(root[same.reshape(-1)], lower, math.sqrt(PIVOT))
     return lower[first[same.reshape(-1)]]
 
@@ -199,8 +201,8 @@ def correlations(v: ArrayLike) -> NDArray[np.float64]:
     norm = np.sqrt(np.maximum(np.diagonal(array, axis1=-2, axis2=-1), 0.0))
     # One norm at a time: the product of two could overflow or underflow where the ratio does not.
     inverse = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0.0)
-    found = array * inverse[..., :, None] * inverse[..., None, :]
-    largest = float(np.abs(found).max(initial=0.0))
+    ratios = array * inverse[..., :, None] * inverse[..., None, :]
+    largest = float(np.abs(ratios).max(initial=0.0))
     negative = float(np.diagonal(array, axis1=-2, axis2=-1).min(initial=0.0))
     size = float(np.abs(array).max(initial=0.0))
     if largest > 1.0 + SYMMETRY_TOLERANCE or negative < -SYMMETRY_TOLERANCE * size:
@@ -209,4 +211,4 @@ def correlations(v: ArrayLike) -> NDArray[np.float64]:
             + (f"a variance of {negative:.3g} and " if negative < 0.0 else "")
             + f"a correlation of {largest:.6g}"
         )
-    return np.clip(found, -1.0, 1.0)
+    return np.clip(ratios, -1.0, 1.0)

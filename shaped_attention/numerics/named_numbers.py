@@ -94,7 +94,7 @@ class TorchNumbers(Numbers):
         if (name, head) in self._taken:
             raise ValueError(
                 f"the numbers {name!r} (head {head}) are drawn twice in one step of a block; "
-                "different names are needed"
+                "give each draw a different name"
             )
         self._taken.add((name, head))
         key = self.keys.key((self.place, name))

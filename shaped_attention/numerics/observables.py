@@ -31,7 +31,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
-from shaped_attention.checks import real_array, with_types
+from shaped_attention.checks import argument_error, real_array, with_types
 from shaped_attention.numerics.covariance import correlations
 from shaped_attention.numerics.result_axis import (
     axis_of,
@@ -82,7 +82,7 @@ def observables(
     values = real_array(V, "V")
     dtype, V = np.asarray(V).dtype, values
     if V.ndim != 3 or V.shape[1] != V.shape[2] or V.shape[1] == 0:
-        raise ValueError(f"V has shape {V.shape}; (samples, m, m) with m >= 1 is needed")
+        raise ValueError(f"V must be of shape (samples, m, m) with m >= 1; got shape {V.shape}")
     if precision is None:
         precision = float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
     m = V.shape[1]
@@ -166,7 +166,7 @@ def _chosen_tokens(m: int, tokens: Sequence[int] | None) -> list[int]:
     chosen = list(tokens)
     integers = all(isinstance(a, (int, np.integer)) and 0 <= a < m for a in chosen)
     if not chosen or not integers or len(set(chosen)) != len(chosen):
-        raise ValueError(f"tokens={tokens!r}: different whole numbers from 0 to {m - 1} are needed")
+        raise argument_error("tokens", f"distinct integers in [0, {m - 1}]", tokens)
     return sorted(int(a) for a in chosen)
 
 
@@ -174,9 +174,7 @@ def _eigenvalues(V: NDArray[np.float64], precision: float) -> NDArray[np.float64
     """Return the ascending eigenvalues (samples, m) of covariances; check these up to rounding."""
     bad = int((~np.isfinite(V).all(axis=(1, 2))).sum())
     if bad:
-        raise ValueError(
-            f"V has infinities or NaN in {bad} of {len(V)} samples; finite ones are needed"
-        )
+        raise ValueError(f"V must be finite; it has infinities or NaN in {bad} of {len(V)} samples")
     # Rounding errors add up along a path of many layers, hence the square root. A matrix beyond
     # this slack is not a covariance, and flooring its eigenvalues would hide that.
     slack = np.sqrt(precision) * np.abs(V).max(axis=(1, 2), initial=0.0)
@@ -185,8 +183,8 @@ def _eigenvalues(V: NDArray[np.float64], precision: float) -> NDArray[np.float64
     wrong = (skew > slack) | (eigenvalues[:, 0] < -slack)
     if wrong.any():
         raise ValueError(
-            f"V is not symmetric and positive semidefinite up to rounding in {int(wrong.sum())} of "
-            f"{len(V)} samples; covariances are needed"
+            "V must be symmetric and positive semidefinite; it is not, beyond rounding, in "
+            f"{int(wrong.sum())} of {len(V)} samples"
         )
     return eigenvalues
 

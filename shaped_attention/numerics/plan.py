@@ -114,11 +114,11 @@ class Plan:
 
     def run(
         self, inputs: Sequence[Array], samples: Integers | int, step: Integers | int,
-        row: int | None = None, given: Array | None = None, team: Team = ALONE,
+        row: int | None = None, normals: Array | None = None, team: Team = ALONE,
     ) -> list[Array]:  # fmt: skip
         """Return the results (samples, rows, columns) for inputs of that shape.
 
-        The normals are those of `given` (samples, normals) or, if it is None, drawn for `samples`
+        The normals are those of `normals` (samples, normals) or, if it is None, drawn for `samples`
         (samples,) in a step, or each in its own. The scalars are those of the step, or of `row`.
         The threads of `team` share the operations. Neither they nor the other samples change a
         result.
@@ -131,8 +131,8 @@ class Plan:
         stacks = []
         for first in range(0, count, size):
             here = slice(first, first + size)
-            numbers = None if given is None else given[here]
-            place = Place(paths[here], Memory(), numbers, row)
+            chosen = None if normals is None else normals[here]
+            place = Place(paths[here], Memory(), chosen, row)
             values = self._values([x[here] for x in inputs], place, None, team)
             stacks.append([values[k] for k in self.results])
         if len(stacks) == 1:

@@ -39,7 +39,7 @@ from shaped_attention.numerics.operations.symmetric import symmetric_noise
 from shaped_attention.numerics.scalars import is_one
 
 NO_RULE = "activated_gram has no tangent rule yet"
-_INCREMENTS_ALONE = "a limit is driven by Brownian increments alone: numbers.normal is needed"
+_ONLY_INCREMENTS = "a limit is driven by Brownian increments only: draw them by numbers.normal"
 
 
 class Numbers:
@@ -65,7 +65,7 @@ class Numbers:
         It is Bartlett's lower triangular factor (rows, rows) if dof >= rows + 2, and the Gaussian
         matrix itself (rows, dof) otherwise.
         """
-        raise ValueError(_INCREMENTS_ALONE)
+        raise ValueError(_ONLY_INCREMENTS)
 
     def activated_gram(
         self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1
@@ -76,7 +76,7 @@ class Numbers:
         of two independent columns, such as a gate. The cost is O(count m (m + copies c)) time and
         the memory of a few columns.
         """
-        raise ValueError(_INCREMENTS_ALONE)
+        raise ValueError(_ONLY_INCREMENTS)
 
 
 __all__ = [

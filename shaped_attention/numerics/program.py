@@ -329,9 +329,10 @@ class _Assembler:
         self.code.append(line)
         for inner in needed([result], inside.nodes):
             if inner.kind != "input":
-                own = self._line(inner, position, HIDDEN_COLUMNS)
-                own[at.COLUMNS] = own[at.A_COLUMNS] = own[at.B_COLUMNS] = HIDDEN_COLUMNS
-                self.code.append(own)
+                inner_line = self._line(inner, position, HIDDEN_COLUMNS)
+                for column in (at.COLUMNS, at.A_COLUMNS, at.B_COLUMNS):
+                    inner_line[column] = HIDDEN_COLUMNS
+                self.code.append(inner_line)
         line[at.LAST] = len(self.code)
         line[at.B] = position[id(result)]
 

@@ -10,6 +10,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from shaped_attention.checks import argument_error
+
 TIME_TOLERANCE = 1e-9
 
 AXES = ("time", "position")
@@ -22,31 +24,29 @@ def check_result(result: object, name: str, *, stops: bool = False) -> None:
     With `stops` it needs stopping times too.
     """
     if not isinstance(result, xr.Dataset):
-        raise ValueError(
-            f"{name} is a {type(result).__name__}; an xarray.Dataset of a sampler is needed"
-        )
+        raise argument_error(name, "an xarray.Dataset of a sampler", result)
     axis = axis_of(result)
     needed = ("V", *(("stopping_time",) if stops else ()), axis)
     if "kept" in result.variables and "V" not in result.variables:
         raise ValueError(
-            f"{name} has the numbers that keep= chose in place of V; keep='V' is needed"
+            f"{name} must hold covariances (keep='V'); it has the numbers that keep= chose instead"
         )
     missing = [key for key in needed if key not in result.variables]
     if missing:
         also = ", stopping_time (sample)" if stops else ""
         raise ValueError(
-            f"{name} lacks {', '.join(missing)}; V ({axis}, sample, row, col){also} and the "
-            f"coordinate {axis} are needed"
+            f"{name} must have V ({axis}, sample, row, col){also} and the coordinate {axis}; it "
+            f"lacks {', '.join(missing)}"
         )
     if set(result["V"].dims) != {axis, "sample", "row", "col"}:
         raise ValueError(
-            f"V of {name} has the dimensions {tuple(result['V'].dims)}; ({axis}, sample, row, col) "
-            "are needed"
+            f"V of {name} must have the dimensions ({axis}, sample, row, col); got "
+            f"({', '.join(map(str, result['V'].dims))})"
         )
     if "stopping_time" in result and result["stopping_time"].dims != ("sample",):
         raise ValueError(
-            f"stopping_time of {name} has the dimensions {tuple(result['stopping_time'].dims)}; "
-            "(sample) alone is needed"
+            f"stopping_time of {name} must have the dimension sample only; got "
+            f"({', '.join(map(str, result['stopping_time'].dims))})"
         )
 
 
@@ -60,8 +60,8 @@ def common_axis(first: xr.Dataset, second: xr.Dataset, names: tuple[str, str]) -
     axis, other = axis_of(first), axis_of(second)
     if axis != other:
         raise ValueError(
-            f"{names[0]} has the axis {axis} and {names[1]} has the axis {other}; two results with "
-            "times, or two with positions (layers), are needed"
+            f"{names[0]} and {names[1]} must both have times or both have positions (layers); "
+            f"{names[0]} has the axis {axis} and {names[1]} has the axis {other}"
         )
     return axis
 
@@ -76,7 +76,8 @@ def requested(axis: str, time: float | None, position: int | None) -> float | No
     """
     other, value = ("position", position) if axis == "time" else ("time", time)
     if value is not None:
-        raise ValueError(f"{other}={value!r}: the results have the axis {axis}; {axis}= is needed")
+        requirement = f"left out of results with the axis {axis} (pass {axis}=)"
+        raise argument_error(other, requirement, value)
     return time if axis == "time" else position
 
 
@@ -92,9 +93,7 @@ def place_index(result: xr.Dataset, at: float, name: str = "result") -> int:
         index = int(np.argmin(np.abs(saved - at)))
         if abs(saved[index] - at) <= TIME_TOLERANCE:
             return index
-    raise ValueError(
-        f"{axis_of(result)}={at!r}: one of those saved in {name}, {listed(saved)}, is needed"
-    )
+    raise argument_error(axis_of(result), f"one of those saved in {name}, {listed(saved)}", at)
 
 
 def place_text(axis: str, at: float) -> str:
@@ -115,8 +114,8 @@ def stopping_times(result: xr.Dataset) -> NDArray[np.float64]:
     stopping = np.asarray(result["stopping_time"].to_numpy(), dtype=np.float64)
     if np.isnan(stopping).any():
         raise ValueError(
-            f"stopping_time is NaN for {int(np.isnan(stopping).sum())} of {stopping.size} paths; a "
-            "time or +inf for each is needed"
+            "stopping_time must be a time or +inf for each path; it is NaN for "
+            f"{int(np.isnan(stopping).sum())} of {stopping.size} paths"
         )
     return stopping
 

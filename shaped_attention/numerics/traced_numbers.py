@@ -49,7 +49,7 @@ class TracedNumbers(Numbers):
         if (name, head) in self._taken:
             raise ValueError(
                 f"the numbers {name!r} (head {head}) are drawn twice in one step of a block; "
-                "different names are needed"
+                "give each draw a different name"
             )
         self._taken.add((name, head))
         return (self._place, name)
@@ -104,7 +104,7 @@ def check_activation(inside: Graph, hidden: list[Node], result: Node) -> None:
     for node in nodes:
         if node.kind != "input" and not OPERATIONS[node.kind].entrywise:
             raise ValueError(
-                f"an activation uses {node.kind}: a function of single entries is needed"
+                f"an activation must be a function of single entries; it uses {node.kind}"
             )
         for x in node.inputs:
             if not any(x is known for known in inside.nodes):

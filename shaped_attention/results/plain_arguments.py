@@ -114,8 +114,8 @@ def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variab
     if isinstance(value, np.ndarray | Tensor):
         return _array(value, path, result, added)
     if type(value) in _storable:
-        own = [entry.name for entry in fields(value) if entry.init]
-        parts = {x: encoded(getattr(value, x), f"{path}.{x}", result, added) for x in own}
+        stored = [entry.name for entry in fields(value) if entry.init]
+        parts = {x: encoded(getattr(value, x), f"{path}.{x}", result, added) for x in stored}
         return noted({"class": name_of(type(value)), **parts})
     if not inspect.isfunction(value):
         raise UnrecordedError(f"a {type(value).__name__} is not plain data")
@@ -208,20 +208,20 @@ def decoded(value: Any, result: xr.Dataset) -> Any:
         return imported("function", value["function"], _is_safe_function, "it is not a function")
     if "array" in value or "tensor" in value:
         dtype = value.get("array", value.get("tensor"))
-        found = result.variables[value["variable"]] if "variable" in value else value["values"]
-        array = np.array(found, dtype=dtype)
+        entries = result.variables[value["variable"]] if "variable" in value else value["values"]
+        array = np.array(entries, dtype=dtype)
         # A variable of the result, which may have been cut in the meantime.
         if list(array.shape) != value.get("shape", list(array.shape)):
             raise UnrecordedError(f"it had the shape {tuple(value['shape'])}, not {array.shape}")
         return torch.from_numpy(array) if "tensor" in value else array
-    own = dict(value)
+    arguments = dict(value)
     if "block" in value:
-        name = f"{own.pop('module')}:{own.pop('block')}"
+        name = f"{arguments.pop('module')}:{arguments.pop('block')}"
         kind = imported("block", name, lambda x: _is_subclass(x, Block), "it is not a Block")
     else:
-        name = own.pop("class")
+        name = arguments.pop("class")
         kind = imported("class", name, lambda x: _is_subclass(x, *_storable), "it is not storable")
-    return kind(**{field: decoded(x, result) for field, x in own.items()})
+    return kind(**{field: decoded(x, result) for field, x in arguments.items()})
 
 
 def imported(kind: str, name: str, allowed: Callable[[Any], bool], otherwise: str) -> Any:
@@ -240,19 +240,20 @@ def imported(kind: str, name: str, allowed: Callable[[Any], bool], otherwise: st
     module, _, attribute = name.partition(":")
     about = f"result has a {kind} {attribute} of the module {module}"
     try:
-        found = getattr(import_module(module), attribute)
+        imported_object = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"{about}, which cannot be imported ({error})") from error
-    if not allowed(found):
+    if not allowed(imported_object):
         raise ValueError(f"{about}: {otherwise}")
-    return found
+    return imported_object
 
 
-def _is_subclass(found: Any, *kinds: type) -> bool:
-    return isinstance(found, type) and issubclass(found, kinds)
+def _is_subclass(value: Any, *kinds: type) -> bool:
+    return isinstance(value, type) and issubclass(value, kinds)
 
 
-def _is_safe_function(found: Any) -> bool:
+def _is_safe_function(value: Any) -> bool:
     """Return whether it is a function outside Python's library, which could write and delete."""
-    own = inspect.isfunction(found)
-    return own and found.__module__.partition(".")[0] not in sys.stdlib_module_names
+    if not inspect.isfunction(value):
+        return False
+    return value.__module__.partition(".")[0] not in sys.stdlib_module_names

@@ -127,9 +127,9 @@ def _with_record(
         for name, value in arguments.items()
         if name not in _NOT_RECORDED
     }
-    own = {"sampler": sampler} if sampler else {}
+    kind = {"sampler": sampler} if sampler else {}
     shown = {} if sampler else {x: y for x, y in stored.items() if isinstance(y, int | float | str)}
-    attrs |= own | {"specification": json.dumps(own | stored)}
+    attrs |= kind | {"specification": json.dumps(kind | stored)}
     attrs = {name: attribute(value) for name, value in shown.items()} | result.attrs | attrs
     return result.assign(added).assign_attrs(attrs)
 
@@ -171,22 +171,22 @@ def record(result: xr.Dataset) -> dict[str, Any]:
         )
     if "function" not in result.attrs:
         raise ValueError("result has no record of the function that made it")
-    found: dict[str, Any] = {"format": FORMAT, "function": result.attrs["function"]}
+    entries: dict[str, Any] = {"format": FORMAT, "function": result.attrs["function"]}
     for name in ("specification", "versions"):
-        found[name] = json.loads(result.attrs[name])
-    return found
+        entries[name] = json.loads(result.attrs[name])
+    return entries
 
 
 def call_of(
-    result: xr.Dataset, given: Collection[str] = (), trust: Collection[str] = ()
+    result: xr.Dataset, replaced: Collection[str] = (), trust: Collection[str] = ()
 ) -> tuple[Result, dict[str, Any]]:
-    """Return the function that made a result, and its arguments except those `given`.
+    """Return the function that made a result, and its arguments except those `replaced`.
 
     Raises
     ------
     ValueError
         If the record is invalid, its function does not record its calls, an argument is neither
-        given nor recorded, or the record names code of a module that `trust` lacks.
+        replaced nor recorded, or the record names code of a module that `trust` lacks.
     """
     function, arguments = _plain_call(result, trust)
     parameters = inspect.signature(function).parameters
@@ -195,20 +195,20 @@ def call_of(
             raise ValueError(f"result has the argument {name}, which no record has")
     for name in arguments.keys() - parameters.keys():
         raise ValueError(f"result has the argument {name}, unknown to {function.__name__}")
-    found = {}
+    recorded_arguments = {}
     for name, parameter in parameters.items():
-        if name in given or (name not in arguments and parameter.default is not parameter.empty):
+        if name in replaced or (name not in arguments and parameter.default is not parameter.empty):
             continue
         if name not in arguments:
             raise ValueError(f"result lacks the argument {name} of {function.__name__}")
         check_names(arguments[name], trust)
         try:
-            found[name] = decoded(arguments[name], result)
+            recorded_arguments[name] = decoded(arguments[name], result)
         except UnrecordedError as error:
             raise ValueError(f"result lacks its argument {name} ({error}); pass {name}=") from None
         except (KeyError, TypeError) as error:
             raise ValueError(f"result has an invalid argument {name}: {error}") from error
-    return function, found
+    return function, recorded_arguments
 
 
 def function_of(result: xr.Dataset, trust: Collection[str] = ()) -> Result:
@@ -227,5 +227,5 @@ def _plain_call(result: xr.Dataset, trust: Collection[str]) -> tuple[Result, dic
     return function, {_functions[function].get(x, x): y for x, y in arguments.items()}
 
 
-def _is_recorded(found: Any) -> bool:
-    return inspect.isfunction(found) and found in _functions
+def _is_recorded(value: Any) -> bool:
+    return inspect.isfunction(value) and value in _functions

@@ -10,6 +10,7 @@ import xarray as xr
 
 from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.parameters import scheduled
+from shaped_attention.checks import shown
 from shaped_attention.results.provenance import call_of, function_of
 from shaped_attention.samplers.starts import Resumed
 
@@ -63,24 +64,27 @@ def continue_run(
     for name, value in options.items():
         if name not in _OPTIONS:
             raise ValueError(
-                f"{name}={value!r}: the run fixes it; {', '.join(_OPTIONS)} can be changed"
+                f"{name} must stay as in the run (only {', '.join(_OPTIONS)} can change); got "
+                f"{shown(value)}"
             )
     function = function_of(result, trust)
     sampler = result.attrs.get("sampler", function.__name__)
     if "keep_state" not in inspect.signature(function).parameters:
-        raise ValueError(f"result comes from {sampler!r}; a chain, network or sde is needed")
+        raise ValueError(f"result must come from 'chain', 'network' or 'sde'; got {sampler!r}")
     _, arguments = call_of(result, trust=trust)
     length = "depth" if "depth" in arguments else "horizon"
-    given = {"depth": depth, "horizon": horizon}
-    total = given.pop(length)
-    if total is None or any(value is not None for value in given.values()):
-        asked = f"depth={depth!r}, horizon={horizon!r}"
-        raise ValueError(f"{asked}: result comes from {sampler!r}, so {length} alone is needed")
+    lengths = {"depth": depth, "horizon": horizon}
+    total = lengths.pop(length)
+    if total is None or any(value is not None for value in lengths.values()):
+        raise ValueError(
+            f"only {length} must be given to continue a result of {sampler!r}; got "
+            f"depth={depth!r}, horizon={horizon!r}"
+        )
     for block in blocks_of(arguments["layer"]):
         if scheduled(block):
             raise ValueError(
-                f"layer contains {block!r}, whose schedule depends on the total depth; a layer "
-                "without schedules is needed"
+                "layer must have no schedules, which depend on the total depth; it contains "
+                f"{block!r}"
             )
     arguments |= {"v0": Resumed.of(result), "times": None, "keep_state": False, length: total}
     return function(**(arguments | options))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from shaped_attention.checks import argument_error
 from shaped_attention.lazy_torch import torch
 
 _PRECISIONS = ("float64", "float32")
+_DEVICES = "'cpu', 'cuda' or 'cuda:INDEX'"
 
 
 def device_name(device: str | torch.device) -> str:
@@ -25,9 +27,8 @@ def check_device(device: str | torch.device) -> torch.device:
     if resolved.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (resolved.index or 0) >= count:
-            raise ValueError(
-                f"device={device!r}: torch finds {count} CUDA devices here; 'cpu' is needed"
-            )
+            requirement = f"'cpu' or one of the {count} CUDA devices that torch finds here"
+            raise argument_error("device", requirement, device)
     return resolved
 
 
@@ -36,11 +37,9 @@ def named_device(device: str | torch.device) -> torch.device:
     try:
         resolved = torch.device(device)
     except (RuntimeError, TypeError):
-        raise ValueError(
-            f"device={device!r}: unknown; 'cpu', 'cuda' or 'cuda:INDEX' is needed"
-        ) from None
+        raise argument_error("device", _DEVICES, device) from None
     if resolved.type not in ("cpu", "cuda"):
-        raise ValueError(f"device={device!r}: 'cpu', 'cuda' or 'cuda:INDEX' is needed")
+        raise argument_error("device", _DEVICES, device)
     return resolved
 
 
@@ -49,6 +48,6 @@ def check_dtype(dtype: str | torch.dtype) -> torch.dtype:
     known = {name: getattr(torch, name) for name in _PRECISIONS}
     resolved: torch.dtype | None = known.get(dtype) if isinstance(dtype, str) else dtype
     if resolved not in known.values():
-        raise ValueError(f"dtype={dtype!r}: 'float64' or 'float32' is needed")
+        raise argument_error("dtype", "'float64' or 'float32'", dtype)
     assert resolved is not None  # for the type checker: membership was just shown
     return resolved

@@ -139,7 +139,7 @@ def _faces(name: str, pattern: Sequence[Sequence[Block]], tokens: int, width: in
         reason = _first(blocks, lambda block: _coupling_reason(block, tokens, width))
         least = least_width(tokens, common_groups(blocks))
         if not reason and width < least:
-            reason = f"a width of at least {least} is needed"
+            reason = f"width must be at least {least}; got {width}"
         coupling = _none(reason) or "chain and limit can be driven by the same numbers"
     return Faces(name, _none(network) or _NETWORK, chain, limit, coupling)
 
@@ -215,17 +215,17 @@ def _listings(
     pattern: Sequence[Sequence[Block]], tokens: int, width: int, faces: Faces
 ) -> dict[str, tuple[str, ...]]:
     """Return the programs that compiled code runs."""
-    found: dict[str, tuple[str, ...]] = {}
+    listings: dict[str, tuple[str, ...]] = {}
     groups = common_groups([block for layer in pattern for block in layer])
     compiled = executor(tokens)
     if faces.chain.startswith(compiled):
         for k, program in enumerate(traced_chain(pattern, tokens, width, groups)):
             which = f", layer {k} of the pattern" if len(pattern) > 1 else ""
-            found[f"chain{which}: a step"] = listing(program, ["new factor"] * groups)
+            listings[f"chain{which}: a step"] = listing(program, ["new factor"] * groups)
     if faces.limit.startswith(compiled):
         name = f"limit: a step of length {_STEP}"
-        found[name] = listing(traced_limit(pattern, tokens, _STEP), ["drift * step", "noise"])
-    return found
+        listings[name] = listing(traced_limit(pattern, tokens, _STEP), ["drift * step", "noise"])
+    return listings
 
 
 def listing(program: Program, results: Sequence[str]) -> tuple[str, ...]:
@@ -237,8 +237,8 @@ def listing(program: Program, results: Sequence[str]) -> tuple[str, ...]:
         if node.inside is not None:
             inside, result = node.inside
             inner = needed([result], inside.nodes)
-            own = {id(x): "h" if x.kind == "input" else f"h{k}" for k, x in enumerate(inner)}
-            lines += [f"      {_instruction(x, own)}" for x in inner if x.kind != "input"]
+            labels = {id(x): "h" if x.kind == "input" else f"h{k}" for k, x in enumerate(inner)}
+            lines += [f"      {_instruction(x, labels)}" for x in inner if x.kind != "input"]
     for name, node in zip(results, program.results, strict=True):
         lines.append(f"  {name}: {names[id(node)]}")
     return tuple(lines)

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.checks import argument_error
 from shaped_attention.samplers.paths import Paths
 
 Array = NDArray[np.float64]
@@ -65,15 +66,17 @@ def kept_of(keep: str, tokens: int) -> Kept:
         values = np.asarray(function(v), dtype=np.float64)
         if values.shape != (len(v), *shape):
             raise ValueError(
-                f"keep={keep!r}: for V of shape {v.shape} it returned shape {values.shape}; "
-                f"{(len(v), *shape)}, {numbers} for each sample, is needed"
+                f"keep={keep!r} must return shape {(len(v), *shape)}, {numbers} for each sample, "
+                f"for V of shape {v.shape}; it returned shape {values.shape}"
             )
         return values if shape else values[:, None]
 
     return Kept(checked, (keep,) if several is None else tuple(several))
 
 
-def function_named(name: str, argument: str = "keep", needed: str = _KEPT) -> Callable[..., Array]:
+def function_named(
+    name: str, argument: str = "keep", requirement: str = _KEPT
+) -> Callable[..., Array]:
     """Return a function, such as one of V (samples, m, m), named as "module:function".
 
     Raises
@@ -82,13 +85,16 @@ def function_named(name: str, argument: str = "keep", needed: str = _KEPT) -> Ca
         If the module or the function cannot be found; it names the argument.
     """
     if not isinstance(name, str):
-        raise ValueError(f"{argument}={name!r}: {needed} is needed")
+        raise argument_error(argument, requirement, name)
     module, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{argument}={name!r}: {needed} is needed ({error})") from None
+        raise ValueError(f"{argument_error(argument, requirement, name)} ({error})") from None
     if not callable(function):
-        raise ValueError(f"{argument}={name!r}: {attribute} of {module} is not a function")
+        raise ValueError(
+            f"{argument_error(argument, requirement, name)} ({attribute} of {module} is not a "
+            "function)"
+        )
     result: Callable[..., Array] = function
     return result

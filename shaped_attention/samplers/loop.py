@@ -135,8 +135,8 @@ def starting_paths(spec: Specification, stepper: Stepper, first: int, count: int
         return Paths(stepper, first, stepper.starting(states))
     if stepper.clock and (resumed.steps_taken is None or resumed.largest_speed is None):
         raise ValueError(
-            "result has no steps_taken, so the clock cannot continue it; one of "
-            "integrate_sde by the clock is needed"
+            "result must be one of integrate_sde by the clock for the clock to continue it; it has "
+            "no steps_taken"
         )
     return Paths(
         stepper,

@@ -19,7 +19,7 @@ from torch import Tensor
 from shaped_attention.blocks.base import Layer, check_chain, check_limit
 from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.state import State, covariance
-from shaped_attention.checks import check_count
+from shaped_attention.checks import argument_error, check_count
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.samplers.specification import Options, specify
@@ -90,11 +90,11 @@ def pathwise(
     True
     """
     if not isinstance(v0, Tensor):
-        raise ValueError(f"v0 has the type {type(v0).__name__}; a tensor (m, m) is needed")
+        raise argument_error("v0", "a tensor (m, m)", v0)
     if v0.ndim != 2:
-        raise ValueError(f"v0 has shape {tuple(v0.shape)}; a matrix (m, m) is needed")
+        raise ValueError(f"v0 must be a matrix (m, m); got shape {tuple(v0.shape)}")
     if v0.dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"v0 has the type {v0.dtype}; torch.float64 or torch.float32 is needed")
+        raise ValueError(f"v0 must be of dtype torch.float64 or torch.float32; got {v0.dtype}")
     steps, dt = _grid(width, depth, horizon, step)
     layer, tensors = overridden(layer, parameters, steps)
     if width is not None:
@@ -106,7 +106,7 @@ def pathwise(
         options=Options(radius=radius, device=v0.device, dtype=v0.dtype),
     )  # fmt: skip
     task = task_of(spec, "chain" if width is not None else "sde", width)
-    stepper = DescriptionStepper(replace(task, given=tensors), spec.device, spec.dtype, size=1)
+    stepper = DescriptionStepper(replace(task, overrides=tensors), spec.device, spec.dtype, size=1)
     paths = starting_paths(spec, stepper, 0, spec.samples)
     if v0.requires_grad:
         factor = _differentiable_start(v0, width // task.groups if width else len(v0))
@@ -146,8 +146,8 @@ def _grid(
         steps = count_steps(horizon, step)
         return steps, float(horizon) / steps
     raise ValueError(
-        f"width={width!r}, depth={depth!r}, horizon={horizon!r}, step={step!r}: the first two, or "
-        "the last two, are needed"
+        "either width and depth or horizon and step must be given; got "
+        f"width={width!r}, depth={depth!r}, horizon={horizon!r}, step={step!r}"
     )
 
 
@@ -156,6 +156,6 @@ def _differentiable_start(v0: Tensor, columns: int) -> Tensor:
     if failed or columns < len(v0):
         raise ValueError(
             "v0 requires gradients, which do not exist at a singular matrix; "
-            + ("v0.detach() is needed" if failed else f"a width of {len(v0)} or more is needed")
+            + ("pass v0.detach()" if failed else f"the width must be at least {len(v0)}")
         )
     return factor

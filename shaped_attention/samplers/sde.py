@@ -16,7 +16,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from shaped_attention.blocks.base import Layer, check_limit
-from shaped_attention.checks import check_choice, check_positive
+from shaped_attention.checks import argument_error, check_choice, check_positive
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.clock_step import can_explode, first_order
 from shaped_attention.samplers.loop import sample
@@ -107,10 +107,8 @@ def integrate_sde(
         options=options,
     )  # fmt: skip
     if method == "clock" and spec.blocks[0].limit.normalised:
-        raise ValueError(
-            "method='clock': paths of normalised blocks cannot explode; 'torchsde' or 'direct' is "
-            "needed"
-        )
+        requirement = "'torchsde' or 'direct' for normalised blocks, whose paths cannot explode"
+        raise argument_error("method", requirement, method)
     if method is None:
         method = "clock" if can_explode(spec.pattern, spec.tokens) else "torchsde"
     parameters = {"horizon": horizon, "step": step, "method": method}
@@ -119,7 +117,7 @@ def integrate_sde(
             warnings.warn(
                 f"method='clock': the limit of {type(block).__name__} has no noise_drift, which is "
                 "derived for up to 64 increments a step, so that steps near an explosion have "
-                "first order; noise_drift and noise_along are needed",
+                "first order; noise_drift and noise_along would give second order",
                 UserWarning,
                 stacklevel=3,  # the caller of the recorded function
             )
@@ -129,7 +127,7 @@ def integrate_sde(
     stopped = int(np.isfinite(result["stopping_time"]).sum())
     if stopped and not spec.blocks[0].limit.normalised:
         advice = (
-            "which is wrong near an explosion; method='clock' is needed"
+            "which is wrong near an explosion; use method='clock'"
             if can_explode(spec.pattern, spec.tokens)
             else "so that when they did is known to a step only; these paths cannot explode, and "
             "a larger radius does not stop them"
@@ -157,8 +155,6 @@ def count_steps(horizon: float, step: float) -> int:
     steps = round(ratio)
     if steps < 1 or abs(ratio - steps) > 1e-6:
         nearest = horizon / max(1, steps)
-        raise ValueError(
-            f"step={step!r}: horizon={horizon!r} is not a multiple of it; "
-            f"the nearest step that divides it is {nearest:.12g}"
-        )
+        requirement = f"a divisor of horizon={horizon!r}, such as the nearest, {nearest:.12g}"
+        raise argument_error("step", requirement, step)
     return steps

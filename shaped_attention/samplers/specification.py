@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.base import Block, Layer, check_storable, needs_means, pattern_of
-from shaped_attention.checks import check_count, check_width, real_array
+from shaped_attention.checks import argument_error, check_count, check_width, real_array
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.covariance import start_factor
 from shaped_attention.numerics.eager import is_eager
@@ -172,13 +172,11 @@ def check_group_width(blocks: Sequence[Block], width: int) -> int:
     """
     groups = common_groups(blocks)
     if width % groups:
-        raise ValueError(
-            f"width={width!r}: a multiple of {groups} (the heads of all blocks) is needed"
-        )
+        requirement = f"a multiple of {groups}, the least for the heads of all blocks"
+        raise argument_error("width", requirement, width)
     if width == groups and needs_means(blocks):
-        raise ValueError(
-            f"width={width!r}: at least {2 * groups} is needed, since LayerNorm subtracts the mean"
-        )
+        requirement = f"at least {2 * groups}, since LayerNorm subtracts the mean"
+        raise argument_error("width", requirement, width)
     return groups
 
 
@@ -216,16 +214,18 @@ def specify(
         resumed, v0 = v0, v0.v0
         if steps <= resumed.steps:
             raise ValueError(
-                f"result has taken {resumed.steps} steps; more than that are needed, not {steps}"
+                f"a run must go on for more than the {resumed.steps} steps of result; got {steps}"
             )
     matrix = check_starts(v0, samples, start_name)
     if width is not None:
         check_width("width", width)
     if samples >= _COUNTER_LIMIT:
-        raise ValueError(f"samples={samples!r}: fewer than 2^32 are needed")
+        raise argument_error("samples", "below 2^32", samples)
     if steps >= _COUNTER_LIMIT:
-        asked = f"horizon / step = {steps:.6g}" if width is None else f"depth={steps!r}"
-        raise ValueError(f"{asked}: fewer than 2^32 steps are needed")
+        name, value = (
+            ("horizon / step", float(f"{steps:.6g}")) if width is None else ("depth", steps)
+        )
+        raise argument_error(name, "below 2^32", value)
     check_count("seed", seed, lowest=0)
     if options.chunk is not None:
         check_count("chunk", options.chunk)
@@ -284,7 +284,7 @@ def saved_steps(
         If both are given, or a time is off the grid, outside it, or not after the one before.
     """
     if times is not None and save_every is not None:
-        raise ValueError(f"times and save_every={save_every!r} exclude each other; one is needed")
+        raise ValueError(f"times and save_every={save_every!r} exclude each other; pass only one")
     if save_every is not None:
         check_count("save_every", save_every)
         regular = range(-(-begin // save_every) * save_every, steps + 1, save_every)
@@ -293,15 +293,15 @@ def saved_steps(
         return (begin, steps)
     wanted = real_array(times, "times")
     if wanted.ndim != 1 or wanted.size == 0:
-        raise ValueError(f"times has shape {wanted.shape}; a non-empty list of numbers is needed")
+        raise ValueError(f"times must be a non-empty list of numbers; got shape {wanted.shape}")
     if not np.isfinite(wanted).all():
-        raise ValueError("times has NaN or infinite entries; finite numbers are needed")
+        raise ValueError("times must be finite; it has NaN or infinite entries")
     with np.errstate(over="ignore"):
         index = np.rint(wanted / dt)
     for t, i in zip(wanted, index, strict=True):
         if not begin - 0.5 < i < steps + 0.5:
             raise ValueError(
-                f"times contains {t:.12g}: it must lie in [{begin * dt:.12g}, {steps * dt:.12g}]"
+                f"times must lie in [{begin * dt:.12g}, {steps * dt:.12g}]; got {t:.12g}"
             )
         if abs(t - i * dt) > 1e-6 * dt:
             raise ValueError(
@@ -312,7 +312,6 @@ def saved_steps(
     for a, b in pairwise(saved):
         if b <= a:
             raise ValueError(
-                f"times contains {b * dt:.12g} after {a * dt:.12g}: "
-                "strictly increasing times are needed"
+                f"times must be strictly increasing; got {b * dt:.12g} after {a * dt:.12g}"
             )
     return saved

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.checks import check_positive, real_array
+from shaped_attention.checks import argument_error, check_positive, real_array
 from shaped_attention.numerics.covariance import check_covariance
 
 DEFAULT_RADIUS = 1e4
@@ -67,14 +67,14 @@ class Resumed:
         """
         if "state" not in result:
             raise ValueError(
-                "result has no state; one that was made with keep_state=True is needed"
+                "result must have its state (made with keep_state=True); it has no state"
             )
         if not set(STATE) <= set(result["state"].dims) or checksum(result) != result.attrs.get(
             "state_checksum", checksum(result)
         ):
             raise ValueError(
-                "result has another state than its run ended with, as if samples were selected, "
-                "joined or averaged; the whole result is needed"
+                "result must be whole; its state is not the one with which its run ended, as if "
+                "samples were selected, joined or averaged"
             )
         specification = json.loads(result.attrs["specification"])
         return cls(
@@ -104,8 +104,8 @@ def check_starts(v0: ArrayLike, samples: int, name: str = "v0") -> NDArray[np.fl
         return check_covariance(array, name)
     if len(array) != samples:
         raise ValueError(
-            f"{name} has shape {array.shape}; a matrix (m, m), or one for each of "
-            f"samples={samples}, is needed"
+            f"{name} must be a matrix (m, m), or one for each of samples={samples}; got shape "
+            f"{array.shape}"
         )
     return np.stack([check_covariance(v, f"{name}[{i}]") for i, v in enumerate(array)])
 
@@ -117,10 +117,8 @@ def check_rank(v0: NDArray[np.float64], columns: int, width: int, name: str = "v
     values = np.linalg.eigvalsh(v0).reshape(-1, v0.shape[-1])
     ranks = (values > v0.shape[-1] * 2.0**-52 * values[:, -1:]).sum(axis=1)
     if ranks.max() > columns:
-        raise ValueError(
-            f"width={width!r}: a width of at least {ranks.max() * width // columns} is needed for "
-            f"{name} of rank {ranks.max()}"
-        )
+        least = ranks.max() * width // columns
+        raise argument_error("width", f"at least {least} for {name} of rank {ranks.max()}", width)
 
 
 def check_radius(
@@ -135,15 +133,11 @@ def check_radius(
     with np.errstate(over="ignore"):
         norm = float(np.linalg.norm(v0, axis=(-2, -1)).max())
     if norm >= largest:
-        raise ValueError(
-            f"{name} has the Frobenius norm {norm:.6g}; one below {largest:g} is needed"
-        )
+        raise ValueError(f"{name} must have a Frobenius norm below {largest:g}; it has {norm:.6g}")
     if radius is None:
         return min(DEFAULT_RADIUS * (norm if norm > 0.0 else 1.0), largest)
     check_positive("radius", radius)
     if not norm < radius <= LARGEST_RADIUS:
-        raise ValueError(
-            f"radius={radius!r}: it must be larger than |v0| = {norm:.6g} (Frobenius norm) "
-            f"and at most {LARGEST_RADIUS:g}"
-        )
+        least = f"larger than |v0| = {norm:.6g} (Frobenius norm)"
+        raise argument_error("radius", f"{least} and at most {LARGEST_RADIUS:g}", radius)
     return float(radius)

@@ -48,8 +48,8 @@ class Task:
     method
         How the paths move: "direct" for steps from grid point to grid point, "torchsde" for the
         same by torchsde, or "clock".
-    given
-        Tensors in place of parameters, by layer of the pattern and block (`overrides`); only torch
+    overrides
+        Tensors in place of parameters, by layer of the pattern and block (`overridden`); only torch
         runs such a task.
     weights
         Whether a step of the chain also gives the attention weights of the layer's first block.
@@ -64,20 +64,20 @@ class Task:
     radius: float
     keys: Keys
     method: str = "direct"
-    given: Sequence[Sequence[Overrides]] = ()
+    overrides: Sequence[Sequence[Overrides]] = ()
     weights: bool = False
 
     def parameters(self, step: int, layer: int) -> list[Parameters]:
         """Return the parameters of the blocks of a layer of the pattern, for torch."""
         blocks = self.pattern[layer]
-        given: Sequence[Overrides] = [{}] * len(blocks)
-        if self.given:
+        tensors: Sequence[Overrides] = [{}] * len(blocks)
+        if self.overrides:
             from shaped_attention.blocks.overrides import at_layer
 
-            given = at_layer(self.given[layer], step)
+            tensors = at_layer(self.overrides[layer], step)
         return [
-            at_depth(block, step / self.steps, own)
-            for block, own in zip(blocks, given, strict=True)
+            at_depth(block, step / self.steps, of_block)
+            for block, of_block in zip(blocks, tensors, strict=True)
         ]
 
     @property

@@ -21,7 +21,6 @@ from shaped_attention.checks import (
     check_choice,
     check_count,
     check_inside,
-    did_you_mean,
 )
 from shaped_attention.numerics.observables import covariances_at, observables_of
 from shaped_attention.numerics.result_axis import (
@@ -233,7 +232,7 @@ def _chosen_names(requested: str | Sequence[str] | None, available: list[str]) -
         return available
     names = list(dict.fromkeys([requested] if isinstance(requested, str) else requested))
     if not names:
-        raise ValueError(f"observables={requested!r}: {did_you_mean('', available)}")
+        raise argument_error("observables", f"some of {', '.join(available)}", requested)
     for name in names:
         check_choice("observables", name, available)
     return names

@@ -253,8 +253,8 @@ SAMPLERS = [
     Mutant(
         "schedule-of-the-torch-limit-by-step",
         _TASK,
-        "at_depth(block, step / self.steps, own)",
-        "at_depth(block, (step + 1) / self.steps, own)",
+        "at_depth(block, step / self.steps, of_block)",
+        "at_depth(block, (step + 1) / self.steps, of_block)",
         ("test_large.py::test_sde[both-40]",),
     ),
     Mutant(
@@ -315,15 +315,15 @@ SAMPLERS = [
     Mutant(
         "record-names-any-function",
         _PROVENANCE,
-        "inspect.isfunction(found) and found in _functions",
-        "callable(found)",
+        "inspect.isfunction(value) and value in _functions",
+        "callable(value)",
         ("test_provenance_refusals.py::test_records_that_were_tampered_with_are_refused",),
     ),
     Mutant(
         "record-loses-the-type-of-numbers",
         "shaped_attention/results/plain_arguments.py",
-        "np.array(found, dtype=dtype)",
-        "np.array(found, dtype=float)",
+        "np.array(entries, dtype=dtype)",
+        "np.array(entries, dtype=float)",
         (
             "test_provenance.py::test_a_record_is_valid_and_its_call_gives_the_same_bits"
             "[14-record_covariances]",

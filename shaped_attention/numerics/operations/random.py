@@ -55,10 +55,10 @@ def draw(step: Step, place: Place, out: Array) -> None:
 
 def _normal_stacks(step: Step, place: Place, out: Array) -> None:
     flat = out.reshape(len(out), -1)
-    if place.given is None:
+    if place.normals is None:
         draw(step, place, flat)
     else:
-        flat[:] = place.given[:, step.start : step.start + flat.shape[1]]
+        flat[:] = place.normals[:, step.start : step.start + flat.shape[1]]
 
 
 @kernel

@@ -58,7 +58,7 @@ class Place:
 
     paths: NDArray[np.uint64]
     memory: Memory
-    given: Array | None
+    normals: Array | None
     row: int
 
 

@@ -65,10 +65,14 @@ class BlasStepper(HostStepper):
         (plan,), k = self.task.plans, np.flatnonzero(moving)
         parts = np.zeros((2, *batch.state.shape))
         if len(k):
-            given = None if increments is None else increments[k]
+            normals = None if increments is None else increments[k]
             with one_thread(), np.errstate(all="ignore"):
                 parts[:, k, 0] = plan.run(
-                    [batch.state[k, 0]], batch.first + k, point, given=given, team=batch.work.team
+                    [batch.state[k, 0]],
+                    batch.first + k,
+                    point,
+                    normals=normals,
+                    team=batch.work.team,
                 )
         return parts[0], parts[1]
 

@@ -121,10 +121,10 @@ class DescriptionStepper(TorchStepper):
         if increments is None:
             numbers: Any = self._numbers(batch, point, math.sqrt(self.task.dt))
         else:
-            given = GivenNumbers(increments)
+            of_increments = GivenNumbers(increments)
 
             def numbers(place: tuple[int, ...]) -> GivenNumbers:
-                return given
+                return of_increments
 
         drift, noise = self._limit_step(batch, numbers, point)
         return drift[:, None], noise[:, None]
