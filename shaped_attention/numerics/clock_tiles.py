@@ -13,7 +13,7 @@ import numpy as np
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel, tile_buffer
 from shaped_attention.numerics.operations.sums import squares
 from shaped_attention.numerics.threefry import counter
-from shaped_attention.numerics.tile_interpreter import fill_constants, run_program
+from shaped_attention.numerics.tile_interpreter import fill_constants, run
 from shaped_attention.numerics.tiles import LARGEST_FACTOR, is_broken, stop_outside
 
 
@@ -47,9 +47,7 @@ def advance_clock(  # type: ignore[no-untyped-def]
         Steps after which paths are gathered again, and steps of a tile after which to return.
     """
     count, size = state.shape
-    table, outputs, parts = program.table, program.outputs, program.parts
-    at_speed, at_step, at_spread = compiled_once(0), compiled_once(1), compiled_once(2)
-    work = program.rows
+    code, ranges, table, keys, constant_rows, constants, outputs, parts, work, _ = program
     buf = tile_buffer(work + 3)
     paths = np.empty(LANES, np.uint64)
     radii, times, moved = np.empty(LANES), np.empty(LANES), np.empty(LANES)
@@ -85,8 +83,8 @@ def advance_clock(  # type: ignore[no-untyped-def]
                 for j in range(size):
                     buf[j, p] = state[i, j]
             for _ in range(burst):
-                fill_constants(program, at_speed, buf)
-                run_program(program, at_speed, numbers, buf, paths, buf, False)
+                fill_constants(constant_rows, constants, ranges[0, 2], ranges[0, 3], buf)
+                run(code, ranges[0, 0], ranges[0, 1], numbers, keys, buf, paths, buf, False)
                 speed = outputs[0, 0, 0]
                 for p in range(LANES):
                     i = active[start + min(p, here - 1)]
@@ -98,8 +96,8 @@ def advance_clock(  # type: ignore[no-untyped-def]
                     times[p] = grid[i] * dt + (dt - left[i])
                 for p in range(LANES):
                     buf[length_row, p] = length[p] if moving[p] > 0.5 else 0.0
-                fill_constants(program, at_step, buf)
-                run_program(program, at_step, numbers, buf, paths, buf, False)
+                fill_constants(constant_rows, constants, ranges[1, 2], ranges[1, 3], buf)
+                run(code, ranges[1, 0], ranges[1, 1], numbers, keys, buf, paths, buf, False)
                 out = outputs[1, 0, 0]
                 for p in range(LANES):
                     moved[p] = 0.0
@@ -130,8 +128,8 @@ def advance_clock(  # type: ignore[no-untyped-def]
                 for p in range(here):
                     close = close or (moving[p] > 0.5 and buf[work, p] >= near * radius)
                 if close:
-                    fill_constants(program, at_spread, buf)
-                    run_program(program, at_spread, numbers, buf, paths, buf, False)
+                    fill_constants(constant_rows, constants, ranges[2, 2], ranges[2, 3], buf)
+                    run(code, ranges[2, 0], ranges[2, 1], numbers, keys, buf, paths, buf, False)
                     spread = outputs[2, 0, 0]
                     for p in range(LANES):
                         deviation = math.sqrt(buf[spread, p] * length[p])

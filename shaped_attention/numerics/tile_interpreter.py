@@ -157,35 +157,27 @@ def run(code, start, stop, numbers, keys, buf, paths, given, taking):  # type: i
 
 
 @scalar
-def run_program(program, which, numbers, buf, paths, given, taking):  # type: ignore[no-untyped-def]
-    """Run one of the programs of a `Packed` for one tile in one step; see `run`."""
-    run(
-        program.code, program.ranges[which, 0], program.ranges[which, 1], numbers, program.keys,
-        buf, paths, given, taking,
-    )  # fmt: skip
-
-
-@scalar
-def fill_constants(program, which, buf):  # type: ignore[no-untyped-def]
-    """Write the constants of one of the programs of a `Packed`."""
-    for c in range(program.ranges[which, 2], program.ranges[which, 3]):
+def fill_constants(constant_rows, constants, start, stop, buf):  # type: ignore[no-untyped-def]
+    """Write the constants start, ..., stop - 1."""
+    for c in range(start, stop):
         for p in range(LANES):
-            buf[program.constant_rows[c], p] = program.constants[c]
+            buf[constant_rows[c], p] = constants[c]
 
 
 @kernel
 def draw(program, first, step, out):  # type: ignore[no-untyped-def]
     """Write the normals of a step of a `Packed` program into `out` (tiles, count + 1, LANES)."""
-    numbers = program.table[step if program.table.shape[0] > 1 else 0]
+    code, ranges, table, keys = program.code, program.ranges, program.table, program.keys
+    numbers = table[step if table.shape[0] > 1 else 0]
     paths = np.empty(LANES, np.uint64)
     for tile in range(out.shape[0]):
         count_paths(paths, first + tile * LANES, step)
-        for k in range(program.ranges[0, 0], program.ranges[0, 1]):
-            line = program.code[k]
+        for k in range(ranges[0, 0], ranges[0, 1]):
+            line = code[k]
             if line[at.OP] == _NORMAL:
                 size, start = line[at.ROWS] * line[at.COLUMNS], line[at.START]
                 # An odd number writes one extra row, which the next normals overwrite.
                 fill_normals(
                     out[tile, start : start + size + 1], size, numbers[line[at.SCALAR]],
-                    program.keys[line[at.KEY]], paths, line[at.SLOT], compiled_once(0),
+                    keys[line[at.KEY]], paths, line[at.SLOT], compiled_once(0),
                 )  # fmt: skip

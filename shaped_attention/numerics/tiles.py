@@ -13,7 +13,7 @@ import numpy as np
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel, tile_buffer
 from shaped_attention.numerics.operations.sums import squares
 from shaped_attention.numerics.threefry import count_paths
-from shaped_attention.numerics.tile_interpreter import fill_constants, run_program
+from shaped_attention.numerics.tile_interpreter import fill_constants, run
 
 LARGEST_FACTOR = 1e75
 """Sum of absolute entries up to which |F F^T|^2 cannot overflow."""
@@ -129,12 +129,12 @@ def advance(  # type: ignore[no-untyped-def]
         (tiles, count, LANES).
     """
     tiles, size = state.shape[0], state.shape[1]
-    table, outputs, parts = program.table, program.outputs, program.parts
-    work = program.rows
+    # Once: in the loops each use of a field would count references.
+    code, ranges, table, keys, constant_rows, constants, outputs, parts, work, _ = program
     buf = tile_buffer(work + 3)
     paths = np.empty(LANES, np.uint64)
     radii, times = np.full(LANES, radius), np.empty(LANES)
-    programs = program.ranges.shape[0]
+    programs = ranges.shape[0]
     for tile in range(tiles):
         living = 0.0
         for p in range(LANES):
@@ -148,14 +148,17 @@ def advance(  # type: ignore[no-untyped-def]
         for step in range(begin, end):
             which = step % programs
             if programs > 1 or not filled:
-                fill_constants(program, which, buf)
+                fill_constants(constant_rows, constants, ranges[which, 2], ranges[which, 3], buf)
                 filled = True
             if mode == REPORT:
                 times[:] = step * dt
                 stop_outside(buf, parts, work, alive[tile], stopped_at[tile], radii, times)
             numbers = table[step if table.shape[0] > 1 else 0]
             count_paths(paths, first + tile * LANES, step)
-            run_program(program, which, numbers, buf, paths, given[tile], mode == REPORT)
+            run(
+                code, ranges[which, 0], ranges[which, 1], numbers, keys, buf, paths,
+                given[tile], mode == REPORT,
+            )  # fmt: skip
             drift, noise = outputs[which, 0, 0], outputs[which, outputs.shape[1] - 1, 0]
             all_move = mode != REPLACE and _stop_overflowing(
                 buf, drift, noise, size, work, alive[tile], stopped_at[tile], step * dt

@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from shaped_attention.numerics import lapack
-from shaped_attention.numerics.jit import LANES, STRIDE, WIDE, kernel, piece
+from shaped_attention.numerics.jit import LANES, STRIDE, WIDE, kernel, piece, scalar
 from shaped_attention.numerics.operations import fields as at
 from shaped_attention.numerics.operations.registry import operation, twice
 from shaped_attention.numerics.operations.stacks import Place, Step, each, plain
@@ -203,7 +203,8 @@ def mirror(buf, out, rows):  # type: ignore[no-untyped-def]
                 buf[out + j * rows + i, p] = buf[out + i * rows + j, p]
 
 
-@kernel
+# Inlined: passing the arrays on twice takes time that shows for small matrices.
+@scalar
 def _multiply(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write A B, A B^T or A^T B; zeros of triangular matrices are skipped."""
     turned_a, turned_b = line[at.FLAG] == _LEFT, line[at.FLAG] == _RIGHT
@@ -218,7 +219,7 @@ def _multiply(line, numbers, buf):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@kernel
+@scalar
 def _gram(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write A A^T or A^T A."""
     turned, rows = line[at.FLAG] == _LEFT, line[at.ROWS]

@@ -61,7 +61,7 @@ class TileStepper(CompiledStepper):
             task.compiled, batch.state, alive, batch.stopped_at.reshape(-1, LANES), task.radius,
             task.dt, batch.first, begin, end, mode, given, reported,
         )  # fmt: skip
-        batch.alive[moving] = alive.reshape(-1)[moving] > 0.5
+        batch.alive &= (alive.reshape(-1) > 0.5) | ~moving
 
     def brownian_shape(self, batch: Batch) -> tuple[int, int]:
         """Return the tiles and entries of the increments of a step."""
