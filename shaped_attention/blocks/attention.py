@@ -182,8 +182,9 @@ class ShapedAttention(AttentionFields, Block):
 
     def attend(self, logits: M, values: M, head: int = 0) -> M:
         """Return A times the values."""
-        head = head if is_per_head(self.scores.position_bias, self.heads) else 0
-        mixed = self.mix(logits, head) @ values
+        # An override may take the logits only, as long as all heads are alike.
+        apart = is_per_head(self.scores.position_bias, self.heads)
+        mixed = (self.mix(logits, head) if apart else self.mix(logits)) @ values
         return values + mixed if self.shaping.identity else mixed
 
     def branch(
