@@ -100,7 +100,7 @@ def test_plain_paths_of_all_blocks_are_different():
             "observable must be a name, 'module:function' or a f.*; got 'nowhere:f'",
         ),
         ({"observable": lambda v: v}, "observable must return numbers .*; got shape .1, 2, 2."),
-        ({"coordinate": "nowhere:f"}, "coordinate='nowhere:f': "),
+        ({"coordinate": "nowhere:f"}, "coordinate must be .*; got 'nowhere:f'"),
         ({"observable": "norm", "radius": 8.0}, "radius must be above 32 for level=8.0; got 8.0"),
         ({"replicas": 7}, "replicas must be an integer >= 8; got 7"),
         ({"runs": 1}, "runs must be an integer >= 2; got 1"),

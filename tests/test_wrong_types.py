@@ -182,7 +182,7 @@ def test_errors_name_the_argument_of_a_wrong_type(replaced):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sa.record_covariances(1, 2), "model=1: a torch.nn.Module is needed"),
+        (lambda: sa.record_covariances(1, 2), "model must be a torch.nn.Module; got 1"),
         (lambda: sa.load(3), "path must be a path; got 3"),
         (
             lambda: sa.stopping.stopping_map(np.eye(2), 0.5, [1.0]),
