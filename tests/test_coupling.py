@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.blocks.attention import ScoresCoupling
+from shaped_attention.blocks.attention_limit import ScoresCoupling
 from shaped_attention.blocks.coupling import RecordedNumbers, normal_of_chi
 from shaped_attention.blocks.mlp import HiddenCoupling
 from shaped_attention.blocks.parameters import at_depth

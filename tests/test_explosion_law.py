@@ -215,7 +215,11 @@ SCHEDULE = ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
         ([ATTENTION, SCHEDULE], V2, "only for parameters that do not change with depth"),
         (sa.Normalised(ATTENTION), V2, "correlations, which cannot explode"),
         (ATTENTION, [[1.0, 2.0], [2.0, 1.0]], "v0 must be positive semidefinite"),
-        (ShapedAttention(0.4, mask=np.ones((3, 3), bool)), V2, "mask has shape (3, 3)"),
+        (
+            ShapedAttention(0.4, mask=np.ones((3, 3), bool)),
+            V2,
+            "mask must have shape (2, 2) for 2 tokens; got (3, 3)",
+        ),
     ],
 )
 def test_refusals_have_reasons(layer, v0, message):

@@ -14,7 +14,8 @@ import shaped_attention
 
 KERNEL = """
 import numpy as np
-from shaped_attention.numerics import jit, products
+from shaped_attention.numerics import jit
+from shaped_attention.numerics.operations import products
 buf = np.ones((8, jit.STRIDE))
 products.lower_half(buf, 4, 0, 2, 1, 2, 2, False, False)
 print(jit.__file__, buf[7, 0])
