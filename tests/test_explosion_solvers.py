@@ -49,9 +49,9 @@ def test_probabilities_at_many_times_are_interpolated(name):
 def test_an_explosion_is_the_passage_of_a_high_level(name):
     """From u = 10^6 hardly any path returns, and the time to infinity is about 10^-12."""
     law = LAWS[name]
-    for t in (0.2, 1.0):
-        assert law.probability(t) == pytest.approx(law.probability(t, 1e6), rel=1e-9)
-    assert law.probability(0.2) != pytest.approx(law.probability(0.2, 100.0), rel=1e-4)
+    for t in (1.0, 3.0):
+        assert law.probability(t) == pytest.approx(law.probability(t, 1e6), rel=1e-9, abs=0.0)
+    assert law.probability(1.0) != pytest.approx(law.probability(1.0, 100.0), rel=1e-2, abs=0.0)
 
 
 def passage_curve(law, times, level, cells=200):

@@ -179,5 +179,5 @@ def test_a_curve_needs_no_covariances():
     curve = sa.stopping.explosion_curve(whole)
     assert 0.0 < float(curve["probability"][-1]) < 1.0
     np.testing.assert_array_equal(sa.stopping.explosion_curve(less)["lower"], curve["lower"])
-    with pytest.raises(ValueError, match="result lacks"):
+    with pytest.raises(ValueError, match="it lacks stopping_time"):
         sa.stopping.explosion_curve(whole.drop_vars("stopping_time"))

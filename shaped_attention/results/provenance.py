@@ -75,7 +75,7 @@ def recorded(
     >>> from shaped_attention.statistics.stopping import stopping_map
     >>> data = stopping_map([[1.0]], [0.5], [1.0], width=4, step=0.5, samples=2)
     >>> data.attrs["function"]
-    'shaped_attention:stopping_map'
+    'shaped_attention.statistics.stopping:stopping_map'
     """
 
     def decorate(function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
