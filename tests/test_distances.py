@@ -374,7 +374,9 @@ def test_coverage_at_many_replications(size: int) -> None:
     for seed in range(80):
         rows = rows_of(gauss(rng, 25, size), gauss(rng, 25, size), 0.95, 200, seed)
         covered += (rows[LOW] <= 0.0).mean(axis=1) / 80
-    assert (np.abs(covered - 0.95) < 0.015).all(), covered
+    # The bootstrap of a linear norm is exact in the limit; that of Wasserstein-2 errs upwards.
+    assert (np.abs(covered[:2] - 0.95) < 0.015).all(), covered
+    assert covered[2] > 0.95 - 0.015, covered
 
 
 # Randomness and errors
