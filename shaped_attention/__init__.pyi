@@ -33,8 +33,7 @@ from .numerics.covariance import (
 from .numerics.eager import eager
 from .numerics.observables import observables
 from .results.files import layer_of, load, save
-from .results.provenance import specification
-from .results.rerun import rerun
+from .results.provenance import rerun, specification
 from .samplers.chain import simulate_chain
 from .samplers.continuation import continue_run
 from .samplers.explain import explain

@@ -16,102 +16,48 @@ R = TypeVar("R")
 
 OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
     "shaped_attention": {
-        "BlockReport": (
-            "shaped_attention.statistics.block_checks.report:BlockReport",
-            "the result of sa.check_block",
-        ),
-        "Explanation": (
-            "shaped_attention.samplers.explain:Explanation",
-            "the result of sa.explain",
-        ),
-        "ExplosionLaw": (
-            "shaped_attention.theory.explosion.law:ExplosionLaw",
-            "the result of sa.explosion_law",
-        ),
-        "rope_angles": ("shaped_attention.blocks.rotations:rope_angles", "sa.Rope.angles_of"),
-        **{
-            name: (f"shaped_attention.statistics.stopping:{name}", f"sa.stopping.{name}")
-            for name in (
-                "exit_times",
-                "explosion_curve",
-                "explosion_curves",
-                "explosion_probability",
-                "stopping_map",
-                "tilted_probability",
-            )
-        },
-        "summary_table": (
-            "shaped_attention.architectures.verdict:summary_table",
-            "sa.verdict(summary, table=True)",
-        ),
-        "half_vectorise": ("shaped_attention.numerics.covariance:vech", "sa.vech"),
-        **{
-            name: (f"shaped_attention.models.scores:{name}", f"sa.scores.{name}")
-            for name in ("initial_spectrum", "leading_directions", "score_form", "truncation_cost")
-        },
+        "BlockReport": ("statistics.block_checks.report", "the result of sa.check_block"),
+        "Explanation": ("samplers.explain", "the result of sa.explain"),
+        "ExplosionLaw": ("theory.explosion.law", "the result of sa.explosion_law"),
+        "rope_angles": ("blocks.rotations", "sa.Rope.angles_of"),
+        "exit_times": ("statistics.stopping", "sa.stopping.exit_times"),
+        "explosion_curve": ("statistics.stopping", "sa.stopping.explosion_curve"),
+        "explosion_curves": ("statistics.stopping", "sa.stopping.explosion_table"),
+        "explosion_probability": ("statistics.stopping", "sa.stopping.explosion_probability"),
+        "stopping_map": ("statistics.stopping", "sa.stopping.stopping_map"),
+        "tilted_probability": ("statistics.stopping", "sa.stopping.tilted_probability"),
+        "summary_table": ("architectures.verdict", "sa.verdict(summary, table=True)"),
+        "half_vectorise": ("numerics.covariance:vech", "sa.vech"),
+        "initial_spectrum": ("models.scores", "sa.scores.initial_spectrum"),
+        "leading_directions": ("models.scores", "sa.scores.leading_directions"),
+        "score_form": ("models.scores", "sa.scores.score_form"),
+        "truncation_cost": ("models.scores", "sa.scores.truncation_cost"),
     },
     "shaped_attention.sphere": {
-        **{
-            name: (f"shaped_attention.sphere.theory:{name}", f"sa.sphere.theory.{name}")
-            for name in ("equiangular_cosine", "final_rate", "meeting_time")
-        },
-        "token_flow": ("shaped_attention.sphere.flow:sphere_flow", "sphere.sphere_flow"),
-        "random_tokens": (
-            "shaped_attention.sphere.old_names:random_tokens",
-            "sphere.uniform_start(..., reduced=False)",
-        ),
-        "noisy_network": (
-            "shaped_attention.sphere.old_names:noisy_network",
-            "sphere.sphere_network(..., sigma=...)",
-        ),
+        "equiangular_cosine": ("sphere.theory", "sa.sphere.theory.equiangular_cosine"),
+        "final_rate": ("sphere.theory", "sa.sphere.theory.final_rate"),
+        "meeting_time": ("sphere.theory", "sa.sphere.theory.meeting_time"),
+        "token_flow": ("sphere.flow:sphere_flow", "sphere.sphere_flow"),
+        "random_tokens": ("sphere.old_names", "sphere.uniform_start(..., reduced=False)"),
+        "noisy_network": ("sphere.old_names", "sphere.sphere_network(..., sigma=...)"),
         "circle_distance_to_density": (
-            "shaped_attention.sphere.old_names:circle_distance_to_density",
-            "sphere.circle_wasserstein2(angles, density=...)",
+            "sphere.old_names", "sphere.circle_wasserstein2(angles, density=...)",
         ),
-        "common_noise_drift": (
-            "shaped_attention.sphere.old_names:common_noise_drift",
-            "sphere.SphereAttention.gram_field",
-        ),
-        "angle_field": (
-            "shaped_attention.sphere.old_names:angle_field",
-            "sphere.SphereAttention.angle_field",
-        ),
-        "equiangular_field": (
-            "shaped_attention.sphere.theory:equiangular_field",
-            "sphere.SphereAttention.gram_field",
-        ),
-        "relu_mlp": (
-            "shaped_attention.sphere.old_names:relu_mlp",
-            "sphere.TokenAttention(..., mlp=(inner, outer, bias))",
-        ),
-        "random_attention": (
-            "shaped_attention.sphere.old_names:random_attention",
-            "sphere.TokenAttention.random",
-        ),
-        "phase_diagram": (
-            "shaped_attention.sphere.figures.phase:phase_diagram",
-            "sphere.figure_data('phase', ...)",
-        ),
-        "ensemble_phase": (
-            "shaped_attention.sphere.figures.phase:ensemble_phase",
-            "sphere.figure_data('ensembles', ...)",
-        ),
-        "metastability": (
-            "shaped_attention.sphere.figures.clusters:metastability",
-            "sphere.figure_data('metastability', ...)",
-        ),
-        "energy_curves": (
-            "shaped_attention.sphere.figures.clusters:energy_curves",
-            "sphere.figure_data('energy', ...)",
-        ),
-        "clustering_with_noise": (
-            "shaped_attention.sphere.figures.noise:clustering_with_noise",
-            "sphere.figure_data('noise', ...)",
-        ),
+        "common_noise_drift": ("sphere.old_names", "sphere.SphereAttention.gram_field"),
+        "angle_field": ("sphere.old_names", "sphere.SphereAttention.angle_field"),
+        "equiangular_field": ("sphere.theory", "sphere.SphereAttention.gram_field"),
+        "relu_mlp": ("sphere.old_names", "sphere.TokenAttention(..., mlp=(inner, outer, bias))"),
+        "random_attention": ("sphere.old_names", "sphere.TokenAttention.random"),
+        "phase_diagram": ("sphere.figures.phase", "sphere.figure_data('phase', ...)"),
+        "ensemble_phase": ("sphere.figures.phase", "sphere.figure_data('ensembles', ...)"),
+        "metastability": ("sphere.figures.clusters", "sphere.figure_data('metastability', ...)"),
+        "energy_curves": ("sphere.figures.clusters", "sphere.figure_data('energy', ...)"),
+        "clustering_with_noise": ("sphere.figures.noise", "sphere.figure_data('noise', ...)"),
     },
     "shaped_attention.sweep": {},
-}
-"""By module and old name: the object as "module:attribute", and what to write instead."""
+}  # fmt: skip
+"""By module and old name: where it is, as "module" of this package or "module:attribute" if the
+attribute has another name, and what to write instead."""
 
 
 def with_old_names(module: str, getattr_: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -131,12 +77,12 @@ def with_old_names(module: str, getattr_: Callable[[str], Any]) -> Callable[[str
     def find(name: str) -> Any:
         if name not in names:
             return getattr_(name)
-        address, instead = names[name]
+        where, instead = names[name]
         warnings.warn(
             f"{module}.{name} is deprecated; use {instead}", DeprecationWarning, stacklevel=2
         )
-        place, _, attribute = address.partition(":")
-        return getattr(importlib.import_module(place), attribute)
+        place, _, attribute = where.partition(":")
+        return getattr(importlib.import_module(f"shaped_attention.{place}"), attribute or name)
 
     return find
 

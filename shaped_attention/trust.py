@@ -35,13 +35,7 @@ def names_code(value: object) -> TypeGuard[str]:
 
 
 def layer_function(name: str) -> Callable[..., Any]:
-    """Return the function behind a layer 'module:function'; it accepts parameters by name.
-
-    Raises
-    ------
-    ValueError
-        If there is no such function.
-    """
+    """Return the function behind a layer 'module:function'; raise ValueError if there is none."""
     needed = "a 'module:function' that can be imported"
     if not names_code(name):
         raise argument_error("layer", needed, name)
@@ -76,19 +70,10 @@ def check_modules(trust: Collection[str]) -> None:
 
 
 def check_trusted(name: str, trust: Collection[str], what: str, package: bool = True) -> None:
-    """Raise ValueError unless a "module:name" from a disk may be imported.
+    """Raise ValueError unless a "module:name" from a disk may be imported; `what` is its subject.
 
-    Parameters
-    ----------
-    name
-        What the file names.
-    trust
-        Modules that the caller trusts, with all that is in them.
-    what
-        Where the name stands, as the subject of the message.
-    package
-        Whether names of this package may be looked up without being trusted. Not where what is
-        found is called with arguments from the same file.
+    Names of this `package` may be looked up without being trusted, but not where what they name is
+    called with arguments from the same file.
     """
     if not is_trusted(name, (_PACKAGE, *trust) if package else trust):
         module = name.partition(":")[0]

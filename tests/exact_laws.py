@@ -9,7 +9,6 @@ k is the linear rate of a layer, gamma^2 (2 - gamma^2) for attention without an 
 | log det V as tau_0 -> infinity, limit | N(-k m (m + 1) T / 2, 2 m k T) | `log_determinant` |
 | the same, gamma = 1, width n | product of chi-squares | `log_determinant_moments` |
 | A V A^T as tau_0 -> infinity, any width | started from A V_0 A^T | (a symmetry) |
-| hidden layer of the ReLU network, width n | its mean | `relu_kernel` |
 | explosion, passage of u, two tokens and others | `ScalarLaw` | `explosion_law` |
 | u without explosion, a <= 1/2 | E u^-2 | `inverse_square` |
 | rest of V for two tokens, given u | log d and beta are normal | `correlation_law` |
@@ -21,7 +20,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special, stats
 
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
@@ -54,12 +52,6 @@ def log_determinant_moments(width: int, depth: int, tokens: int) -> tuple[float,
     freedom = width - np.arange(tokens)
     mean = depth * float((special.digamma(freedom / 2.0) + math.log(2.0 / width)).sum())
     return mean, math.sqrt(depth * float(special.polygamma(1, freedom / 2.0).sum()))
-
-
-def relu_kernel(rho: NDArray[np.float64], plus: float, minus: float) -> NDArray[np.float64]:
-    """Return c E s(g_a) s(g_b) for unit normals of correlation rho and slopes s_+, s_-."""
-    bend = (np.sqrt(1.0 - rho**2) - rho * np.arccos(rho)) / (2.0 * math.pi)
-    return np.asarray(rho + 2.0 * (plus - minus) ** 2 / (plus**2 + minus**2) * bend)
 
 
 def inverse_square(law: ScalarLaw, horizon: float) -> float:

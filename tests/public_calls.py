@@ -172,8 +172,8 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "stopping.explosion_probability": (
             sa.stopping.explosion_probability, {"result": exploding},
         ),
-        "stopping.explosion_curves": (
-            sa.stopping.explosion_curves, {"layer": LAYER, "v0": V0, "widths": [8], "samples": 4},
+        "stopping.explosion_table": (
+            sa.stopping.explosion_table, {"layer": LAYER, "v0": V0, "widths": [8], "samples": 4},
         ),
         "explosion_law": (sa.explosion_law, {"layer": LAYER, "v0": V0}),
         "scores.initial_spectrum": (sa.scores.initial_spectrum, {"x": [0.1], "ratio": 0.5}),

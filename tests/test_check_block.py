@@ -80,29 +80,9 @@ class WrongMoments(LinearAttentionLimit):
         return 2.0 * super().noise_along(p, factor, direction)
 
 
-@dataclass(frozen=True)
-class WrongDrift(LinearAttention):
-    limit = TwiceTheDrift()
-
-
-@dataclass(frozen=True)
-class WrongRate(Linear):
-    limit = MoreNoise()
-
-
-@dataclass(frozen=True)
-class WithoutSpeed(LinearAttention):
-    limit = NoSpeed()
-
-
-@dataclass(frozen=True)
-class WithSlowSpeed(LinearAttention):
-    limit = SlowSpeed()
-
-
-@dataclass(frozen=True)
-class WithWrongMoments(LinearAttention):
-    limit = WrongMoments()
+def limited(base, wrong):
+    """The class of a block with this limit."""
+    return dataclass(frozen=True)(type(wrong.__name__, (base,), {"limit": wrong()}))
 
 
 @dataclass(frozen=True)
@@ -150,11 +130,11 @@ WRONG = {
     "temperature": (Hotter(0.35), {"overridden methods and limit"}),
     "mix": (Doubled(0.35), {"overridden methods and limit"}),
     "ranges": (Unchecked(0.5), {"ranges of parameters"}),
-    "drift": (WrongDrift(0.6, 0.5), {"drift from one wide layer"}),
-    "rate": (WrongRate(0.5), {"diffusion from one wide layer"}),
-    "no speed": (WithoutSpeed(0.6), {"superlinear terms against speed"}),
-    "slow": (WithSlowSpeed(0.6), {"superlinear terms against speed"}),
-    "moments": (WithWrongMoments(0.6), {"noise_drift", "noise_along"}),
+    "drift": (limited(LinearAttention, TwiceTheDrift)(0.6, 0.5), {"drift from one wide layer"}),
+    "rate": (limited(Linear, MoreNoise)(0.5), {"diffusion from one wide layer"}),
+    "no speed": (limited(LinearAttention, NoSpeed)(0.6), {"superlinear terms against speed"}),
+    "slow": (limited(LinearAttention, SlowSpeed)(0.6), {"superlinear terms against speed"}),
+    "moments": (limited(LinearAttention, WrongMoments)(0.6), {"noise_drift", "noise_along"}),
     "root": (
         WrongRoot(0.5),
         {"branch against root", "drift from one wide layer", "diffusion from one wide layer"},

@@ -77,10 +77,9 @@ def test_bands_cover_the_density_in_dimension_5_and_not_that_in_dimension_4():
     assert coverage(exact(x, 4), **grid)[3] < 0.5
 
 
-@pytest.mark.parametrize("d", [3, 5])
-def test_bands_of_the_histogram_cover_at_least_at_their_level(d):
+def test_bands_of_the_histogram_cover_at_least_at_their_level():
     """Clopper and Pearson cover at least; the mean of the density in a bin, without any bias."""
-    edges = np.linspace(-1.0, 1.0, 11)
+    d, edges = 5, np.linspace(-1.0, 1.0, 11)
     shape = (d - 1) / 2.0
     known = np.diff(beta.cdf((1.0 + edges) / 2.0, shape, shape)) / np.diff(edges)
     found = coverage(known, bins=edges, d=d)
@@ -135,13 +134,13 @@ def test_an_observable_has_its_support_and_its_time():
     assert found.attrs["support"] == [-1.0, 1.0]
     assert (found.attrs["time"], found.attrs["samples"]) == (0.25, 500)
     assert sa.density(result, "rho[0,1]").attrs["time"] == 0.5
-    absolute = sa.density(result, "mean |rho|", bins=[0.0, 0.1, 0.5], level=0.9)
+    absolute = sa.density(result, "mean |rho|", bins=[0.0, 0.1, 0.5], confidence=0.9)
     share = np.mean([np.abs(rho[1]) < 0.1, np.abs(rho[1]) >= 0.1], axis=1)
     share[1] -= absolute.attrs["outside"]
     assert absolute.attrs["outside"] == pytest.approx(np.mean(np.abs(rho[1]) > 0.5))
     np.testing.assert_allclose(absolute["density"] * [0.1, 0.4], share, atol=1e-12)
     assert absolute.attrs["support"] == [0.0, 1.0]
-    assert absolute.attrs["level"] == 0.9
+    assert absolute.attrs["confidence"] == 0.9
     rank = sa.density(result, "effective rank")
     assert rank.attrs["support"] == [1.0, 2.0]
     assert rank["value"].values[-1] <= 2.0
@@ -218,28 +217,19 @@ def test_a_few_samples_without_the_atom_have_no_curve():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"observable": "rho[1,0]"},
-            r"observable must be one of .*did you mean 'rho\[0,1\]'",
-        ),
+        ({"observable": "rho[1,0]"}, r"observable must be one of .*did you mean 'rho\[0,1\]'"),
         ({"time": 0.3}, r"time must be one of those saved in result, \[0\]; got 0.3"),
         ({"bins": 0}, "bins must be an integer >= 1; got 0"),
-        (
-            {"bins": [0.5, 0.1]},
-            r"bins must be .* or increasing edges; got \[0.5, 0.1\]",
-        ),
+        ({"bins": [0.5, 0.1]}, r"bins must be .* or increasing edges; got \[0.5, 0.1\]"),
         ({"bins": 3, "bandwidth": 0.1}, r"bins and bandwidth exclude each other"),
         ({"bandwidth": "scot"}, r"bandwidth must be .* got 'scot' \(did you mean 'scott'\?\)"),
         ({"bandwidth": 0}, "bandwidth must be positive and finite; got 0"),
         ({"bandwidth": 3.0}, "bandwidth must be at most 2, the support's length; got 3.0"),
-        (
-            {"support": (0, 1)},
-            r"support must be an interval with all values, .-0.9.*; got",
-        ),
+        ({"support": (0, 1)}, r"support must be an interval with all values, .-0.9.*; got"),
         ({"support": (1, 0)}, r"support must be two numbers, the smaller first; got \(1, 0\)"),
         ({"window": (-2.0, 1.0)}, r"window must be finite and inside \(-1, 1\); got \(-2.0, 1.0\)"),
         ({"points": 1}, "points must be an integer >= 2; got 1"),
-        ({"level": 1.0}, r"level must be in \(0, 1\); got 1.0"),
+        ({"confidence": 1.0}, r"confidence must be in \(0, 1\); got 1.0"),
     ],
 )
 def test_bad_arguments(options, message):

@@ -188,38 +188,23 @@ def test_gradient_has_the_form_of_parameters():
     assert never.u0 == 0.0
 
 
+CAUSAL = ShapedAttention(0.4, mask="causal")
 SCHEDULE = ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
 
 
 @pytest.mark.parametrize(
     ("layer", "v0", "message"),
     [
-        (
-            ShapedAttention(0.4, mask="causal"),
-            V2,
-            "u = V_11 - 2 V_12 + V_22 does not follow an SDE",
-        ),
-        (ShapedAttention(0.4, mask="causal"), equicorrelated(3, 0.2), "no exact law is known"),
-        (
-            ShapedAttention(0.4, mask="causal"),
-            V2,
-            "explosion_probability estimates the prob",
-        ),
+        (CAUSAL, V2, "u = V_11 - 2 V_12 + V_22 does not follow an SDE"),
+        (CAUSAL, equicorrelated(3, 0.2), "no exact law is known"),
+        (CAUSAL, V2, "explosion_probability estimates the prob"),
         (ShapedAttention(0.4, query_bias=0.1), equicorrelated(3, 0.2), "no exact law is known"),
         (ShapedAttention(0.4, query_bias=0.1), live(1, 3), "u = V_22 does not follow an SDE"),
-        (
-            BiasedAttention(0.4, 1.0, [[0.1, 0.2], [0.3, 0.4]]),
-            V2,
-            "does not follow an SDE of its own",
-        ),
+        (BiasedAttention(0.4, 1.0, [[0.1, 0.2], [0.3, 0.4]]), V2, "does not follow an SDE of its"),
         ([ATTENTION, SCHEDULE], V2, "only for parameters that do not change with depth"),
         (sa.Normalised(ATTENTION), V2, "correlations, which cannot explode"),
         (ATTENTION, [[1.0, 2.0], [2.0, 1.0]], "v0 must be positive semidefinite"),
-        (
-            ShapedAttention(0.4, mask=np.ones((3, 3), bool)),
-            V2,
-            "mask must have shape (2, 2) for 2 tokens; got (3, 3)",
-        ),
+        (ShapedAttention(0.4, mask=np.ones((3, 3), bool)), V2, "mask must have shape (2, 2) for 2"),
     ],
 )
 def test_refusals_have_reasons(layer, v0, message):

@@ -154,36 +154,6 @@ def test_levels_are_reached_without_explosion():
     assert law.ever(100.0) == pytest.approx(law.probability(1e6, 100.0), rel=1e-6)
 
 
-def test_brute_force():
-    """Euler-Maruyama for log u at the slowed clock: 40,000 paths, of which 12 % reach u = 10.
-
-    The standard error is 0.0016, and the bias of the step is smaller. Twice the k, or 1.4 times the
-    alpha, is off by more than 10 standard errors.
-    """
-    law, level, horizon = two_tokens(0.6, 0.5), 10.0, 0.75
-    rng = np.random.default_rng(5)
-    y = np.full(40_000, math.log(law.u0))
-    t, h = np.zeros_like(y), 0.002
-    reached = np.zeros(len(y), dtype=bool)
-    # The maximum of a discrete path lies below that of the path by 0.5826 standard deviations.
-    top = math.log(level) - 0.5826 * math.sqrt(2 * law.k * h)
-    while True:
-        live = ~reached & (t < horizon)
-        if not live.any():
-            break
-        square = np.exp(2 * y[live])
-        dt = np.minimum(h / (1 + law.delta * square / (2 * law.k)), horizon - t[live] + 1e-12)
-        drift = law.alpha * square - law.k - law.mu - law.delta * square / 2
-        noise = rng.standard_normal(live.sum())
-        y[live] += drift * dt + np.sqrt((2 * law.k + law.delta * square) * dt) * noise
-        t[live] += dt
-        reached[live] = y[live] >= top
-    error = reached.mean() - law.probability(horizon, level)
-    assert abs(error) < 0.006
-    for wrong in (replace(law, k=2 * law.k), replace(law, alpha=1.4 * law.alpha)):
-        assert abs(reached.mean() - wrong.probability(horizon, level)) > 0.012
-
-
 def test_table_of_passage_probabilities():
     """log h within 2 % and its slope within 3 % of the Laplace inversion where h > 1e-8."""
     law, level = two_tokens(0.35, 1.0), 1000.0

@@ -99,8 +99,7 @@ def family():
 
 
 def curves():
-    table = explosion_table(BLOCK, V0, [8, 16], horizon=0.25, step=0.125, samples=10, radius=2.0)
-    return {name: table.sel(curve=name) for name in table["curve"].values.tolist()}
+    return explosion_table(BLOCK, V0, [8, 16], horizon=0.25, step=0.125, samples=10, radius=2.0)
 
 
 def on_the_circle():

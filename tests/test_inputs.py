@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable
 from importlib import resources
@@ -202,12 +201,7 @@ REFUSED: dict[str, tuple[str, Writer, str | None, str]] = {
     "pt, complex": ("a.pt", as_pt(torch.ones(2, 2) * 1j), None, "complex"),
     "pt, truth values": ("a.pt", as_pt(torch.ones(2, 2) > 0), None, "non-numeric type bool"),
     "pt, sparse": ("a.pt", as_pt(torch.eye(2).to_sparse()), None, "a dense tensor .* sparse_coo"),
-    "complex": (
-        "a.npy",
-        as_npy(NUMBERS * 1j),
-        None,
-        "real numbers; its entries are complex",
-    ),
+    "complex": ("a.npy", as_npy(NUMBERS * 1j), None, "real numbers; its entries are complex"),
     "complex in npz": ("a.npz", as_npz(x=NUMBERS * 1j, y=[1.0]), None, "entries are complex"),
     "text": ("a.npy", as_npy(np.array([["a", "b"]])), None, "non-numeric type <U1"),
     "dates": ("a.npy", as_npy(np.array([["2020-01-01"]], "M8[D]")), None, "non-numeric"),
@@ -349,11 +343,3 @@ def test_example_is_the_shipped_file() -> None:
             assert stored["embeddings"].dtype == np.dtype(np.float32)
             assert "Apache-2.0" in str(stored["source"])
             assert "tokens 1 to 8" in str(stored["source"])
-
-
-def test_docstrings_name_shapes_and_errors() -> None:
-    for function in (read_tokens, read_covariance):
-        text = inspect.getdoc(function) or ""
-        assert "ndarray (m, " in text
-        assert "ValueError" in text
-        assert "FileNotFoundError" in text

@@ -24,7 +24,7 @@ from shaped_attention import (
     simulate_network,
 )
 from tests import exact_laws
-from tests.laws import final, ks_p_values, log_det, same_law
+from tests.laws import final, log_det, same_law
 
 GAMMA, T = 0.5, 0.5
 K = GAMMA**2 * (2 - GAMMA**2)
@@ -109,20 +109,14 @@ def test_linear_maps_of_the_start(sampler):
     assert not same_law(first, second)
 
 
-@pytest.mark.parametrize("sampler", [sde, chain])
+@pytest.mark.parametrize("sampler", [sde, chain, network])
 def test_equal_tokens_stay_equal(sampler):
     """All tokens equal: V stays a multiple of 11^T, and that multiple has the law of m = 1."""
     layer = [ShapedAttention(GAMMA, 0.3), ShapedMLP(GAMMA)]
     v = final(sampler(layer, np.ones((4, 4))))
-    np.testing.assert_allclose(v, np.broadcast_to(v[:, :1, :1], v.shape), rtol=1e-12)
+    np.testing.assert_allclose(v, np.broadcast_to(v[:, :1, :1], v.shape), rtol=1e-9)
     single = final(sampler(layer, np.eye(1), seed=2))
     assert stats.ks_2samp(v[:, 0, 0], single[:, 0, 0]).pvalue > 1e-3
-
-
-def test_equal_tokens_stay_equal_in_networks():
-    layer = [ShapedAttention(GAMMA, 0.3), ShapedMLP(GAMMA)]
-    v = final(simulate_network(layer, np.ones((3, 3)), width=20, depth=10, samples=50, seed=1))
-    np.testing.assert_allclose(v, np.broadcast_to(v[:, :1, :1], v.shape), rtol=1e-9)
 
 
 @pytest.mark.parametrize("sampler", [sde, chain, network])
@@ -153,28 +147,3 @@ def test_inverse_square_of_u_beyond_the_threshold():
     exact = exact_laws.inverse_square
     assert abs(found.mean() - exact(law, horizon)) < error
     assert abs(found.mean() - exact(replace(law, k=1.1 * law.k), horizon)) > error
-
-
-def test_kernel_of_the_hidden_layer_at_finite_width():
-    """c E s(g_a) s(g_b) with 400,000 hidden units, within 5 standard errors."""
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((2, 400_000))
-    rho, plus, minus = 0.4, 1.3, 0.6
-
-    def s(x):
-        return np.where(x > 0, plus * x, minus * x)
-
-    product = 2 / (plus**2 + minus**2) * s(a) * s(rho * a + math.sqrt(1 - rho**2) * b)
-    error = product.std() / math.sqrt(len(a))
-    assert abs(product.mean() - exact_laws.relu_kernel(np.array(rho), plus, minus)) < 5 * error
-    assert abs(product.mean() - exact_laws.relu_kernel(np.array(rho), plus, plus)) > 5 * error
-
-
-@pytest.mark.validation
-def test_chain_approaches_the_sde():
-    """At n = 4,000 and step 1/1000 no observable differs at 20,000 samples; at n = 20 they do."""
-    layer, v0 = ShapedAttention(GAMMA, 0.7), equicorrelated(3, 0.3, 1.2)
-    limit = sde(layer, v0, samples=20_000, step=1 / 1000)
-    near = simulate_chain(layer, v0, width=4000, depth=2000, samples=20_000, seed=3)
-    assert min(ks_p_values(near, limit).values()) > 1e-4
-    assert not same_law(chain(layer, v0, samples=20_000, width=20), limit)

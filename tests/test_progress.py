@@ -27,7 +27,6 @@ CALLS = {
         V0, [0.5], [1.0, 2.0], width=8, step=0.125, samples=2, **p
     ),
     "explosion_table": lambda **p: explosion_table(LAYER, V0, [8], step=0.125, samples=4, **p),
-    "explosion_curves": lambda **p: sa.stopping.explosion_curves(LAYER, V0, [8], samples=4, **p),
     "simulate_chain": lambda **p: sa.simulate_chain(LAYER, V0, width=8, depth=2, samples=2, **p),
     "mean_field_distance": lambda **p: sphere.mean_field_distance(
         1.0, sizes=[4, 8], samples=2, cells=64, **p

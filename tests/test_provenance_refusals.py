@@ -81,8 +81,3 @@ def test_the_schema_refuses_what_is_no_record():
     del valid["function"]
     with pytest.raises(jsonschema.ValidationError, match="'function' is a required property"):
         jsonschema.validate(valid, SCHEMA)
-
-
-def test_results_without_a_sampler_have_no_end_to_go_on_from():
-    with pytest.raises(ValueError, match=r"^result must come from 'chain', .*; got 'sphere'"):
-        sa.continue_run(sphere.sphere_flow(ATTENTION, TOKENS, [0.5]), depth=3)

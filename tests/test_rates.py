@@ -74,6 +74,7 @@ def test_the_noise_of_a_distance_is_that_of_two_samples():
     ("options", "message"),
     [
         ({"widths": (10,)}, "widths must be at least two increasing numbers"),
+        ({"widths": (32, 16)}, r"widths must be at least two increasing numbers; got \[32, 16\]"),
         ({"widths": (11, 20)}, r"width \* horizon for width 11 must be an integer; got 5.5"),
         ({"widths": 10}, "widths must be a list of numbers; got 10"),
         ({"samples": 1}, "samples must be an integer >= 2; got 1"),

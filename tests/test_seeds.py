@@ -11,7 +11,7 @@ import shaped_attention as sa
 from shaped_attention.figures.paper import beyond, original
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.statistics import rates, stopping
-from shaped_attention.statistics.stopping import explosion_curves, stopping_map
+from shaped_attention.statistics.stopping import explosion_table, stopping_map
 
 BLOCK, V0 = sa.ShapedAttention(0.5), sa.equicorrelated(2, 0.2)
 
@@ -64,7 +64,7 @@ def family(seed):
 STUDIES = {
     "map": lambda seed: stopping_map(V0, [0.1, 0.2], [1.0, 2.0], width=10, samples=2, step=0.1,
                                      seed=seed),
-    "curves": lambda seed: explosion_curves(BLOCK, V0, (10, 20), step=0.05, samples=2, seed=seed),
+    "curves": lambda seed: explosion_table(BLOCK, V0, (10, 20), step=0.05, samples=2, seed=seed),
     "distances": lambda seed: sa.distances_by_width(BLOCK, V0, (8, 16), samples=2, seed=seed),
     "figure 1 left": lambda seed: original.figure_1_left(2, 10, 5, 2, seed),
     "figure 1 right": lambda seed: original.figure_1_right(2, 10, 5, 2, seed),

@@ -12,7 +12,7 @@ from shaped_attention.statistics import stopping
 from shaped_attention.statistics.stopping import (
     exit_times,
     explosion_curve,
-    explosion_curves,
+    explosion_table,
     stopping_map,
 )
 
@@ -76,8 +76,8 @@ def test_explosion_curve_counts_and_bounds():
     tails = binom.sf(counts - 1, 200, curve["lower"].values)
     np.testing.assert_allclose(tails[counts > 0], 0.025, rtol=1e-8)
     assert float(curve["lower"][0]) == 0.0
-    with pytest.raises(ValueError, match=r"^level must be in \(0, 1\)"):
-        explosion_curve(result, level=1.0)
+    with pytest.raises(ValueError, match=r"^confidence must be in \(0, 1\)"):
+        explosion_curve(result, confidence=1.0)
 
 
 def test_the_network_follows_the_sde_to_the_radius_as_it_widens():
@@ -86,11 +86,11 @@ def test_the_network_follows_the_sde_to_the_radius_as_it_widens():
     1,000 paths each: the bound 0.05 is 3.5 standard errors of a difference. Control: the SDE at
     tau_0 = 0.7 is further away than that.
     """
-    curves = explosion_curves(
+    table = explosion_table(
         sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(4, 0.2), (50, 800, 3200), samples=1000
     )
-    ends = [float(curve["probability"][-1]) for curve in curves.values()]
-    assert list(curves) == ["n = 50", "n = 800", "n = 3200", "SDE"]
+    ends = table["probability"].isel(time=-1).values
+    assert table["curve"].values.tolist() == ["n = 50", "n = 800", "n = 3200", "SDE"]
     assert ends[0] < 0.01
     assert abs(ends[2] - ends[3]) < 0.05 < ends[3]
     assert ends[0] < ends[1] < ends[3]
@@ -142,7 +142,7 @@ def test_chains_reach_the_horizon(width, horizon, depth, monkeypatch):
     monkeypatch.setattr(stopping, "simulate_chain", sampled)
     v0, run = np.eye(2), {"horizon": horizon, "step": horizon / 2, "samples": 2}
     stopping_map(v0, [0.1], [1.0], width=width, **run)
-    explosion_curves(sa.ShapedAttention(0.1), v0, (width,), **run)
+    explosion_table(sa.ShapedAttention(0.1), v0, (width,), **run)
     assert depths == [depth, depth]
 
 
@@ -155,19 +155,18 @@ def test_bad_arguments():
     with pytest.raises(
         ValueError, match=r"widths must be a list of distinct values; got \(50, 50\)"
     ):
-        explosion_curves(sa.ShapedAttention(0.6), np.eye(2), (50, 50))
+        explosion_table(sa.ShapedAttention(0.6), np.eye(2), (50, 50))
 
 
-def test_curves_are_those_of_a_table_that_can_be_made_again():
+def test_curves_have_an_old_name():
     layer, v0 = sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(2, 0.2)
     options = {"horizon": 0.25, "step": 0.05, "samples": 8, "radius": 5.0, "points": 3}
-    table = stopping.explosion_table(layer, v0, [8, 16], **options)
-    assert table["curve"].values.tolist() == ["n = 8", "n = 16", "SDE"]
-    assert sa.rerun(table).identical(table)
-    for name, curve in stopping.explosion_curves(layer, v0, [8, 16], **options).items():
+    table = explosion_table(layer, v0, [8, 16], **options)
+    with pytest.warns(DeprecationWarning, match=r"use stopping.explosion_table"):
+        curves = stopping.explosion_curves(layer, v0, [8, 16], **options)
+    assert list(curves) == table["curve"].values.tolist()
+    for name, curve in curves.items():
         np.testing.assert_array_equal(curve["upper"], table["upper"].sel(curve=name))
-    with pytest.raises(ValueError, match=r"explosion_table has no argument 'sample'"):
-        stopping.explosion_curves(layer, v0, [8], sample=8)
 
 
 def test_a_curve_needs_no_covariances():
@@ -176,8 +175,8 @@ def test_a_curve_needs_no_covariances():
     less = sa.simulate_chain(
         sa.ShapedAttention(0.9), sa.equicorrelated(2, 0.2), **run, keep="observables"
     )
-    curve = sa.stopping.explosion_curve(whole)
+    curve = explosion_curve(whole)
     assert 0.0 < float(curve["probability"][-1]) < 1.0
-    np.testing.assert_array_equal(sa.stopping.explosion_curve(less)["lower"], curve["lower"])
+    np.testing.assert_array_equal(explosion_curve(less)["lower"], curve["lower"])
     with pytest.raises(ValueError, match="it lacks stopping_time"):
-        sa.stopping.explosion_curve(whole.drop_vars("stopping_time"))
+        explosion_curve(whole.drop_vars("stopping_time"))

@@ -83,14 +83,14 @@ def test_band_edges_are_quantiles(results):
 def test_densities_are_those_of_the_density_function(results):
     """Line and band, of a kernel estimate and a histogram, at the time that is asked for."""
     shown = {"observables": "rho[0,2]", "time": 0.3}
-    (axis,) = plots.densities(results, level=0.9, bandwidth=0.2, **shown).axes
+    (axis,) = plots.densities(results, confidence=0.9, bandwidth=0.2, **shown).axes
     window = axis.get_xlim()
     for line, band, result in zip(axis.lines, axis.collections, results.values(), strict=True):
-        known = density(result, "rho[0,2]", time=0.3, level=0.9, bandwidth=0.2, window=window)
+        known = density(result, "rho[0,2]", time=0.3, confidence=0.9, bandwidth=0.2, window=window)
         np.testing.assert_allclose(line.get_data(), [known["value"], known["density"]], rtol=1e-9)
         edge = band.get_paths()[0].vertices[:, 1]
         assert edge.max() == pytest.approx(float(known["upper"].max()))
-    last = density(result, "rho[0,2]", level=0.9, bandwidth=0.2, window=window)
+    last = density(result, "rho[0,2]", confidence=0.9, bandwidth=0.2, window=window)
     assert not np.allclose(line.get_ydata(), last["density"])
     (axis,) = plots.densities(results, bins=[-1.0, 0.0, 0.5, 1.0], **shown).axes
     drawn = [patch.get_data() for patch in axis.patches[1::2]]

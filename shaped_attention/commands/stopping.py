@@ -68,15 +68,14 @@ def stopping_command(
     table = explosion_table(
         ShapedAttention(gamma, tau0), v0, WIDTHS, samples=samples, seed=seed, progress=progress
     )
-    curves = {name: table.sel(curve=name) for name in table["curve"].values.tolist()}
     title = rf"$|V|$ reaches $10^4\,|V_0|$: $\gamma={gamma:g}$, $\tau_0={tau0:g}$, $m={tokens}$"
-    drawn = plots.explosion_probabilities(curves, title)
+    drawn = plots.explosion_probabilities(table, title)
     data = stopping_map(v0, GAMMAS, TAU0S, samples=map_samples, seed=seed, progress=progress)
     title = rf"First time an eigenvalue leaves $[10^{{-4}},10^4]$: $n=200$, $m={tokens}$"
     paths = write_figure("stopping-explosion", drawn, table, figures, results)
     paths += write_figure("stopping-map", plots.stopping_maps(data, title), data, figures, results)
-    for name, curve in curves.items():
-        last = curve.isel(time=-1)
+    for name in table["curve"].values.tolist():
+        last = table.sel(curve=name).isel(time=-1)
         click.echo(
             f"{name:9} reached by t = {float(last['time']):g}: {float(last['probability']):.3f} "
             f"[{float(last['lower']):.3f}, {float(last['upper']):.3f}] (95 %)"

@@ -181,7 +181,7 @@ def draw_density(
     window: Interval | None = None,
     bins: Bins | None = None,
     bandwidth: float | str | None = None,
-    level: float = 0.95,
+    confidence: float = 0.95,
     last: float | None = None,
     **line: Any,
 ) -> bool:
@@ -212,7 +212,7 @@ def draw_density(
             return True
     estimate = estimate_density(
         values, bins=bins, bandwidth=bandwidth, support=support, window=window,
-        confidence=level, without=place,
+        confidence=confidence, without=place,
     )  # fmt: skip
     band = _BAND | {"color": line["color"]}
     if bins is None:

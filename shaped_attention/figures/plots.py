@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.architectures.table import model_summary
 from shaped_attention.checks import argument_error, check_choice
+from shaped_attention.deprecated import renamed_arguments
 from shaped_attention.figures.labels import LAYER, SAMPLERS, TIME, observable_label, sampler_label
 from shaped_attention.figures.output import save_figure
 from shaped_attention.figures.panels import Drawn, Panels, Target, draw_density, look, styled
@@ -102,6 +103,7 @@ def trajectories(
     return panels.finish(title, note="median, and 5–95 % band", legend=True)
 
 
+@renamed_arguments(level="confidence")
 @styled
 def densities(
     results: Results,
@@ -112,7 +114,7 @@ def densities(
     position: int | None = None,
     bins: Bins | None = None,
     bandwidth: float | str | None = None,
-    level: float = 0.95,
+    confidence: float = 0.95,
     labels: Sequence[str] | None = None,
     title: str | None = None,
     ax: Target = None,
@@ -138,7 +140,7 @@ def densities(
         A time stored in all results, to within 1e-9. Default: the last of each.
     position
         For results of models, a number of layers stored in all. Default: the last of each.
-    bins, bandwidth, level
+    bins, bandwidth, confidence
         As for `shaped_attention.density`; a number of bins divides the range of the axis.
 
     Raises
@@ -166,7 +168,7 @@ def densities(
             when = "" if np.ptp([*at.values()]) < 1e-9 else f", {place_text(of, at[label])}"
             marked |= draw_density(
                 axis, drawn[label], support=support, window=window, bins=bins,
-                bandwidth=bandwidth, level=level, label=_entry(label, result, when),
+                bandwidth=bandwidth, confidence=confidence, label=_entry(label, result, when),
                 last=at[label] if name == STOPPING else None, **look(index),
             )  # fmt: skip
         axis.set(xlabel=observable_label(name, labels), ylabel="density")
@@ -177,7 +179,8 @@ def densities(
             axis.set_xlim(window[0] - margin, window[1] + margin)
         axis.set_ylim(bottom=0.0)
     times = {f"at {place_text(of, t)}; ".replace("t =", "$t$ =") for t in at.values()}
-    note = f"{times.pop() if len(times) == 1 else ''}bands: pointwise {100 * level:g} % intervals"
+    when = times.pop() if len(times) == 1 else ""
+    note = f"{when}bands: pointwise {100 * confidence:g} % intervals"
     return panels.finish(title, note=note, legend=True, columns=len(named))
 
 

@@ -35,11 +35,7 @@ def check_declared(place: str, declared: int, max_bytes: int) -> None:
         )
 
 
-Header = tuple[tuple[int, ...], np.dtype[np.generic]]
-"""Shape and type of an array."""
-
-
-def _npy_header(stream: IO[bytes]) -> Header:
+def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
     """Return shape and type of the array in a ``.npy`` stream, at whose beginning it is left."""
     major, _ = np.lib.format.read_magic(stream)
     read = (
@@ -81,9 +77,9 @@ def _read_npz(
         for label, (shape, dtype) in headers.items()
         if len(shape) in dimensions and dtype.kind in _NUMBER_KINDS
     ]
-    choice = _choice(list(headers), fitting, list(headers), name, key, SHAPES[dimensions])
+    labels = list(headers)
+    choice, label = _choice(labels, fitting, labels, name, key, SHAPES[dimensions])
     shape, dtype = headers[choice]
-    label = _labelled(name, choice)
     check_declared(label, math.prod(shape) * dtype.itemsize, max_bytes)
     stream.seek(0)
     with _reading(name, ".npz"), np.load(stream, allow_pickle=False) as arrays:
@@ -98,7 +94,10 @@ def _reading(name: str, extension: str) -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:
-        raise _unreadable(name, extension) from error
+        raise ValueError(
+            f"{name}: this cannot be read as a {extension} file; it must be complete and hold "
+            "plain numbers, since Python objects are never unpickled"
+        ) from error
 
 
 def _read_pt(
@@ -128,8 +127,7 @@ def _read_pt(
         if tensor.ndim in dimensions and tensor.dtype != torch.bool
     ]
     labels = [str(label) for label in loaded]
-    choice = _choice(list(tensors), fitting, labels, name, key, SHAPES[dimensions])
-    label = _labelled(name, choice)
+    choice, label = _choice(list(tensors), fitting, labels, name, key, SHAPES[dimensions])
     return _array_of(tensors[choice], label, max_bytes), label
 
 
@@ -195,14 +193,9 @@ READERS: dict[str, Reader] = {
 
 
 def _choice(
-    arrays: list[str],
-    fitting: list[str],
-    labels: list[str],
-    name: str,
-    key: str | None,
-    shape: str,
-) -> str:
-    """Decide which array is meant: `key`, or the only one that could be.
+    arrays: list[str], fitting: list[str], labels: list[str], name: str, key: str | None, shape: str
+) -> tuple[str, str]:
+    """Return which array is meant, `key` or the only one that could be, and words for it.
 
     `labels` are all names in the file, `arrays` those of readable arrays, and `fitting` those of
     numeric arrays of the required `shape`, such as "two-dimensional".
@@ -211,7 +204,7 @@ def _choice(
         if key not in arrays:
             thing = "no array" if key in labels else "nothing"
             raise ValueError(f"{name}: {thing} is called key={key!r}; {_listing(labels)}")
-        return key
+        return key, f"{name} (key {key!r})"
     # A lone array is meant whatever its shape: then its defect is reported, not its absence.
     candidates = arrays if len(labels) == 1 else fitting
     if not candidates:
@@ -223,7 +216,7 @@ def _choice(
             f"{name}: {len(candidates)} arrays in this file are {shape} and numeric, so key= must "
             f"name one; {_listing(labels)}"
         )
-    return candidates[0]
+    return candidates[0], f"{name} (key {candidates[0]!r})"
 
 
 def _array_of(tensor: Tensor, name: str, max_bytes: int) -> NDArray[Any]:
@@ -251,17 +244,6 @@ def _number(field: str) -> float | None:
 def _refuse_key(name: str, key: str | None, reason: str) -> None:
     if key is not None:
         raise ValueError(f"{name}: key={key!r} was given, but {reason}, so key must be None")
-
-
-def _unreadable(name: str, extension: str) -> ValueError:
-    return ValueError(
-        f"{name}: this cannot be read as a {extension} file; it must be complete and hold plain "
-        "numbers, since Python objects are never unpickled"
-    )
-
-
-def _labelled(name: str, key: str) -> str:
-    return f"{name} (key {key!r})"
 
 
 def _listing(names: list[str]) -> str:

@@ -1,5 +1,5 @@
 """Results: Datasets that carry the call that made them (`provenance`, `plain_arguments`).
 
-`rerun` makes the call again, `files` saves and loads results, and `over_grid` joins those of a
-grid of parameters. Nothing here refers to a particular function.
+`files` saves and loads them with `checksums`, and `over_grid` joins those of a grid of parameters.
+Nothing here refers to a particular function.
 """

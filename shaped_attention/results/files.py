@@ -130,13 +130,8 @@ def _check_numbers(data: xr.Dataset, place: str) -> None:
 def opened(path: Path, max_bytes: int, coordinates_only: bool = False) -> Iterator[xr.Dataset]:
     """Open a netCDF file or a Zarr store, of which only one-dimensional coordinates are read.
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file or store.
-    ValueError
-        If it is not readable, or declares more than `max_bytes` bytes; with `coordinates_only`, in
-        its one-dimensional arrays.
+    Raise ValueError if it is not readable, or declares more than `max_bytes` bytes; with
+    `coordinates_only`, in its one-dimensional arrays.
     """
     place = f"path={str(path)!r}"
     if not path.exists():

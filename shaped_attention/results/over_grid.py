@@ -20,24 +20,9 @@ def over_grid(
 ) -> xr.Dataset:
     """Call `cell` for every point of a grid, and join its results along the axes.
 
-    Parameters
-    ----------
-    cell
-        Function of the axes' values by name; its Datasets have equal variables and coordinates.
-    axes
-        Values by name, in the order of the new dimensions, which come first.
-    progress
-        Whether to show a bar that counts the cells; None shows it if the error stream is a
-        terminal.
-
-    Returns
-    -------
-    xarray.Dataset with the axes as coordinates and the attributes that all cells share.
-
-    Raises
-    ------
-    ValueError
-        If an axis has no values or repeats one. Errors of `cell` propagate.
+    The arguments of `cell` are the axes' values by name; its Datasets have equal variables and
+    coordinates. The new dimensions come first, in the order of `axes`, whose values are their
+    coordinates; attributes that all cells share are kept.
     """
     for name, values in axes.items():
         check_values(name, values)

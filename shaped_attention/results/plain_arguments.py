@@ -56,10 +56,7 @@ def storable(kind: type[T]) -> type[T]:
 def name_of(thing: Any) -> str:
     """Return "module:name" of a function or class, in the outermost package that exports it.
 
-    Raises
-    ------
-    UnrecordedError
-        If it cannot be imported under that name.
+    Raise UnrecordedError if it cannot be imported under that name.
     """
     module, name = thing.__module__, thing.__qualname__
     parts = module.split(".")
@@ -74,14 +71,8 @@ def name_of(thing: Any) -> str:
 def encoded(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variable]) -> Any:
     """Return an argument as plain data, or the reason under the key `unrecorded`.
 
-    Parameters
-    ----------
-    value, path
-        The argument and its name; fields of arguments have names with dots.
-    result
-        Result of the call: an array that is one of its variables is named, not stored twice.
-    added
-        Receives the large arrays that are not in the result.
+    `path` is its name; fields of arguments have names with dots. An array that is a variable of the
+    result of the call is named, not stored twice; `added` receives other large arrays.
     """
     try:
         return _plain(value, path, result, added)
@@ -185,12 +176,8 @@ def _array(
 def decoded(value: Any, result: xr.Dataset) -> Any:
     """Return the argument that plain data express, with arrays from the variables of a result.
 
-    Raises
-    ------
-    UnrecordedError
-        If a part of it is not recorded.
-    ValueError
-        If the data name something that cannot be imported or has the wrong type.
+    Raise UnrecordedError if a part of it is not recorded, and ValueError if the data name something
+    that cannot be imported or has the wrong type.
     """
     if isinstance(value, list):
         return [decoded(x, result) for x in value]
@@ -225,14 +212,9 @@ def decoded(value: Any, result: xr.Dataset) -> Any:
 
 
 def imported(kind: str, name: str, allowed: Callable[[Any], bool], otherwise: str) -> Any:
-    """Return what a result names as "module:name", if it is allowed.
+    """Return what a result names as "module:name", or raise ValueError if it is not allowed.
 
     A file could name any callable, so only objects that pass `allowed` are returned.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be imported, or is not allowed.
     """
     # What does not have this form, `check_names` did not see.
     if not names_code(name):

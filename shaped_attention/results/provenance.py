@@ -17,13 +17,14 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Collection, Mapping
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ParamSpec
 
 import numpy as np
 import xarray as xr
 
-from shaped_attention.checks import check_types
+from shaped_attention.checks import check_keywords, check_types
 from shaped_attention.deprecated import renamed_arguments
 from shaped_attention.results.plain_arguments import (
     ADDED,
@@ -42,6 +43,7 @@ FORMAT = 3
 """Number of the layout of `attrs`; raised when an old result could be misread."""
 
 _NOT_RECORDED = ("progress", "chunk", "memory", "store")
+_GRID = {"save_every", "width", "depth", "horizon", "step"}
 
 P = ParamSpec("P")
 Result = Callable[..., xr.Dataset]
@@ -103,19 +105,17 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _name_of(function: Result) -> str:
-    """Return the importable name, or else the qualified one, which `rerun` rejects."""
-    try:
-        return name_of(function)
-    except UnrecordedError:
-        return f"{function.__module__}:{function.__qualname__}"
-
-
 def _with_record(
     result: xr.Dataset, function: Result, sampler: str, arguments: dict[str, Any]
 ) -> xr.Dataset:
-    attrs = {"format": FORMAT, "function": _name_of(function), "versions": json.dumps(versions())}
-    note_use(attrs["function"])  # type: ignore[arg-type]
+    try:
+        name = name_of(function)
+    except UnrecordedError:
+        name = f"{function.__module__}:{function.__qualname__}"  # which `rerun` refuses
+    note_use(name)
+    attrs: dict[str, Any] = {
+        "format": FORMAT, "function": name, "versions": json.dumps(versions()),
+    }  # fmt: skip
     if sampler and "specification" in result.attrs:
         noted(json.loads(result.attrs["specification"]))
         return result.assign_attrs(attrs)
@@ -153,13 +153,7 @@ def specification(result: xr.Dataset) -> dict[str, Any]:
 
 
 def record(result: xr.Dataset) -> dict[str, Any]:
-    """Return the stored record of a result.
-
-    Raises
-    ------
-    ValueError
-        If `result` is not a result of this package.
-    """
+    """Return the stored record of a result, or raise ValueError if it has none of this format."""
     if not isinstance(result, xr.Dataset) or "specification" not in result.attrs:
         raise ValueError(
             f"result must be a Dataset that shaped_attention made (load reads files); got a "
@@ -171,10 +165,8 @@ def record(result: xr.Dataset) -> dict[str, Any]:
         )
     if "function" not in result.attrs:
         raise ValueError("result has no record of the function that made it")
-    entries: dict[str, Any] = {"format": FORMAT, "function": result.attrs["function"]}
-    for name in ("specification", "versions"):
-        entries[name] = json.loads(result.attrs[name])
-    return entries
+    stored = {name: json.loads(result.attrs[name]) for name in ("specification", "versions")}
+    return {"format": FORMAT, "function": result.attrs["function"], **stored}
 
 
 def call_of(
@@ -223,9 +215,53 @@ def _plain_call(result: xr.Dataset, trust: Collection[str]) -> tuple[Result, dic
     arguments.pop("sampler", None)
     check_modules(trust)
     check_trusted(name, trust, "result was made by")
-    function: Result = imported("function", name, _is_recorded, "it does not record its calls")
+    function: Result = imported(
+        "function", name, lambda value: inspect.isfunction(value) and value in _functions,
+        "it does not record its calls",
+    )  # fmt: skip
     return function, {_functions[function].get(x, x): y for x, y in arguments.items()}
 
 
-def _is_recorded(value: Any) -> bool:
-    return inspect.isfunction(value) and value in _functions
+def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -> xr.Dataset:
+    """Repeat the call that made a result, with `changes` to its arguments.
+
+    Without changes the result is bit-identical on the same kind of machine with the same versions
+    of the packages; a UserWarning names versions that differ from the record. The stored times of a
+    sampler are kept unless a change affects the grid of times. In that case give `times` too;
+    otherwise only the first and the last are stored.
+
+    Arguments that are not recorded must be given: a lambda or a function of `__main__`, a model, or
+    a Dataset, such as the two results that `compare` requires.
+
+    Parameters
+    ----------
+    result
+        Dataset of a public function, which may come from a file.
+    trust
+        Modules from which classes and functions that the record names may be imported, besides this
+        package; see the page *Security*. What this process itself recorded needs none.
+    changes
+        Arguments by name, in place of those recorded.
+
+    Raises
+    ------
+    ValueError
+        If `result` carries no record of this package or an invalid one, it names code of a module
+        that `trust` lacks, an unrecorded argument is missing, or a change is not an argument of the
+        function (to change parameters of a block, give a new `layer`) or is not allowed.
+    """
+    function = function_of(result, trust)
+    changes = {_functions[function].get(name, name): value for name, value in changes.items()}
+    check_keywords(function, changes)
+    function, arguments = call_of(result, changes, trust)
+    then, now = record(result)["versions"], versions()
+    differing = [f"{x} {v}, now {now[x]}" for x, v in then.items() if now.get(x, v) != v]
+    if differing:
+        warnings.warn(
+            f"versions differ from the record ({'; '.join(differing)}): numbers may differ",
+            stacklevel=3,
+        )
+    # The stored times may be off the new grid; the default replaces them.
+    if changes.keys() & _GRID:
+        arguments.pop("times", None)
+    return function(**(arguments | changes))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -29,6 +29,7 @@ from shaped_attention.samplers.start_states import start_states
 from shaped_attention.samplers.steppers.stepper import Stepper
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 
 _SLICE = 0.05
 """Seconds after which a compiled call returns."""
@@ -54,11 +55,11 @@ def run_paths(
     if stepper.clock:
         run.steps_taken, run.largest_speed = np.empty(samples, dtype=np.int64), np.empty(samples)
     starts = range(0, samples, size)
-    cancelled, lock = threading.Event(), threading.Lock()
+    lock = threading.Lock()
     total = samples * (spec.steps - spec.begin)
     bar = progress_bar(label, spec.options.progress, total=total, unit="step", unit_scale=True)
 
-    def move(first: int) -> None:
+    def move(first: int, go_on: Callable[[], None]) -> None:
         """Move one chunk of paths."""
         count = min(size, samples - first)
         here, shown, budget = slice(first, first + count), spec.begin, 1
@@ -74,8 +75,7 @@ def run_paths(
                 if used:
                     seconds = max(time.perf_counter() - began, 1e-9)
                     budget = max(1, int(budget * _SLICE / seconds))
-                if cancelled.is_set():
-                    raise _CancelledError
+                go_on()
                 reached = paths.reached()
                 with lock:
                     bar.update(count * (reached - shown))
@@ -101,20 +101,40 @@ def run_paths(
                     run.state = np.empty((samples, *state.shape[1:]))
                 run.state[here] = state
 
-    def move_or_cancel(first: int) -> None:
-        """Move a chunk, and stop the others if that fails."""
+    with bar:
+        on_threads(move, starts, thread_count(spec.place))
+    stopped = int(np.isfinite(run.stopping_time).sum())
+    _log.info("%s: %d samples, %d chunks, %d stopped", label, samples, len(starts), stopped)
+    return run
+
+
+def on_threads(
+    work: Callable[[T, Callable[[], None]], None], parts: Iterable[T], threads: int
+) -> None:
+    """Work on all parts; an error in one, or an interrupt, stops the others.
+
+    The second argument of `work`, which it calls often, raises once another part has failed.
+    """
+    cancelled = threading.Event()
+
+    def go_on() -> None:
+        if cancelled.is_set():
+            raise _CancelledError
+
+    def work_or_cancel(part: T) -> None:
         try:
+            go_on()
             with one_thread_of_worker():
-                move(first)
+                work(part, go_on)
         except BaseException:
             cancelled.set()
             raise
 
-    with bar, ThreadPoolExecutor(thread_count(spec.place)) as pool:
-        futures = [pool.submit(move_or_cancel, first) for first in starts]
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(work_or_cancel, part) for part in parts]
         try:
             for future in futures:
-                # The error that cancelled a chunk is raised, not the cancellation.
+                # The error that cancelled a part is raised, not the cancellation.
                 with suppress(_CancelledError):
                     future.result()
         except BaseException:
@@ -122,9 +142,6 @@ def run_paths(
             for future in futures:
                 future.cancel()
             raise
-    stopped = int(np.isfinite(run.stopping_time).sum())
-    _log.info("%s: %d samples, %d chunks, %d stopped", label, samples, len(starts), stopped)
-    return run
 
 
 def starting_paths(spec: Specification, stepper: Stepper, first: int, count: int) -> Paths:
@@ -159,4 +176,4 @@ def _advance(paths: Paths, point: int, budget: int) -> bool:
 
 
 class _CancelledError(Exception):
-    """Raised inside a chunk when another chunk fails or the user interrupts."""
+    """Raised inside a part when another part fails or the user interrupts."""

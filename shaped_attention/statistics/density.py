@@ -64,7 +64,7 @@ _REACH = 9.0
 """Bandwidths beyond which the Gaussian kernel is below rounding."""
 
 
-@recorded()
+@recorded(level="confidence")
 def density(
     result: xr.Dataset,
     observable: str,
@@ -76,7 +76,7 @@ def density(
     support: Interval | None = None,
     window: Interval | None = None,
     points: int = 201,
-    level: float = 0.95,
+    confidence: float = 0.95,
 ) -> xr.Dataset:
     """Estimate the density of one observable at one time or layer, with pointwise intervals.
 
@@ -116,15 +116,15 @@ def density(
         samples and a quarter of that range on both sides, inside the support.
     points
         Number of values of a kernel estimate, evenly spaced in the window.
-    level
-        Confidence level of the intervals, strictly between 0 and 1.
+    confidence
+        Coverage probability of each interval, in (0, 1).
 
     Returns
     -------
     xr.Dataset
         ``density``, ``standard_error``, ``lower`` and ``upper`` along ``value``, the value of the
         observable. For a histogram these are the centres of bins with edges ``left`` and ``right``.
-        Attributes: ``method`` ("histogram" or "kernel"), ``bins`` or ``bandwidth``, ``level``,
+        Attributes: ``method`` ("histogram" or "kernel"), ``bins`` or ``bandwidth``, ``confidence``,
         ``samples``, ``outside`` (the share of samples outside the window or the bins; the density
         has the remaining mass), ``support``, ``observable``, and ``time`` or ``position``.
 
@@ -149,7 +149,6 @@ def density(
     1.0
     """
     values, at = observable_values(result, observable, time, position)
-    check_inside("level", level)
     if support is None:
         support = support_of(observable, result.sizes["row"], at)
     equal = atom(values)
@@ -161,7 +160,7 @@ def density(
         )
     estimate = estimate_density(
         values, bins=bins, bandwidth=bandwidth, support=support, window=window,
-        points=points, confidence=level,
+        points=points, confidence=confidence,
     )  # fmt: skip
     shared = largest_atom(values)
     if shared is not None:
@@ -169,7 +168,7 @@ def density(
             f"{100 * shared[1]:.3g} % of the samples of {observable!r} have the value "
             f"{shared[0]:.6g}; such an atom has no density",
             UserWarning,
-            stacklevel=3,  # the caller of the recorded function
+            stacklevel=4,  # the caller of the recorded function
         )
     place = {axis: at if axis == "time" else int(at)}
     return estimate.assign_attrs(observable=observable, **place)
@@ -331,7 +330,7 @@ def _dataset(
     return xr.Dataset(
         {name: ("value", numbers) for name, numbers in zip(names, columns, strict=True)},
         coords={"value": grid},
-        attrs={"level": confidence, "samples": total, "support": list(support)},
+        attrs={"confidence": confidence, "samples": total, "support": list(support)},
     )
 
 

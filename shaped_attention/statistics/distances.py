@@ -152,8 +152,8 @@ def integral_distances(
 
     margin, null = _order_statistics(norms, resamples, rank)
     distance = _norms(_counts(x, pooled) / n - _counts(y, pooled) / m, pooled)
-    rows = np.stack([distance, np.maximum(distance - margin, 0.0), distance + margin, null], axis=1)
-    return rows[0], rows[1]
+    wasserstein, energy = map(_columns, distance, margin, null)
+    return wasserstein, energy
 
 
 def wasserstein2_rows(
@@ -198,8 +198,7 @@ def wasserstein2_rows(
         )
 
     margin, null = np.sqrt(_order_statistics(squares, resamples, rank))
-    rows = [distance, np.maximum(distance - margin, 0.0), distance + margin, null]
-    return np.ldexp(np.stack(rows), exponent)
+    return np.ldexp(_columns(distance, margin, null), exponent)
 
 
 def joint_test(x: Array, y: Array, permutations: int = 999, seed: int = 0) -> JointTest:
@@ -280,6 +279,11 @@ def joint_wasserstein2(
     slack = precision * float(np.sqrt((points**2).sum(axis=1).mean()))
     distance, p_value, null = _tested(np.array(distances), distances[0] - slack, rank)
     return JointTest(float(np.ldexp(distance, exponent)), p_value, float(np.ldexp(null, exponent)))
+
+
+def _columns(distance: Array, margin: Array, null: Array) -> Array:
+    """Return distance, low, high and null level (4, K)."""
+    return np.stack([distance, np.maximum(distance - margin, 0.0), distance + margin, null])
 
 
 def _tested(values: Array, tie: float, rank: int) -> JointTest:

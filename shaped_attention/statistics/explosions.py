@@ -41,8 +41,8 @@ FEWEST = 20
 """Smallest number of paths that have reached the radius."""
 
 
-@recorded()
-def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset:
+@recorded(level="confidence")
+def explosion_probability(result: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
     """Estimate the probability that a path explodes, not only reaches the radius.
 
     Parameters
@@ -50,8 +50,8 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
     result
         Result of `integrate_sde` by the clock, with a radius of 10^12 |V_0| or more, which at least
         20 paths reached.
-    level
-        Confidence level of the bounds, from the profile likelihood and the number of far paths.
+    confidence
+        Coverage probability of the bounds, from the profile likelihood and the number of far paths.
 
     Returns
     -------
@@ -62,11 +62,11 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
     ------
     ValueError
         If the result has no `largest_speed`, the radius is too small, too few paths reached it at a
-        high speed, or `level` is outside its range.
+        high speed, or `confidence` is outside its range.
     """
     if not isinstance(result, xr.Dataset) or "largest_speed" not in result:
         raise argument_error("result", "one of integrate_sde by the clock", result)
-    check_inside("level", level)
+    check_inside("confidence", confidence)
     _, arguments = call_of(result)
     radius = float(result.attrs["radius"])
     least = SMALLEST_RADIUS * float(np.linalg.norm(arguments["v0"], axis=(-2, -1)).max())
@@ -100,18 +100,18 @@ def explosion_probability(result: xr.Dataset, level: float = 0.95) -> xr.Dataset
         return _least(lambda t: _least(lambda k: loss(math.exp(k), -math.exp(t))))
 
     # If no far path came back, pi is between the bounds of a fraction that is 1.
-    best, low, high = 1.0, *_bounds(reached, reached, level)
+    best, low, high = 1.0, *_bounds(reached, reached, confidence)
     if len(inside):
         fit: Any = optimize.minimize_scalar(
             profile, bounds=(1e-6, 1.0 - 1e-6), method="bounded", options={"xatol": 1e-8}
         )
         best = float(fit.x) if fit.fun < profile(0.0) else 0.0
-        allowed = profile(best) + 0.5 * float(stats.chi2(1).ppf(level))
+        allowed = profile(best) + 0.5 * float(stats.chi2(1).ppf(confidence))
         low = _crossing(lambda pi: profile(pi) - allowed, best, 0.0)
         high = _crossing(lambda pi: profile(pi) - allowed, best, 1.0 - 1e-9)
     # The probability is pi times the share of far paths, and their errors are independent.
     share = far / count
-    least_far, most_far = _bounds(far, count, level)
+    least_far, most_far = _bounds(far, count, confidence)
     down = math.hypot((best - low) * share, (share - least_far) * best)
     up = math.hypot((high - best) * share, (most_far - share) * best)
     numbers = {

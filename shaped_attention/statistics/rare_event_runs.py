@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from shaped_attention.io.storage import check_writable
 from shaped_attention.numerics.seeds import canonical, derived_seed
 from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.chunks import thread_count
-from shaped_attention.samplers.loop import sample, starting_paths
+from shaped_attention.samplers.loop import on_threads, sample, starting_paths
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers.choice import stepper_of
 from shaped_attention.samplers.steppers.stepper import Stepper
@@ -76,21 +74,14 @@ class Study:
 
 @dataclass(frozen=True)
 class Pilot:
-    """What a few paths show.
-
-    Attributes
-    ----------
-    ends
-        V at their ends.
-    deviation
-        Standard deviation, from the median, of the observable on its scale in a step.
-    varies
-        Whether a given coordinate differs between paths at the same time.
-    """
+    """What a few paths show."""
 
     ends: Array
+    """V at their ends."""
     deviation: float
+    """Standard deviation, from the median, of the observable on its scale in a step."""
     varies: bool
+    """Whether a given coordinate differs between paths at the same time."""
 
 
 def pilot(
@@ -158,16 +149,9 @@ class RunRecords:
     """Finished runs by number, also in the file `store` if there is one."""
 
     def __init__(self, store: str | Path | None, call: dict[str, Any]) -> None:
-        """Read the runs of a call from its file.
-
-        Raises
-        ------
-        ValueError
-            If the file has runs of another call, or cannot be written.
-        """
+        """Read the runs of a call from its file, which must have those of no other call."""
         self.runs: dict[int, Run] = {}
         self._path = None if store is None else Path(store)
-        self._lock = threading.Lock()
         if self._path is None:
             return
         if self._path.is_dir():
@@ -191,11 +175,10 @@ class RunRecords:
             self.runs[number] = Run(**record)
 
     def add(self, number: int, run: Run) -> None:
-        """Keep a finished run; threads may call it at the same time."""
-        with self._lock:
-            self.runs[number] = run
-            if self._path is not None:
-                append_records(self._path, [{"run": number} | asdict(run)])
+        """Keep a finished run."""
+        self.runs[number] = run
+        if self._path is not None:
+            append_records(self._path, [{"run": number} | asdict(run)])
 
 
 def run_all(
@@ -207,44 +190,23 @@ def run_all(
     `plain` is the number of plain paths of a run; None for splitting.
     """
     missing = [number for number in range(runs) if number not in records.runs]
-    cancelled = threading.Event()
+    lock = threading.Lock()
 
-    def tick() -> None:
-        if cancelled.is_set():
-            raise _CancelledError
-
-    def one(number: int) -> None:
+    def one(number: int, go_on: Callable[[], None]) -> None:
         seed = study.seed(run=number)
-        try:
-            tick()
-            if plain is not None:
-                records.add(number, plain_run(study, seed, plain, reaction))
-                return
+        if plain is not None:
+            run = plain_run(study, seed, plain, reaction)
+        else:
             paths = Replicas(*study.stepper(seed), replicas, reaction.score)
-            records.add(number, split(paths, generator_of(seed, 0), tick))
-        except BaseException:
-            cancelled.set()
-            raise
+            run = split(paths, generator_of(seed, 0), go_on)
+        with lock:
+            records.add(number, run)
+            bar.update(1)
 
     done = runs - len(missing)
-    with (
-        progress_bar("rare event", progress, total=runs, initial=done, unit="run") as bar,
-        # Plain paths are divided among threads by their sampler.
-        ThreadPoolExecutor(thread_count(study.spec.place) if plain is None else 1) as pool,
-    ):
-        futures = [pool.submit(one, number) for number in missing]
-        try:
-            for future in as_completed(futures):
-                # The error that cancelled a run is raised, not the cancellation.
-                with suppress(_CancelledError):
-                    future.result()
-                    bar.update(1)
-        except BaseException:
-            cancelled.set()
-            for future in futures:
-                future.cancel()
-            raise
-
-
-class _CancelledError(Exception):
-    """Raised inside a run when another run fails or the user interrupts."""
+    with progress_bar("rare event", progress, total=runs, initial=done, unit="run") as bar:
+        if plain is None:
+            on_threads(one, missing, thread_count(study.spec.place))
+        else:
+            for number in missing:  # Plain paths are divided among threads by their sampler.
+                one(number, lambda: None)

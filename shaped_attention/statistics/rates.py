@@ -49,11 +49,8 @@ def fitted_rate(
 def check_widths(widths: Sequence[int], horizon: float) -> list[int]:
     """Return the depths ``width * horizon`` of networks that all end at the horizon.
 
-    Raises
-    ------
-    ValueError
-        Unless there are at least two increasing widths with integer depths: a rounded depth would
-        move the end by an amount of the order of the errors in question.
+    Raise ValueError unless there are at least two increasing widths with integer depths: a rounded
+    depth would move the end by an amount of the order of the errors in question.
     """
     check_positive("horizon", horizon)
     if not isinstance(widths, Sequence | np.ndarray):

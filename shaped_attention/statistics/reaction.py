@@ -65,10 +65,7 @@ def name_of_function(function: Any) -> str:
 
 
 def checked(function: Any, argument: str, count: int, finite: bool = False) -> Callable[..., Array]:
-    """Return a function, or the one that a text names, with its values checked.
-
-    It is called with the first `count` of its arguments.
-    """
+    """Return a function of `count` arguments, or that of this name, with its values checked."""
     if isinstance(function, str):
         function = function_named(function, argument, _NEEDED)
     elif not callable(function):
@@ -104,21 +101,10 @@ def value_of(observable: Observable, tokens: int, finite: bool = False) -> Calla
 class Reaction:
     """Event and score of a rare event.
 
-    Attributes
-    ----------
-    value
-        The observable.
-    level, above, at_end
-        The event: the observable is at least (`above`) or at most the level, at any time or only at
-        the end.
-    horizon
-        Time at which paths end.
-    gap
-        Distance of the coordinate from that of the level, for V and the observable.
-    drift
-        Drift of the coordinate towards the level.
-    coordinate
-        Score in place of that of the gap: a function of V and the time left.
+    The event: the observable, `value`, is at least (`above`) or at most the level, at any time or
+    only at the end. The score is that of the `gap`, the distance of the observable's coordinate
+    from that of the level, with its drift towards the level; or the `coordinate`, a function of V
+    and the time left.
     """
 
     value: Callable[[Array], Array]

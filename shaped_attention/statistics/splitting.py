@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,20 +50,10 @@ _LEAST_WEIGHT = 1e-100
 
 @dataclass(frozen=True)
 class Run:
-    """An estimate.
+    """An estimate, the steps that it took, and how many of the first N, independent paths hit.
 
-    Attributes
-    ----------
-    probability
-        The estimator.
-    steps
-        Number of steps taken.
-    hits
-        Number of the first N paths, which are independent, in the event.
-    levels, killed
-        Level of each generation, and the number of replicas that it killed.
-    stopped
-        Share of paths that had stopped at the radius among those in the event at the end.
+    With the level of each generation, the number of replicas that it killed, and the share of paths
+    that had stopped at the radius among those in the event at the end.
     """
 
     probability: float
@@ -83,19 +74,22 @@ class Replicas:
         room = (usual + 1, count)
         self.scores = np.full(room, -np.inf)
         self._horizon = spec.steps * spec.dt
-        self._factors = np.zeros((*room, *paths.factors().shape[1:]))
-        self._grid, self._left = np.zeros(room, dtype=np.int64), np.full(room, spec.dt)
-        self._factors[0] = paths.factors()
+        # What a path needs to go on from a step, as arguments of `Paths`.
+        self._records: dict[str, NDArray[Any]] = {
+            "factors": np.zeros((*room, *paths.factors().shape[1:])),
+            "grid": np.zeros(room, dtype=np.int64), "left": np.full(room, spec.dt),
+        }  # fmt: skip
+        self._records["factors"][0] = paths.factors()
         self._born = 0
         self.steps = 0
         self._early = np.zeros(count, dtype=bool)
 
-    def begin(self, tick: Callable[[], None]) -> None:
+    def begin(self, go_on: Callable[[], None]) -> None:
         """Run all replicas from time 0."""
-        self._run(np.arange(self.count), np.zeros(self.count, dtype=np.int64), tick)
+        self._run(np.arange(self.count), np.zeros(self.count, dtype=np.int64), go_on)
 
     def branch(
-        self, dead: Indices, parents: Indices, level: float, tick: Callable[[], None]
+        self, dead: Indices, parents: Indices, level: float, go_on: Callable[[], None]
     ) -> None:
         """Replace replicas by their parents up to a level, and run them from there."""
         starts = np.argmax(self.scores[:, parents] > level, axis=0)
@@ -104,10 +98,10 @@ class Replicas:
         parents, starts = parents[order], starts[order]
         known = np.arange(len(self.scores))[:, None] <= starts
         self.scores[:, dead] = np.where(known, self.scores[:, parents], -np.inf)
-        self._factors[:, dead] = self._factors[:, parents]
-        self._grid[:, dead], self._left[:, dead] = self._grid[:, parents], self._left[:, parents]
+        for record in self._records.values():
+            record[:, dead] = record[:, parents]
         self._early[dead] = self._early[parents]
-        self._run(dead, starts, tick)
+        self._run(dead, starts, go_on)
 
     def best(self) -> Array:
         """Return the score of each replica, the largest along its path."""
@@ -118,23 +112,22 @@ class Replicas:
         event = self.best() == np.inf
         return float(self._early[event].mean()) if event.any() else 0.0
 
-    def _run(self, which: Indices, starts: Indices, tick: Callable[[], None]) -> None:
+    def _run(self, which: Indices, starts: Indices, go_on: Callable[[], None]) -> None:
         """Run replicas from given steps of their records to their ends."""
-        here = starts, which
-        paths = Paths(
-            self._stepper, self._born, self._factors[here], grid=self._grid[here],
-            left=self._left[here], taken=starts,
-        )  # fmt: skip
+        here = {name: record[starts, which] for name, record in self._records.items()}
+        paths = Paths(self._stepper, self._born, taken=starts, **here)
         self._born += len(which)
         paths.end(np.flatnonzero(self.scores[starts, which] == np.inf))
         while len(moved := paths.step()):
             self._record(which, paths, moved)
-            tick()
+            go_on()
 
     def _record(self, which: Indices, paths: Paths, moved: Indices) -> None:
         steps, times = paths.taken[moved], paths.times[moved]
         while steps.max() >= len(self.scores):
-            self._double()
+            self.scores = np.concatenate([self.scores, np.full_like(self.scores, -np.inf)])
+            for name, record in self._records.items():
+                self._records[name] = np.concatenate([record, np.zeros_like(record)])
         ended = paths.ended[moved]
         scores = self._score(paths.covariances()[moved], times, ended)
         # Nothing branches off where a path ended outside the event.
@@ -142,22 +135,16 @@ class Replicas:
         self._early[which[moved]] = ended & (times < (1.0 - 1e-9) * self._horizon)
         paths.end(moved[scores == np.inf])
         self.scores[steps, which[moved]] = scores
-        self._factors[steps, which[moved]] = paths.factors()[moved]
-        self._grid[steps, which[moved]] = paths.grid[moved]
-        self._left[steps, which[moved]] = paths.left[moved]
+        now = {"factors": paths.factors(), "grid": paths.grid, "left": paths.left}
+        for name, record in self._records.items():
+            record[steps, which[moved]] = now[name][moved]
         self.steps += len(moved)
 
-    def _double(self) -> None:
-        self.scores = np.concatenate([self.scores, np.full_like(self.scores, -np.inf)])
-        self._grid = np.concatenate([self._grid, np.zeros_like(self._grid)])
-        self._left = np.concatenate([self._left, np.zeros_like(self._left)])
-        self._factors = np.concatenate([self._factors, np.zeros_like(self._factors)])
 
-
-def split(replicas: Replicas, generator: np.random.Generator, tick: Callable[[], None]) -> Run:
-    """Estimate the probability of an infinite score; `tick` is called after each step."""
+def split(replicas: Replicas, generator: np.random.Generator, go_on: Callable[[], None]) -> Run:
+    """Estimate the probability of an infinite score; `go_on` is called after each step."""
     count = replicas.count
-    replicas.begin(tick)
+    replicas.begin(go_on)
     weight, best = 1.0, replicas.best()
     hits = int((best == np.inf).sum())
     levels: list[float] = []
@@ -175,7 +162,7 @@ def split(replicas: Replicas, generator: np.random.Generator, tick: Callable[[],
         if not len(alive):
             break
         parents = alive[generator.integers(0, len(alive), len(dead))]
-        replicas.branch(dead, parents, level, tick)
+        replicas.branch(dead, parents, level, go_on)
         best = replicas.best()
     probability = weight * float((best == np.inf).mean()) if weight > _LEAST_WEIGHT else 0.0
     return Run(probability, replicas.steps, hits, levels, killed, replicas.stopped())

@@ -7,6 +7,7 @@ extrapolated and tilted probabilities in `explosions` and `tilting`.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,6 @@ from shaped_attention.checks import (
     argument_error,
     check_count,
     check_inside,
-    check_keywords,
     check_positive,
     check_values,
     real_array,
@@ -41,8 +41,8 @@ from shaped_attention.statistics.tilting import tilted_probability
 __all__ = [
     "exit_times",
     "explosion_curve",
-    "explosion_curves",
     "explosion_probability",
+    "explosion_table",
     "stopping_map",
     "tilted_probability",
 ]
@@ -99,9 +99,9 @@ def exit_times(
     return np.where(outside.any(axis=0), times, np.inf)
 
 
-@recorded()
+@recorded(level="confidence")
 def explosion_curve(
-    result: xr.Dataset, times: ArrayLike | None = None, level: float = 0.95
+    result: xr.Dataset, times: ArrayLike | None = None, confidence: float = 0.95
 ) -> xr.Dataset:
     """Estimate the probability that a path has reached the radius by each time, with bounds.
 
@@ -111,9 +111,9 @@ def explosion_curve(
         Result of a sampler, which has the stopping times whatever else is stored.
     times
         Times at which to count paths, by default the stored ones.
-    level
-        Confidence level of the Clopper-Pearson bounds (Biometrika 26, 1934), which hold pointwise
-        in time.
+    confidence
+        Coverage probability of the Clopper-Pearson bounds (Biometrika 26, 1934), which hold
+        pointwise in time.
 
     Returns
     -------
@@ -122,24 +122,21 @@ def explosion_curve(
     Raises
     ------
     ValueError
-        If `result` is not a result, or `times` or `level` is outside its range.
+        If `result` is not a result, or `times` or `confidence` is outside its range.
     """
     if not isinstance(result, xr.Dataset) or not {"stopping_time", "time"} <= set(result.variables):
         check_result(result, "result", stops=True)
-    check_inside("level", level)
+    check_inside("confidence", confidence)
     times = result["time"].to_numpy() if times is None else real_array(times, "times")
     if times.ndim != 1 or not np.isfinite(times).all():
         raise argument_error("times", "a list of finite numbers", times)
     stopped = result["stopping_time"].to_numpy()
     count = len(stopped)
     exploded = (stopped[None, :] <= times[:, None] + 1e-9).sum(axis=1)
-    lower, upper = fraction_bounds(exploded, count, level)
+    bounds = fraction_bounds(exploded, count, confidence)
+    columns = zip(("probability", "lower", "upper"), (exploded / count, *bounds), strict=True)
     return xr.Dataset(
-        {
-            "probability": ("time", exploded / count),
-            "lower": ("time", lower),
-            "upper": ("time", upper),
-        },
+        {name: ("time", values) for name, values in columns},
         coords={"time": times},
         attrs={"samples": count},
     )
@@ -209,21 +206,14 @@ def explosion_table(
     return over_grid(lambda curve: explosion_curve(runs[curve], times), {"curve": list(runs)})
 
 
-@with_types
-def explosion_curves(
-    layer: Layer, v0: ArrayLike, widths: Sequence[int], **options: Any
-) -> dict[str, xr.Dataset]:
-    """Return the curves of `explosion_table` by name, each a Dataset (time).
-
-    `options` are the remaining arguments of `explosion_table`.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
-    """
-    check_keywords(explosion_table, options)
-    table = explosion_table(layer, v0, widths, **options)
+def explosion_curves(*arguments: Any, **options: Any) -> dict[str, xr.Dataset]:
+    """Return the curves of `explosion_table` by name, under an old name of it."""
+    warnings.warn(
+        "stopping.explosion_curves is deprecated; use stopping.explosion_table",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    table = explosion_table(*arguments, **options)
     return {name: table.sel(curve=name, drop=True) for name in table["curve"].values.tolist()}
 
 

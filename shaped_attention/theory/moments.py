@@ -96,17 +96,7 @@ def moments_along(
 
     The variance comes in two parts: that of the linear noise, and that of the factor's noise. The
     cost is of order c^2 for the noise, so that covariances of small rank are cheap for any m.
-
-    Parameters
-    ----------
-    parts
-        What `limits_at` returns.
-    factor
-        Factor of V, with any number of columns.
-    directions
-        Vectors w, one per row.
-    growth
-        Whether the drift includes the limits' `growth` and `decay`.
+    `growth` tells whether the drift includes the limits' `growth` and `decay`.
     """
     along = directions @ factor
     form = along.square().sum(-1)

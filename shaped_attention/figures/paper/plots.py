@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import seaborn as sns
 import xarray as xr
@@ -176,18 +174,17 @@ def eigenvalue_paths(data: xr.Dataset, title: str | None = None, *, ax: Target =
 
 @styled
 def explosion_probabilities(
-    data: Mapping[str, xr.Dataset], title: str | None = None, *, ax: Target = None
+    data: xr.Dataset, title: str | None = None, *, ax: Target = None
 ) -> Drawn:
     """Draw the probability that the radius has been reached against time, with 95 % bands."""
     panels = Panels(ax, ("probability",), (6.5, 4.4))
     (axis,) = panels.axes
-    colors = sns.color_palette("viridis", len(data) - 1)
-    for k, (name, curve) in enumerate(data.items()):
-        last = k == len(data) - 1
-        color = "black" if last else colors[k]
-        time = curve["time"].values
+    colors = [*sns.color_palette("viridis", data.sizes["curve"] - 1), "black"]
+    time = data["time"].values
+    for color, name in zip(colors, data["curve"].values, strict=True):
+        curve, dash = data.sel(curve=name), "--" if color == "black" else "-"
         axis.fill_between(time, curve["lower"], curve["upper"], color=color, alpha=0.2, linewidth=0)
-        axis.plot(time, curve["probability"], "--" if last else "-", color=color, label=name)
+        axis.plot(time, curve["probability"], dash, color=color, label=name)
     axis.set(xlabel=TIME, ylabel="probability of having reached the radius")
     axis.set_ylim(bottom=0.0)
     axis.legend(fontsize="small")

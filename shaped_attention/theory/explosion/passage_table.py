@@ -34,15 +34,9 @@ Array = NDArray[np.float64]
 class PassageTable:
     """Table of h(t, u) = P(reach the level within t | u), with interpolation.
 
-    -t log h is interpolated by cubic splines in t^(1/4) and log u. It tends to (X(u) - X(R))^2 / (4
-    k) as t -> 0, and is flat in log u below the nodes: `slope` is then that of the lowest one.
-
-    Parameters
-    ----------
-    times, nodes
-        Times, from 0 on, and nodes log u, of the table.
-    action
-        -t log h (times, nodes).
+    The `action` -t log h (times, nodes), with nodes in log u and times from 0 on, is interpolated
+    by cubic splines in t^(1/4) and log u. It tends to (X(u) - X(R))^2 / (4 k) as t -> 0, and is
+    flat in log u below the nodes: `slope` is then that of the lowest one.
     """
 
     times: Array

@@ -40,23 +40,12 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Reduction:
-    """States V on which u = w^T V w may follow the scalar law.
+    """States V on which u = w^T V w may follow the scalar law, and why u decides on explosions.
 
-    Parameters
-    ----------
-    scalar
-        The formula of u.
-    reason
-        Why u determines whether V explodes.
-    direction
-        The vector w.
-    spread
-        Matrix (m, r); the states are V = (spread A) (spread A)^T for any r x r matrix A.
-    still
-        Vectors z, in rows, for which z^T V z = 0 must stay 0.
-    growth
-        Whether the limits' `growth` and `decay` act on u. Where they cancel exactly they are left
-        out: their difference would be rounding.
+    The `direction` is w. The states are V = (spread A) (spread A)^T for any r x r matrix A, with
+    `spread` (m, r). For the vectors z in the rows of `still`, z^T V z = 0 must stay 0. `growth`
+    tells whether the limits' `growth` and `decay` act on u: where they cancel exactly they are left
+    out, as their difference would be rounding.
     """
 
     scalar: str
@@ -78,10 +67,7 @@ def coefficients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return alpha, mu, k and delta as tensors that are differentiable in `parameters`.
 
-    Raises
-    ------
-    ValueError
-        If u is not autonomous, or does not follow the scalar law.
+    Raise ValueError if u is not autonomous, or does not follow the scalar law.
     """
     parts = limits_at(layer, 0.0, parameters)
     rng = np.random.default_rng(0)
