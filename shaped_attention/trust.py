@@ -57,11 +57,6 @@ def belongs(module: str, packages: Collection[str]) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
-def is_trusted(name: str, trust: Collection[str]) -> bool:
-    """Return whether a "module:name" from a disk may be imported."""
-    return name in _used or belongs(name.partition(":")[0], trust)
-
-
 def check_modules(trust: Collection[str]) -> None:
     """Raise ValueError unless `trust` is a list of names of modules."""
     listed = isinstance(trust, Collection) and not isinstance(trust, str)
@@ -75,8 +70,8 @@ def check_trusted(name: str, trust: Collection[str], what: str, package: bool = 
     Names of this `package` may be looked up without being trusted, but not where what they name is
     called with arguments from the same file.
     """
-    if not is_trusted(name, (_PACKAGE, *trust) if package else trust):
-        module = name.partition(":")[0]
+    module = name.partition(":")[0]
+    if not (name in _used or belongs(module, (_PACKAGE, *trust) if package else trust)):
         raise ValueError(
             f"{what} {name}, and no file may choose the code that runs; to allow it, pass "
             f"trust=[{module!r}] (--trust {module})"

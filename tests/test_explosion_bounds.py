@@ -40,17 +40,9 @@ def reached(sampler, layer, v0, level, keep, samples=4000, seed=1, **size):
     return int((run["kept"].to_numpy() >= level).any(axis=0).sum())
 
 
-def chain(layer, v0, level, keep, width, horizon=0.75, **options):
-    return reached(
-        sa.simulate_chain,
-        layer,
-        v0,
-        level,
-        keep,
-        width=width,
-        depth=int(width * horizon),
-        **options,
-    )
+def chain(layer, v0, level, keep, width, horizon=0.75):
+    size = {"width": width, "depth": int(width * horizon)}
+    return reached(sa.simulate_chain, layer, v0, level, keep, **size)
 
 
 def test_chains_approach_the_law_of_passage():

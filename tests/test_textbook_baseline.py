@@ -191,32 +191,3 @@ def test_the_seed_alone_decides() -> None:
 def test_a_path_that_loses_definiteness_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="not positive-definite"):
         simulate(random_covariance(2, 1), 1.0, 1.0, 4.0, 0.5, 64, seed=1)
-
-
-def test_the_number_of_steps_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Steps of 0.1 add up to slightly less than 1.0 in floating point.
-    calls: list[float] = []
-    original = TextbookSDE.f
-
-    def counted(self: TextbookSDE, t: Tensor, y: Tensor) -> Tensor:
-        calls.append(float(t))
-        return original(self, t, y)
-
-    monkeypatch.setattr(TextbookSDE, "f", counted)
-    simulate(random_covariance(2, 1), 0.2, 1.0, 1.0, 0.1, 4, seed=1)
-    # torchsde calls f once more, to learn its shape.
-    np.testing.assert_allclose(calls, [0.0, *np.arange(10) / 10], atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("v0", "step", "message"),
-    [
-        (torch.ones(2, 3), 0.1, r"v0 must be a square matrix, but its shape is \(2, 3\)"),
-        (torch.ones(3), 0.1, r"its shape is \(3,\)"),
-        (torch.eye(2), 0.3, r"step must divide horizon=1.0, but it is 0\.3"),
-        (torch.eye(2), 2.0, r"step must divide horizon=1.0, but it is 2\.0"),
-    ],
-)
-def test_bad_arguments(v0: Tensor, step: float, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        simulate(v0, 0.5, 1.0, 1.0, step, 2, seed=0)

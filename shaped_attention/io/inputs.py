@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.checks import with_types
 from shaped_attention.io.file_formats import MAX_BYTES, READERS, SHAPES
+from shaped_attention.io.storage import reason
 
 _EXAMPLE = "moby_dick_tokens.npz"
 _REAL_KINDS = "iuf"
@@ -142,14 +143,10 @@ def read_array(
             raise ValueError(f"{file} must be a {formats} file; it has {extension}")
         with file.open("rb") as stream:
             array, name = reader(stream, str(file), key, dimensions, max_bytes)
-    except PermissionError as error:
-        raise ValueError(f"{file} cannot be read: permission was denied") from error
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise ValueError(
-            f"{file} cannot be read: the system's error is '{error.strerror or error}'"
-        ) from error
+        raise ValueError(f"{file} cannot be read ({reason(error)})") from error
     return _checked(array, name, dimensions)
 
 

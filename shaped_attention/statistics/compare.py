@@ -263,20 +263,15 @@ def common_ground(first: xr.Dataset, second: xr.Dataset) -> dict[str, int]:
     stopped and the radii differ for the same V_0.
     """
     start, layer = (_agree(first, second, key) for key in ("v0", "layer"))
+    models = [r["model"].to_numpy() for r in (first, second) if "model" in r.coords]
     stopped = any(bool(np.isfinite(stopping_times(r)).any()) for r in (first, second))
     return {
         "independent": int(not _share_numbers(first, second)),
-        "own_weights": int(all(_own_weights(result) for result in (first, second))),
+        "own_weights": int(all(len(np.unique(x)) == len(x) for x in models)),
         "same_start": int(start),
         "same_layer": int(layer),
         "same_radius": int(not (start and stopped) or _agree(first, second, "radius")),
     }
-
-
-def _own_weights(result: xr.Dataset) -> bool:
-    """Return whether no two samples come from models with the same weights, as far as known."""
-    models = result["model"].to_numpy() if "model" in result.coords else np.arange(0)
-    return len(np.unique(models)) == len(models)
 
 
 def _agree(first: xr.Dataset, second: xr.Dataset, key: str) -> bool:
@@ -289,15 +284,12 @@ def _agree(first: xr.Dataset, second: xr.Dataset, key: str) -> bool:
     return x.shape == y.shape and bool(np.abs(x - y).max() <= _EQUAL * np.abs(x).max())
 
 
-def _sampler(result: xr.Dataset) -> str | None:
-    """Return the name of a sampler, or of the function that drew a result."""
-    name = result.attrs.get("sampler", result.attrs.get("function"))
-    return None if name is None else str(name)
-
-
 def _share_numbers(first: xr.Dataset, second: xr.Dataset) -> bool:
     """Return whether two results drew the same random numbers."""
-    a, b = ([_sampler(result), result.attrs.get("seed")] for result in (first, second))
+    a, b = (
+        [result.attrs.get("sampler", result.attrs.get("function")), result.attrs.get("seed")]
+        for result in (first, second)
+    )
     if None not in a and a == b:
         return True
     seeded = "sampler" in first.attrs and "seed" in first.attrs

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,15 +28,14 @@ from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import observables
-from shaped_attention.numerics.primitives import Numbers, lower
+from shaped_attention.numerics.primitives import lower
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.loop import run_paths
-from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Options, Specification, specify
 from shaped_attention.samplers.steppers.stepper import Batch
-from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
+from shaped_attention.samplers.steppers.torch_descriptions import GivenNumbers, TorchStepper
 from shaped_attention.samplers.steps import COMMON, limit_step
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.rates import check_widths, fitted_rate
@@ -182,8 +181,9 @@ class PairStepper(TorchStepper):
         weight = torch.where(i == j, 2.0, 1.0).double().rsqrt() / math.sqrt(rate or 1.0)
         increments[COMMON] = ((common[:, i, j] * weight) / math.sqrt(width))[:, None]
         drift, noise = limit_step(
-            [blocks], [parameters], limit, lambda place: Prepared(increments.get(place)),
-            1.0 / width,
+            [blocks], [parameters], limit,
+            # A block without noise draws none.
+            lambda place: GivenNumbers(increments.get(place, common).flatten(1)), 1.0 / width,
         )  # fmt: skip
         both = total_factor(state), lower(limit + drift + noise)
         norms = [torch.linalg.matrix_norm(factor @ factor.mT) for factor in both]
@@ -198,32 +198,13 @@ class PairStepper(TorchStepper):
         return norms
 
 
-@dataclass(frozen=True)
-class BothCovariances:
-    """V of the chain and of the limit (count, 2, m, m)."""
-
-    def __call__(self, paths: Paths, point: int) -> Array:
-        """Return the covariances of pairs."""
-        factors = torch.tensor(paths.factors()[:, -2:])
-        return (factors @ factors.mT).numpy()
-
-
 def coupled_pairs(spec: Specification, width: int) -> tuple[Array, NDArray[np.bool_]]:
     """Return V (samples, 2, m, m) of chain and limit at the horizon, and which pairs stopped."""
-    run = run_paths(spec, PairStepper(spec, width), "pairs", {"V": BothCovariances()})
-    return run.measured["V"][-1], np.isfinite(run.stopping_time)
-
-
-class Prepared(Numbers):
-    """Given increments of a block; None if it has none."""
-
-    def __init__(self, increments: Tensor | None) -> None:
-        self._increments = increments
-
-    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Tensor:
-        """Return the increments."""
-        assert self._increments is not None
-        return self._increments
+    spec = replace(spec, options=replace(spec.options, keep_state=True))
+    run = run_paths(spec, PairStepper(spec, width), "pairs", {})
+    assert run.state is not None
+    factors = torch.tensor(run.state[:, -2:])
+    return (factors @ factors.mT).numpy(), np.isfinite(run.stopping_time)
 
 
 def pair_errors(

@@ -100,7 +100,7 @@ def explosion_probability(result: xr.Dataset, confidence: float = 0.95) -> xr.Da
         return _least(lambda t: _least(lambda k: loss(math.exp(k), -math.exp(t))))
 
     # If no far path came back, pi is between the bounds of a fraction that is 1.
-    best, low, high = 1.0, *_bounds(reached, reached, confidence)
+    best, low, high = 1.0, *map(float, fraction_bounds(reached, reached, confidence))
     if len(inside):
         fit: Any = optimize.minimize_scalar(
             profile, bounds=(1e-6, 1.0 - 1e-6), method="bounded", options={"xatol": 1e-8}
@@ -111,7 +111,7 @@ def explosion_probability(result: xr.Dataset, confidence: float = 0.95) -> xr.Da
         high = _crossing(lambda pi: profile(pi) - allowed, best, 1.0 - 1e-9)
     # The probability is pi times the share of far paths, and their errors are independent.
     share = far / count
-    least_far, most_far = _bounds(far, count, confidence)
+    least_far, most_far = map(float, fraction_bounds(far, count, confidence))
     down = math.hypot((best - low) * share, (share - least_far) * best)
     up = math.hypot((high - best) * share, (most_far - share) * best)
     numbers = {
@@ -121,11 +121,6 @@ def explosion_probability(result: xr.Dataset, confidence: float = 0.95) -> xr.Da
         "reached": stopped.mean(),
     }
     return xr.Dataset(numbers, attrs={"samples": count})
-
-
-def _bounds(successes: int, count: int, confidence: float) -> tuple[float, float]:
-    lower, upper = fraction_bounds(successes, count, confidence)
-    return float(lower), float(upper)
 
 
 def _linear_rate(layer: Layer) -> float:

@@ -58,10 +58,6 @@ from shaped_attention.statistics.reaction import (
 from shaped_attention.statistics.splitting import Run
 from shaped_attention.version import __version__
 
-WHEN = ("ever", "end")
-ESTIMATORS = ("splitting", "plain")
-METHODS = ("clock", "direct")
-
 _SIZES = "rare_event takes a horizon, with step and method, or a width and a depth"
 
 
@@ -182,11 +178,11 @@ def rare_event(
     True
     """
     began = time.perf_counter()
-    check_choice("when", when, WHEN)
+    check_choice("when", when, ("ever", "end"))
     if method is not None:
-        check_choice("method", method, METHODS)
+        check_choice("method", method, ("clock", "direct"))
     if estimator is not None:
-        check_choice("estimator", estimator, ESTIMATORS)
+        check_choice("estimator", estimator, ("splitting", "plain"))
     check_finite("level", level)
     check_count("replicas", replicas, lowest=8)
     check_count("runs", runs, lowest=2)
@@ -346,8 +342,8 @@ def interval_of(
     mean, count = float(estimates.mean()), len(estimates)
     error = float(estimates.std(ddof=1)) / math.sqrt(count)
     if error == 0.0:
-        lower, upper = fraction_bounds(hits, trials, confidence)
-        return float(lower), float(upper)
+        lower, upper = map(float, fraction_bounds(hits, trials, confidence))
+        return lower, upper
     factor = math.exp(float(student.ppf(0.5 + 0.5 * confidence, count - 1)) * error / mean)
     return mean / factor, min(1.0, mean * factor)
 

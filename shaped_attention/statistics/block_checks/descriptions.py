@@ -150,11 +150,14 @@ def derivatives(trial: Trial) -> Iterator[Check]:
         runs.append(("chain", {"width": trial.width, "depth": 4}))
     if trial.limit is not None:
         runs.append(("limit", {"horizon": 0.02, "step": 0.005}))
+    near = {x: trial.with_value(x, 1.001 * getattr(trial.block, x) + 1e-6) for x in names}
+    # The block has a limit only for this value.
+    isolated = [x for x, changed in near.items() if changed is None or limit_reason(changed)]
     for kind, size in runs:
         errors = {
             name: _derivative_error(trial, name, {**size, "samples": 64, "seed": trial.seed})
             for name in names
-            if kind == "chain" or not _is_isolated(trial, name)
+            if kind == "chain" or name not in isolated
         }
         wrong = [f"{name} ({error:.2g})" for name, error in errors.items() if not error < 1e-4]
         largest = max([0.0, *errors.values()])
@@ -164,12 +167,6 @@ def derivatives(trial: Trial) -> Iterator[Check]:
             f"those of {', '.join(names)} agree with differences to {largest:.2g}",
             "a relative error of 1e-4",
         )  # fmt: skip
-
-
-def _is_isolated(trial: Trial, name: str) -> bool:
-    """Return whether the block has a limit only for this value of a parameter."""
-    changed = trial.with_value(name, 1.001 * float(getattr(trial.block, name)) + 1e-6)
-    return changed is None or bool(limit_reason(changed))
 
 
 def _derivative_error(trial: Trial, name: str, options: dict[str, Any]) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import interpolate, sparse
 
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
@@ -47,20 +47,11 @@ class PassageTable:
     def _spline(self) -> interpolate.RectBivariateSpline:
         return interpolate.RectBivariateSpline(self.times**0.25, self.nodes, self.action, s=0.0)
 
-    def log_probability(self, t: ArrayLike, u: ArrayLike) -> Array:
-        """Return log h(t, u), elementwise."""
-        t, y = self._inside(t, u)
-        return -self._spline.ev(t**0.25, y) / t
-
-    def slope(self, t: ArrayLike, u: ArrayLike) -> Array:
-        """Return d log h / d log u at (t, u), elementwise."""
-        t, y = self._inside(t, u)
-        return -self._spline.ev(t**0.25, y, dy=1) / t
-
-    def _inside(self, t: ArrayLike, u: ArrayLike) -> tuple[Array, Array]:
-        y = np.log(np.asarray(u, dtype=np.float64))
-        within = np.clip(np.asarray(t, dtype=np.float64), self.times[1], self.times[-1])
-        return within, np.clip(y, self.nodes[0], self.nodes[-1])
+    def slope(self, t: Array, u: Array, order: int = 1) -> Array:
+        """Return d log h / d log u at (t, u), elementwise; of order 0, log h itself."""
+        t = np.clip(t, self.times[1], self.times[-1])
+        y = np.clip(np.log(u), self.nodes[0], self.nodes[-1])
+        return -self._spline.ev(t**0.25, y, dy=order) / t
 
 
 def passage_table(
