@@ -145,52 +145,37 @@ def plain_paths(
     return max(replicas, math.ceil(paths / runs)), probe.steps
 
 
-class RunRecords:
-    """Finished runs by number, also in the file `store` if there is one."""
-
-    def __init__(self, store: str | Path | None, call: dict[str, Any]) -> None:
-        """Read the runs of a call from its file, which must have those of no other call."""
-        self.runs: dict[int, Run] = {}
-        self._path = None if store is None else Path(store)
-        if self._path is None:
-            return
-        if self._path.is_dir():
-            raise argument_error("store", "a file, not a folder", str(store))
-        check_writable(self._path.parent, "store")
-        records = read_records(self._path)
-        if not records:
-            if self._path.exists() and self._path.stat().st_size:
-                raise argument_error("store", "a file of rare_event, or a new one", str(store))
-            append_records(self._path, [{"call": call}])
-            return
-        stored = records[0].get("call", {})
-        changed = [x for x in call if canonical(stored.get(x)) != canonical(call[x])]
-        if changed:
-            raise argument_error(
-                "store", f"a new file: this one has the runs of a call with another {changed[0]}",
-                str(store),
-            )  # fmt: skip
-        for record in records[1:]:
-            number = record.pop("run")
-            self.runs[number] = Run(**record)
-
-    def add(self, number: int, run: Run) -> None:
-        """Keep a finished run."""
-        self.runs[number] = run
-        if self._path is not None:
-            append_records(self._path, [{"run": number} | asdict(run)])
+def finished_runs(store: Path, call: dict[str, Any]) -> dict[int, Run]:
+    """Return the runs in a file by their numbers, or begin it; refuse the file of another call."""
+    if store.is_dir():
+        raise argument_error("store", "a file, not a folder", str(store))
+    check_writable(store.parent, "store")
+    records = read_records(store)
+    if not records:
+        if store.exists() and store.stat().st_size:
+            raise argument_error("store", "a file of rare_event, or a new one", str(store))
+        append_records(store, [{"call": call}])
+    stored = records[0].get("call", {}) if records else call
+    changed = [x for x in call if canonical(stored.get(x)) != canonical(call[x])]
+    if changed:
+        text = f"a new file: this one has the runs of a call with another {changed[0]}"
+        raise argument_error("store", text, str(store))
+    runs = {}
+    for record in records[1:]:
+        number = record.pop("run")
+        runs[number] = Run(**record)
+    return runs
 
 
 def run_all(
-    study: Study, reaction: Reaction, replicas: int, records: RunRecords, runs: int,
-    progress: bool | None, plain: int | None = None,
-) -> None:  # fmt: skip
-    """Carry out the runs without a record on threads, and record each as soon as it is finished.
+    study: Study, reaction: Reaction, replicas: int, runs: dict[int, Run], count: int,
+    store: Path | None, progress: bool | None, plain: int | None,
+) -> list[Run]:  # fmt: skip
+    """Return all runs; those that are not known yet are recorded as soon as they are finished.
 
     `plain` is the number of plain paths of a run; None for splitting.
     """
-    missing = [number for number in range(runs) if number not in records.runs]
-    lock = threading.Lock()
+    missing, lock = sorted({*range(count)} - runs.keys()), threading.Lock()
 
     def one(number: int, go_on: Callable[[], None]) -> None:
         seed = study.seed(run=number)
@@ -200,13 +185,16 @@ def run_all(
             paths = Replicas(*study.stepper(seed), replicas, reaction.score)
             run = split(paths, generator_of(seed, 0), go_on)
         with lock:
-            records.add(number, run)
+            runs[number] = run
+            if store is not None:
+                append_records(store, [{"run": number} | asdict(run)])
             bar.update(1)
 
-    done = runs - len(missing)
-    with progress_bar("rare event", progress, total=runs, initial=done, unit="run") as bar:
+    done = count - len(missing)
+    with progress_bar("rare event", progress, total=count, initial=done, unit="run") as bar:
         if plain is None:
             on_threads(one, missing, thread_count(study.spec.place))
         else:
             for number in missing:  # Plain paths are divided among threads by their sampler.
                 one(number, lambda: None)
+    return [runs[number] for number in range(count)]

@@ -37,8 +37,8 @@ from shaped_attention.samplers.steppers.stepper import SHIFT
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.statistics.rare_event_runs import (
     PILOTS,
-    RunRecords,
     Study,
+    finished_runs,
     pilot,
     plain_paths,
     run_all,
@@ -255,9 +255,9 @@ def rare_event(
     if estimator == "plain" and plain is None:
         splitting = "'splitting' or None for an event that is rare, or at any time"
         raise argument_error("estimator", splitting, estimator)
-    records = RunRecords(store, {**call, "plain": plain})
-    run_all(study, reaction, replicas, records, runs, progress, plain)
-    finished = [records.runs[number] for number in range(runs)]
+    file = None if store is None else Path(store)
+    known = {} if file is None else finished_runs(file, {**call, "plain": plain})
+    finished = run_all(study, reaction, replicas, known, runs, file, progress, plain)
     lost = sum(run.probability == 0.0 for run in finished)
     if lost:
         warnings.warn(

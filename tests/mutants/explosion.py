@@ -221,8 +221,8 @@ EXPLOSION = [
     Mutant(
         "rare-event-runs-numbered-as-they-finished",
         _RARE_RUNS,
-        'for record in records[1:]:\n            number = record.pop("run")',
-        'for number, record in enumerate(records[1:]):\n            record.pop("run")',
+        'for record in records[1:]:\n        number = record.pop("run")',
+        'for number, record in enumerate(records[1:]):\n        record.pop("run")',
         ("test_rare_event_runs.py::test_runs_in_a_file_are_known_by_their_numbers",),
         blind=True,
     ),
