@@ -80,9 +80,10 @@ RUNS: dict[str, Callable[[], object]] = {
     "expectation": lambda: [
         float(sa.expectation(HOT, V0, "log det V", horizon=0.2, tolerance=0.2, seed=7)["value"])
     ],
-    "convergence": lambda: sa.convergence(
-        HOT, V0, (16, 32), horizon=0.5, samples=8, seed=7
-    ).to_dataarray(),
+    # Without the fitted rates, which are found to the tolerance of a search, not to rounding.
+    "convergence": lambda: sa.convergence(HOT, V0, (16, 32), horizon=0.5, samples=8, seed=7)[
+        ["weak", "weak_error", "gain", "chain", "strong", "strong_error", "stopped", "extrapolated"]
+    ].to_dataarray(),
     "sphere, flow": lambda: sphere.sphere_flow(
         sphere.SphereAttention(1.0), sphere.uniform_start(3, 4, samples=2, seed=7), [0.0, 1.0]
     )["V"],
