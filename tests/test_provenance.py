@@ -252,12 +252,12 @@ def test_a_record_is_valid_and_its_call_gives_the_same_bits(made, tmp_path):
 def test_summaries_of_a_sweep_name_the_store_as_what_they_lack(tmp_path):
     data = sweep_data(tmp_path / "store")
     for function in (sa.sweep_summary, sa.sweep_distances):
-        found = function(data, level=0.9)
+        found = function(data, confidence=0.9)
         jsonschema.validate(record(found), SCHEMA)
         with pytest.raises(ValueError, match=r"^result lacks its argument data \(a Dataset is no"):
             sa.rerun(found)
         xr.testing.assert_identical(sa.rerun(found, data=data), found)
-        assert sa.rerun(found, data=data, level=0.8).attrs["level"] == 0.8
+        assert sa.rerun(found, data=data, level=0.8).attrs["confidence"] == 0.8
 
 
 def test_numbers_among_the_arguments_are_attributes():

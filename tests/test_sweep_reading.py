@@ -90,7 +90,7 @@ def test_distances(kept):
         most = max(float((histogram(v[None, :, None])[0, 0] / len(v)).max()) for v in (a, b))
         assert d - most - 1e-12 <= low <= d + 1e-12
     np.testing.assert_allclose(exact["margin"], ks_margin(300, 300, 0.95))
-    swapped = sweep_distances(data, "sde", "chain", level=0.5)
+    swapped = sweep_distances(data, "sde", "chain", confidence=0.5)
     np.testing.assert_array_equal(swapped["distance"], exact["distance"])
     assert (swapped["margin"] < exact["margin"]).all()
     with pytest.raises(ValueError, match="must be one of chain, sde; got 'network'"):
@@ -119,7 +119,7 @@ def test_different_laws_are_distinguished(tmp_path):
     near = small(fixed=FIXED | {"width": 200, "depth": 20, "step": 0.005}, samples=1000, block=500)
     for i, sweep in enumerate((apart, near)):
         run_sweep(sweep, tmp_path / str(i))
-        found = sweep_distances(open_sweep(tmp_path / str(i)), level=0.999)
+        found = sweep_distances(open_sweep(tmp_path / str(i)), confidence=0.999)
         assert bool((found["distance"] > found["margin"]).any()) == (i == 0)
 
 
@@ -175,8 +175,8 @@ def test_what_is_no_opened_sweep_is_refused(function, kept):
     ):
         with pytest.raises(ValueError, match=f"^{sentence}$"):
             function(data)
-    with pytest.raises(ValueError, match=r"level must be in \(0, 1\); got 2\.0"):
-        function(kept["observables"], level=2.0)
+    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\); got 2\.0"):
+        function(kept["observables"], confidence=2.0)
 
 
 def test_labels_of_axes_that_are_no_numbers(tmp_path):

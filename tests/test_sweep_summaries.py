@@ -55,7 +55,7 @@ def test_summaries_are_those_of_the_values(kept, level):
     assert (near <= high + 0.011 * np.abs(high) + 6e-4).all()
     assert "quantile" not in summaries["V"]
     for wrong in (0.0, 1.0, 7.0):
-        with pytest.raises(ValueError, match=rf"level must be in \(0, 1\); got {wrong}"):
+        with pytest.raises(ValueError, match=rf"confidence must be in \(0, 1\); got {wrong}"):
             sweep_summary(data, wrong)
 
 

@@ -17,8 +17,7 @@ def show_command(path: Path) -> None:
     compared with their checksums.
     """
     from shaped_attention.io.file_formats import MAX_BYTES
-    from shaped_attention.results.checksums import ATTRIBUTE
-    from shaped_attention.results.files import opened
+    from shaped_attention.results.files import ATTRIBUTE, opened
     from shaped_attention.results.provenance import record
 
     with opened(path, MAX_BYTES, coordinates_only=True) as result:

@@ -99,8 +99,8 @@ def _state(store: Store) -> xr.Dataset:
     )
 
 
-@recorded()
-def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
+@recorded(level="confidence")
+def sweep_summary(data: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
     """Return means with confidence intervals, standard deviations and quantiles of every cell.
 
     Blocks are added in a fixed order, so the numbers do not depend on the order of the run.
@@ -109,8 +109,8 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     ----------
     data
         Dataset from `open_sweep`.
-    level
-        Confidence level of the intervals. Those of means are normal, those of the fractions of
+    confidence
+        Coverage probability of the intervals. Those of means are normal, those of the fractions of
         stopped paths exact (Clopper and Pearson).
 
     Returns
@@ -130,11 +130,11 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     Raises
     ------
     ValueError
-        If `data` is not from `open_sweep`, its store was extended since, or `level` is not between
-        0 and 1.
+        If `data` is not from `open_sweep`, its store was extended since, or `confidence` is not in
+        (0, 1).
     """
     _check_opened(data)
-    check_inside("level", level)
+    check_inside("confidence", confidence)
     done = data["drawn"] > 0
     samples = data["drawn"].sum("block")
     moments = data["moments"].transpose("block", "sampler", ..., "power")
@@ -145,10 +145,10 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
         for part in merged(counts, moments.isel(power=0), moments.isel(power=1))
     )
     frequency = data["observable"] == STOPPED
-    half = xr.apply_ufunc(half_width, samples, mean, variance, level, frequency)
+    half = xr.apply_ufunc(half_width, samples, mean, variance, confidence, frequency)
     half = half.where(samples > 0).transpose(*mean.dims)
     exact = xr.apply_ufunc(
-        frequency_bounds, samples, mean, level, frequency, output_core_dims=[[], []]
+        frequency_bounds, samples, mean, confidence, frequency, output_core_dims=[[], []]
     )
     normal = (mean - half, mean + half)
     lower, upper = (
@@ -160,7 +160,9 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     ends = np.arange(1, STOPPING_BINS + 1) / STOPPING_BINS
     counts = counts.rename(stopping_bin="fraction").assign_coords(fraction=ends)
     some = samples.where(samples > 0)
-    low, high = xr.apply_ufunc(fraction_bounds, counts, samples, level, output_core_dims=[[], []])
+    low, high = xr.apply_ufunc(
+        fraction_bounds, counts, samples, confidence, output_core_dims=[[], []]
+    )
     summary = xr.Dataset(
         {"mean": mean, "half_width": half, "lower": lower, "upper": upper}
         | {"deviation": np.sqrt(variance), "samples": samples, "stopped": counts / some}
@@ -182,9 +184,9 @@ def sweep_summary(data: xr.Dataset, level: float = 0.95) -> xr.Dataset:
     return summary
 
 
-@recorded()
+@recorded(level="confidence")
 def sweep_distances(
-    data: xr.Dataset, first: str = "chain", second: str = "sde", level: float = 0.95
+    data: xr.Dataset, first: str = "chain", second: str = "sde", confidence: float = 0.95
 ) -> xr.Dataset:
     """Return the Kolmogorov-Smirnov distances between two samplers in every cell.
 
@@ -194,16 +196,16 @@ def sweep_distances(
     Returns
     -------
     xarray.Dataset with `distance` (axes, time, kept) and `margin` (axes): the true distance of the
-    laws is within distance +- margin with probability `level` (Dvoretzky, Kiefer, Wolfowitz).
+    laws is within distance +- margin with probability `confidence` (Dvoretzky, Kiefer, Wolfowitz).
 
     Raises
     ------
     ValueError
         If `data` is not from `open_sweep`, its store was extended since, a sampler is not in the
-        sweep, V was kept, a cell has no samples, or `level` is not between 0 and 1.
+        sweep, V was kept, a cell has no samples, or `confidence` is not in (0, 1).
     """
     _check_opened(data)
-    check_inside("level", level)
+    check_inside("confidence", confidence)
     samplers = list(data["sampler"].values)
     check_choice("first", first, samplers)
     check_choice("second", second, samplers)
@@ -232,7 +234,7 @@ def sweep_distances(
         distance = abs(a - b).max("bin")
     margin = xr.apply_ufunc(
         ks_margin, *(count.drop_vars("sampler") for count in counts),
-        kwargs={"confidence": level}, vectorize=True,
+        kwargs={"confidence": confidence}, vectorize=True,
     )  # fmt: skip
     return xr.Dataset({"distance": distance, "margin": margin})
 
