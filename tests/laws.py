@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+import pytest
 import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
+import shaped_attention as sa
 from shaped_attention.numerics.observables import observables
+from shaped_attention.samplers.steppers import choice
 
 
 def final(result: xr.Dataset) -> NDArray[np.float64]:
@@ -25,6 +30,18 @@ def same_law(first: xr.Dataset, second: xr.Dataset, level: float = 1e-3) -> bool
     """Whether no observable differs at `level`, with a Bonferroni correction."""
     p = ks_p_values(first, second)
     return min(p.values()) > level / len(p)
+
+
+def assert_executors_agree(
+    paths: Callable[[], NDArray[np.float64]], monkeypatch: pytest.MonkeyPatch, error: float = 1e-10
+) -> None:
+    """Tiles and library routines give the paths of torch, to `error` of the largest entry."""
+    with sa.eager():
+        expected = paths()
+    for fewest in (choice.FEWEST_LARGE_TOKENS, 1):
+        monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", fewest)
+        found = paths()
+        np.testing.assert_allclose(found, expected, rtol=0.0, atol=error * np.abs(expected).max())
 
 
 def log_det(v: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from scipy import integrate, special
 
 import shaped_attention as sa
-from shaped_attention.blocks.activations import activation_named, derivatives
-from shaped_attention.samplers.steppers import choice
-from tests.laws import same_law
+from tests.laws import assert_executors_agree, same_law
 
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]
@@ -35,24 +33,6 @@ PHI: dict[str, Function] = {
 SMOOTH = [name for name in PHI if name != "plain_relu"]
 V0 = sa.equicorrelated(3, 0.2, 1.5)
 V = np.array([[1.7, 0.6, -0.4], [0.6, 0.8, 0.2], [-0.4, 0.2, 1.1]])
-
-
-@pytest.mark.parametrize(
-    ("name", "second", "third"),
-    [
-        ("gelu", 2.0 * math.sqrt(2.0 / math.pi), 0.0),
-        ("gelu_tanh", 2.0 * math.sqrt(2.0 / math.pi), 0.0),
-        ("silu", 1.0, 0.0),
-        ("tanh", 0.0, -2.0),
-        ("softplus", 0.5, 0.0),
-        (f"{USER}:swish", 1.7, 0.0),
-        (f"{USER}:softsign", 0.0, -3.0),
-    ],
-)
-def test_ratios_of_derivatives_at_zero(name: str, second: float, third: float) -> None:
-    """phi'' / phi' and phi''' / phi', by hand."""
-    _, first, *others = derivatives(activation_named(name), 0.0)
-    assert np.array(others) / first == pytest.approx([second, third], abs=1e-14)
 
 
 @pytest.mark.parametrize("name", PHI)
@@ -118,17 +98,6 @@ def test_the_drift_is_the_limit_of_the_exact_kernel(name: str) -> None:
         assert np.abs(width * moved - wrong).max() > 0.1 * size
 
 
-def test_the_drift_in_closed_form() -> None:
-    """The formula of `blocks.mlp_limit`, for an even and an odd correction."""
-    own = np.diag(V)
-    for name, p2, p3 in (("gelu", 2.0 * TANH_CUBIC, 0.0), ("tanh", 0.0, -2.0)):
-        found = sa.drift(sa.ShapedMLP(0.6, activation=name, scale=0.7), V)
-        even = np.outer(own, own) + 2.0 * V**2 - 3.0 * V
-        odd = V * (own[:, None] + own - 2.0)
-        expected = (0.6 / 0.7) ** 2 * (p2**2 / 4.0 * even + p3 / 2.0 * odd)
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
-
-
 @pytest.mark.parametrize("ratio", [0.25, 1.0, 3.0])
 def test_the_linear_rate_of_any_ratio_of_hidden_units(ratio: float) -> None:
     """One layer of real weights, one token, a linear activation: the variance of V' is exact.
@@ -178,11 +147,15 @@ MEMBERS = {
 @pytest.mark.parametrize(("tokens", "width"), [(3, 16), (4, 4)])
 @pytest.mark.parametrize("name", MEMBERS)
 def test_the_chain_has_the_law_of_networks(name: str, tokens: int, width: int) -> None:
+    """Wrong twins have another function or number of hidden units."""
+    check_the_chain(*MEMBERS[name], tokens, width)
+
+
+def check_the_chain(right: Any, wrong: Any, tokens: int, width: int) -> None:
     """KS on every observable at level 10^-3 (Bonferroni), 3,000 networks of 8 layers.
 
-    The same test rejects the wrong twin at n = 16: another function or number of hidden units.
+    The same test rejects the wrong twin at n = 16.
     """
-    right, wrong = MEMBERS[name]
     run: dict[str, Any] = {"width": width, "depth": 8, "progress": False}
     v0 = sa.equicorrelated(tokens, 0.2, 1.5)
     network = sa.simulate_network(right, v0, samples=3000, seed=1, **run)
@@ -191,10 +164,17 @@ def test_the_chain_has_the_law_of_networks(name: str, tokens: int, width: int) -
         assert not same_law(network, sa.simulate_chain(wrong, v0, samples=30_000, seed=2, **run))
 
 
-@pytest.mark.parametrize("name", ["gelu", "tanh"])
-def test_the_chain_approaches_the_sde(name: str) -> None:
+@pytest.mark.parametrize(
+    "block",
+    [
+        sa.ShapedMLP(0.8, activation="gelu", scale=0.8),
+        sa.ShapedMLP(0.8, activation="tanh", scale=0.8),
+        sa.ShapedMLP(0.8, activation="silu", gated=True, scale=0.6, gate_bias=1.0),
+    ],
+    ids=["gelu", "tanh", "gated"],
+)
+def test_the_chain_approaches_the_sde(block: sa.ShapedMLP) -> None:
     """KS at n = 256, t = 1/4, 4,000 chains; the SDE without the drift is rejected."""
-    block = sa.ShapedMLP(0.8, activation=name, scale=0.8)
     v0 = sa.equicorrelated(2, 0.2, 0.7)
     chain = sa.simulate_chain(block, v0, width=256, depth=64, samples=4000, seed=1, progress=False)
     run: dict[str, Any] = {"horizon": 0.25, "samples": 20_000, "seed": 2, "progress": False}
@@ -261,29 +241,23 @@ FAMILY: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("large", [2, 96], ids=["library", "tiles"])
 @pytest.mark.parametrize("v0", [V0, np.ones((3, 3))], ids=["regular", "equal tokens"])
 @pytest.mark.parametrize("name", FAMILY)
-def test_all_executors_agree(
-    name: str, v0: Array, large: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_executors_agree(name: str, v0: Array, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paths of the chain, and of the SDE if there is one, are those of torch to rounding."""
-    monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", large)
     layer = FAMILY[name]
-    limited = not isinstance(layer, sa.ShapedMLP) or not isinstance(layer.limit, str)
+    run: dict[str, Any] = {"samples": 5, "seed": 3, "progress": False}
 
-    def paths() -> list[Array]:
-        run: dict[str, Any] = {"samples": 5, "seed": 3, "progress": False}
-        found = [sa.simulate_chain(layer, v0, width=21, depth=3, **run)["V"].to_numpy()]
-        if limited and name != "skip":
-            sde = sa.integrate_sde(layer, v0, horizon=0.2, step=0.05, method="direct", **run)
-            found.append(sde["V"].to_numpy())
-        return found
+    def chain() -> Array:
+        return sa.simulate_chain(layer, v0, width=21, depth=3, **run)["V"].to_numpy()
 
-    ours = paths()
-    with sa.eager():
-        for compiled, readable in zip(ours, paths(), strict=True):
-            np.testing.assert_allclose(compiled, readable, rtol=1e-10, atol=1e-12)
+    def sde() -> Array:
+        run_sde = {"horizon": 0.2, "step": 0.05, "method": "direct"} | run
+        return sa.integrate_sde(layer, v0, **run_sde)["V"].to_numpy()
+
+    assert_executors_agree(chain, monkeypatch)
+    if sa.explain(layer).layer.limit.startswith("compiled"):
+        assert_executors_agree(sde, monkeypatch)
 
 
 def test_the_derivative_with_respect_to_the_scale() -> None:
@@ -379,15 +353,6 @@ def test_no_law_of_relu_is_given_for_other_activations() -> None:
     ):
         with pytest.raises(ValueError, match=r"no law is known for its activation"):
             sa.explosion_law(layer, sa.equicorrelated(2, 0.2))
-
-
-def test_a_result_is_run_again(tmp_path: Any) -> None:
-    """From a file, with the same bits."""
-    block = sa.ShapedMLP(0.5, activation=f"{USER}:swish", scale=1.0, hidden_ratio=0.5)
-    run = sa.simulate_chain(block, V0, width=16, depth=2, samples=3, progress=False)
-    sa.save(run, tmp_path / "run.nc")
-    again = sa.rerun(sa.load(tmp_path / "run.nc"))
-    np.testing.assert_array_equal(again["V"], run["V"])
 
 
 def test_the_default_is_shown_as_before() -> None:

@@ -44,12 +44,6 @@ def test_one_head_has_the_limit_of_the_array():
     assert np.abs(sa.drift(block, v0) - sa.drift(none, v0)).max() > 1e-6
 
 
-def test_several_heads_have_no_limit():
-    block = ShapedAttention(0.6, 0.5, heads=2, position_bias="alibi")
-    with pytest.raises(ValueError, match="heads with different position biases"):
-        sa.drift(block, sa.equicorrelated(4, 0.3))
-
-
 @pytest.mark.parametrize("heads", [1, 4, 6, 12, 16])
 def test_slopes_are_those_of_bloom(heads):
     """The weights w of each head, to single precision; rounded slopes are further away."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from docs import _layers
 
-KNOWN = ("base", "coupling", "layer_limit", "limit", "overrides", "parameters", "state")
+KNOWN = ("base", "coupling", "normalised_limit", "limit", "overrides", "parameters", "state")
 """What a block, a parameter and a pattern are, and the start of the limit of a layer."""
 
 

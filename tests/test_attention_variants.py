@@ -12,8 +12,7 @@ import torch
 import shaped_attention as sa
 from shaped_attention import ShapedAttention, equicorrelated, simulate_chain, simulate_network
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.samplers.steppers import choice
-from tests.laws import same_law
+from tests.laws import assert_executors_agree, same_law
 
 TAU = 0.15
 SOFTMAX = {"identity": False, "centring": False, "scaled_temperature": False}
@@ -32,6 +31,13 @@ MEMBERS = {
     "head size": attention(heads=3, head_size=2),
     "rope": attention(heads=2, rope=[1.2], mask="causal"),
     "rope, base": attention(heads=2, rope=10.0, rope_share=0.5, head_size=4, kv_heads=1),
+    "rope, long": attention(
+        heads=2, mask="causal",
+        rope=sa.Rope(
+            angles=[0.3], attention_factor=2.0, original_max_position_embeddings=3,
+            long_angles=[1.5],
+        ),
+    ),
     "rope, biases": attention(rope=[0.4, 1.3], query_bias=0.5, key_bias=2.0),
     "bias": attention(heads=2, position_bias=BIAS),
     "bias of each head": attention(heads=2, position_bias=sa.alibi(4, [0.0, 4.0]), mask="causal"),
@@ -51,6 +57,7 @@ WRONG = {
     "head size": {"head_size": 1},
     "rope": {"rope": None},
     "rope, base": {"rope": [0.3]},
+    "rope, long": {"rope": sa.Rope(angles=[1.5])},
     "rope, biases": {"key_bias": 0.0},
     "bias": {"position_bias": None},
     "bias of each head": {"position_bias": None},
@@ -76,14 +83,15 @@ class Weights:
 
 
 def rotated(x, block, size):
-    """Multiply each pair of columns by e^(i a theta), as complex numbers."""
+    """Multiply each pair of columns by a factor and e^(i a theta), as complex numbers."""
     turning = round(block.rope_share * size)
-    angles = block.rope.turning
+    longest = block.rope.original_max_position_embeddings or len(x)
+    angles = block.rope.turning if len(x) <= longest else block.rope.long_angles
     if isinstance(angles, float):
         angles = [angles ** (-2.0 * j / turning) for j in range(turning // 2)]
     angles = np.repeat(angles, turning // 2 // len(angles))
     z = x[:, : turning // 2] + 1j * x[:, turning // 2 : turning]
-    z = z * np.exp(1j * np.outer(np.arange(len(x)), angles))
+    z = block.rope.attention_factor * z * np.exp(1j * np.outer(np.arange(len(x)), angles))
     return np.concatenate([z.real, z.imag, x[:, turning:]], axis=1)
 
 
@@ -147,26 +155,6 @@ SIZES = {"n = 16": (16, 8), "n = m": (4, 4)}
 """Width and depth."""
 
 
-@pytest.fixture(scope="module")
-def network():
-    cache = {}
-
-    def get(name, size):
-        if (name, size) not in cache:
-            width, depth = SIZES[size]
-            cache[name, size] = simulate_network(
-                MEMBERS[name], V0, width=width, depth=depth, samples=4000, seed=1
-            )
-        return cache[name, size]
-
-    return get
-
-
-def chain(layer, size):
-    width, depth = SIZES[size]
-    return simulate_chain(layer, V0, width=width, depth=depth, samples=40_000, seed=2)
-
-
 def fits(name, size):
     """Whether the heads of a member fit the width."""
     width, block = SIZES[size][0], MEMBERS[name]
@@ -182,41 +170,29 @@ CASES = [(name, size) for size in SIZES for name in MEMBERS if fits(name, size)]
 
 
 @pytest.mark.parametrize(("name", "size"), CASES)
-def test_the_chain_has_the_law_of_networks(name, size, network):
-    """KS of all observables, 4,000 networks: half of the time it sees 0.07 deviations."""
-    assert same_law(network(name, size), chain(MEMBERS[name], size))
+def test_the_chain_has_the_law_of_networks(name, size):
+    """KS of all observables, 4,000 networks: half of the time it sees 0.07 deviations.
 
-
-@pytest.mark.parametrize(("name", "size"), CASES)
-def test_a_chain_without_the_variant_has_another_law(name, size, network):
-    """Negative control: the same test rejects the wrong twin at the same sizes."""
-    assert not same_law(network(name, size), chain(replace(MEMBERS[name], **WRONG[name]), size))
+    Negative control: the same test rejects the wrong twin at the same sizes.
+    """
+    width, depth = SIZES[size]
+    network = simulate_network(MEMBERS[name], V0, width=width, depth=depth, samples=4000, seed=1)
+    right, wrong = (
+        simulate_chain(block, V0, width=width, depth=depth, samples=40_000, seed=2)
+        for block in (MEMBERS[name], replace(MEMBERS[name], **WRONG[name]))
+    )
+    assert same_law(network, right)
+    assert not same_law(network, wrong)
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", MEMBERS)
 def test_executors_agree(name, size, monkeypatch):
-    """Compiled code on tiles and library routines against torch, to 1e-10 of the largest entry."""
     if not fits(name, size):
         return
     width, depth = SIZES[size]
-    options = {"width": width, "depth": depth, "samples": 20, "seed": 2}
-    tiles = simulate_chain(MEMBERS[name], V0, **options).V.values
-    with sa.eager():
-        readable = simulate_chain(MEMBERS[name], V0, **options).V.values
-    monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", 1)
-    library = simulate_chain(MEMBERS[name], V0, **options).V.values
-    for found in (tiles, library):
-        np.testing.assert_allclose(found, readable, atol=1e-10 * np.abs(readable).max())
-
-
-def test_a_result_can_be_run_again(tmp_path):
-    for name in ("rope, base", "bias of each head", "normalised over heads", "soft cap"):
-        result = simulate_chain(MEMBERS[name], V0, width=16, depth=2, samples=3)
-        sa.save(result, tmp_path / "result.nc")
-        loaded = sa.load(tmp_path / "result.nc")
-        assert sa.layer_of(loaded) == [MEMBERS[name]]
-        np.testing.assert_array_equal(sa.rerun(loaded).V, result.V)
+    run = {"width": width, "depth": depth, "samples": 20, "seed": 2}
+    assert_executors_agree(lambda: simulate_chain(MEMBERS[name], V0, **run).V.values, monkeypatch)
 
 
 REFUSED = {
@@ -238,6 +214,17 @@ REFUSED = {
     "rope must be None, a positive base, .*; got True": {"rope": True},
     r"rope_share must be in \[0, 1\]; got 1\.5": {"rope": 10.0, "rope_share": 1.5},
     r"rope_share must be the default without rope; got 0\.5": {"rope_share": 0.5},
+    "rope attention_factor must be positive and finite; got 0.0": {
+        "rope": 10.0, "rope_factor": 0.0
+    },
+    "rope_factor must be the default without rope; got 2.0": {"rope_factor": 2.0},
+    "rope_tokens must be the default without rope; got 4": {"rope_tokens": 4},
+    "rope original_max_position_embeddings must be an integer": {
+        "rope": 10.0, "rope_long": 100.0
+    },
+    "rope long_angles must be None, a positive base, .* got -1.0": {
+        "rope": 10.0, "rope_tokens": 4, "rope_long": -1.0
+    },
     r"position_bias must have shape \(m, m\).*; got \(2, 3\)": {"position_bias": np.zeros((2, 3))},
     r"position_bias must have shape .* \(2, m, m\) for 2 heads; got \(3, 4, 4\)": {
         "heads": 2, "position_bias": np.zeros((3, 4, 4))
@@ -341,30 +328,6 @@ def test_a_module_of_a_variant_is_refused():
 def test_angles_that_are_not_known_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         sa.Rope.angles_of(**{"base": 10.0, "size": 4} | options)
-
-
-def test_scaled_angles_are_those_of_the_formulas():
-    """Llama 3.1: wavelengths from 2048 to 8192 are interpolated; written out one by one."""
-    plain = sa.Rope.angles_of(500_000.0, 128)
-    np.testing.assert_allclose(plain, [500_000.0 ** (-2 * j / 128) for j in range(64)])
-    np.testing.assert_allclose(sa.Rope.angles_of(500_000.0, 128, "linear", factor=4.0), plain / 4.0)
-    found = sa.Rope.angles_of(
-        500_000.0, 128, "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-        original_max_position_embeddings=8192,
-    )  # fmt: skip
-    kinds = set()
-    for angle, scaled in zip(plain, found, strict=True):
-        wavelength = 2.0 * math.pi / angle
-        if wavelength < 8192 / 4.0:
-            kind, known = "kept", angle
-        elif wavelength > 8192 / 1.0:
-            kind, known = "divided", angle / 8.0
-        else:
-            smooth = (8192 / wavelength - 1.0) / 3.0
-            kind, known = "between", (1.0 - smooth) * angle / 8.0 + smooth * angle
-        kinds.add(kind)
-        assert scaled == pytest.approx(known, rel=1e-13)
-    assert kinds == {"kept", "between", "divided"}
 
 
 def test_windows_and_biases_of_distance():

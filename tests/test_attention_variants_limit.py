@@ -16,8 +16,7 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.score_moments import cosine_series
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
-from shaped_attention.samplers.steppers import choice
-from tests.laws import same_law
+from tests.laws import assert_executors_agree, same_law
 
 V0 = np.array([[1.6, 0.8, 0.2, -0.4], [0.8, 1.2, -0.3, 0.1], [0.2, -0.3, 1.0, 0.5],
                [-0.4, 0.1, 0.5, 1.4]])  # fmt: skip
@@ -173,14 +172,8 @@ def test_the_sde_has_the_law_of_the_chain(name):
 @pytest.mark.filterwarnings("ignore:method=.*reached the radius with a fixed step")
 @pytest.mark.parametrize("name", MEMBERS)
 def test_executors_of_the_sde_agree(name, monkeypatch):
-    options = {"horizon": 0.2, "step": 0.05, "samples": 10, "seed": 2, "method": "direct"}
-    tiles = integrate_sde(MEMBERS[name], V0, **options).V.values
-    with sa.eager():
-        readable = integrate_sde(MEMBERS[name], V0, **options).V.values
-    monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", 1)
-    library = integrate_sde(MEMBERS[name], V0, **options).V.values
-    for found in (tiles, library):
-        np.testing.assert_allclose(found, readable, atol=1e-10 * np.abs(readable).max())
+    run = {"horizon": 0.2, "step": 0.05, "samples": 10, "seed": 2, "method": "direct"}
+    assert_executors_agree(lambda: integrate_sde(MEMBERS[name], V0, **run).V.values, monkeypatch)
 
 
 def test_options_without_effect_give_the_limit_without_them():
@@ -237,6 +230,7 @@ def test_normalised_scores_do_not_explode():
             {"qk_norm": True, "key_size": 2},
             "QK-norm has no limit here over 2 columns",
         ),
+        ({"rope": sa.Rope(angles=[3.0], attention_factor=2.0)}, "rotations with a factor or for"),
         ({"softcap": 2.0, "scaled_temperature": False}, "random of order 1"),
     ],
 )
@@ -269,13 +263,3 @@ def test_groups_have_the_bounds_of_their_linear_rate():
     assert rates[0] > rates[1]
     high = [sa.explosion_law(x, V0).probability()[1] for x in (few, many)]
     assert high[0] < high[1]
-
-
-@pytest.mark.parametrize(
-    "option", [{"rope": [1.0]}, {"qk_norm": True}, {"heads": 2, "kv_heads": 1}]
-)
-def test_variants_that_are_not_coupled_are_refused(option):
-    block = attention(output_projection=True, **option)
-    name = list(option)[-1]
-    with pytest.raises(ValueError, match=f"attention with {name}=.* is not coupled"):
-        sa.convergence(block, V0, widths=[32, 64], samples=4)

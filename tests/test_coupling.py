@@ -36,6 +36,10 @@ FAMILY = {
     "heads": sa.ShapedAttention(*STRONG, heads=2),
     "heads, projection": sa.ShapedAttention(*STRONG, heads=2, output_projection=True),
     "MLP": sa.ShapedMLP(0.7),
+    "half": sa.ShapedMLP(0.7, activation="silu", scale=2.0, hidden_ratio=0.5),
+    "gated": sa.ShapedMLP(
+        0.7, activation="silu", scale=2.0, hidden_ratio=0.25, gated=True, gate_bias=1.0
+    ),
     "transformer": [sa.ShapedAttention(0.5, heads=2, mask="causal"), sa.ShapedMLP(0.5)],
 }
 
@@ -74,12 +78,15 @@ def test_the_sde_of_a_pair_has_the_law_of_the_sde(member):
 
 @pytest.mark.parametrize("member", [name for name in FAMILY if name != "transformer"])
 def test_what_drives_the_limit_is_a_brownian_motion(member):
-    """The coupled scores have variance 1, and M / gamma^2 has 1 off the diagonal and 2 on it.
+    """The coupled scores have variance 1, M / gamma^2 has n / d off the diagonal and 2 n / d on it.
 
-    Within 5 standard errors of 20,000 layers; heads divided by H instead of sqrt H, or gamma for
-    gamma^2, are further away. Only W_O and the MLP have an M alongside that of the branch.
+    Within 5 standard errors of 20,000 layers; heads divided by H instead of sqrt H, gamma for
+    gamma^2, or 1 for n / d, are further away. Only W_O and the MLP have an M alongside that of the
+    branch; with gates it is made from u alone.
     """
     block, samples = FAMILY[member], 20_000
+    hidden = isinstance(block, sa.ShapedMLP)
+    share = block.hidden_ratio if hidden else 1.0
     numbers = RecordedNumbers(Keys(1, "chain"), torch.arange(samples), 0, (0,))
     start = torch.linalg.cholesky(torch.tensor(V0)).expand(samples, -1, -1)
     p = at_depth(block, 0.0)
@@ -88,11 +95,13 @@ def test_what_drives_the_limit_is_a_brownian_motion(member):
     increments = block.coupling.scores(numbers.handed)
     found = [] if increments is None else [((increments**2).mean(0), 1.0)]
     if isinstance(mixed, torch.Tensor):
-        found.append((((mixed / block.gamma**2) ** 2).mean(0), 1.0 + torch.eye(2)))
-    assert (increments is None) == (member == "MLP")
-    assert isinstance(mixed, torch.Tensor) == (member == "MLP" or "projection" in member)
+        found.append((((mixed / block.gamma**2) ** 2).mean(0), (1.0 + torch.eye(2)) / share))
+    assert (increments is None) == hidden
+    assert isinstance(mixed, torch.Tensor) == (hidden or "projection" in member)
+    band = 5.0 * np.sqrt(2.0 / samples)
     for square, variance in found:
-        assert ((square / variance - 1.0).abs() < 5.0 * np.sqrt(2.0 / samples)).all()
+        assert ((square / variance - 1.0).abs() < band).all()
+        assert share == 1.0 or ((square / variance / share - 1.0).abs() > band).all()
 
 
 def ratio(layer):
@@ -143,6 +152,13 @@ class _NegativeHidden(HiddenCoupling):
         return -super().common(p, handed, width)
 
 
+class _QuietHidden(HiddenCoupling):
+    """Without the factor sqrt(n / d)."""
+
+    def common(self, p, handed, width):
+        return self.hidden_ratio**0.5 * super().common(p, handed, width)
+
+
 @dataclass(frozen=True)
 class _WrongAttention(sa.ShapedAttention):
     """Attention with one of these couplings."""
@@ -156,9 +172,13 @@ class _WrongAttention(sa.ShapedAttention):
 
 @dataclass(frozen=True)
 class _WrongMLP(sa.ShapedMLP):
-    """An MLP with the wrong coupling."""
+    """An MLP with one of these couplings."""
 
-    coupling = _NegativeHidden()
+    wrong: str = "_NegativeHidden"
+
+    @property
+    def coupling(self):
+        return globals()[self.wrong](self.hidden_ratio, self.gated)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +191,10 @@ class _WrongMLP(sa.ShapedMLP):
             "projection",
         ),
         (_WrongMLP(0.7), "MLP"),
+        (
+            _WrongMLP(0.7, activation="silu", scale=2.0, hidden_ratio=0.5, wrong="_QuietHidden"),
+            "half",
+        ),
     ],
 )
 def test_a_wrong_coupling_does_not_converge(wrong, right):
@@ -294,6 +318,12 @@ def test_errors_at_two_widths_are_independent():
         ),
         ({"layer": sa.ShapedAttention(0.5, heads=4)}, "widths must be >= 24, .* 4; got 16"),
         ({"layer": sa.Normalised(BLOCK)}, "cannot be coupled"),
+        ({"layer": sa.ShapedAttention(0.5, rope=[1.0])}, "with rope=.* is not coupled"),
+        ({"layer": sa.ShapedAttention(0.5, qk_norm=True)}, "with qk_norm=.* is not coupled"),
+        (
+            {"layer": sa.ShapedAttention(0.5, heads=2, kv_heads=1, output_projection=True)},
+            "attention with kv_heads=1 is not coupled",
+        ),
         ({"layer": Linear(0.5)}, "cannot be coupled: it does not map"),
         ({"widths": (4, 8)}, "widths must be >= 6, .* 1; got 4"),
         ({"widths": (16.5, 32)}, "widths must be an integer >= 1; got 16.5"),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.blocks import superlinear
+from shaped_attention.blocks.limit import is_superlinear, relative_speed
 from shaped_attention.blocks.parameters import at_depth, bounded
 from shaped_attention.numerics.jit import tile_buffer
 from shaped_attention.numerics.operations import fields as at
@@ -56,22 +56,15 @@ def test_a_block_without_a_speed_explodes_with_its_probability(block, v0, horizo
     assert abs(float(np.isfinite(fixed.stopping_time).mean()) - p) > 6.0 * error
 
 
-def test_paths_that_stop_under_fixed_steps_are_reported_whatever_the_block():
-    with pytest.warns(UserWarning, match="reached the radius with a fixed step"):
-        sa.integrate_sde(
-            Linear(0.9), np.eye(1), horizon=2.0, step=0.1, samples=200, radius=1.5, progress=False
-        )
-
-
 @pytest.mark.parametrize("tokens", [1, 3])
 @pytest.mark.parametrize("kind", [sa.ShapedAttention, LinearAttention, SigmoidAttention])
 def test_what_grows_faster_than_linearly_is_read_off_the_program(kind, tokens):
     """All are cubic by their terms; linear blocks and the shaped ReLU are not."""
     block = kind(0.5, 0.7)
-    assert superlinear.is_superlinear(block.limit, at_depth(block, 0.0), tokens, tokens)
+    assert is_superlinear(block.limit, at_depth(block, 0.0), tokens, tokens)
     for linear in (Linear(0.5), sa.ShapedMLP(0.5)):
         p = at_depth(linear, 0.0)
-        assert not superlinear.is_superlinear(linear.limit, p, tokens, tokens)
+        assert not is_superlinear(linear.limit, p, tokens, tokens)
 
 
 @pytest.mark.parametrize("options", [{}, {"mask": "causal"}, {"query_bias": 0.3}, {"rope": [0.4]}])
@@ -86,7 +79,7 @@ def test_what_is_derived_for_the_clock_is_what_attention_describes(options):
         (limit.noise_along(p, factor, v), sa.Limit.noise_along(limit, p, factor, v)),
     ):
         torch.testing.assert_close(derived, ours, rtol=1e-9, atol=1e-12)
-    ratio = superlinear.relative_speed(limit, p, 10.0 * factor) / limit.speed(p, 10.0 * factor)
+    ratio = relative_speed(limit, p, 10.0 * factor) / limit.speed(p, 10.0 * factor)
     assert (ratio > 0.125).all()
     assert (ratio < 8.0).all()
 

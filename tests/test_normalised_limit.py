@@ -12,11 +12,11 @@ from scipy import stats
 import shaped_attention as sa
 from shaped_attention import Normalised, Pattern, Schedule, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import blocks_of
-from shaped_attention.blocks.layer_limit import Relaxation, relaxations
+from shaped_attention.blocks.normalised_limit import Relaxation, relaxations
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.samplers.steppers import choice
 from shaped_attention.theory.moments import Moments, quotient_diffusion, quotient_drift
 from tests.example_biased import BiasedAttention
+from tests.laws import assert_executors_agree
 
 V0 = sa.equicorrelated(3, 0.3, 2.0)
 R0 = np.array([[1.0, 0.3, 0.1], [0.3, 1.0, -0.2], [0.1, -0.2, 1.0]])
@@ -219,16 +219,12 @@ def test_the_start_is_that_of_wide_chains():
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_executors_agree(name, monkeypatch):
-    options = {"horizon": 0.2, "step": 0.05, "samples": 40, "seed": 5, "method": "direct"}
-    tiles = sa.integrate_sde(LAYERS[name], V0, **options)
-    with sa.eager():
-        plain = sa.integrate_sde(LAYERS[name], V0, **options)
-    np.testing.assert_allclose(tiles.V, plain.V, rtol=1e-10, atol=1e-10)
-    monkeypatch.setattr(choice, "by_library", lambda spec, task: True)
-    library = sa.integrate_sde(LAYERS[name], V0, **options)
-    np.testing.assert_allclose(tiles.V, library.V, rtol=1e-10, atol=1e-10)
-    by_torchsde = sa.integrate_sde(LAYERS[name], V0, **(options | {"method": "torchsde"}))
-    np.testing.assert_array_equal(library.V, by_torchsde.V)
+    def paths(method="direct"):
+        run = {"horizon": 0.2, "step": 0.05, "samples": 40, "seed": 5, "method": method}
+        return sa.integrate_sde(LAYERS[name], V0, **run).V.values
+
+    assert_executors_agree(paths, monkeypatch)
+    np.testing.assert_array_equal(paths(), paths("torchsde"))
 
 
 @pytest.mark.parametrize(

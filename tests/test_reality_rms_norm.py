@@ -19,22 +19,9 @@ import shaped_attention as sa
 from shaped_attention.architectures import families
 from shaped_attention.samplers.steppers import choice
 from tests import test_reality_layer_norm
-from tests.reality import IDS, models_from_config, smallest
+from tests.reality import check_law, models_from_config, small
 
 transformers = pytest.importorskip("transformers")
-
-SMALL = {
-    "vocab_size": 64,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "pad_token_id": 0,
-    "bos_token_id": None,
-    "eos_token_id": None,
-}
-MODELS = 500
 
 _LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0,
@@ -96,10 +83,8 @@ FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def small(family: str, std: float) -> Any:
-    """Return a small configuration of a family."""
-    fields = {**SMALL, "initializer_range": std, **FAMILIES[family][0]}
-    return transformers.AutoConfig.for_model(family, **fields)
+def config_of(family: str, std: float, **fields: Any) -> Any:
+    return small(family, std, **FAMILIES[family][0] | fields)
 
 
 def embedding_of(config: Any) -> Any:
@@ -108,21 +93,11 @@ def embedding_of(config: Any) -> Any:
         return transformers.AutoModel.from_config(config).get_input_embeddings()
 
 
-def law(model: sa.Model) -> Any:
-    """Return samples of a model's law."""
-    return sa.simulate_model(model, IDS, samples=4 * MODELS, seed=1, progress=False)
-
-
 def check(family: str, std: float, *, twin: bool) -> None:
     """Compare models with their law and, where the logits are not small, with a wrong one."""
-    config = small(family, std)
-    models = models_from_config(config, MODELS, seed=1)
-    p, worst = smallest(models, law(sa.model_from_config(config)))
-    assert p > 0.01, f"{family}: p={p:.2g} for {worst}"
-    if twin:
-        wrong = {**config.to_dict(), **FAMILIES[family][1]}
-        p, worst = smallest(models, law(sa.model_from_config(wrong)))
-        assert p < 1e-4, f"wrong {family}: p={p:.2g} for {worst}"
+    config = config_of(family, std)
+    wrong = sa.model_from_config({**config.to_dict(), **FAMILIES[family][1]})
+    check_law(config, *[wrong] * twin)
 
 
 def test_every_family_is_compared():
@@ -151,24 +126,15 @@ def test_models_have_the_law_of_their_configuration(family):
 @pytest.mark.validation
 def test_a_bidirectional_gemma():
     """Windows of half the size on each side, as in EmbeddingGemma; the twin is causal."""
-    fields = {**SMALL, "initializer_range": 0.15, **FAMILIES["gemma3_text"][0]}
-    config = transformers.AutoConfig.for_model(
-        "gemma3_text", **fields | {"use_bidirectional_attention": True, "sliding_window": 4}
-    )
-    models = models_from_config(config, MODELS, seed=1)
-    p, worst = smallest(models, law(sa.model_from_config(config)))
-    assert p > 0.01, f"p={p:.2g} for {worst}"
-    p, worst = smallest(
-        models, law(sa.model_from_config(config, use_bidirectional_attention=False))
-    )
-    assert p < 1e-4, f"causal: p={p:.2g} for {worst}"
+    config = config_of("gemma3_text", 0.15, use_bidirectional_attention=True, sliding_window=4)
+    check_law(config, sa.model_from_config(config, use_bidirectional_attention=False))
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_padding_rows_are_zero(family):
     """The rows of zeros of the library's embedding are those of the model, and no others."""
     for pad in (3, -1, None):
-        config = small(family, 0.02)
+        config = config_of(family, 0.02)
         config.pad_token_id = pad
         table = embedding_of(config).weight
         zero = (table == 0.0).all(dim=1).nonzero().flatten().tolist()
@@ -181,7 +147,7 @@ def test_the_eps_behind_a_branch():
     With weights of 0.02 and eps = 10^-4 it is 0.003. The means of 200 models and 800 samples are
     within 5 standard errors, about 0.0004; if eps is not divided by gamma^2 the law has 1.8.
     """
-    config = small("olmo2", 0.02)
+    config = config_of("olmo2", 0.02)
     config.num_hidden_layers, config.rms_norm_eps = 1, 1e-4
     models = models_from_config(config, 200, seed=1, ids=(5,))
     samples = sa.simulate_model(
@@ -198,7 +164,7 @@ def test_the_eps_behind_a_branch():
 
 def test_the_scale_of_gemma_is_the_librarys():
     """sqrt n in single precision, in the precision of the weights."""
-    config = small("gemma", 0.02)
+    config = config_of("gemma", 0.02)
     scale = float(embedding_of(config).embed_scale)
     embedding = sa.model_from_config(config).embedding
     assert embedding.scale == pytest.approx(scale, rel=1e-7)

@@ -132,9 +132,9 @@ class ShapedAttention(AttentionFields, Block):
     @property
     def limit(self) -> Limit | str:
         """The limit, or the reason why it does not exist."""
-        from shaped_attention.blocks.attention_limit import limit_of
+        from shaped_attention.blocks.attention_limit import attention_limit
 
-        return limit_of(self)
+        return attention_limit(self)
 
     def specification(self) -> dict[str, Any]:
         """Return name and arguments as plain data that JSON can hold."""

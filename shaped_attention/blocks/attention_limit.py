@@ -181,7 +181,7 @@ class AttentionLimit(Limit):
         return (4.0 * self._scale(p) ** 2) * self.moments.variance_noise(v)
 
 
-def limit_of(block: AttentionFields) -> Limit | str:
+def attention_limit(block: AttentionFields) -> Limit | str:
     """Return the limit of attention, or the reason why it does not exist."""
     shaping, rope, norm, size = block.shaping, block.rope, block.qk_norm, block.sizes.fixed_keys
     if not shaping.identity:

@@ -42,7 +42,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -50,12 +50,23 @@ from jaxtyping import Float
 
 from shaped_attention.blocks.branch import residual_step
 from shaped_attention.blocks.inheritance import withdraw_inherited
-from shaped_attention.blocks.parameters import Parameters, Schedule, check_ranges, plain_fields
+from shaped_attention.blocks.parameters import (
+    Parameter,
+    Parameters,
+    Schedule,
+    blocks_in,
+    check_ranges,
+    plain_fields,
+)
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.checks import argument_error
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, sqrt
 from shaped_attention.numerics.primitives import Numbers as Numbers
+
+if TYPE_CHECKING:
+    from shaped_attention.blocks.coupling import Coupling
+    from shaped_attention.blocks.limit import Limit
 
 Project = Callable[[Tensor, int], Tensor]
 """``project(x, columns)`` is x @ W with a fresh matrix W of independent N(0, 1) weights."""
@@ -70,11 +81,33 @@ class Block(ABC):
     from `p`: they neither change with depth nor have derivatives.
     """
 
-    gamma: Any
-    limit: Any = "its limit is not given"
-    coupling: Any = "it does not map its random numbers to increments of the limit (coupling)"
-    no_chain: Any = ""
-    fixed: Any = ()
+    if TYPE_CHECKING:  # a field, a class attribute or a property
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+        @property
+        def gamma(self) -> Parameter:
+            """Weight of the branch."""
+
+        @property
+        def limit(self) -> Limit | str:
+            """The limit, or the reason why there is none."""
+
+        @property
+        def coupling(self) -> Coupling | str:
+            """The coupling of chain and limit, or the reason why there is none."""
+
+        @property
+        def no_chain(self) -> str:
+            """The reason why there is no exact chain; empty if there is one."""
+
+        @property
+        def fixed(self) -> tuple[str, ...]:
+            """Fields that neither change with depth nor have derivatives."""
+    else:
+        limit = "its limit is not given"
+        coupling = "it does not map its random numbers to increments of the limit (coupling)"
+        no_chain = ""
+        fixed = ()
     overridden: ClassVar[tuple[str, ...]] = ()
     """Parts of the mathematics that a class changes in one that it derives from."""
 
@@ -157,7 +190,7 @@ class Block(ABC):
 
     def specification(self) -> dict[str, Any]:
         """Return name and fields as plain data that JSON can hold."""
-        return self.named({x.name: getattr(self, x.name) for x in fields(self)})  # type: ignore[arg-type]
+        return self.named({x.name: getattr(self, x.name) for x in fields(self)})
 
     def named(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return name and arguments of this block as plain data."""
@@ -166,10 +199,9 @@ class Block(ABC):
 
 
 def _plain_field(value: Any) -> Any:
-    if isinstance(value, Block):
-        return value.specification()
-    if isinstance(value, tuple) and value and all(isinstance(x, Block) for x in value):
-        return [x.specification() for x in value]
+    if inner := blocks_in(value):
+        plain = [x.specification() for x in inner]
+        return plain if isinstance(value, tuple) else plain[0]
     if isinstance(value, Schedule):
         return {"schedule": [list(knot) for knot in value.knots]}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
@@ -198,7 +230,12 @@ class Pattern:
     2
     """
 
-    layers: Any
+    if TYPE_CHECKING:
+        layers: tuple[tuple[Block, ...], ...]
+
+        def __init__(self, layers: Sequence[Block | Sequence[Block]]) -> None: ...
+    else:
+        layers: Any
 
     def __post_init__(self) -> None:
         known = (Block, list, tuple)
@@ -260,6 +297,13 @@ def limit_reason(block: Block) -> str:
     return ""
 
 
+def limit_of(block: Block) -> Limit:
+    """Return the limit of a block that has one (`check_limit`)."""
+    limit = block.limit
+    assert not isinstance(limit, str), limit
+    return limit
+
+
 def check_limit(layer: Layer) -> None:
     """Raise ValueError, with the reason, if the layer has no limit."""
     blocks = blocks_of(layer)
@@ -271,7 +315,7 @@ def check_limit(layer: Layer) -> None:
 
 def _reason_against(block: Block, first: Block) -> str:
     """Return why two blocks have no limit together; empty if they have one."""
-    ours, theirs = block.limit.norm, first.limit.norm
+    ours, theirs = limit_of(block).norm, limit_of(first).norm
     if (ours and ours.relaxes) == (theirs and theirs.relaxes):
         return ""
     return (
@@ -288,7 +332,13 @@ def _on_the_circle(skip: Any, gamma: Any) -> bool:
 
 def chain_reason(block: Block) -> str:
     """Return why a block has no exact chain; empty if it has one."""
-    return str(block.no_chain)
+    return block.no_chain
+
+
+def coupling_reason(block: Block, tokens: int, width: int) -> str:
+    """Return why chain and limit of a block cannot be coupled; empty if they can."""
+    coupling = block.coupling
+    return coupling if isinstance(coupling, str) else coupling.reason_against(tokens, width)
 
 
 def check_chain(layer: Layer) -> None:

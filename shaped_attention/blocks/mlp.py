@@ -38,6 +38,7 @@ from shaped_attention.blocks.parameters import (
     Parameters,
     at_depth,
     check_weights,
+    depths_of,
     extremes,
     plain_fields,
     value_at,
@@ -223,11 +224,8 @@ class ShapedMLP(Block):
         if self.units(width) < 1:
             requirement = f"larger: there are no hidden units at width {width}"
             raise argument_error("hidden_ratio", requirement, self.hidden_ratio)
-        depths = {0.0, 1.0}
-        for parameter in (self.c_plus, self.c_minus):
-            depths.update(x for x, _ in getattr(parameter, "knots", ()))
         root = math.sqrt(width)
-        for depth in depths:
+        for depth in depths_of(self.c_plus, self.c_minus):
             slopes = [1.0 + value_at(c, depth) / root for c in (self.c_plus, self.c_minus)]
             if self.activation == SHAPED_RELU and max(map(abs, slopes)) < _SMALLEST_SLOPE:
                 both = f"c_plus={self.c_plus!r}, c_minus={self.c_minus!r}"

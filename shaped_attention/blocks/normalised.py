@@ -101,7 +101,7 @@ class Normalised(Block):
         check_parameter("gain", self.gain, check_finite)
 
     @property
-    def gamma(self) -> float:
+    def gamma(self) -> Parameter:
         """The weight of the block's branch."""
         return self.inner.gamma
 
@@ -130,7 +130,7 @@ class Normalised(Block):
     @property
     def no_chain(self) -> str:
         """The reason why the inner block has no chain; empty if it has one."""
-        return str(self.inner.no_chain)
+        return self.inner.no_chain
 
     @property
     def means(self) -> bool:

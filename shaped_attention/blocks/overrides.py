@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from shaped_attention.blocks.base import Block, Layer, Pattern, pattern_of
-from shaped_attention.blocks.parameters import Schedule
+from shaped_attention.blocks.parameters import Schedule, blocks_in, like
 from shaped_attention.checks import argument_error
 from shaped_attention.lazy_torch import Tensor, torch
 
@@ -37,18 +37,13 @@ def overridden(
     """
     pattern = pattern_of(layer)
     blocks = [block for layer_blocks in pattern for block in layer_blocks]
-    by_block = _for_each(blocks, parameters)
-    pairs = zip(blocks, by_block, strict=True)
-    new = [_replaced(block, overrides, layers) for block, overrides in pairs]
-    result: list[list[Block]] = []
-    tensors: list[list[Overrides]] = []
-    first = 0
-    for layer_blocks in pattern:
-        stop = first + len(layer_blocks)
-        result.append(new[first:stop])
-        tensors.append(by_block[first:stop])
-        first = stop
-    return Pattern(result), tensors
+    overrides = iter(_for_each(blocks, parameters))
+    tensors = [[next(overrides) for _ in layer_blocks] for layer_blocks in pattern]
+    new = [
+        [_replaced(block, values, layers) for block, values in zip(*pair, strict=True)]
+        for pair in zip(pattern, tensors, strict=True)
+    ]
+    return Pattern(new), tensors
 
 
 def numbers_of(layer: Layer) -> Any:
@@ -63,12 +58,10 @@ def numbers_of(layer: Layer) -> Any:
 
 def _numbers_of(block: Block) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
-    for entry in fields(block):  # type: ignore[arg-type]
+    for entry in fields(block):
         field = getattr(block, entry.name)
-        if isinstance(field, Block):
-            numbers[entry.name] = _numbers_of(field)
-        elif _are_blocks(field):
-            numbers[entry.name] = [_numbers_of(inner) for inner in field]
+        if inner := blocks_in(field):
+            numbers[entry.name] = like(field, [_numbers_of(x) for x in inner])
         elif (
             _is_number(entry.type, field)
             and not isinstance(field, Schedule)
@@ -93,39 +86,28 @@ def _for_each(blocks: Sequence[Block], parameters: Any) -> list[Overrides]:
 
 def _replaced(block: Block, overrides: Overrides, layers: int | None) -> Block:
     """Return a block with the values of tensors, which its own checks validate."""
-    kinds = {x.name: (x.type, getattr(block, x.name)) for x in fields(block)}  # type: ignore[arg-type]
+    kinds = {x.name: (x.type, getattr(block, x.name)) for x in fields(block)}
     changes: dict[str, Any] = {}
     for name, value in overrides.items():
         kind, field = kinds.get(name, (None, None))
         if _is_number(kind, field) and name not in block.fixed:
             changes[name] = _value(name, value, layers)
-        elif isinstance(field, Block):
-            (values,) = _for_each([field], value)
-            changes[name] = _replaced(field, values, layers)
-        elif _are_blocks(field):
-            pairs = zip(field, _for_each(field, value), strict=True)
-            changes[name] = tuple(_replaced(inner, values, layers) for inner, values in pairs)
+        elif inner := blocks_in(field):
+            pairs = zip(inner, _for_each(inner, value), strict=True)
+            changes[name] = like(field, [_replaced(x, values, layers) for x, values in pairs])
         else:
-            free = [
-                name
-                for name, (kind, field) in kinds.items()
-                if isinstance(field, Block) or _are_blocks(field) or _is_number(kind, field)
-            ]
+            free = [x for x, (y, z) in kinds.items() if blocks_in(z) or _is_number(y, z)]
             raise ValueError(
                 f"parameters has {name!r}, which is not a parameter of {type(block).__name__}; "
                 f"{', '.join(repr(x) for x in free if x not in block.fixed)} can be given"
             )
-    return replace(block, **changes) if changes else block  # type: ignore[type-var]
+    return replace(block, **changes) if changes else block
 
 
 def _is_number(kind: Any, field: Any) -> bool:
     """Return whether a field is a number that may change with depth, even if an integer like 1."""
     whole = type(field) is int and str(kind).startswith(("Parameter", "float"))
     return whole or isinstance(field, float | Schedule)
-
-
-def _are_blocks(field: Any) -> bool:
-    return isinstance(field, tuple) and bool(field) and all(isinstance(x, Block) for x in field)
 
 
 def _value(name: str, value: Any, layers: int | None) -> float | Schedule:

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Numbers, Project
+from shaped_attention.blocks.base import Block, Numbers, Project, limit_of
 from shaped_attention.blocks.limit import Limit, SumLimit, has_noise, total
-from shaped_attention.blocks.parameters import Parameter, Parameters, Schedule, at_depth
+from shaped_attention.blocks.parameters import Parameter, Parameters, at_depth, depths_of
 from shaped_attention.checks import argument_error, check_skip
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, concatenate, sqrt
@@ -114,13 +114,7 @@ class Parallel(Block):
                 raise ValueError(f"blocks contain {block!r}: only Parallel may have a skip weight")
         check_skip(skip)
         if skip is None:
-            depths = {0.0, 1.0} | {
-                x
-                for block in self.blocks
-                if isinstance(block.gamma, Schedule)
-                for x, _ in block.gamma.knots
-            }
-            for depth in sorted(depths):
+            for depth in depths_of(*(block.gamma for block in self.blocks)):
                 total = sum(at_depth(block, depth).gamma ** 2 for block in self.blocks)
                 if total > 1.0 + _ROUNDING:
                     raise ValueError(
@@ -141,13 +135,12 @@ class Parallel(Block):
     @property
     def limit(self) -> Limit | str:
         """The limit of all branches, or the reason why it does not exist."""
-        limits = [block.limit for block in self.blocks]
-        for block, limit in zip(self.blocks, limits, strict=True):
-            if isinstance(limit, str):
-                return f"its branch {type(block).__name__} has none: {limit}"
+        for block in self.blocks:
+            if isinstance(reason := block.limit, str):
+                return f"its branch {type(block).__name__} has none: {reason}"
         if self.skip is not None:
             return "its skip weight is given, so that V_aa changes by order 1, not 1/n, in general"
-        return ParallelLimit(tuple(limits))
+        return ParallelLimit(tuple(limit_of(block) for block in self.blocks))
 
     @property
     def no_chain(self) -> str:

@@ -96,35 +96,39 @@ def value_at(parameter: Parameter, depth: Any) -> Any:
     return parameter if np.ndim(depth) == 0 else np.full(np.shape(depth), float(parameter))
 
 
-def _is_block(value: Any) -> bool:
-    """Return whether a field is a block, without importing `base`, which imports this module."""
-    return hasattr(value, "root")
+def depths_of(*parameters: Parameter | None) -> list[float]:
+    """Return the relative depths between which all these parameters are linear."""
+    knots = [x.knots for x in parameters if isinstance(x, Schedule)]
+    return sorted({0.0, 1.0, *(depth for pairs in knots for depth, _ in pairs)})
 
 
-def _are_blocks(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) > 0 and all(_is_block(x) for x in value)
+def blocks_in(value: Any) -> tuple[Any, ...]:
+    """Return the blocks that a field holds: itself, those of a tuple, or none."""
+    values = value if isinstance(value, tuple) else (value,)
+    # Without an import of `base`, which imports this module.
+    return values if all(hasattr(x, "root") for x in values) else ()
+
+
+def like(value: Any, blocks: Sequence[Any]) -> Any:
+    """Return new blocks in the place of those that a field holds."""
+    return tuple(blocks) if isinstance(value, tuple) else blocks[0]
 
 
 def scheduled(block: Any) -> bool:
     """Return whether a parameter of a block, or of a block inside it, changes with depth."""
     values = [getattr(block, entry.name) for entry in fields(block)]
-    values += [x for value in values if isinstance(value, tuple) for x in value]
-    return any(
-        isinstance(value, Schedule) or (_is_block(value) and scheduled(value)) for value in values
-    )
+    return any(isinstance(x, Schedule) or any(map(scheduled, blocks_in(x))) for x in values)
 
 
 def resolved(block: Any, depth: float) -> Any:
     """Return a block whose schedules are replaced by their values at a relative depth."""
     changes: dict[str, Any] = {}
     for entry in fields(block):
-        field = getattr(block, entry.name)
-        if isinstance(field, Schedule):
-            changes[entry.name] = field.at(depth)
-        elif _is_block(field):
-            changes[entry.name] = resolved(field, depth)
-        elif _are_blocks(field):
-            changes[entry.name] = tuple(resolved(x, depth) for x in field)
+        value = getattr(block, entry.name)
+        if isinstance(value, Schedule):
+            changes[entry.name] = value.at(depth)
+        elif inner := blocks_in(value):
+            changes[entry.name] = like(value, [resolved(x, depth) for x in inner])
     return replace(block, **changes) if changes else block
 
 
@@ -150,11 +154,10 @@ class Parameters:
         field = getattr(self._block, name)
         if isinstance(field, float | Schedule):
             return self._lookup(field)
-        if _is_block(field):
-            return Parameters(field, self._lookup, replacement)
-        if _are_blocks(field):
-            pairs = zip(field, replacement or [None] * len(field), strict=True)
-            return [Parameters(x, self._lookup, tensors) for x, tensors in pairs]
+        if inner := blocks_in(field):
+            tensors = replacement if isinstance(field, tuple) else [replacement]
+            pairs = zip(inner, tensors or [None] * len(inner), strict=True)
+            return like(field, [Parameters(x, self._lookup, each) for x, each in pairs])
         return field
 
     def as_scalars(self) -> Parameters:

@@ -203,11 +203,11 @@ class ScoreMoments:
         weighted = w * (turned @ factor.mT)
         scores = weighted - w * row_sums(weighted)
         query, key = self.roots(factor)
-        total: Any = None
-        for mode, _ in self.modes(factor):
-            part = column_sums(row_squares(query.mT @ (_times(scores, mode) @ key)))
-            total = part if total is None else total + part
-        return total
+        parts = [
+            column_sums(row_squares(query.mT @ (_times(scores, mode) @ key)))
+            for mode, _ in self.modes(factor)
+        ]
+        return sum(parts[1:], parts[0])
 
 
 def _times(matrix: M, mode: M | None) -> M:

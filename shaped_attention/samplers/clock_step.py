@@ -28,7 +28,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.base import Block, limit_of
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.numerics.dual import Dual
@@ -154,7 +154,7 @@ def can_explode(pattern: Sequence[Sequence[Block]], tokens: int) -> bool:
     graph = Graph()
     factor = graph.node("input", (), (tokens, tokens))
     return any(
-        block.limit.speed(traced(block), factor) is not None
+        limit_of(block).speed(traced(block), factor) is not None
         for blocks in pattern
         for block in blocks
     )
@@ -169,8 +169,8 @@ def first_order(pattern: Sequence[Sequence[Block]], tokens: int) -> list[Block]:
         block
         for blocks in pattern
         for block in blocks
-        if block.limit.noise_drift(traced(block), factor) is None
-        and block.limit.factor_noise(traced(block), factor, numbers) is not None
+        if limit_of(block).noise_drift(traced(block), factor) is None
+        and limit_of(block).factor_noise(traced(block), factor, numbers) is not None
     ]
 
 

@@ -14,6 +14,7 @@ from shaped_attention.blocks.base import (
     Pattern,
     blocks_of,
     chain_reason,
+    coupling_reason,
     limit_reason,
     pattern_of,
 )
@@ -136,7 +137,7 @@ def _faces(name: str, pattern: Sequence[Sequence[Block]], tokens: int, width: in
     if no_chain or no_limit:
         coupling = f"none: there is no {'chain' if no_chain else 'limit'}"
     else:
-        reason = _first(blocks, lambda block: _coupling_reason(block, tokens, width))
+        reason = _first(blocks, lambda block: coupling_reason(block, tokens, width))
         least = least_width(tokens, common_groups(blocks))
         if not reason and width < least:
             reason = f"width must be at least {least}; got {width}"
@@ -158,19 +159,13 @@ def _size_reason(blocks: Sequence[Block], tokens: int, width: int | None) -> str
     try:
         for block in blocks:
             block.check(tokens, width)
-            if width is None and not isinstance(block.limit, str):
-                block.limit.check(tokens)
+            if width is None and not isinstance(limit := block.limit, str):
+                limit.check(tokens)
         if width is not None:
             check_group_width(blocks, width)
     except ValueError as error:
         return str(error)
     return ""
-
-
-def _coupling_reason(block: Block, tokens: int, width: int) -> str:
-    coupling = block.coupling
-    reason = coupling if isinstance(coupling, str) else coupling.reason_against(tokens, width)
-    return str(reason)
 
 
 def _traced(

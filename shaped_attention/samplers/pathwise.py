@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, check_chain, check_limit
+from shaped_attention.blocks.base import Layer, check_chain, check_limit, limit_of
 from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.state import State, covariance
 from shaped_attention.checks import argument_error, check_count
@@ -116,7 +116,7 @@ def pathwise(
     while paths.behind(steps):
         paths.advance(steps)
     stopped = int(np.isfinite(paths.stopping_times()).sum())
-    if stopped and width is None and not spec.blocks[0].limit.normalised:
+    if stopped and width is None and not limit_of(spec.blocks[0]).normalised:
         warnings.warn(
             f"{stopped} of {samples} paths reached the radius with a fixed step, which is wrong "
             "near an explosion; their values dominate means and derivatives, and derivatives of "

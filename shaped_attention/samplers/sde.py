@@ -15,7 +15,7 @@ import torch
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from shaped_attention.blocks.base import Layer, check_limit
+from shaped_attention.blocks.base import Layer, check_limit, limit_of
 from shaped_attention.checks import argument_error, check_choice, check_positive
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.clock_step import can_explode, first_order
@@ -106,7 +106,7 @@ def integrate_sde(
         layer, v0, width=None, steps=steps, dt=horizon / steps, samples=samples, seed=seed,
         options=options,
     )  # fmt: skip
-    if method == "clock" and spec.blocks[0].limit.normalised:
+    if method == "clock" and limit_of(spec.blocks[0]).normalised:
         requirement = "'torchsde' or 'direct' for normalised blocks, whose paths cannot explode"
         raise argument_error("method", requirement, method)
     if method is None:
@@ -125,7 +125,7 @@ def integrate_sde(
     if method == "clock":
         return result
     stopped = int(np.isfinite(result["stopping_time"]).sum())
-    if stopped and not spec.blocks[0].limit.normalised:
+    if stopped and not limit_of(spec.blocks[0]).normalised:
         advice = (
             "which is wrong near an explosion; use method='clock'"
             if can_explode(spec.pattern, spec.tokens)

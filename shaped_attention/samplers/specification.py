@@ -12,7 +12,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.blocks.base import Block, Layer, check_storable, needs_means, pattern_of
+from shaped_attention.blocks.base import (
+    Block,
+    Layer,
+    check_storable,
+    limit_of,
+    needs_means,
+    pattern_of,
+)
 from shaped_attention.checks import argument_error, check_count, check_width, real_array
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.covariance import start_factor
@@ -235,10 +242,10 @@ def specify(
         check_storable(block)
         block.check(matrix.shape[-1], width)
         if width is None:
-            block.limit.check(matrix.shape[-1])
+            limit_of(block).check(matrix.shape[-1])
     start = matrix
     if width is None:
-        from shaped_attention.blocks.layer_limit import starting_covariance
+        from shaped_attention.blocks.normalised_limit import starting_covariance
 
         check_coefficients(pattern, matrix.shape[-1], steps)
         start = starting_covariance(pattern, matrix)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shaped_attention.blocks.base import Block, needs_means
+from shaped_attention.blocks.base import Block, limit_of, needs_means
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.blocks.state import State, factor_columns
 from shaped_attention.lazy_torch import Tensor
@@ -125,7 +125,7 @@ class Parts:
         self.normalised = any(limit.normalised for _, limit, _ in self.limits)
         self.flows: list[tuple[Any, Any]] = [(limit, p) for _, limit, p in self.limits]
         if any(limit.norm is not None and limit.norm.relaxes for limit, _ in self.flows):
-            from shaped_attention.blocks.layer_limit import Relaxation
+            from shaped_attention.blocks.normalised_limit import Relaxation
 
             self.flows.append((Relaxation(self.flows[:]), self.flows[0][1]))
 
@@ -133,7 +133,7 @@ class Parts:
     def of(cls, pattern: Sequence[Sequence[Block]], parameters: Sequence[Sequence[Any]]) -> Parts:
         """Return the limits of the blocks of a pattern."""
         limits = [
-            ((k, i) if len(pattern) > 1 else (i,), block.limit, parameters[k][i])
+            ((k, i) if len(pattern) > 1 else (i,), limit_of(block), parameters[k][i])
             for k, blocks in enumerate(pattern)
             for i, block in enumerate(blocks)
         ]

@@ -22,7 +22,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, check_limit
+from shaped_attention.blocks.base import Layer, check_limit, coupling_reason, limit_of
 from shaped_attention.blocks.coupling import RecordedNumbers, branch_noise, least_width
 from shaped_attention.blocks.state import State, total_factor
 from shaped_attention.checks import argument_error, check_count
@@ -172,11 +172,14 @@ class PairStepper(TorchStepper):
                 )
                 for g in range(groups)
             )
-            common = common + block.coupling.common(p, handed, width) + noise / math.sqrt(groups)
-            scores = block.coupling.scores(handed)
+            coupling = block.coupling
+            assert not isinstance(coupling, str), coupling
+            common = common + coupling.common(p, handed, width) + noise / math.sqrt(groups)
+            scores = coupling.scores(handed)
             if scores is not None:
                 increments[(i,)] = scores / math.sqrt(width)
-        rate = sum(block.limit.linear_rate(p) for block, p in zip(blocks, parameters, strict=True))
+        pairs = zip(blocks, parameters, strict=True)
+        rate = sum(limit_of(block).linear_rate(p) for block, p in pairs)
         i, j = torch.tril_indices(task.tokens, task.tokens)
         weight = torch.where(i == j, 2.0, 1.0).double().rsqrt() / math.sqrt(rate or 1.0)
         increments[COMMON] = ((common[:, i, j] * weight) / math.sqrt(width))[:, None]
@@ -247,7 +250,5 @@ def _check_degrees(spec: Specification, width: int) -> None:
         groups = f"{m} tokens with groups of columns (heads): {spec.groups}"
         raise argument_error("widths", f">= {least}, to couple {groups}", width)
     for block in spec.blocks:
-        coupling = block.coupling
-        reason = coupling if isinstance(coupling, str) else coupling.reason_against(m, width)
-        if reason:
+        if reason := coupling_reason(block, m, width):
             raise ValueError(f"layer contains {block!r}, which cannot be coupled: {reason}")

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.attention import ShapedAttention
-from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.base import Block, limit_of
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import argument_error, check_choice, real_array
 from shaped_attention.lazy_torch import torch
@@ -189,8 +189,8 @@ def gap_of(
 
 def linear_rate(pattern: Sequence[Sequence[Block]]) -> float:
     """Return k of a layer, or of the mean layer of a pattern, at depth 0."""
-    rates = [block.limit.linear_rate(at_depth(block, 0.0)) for layer in pattern for block in layer]
-    return float(sum(rates)) / len(pattern)
+    blocks = [block for layer in pattern for block in layer]
+    return float(sum(limit_of(x).linear_rate(at_depth(x, 0.0)) for x in blocks)) / len(pattern)
 
 
 def step_deviation(pattern: Sequence[Sequence[Block]], tokens: int, u: float, step: float) -> float:

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, blocks_of, check_limit
+from shaped_attention.blocks.base import Layer, blocks_of, check_limit, limit_of
 from shaped_attention.blocks.overrides import Overrides
 from shaped_attention.blocks.parameters import scheduled
 from shaped_attention.checks import argument_error, real_array
@@ -123,9 +123,9 @@ def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
         raise ValueError("v must be finite; it has NaN or infinite entries")
     for block in blocks_of(layer):
         block.check(tensor.shape[-1], None)
-        block.limit.check(tensor.shape[-1])
+        limit_of(block).check(tensor.shape[-1])
     if tensor.numel():
-        _check_covariances(tensor.detach(), blocks_of(layer)[0].limit.normalised)
+        _check_covariances(tensor.detach(), limit_of(blocks_of(layer)[0]).normalised)
     return tensor
 
 

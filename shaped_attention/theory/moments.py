@@ -12,12 +12,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, check_limit
-from shaped_attention.blocks.layer_limit import relaxations
-from shaped_attention.blocks.limit import Limit
+from shaped_attention.blocks.base import Layer, check_limit, limit_of
+from shaped_attention.blocks.limit import Limit, unit_increments
+from shaped_attention.blocks.normalised_limit import relaxations
 from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.parameters import Parameters, at_depth
-from shaped_attention.blocks.superlinear import unit_increments
 from shaped_attention.checks import check_fraction
 from shaped_attention.numerics.primitives import cholesky
 
@@ -128,7 +127,7 @@ def limits_at(
     pattern, tensors = overridden(layer, parameters)
     check_limit(pattern)
     return [
-        (block.limit, at_depth(block, at, replaced), 1.0 / len(tensors))
+        (limit_of(block), at_depth(block, at, replaced), 1.0 / len(tensors))
         for blocks, overrides in zip(pattern.layers, tensors, strict=True)
         for block, replaced in zip(blocks, overrides, strict=True)
     ]

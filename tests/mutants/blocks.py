@@ -258,7 +258,7 @@ BLOCKS = [
         _MLP,
         "gram = gram[..., m:, m:]",
         "gram = gram[..., m:, :m]",
-        ("test_gates.py::test_what_couples_chain_and_limit_is_a_brownian_motion[1.0-True]",),
+        ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion[gated]",),
     ),
     Mutant(
         "mlp-coupling-gamma",

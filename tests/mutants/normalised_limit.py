@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_LIMIT = "shaped_attention/blocks/layer_limit.py"
+_LIMIT = "shaped_attention/blocks/normalised_limit.py"
 _QUOTIENT = "shaped_attention/theory/moments.py"
 
 NORMALISED_LIMIT = [

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from shaped_attention.blocks import superlinear
 from shaped_attention.blocks.base import chain_reason, limit_reason
-from shaped_attention.blocks.limit import Limit
+from shaped_attention.blocks.limit import Limit, is_superlinear, relative_speed
 from shaped_attention.samplers.pathwise import pathwise
 from shaped_attention.samplers.specification import common_groups
 from shaped_attention.samplers.steps import check_coefficients, traced_chain, traced_limit
@@ -98,8 +97,8 @@ def clock(trial: Trial) -> Iterator[Check]:
     normals = np.random.default_rng(trial.seed).normal(size=(4, m, m))
     factor = torch.tensor(normals / math.sqrt(m))
     speeds = [limit.speed(p, scale * factor) for scale in (10.0, 100.0)]
-    derived = [_entries(superlinear.relative_speed(limit, p, s * factor)) for s in (10.0, 100.0)]
-    if not superlinear.is_superlinear(limit, p, m, m):
+    derived = [_entries(relative_speed(limit, p, s * factor)) for s in (10.0, 100.0)]
+    if not is_superlinear(limit, p, m, m):
         yield judged(name, True, "drift and noise grow at most linearly: paths cannot explode")
     elif type(limit).speed is Limit.speed:
         text = "drift or noise grow faster than V; the speed is derived from them"

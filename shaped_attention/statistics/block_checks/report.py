@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.base import Block, limit_reason
+from shaped_attention.blocks.base import Block, limit_of, limit_reason
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import Schedule, at_depth
 
@@ -95,7 +95,7 @@ class Trial:
     @property
     def limit(self) -> Limit | None:
         """The limit, if there is one."""
-        return None if limit_reason(self.block) else self.block.limit
+        return None if limit_reason(self.block) else limit_of(self.block)
 
     @property
     def parameters(self) -> Any:
@@ -107,7 +107,7 @@ class Trial:
         """The names of the numerical fields that descriptions take from `p`."""
         return [
             entry.name
-            for entry in fields(self.block)  # type: ignore[arg-type]
+            for entry in fields(self.block)
             if isinstance(getattr(self.block, entry.name), float | Schedule)
             and entry.name not in self.block.fixed
         ]
@@ -115,6 +115,6 @@ class Trial:
     def with_value(self, name: str, value: float) -> Block | None:
         """Return the block with another value of a field; None if it is refused."""
         try:
-            return replace(self.block, **{name: value})  # type: ignore[type-var]
+            return replace(self.block, **{name: value})
         except (ArithmeticError, ValueError):
             return None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 
-from shaped_attention.blocks.base import Layer, blocks_of, check_limit
+from shaped_attention.blocks.base import Layer, blocks_of, check_limit, limit_of
 from shaped_attention.blocks.parameters import scheduled
 from shaped_attention.checks import (
     argument_error,
@@ -227,14 +227,14 @@ def explosion_law(layer: Layer, v0: ArrayLike) -> ExplosionLaw:
     check_limit(layer)
     start = check_covariance(v0, "v0")
     blocks = blocks_of(layer)
-    if blocks[0].limit.normalised:
+    if limit_of(blocks[0]).normalised:
         raise ValueError(
             f"layer contains {blocks[0]!r}: its limit is a matrix of correlations, which cannot "
             "explode"
         )
     for block in blocks:
         block.check(len(start), None)
-        block.limit.check(len(start))
+        limit_of(block).check(len(start))
         if getattr(block, "activation", "relu") != "relu" or getattr(block, "gated", False):
             raise ValueError(
                 f"layer contains {block!r}: no law is known for its activation, only for attention "
