@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shaped_attention.blocks.attention import ShapedAttention
-from shaped_attention.blocks.base import Layer, blocks_of
+from shaped_attention.blocks.base import Block, Layer, blocks_of, pattern_of
 from shaped_attention.blocks.normalised import NORMS, Normalised
 from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.checks import (
@@ -172,10 +172,10 @@ class Model:
     def __str__(self) -> str:
         return self.name or self.family
 
-    def layers(self) -> list[tuple[Any, ...]]:
+    def layers(self) -> list[tuple[Block, ...]]:
         """Return the blocks of each of the L layers."""
-        pattern = getattr(self.layer, "layers", None) or (blocks_of(self.layer),)
-        return [tuple(pattern[k % len(pattern)]) for k in range(self.depth)]
+        pattern = pattern_of(self.layer)
+        return [pattern[k % len(pattern)] for k in range(self.depth)]
 
 
 def attention_of(block: object) -> list[ShapedAttention]:

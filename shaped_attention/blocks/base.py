@@ -324,7 +324,7 @@ def _reason_against(block: Block, first: Block) -> str:
     )
 
 
-def _on_the_circle(skip: Any, gamma: Any) -> bool:
+def _on_the_circle(skip: Parameter, gamma: Parameter) -> bool:
     if isinstance(skip, Schedule) or isinstance(gamma, Schedule):
         return False
     return math.isclose(skip**2 + gamma**2, 1.0, rel_tol=1e-12)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,11 @@ from shaped_attention.checks import (
 )
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.scalars import Scalar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+B = TypeVar("B", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
@@ -114,13 +119,13 @@ def like(value: Any, blocks: Sequence[Any]) -> Any:
     return tuple(blocks) if isinstance(value, tuple) else blocks[0]
 
 
-def scheduled(block: Any) -> bool:
+def scheduled(block: DataclassInstance) -> bool:
     """Return whether a parameter of a block, or of a block inside it, changes with depth."""
     values = [getattr(block, entry.name) for entry in fields(block)]
     return any(isinstance(x, Schedule) or any(map(scheduled, blocks_in(x))) for x in values)
 
 
-def resolved(block: Any, depth: float) -> Any:
+def resolved(block: B, depth: float) -> B:
     """Return a block whose schedules are replaced by their values at a relative depth."""
     changes: dict[str, Any] = {}
     for entry in fields(block):
@@ -141,7 +146,7 @@ class Parameters:
 
     def __init__(
         self,
-        block: Any,
+        block: DataclassInstance,
         lookup: Callable[[Parameter], Any],
         tensors: Mapping[str, Any] | None = None,
     ) -> None:
@@ -165,7 +170,7 @@ class Parameters:
         return traced(self._block)
 
 
-def traced(block: Any) -> Parameters:
+def traced(block: DataclassInstance) -> Parameters:
     """Return the parameters as scalars of a trace."""
 
     def lookup(parameter: Parameter) -> Scalar:
@@ -175,12 +180,14 @@ def traced(block: Any) -> Parameters:
     return Parameters(block, lookup)
 
 
-def at_depth(block: Any, depth: float, tensors: Mapping[str, Any] | None = None) -> Parameters:
+def at_depth(
+    block: DataclassInstance, depth: float, tensors: Mapping[str, Any] | None = None
+) -> Parameters:
     """Return the parameters as numbers at a relative depth, or the `tensors` instead."""
     return Parameters(block, lambda parameter: value_at(parameter, depth), tensors)
 
 
-def plain_fields(block: Any) -> None:
+def plain_fields(block: DataclassInstance) -> None:
     """Turn NumPy scalars in the fields of a frozen dataclass into Python's numbers.
 
     A result stores Python's numbers, and a rerun must be bit-identical: NumPy would compute with a
@@ -192,10 +199,9 @@ def plain_fields(block: Any) -> None:
             object.__setattr__(block, entry.name, value.item())
 
 
-def check_parameter(name: str, parameter: Any, check: Callable[[str, float], None]) -> None:
+def check_parameter(name: str, parameter: Parameter, check: Callable[[str, float], None]) -> None:
     """Check a number, or every knot of a schedule."""
-    values: Sequence[Any] = extremes(parameter)
-    for entry in values:
+    for entry in extremes(parameter):
         check(name, entry)
 
 
@@ -228,7 +234,7 @@ def bounded(
 _RANGE = "range"
 
 
-def check_ranges(block: Any) -> None:
+def check_ranges(block: DataclassInstance) -> None:
     """Raise ValueError unless the fields of a block are in the ranges that `bounded` declares."""
     for entry in fields(block):
         if _RANGE not in entry.metadata:
@@ -241,7 +247,7 @@ def check_ranges(block: Any) -> None:
                 raise argument_error(entry.name, f"above {above:g}", value)
 
 
-def check_weights(gamma: Any, skip: Any) -> None:
+def check_weights(gamma: Parameter, skip: Parameter | None) -> None:
     """Check the weights of a branch and of its skip connection.
 
     Raises
