@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import shaped_attention as sa
+from shaped_attention.blocks.base import Block, Pattern
+from shaped_attention.blocks.normalised import Normalised
+from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.numerics.covariance import correlations
 
 IDS = (5, 9, 5, 17, 23, 9, 31, 40)
@@ -103,3 +108,26 @@ def check_law(config: Any, *wrong: sa.Model, implementation: str = "eager") -> N
         )  # fmt: skip
         p, statistic = smallest(models, law)
         assert (p < 1e-4) if known in wrong else (p > 0.01), f"{known}: p={p:.2g} for {statistic}"
+
+
+Change = Callable[[Any], Any]
+
+
+def changed(block: Any, change: Change) -> Any:
+    """Return a block after a change of all blocks inside it."""
+    block = change(block)
+    if isinstance(block, Normalised):
+        return replace(block, inner=changed(block.inner, change))
+    if isinstance(block, Parallel):
+        return Parallel([changed(x, change) for x in block.blocks], skip=block.skip)
+    return block
+
+
+def with_blocks(change: Change) -> Callable[[sa.Model], sa.Model]:
+    return lambda model: replace(
+        model, layer=Pattern([[changed(x, change) for x in blocks] for blocks in model.layers()])
+    )
+
+
+def with_fields(kind: type[Block], **new: Any) -> Callable[[sa.Model], sa.Model]:
+    return with_blocks(lambda block: replace(block, **new) if isinstance(block, kind) else block)

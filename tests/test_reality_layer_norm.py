@@ -21,12 +21,12 @@ import torch
 import shaped_attention as sa
 from shaped_attention.architectures.model import attention_of
 from shaped_attention.blocks.attention import ShapedAttention
-from shaped_attention.blocks.base import Block, Pattern
+from shaped_attention.blocks.base import Pattern
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.blocks.positions import allowed, bias_array
-from tests.reality import IDS, check_law
+from tests.reality import IDS, check_law, with_blocks, with_fields
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 64}
 OLD = {"n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 64, "bos_token_id": 0,
@@ -38,29 +38,6 @@ SPECIAL = {"pad_token_id": 63, "cls_token_id": 1, "sep_token_id": 2}
 
 PAD = IDS[0]
 """Occurs twice among the tokens of the tests."""
-
-
-Change = Callable[[Any], Any]
-
-
-def changed(block: Any, change: Change) -> Any:
-    """Return a block after a change of all blocks inside it."""
-    block = change(block)
-    if isinstance(block, Normalised):
-        return replace(block, inner=changed(block.inner, change))
-    if isinstance(block, Parallel):
-        return Parallel([changed(x, change) for x in block.blocks], skip=block.skip)
-    return block
-
-
-def with_blocks(change: Change) -> Callable[[sa.Model], sa.Model]:
-    return lambda model: replace(
-        model, layer=Pattern([[changed(x, change) for x in blocks] for blocks in model.layers()])
-    )
-
-
-def with_fields(kind: type[Block], **new: Any) -> Callable[[sa.Model], sa.Model]:
-    return with_blocks(lambda block: replace(block, **new) if isinstance(block, kind) else block)
 
 
 def without_scale_of_depth(model: sa.Model) -> sa.Model:

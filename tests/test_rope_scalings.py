@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ import shaped_attention as sa
 from shaped_attention.architectures.model import attention_of
 from shaped_attention.blocks.rotations import turned
 from shaped_attention.lazy_torch import Tensor
-from tests.reality import SMALL, check_law, small
+from tests.reality import SMALL, check_law, small, with_fields
+from tests.test_configurations import attention
 
 transformers = pytest.importorskip("transformers")
 
@@ -84,22 +84,6 @@ OLMO3 = {
 
 def config_of(family: str, std: float = 0.02, **fields: Any) -> Any:
     return small(family, std, **SIZES | fields)
-
-
-def attention(known: sa.Model, layer: int = 0) -> sa.ShapedAttention:
-    """Return the attention of a layer."""
-    block = known.layers()[layer][0].inner
-    assert isinstance(block, sa.ShapedAttention)
-    return block
-
-
-def with_attention(known: sa.Model, **changes: Any) -> sa.Model:
-    """Return a model with changed fields of the attention of every layer."""
-    layers = [
-        [replace(first, inner=replace(first.inner, **changes)), *rest]
-        for first, *rest in known.layers()
-    ]
-    return replace(known, layer=sa.Pattern(layers))
 
 
 @pytest.mark.parametrize("name", SCALINGS)
@@ -230,10 +214,10 @@ def check(name: str) -> None:
     family, fields = REALITY[name]
     config = config_of(family, 0.15, **fields)
     known = sa.model_from_config(config)
-    wrong = [with_attention(known, rope_factor=1.0)]
+    factors = [1.0]
     if name == "olmo3":
-        wrong.append(with_attention(known, rope_factor=attention(known, 1).rope_factor))
-    check_law(config, *wrong)
+        factors.append(attention(known, 1).rope_factor)
+    check_law(config, *(with_fields(sa.ShapedAttention, rope_factor=x)(known) for x in factors))
 
 
 def test_models_of_llama_with_yarn_have_its_law():

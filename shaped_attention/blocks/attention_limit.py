@@ -1,11 +1,7 @@
 """The limit of shaped attention, for any mask, position bias and rotation.
 
-With A = I + A_1 / sqrt n + A_2 / n + ..., scores G with E[G_ab G_cd] = (V_ac + sigma_Q^2) V_bd
-(`shaped_attention.blocks.attention` has the expansion; `score_moments` those of its variants), the
-centre w, and row means weighted by w:
-
-    A_1 = w o (G - rowmean G) / tau_0,   E A_2 = w o (s - rowmean s) q / (2 tau_0^2),
-    s_ab = V_bb - 2 (w V)_ab,  q = diag V + sigma_Q^2,
+With the expansion A = I + A_1 / sqrt n + A_2 / n + ... of `shaped_attention.blocks.attention`
+(`score_moments` has that of its variants) and the centre w
 
     E[A_1 V A_1^T] = T o (V + sigma_Q^2) / tau_0^2,  T_ac = tr(C_a V C_c V),
     C_a = diag w_a - w_a w_a^T.
