@@ -244,23 +244,29 @@ def test_fields_that_contradict_are_refused(message):
 
 
 @pytest.mark.parametrize(
-    ("options", "width", "message"),
+    ("layer", "width", "message"),
     [
-        ({"position_bias": np.zeros((3, 3))}, 16, r"position_bias must have shape \(4, 4\)"),
-        ({"heads": 3}, 16, "width must be a multiple of heads=3; got 16"),
-        ({"rope": 10.0, "heads": 2}, 6, r"rope_share must be .* of 3 columns .*; got 1\.0"),
+        (attention(position_bias=np.zeros((3, 3))), 16, r"position_bias must have shape \(4, 4\)"),
+        (attention(heads=3), 16, "width must be a multiple of heads=3; got 16"),
+        (ShapedAttention(0.5, heads=4), 8, "width must be at least 16 for v0 of rank 4; got 8"),
         (
-            {"rope": 10.0, "rope_share": 0.3},
-            16,
-            r"rope_share must be .* of 16 columns .*; got 0\.3",
+            [ShapedAttention(0.5, heads=h) for h in (2, 3)],
+            12,
+            "width must be at least 24 for v0 of rank 4; got 12",
         ),
-        ({"rope": [1.0, 2.0, 3.0]}, 16, "rope has 3 angles; their number must divide the 8 pairs"),
+        (attention(rope=10.0, heads=2), 6, r"rope_share must be .* of 3 columns .*; got 1\.0"),
+        (attention(rope=10.0, rope_share=0.3), 16, r"rope_share must .* of 16 columns .* 0\.3"),
+        (
+            attention(rope=[1.0, 2.0, 3.0]),
+            16,
+            "rope has 3 angles; their number must divide the 8",
+        ),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(options, width, message):
+def test_sizes_that_do_not_fit_are_refused(layer, width, message):
     for run in (simulate_chain, simulate_network):
         with pytest.raises(ValueError, match=message):
-            run(attention(**options), V0, width=width, depth=1, samples=1)
+            run(layer, V0, width=width, depth=1, samples=1)
 
 
 def test_a_bias_that_is_the_same_for_all_heads_is_one_bias():

@@ -231,12 +231,19 @@ def test_normalised_scores_do_not_explode():
             "QK-norm has no limit here over 2 columns",
         ),
         ({"rope": sa.Rope(angles=[3.0], attention_factor=2.0)}, "rotations with a factor or for"),
-        ({"softcap": 2.0, "scaled_temperature": False}, "random of order 1"),
+        ({"softcap": 2.0, "scaled_temperature": False}, r"order 1 \(scaled_temperature=False\)"),
+        ({"identity": False}, r"order 1, not 1/n \(identity=False\)"),
+        ({"centring": False}, r"order 1, not 1/n \(centring=False\)"),
     ],
 )
 def test_what_has_no_limit_is_refused(options, message):
-    with pytest.raises(ValueError, match=f"has no limit: .*{message}"):
-        drift(attention(**options), V0)
+    block = attention(**options)
+    for call in (
+        lambda: drift(block, V0),
+        lambda: integrate_sde([sa.ShapedMLP(0.5), block], V0, horizon=1.0, step=0.1, samples=2),
+    ):
+        with pytest.raises(ValueError, match=f"has no limit: .*{message}"):
+            call()
 
 
 @pytest.mark.parametrize(

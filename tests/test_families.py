@@ -59,3 +59,10 @@ def test_padding_tokens_keep_what_they_share(family, variance):
     found = mean_covariance(model.embedding, np.array([3, 5, 3])) / 0.02**2
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert model.embedding.positions == (9 if family == "bert" else 5)
+
+
+def test_branches_in_parallel_are_arguments_or_a_list():
+    blocks = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.4)]
+    as_arguments = sa.Parallel(*blocks)
+    for same in (sa.Parallel(blocks), sa.Parallel(tuple(blocks)), sa.Parallel(blocks=blocks)):
+        assert same == as_arguments
