@@ -17,7 +17,7 @@ from itertools import product
 import torch
 
 import shaped_attention as sa
-from shaped_attention.samplers.devices import check_device
+from shaped_attention.samplers.arguments import check_device
 
 STEPS = 64
 

@@ -13,7 +13,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 import _figures  # noqa: E402
 import _pages  # noqa: E402
 
-from shaped_attention.version import __version__  # noqa: E402
+from shaped_attention.libraries import __version__  # noqa: E402
 
 project = "shaped_attention"
 author = "the authors of shaped_attention"

@@ -7,8 +7,7 @@ covariances (`simulate_chain`) and the stochastic differential equation that the
 
 import lazy_loader
 
-from shaped_attention.deprecated import with_old_names
-from shaped_attention.extras import extras
+from shaped_attention.libraries import lazily
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__getattr__ = with_old_names(__name__, extras()(__getattr__))
+__getattr__ = lazily(__name__, __getattr__)

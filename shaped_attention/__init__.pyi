@@ -21,6 +21,7 @@ from .blocks.positions import alibi, sliding_window
 from .blocks.rotations import Rope
 from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
+from .libraries import __version__
 from .models import scores
 from .models.covariances import record_covariances
 from .models.transformer import ShapedTransformer
@@ -30,7 +31,6 @@ from .numerics.covariance import (
     equicorrelated,
     vech,
 )
-from .numerics.eager import eager
 from .numerics.observables import observables
 from .results.files import layer_of, load, save
 from .results.provenance import rerun, specification
@@ -40,6 +40,7 @@ from .samplers.explain import explain
 from .samplers.network import simulate_network
 from .samplers.pathwise import pathwise
 from .samplers.sde import integrate_sde
+from .samplers.specification import eager
 from .statistics import stopping
 from .statistics.check_block import check_block
 from .statistics.compare import compare
@@ -63,7 +64,6 @@ from .sweep import (
 from .theory.drift_diffusion import diffusion, drift
 from .theory.explosion.correlation import correlation_law
 from .theory.explosion.law import explosion_law
-from .version import __version__
 
 __all__ = [
     "Block",

@@ -60,8 +60,8 @@ OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
 attribute has another name, and what to write instead."""
 
 
-def with_old_names(module: str, getattr_: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a module's `__getattr__` that also finds its old names, and warns.
+def renamed(module: str, name: str) -> Any:
+    """Return what a module's old name stands for, with a warning; None if it is no old name.
 
     Examples
     --------
@@ -72,19 +72,13 @@ def with_old_names(module: str, getattr_: Callable[[str], Any]) -> Callable[[str
     >>> name, str(caught[0].message)
     ('vech', 'shaped_attention.half_vectorise is deprecated; use sa.vech')
     """
-    names = OLD_NAMES[module]
-
-    def find(name: str) -> Any:
-        if name not in names:
-            return getattr_(name)
-        where, instead = names[name]
-        warnings.warn(
-            f"{module}.{name} is deprecated; use {instead}", DeprecationWarning, stacklevel=2
-        )
-        place, _, attribute = where.partition(":")
-        return getattr(importlib.import_module(f"shaped_attention.{place}"), attribute or name)
-
-    return find
+    if name not in OLD_NAMES[module]:
+        return None
+    where, instead = OLD_NAMES[module][name]
+    text = f"{module}.{name} is deprecated; use {instead}"
+    warnings.warn(text, DeprecationWarning, stacklevel=4)
+    place, _, attribute = where.partition(":")
+    return getattr(importlib.import_module(f"shaped_attention.{place}"), attribute or name)
 
 
 def renamed_arguments(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -19,7 +19,6 @@ _CHECKED = [
     "numerics.covariance",
     "numerics.draws",
     "samplers.chain",
-    "samplers.chunks",
     "samplers.network",
     "samplers.specification",
     "samplers.sde",

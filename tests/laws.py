@@ -12,7 +12,7 @@ from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention.numerics.observables import observables
-from shaped_attention.samplers.steppers import choice
+from shaped_attention.samplers.steppers import blas
 
 
 def final(result: xr.Dataset) -> NDArray[np.float64]:
@@ -38,8 +38,8 @@ def assert_executors_agree(
     """Tiles and library routines give the paths of torch, to `error` of the largest entry."""
     with sa.eager():
         expected = paths()
-    for fewest in (choice.FEWEST_LARGE_TOKENS, 1):
-        monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", fewest)
+    for fewest in (blas.FEWEST_LARGE_TOKENS, 1):
+        monkeypatch.setattr(blas, "FEWEST_LARGE_TOKENS", fewest)
         found = paths()
         np.testing.assert_allclose(found, expected, rtol=0.0, atol=error * np.abs(expected).max())
 

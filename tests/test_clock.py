@@ -14,10 +14,10 @@ from shaped_attention import Parallel, Pattern, Schedule, ShapedAttention, Shape
 from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.covariance import vech
-from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers import clock_step
-from shaped_attention.samplers.steppers import choice
+from shaped_attention.samplers.steppers import blas
 from shaped_attention.theory.moments import unit_noise
+from tests.test_clock_step import Given
 
 MASK = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], dtype=bool)
 BLOCKS = {
@@ -96,16 +96,6 @@ def test_spread_of_the_norm_is_that_of_the_diffusion(name, factor):
     assert found.item() == pytest.approx(exact, rel=1e-10)
 
 
-class _Given(Numbers):
-    """Normals that are given."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def normal(self, name, rows, columns, head=0):
-        return self.values
-
-
 @pytest.mark.parametrize("rate", [0.0, 2.0])
 def test_noise_of_a_step_has_the_moments_of_the_second_order(rate):
     """One live token: dX = r X dt + c X^3 dB, with the noise N = int g dB, g = c X^3.
@@ -118,12 +108,11 @@ def test_noise_of_a_step_has_the_moments_of_the_second_order(rate):
     p, limit = at_depth(block, 0.0), block.limit
     z, weights = np.polynomial.hermite_e.hermegauss(20)
     weights = weights / weights.sum()
-    normals = torch.from_numpy(z[:, None, None] * np.ones((1, 2, 2)))
     x = math.sqrt(4.0 * p.tau0 / p.gamma**2)  # c = gamma^2 / (4 tau_0)
     root = torch.zeros((20, 2, 2), dtype=torch.float64)
     root[:, 0, 0] = x
     size = torch.full((1, 1), math.sqrt(dt), dtype=torch.float64)
-    numbers = _Given(normals)
+    numbers = Given(torch.from_numpy(z[:, None, None]))
     noise = limit.factor_noise(p, root, numbers) * size
     moved = noise + rate * dt * root
     new = clock_step._second_order(limit, p, root, noise, moved, numbers, size, 1.0)
@@ -167,7 +156,7 @@ def test_executors_follow_the_same_paths(name, monkeypatch):
     with sa.eager():
         torch_paths = run(layer, **options)
     assert_same_paths(tiles, torch_paths)
-    monkeypatch.setattr(choice, "by_library", lambda spec, task: True)
+    monkeypatch.setattr(blas, "by_library", lambda spec, task: True)
     few = run(layer, samples=20, **options)
     assert_same_paths(tiles.isel(sample=slice(20)), few)
 
@@ -196,16 +185,6 @@ def test_stored_values_of_stopped_paths_are_those_where_they_stopped():
         assert not (v[~after, i] == v[-1, i]).all(axis=(-2, -1)).any()
         assert np.linalg.norm(v[-1, i]) > 0.5 * 20.0
     assert (np.linalg.norm(v[-1][np.isinf(result.stopping_time)], axis=(-2, -1)) < 20.0).all()
-
-
-@pytest.mark.portability
-@pytest.mark.parametrize("name", ["full", "with an MLP", "parallel", "pattern"])
-def test_a_continued_run_is_the_longer_run(name):
-    half = run(LAYERS[name], horizon=0.25, radius=100.0, keep_state=True)
-    whole, continued = run(LAYERS[name], radius=100.0), sa.continue_run(half, horizon=0.5)
-    for variable in ("stopping_time", "steps_taken", "largest_speed"):
-        np.testing.assert_array_equal(continued[variable], whole[variable])
-    np.testing.assert_array_equal(continued.V[-1], whole.V[-1])
 
 
 def test_single_precision_follows_the_same_paths():

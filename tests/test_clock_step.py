@@ -22,7 +22,7 @@ K = GAMMA**2 * (2.0 - GAMMA**2)
 """Linear rate of attention, which is linear for one token."""
 
 
-class _Given(Numbers):
+class Given(Numbers):
     """Normals that are given, the same for all entries."""
 
     def __init__(self, values):
@@ -39,7 +39,7 @@ def test_a_step_has_the_moments_of_the_law_to_the_second_order():
     """
     block, kdt = ShapedAttention(GAMMA), 2e-3
     z, weights = np.polynomial.hermite_e.hermegauss(20)
-    numbers = _Given(torch.from_numpy(z[:, None, None]))
+    numbers = Given(torch.from_numpy(z[:, None, None]))
     new = clock_step.clock_step(
         [[block]],
         [[at_depth(block, 0.0)]],
@@ -61,7 +61,7 @@ def test_layers_of_a_pattern_share_the_time(layer):
     factor = torch.from_numpy(np.random.default_rng(3).normal(size=(4, 4)))
     parameters = [at_depth(block, 0.0) for block in blocks]
     step = torch.full((1, 1), 1e-3, dtype=torch.float64)
-    numbers = _Given(torch.zeros((1, 1), dtype=torch.float64))
+    numbers = Given(torch.zeros((1, 1), dtype=torch.float64))
 
     def found(count):
         pattern, values = [blocks] * count, [parameters] * count

@@ -173,30 +173,24 @@ def test_stopping(sampler, without_kernels):
     np.testing.assert_allclose(fast.V.values, slow.V.values, rtol=1e-8, atol=1e-10)
 
 
+def chain(layer, v0):
+    return simulate_chain(layer, v0, width=40, depth=20, samples=50, seed=2)
+
+
+def limit(layer, v0):
+    return fixed_steps(layer, v0, horizon=0.5, step=0.025, samples=50, seed=2)
+
+
+@pytest.mark.filterwarnings("ignore:method=.*reached the radius with a fixed step")
+@pytest.mark.parametrize("sampler", [chain, limit])
 @pytest.mark.parametrize("start", [*SINGULAR, *ONE_TOKEN])
 @pytest.mark.parametrize("name", LAYERS)
-def test_singular_starts_of_the_chain(name, start, without_kernels):
+def test_singular_starts(name, start, sampler, without_kernels):
     """A row without a direction of its own has a zero column in both executors."""
     v0 = (SINGULAR | ONE_TOKEN)[start]
     if name == "mask" and len(v0) == 1:
         return
-    fast, slow = without_kernels(
-        lambda: simulate_chain(LAYERS[name], v0, width=40, depth=20, samples=50, seed=2)
-    )
-    assert_same_paths(fast, slow)
-
-
-@pytest.mark.filterwarnings("ignore:method=.*reached the radius with a fixed step")
-@pytest.mark.parametrize("start", [*SINGULAR, *ONE_TOKEN])
-@pytest.mark.parametrize("name", LAYERS)
-def test_singular_starts_of_the_sde(name, start, without_kernels):
-    v0 = (SINGULAR | ONE_TOKEN)[start]
-    if name == "mask" and len(v0) == 1:
-        return
-    fast, slow = without_kernels(
-        lambda: fixed_steps(LAYERS[name], v0, horizon=0.5, step=0.025, samples=50, seed=2)
-    )
-    assert_same_paths(fast, slow)
+    assert_same_paths(*without_kernels(lambda: sampler(LAYERS[name], v0)))
 
 
 def assert_same_paths(fast, slow):
@@ -209,31 +203,25 @@ def assert_same_paths(fast, slow):
 
 @pytest.mark.portability
 @pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("width", [8, 40, 3000])
-@pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection"])
-def test_equal_tokens_stay_equal_in_the_chain(name, width, compiled, monkeypatch):
-    if not compiled:
-        monkeypatch.setattr(Specification, "compiled_device", property(lambda self: False))
-    run = simulate_chain(LAYERS[name], EQUAL, width=width, depth=20, samples=50, seed=2)
-    assert_first_two_equal(run.V.values[-1], 1e-12)
-
-
-@pytest.mark.portability
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("width", [8, 40, 3000, None])
 @pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection", "key bias"])
-def test_equal_tokens_stay_equal_in_the_sde(name, compiled, monkeypatch):
+def test_equal_tokens_stay_equal(name, width, compiled, monkeypatch):
+    """In the chain, and in the limit by the clock."""
     if not compiled:
         monkeypatch.setattr(Specification, "compiled_device", property(lambda self: False))
-    run = integrate_sde(LAYERS[name], EQUAL, horizon=1.0, step=0.02, samples=50, seed=2)
+    if width is None:
+        run = integrate_sde(LAYERS[name], EQUAL, horizon=1.0, step=0.02, samples=50, seed=2)
+    else:
+        run = simulate_chain(LAYERS[name], EQUAL, width=width, depth=20, samples=50, seed=2)
     assert_first_two_equal(run.V.values[-1], 1e-12)
 
 
-@pytest.mark.parametrize("name", ["attention", "mlp", "both", "causal"])
+@pytest.mark.parametrize("name", ["attention", "mlp", "both"])
 def test_equal_tokens_stay_equal_in_single_precision(name):
     run = simulate_chain(
         LAYERS[name], EQUAL, width=200, depth=20, samples=50, seed=2, dtype="float32"
     )
-    assert_first_two_equal(run.V.values[-1], 1e-5 if name != "causal" else np.inf)
+    assert_first_two_equal(run.V.values[-1], 1e-5)
 
 
 def assert_first_two_equal(v, tolerance):

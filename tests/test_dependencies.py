@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shaped_attention.extras import EXTRAS
+from shaped_attention.libraries import EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -130,7 +130,7 @@ def test_the_core_runs_without_the_extras(tmp_path):
 @pytest.mark.parametrize("name", ["h5py", "zarr"])
 def test_a_missing_part_of_an_installed_library_keeps_its_own_error(name):
     """Negative control: another module that is missing is reported as it is."""
-    from shaped_attention.extras import extras
+    from shaped_attention.libraries import extras
 
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'other'$"), extras():
         raise ModuleNotFoundError("No module named 'other'", name="other")

@@ -18,7 +18,7 @@ import shaped_attention.sweep
 import symbolic
 from docs import _pages
 from shaped_attention.commands.gallery import GALLERY
-from shaped_attention.version import __version__
+from shaped_attention.libraries import __version__
 from tests.test_command_options import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent

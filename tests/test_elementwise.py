@@ -20,7 +20,7 @@ from shaped_attention.numerics.operations import fields as at
 from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import assemble
-from shaped_attention.samplers.steppers import choice
+from shaped_attention.samplers.steppers import blas
 
 Array = NDArray[np.float64]
 ROWS = 3000
@@ -113,7 +113,7 @@ CURVES = {"overflow": _near_overflow, "zero": _near_zero}
 @pytest.mark.parametrize("kind", CURVES)
 def test_descriptions_that_use_them(kind: str, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries of the factor of V are those of torch, not only those of V."""
-    monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", large)
+    monkeypatch.setattr(blas, "FEWEST_LARGE_TOKENS", large)
 
     def factors() -> Array:
         run = sa.simulate_chain(

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from threadpoolctl import threadpool_info
 
 from shaped_attention import (
     Normalised,
@@ -20,13 +19,11 @@ from shaped_attention import (
     simulate_chain,
 )
 from shaped_attention.numerics import lapack
-from shaped_attention.numerics.one_thread import one_thread
 from shaped_attention.numerics.operations import stacks
 from shaped_attention.numerics.primitives import cholesky, lower
 from shaped_attention.samplers.specification import Options, Specification, specify
-from shaped_attention.samplers.steppers import choice
+from shaped_attention.samplers.steppers import blas, stepper_of
 from shaped_attention.samplers.steppers.blas import BlasStepper
-from shaped_attention.samplers.steppers.choice import FEWEST_LARGE_TOKENS, stepper_of
 from shaped_attention.samplers.steppers.tiles import TileStepper
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 from shaped_attention.samplers.task import task_of
@@ -84,7 +81,7 @@ STARTS = {
 def large_from_40_tokens(request, monkeypatch):
     """Let library routines take 40 tokens, whatever is fastest on one machine."""
     if "taken" not in request.fixturenames:
-        monkeypatch.setattr(choice, "FEWEST_LARGE_TOKENS", 40)
+        monkeypatch.setattr(blas, "FEWEST_LARGE_TOKENS", 40)
         monkeypatch.setattr(stacks, "FEWEST_LARGE_TOKENS", 40)
 
 
@@ -157,23 +154,22 @@ def test_sde(name, tokens, executors):
 DELICATE = {("both", "rank 1"): 1e-4, ("causal", "rank 1"): 1e-4}
 
 
-@pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("name", ["attention", "heads", "mlp", "both"])
-def test_singular_starts_of_the_chain(name, start, executors):
-    run = executors(
-        lambda: simulate_chain(LAYERS[name], STARTS[start], width=80, depth=2, samples=2, seed=2)
-    )
-    assert_same_paths(*run, tolerance=DELICATE.get((name, start), 1e-11))
+def chain(layer, v0):
+    return simulate_chain(layer, v0, width=80, depth=2, samples=2, seed=2)
+
+
+def limit(layer, v0):
+    return integrate_sde(layer, v0, horizon=0.1, step=0.05, samples=2, seed=2, method="direct")
 
 
 @pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("name", ["attention", "causal", "both"])
-def test_singular_starts_of_the_sde(name, start, executors):
-    run = executors(
-        lambda: integrate_sde(
-            LAYERS[name], STARTS[start], horizon=0.1, step=0.05, samples=2, seed=2, method="direct"
-        )
-    )
+@pytest.mark.parametrize(
+    ("sampler", "name"),
+    [*((chain, name) for name in ("attention", "heads", "mlp", "both")),
+     *((limit, name) for name in ("attention", "causal", "both"))],
+)  # fmt: skip
+def test_singular_starts(name, start, sampler, executors):
+    run = executors(lambda: sampler(LAYERS[name], STARTS[start]))
     assert_same_paths(*run, tolerance=DELICATE.get((name, start), 1e-11))
 
 
@@ -243,7 +239,7 @@ def test_a_path_that_would_overflow_stops_where_it_is(method):
 
 @pytest.mark.parametrize(
     ("tokens", "taken"),
-    [(FEWEST_LARGE_TOKENS - 1, TileStepper), (FEWEST_LARGE_TOKENS, BlasStepper)],
+    [(blas.FEWEST_LARGE_TOKENS - 1, TileStepper), (blas.FEWEST_LARGE_TOKENS, BlasStepper)],
 )
 def test_the_number_of_tokens_alone_decides(tokens, taken):
     for samples, chunk, dtype in ((1, None, "float64"), (200, 1, "float64"), (1, 1, "float32")):
@@ -343,16 +339,6 @@ def test_what_is_not_finite_is_never_a_zero_pivot():
             for factorise, matrix in ((lapack.lower_factor, root), (lapack.cholesky, v)):
                 factorise(matrix, out)
                 assert not np.isfinite(out[1]).all()
-
-
-def test_the_number_of_library_threads_is_put_back():
-    def threads():
-        return [x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas"]
-
-    before = threads()
-    with one_thread(), one_thread():
-        assert set(threads()) == {1}
-    assert threads() == before
 
 
 def test_factors_of_narrow_roots():

@@ -9,9 +9,7 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.blocks.branch import added, branches
-from shaped_attention.blocks.norms import centred
-from shaped_attention.blocks.state import State, total_factor
+from shaped_attention.blocks.state import State, added, branches, centred, total_factor
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers.specification import Specification
 from tests.laws import same_law

@@ -9,8 +9,7 @@ from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention.samplers.specification import specify
-from shaped_attention.samplers.start_states import start_states, tokens_of
-from shaped_attention.samplers.task import task_of
+from shaped_attention.samplers.task import start_states, task_of, tokens_of
 
 RELU = sa.ShapedMLP(0.6, 0.0, -4.0)
 HEADS = sa.ShapedAttention(0.6, 0.5, heads=4)

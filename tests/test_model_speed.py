@@ -15,7 +15,7 @@ import shaped_attention as sa
 from shaped_attention.architectures import simulate
 from shaped_attention.architectures.configurations import read_config
 from shaped_attention.numerics.threads import Team
-from shaped_attention.samplers.steppers import choice
+from shaped_attention.samplers.steppers import blas
 from shaped_attention.samplers.steppers.blas import BlasStepper
 from shaped_attention.samplers.steppers.tiles import TileStepper
 
@@ -62,7 +62,7 @@ def test_the_numbers_of_a_layer_decide_on_the_executor(
 @pytest.mark.parametrize("tokens", [5, pytest.param(16, marks=pytest.mark.portability), 100, 130])
 def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Library routines against torch: states, entropies, final norm."""
-    monkeypatch.setattr(choice, "FEWEST_LARGE_NUMBERS", 1)
+    monkeypatch.setattr(blas, "FEWEST_LARGE_NUMBERS", 1)
     fast = run(LLAMA, tokens)
     with sa.eager():
         slow = run(LLAMA, tokens)

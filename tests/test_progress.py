@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pkgutil import resolve_name
 
 import pytest
@@ -72,3 +73,15 @@ def test_a_bar_is_shown_if_asked_for(name, capsys):
     for progress in (False, None):
         CALLS[name](progress=progress)
         assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
+def test_the_bar_of_a_run_that_goes_on_ends_at_100_percent(sampler, capsys):
+    """It counts the steps from where the first run ended: 7 samples of 6 layers."""
+    run = {"width": 8, "samples": 7}
+    first = sampler(
+        LAYER, sa.equicorrelated(3, 0.2), depth=4, keep_state=True, progress=False, **run
+    )
+    sa.continue_run(first, depth=10, progress=True)
+    last = re.findall(r"(\d+)%\|.*?(\S+)/(\S+) \[", capsys.readouterr().err)[-1]
+    assert last == ("100", "42.0", "42.0")

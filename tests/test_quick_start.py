@@ -134,6 +134,20 @@ def test_a_chain_loads_what_it_uses():
     assert "torch" in loaded(f"{CHAIN[:-1]}, dtype='float32')", 600.0)
 
 
+MOST_MODULES = 67
+"""Modules and folders of the package that a first chain of attention may load."""
+
+
+def test_a_first_chain_reads_few_files():
+    chain = (
+        "import shaped_attention as sa; sa.simulate_chain(sa.ShapedAttention(0.5),"
+        " sa.equicorrelated(4, 0.2), width=64, depth=8, samples=64)"
+    )
+    names = sorted(name for name in loaded(chain, 600.0) if name.startswith("shaped_attention"))
+    assert len(names) <= MOST_MODULES, "\n".join(names)
+    assert {"shaped_attention", "shaped_attention.samplers.chain"} <= set(names)
+
+
 @pytest.mark.parametrize(
     ("setting", "code", "threads"),
     [
@@ -149,9 +163,7 @@ def test_a_chain_loads_what_it_uses():
 def test_number_of_threads_is_the_one_asked_for(setting, code, threads):
     """By OMP_NUM_THREADS, or of torch where it is loaded."""
     kept = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    code = (
-        f"{code}\nfrom shaped_attention.samplers.chunks import thread_count as f\nprint(f('cpu'))"
-    )
+    code += "\nfrom shaped_attention.samplers.arguments import thread_count as f\nprint(f('cpu'))"
     done = subprocess.run([sys.executable, "-c", code], env=kept | setting,
                           capture_output=True, text=True, timeout=60, check=True)  # fmt: skip
     assert int(done.stdout) == threads

@@ -16,7 +16,7 @@ from shaped_attention.samplers.clock_step import clock_speed
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Options, specify
-from shaped_attention.samplers.steppers.choice import stepper_of
+from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.rare_event_runs import Study, pilot
 from shaped_attention.statistics.reaction import spread, step_deviation

@@ -12,7 +12,7 @@ from scipy.stats import binom, ncx2
 import shaped_attention as sa
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.samplers.specification import specify
-from shaped_attention.samplers.steppers.choice import stepper_of
+from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.distances import generator_of
 from shaped_attention.statistics.reaction import linear_rate, noise_scale, spread

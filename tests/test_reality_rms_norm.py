@@ -17,7 +17,7 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.architectures import families
-from shaped_attention.samplers.steppers import choice
+from shaped_attention.samplers.steppers import blas
 from tests import test_reality_layer_norm
 from tests.reality import check_law, models_from_config, small
 
@@ -105,14 +105,14 @@ def test_every_family_is_compared():
     assert FAMILIES.keys() | with_layer_norm == families.FAMILIES.keys()
 
 
-@pytest.mark.parametrize("fewest", [1, choice.FEWEST_LARGE_NUMBERS], ids=["library", "tiles"])
+@pytest.mark.parametrize("fewest", [1, blas.FEWEST_LARGE_NUMBERS], ids=["library", "tiles"])
 @pytest.mark.parametrize("std", [0.02, 0.15])
 def test_models_of_llama_have_its_law(std, fewest, monkeypatch):
     """The logits of the twin are not divided by sqrt(d_h).
 
     Models of real size run by library routines.
     """
-    monkeypatch.setattr(choice, "FEWEST_LARGE_NUMBERS", fewest)
+    monkeypatch.setattr(blas, "FEWEST_LARGE_NUMBERS", fewest)
     check("llama", std, twin=std > 0.1)
 
 

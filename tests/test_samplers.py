@@ -236,15 +236,6 @@ def test_fewest_and_most_tokens_for_the_width(sampler, tokens):
     assert len(np.unique(v[:, 0, 0])) == len(v)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_chunks_do_not_change_networks_of_usual_width(dtype):
-    options = {"width": 200, "depth": 2, "samples": 70, "seed": 1, "dtype": dtype}
-    reference = simulate_network(LAYER, V0, **options)
-    for chunk in (1, 16, 70):
-        other = simulate_network(LAYER, V0, chunk=chunk, **options)
-        np.testing.assert_array_equal(other.V, reference.V)
-
-
 def test_wide_networks_stay_within_a_small_memory():
     """A weight matrix of 32 MB is made a few columns at a time; same numbers as all at once."""
     options = {"width": 2000, "depth": 1, "samples": 2, "seed": 1}

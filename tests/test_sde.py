@@ -26,7 +26,7 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.specification import Specification, specify
-from shaped_attention.samplers.steppers.choice import stepper_of
+from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.steppers.torch_descriptions import GivenNumbers
 from shaped_attention.samplers.steps import flowed, limit_step
 from shaped_attention.samplers.task import task_of

@@ -219,9 +219,9 @@ def test_no_tensor_is_made_on_another_device_than_the_start():
             xr.testing.assert_identical(found, result)
         with pytest.raises(RuntimeError, match="meta"):
             next(entry_points(lambda gram: gram + torch.ones(3, 3)))
-    with pytest.raises(ValueError, match="device must be 'cpu', .* got 'tpu'"):
+    with pytest.raises(ValueError, match=r"device must be 'cpu', .* got 'tpu'"):
         uniform_start(3, 3, device="tpu")
-    with pytest.raises(ValueError, match="device must be 'cpu', .* got 'meta'"):
+    with pytest.raises(ValueError, match=r"device must be 'cpu', .* got 'meta'"):
         uniform_start(3, 3, reduced=False, device="meta")
 
 

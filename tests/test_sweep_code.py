@@ -13,15 +13,15 @@ import pytest
 from click.testing import CliRunner
 
 import shaped_attention as sa
-from shaped_attention import version
+from shaped_attention import libraries
 from shaped_attention.commands.main import main
+from shaped_attention.libraries import sources_digest
 from shaped_attention.sweep import code_identity as code
 from shaped_attention.sweep import extend_sweep, open_sweep, resume_sweep, run_sweep
 from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.code_identity import Code, code_records, modules_of
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.store import Store, StoreError
-from shaped_attention.version import sources_digest
 from tests.sweep_examples import FIXED, Clock, small
 
 SOURCE = '''\
@@ -166,7 +166,7 @@ def test_the_digest_is_that_of_the_sources(tmp_path, monkeypatch):
     copy = tmp_path / "shaped_attention"
     source = Path(sa.__file__).parent
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(version, "__file__", str(copy / "version.py"))
+    monkeypatch.setattr(libraries, "__file__", str(copy / "libraries.py"))
     assert sources_digest.__wrapped__() == sources_digest()
     file = copy / "blocks" / "mlp_limit.py"
     file.write_text(file.read_text() + "\n")

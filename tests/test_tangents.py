@@ -13,9 +13,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import shaped_attention as sa
-from shaped_attention.blocks.branch import residual_step
 from shaped_attention.blocks.parameters import at_depth, traced
-from shaped_attention.blocks.state import State
+from shaped_attention.blocks.state import State, residual_step
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph, Matrix

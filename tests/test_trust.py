@@ -223,7 +223,7 @@ def test_names_of_another_form_are_not_imported(stranger, tmp_path):
     with pytest.raises(ValueError, match="'stranger-2:first', which is not of the form module:na"):
         sa.rerun(from_file(tmp_path, keep={"function": "stranger-2:first"}))
     with pytest.raises(ValueError, match=r"layer must be .* got 'stranger-2:first'"):
-        trust.layer_function("stranger-2:first")
+        trust.function_named("stranger-2:first")
     assert not stranger.exists()
 
 

@@ -24,13 +24,12 @@ from shaped_attention.blocks.state import State, covariance
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.kept import Measure, kept_of
+from shaped_attention.samplers.arguments import LARGEST_RADIUS
 from shaped_attention.samplers.loop import run_paths
 from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.results import make_result
+from shaped_attention.samplers.results import Measure, kept_of, make_result
 from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
-from shaped_attention.samplers.starts import LARGEST_RADIUS
-from shaped_attention.samplers.steppers.choice import by_library, stepper_of
+from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.task import Task, task_of
 
 Array = NDArray[np.float64]
@@ -121,12 +120,15 @@ def simulate_model(
         embedded=start, start_name="tokens",
     )  # fmt: skip
     task = task_of(spec, "model", known.width)
-    task = replace(task, weights=entropy and by_library(spec, task))
+    stepper = stepper_of(spec, task)
+    if entropy and stepper.gives_entropies:
+        task = replace(task, weights=True)
+        stepper = stepper_of(spec, task)
     kept = kept_of(keep, spec.tokens)
     measures: dict[str, Measure] = {"kept": kept}
     if entropy:
         measures["entropy"] = _Entropies(task)
-    run = run_paths(spec, stepper_of(spec, task), "model", measures)
+    run = run_paths(spec, stepper, "model", measures)
     state, run.state = run.state, None
     result = make_result("model", spec, run, {}, kept.names)
     stopped = int(np.isfinite(result.stopping_time.to_numpy()).sum())

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.architectures.model import Embedding, Norm
-from shaped_attention.blocks.norms import centred, divided
-from shaped_attention.blocks.state import State
+from shaped_attention.blocks.state import State, centred, divided
 from shaped_attention.checks import argument_error, check_count, real_array
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers

@@ -9,7 +9,7 @@ has been traced into a program.
 - `root`: a branch ends in Gaussian weights, so that given everything else its n columns are
   independent N(0, K). With F (m, c) any factor of the covariance, V = F F^T, `root` is any R with
   R R^T = K, computed from F and a number of random numbers that does not grow with n. The exact
-  step follows (`shaped_attention.blocks.branch`).
+  step follows (`shaped_attention.blocks.state`).
 - `limit` describes dV = b(V) dt + noise for the factor (`Limit`), or is the reason why there is no
   limit, as the end of a sentence.
 
@@ -48,7 +48,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from shaped_attention.blocks.branch import residual_step
 from shaped_attention.blocks.inheritance import withdraw_inherited
 from shaped_attention.blocks.parameters import (
     Parameter,
@@ -58,7 +57,7 @@ from shaped_attention.blocks.parameters import (
     check_ranges,
     plain_fields,
 )
-from shaped_attention.blocks.state import State, total_factor
+from shaped_attention.blocks.state import State, residual_step, total_factor
 from shaped_attention.checks import argument_error
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, sqrt

@@ -12,7 +12,7 @@ and 3, and "branch" the one norm of a branch of OLMo 2.
 
 With "rms" N(X) has the covariance D V D, D = gain diag(V_aa + eps)^(-1/2), so that the law of V'
 given V is that of a block on D F. The norm of a branch divides the rows of R [H, B] / sqrt n before
-they are added (`shaped_attention.blocks.branch`).
+they are added (`shaped_attention.blocks.state`).
 
 With "layer" the state also has the means of the tokens, h = X 1 / n, as a column (`State.means`):
 V = F F^T + h h^T, where F belongs to the part of X orthogonal to 1. A centred branch sees F alone,
@@ -32,12 +32,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from shaped_attention.blocks.base import Block, Project, limit_reason
-from shaped_attention.blocks.branch import Rows, added, branches
 from shaped_attention.blocks.limit import has_noise
 from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLimit
-from shaped_attention.blocks.norms import by_mean_square, centred, divided
 from shaped_attention.blocks.parameters import Parameter, Parameters, check_parameter, plain_fields
-from shaped_attention.blocks.state import State, total_factor
+from shaped_attention.blocks.state import (
+    Rows,
+    State,
+    added,
+    branches,
+    by_mean_square,
+    centred,
+    divided,
+    total_factor,
+)
 from shaped_attention.checks import argument_error, check_choice, check_finite, check_nonnegative
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.primitives import M, Numbers

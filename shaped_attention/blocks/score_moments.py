@@ -23,9 +23,9 @@ from typing import Any
 from scipy.special import gammaln
 
 from shaped_attention.blocks.attention_scores import extended
-from shaped_attention.blocks.norms import by_length
 from shaped_attention.blocks.positions import Mask, centre
 from shaped_attention.blocks.rotations import Angles, kernel, modes
+from shaped_attention.blocks.state import by_length
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,

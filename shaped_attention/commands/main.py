@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from shaped_attention.commands.later import Later, Program
-from shaped_attention.version import __version__
+from shaped_attention.libraries import __version__
 
 _COMMANDS = {
     "compare": "Compare finite shaped transformers with their limiting SDE.",

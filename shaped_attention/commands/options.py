@@ -10,8 +10,8 @@ from typing import Any, get_args
 import click
 
 from shaped_attention.checks import did_you_mean
-from shaped_attention.extras import MissingLibraryError, extras
 from shaped_attention.figures.recipes import Option, Recipe
+from shaped_attention.libraries import MissingLibraryError, extras
 
 HELP = {
     "betas": "Inverse temperatures.",

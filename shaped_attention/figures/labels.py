@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shaped_attention.numerics.observables import LABELS
+
 TIME = r"time $t = \ell / n$"
 LAYER = r"layer $\ell$"
 
@@ -35,15 +37,6 @@ PARAMETERS = {
 
 SAMPLERS = {"sde": "SDE", "chain": "chain", "network": "network"}
 
-_OBSERVABLES = {
-    "log det V": r"$\log\,\det V$",
-    "log trace V": r"$\log\,\mathrm{tr}\,V$",
-    "log largest eigenvalue": r"$\log\,\lambda_{\max}(V)$",
-    "effective rank": "effective rank of $V$",
-    "mean |rho|": r"mean $|\rho|$",
-    "stopping time": "stopping time",
-}
-
 
 def parameter_label(name: str) -> str:
     """Return the label of a parameter, or its name if it is unknown."""
@@ -58,7 +51,7 @@ def sampler_label(name: object) -> str:
 def observable_label(name: str, words: Sequence[str] | None = None) -> str:
     """Return the label of an observable, with the words of its tokens if `words` are given."""
     if not name.endswith("]"):
-        return _OBSERVABLES.get(name, name)
+        return LABELS.get(name, name)
     kind, inside = name.rstrip("]").split("[")
     indices = [int(i) for i in inside.split(",")]
     about = ""

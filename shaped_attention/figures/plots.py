@@ -21,6 +21,7 @@ from shaped_attention.figures.labels import LAYER, SAMPLERS, TIME, observable_la
 from shaped_attention.figures.output import save_figure
 from shaped_attention.figures.panels import Drawn, Panels, Target, draw_density, look, styled
 from shaped_attention.numerics import observables as of_covariances
+from shaped_attention.numerics.observables import STOPPING, support_of
 from shaped_attention.numerics.result_axis import (
     axis_of,
     check_result,
@@ -29,14 +30,12 @@ from shaped_attention.numerics.result_axis import (
     saved_places,
 )
 from shaped_attention.statistics.density import (
-    STOPPING,
     Bins,
     atom,
     density_window,
     named_tokens,
     observable_names,
     observable_values,
-    support_of,
 )
 
 __all__ = ["densities", "model_layers", "save_figure", "trajectories"]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import check_count
 from shaped_attention.figures import plots
-from shaped_attention.io.records import plain
 from shaped_attention.io.storage import written
 from shaped_attention.numerics.covariance import correlations
 from shaped_attention.results.files import save
+from shaped_attention.results.provenance import plain
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.sde import count_steps, integrate_sde

@@ -8,8 +8,6 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 
 def append_records(path: Path, records: list[dict[str, Any]]) -> None:
     """Append whole lines, each with a checksum, after closing a torn line."""
@@ -36,10 +34,3 @@ def read_records(path: Path) -> list[dict[str, Any]]:
             if body and checksum == b"%08x" % zlib.crc32(body):
                 records.append(json.loads(body))
     return records
-
-
-def plain(value: object) -> Any:
-    """Convert a NumPy number to one of Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{value!r} is not plain data")

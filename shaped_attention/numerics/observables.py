@@ -24,6 +24,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -43,6 +44,29 @@ from shaped_attention.numerics.result_axis import (
 
 MOST_TOKENS = 8
 _TINY = float(np.finfo(np.float64).tiny)
+
+STOPPING = "stopping time"
+
+LABELS = {
+    "log det V": r"$\log\,\det V$",
+    "log trace V": r"$\log\,\mathrm{tr}\,V$",
+    "log largest eigenvalue": r"$\log\,\lambda_{\max}(V)$",
+    "effective rank": "effective rank of $V$",
+    "mean |rho|": r"mean $|\rho|$",
+}
+"""How figures write the names of observables of all tokens."""
+
+
+def support_of(observable: str, tokens: int, time: float = math.inf) -> tuple[float, float]:
+    """Return the ends of the range of an observable."""
+    if observable.startswith("rho["):
+        return -1.0, 1.0
+    known = {
+        "mean |rho|": (0.0, 1.0),
+        "effective rank": (1.0, float(tokens)),
+        STOPPING: (0.0, time),
+    }
+    return known.get(observable, (-math.inf, math.inf))
 
 
 @with_types
@@ -149,7 +173,7 @@ def observables_of(
     values = observables(covariances_at(result, at), tokens, precision=precision)
     if "stopping_time" in result:
         last = float(saved_places(result)[-1]) if cap is None else cap
-        values["stopping time"] = np.minimum(stopping_times(result), last)
+        values[STOPPING] = np.minimum(stopping_times(result), last)
     return values
 
 

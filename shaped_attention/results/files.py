@@ -15,11 +15,12 @@ import xarray as xr
 
 from shaped_attention.blocks.base import Block, Pattern, blocks_of
 from shaped_attention.checks import argument_error, with_types
-from shaped_attention.extras import extras
 from shaped_attention.io.file_formats import MAX_BYTES, check_declared
 from shaped_attention.io.storage import reason, written
-from shaped_attention.results.plain_arguments import check_names, decoded
+from shaped_attention.libraries import extras
+from shaped_attention.results.plain_arguments import decoded
 from shaped_attention.results.provenance import specification
+from shaped_attention.trust import check_names
 
 ATTRIBUTE = "checksums"
 """Attribute of a file with the checksums of its variables, and of the other attributes, in JSON."""

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
-from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,9 +23,8 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block, Pattern, check_storable, specification_of
 from shaped_attention.blocks.parameters import Schedule
-from shaped_attention.deprecated import OLD_NAMES
 from shaped_attention.lazy_torch import Tensor, torch
-from shaped_attention.trust import check_modules, check_trusted, names_code, note_use
+from shaped_attention.trust import UnrecordedError, imported, name_of, names_code, note_use, noted
 
 ADDED = "arguments."
 """Prefix of the names of variables that hold arguments."""
@@ -43,29 +40,10 @@ _storable: set[type] = set()
 T = TypeVar("T")
 
 
-class UnrecordedError(ValueError):
-    """An argument that plain data cannot express; the message gives the reason."""
-
-
 def storable(kind: type[T]) -> type[T]:
     """Allow records to hold instances of a dataclass, by their fields."""
     _storable.add(kind)
     return kind
-
-
-def name_of(thing: Any) -> str:
-    """Return "module:name" of a function or class, in the outermost package that exports it.
-
-    Raise UnrecordedError if it cannot be imported under that name.
-    """
-    module, name = thing.__module__, thing.__qualname__
-    parts = module.split(".")
-    for length in range(1, len(parts) + 1):
-        place = ".".join(parts[:length])
-        old = name in OLD_NAMES.get(place, ())
-        if not old and getattr(sys.modules.get(place), name, None) is thing:
-            return f"{place}:{name}"
-    raise UnrecordedError(f"{name} is not a name in the module {module}")
 
 
 def encoded(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variable]) -> Any:
@@ -113,42 +91,6 @@ def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variab
     if value.__module__ == "__main__":
         raise UnrecordedError(f"{value.__qualname__} is in no module but __main__")
     return noted({"function": name_of(value)})
-
-
-def noted(value: Any) -> Any:
-    """Return plain data of this process, whose names it may look up again."""
-    for name, _ in _names_in(value):
-        note_use(name)
-    return value
-
-
-def _names_in(value: Any) -> Iterator[tuple[str, bool]]:
-    """Yield what plain data name as "module:name", and whether it is a class."""
-    if names_code(value):
-        yield value, False
-    elif isinstance(value, list | tuple):
-        for entry in value:
-            yield from _names_in(entry)
-    elif isinstance(value, dict):
-        if "block" in value:
-            yield f"{value.get('module')}:{value['block']}", True
-        if "class" in value:
-            yield str(value["class"]), True
-        for key, entry in value.items():
-            if key not in ("block", "class", "module") or not isinstance(entry, str):
-                yield from _names_in(entry)
-
-
-def check_names(value: Any, trust: Collection[str]) -> None:
-    """Raise ValueError if plain data from a file name something that may not be looked up.
-
-    Classes of modules that this process has imported may: nothing is run to find them, and only
-    blocks and records are made.
-    """
-    check_modules(trust)
-    for name, is_class in _names_in(value):
-        if not (is_class and name.partition(":")[0] in sys.modules):
-            check_trusted(name, trust, "result names")
 
 
 def _array(
@@ -209,25 +151,6 @@ def decoded(value: Any, result: xr.Dataset) -> Any:
         name = arguments.pop("class")
         kind = imported("class", name, lambda x: _is_subclass(x, *_storable), "it is not storable")
     return kind(**{field: decoded(x, result) for field, x in arguments.items()})
-
-
-def imported(kind: str, name: str, allowed: Callable[[Any], bool], otherwise: str) -> Any:
-    """Return what a result names as "module:name", or raise ValueError if it is not allowed.
-
-    A file could name any callable, so only objects that pass `allowed` are returned.
-    """
-    # What does not have this form, `check_names` did not see.
-    if not names_code(name):
-        raise ValueError(f"result has a {kind} {name!r}, which is not of the form module:name")
-    module, _, attribute = name.partition(":")
-    about = f"result has a {kind} {attribute} of the module {module}"
-    try:
-        imported_object = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{about}, which cannot be imported ({error})") from error
-    if not allowed(imported_object):
-        raise ValueError(f"{about}: {otherwise}")
-    return imported_object
 
 
 def _is_subclass(value: Any, *kinds: type) -> bool:

@@ -25,19 +25,17 @@ import numpy as np
 import xarray as xr
 
 from shaped_attention.checks import check_keywords, check_types
-from shaped_attention.deprecated import renamed_arguments
-from shaped_attention.results.plain_arguments import (
-    ADDED,
+from shaped_attention.libraries import versions
+from shaped_attention.trust import (
     UnrecordedError,
+    check_modules,
     check_names,
-    decoded,
-    encoded,
+    check_trusted,
     imported,
     name_of,
+    note_use,
     noted,
 )
-from shaped_attention.trust import check_modules, check_trusted, note_use
-from shaped_attention.version import versions
 
 FORMAT = 3
 """Number of the layout of `attrs`; raised when an old result could be misread."""
@@ -94,7 +92,11 @@ def recorded(
             recordable = {name: write(bound.arguments[name]) for name, write in written.items()}
             return _with_record(result, public, sampler, bound.arguments | recordable)
 
-        public = renamed_arguments(**new_names)(call) if new_names else call
+        public: Callable[P, xr.Dataset] = call
+        if new_names:
+            from shaped_attention.deprecated import renamed_arguments
+
+            public = renamed_arguments(**new_names)(call)
         _functions[public] = new_names
         return public
 
@@ -119,6 +121,8 @@ def _with_record(
     if sampler and "specification" in result.attrs:
         noted(json.loads(result.attrs["specification"]))
         return result.assign_attrs(attrs)
+    from shaped_attention.results.plain_arguments import ADDED, encoded  # samplers need neither
+
     # These belong to results that the function made on its way.
     result = result.drop_vars([x for x in result.variables if str(x).startswith(ADDED)])
     added: dict[str, xr.Variable] = {}
@@ -139,6 +143,13 @@ def attribute(value: float | str) -> float | str:
     if isinstance(value, int):
         return int(value) if abs(value) < 2**63 else str(value)
     return value
+
+
+def plain(value: object) -> Any:
+    """Convert a NumPy number to one of Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} is not plain data")
 
 
 def specification(result: xr.Dataset) -> dict[str, Any]:
@@ -180,6 +191,8 @@ def call_of(
         If the record is invalid, its function does not record its calls, an argument is neither
         replaced nor recorded, or the record names code of a module that `trust` lacks.
     """
+    from shaped_attention.results.plain_arguments import decoded
+
     function, arguments = _plain_call(result, trust)
     parameters = inspect.signature(function).parameters
     for name in _NOT_RECORDED:

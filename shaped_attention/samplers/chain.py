@@ -9,7 +9,7 @@ independent N(0, 1) entries too, so
   rotate G_Q = B U with orthonormal rows U; then K = G_K U^T;
 - a branch ``Z = M W`` (M any matrix that depends on the past) added to the skip connection:
   the part of W's rows along Q is Gaussian (m, m), the rest enters only through its Gram, a
-  Wishart matrix with n - m degrees of freedom (`shaped_attention.blocks.branch`);
+  Wishart matrix with n - m degrees of freedom (`shaped_attention.blocks.state`);
 - hidden units of a network layer: n independent columns N(0, V);
 - several heads without an output projection: the columns fall into groups, and the state is the
   groups' Grams (`shaped_attention.blocks.attention`);
@@ -21,23 +21,23 @@ Bartlett's factor, so the cost of attention does not depend on n or n_k.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Unpack
 
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from shaped_attention.blocks.base import Layer, check_chain
 from shaped_attention.checks import check_count
-from shaped_attention.lazy_torch import torch
 from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.arguments import Resumed
 from shaped_attention.samplers.loop import sample
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
-from shaped_attention.samplers.starts import Resumed
-from shaped_attention.samplers.steppers.choice import stepper_of
+from shaped_attention.samplers.specification import Options, SamplerOptions, specify, with_options
+from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.task import task_of
 
 
 @recorded(sampler="chain")
+@with_options
 def simulate_chain(
     layer: Layer,
     v0: ArrayLike | Resumed,
@@ -46,16 +46,7 @@ def simulate_chain(
     depth: int,
     samples: int,
     seed: int = 0,
-    times: Sequence[float] | None = None,
-    save_every: int | None = None,
-    radius: float | None = None,
-    device: str | torch.device = "cpu",
-    dtype: str | torch.dtype = "float64",
-    chunk: int | None = None,
-    memory: int = MEMORY_BUDGET,
-    progress: bool | None = None,
-    keep: str = "V",
-    keep_state: bool = False,
+    **options: Unpack[SamplerOptions],
 ) -> xr.Dataset:
     """Sample the covariances of finite networks exactly, at a cost independent of the width.
 
@@ -108,13 +99,12 @@ def simulate_chain(
     ValueError
         If an argument is outside its range; the message names it.
     """
-    options = Options.among(locals())
     check_chain(layer)
     check_count("width", width)
     check_count("depth", depth)
     spec = specify(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=options,
+        options=Options(**options),
     )  # fmt: skip
     stepper = stepper_of(spec, task_of(spec, "chain", width))
     return sample(spec, stepper, "chain", {"width": width, "depth": depth})

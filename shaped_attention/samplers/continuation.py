@@ -12,7 +12,7 @@ from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.parameters import scheduled
 from shaped_attention.checks import shown
 from shaped_attention.results.provenance import call_of, function_of
-from shaped_attention.samplers.starts import Resumed
+from shaped_attention.samplers.arguments import Resumed
 
 _OPTIONS = ("times", "save_every", "progress", "chunk", "memory", "keep", "keep_state")
 

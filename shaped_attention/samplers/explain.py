@@ -20,19 +20,20 @@ from shaped_attention.blocks.base import (
 )
 from shaped_attention.blocks.coupling import least_width
 from shaped_attention.checks import check_count, check_width
-from shaped_attention.numerics.eager import eager, is_eager
 from shaped_attention.numerics.graph import Node, needed
-from shaped_attention.numerics.operations.stacks import FEWEST_LARGE_TOKENS
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Number, value
 from shaped_attention.samplers.loop import starting_paths
-from shaped_attention.samplers.specification import check_group_width, common_groups, specify
-from shaped_attention.samplers.steppers.choice import (
-    FEWEST_LARGE_NUMBERS,
-    executor,
-    stepper_of,
+from shaped_attention.samplers.specification import (
+    Specification,
+    check_group_width,
+    common_groups,
+    eager,
+    is_eager,
+    specify,
 )
-from shaped_attention.samplers.steps import traced_chain, traced_limit
+from shaped_attention.samplers.steppers import stepper_of
+from shaped_attention.samplers.steppers.stepper import Stepper
 from shaped_attention.samplers.task import task_of
 
 _NETWORK = "torch, with real weight matrices"
@@ -124,16 +125,8 @@ def _faces(name: str, pattern: Sequence[Sequence[Block]], tokens: int, width: in
     network = _size_reason(blocks, tokens, width)
     no_chain = _first(blocks, chain_reason) or network
     no_limit = _first(blocks, limit_reason) or _size_reason(blocks, tokens, None)
-    chain = _none(no_chain) or _traced(
-        lambda: traced_chain(pattern, tokens, width, common_groups(blocks)),
-        tokens,
-        lambda: _failure(pattern, tokens, width),
-    )
-    limit = _none(no_limit) or _traced(
-        lambda: [traced_limit(pattern, tokens, _STEP)],
-        tokens,
-        lambda: _failure(pattern, tokens, None),
-    )
+    chain = _none(no_chain) or _runs(pattern, tokens, width)
+    limit = _none(no_limit) or _runs(pattern, tokens, None)
     if no_chain or no_limit:
         coupling = f"none: there is no {'chain' if no_chain else 'limit'}"
     else:
@@ -168,24 +161,31 @@ def _size_reason(blocks: Sequence[Block], tokens: int, width: int | None) -> str
     return ""
 
 
-def _traced(
-    trace: Callable[[], list[Program]], tokens: int, eagerly: Callable[[], Exception | None]
-) -> str:
-    """Describe what runs a program; `eagerly` returns why torch fails if it cannot be traced."""
+def _runs(pattern: Sequence[Sequence[Block]], tokens: int, width: int | None) -> str:
+    """Describe what runs the chain or the limit."""
     if is_eager():
         return "torch, as requested by shaped_attention.eager()"
     try:
-        programs = trace()
+        derived, model = (_stepper(pattern, tokens, width, x)[1] for x in ("derived", "model"))
+        assert derived.task.programs
     except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
-        failure = eagerly()
+        failure = _failure(pattern, tokens, width)
         if failure is not None:
             return f"none: its description fails: {failure}"
         return f"torch, in sa.eager(), on other devices or in float32; it cannot be traced: {error}"
-    numbers = max(program.numbers for program in programs)
     models = ""
-    if numbers >= FEWEST_LARGE_NUMBERS and tokens < FEWEST_LARGE_TOKENS:
-        models = " (in simulate_model BLAS and LAPACK, since a layer draws so many numbers)"
-    return f"{executor(tokens)} for float64 on the CPU{models}, torch otherwise"
+    if model.name != derived.name:
+        models = f" (in simulate_model {model.name}, since a layer draws so many numbers)"
+    return f"{derived.name} for float64 on the CPU{models}, torch otherwise"
+
+
+def _stepper(
+    pattern: Sequence[Sequence[Block]], tokens: int, width: int | None, stream: str
+) -> tuple[Specification, Stepper]:
+    """Return what a run of two samples from V_0 of rank 1 would ask for, and what moves it."""
+    layers, v0 = Pattern([list(blocks) for blocks in pattern]), np.ones((tokens, tokens))
+    spec = specify(layers, v0, width=width, steps=len(pattern), dt=_STEP, samples=2, seed=0)
+    return spec, stepper_of(spec, task_of(spec, stream, width))
 
 
 def _failure(
@@ -194,11 +194,7 @@ def _failure(
     """Return the error of one step in torch, of the chain or of the limit; None if it runs."""
     try:
         with eager():
-            layers = Pattern([list(blocks) for blocks in pattern])
-            spec = specify(
-                layers, np.eye(tokens), width=width, steps=len(pattern), dt=_STEP, samples=2, seed=0
-            )
-        paths = starting_paths(spec, stepper_of(spec, task_of(spec, "derived", width)), 0, 2)
+            paths = starting_paths(*_stepper(pattern, tokens, width, "derived"), 0, 2)
         while paths.behind(len(pattern)):
             paths.advance(len(pattern))
     except Exception as error:
@@ -211,16 +207,19 @@ def _listings(
 ) -> dict[str, tuple[str, ...]]:
     """Return the programs that compiled code runs."""
     listings: dict[str, tuple[str, ...]] = {}
-    groups = common_groups([block for layer in pattern for block in layer])
-    compiled = executor(tokens)
-    if faces.chain.startswith(compiled):
-        for k, program in enumerate(traced_chain(pattern, tokens, width, groups)):
+    if _compiled(faces.chain):
+        chain = _stepper(pattern, tokens, width, "derived")[1].task
+        for k, program in enumerate(chain.programs):
             which = f", layer {k} of the pattern" if len(pattern) > 1 else ""
-            listings[f"chain{which}: a step"] = listing(program, ["new factor"] * groups)
-    if faces.limit.startswith(compiled):
-        name = f"limit: a step of length {_STEP}"
-        listings[name] = listing(traced_limit(pattern, tokens, _STEP), ["drift * step", "noise"])
+            listings[f"chain{which}: a step"] = listing(program, ["new factor"] * chain.groups)
+    if _compiled(faces.limit):
+        (program,) = _stepper(pattern, tokens, None, "derived")[1].task.programs
+        listings[f"limit: a step of length {_STEP}"] = listing(program, ["drift * step", "noise"])
     return listings
+
+
+def _compiled(face: str) -> bool:
+    return not face.startswith(("none", "torch"))
 
 
 def listing(program: Program, results: Sequence[str]) -> tuple[str, ...]:

@@ -7,11 +7,12 @@ An interrupt or an error in one chunk stops all chunks.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,14 +20,12 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.one_thread import one_thread_of_worker
-from shaped_attention.progress import progress_bar
-from shaped_attention.samplers.chunks import thread_count
-from shaped_attention.samplers.kept import Measure, kept_of
+from shaped_attention.samplers.arguments import thread_count
 from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.results import Run, make_result
+from shaped_attention.samplers.results import Measure, Run, kept_of, make_result
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.start_states import start_states
 from shaped_attention.samplers.steppers.stepper import Stepper
+from shaped_attention.samplers.task import start_states
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -57,7 +56,16 @@ def run_paths(
     starts = range(0, samples, size)
     lock = threading.Lock()
     total = samples * (spec.steps - spec.begin)
-    bar = progress_bar(label, spec.options.progress, total=total, unit="step", unit_scale=True)
+    bar, shows = None, spec.options.progress
+    if shows or (shows is None and sys.stderr is not None and sys.stderr.isatty()):
+        from shaped_attention.progress import progress_bar  # most runs need no bar
+
+        bar = progress_bar(label, True, total=total, unit="step", unit_scale=True)
+
+    def count_steps(steps: int) -> None:
+        if bar is not None:
+            with lock:
+                bar.update(steps)
 
     def move(first: int, go_on: Callable[[], None]) -> None:
         """Move one chunk of paths."""
@@ -77,8 +85,7 @@ def run_paths(
                     budget = max(1, int(budget * _SLICE / seconds))
                 go_on()
                 reached = paths.reached()
-                with lock:
-                    bar.update(count * (reached - shown))
+                count_steps(count * (reached - shown))
                 shown = reached
             if i < len(spec.saved):
                 for name, measure in measures.items():
@@ -93,15 +100,15 @@ def run_paths(
         if run.steps_taken is not None and run.largest_speed is not None:
             run.steps_taken[here] = paths.taken[:count]
             run.largest_speed[here] = paths.largest[:count]
-        with lock:
-            bar.update(count * (spec.steps - shown))
-            if spec.options.keep_state:
-                state = paths.factors()
+        count_steps(count * (spec.steps - shown))
+        if spec.options.keep_state:
+            state = paths.factors()
+            with lock:
                 if run.state is None:
                     run.state = np.empty((samples, *state.shape[1:]))
                 run.state[here] = state
 
-    with bar:
+    with nullcontext() if bar is None else bar:
         on_threads(move, starts, thread_count(spec.place))
     stopped = int(np.isfinite(run.stopping_time).sum())
     _log.info("%s: %d samples, %d chunks, %d stopped", label, samples, len(starts), stopped)

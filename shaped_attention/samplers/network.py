@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -22,14 +21,24 @@ from shaped_attention.numerics.threads import ALONE, Team
 from shaped_attention.numerics.threefry import path_words
 from shaped_attention.numerics.weights import multiply_weights
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.chunks import chunk_size, threads_of_a_chunk
+from shaped_attention.samplers.arguments import Resumed
 from shaped_attention.samplers.loop import sample
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, Specification, specify
-from shaped_attention.samplers.start_states import tokens_of
-from shaped_attention.samplers.starts import Resumed
-from shaped_attention.samplers.steppers.stepper import Array, Batch, completed
+from shaped_attention.samplers.specification import (
+    Options,
+    SamplerOptions,
+    Specification,
+    specify,
+    with_options,
+)
+from shaped_attention.samplers.steppers.stepper import (
+    Array,
+    Batch,
+    chunk_size,
+    completed,
+    threads_of_a_chunk,
+)
 from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
-from shaped_attention.samplers.task import Task, task_of
+from shaped_attention.samplers.task import Task, task_of, tokens_of
 
 _PREFERRED_CHUNK = 16
 _PREFERRED_WEIGHTS = 2**16
@@ -131,6 +140,7 @@ class WeightStepper(TorchStepper):
 
 
 @recorded(sampler="network")
+@with_options
 def simulate_network(
     layer: Layer,
     v0: ArrayLike | Resumed,
@@ -139,16 +149,7 @@ def simulate_network(
     depth: int,
     samples: int,
     seed: int = 0,
-    times: Sequence[float] | None = None,
-    save_every: int | None = None,
-    radius: float | None = None,
-    device: str | torch.device = "cpu",
-    dtype: str | torch.dtype = "float64",
-    chunk: int | None = None,
-    memory: int = MEMORY_BUDGET,
-    progress: bool | None = None,
-    keep: str = "V",
-    keep_state: bool = False,
+    **options: Unpack[SamplerOptions],
 ) -> xr.Dataset:
     """Sample token covariances of finite networks by multiplying real random weight matrices.
 
@@ -161,12 +162,11 @@ def simulate_network(
     Parameters, result and errors are those of `shaped_attention.simulate_chain`. The cost of a
     layer grows like n^2 (one normal per weight).
     """
-    options = Options.among(locals())
     check_count("width", width)
     check_count("depth", depth)
     spec = specify(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=options,
+        options=Options(**options),
     )  # fmt: skip
     task = task_of(spec, "network", width)
     chunk_of_one_thread = WeightStepper(task, spec.device, spec.dtype).chunk(spec)

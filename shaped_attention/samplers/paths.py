@@ -22,15 +22,18 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.state import State, covariance
 from shaped_attention.numerics.tiles import MODERATE_FACTOR
-from shaped_attention.samplers.results import check_stopping_times
 from shaped_attention.samplers.steppers.stepper import (
     NEAR,
     SHIFT,
     Array,
     Batch,
+    Brownian,
+    Clocked,
+    CompiledBrownian,
     CompiledStepper,
     Indices,
     Mask,
+    SingleStepper,
     Stepper,
     completed,
 )
@@ -159,9 +162,14 @@ class Paths(Batch):
         ended[paths] = True
         self.alive = self.alive & ~self.stepper.array(ended)
 
+    @property
+    def brownian_shape(self) -> tuple[int, int]:
+        """Rows and entries of the increments of a step."""
+        return self._brownian.brownian_shape(self)
+
     def increments(self, step: int) -> Any:
         """Return the Brownian increments of a step of the limit, valid until the next call."""
-        return self.stepper.increments(self, step)
+        return self._brownian.increments(self, step)
 
     def euler(self, increments: Any) -> None:
         """Take one step of the limit with given Brownian increments, in all paths that move."""
@@ -177,11 +185,11 @@ class Paths(Batch):
         Paths that are outside the radius, or would overflow, stop here; both are then zero.
         """
         self.state = state
-        if isinstance(self.stepper, CompiledStepper):
+        if isinstance(self.stepper, CompiledBrownian):
             return self.stepper.drift_and_noise(self, self.alive, increments, point)
         now, where = point * self.task.dt, self.stepper.xp.where
         self._stop_outside(self.alive, now)
-        drift, noise = self.stepper.drift_and_noise(self, self.alive, increments, point)
+        drift, noise = self._brownian.drift_and_noise(self, self.alive, increments, point)
         moving = self._stop_overflowing(state + drift + noise, self.alive, now)
         moving = moving[:, None, None, None]
         return where(moving, drift, 0.0), where(moving, noise, 0.0)
@@ -189,10 +197,28 @@ class Paths(Batch):
     def finish(self) -> None:
         """Stop the paths that are outside the radius after the last step of `euler`."""
         now = int(self.grid[0]) * self.task.dt
-        if isinstance(self.stepper, CompiledStepper):
+        if isinstance(self.stepper, CompiledBrownian):
             self.stepper.stop_outside(self, now)
         else:
             self._stop_outside(self.alive, now)
+
+    @property
+    def _brownian(self) -> Brownian:
+        assert isinstance(self.stepper, Brownian)
+        return self.stepper
+
+    @property
+    def _single(self) -> SingleStepper:
+        assert isinstance(self.stepper, SingleStepper)
+        return self.stepper
+
+    @property
+    def _clock(self) -> Clocked | None:
+        """What knows the speeds of paths; None with a fixed step, which has speed 0."""
+        if not self.stepper.clock:
+            return None
+        assert isinstance(self.stepper, Clocked)
+        return self.stepper
 
     def _times(self) -> Array:
         return self.grid * self.task.dt + (self.task.dt - self.left)
@@ -217,11 +243,11 @@ class Paths(Batch):
 
     def _step(self, moves: Mask) -> None:
         """Take one step of the paths `moves`."""
-        stepper, dt = self.stepper, self.task.dt
-        point = int(self.grid[moves].min()) if self.task.scheduled or not stepper.clock else 0
+        stepper, clock, dt = self._single, self._clock, self.task.dt
+        point = int(self.grid[moves].min()) if self.task.scheduled or not clock else 0
         moving = self.alive if moves.all() else self.alive & stepper.array(moves)
         now = self._times()
-        speed = stepper.speed(self, moving, point)
+        speed = clock.speed(self, moving, point) if clock else 0.0
         self.largest[moves] = np.maximum(self.largest, speed)[moves]
         pieces = np.maximum(np.floor(self.left * (1.0 + speed) / dt + 0.5), 1.0)
         lengths, arrived = self.left / pieces, moves & (pieces == 1.0)
@@ -236,13 +262,13 @@ class Paths(Batch):
         self.left = np.where(arrived, dt, np.where(moves, self.left - lengths, self.left))
         now = np.where(arrived, self.grid * dt, now + lengths)
         self._stop_outside(moving, now, lengths, point)
-        if stepper.clock:
+        if clock:
             there = np.flatnonzero(arrived & self._living() & (self.slots[self.grid] >= 0))
             self.stored[self.slots[self.grid[there]], there] = stepper.factors(self.state)[there]
 
     def _stop_overflowing(self, new: Any, moving: Any, now: Array | float) -> Any:
         """Stop paths before a step that overflows; return which of `moving` still move."""
-        where, stepper = self.stepper.xp.where, self.stepper
+        where, stepper = self.stepper.xp.where, self._single
         size = stepper.absolute_sums(new)
         overflowing = moving & ~(size < stepper.largest_factor)
         self.stopped_at = where(overflowing, stepper.shared(now), self.stopped_at)
@@ -264,13 +290,13 @@ class Paths(Batch):
 
         By the clock the radius is lowered to correct for crossings between steps.
         """
-        stepper, radius = self.stepper, self.task.radius
-        norms = stepper.norms(self, moving, NEAR * radius if stepper.clock else radius)
+        stepper, clock, radius = self._single, self._clock, self.task.radius
+        norms = stepper.norms(self, moving, NEAR * radius if clock else radius)
         barrier: Any = radius
-        if stepper.clock:
+        if clock:
             near = stepper.on_host(norms) > 0.0
             if near.any():
-                spread = stepper.spread(self, stepper.array(near), point)
+                spread = clock.spread(self, stepper.array(near), point)
                 lowered = radius * np.exp(-SHIFT * np.sqrt(spread * lengths))
                 barrier = stepper.array(np.where(near, lowered, radius))
         outside = moving & (norms >= barrier)
@@ -282,3 +308,14 @@ def covariances(factors: Float[Array, "B g m c"]) -> Float[Array, "B m m"]:
     """Return V = (1/g) sum of F_g F_g^T, exactly symmetric."""
     v: Array = covariance(State(tuple(factors.swapaxes(0, 1))))
     return 0.5 * (v + np.swapaxes(v, -1, -2))
+
+
+def check_stopping_times(stopping_time: NDArray[np.float64]) -> None:
+    """Raise FloatingPointError if a step of a path was not a number, far from an overflow."""
+    broken = int(np.isnan(stopping_time).sum())
+    if broken:
+        raise FloatingPointError(
+            f"the drift or noise of the layer is not a number on {broken} of {len(stopping_time)} "
+            "paths, far from an overflow: a block's limit divides by zero or takes the root of a "
+            "negative number (sa.eager() steps through it)"
+        )

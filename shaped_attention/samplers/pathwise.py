@@ -23,9 +23,8 @@ from shaped_attention.checks import argument_error, check_count
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.samplers.specification import Options, specify
-from shaped_attention.samplers.start_states import frames_with_means
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
-from shaped_attention.samplers.task import task_of
+from shaped_attention.samplers.task import frames_with_means, task_of
 
 
 def pathwise(

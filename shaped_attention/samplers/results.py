@@ -1,21 +1,29 @@
-"""The result of a run: what was stored of its paths, as a Dataset with its specification."""
+"""The result of a run: what is kept of its paths at stored times, as a Dataset.
+
+Kept are V, all observables, or the numbers of a function by its name.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import specification_of
-from shaped_attention.io.records import plain
-from shaped_attention.results.provenance import attribute
+from shaped_attention.results.provenance import attribute, plain
+from shaped_attention.samplers.arguments import STATE, checksum
+from shaped_attention.samplers.paths import Paths, check_stopping_times
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.starts import STATE, checksum
+from shaped_attention.trust import function_named
+
+Array = NDArray[np.float64]
+
+_KEPT = "'V', 'observables' or 'module:function'"
 
 _OF_THE_CLOCK = {
     "steps_taken": "number of steps of the clock",
@@ -23,15 +31,60 @@ _OF_THE_CLOCK = {
 }
 
 
-def check_stopping_times(stopping_time: NDArray[np.float64]) -> None:
-    """Raise FloatingPointError if a step of a path was not a number, far from an overflow."""
-    broken = int(np.isnan(stopping_time).sum())
-    if broken:
-        raise FloatingPointError(
-            f"the drift or noise of the layer is not a number on {broken} of {len(stopping_time)} "
-            "paths, far from an overflow: a block's limit divides by zero or takes the root of a "
-            "negative number (sa.eager() steps through it)"
-        )
+class Measure(Protocol):
+    """A function of paths at a stored grid point, such as `Kept`."""
+
+    def __call__(self, paths: Paths, point: int) -> Array:
+        """Return the values (count, ...)."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The measure of the keyword `keep`: a function of V, and the names of its numbers.
+
+    Without names it is V itself.
+    """
+
+    function: Callable[[Array], Array]
+    names: tuple[str, ...] = ()
+
+    def __call__(self, paths: Paths, point: int) -> Array:
+        """Return the values (count, m, m) or (count, names)."""
+        return self.function(paths.covariances(point))
+
+
+def kept_of(keep: str, tokens: int) -> Kept:
+    """Return what "V", "observables" or "module:function" keeps.
+
+    A function with the attribute `names` returns as many numbers for each sample.
+    """
+    if keep == "V":
+        return Kept(np.asarray)
+    if keep == "observables":
+        from shaped_attention.numerics.observables import observables
+
+        names = tuple(observables(np.eye(tokens)[None]))
+
+        def all_observables(v: Array) -> Array:
+            values = observables(v)
+            return np.stack([values[name] for name in names], axis=-1)
+
+        return Kept(all_observables, names)
+    function = function_named(keep, "keep", _KEPT)
+    several = getattr(function, "names", None)
+    numbers = "one number" if several is None else f"the numbers {', '.join(several)}"
+    shape = () if several is None else (len(several),)
+
+    def checked(v: Array) -> Array:
+        values = np.asarray(function(v), dtype=np.float64)
+        if values.shape != (len(v), *shape):
+            raise ValueError(
+                f"keep={keep!r} must return shape {(len(v), *shape)}, {numbers} for each sample, "
+                f"for V of shape {v.shape}; it returned shape {values.shape}"
+            )
+        return values if shape else values[:, None]
+
+    return Kept(checked, (keep,) if several is None else tuple(several))
 
 
 @dataclass

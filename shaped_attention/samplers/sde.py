@@ -8,21 +8,20 @@ step.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
-import torch
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from shaped_attention.blocks.base import Layer, check_limit, limit_of
 from shaped_attention.checks import argument_error, check_choice, check_positive
 from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.arguments import Resumed
 from shaped_attention.samplers.clock_step import can_explode, first_order
 from shaped_attention.samplers.loop import sample
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
-from shaped_attention.samplers.starts import Resumed
-from shaped_attention.samplers.steppers.choice import stepper_of
+from shaped_attention.samplers.specification import Options, SamplerOptions, specify, with_options
+from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.task import task_of
 
 METHODS = ("clock", "torchsde", "direct")
@@ -30,6 +29,7 @@ METHODS = ("clock", "torchsde", "direct")
 
 
 @recorded(sampler="sde")
+@with_options
 def integrate_sde(
     layer: Layer,
     v0: ArrayLike | Resumed,
@@ -38,17 +38,8 @@ def integrate_sde(
     step: float = 0.01,
     samples: int,
     seed: int = 0,
-    times: Sequence[float] | None = None,
-    save_every: int | None = None,
-    radius: float | None = None,
-    device: str | torch.device = "cpu",
-    dtype: str | torch.dtype = "float64",
-    chunk: int | None = None,
-    memory: int = MEMORY_BUDGET,
-    progress: bool | None = None,
-    keep: str = "V",
-    keep_state: bool = False,
     method: str | None = None,
+    **options: Unpack[SamplerOptions],
 ) -> xr.Dataset:
     """Sample the limit of the covariances, dV = b(V) dt + Sigma(V)^{1/2} dB.
 
@@ -89,7 +80,6 @@ def integrate_sde(
     UserWarning
         If one fixed step covers the whole horizon, or paths reach the radius with a fixed step.
     """
-    options = Options.among(locals())
     if method is not None:
         check_choice("method", method, METHODS)
     steps = count_steps(horizon, step)
@@ -104,7 +94,7 @@ def integrate_sde(
         )
     spec = specify(
         layer, v0, width=None, steps=steps, dt=horizon / steps, samples=samples, seed=seed,
-        options=options,
+        options=Options(**options),
     )  # fmt: skip
     if method == "clock" and limit_of(spec.blocks[0]).normalised:
         requirement = "'torchsde' or 'direct' for normalised blocks, whose paths cannot explode"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, runtime_checkable
 
 import numpy as np
 import xarray as xr
@@ -20,19 +23,29 @@ from shaped_attention.blocks.base import (
     needs_means,
     pattern_of,
 )
-from shaped_attention.checks import argument_error, check_count, check_width, real_array
+from shaped_attention.checks import argument_error, check_count, check_width
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.covariance import start_factor
-from shaped_attention.numerics.eager import is_eager
 from shaped_attention.numerics.one_thread import one_thread
-from shaped_attention.samplers.devices import check_dtype, device_name, precision_name
-from shaped_attention.samplers.starts import Resumed, check_radius, check_rank, check_starts
+from shaped_attention.samplers.arguments import (
+    Resumed,
+    check_dtype,
+    check_radius,
+    check_rank,
+    check_starts,
+    device_name,
+    precision_name,
+    saved_steps,
+)
 from shaped_attention.samplers.steps import check_coefficients
 
 MEMORY_BUDGET = 2 * 1024**3
 """Bytes that the working arrays of a run may take by default (the result comes on top)."""
 
 _COUNTER_LIMIT = 2**32
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @runtime_checkable
@@ -41,6 +54,53 @@ class Start(Protocol):
 
     def states(self, task: Any, first: int, count: int) -> NDArray[np.float64]:
         """Return the states (count, groups, m, c) of some samples of a `Task`."""
+
+
+_eager: ContextVar[bool] = ContextVar("eager", default=False)
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Run blocks as they are written: samplers called inside use torch, never compiled code.
+
+    A debugger then stops inside `root`, `limit` or `step` of a block, once per layer, with tensors
+    (samples, m, c) to inspect. The random numbers are the same, and the paths agree with those of
+    compiled code to rounding. The setting applies to calls made in this thread; the chunks of such
+    a call still run on several threads.
+
+    Examples
+    --------
+    >>> import shaped_attention as sa
+    >>> with sa.eager():
+    ...     result = sa.simulate_chain(
+    ...         sa.ShapedAttention(0.5), sa.equicorrelated(2, 0.2), width=8, depth=2, samples=3
+    ...     )
+    """
+    token = _eager.set(True)
+    try:
+        yield
+    finally:
+        _eager.reset(token)
+
+
+def is_eager() -> bool:
+    """Return whether a call made now runs eagerly."""
+    return _eager.get()
+
+
+class SamplerOptions(TypedDict, total=False):
+    """The types of the keywords that all samplers share, for callers."""
+
+    times: Sequence[float] | None
+    save_every: int | None
+    radius: float | None
+    device: str | torch.device
+    dtype: str | torch.dtype
+    chunk: int | None
+    memory: int
+    progress: bool | None
+    keep: str
+    keep_state: bool
 
 
 @dataclass(frozen=True)
@@ -58,13 +118,25 @@ class Options:
     keep: str = "V"
     keep_state: bool = False
 
-    @classmethod
-    def among(cls, arguments: Mapping[str, Any]) -> Options:
-        """Return the options among the arguments of a call, by name."""
-        return cls(**{field.name: arguments[field.name] for field in fields(cls)})
-
 
 DEFAULTS = Options()
+
+
+def with_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Show the options in the signature of a sampler, in place of its ``**options``."""
+    signature = inspect.signature(function)
+    *named, _ = signature.parameters.values()
+    types = SamplerOptions.__annotations__
+    options = [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, default=getattr(DEFAULTS, name),
+            annotation=types[name].__forward_arg__,
+        )
+        for name in types
+    ]  # fmt: skip
+    function.__signature__ = signature.replace(parameters=[*named, *options])  # type: ignore[attr-defined]
+    function.__annotations__ = {**function.__annotations__, **types}
+    return function
 
 
 @dataclass(frozen=True)
@@ -272,53 +344,3 @@ def specify(
         eager=is_eager(),
         embedded=embedded,
     )
-
-
-def saved_steps(
-    steps: int,
-    dt: float,
-    times: Sequence[float] | NDArray[np.float64] | None,
-    save_every: int | None,
-    begin: int = 0,
-) -> tuple[int, ...]:
-    """Return the grid indices to store: `times`, every `save_every` steps, or both ends.
-
-    A run that continues from the step `begin` stores nothing before it.
-
-    Raises
-    ------
-    ValueError
-        If both are given, or a time is off the grid, outside it, or not after the one before.
-    """
-    if times is not None and save_every is not None:
-        raise ValueError(f"times and save_every={save_every!r} exclude each other; pass only one")
-    if save_every is not None:
-        check_count("save_every", save_every)
-        regular = range(-(-begin // save_every) * save_every, steps + 1, save_every)
-        return tuple(sorted({*regular, steps}))
-    if times is None:
-        return (begin, steps)
-    wanted = real_array(times, "times")
-    if wanted.ndim != 1 or wanted.size == 0:
-        raise ValueError(f"times must be a non-empty list of numbers; got shape {wanted.shape}")
-    if not np.isfinite(wanted).all():
-        raise ValueError("times must be finite; it has NaN or infinite entries")
-    with np.errstate(over="ignore"):
-        index = np.rint(wanted / dt)
-    for t, i in zip(wanted, index, strict=True):
-        if not begin - 0.5 < i < steps + 0.5:
-            raise ValueError(
-                f"times must lie in [{begin * dt:.12g}, {steps * dt:.12g}]; got {t:.12g}"
-            )
-        if abs(t - i * dt) > 1e-6 * dt:
-            raise ValueError(
-                f"times contains {t:.12g}, which is off the grid of multiples of {dt:.12g}; "
-                f"the nearest grid time is {i * dt:.12g}"
-            )
-    saved = tuple(int(i) for i in index)
-    for a, b in pairwise(saved):
-        if b <= a:
-            raise ValueError(
-                f"times must be strictly increasing; got {b * dt:.12g} after {a * dt:.12g}"
-            )
-    return saved

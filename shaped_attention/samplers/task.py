@@ -1,4 +1,14 @@
-"""The task of the paths of a run: their step as programs, for either compiled executor."""
+"""The task of the paths of a run: where they start, and their step as programs.
+
+Without LayerNorm the law of the covariances depends on V_0 alone. With LayerNorm it also depends on
+the direction of 1 relative to the initial tokens. These are X_0 = sqrt(n) F U, with F F^T = V_0 and
+the rows of U (c, n) the first c of a uniformly distributed orthogonal matrix: the law of tokens
+that a Gaussian matrix has embedded, given their covariance. The means of the tokens are then
+h = X_0 1 / n = F o, where o, the first c entries of a uniform unit vector in R^n, is a Gaussian
+vector divided by its length. The part of X_0 orthogonal to 1 has the Gram V_0 - h h^T.
+
+Each of several groups of n / g columns starts in this way, with the Gram V_0.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +23,8 @@ from numpy.typing import NDArray
 from shaped_attention.blocks.base import Block, needs_means
 from shaped_attention.blocks.parameters import Parameters, at_depth, scheduled
 from shaped_attention.blocks.state import factor_columns
-from shaped_attention.numerics.named_numbers import Keys
+from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.tile_interpreter import Packed
 from shaped_attention.samplers.specification import Specification
@@ -162,3 +173,61 @@ def task_of(spec: Specification, stream: str, width: int | None, method: str = "
         keys=Keys(spec.seed, stream),
         method=method,
     )
+
+
+def start_states(spec: Specification, task: Task, first: int, count: int) -> Array:
+    """Return the states (count, groups, m, c) in which some samples start."""
+    if spec.embedded:
+        return spec.embedded.states(task, first, count)
+    if not task.means:
+        return spec.start_factors(first, count, task.groups, task.columns)
+    frames = frames_with_means(task, first, count)
+    return spec.start_factors(first, count, task.groups, frames.shape[-2]) @ frames
+
+
+def frames_with_means(task: Task, first: int, count: int) -> Array:
+    """Return U in the basis of a state with means (count, groups, c, k), k = min(c + 1, n / g).
+
+    The first column is o. The others are orthonormal to it once o has been completed to a unit
+    vector: they are those of the reflection that exchanges this vector with a coordinate axis.
+    """
+    assert task.width is not None
+    width = task.width // task.groups
+    c = min(task.tokens, width)
+    samples = torch.arange(first, first + count, device="cpu")
+    numbers = TorchNumbers(task.keys, samples, 0)
+    frames = np.empty((count, task.groups, c, task.columns))
+    for g in range(task.groups):
+        o = numbers.normal("means of the start", 1, c, g)[:, 0]
+        if width > c:
+            beyond = numbers.wishart("means of the start, orthogonal", 1, width - c, g)
+            o = torch.cat([o, torch.linalg.vector_norm(beyond, dim=-1)], dim=-1)
+        unit = o.numpy() / np.linalg.norm(o.numpy(), axis=-1, keepdims=True)
+        normal = unit.copy()
+        normal[:, 0] += np.copysign(1.0, unit[:, 0])
+        normal *= np.sqrt(2.0) / np.linalg.norm(normal, axis=-1, keepdims=True)
+        reflection = np.eye(task.columns) - normal[:, :, None] * normal[:, None, :]
+        reflection[:, :, 0] = unit
+        frames[:, g] = reflection[:, :c]
+    return frames
+
+
+def tokens_of(states: Tensor, task: Task) -> Tensor:
+    """Return tokens X (count, m, n) with the given states (count, groups, m, c)."""
+    assert task.width is not None
+    width = task.width // task.groups
+    root = width**0.5 * states
+    if task.means:
+        root = root @ torch.from_numpy(_contrasts(states.shape[-1], width)).to(root)
+    tokens = states.new_zeros(*states.shape[:-1], width)
+    tokens[..., : root.shape[-1]] = root
+    return tokens.transpose(1, 2).flatten(2)
+
+
+def _contrasts(rows: int, width: int) -> Array:
+    """Return the first rows of Helmert's matrix: orthonormal, the first one constant."""
+    j = np.arange(rows)[:, None]
+    i = np.arange(width)[None, :]
+    result = np.where(i < j, 1.0, np.where(i == j, -j, 0.0)) / np.sqrt(np.maximum(j * (j + 1), 1))
+    result[0] = width**-0.5
+    return result

@@ -28,7 +28,7 @@ class _System:
 
     def __init__(self, paths: Paths) -> None:
         self._paths, self._on_host = paths, paths.stepper.xp is np
-        self.shape = paths.stepper.brownian_shape(paths)
+        self.shape = paths.brownian_shape
 
     def flat(self, array: Any) -> Tensor:
         """Return an array of a stepper as a flat tensor with the same memory."""

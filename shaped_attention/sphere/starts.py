@@ -20,7 +20,7 @@ from shaped_attention.checks import (
     with_types,
 )
 from shaped_attention.numerics.draws import Draws, stream_key
-from shaped_attention.samplers.devices import check_device
+from shaped_attention.samplers.arguments import check_device
 
 _UNIT = 1e-6
 """Largest error of the norm of a token that is taken as it is."""

@@ -34,7 +34,7 @@ from shaped_attention.checks import (
     check_positive,
     real_array,
 )
-from shaped_attention.numerics.observables import observables, observables_of
+from shaped_attention.numerics.observables import STOPPING, observables, observables_of, support_of
 from shaped_attention.numerics.result_axis import (
     axis_of,
     check_result,
@@ -53,7 +53,6 @@ Bins = int | Sequence[float] | Floats
 RULES = {"scott": 1.06, "silverman": 0.9}
 """Factors of A N^(-1/5), with A the smaller of the standard deviation and IQR / 1.349."""
 
-STOPPING = "stopping time"
 UNBOUNDED: Interval = (-math.inf, math.inf)
 FEWEST = 8
 """Smallest number of samples of an estimate."""
@@ -202,14 +201,6 @@ def named_tokens(names: Iterable[str]) -> list[int]:
 def observable_names(tokens: int) -> list[str]:
     """Return the names of all observables of V with that number of tokens."""
     return list(observables(np.eye(tokens)[None], range(tokens)))
-
-
-def support_of(observable: str, tokens: int, time: float = math.inf) -> Interval:
-    """Return the ends of the range of an observable."""
-    if observable.startswith("rho["):
-        return -1.0, 1.0
-    known = {"mean |rho|": (0.0, 1.0), "effective rank": (1.0, float(tokens))}
-    return known.get(observable, (0.0, time) if observable == STOPPING else UNBOUNDED)
 
 
 def estimate_density(

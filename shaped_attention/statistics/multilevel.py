@@ -42,11 +42,11 @@ from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import Keys
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.chunks import thread_count
+from shaped_attention.samplers.arguments import thread_count
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.samplers.specification import Options, Specification, specify
-from shaped_attention.samplers.steppers.choice import stepper_of
+from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.reaction import Observable, value_of
 

@@ -20,10 +20,10 @@ from shaped_attention.io.records import append_records, read_records
 from shaped_attention.io.storage import check_writable
 from shaped_attention.numerics.seeds import canonical, derived_seed
 from shaped_attention.progress import progress_bar
-from shaped_attention.samplers.chunks import thread_count
+from shaped_attention.samplers.arguments import thread_count
 from shaped_attention.samplers.loop import on_threads, sample, starting_paths
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers.choice import stepper_of
+from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.steppers.stepper import Stepper
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.distances import generator_of

@@ -23,7 +23,9 @@ from shaped_attention.checks import (
     check_inside,
     check_positive,
 )
+from shaped_attention.libraries import __version__
 from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.arguments import LARGEST_RADIUS
 from shaped_attention.samplers.clock_step import can_explode
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.samplers.specification import (
@@ -32,7 +34,6 @@ from shaped_attention.samplers.specification import (
     Specification,
     specify,
 )
-from shaped_attention.samplers.starts import LARGEST_RADIUS
 from shaped_attention.samplers.steppers.stepper import SHIFT
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.statistics.rare_event_runs import (
@@ -56,7 +57,6 @@ from shaped_attention.statistics.reaction import (
     value_of,
 )
 from shaped_attention.statistics.splitting import Run
-from shaped_attention.version import __version__
 
 _SIZES = "rare_event takes a horizon, with step and method, or a width and a depth"
 

@@ -29,7 +29,7 @@ from shaped_attention.checks import argument_error, check_choice, real_array
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.clock_step import clock_speed, norm_spread
-from shaped_attention.samplers.kept import function_named
+from shaped_attention.trust import function_named
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,7 @@ units to an engine and writes each into its place in a Zarr store; `open_sweep` 
 
 import lazy_loader
 
-from shaped_attention.deprecated import with_old_names
-from shaped_attention.extras import extras
+from shaped_attention.libraries import lazily
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__getattr__ = with_old_names(__name__, extras()(__getattr__))
+__getattr__ = lazily(__name__, __getattr__)

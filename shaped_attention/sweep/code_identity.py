@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shaped_attention.io.records import append_records, read_records
-from shaped_attention.trust import layer_function, names_code
-from shaped_attention.version import sources_digest, versions
+from shaped_attention.libraries import sources_digest, versions
+from shaped_attention.trust import function_named, names_code
 
 _RECORDS = "code.jsonl"
 
@@ -47,7 +47,7 @@ def code_of(layers: Iterable[Any], imported: bool = False) -> Code:
     """
     modules = {"shaped_attention": sources_digest()}
     for name in filter(names_code, layers):
-        function = layer_function(name)
+        function = function_named(name)
         modules |= _first_seen(name, function) if imported else modules_of(name, function)
     return Code(modules, {name: v for name, v in versions().items() if name != "python"})
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from shaped_attention.checks import argument_error, check_count
-from shaped_attention.samplers.devices import named_device
+from shaped_attention.samplers.arguments import named_device
 
 NO_GUARD = "in a script, workers need `if __name__ == '__main__':` around the call"
 

@@ -24,7 +24,7 @@ from shaped_attention.checks import (
     did_you_mean,
 )
 from shaped_attention.numerics.seeds import canonical
-from shaped_attention.samplers.devices import named_device, precision_name
+from shaped_attention.samplers.arguments import named_device, precision_name
 from shaped_attention.sweep.cells import NAMED, kind_of, make_cell
 from shaped_attention.sweep.grid import STOPPED, Grid, Target, common_observables
 

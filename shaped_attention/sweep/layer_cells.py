@@ -30,13 +30,13 @@ from shaped_attention.checks import (
     check_range,
     check_width,
 )
-from shaped_attention.io.records import plain
 from shaped_attention.numerics.covariance import check_covariance, equicorrelated
+from shaped_attention.results.provenance import plain
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.sde import count_steps, integrate_sde
 from shaped_attention.samplers.specification import Options, specify
-from shaped_attention.trust import layer_function
+from shaped_attention.trust import function_named
 
 LAYER = ARGUMENTS
 """Parameters of the named layers."""
@@ -82,7 +82,7 @@ class CellOfLayer:
         if layer in KINDS:
             names = LAYER
         else:
-            function = layer_function(layer)
+            function = function_named(layer)
             try:
                 names = tuple(inspect.signature(function).parameters)
             except (TypeError, ValueError):
@@ -106,7 +106,7 @@ class CellOfLayer:
                 raise ValueError("gamma must be given, fixed or as an axis")
             layer = blocks_of(named_layer(kind, **{"gamma": 0.0, **arguments}))
         else:
-            made = layer_function(kind)(**arguments)
+            made = function_named(kind)(**arguments)
             layer = made if isinstance(made, Pattern) else blocks_of(made)
         grid = _grid(values, samplers)
         return cls(layer, _start(values), *grid, values["step"], values.get("radius"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shaped_attention.checks import argument_error, check_count, check_positive, with_types
-from shaped_attention.samplers.devices import check_device, named_device
+from shaped_attention.samplers.arguments import check_device, named_device
 from shaped_attention.sweep.code_identity import code_of, differences
 from shaped_attention.sweep.engines import Engine, ExecutorEngine, InProcess, Processes
 from shaped_attention.sweep.run_loop import Loop, Report

@@ -9,7 +9,7 @@ _ATTENTION = "shaped_attention/blocks/attention.py"
 _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
 _EMBEDDED = "shaped_attention/architectures/tokens.py"
 _MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
-_NORMS = "shaped_attention/blocks/norms.py"
+_NORMS = "shaped_attention/blocks/state.py"
 _SCORES = "shaped_attention/blocks/score_moments.py"
 
 

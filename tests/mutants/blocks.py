@@ -5,15 +5,15 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _BASE = "shaped_attention/blocks/base.py"
-_BRANCH = "shaped_attention/blocks/branch.py"
+_BRANCH = "shaped_attention/blocks/state.py"
 _DRAWS = "shaped_attention/numerics/draws.py"
 _LIMIT = "shaped_attention/blocks/limit.py"
 _MLP = "shaped_attention/blocks/mlp.py"
 _MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
 _NAMED_NUMBERS = "shaped_attention/numerics/named_numbers.py"
 _NORMALISED = "shaped_attention/blocks/normalised.py"
-_NORMS = "shaped_attention/blocks/norms.py"
-_STARTS = "shaped_attention/samplers/start_states.py"
+_NORMS = "shaped_attention/blocks/state.py"
+_TASK = "shaped_attention/samplers/task.py"
 _PARALLEL = "shaped_attention/blocks/parallel.py"
 _STEPS = "shaped_attention/samplers/steps.py"
 
@@ -177,14 +177,14 @@ BLOCKS = [
     ),
     Mutant(
         "layer-norm-starts-without-means",
-        _STARTS,
+        _TASK,
         "reflection[:, :, 0] = unit",
         "reflection[:, :, 0] = 0.0",
         ("test_layer_norm_start.py::test_tokens_start_with_uniformly_distributed_directions[2-2]",),
     ),
     Mutant(
         "layer-norm-start-in-the-span-of-the-tokens",
-        _STARTS,
+        _TASK,
         '"means of the start, orthogonal", 1, width - c, g',
         '"means of the start, orthogonal", 1, 1, g',
         ("test_layer_norm_start.py::test_tokens_start_with_uniformly_distributed_directions[2-4]",),

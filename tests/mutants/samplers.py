@@ -14,7 +14,7 @@ _PROVENANCE = "shaped_attention/results/provenance.py"
 _RATES = "shaped_attention/statistics/rates.py"
 _SPHERE_CHAOS = "shaped_attention/sphere/propagation_of_chaos.py"
 _SPHERE_ENSEMBLES = "shaped_attention/sphere/token_attention.py"
-_SPECIFICATION = "shaped_attention/samplers/specification.py"
+_ARGUMENTS = "shaped_attention/samplers/arguments.py"
 _STEPS = "shaped_attention/samplers/steps.py"
 _SWEEP_STORE = "shaped_attention/sweep/store.py"
 _SWEEP_UNITS = "shaped_attention/sweep/work_units.py"
@@ -50,7 +50,7 @@ SAMPLERS = [
     ),
     Mutant(
         "save-every-without-last",
-        _SPECIFICATION,
+        _ARGUMENTS,
         "return tuple(sorted({*regular, steps}))",
         "return tuple(regular)",
         ("test_samplers.py::test_save_times_do_not_change_a_path[network]",),

@@ -148,7 +148,7 @@ SWEEPS = [
     ),
     Mutant(
         "trust-looks-at-no-hidden-names",
-        "shaped_attention/results/plain_arguments.py",
+        "shaped_attention/trust.py",
         'if key not in ("block", "class", "module") or not isinstance(entry, str):',
         'if key not in ("block", "class", "module"):',
         ("test_trust.py::test_names_cannot_be_hidden[under a key with another meaning]",),
@@ -156,8 +156,8 @@ SWEEPS = [
     Mutant(
         "trust-takes-names-of-any-form",
         "shaped_attention/trust.py",
-        "    if not names_code(name):\n        raise",
-        '    if ":" not in name:\n        raise',
+        "    if not names_code(name):\n        raise argument_error",
+        '    if ":" not in name:\n        raise argument_error',
         ("test_trust.py::test_names_of_another_form_are_not_imported",),
     ),
     Mutant(

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from shaped_attention.numerics.one_thread import one_thread
 from shaped_attention.numerics.operations.softmax import entropies
-from shaped_attention.numerics.plan import Plan
-from shaped_attention.numerics.threads import Team
-from shaped_attention.samplers.steppers.stepper import Array, Batch, HostStepper, Indices
+from shaped_attention.numerics.operations.stacks import FEWEST_LARGE_TOKENS
+from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.steppers.stepper import (
+    Array,
+    Batch,
+    Brownian,
+    Clocked,
+    HostStepper,
+    Indices,
+    SingleStepper,
+    threads_of_a_chunk,
+)
 from shaped_attention.samplers.task import Task
+
+if TYPE_CHECKING:
+    from shaped_attention.numerics.plan import Plan
+
+FEWEST_LARGE_NUMBERS = 2**15
+"""Random numbers of a layer and sample from which on models run by library routines.
+
+Tiles move 64 samples at once. If a single one fills the caches, library routines take no longer for
+each sample, and far less for a few.
+"""
 
 _PREFERRED_ENTRIES = 2**15
 """Entries of V in a chunk of large matrices."""
@@ -20,13 +39,32 @@ _ENTRIES_FOR_THREADS = 2**18
 """Entries of attention weights whose entropies take longer than to start a thread."""
 
 
-class BlasStepper(HostStepper):
+def stepper_of(spec: Specification, task: Task) -> BlasStepper | None:
+    """Return library routines if they move the samples of a run."""
+    if not by_library(spec, task):
+        return None
+    return BlasStepper(task, threads_of_a_chunk(spec, BlasStepper(task).chunk(spec)))
+
+
+def by_library(spec: Specification, task: Task) -> bool:
+    """Return whether library routines move the samples of a run.
+
+    The specification alone decides: the number of tokens and, in models, of random numbers.
+    """
+    if not spec.compiled_device or spec.tokens >= FEWEST_LARGE_TOKENS:
+        return spec.compiled_device
+    return task.keys.stream == "model" and task.numbers >= FEWEST_LARGE_NUMBERS
+
+
+class BlasStepper(HostStepper, SingleStepper, Brownian, Clocked):
     """Paths of large matrices or large layers.
 
     If the task has weights, a step of the chain also writes the entropies (rows, heads, m) of its
     attention into the workspace.
     """
 
+    name: ClassVar[str] = "BLAS and LAPACK"
+    gives_entropies: ClassVar[bool] = True
     together = 1
 
     def __init__(self, task: Task, threads: int = 1) -> None:
@@ -85,9 +123,9 @@ class BlasStepper(HostStepper):
         (plan,) = self.task.plans
         return plan.draw(batch.first + np.arange(batch.count), step)
 
-    def speed(self, batch: Batch, moving: Any, point: int) -> Array | float:
-        """Return by how much steps are shorter at a grid point; a fixed step has speed 0."""
-        return self._rate(self.task.clock_plans.speed, batch, moving, point) if self.clock else 0.0
+    def speed(self, batch: Batch, moving: Any, point: int) -> Array:
+        """Return by how much steps are shorter at a grid point (rows,)."""
+        return self._rate(self.task.clock_plans.speed, batch, moving, point)
 
     def spread(self, batch: Batch, moving: Any, point: int) -> Array:
         """Return the variance rate of log |V| (rows,)."""
@@ -103,6 +141,11 @@ class BlasStepper(HostStepper):
                     total = sum(factor @ factor.T for factor in factors)
                     norms[k] = weight * float(np.linalg.norm(total))
         return norms
+
+    def absolute_sums(self, state: Array) -> Array:
+        """Return the sums of absolute entries (rows,)."""
+        sums: Array = np.abs(state).sum((-3, -2, -1))
+        return sums
 
     def _rate(self, plan: Plan, batch: Batch, moving: Any, point: int) -> Array:
         rates, k = np.zeros(batch.count), np.flatnonzero(moving)
@@ -123,6 +166,8 @@ class Workspace:
     """Threads of a batch, and the entropies of the attention of the last layer (rows, heads, m)."""
 
     def __init__(self, threads: int) -> None:
+        from shaped_attention.numerics.threads import Team
+
         self.team, self.entropies = Team(threads), np.zeros((0, 0, 0))
 
     def keep_entropies(self, k: Indices, count: int, weights: list[Array]) -> None:

@@ -1,8 +1,11 @@
 """What a stepper does: it moves a batch of paths by a step, and keeps nothing of them.
 
-A stepper is one file: a class derived from `HostStepper` or `TorchStepper`, or from
-`CompiledStepper` if its code takes many steps in one call. `Paths` of
+A stepper is one file: a class derived from `SingleStepper`, or from `CompiledStepper` if its code
+takes many steps in one call; `Clocked` and `Brownian` are what else some can do. `Paths` of
 `shaped_attention.samplers.paths` decides when a path steps, by how much, and where it stops.
+
+The random numbers of a sample depend on its number only, so neither chunks of samples that move
+together nor threads change a result.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.tiles import LARGEST_FACTOR
-from shaped_attention.samplers.chunks import chunk_size
+from shaped_attention.samplers.arguments import thread_count
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.task import Task
 
@@ -86,6 +89,12 @@ class Batch:
 
 class Stepper(ABC):
     """Mover of batches of paths with a task, on arrays of numpy or of torch."""
+
+    name: ClassVar[str] = "torch"
+    """What moves the paths, in words."""
+
+    gives_entropies: ClassVar[bool] = False
+    """Whether the workspace has the entropies of the attention, if the task has weights."""
 
     xp: ClassVar[Any] = np
     """The library of the arrays, of which `where` and `isnan` are used."""
@@ -158,15 +167,13 @@ class Stepper(ABC):
         first = values.flat[0]
         return float(first) if (values == first).all() else self.array(values)
 
-    # A step.
+    def starting(self, states: Array) -> Array:
+        """Return the states (count, groups, m, c) in which paths with given factors start."""
+        return states
 
-    def speed(self, batch: Batch, moving: Any, point: int) -> Array | float:
-        """Return by how much steps are shorter at a grid point; a fixed step has speed 0."""
-        return 0.0
 
-    def spread(self, batch: Batch, moving: Any, point: int) -> Array:
-        """Return the variance rate of log |V| (rows,), for the clock."""
-        raise NotImplementedError
+class SingleStepper(Stepper):
+    """A stepper that takes one step in a call."""
 
     @abstractmethod
     def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Any:
@@ -180,25 +187,35 @@ class Stepper(ABC):
     def absolute_sums(self, state: Any) -> Any:
         """Return the sums of absolute entries (rows,) in double precision."""
 
-    def starting(self, states: Array) -> Array:
-        """Return the states (count, groups, m, c) in which paths with given factors start."""
-        return states
 
-    # For integrators of the limit, and for paths with common numbers.
+class Clocked(ABC):
+    """What a stepper that takes single steps by the clock knows of the limit."""
 
+    @abstractmethod
+    def speed(self, batch: Batch, moving: Any, point: int) -> Array:
+        """Return by how much steps are shorter at a grid point (rows,)."""
+
+    @abstractmethod
+    def spread(self, batch: Batch, moving: Any, point: int) -> Array:
+        """Return the variance rate of log |V| (rows,)."""
+
+
+class Brownian(ABC):
+    """Steps of the limit apart, for integrators and for paths with common numbers."""
+
+    @abstractmethod
     def brownian_shape(self, batch: Batch) -> tuple[int, int]:
         """Return the rows and entries of the increments of a step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def increments(self, batch: Batch, step: int) -> Any:
         """Return the Brownian increments of a step, valid until the next call."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drift_and_noise(
         self, batch: Batch, moving: Any, increments: Any, point: int
     ) -> tuple[Any, Any]:
         """Return drift times step, and noise, of the limit."""
-        raise NotImplementedError
 
 
 class HostStepper(Stepper):
@@ -220,11 +237,6 @@ class HostStepper(Stepper):
         """Return the state."""
         return state
 
-    def absolute_sums(self, state: Array) -> Array:
-        """Return the sums of absolute entries (rows,)."""
-        sums: Array = np.abs(state).sum((-3, -2, -1))
-        return sums
-
 
 class CompiledStepper(HostStepper):
     """Compiled code that takes many steps in one call, and does the bookkeeping of `Paths`."""
@@ -233,17 +245,35 @@ class CompiledStepper(HostStepper):
     def advance(self, batch: Batch, moves: Mask, end: int, budget: int, burst: int = 16) -> bool:
         """Move paths towards a grid point; return whether the whole budget was used."""
 
-    def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Any:
-        """Compiled code takes steps in `advance`."""
-        raise NotImplementedError
 
-    def norms(self, batch: Batch, moving: Any, least: float) -> Any:
-        """Compiled code stops paths in `advance`."""
-        raise NotImplementedError
+class CompiledBrownian(CompiledStepper, Brownian):
+    """Compiled code that also takes steps with given increments."""
 
+    @abstractmethod
     def stop_outside(self, batch: Batch, time: float) -> None:
         """Stop the paths that are outside the radius at this time."""
-        raise NotImplementedError
+
+
+def chunk_size(
+    spec: Specification, bytes_per_sample: float, preferred: int, multiple: int, smallest: int = 1
+) -> int:
+    """Return the chunk size: the caller's, or `preferred` reduced to fit memory and threads.
+
+    Work is not divided among threads below `smallest`, where it would cost more than it gains.
+    """
+    if spec.options.chunk is not None:
+        size = spec.options.chunk
+    else:
+        threads = thread_count(spec.place)
+        fitting = int(spec.options.memory / threads / max(bytes_per_sample, 1.0))
+        shared = max(smallest, -(-spec.samples // threads))
+        size = max(1, min(preferred, fitting, shared))
+    return -(-size // multiple) * multiple
+
+
+def threads_of_a_chunk(spec: Specification, size: int) -> int:
+    """Return how many threads share the work of a chunk: those that no other chunk uses."""
+    return max(1, thread_count(spec.place) // -(-spec.samples // size))
 
 
 def completed(rows: NDArray[Any], size: int) -> NDArray[Any]:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from shaped_attention.numerics import tile_interpreter, tiles
-from shaped_attention.numerics.clock_tiles import advance_clock
 from shaped_attention.numerics.jit import LANES
+from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers.stepper import (
     NEAR,
     SHIFT,
     Array,
     Batch,
+    CompiledBrownian,
     CompiledStepper,
     Mask,
 )
+from shaped_attention.samplers.task import Task
 
 
-class TileStepper(CompiledStepper):
+def stepper_of(spec: Specification, task: Task) -> CompiledStepper | None:
+    """Return compiled code on the CPU in double precision, unless torch was requested."""
+    if not spec.compiled_device:
+        return None
+    return TileClock(task) if task.method == "clock" else TileStepper(task)
+
+
+class TileStepper(CompiledBrownian):
     """The chain, and the limit with a fixed step; a state is (tiles, entries of a path, LANES)."""
+
+    name: ClassVar[str] = "compiled code on tiles"
 
     def rows(self, count: int) -> int:
         """Return the rows of whole tiles."""
@@ -103,8 +114,12 @@ class TileStepper(CompiledStepper):
 class TileClock(CompiledStepper):
     """The limit by the clock; paths that still move are gathered into tiles again and again."""
 
+    name: ClassVar[str] = TileStepper.name
+
     def advance(self, batch: Batch, moves: Mask, end: int, budget: int, burst: int = 16) -> bool:
         """Move paths to a grid point, in tiles whose steps are counted against the budget."""
+        from shaped_attention.numerics.clock_tiles import advance_clock
+
         task = self.task
         alive, flat = batch.alive.astype(np.float64), batch.state.reshape(len(batch.state), -1)
         samples = np.arange(batch.first, batch.first + batch.count)

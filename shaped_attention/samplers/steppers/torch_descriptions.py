@@ -18,12 +18,23 @@ from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers.clock_step import clock_speed, clock_step, norm_spread
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers.stepper import Array, Batch, Stepper
+from shaped_attention.samplers.steppers.stepper import (
+    Array,
+    Batch,
+    Brownian,
+    Clocked,
+    SingleStepper,
+)
 from shaped_attention.samplers.steps import chain_step, limit_step
 from shaped_attention.samplers.task import Task
 
 
-class TorchStepper(Stepper):
+def stepper_of(spec: Specification, task: Task) -> DescriptionStepper:
+    """Return torch, which moves the paths of any run."""
+    return DescriptionStepper(task, spec.device, spec.dtype)
+
+
+class TorchStepper(SingleStepper):
     """A stepper on tensors of torch, whose states are factors (rows, groups, m, c).
 
     On the CPU a batch has a fixed number of rows, `size`: the order in which torch adds numbers can
@@ -90,7 +101,7 @@ class TorchStepper(Stepper):
         return torch.arange(batch.first, batch.first + len(batch.grid), device=self.device)
 
 
-class DescriptionStepper(TorchStepper):
+class DescriptionStepper(TorchStepper, Brownian, Clocked):
     """The chain and the limit, by the descriptions of their blocks."""
 
     def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Tensor:
@@ -147,9 +158,9 @@ class DescriptionStepper(TorchStepper):
         shape: tuple[int, int] = batch.work["shape"]
         return shape
 
-    def speed(self, batch: Batch, moving: Any, point: int) -> Array | float:
-        """Return by how much steps are shorter at a grid point; a fixed step has speed 0."""
-        return self._rate(clock_speed, batch, point) if self.clock else 0.0
+    def speed(self, batch: Batch, moving: Any, point: int) -> Array:
+        """Return by how much steps are shorter at a grid point (rows,)."""
+        return self._rate(clock_speed, batch, point)
 
     def spread(self, batch: Batch, moving: Any, point: int) -> Array:
         """Return the variance rate of log |V| (rows,)."""

@@ -20,7 +20,7 @@ from shaped_attention.figures.labels import parameter_label
 from shaped_attention.figures.panels import Drawn, Panels, Target, styled
 from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.devices import named_device
+from shaped_attention.samplers.arguments import named_device
 from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.flow import sphere_flow

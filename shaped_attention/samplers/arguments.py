@@ -1,16 +1,24 @@
-"""Initial conditions of a run: one covariance, one per sample, or the end of an earlier run."""
+"""Arguments of a run that samplers check: start, radius, times, device, precision.
+
+A run starts at one covariance, one per sample, or the end of an earlier run.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.checks import argument_error, check_positive, real_array
+from shaped_attention.checks import argument_error, check_count, check_positive, real_array
+from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.covariance import check_covariance
 
 DEFAULT_RADIUS = 1e4
@@ -25,6 +33,10 @@ LARGEST_SINGLE_NORM = 1e16
 
 STATE = ("sample", "group", "token", "column")
 """Dimensions of the state of a run in its result."""
+
+
+_PRECISIONS = ("float64", "float32")
+_DEVICES = "'cpu', 'cuda' or 'cuda:INDEX'"
 
 
 def checksum(result: xr.Dataset) -> int:
@@ -141,3 +153,113 @@ def check_radius(
         least = f"larger than |v0| = {norm:.6g} (Frobenius norm)"
         raise argument_error("radius", f"{least} and at most {LARGEST_RADIUS:g}", radius)
     return float(radius)
+
+
+def saved_steps(
+    steps: int,
+    dt: float,
+    times: Sequence[float] | NDArray[np.float64] | None,
+    save_every: int | None,
+    begin: int = 0,
+) -> tuple[int, ...]:
+    """Return the grid indices to store: `times`, every `save_every` steps, or both ends.
+
+    A run that continues from the step `begin` stores nothing before it.
+
+    Raises
+    ------
+    ValueError
+        If both are given, or a time is off the grid, outside it, or not after the one before.
+    """
+    if times is not None and save_every is not None:
+        raise ValueError(f"times and save_every={save_every!r} exclude each other; pass only one")
+    if save_every is not None:
+        check_count("save_every", save_every)
+        regular = range(-(-begin // save_every) * save_every, steps + 1, save_every)
+        return tuple(sorted({*regular, steps}))
+    if times is None:
+        return (begin, steps)
+    wanted = real_array(times, "times")
+    if wanted.ndim != 1 or wanted.size == 0:
+        raise ValueError(f"times must be a non-empty list of numbers; got shape {wanted.shape}")
+    if not np.isfinite(wanted).all():
+        raise ValueError("times must be finite; it has NaN or infinite entries")
+    with np.errstate(over="ignore"):
+        index = np.rint(wanted / dt)
+    for t, i in zip(wanted, index, strict=True):
+        if not begin - 0.5 < i < steps + 0.5:
+            raise ValueError(
+                f"times must lie in [{begin * dt:.12g}, {steps * dt:.12g}]; got {t:.12g}"
+            )
+        if abs(t - i * dt) > 1e-6 * dt:
+            raise ValueError(
+                f"times contains {t:.12g}, which is off the grid of multiples of {dt:.12g}; "
+                f"the nearest grid time is {i * dt:.12g}"
+            )
+    saved = tuple(int(i) for i in index)
+    for a, b in pairwise(saved):
+        if b <= a:
+            raise ValueError(
+                f"times must be strictly increasing; got {b * dt:.12g} after {a * dt:.12g}"
+            )
+    return saved
+
+
+def device_name(device: str | torch.device) -> str:
+    """Return the name of an available device; "cpu" does not load torch."""
+    return "cpu" if device == "cpu" else str(check_device(device))
+
+
+def precision_name(dtype: str | torch.dtype) -> str:
+    """Return "float64" or "float32"; a name does not load torch."""
+    if isinstance(dtype, str) and dtype in _PRECISIONS:
+        return dtype
+    return str(check_dtype(dtype)).removeprefix("torch.")
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    """Return the torch device if it is supported and available."""
+    resolved = named_device(device)
+    if resolved.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (resolved.index or 0) >= count:
+            requirement = f"'cpu' or one of the {count} CUDA devices that torch finds here"
+            raise argument_error("device", requirement, device)
+    return resolved
+
+
+def named_device(device: str | torch.device) -> torch.device:
+    """Return the torch device of a supported type, available or not."""
+    try:
+        resolved = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise argument_error("device", _DEVICES, device) from None
+    if resolved.type not in ("cpu", "cuda"):
+        raise argument_error("device", _DEVICES, device)
+    return resolved
+
+
+def check_dtype(dtype: str | torch.dtype) -> torch.dtype:
+    """Return torch.float64 or torch.float32."""
+    known = {name: getattr(torch, name) for name in _PRECISIONS}
+    resolved: torch.dtype | None = known.get(dtype) if isinstance(dtype, str) else dtype
+    if resolved not in known.values():
+        raise argument_error("dtype", "'float64' or 'float32'", dtype)
+    assert resolved is not None  # for the type checker: membership was just shown
+    return resolved
+
+
+def thread_count(place: str) -> int:
+    """Return the number of concurrent chunks: torch's threads on the CPU, 1 on an accelerator.
+
+    If torch is not loaded, return the number it would have: OMP_NUM_THREADS, or all cores.
+    """
+    if place != "cpu":
+        return 1
+    cores = os.cpu_count() or 1
+    if "torch" in sys.modules:
+        return max(1, min(torch.get_num_threads(), cores))
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    if asked.isdecimal() and int(asked):
+        return min(int(asked), cores)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores

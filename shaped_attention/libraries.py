@@ -1,0 +1,101 @@
+"""The libraries under the package: those of the extras, and the versions that make the numbers."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+__version__ = "0.2.0"
+
+EXTRAS = {
+    "cluster": ("distributed",),
+    "figures": ("PIL", "matplotlib", "seaborn"),
+    "files": ("h5netcdf", "h5py"),
+    "parquet": ("pyarrow",),
+    "sweep": ("filelock", "numcodecs", "pandas", "zarr"),
+    "trained": ("transformers",),
+}
+"""Libraries, by their names in imports, that an extra of `pyproject.toml` installs."""
+
+
+class MissingLibraryError(ModuleNotFoundError):
+    """A library of an extra is not installed; the message names the extra."""
+
+
+@contextmanager
+def extras() -> Iterator[None]:
+    """Report a missing library of an extra in one sentence.
+
+    Examples
+    --------
+    >>> with extras():
+    ...     raise ModuleNotFoundError(name="seaborn")
+    Traceback (most recent call last):
+    shaped_attention.libraries.MissingLibraryError: seaborn is not installed; the extra `figures` \
+installs it: pip install "shaped-attention[figures]", or all extras: pip install \
+"shaped-attention[all]"
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        for extra, libraries in EXTRAS.items():
+            if library in libraries and not isinstance(error, MissingLibraryError):
+                raise MissingLibraryError(
+                    f"{library} is not installed; the extra `{extra}` installs it: pip install "
+                    f'"shaped-attention[{extra}]", or all extras: pip install '
+                    '"shaped-attention[all]"',
+                    name=error.name,
+                ) from error
+        raise
+
+
+def lazily(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a package's `__getattr__` that reports a missing library and knows old names.
+
+    `find` returns what has a public name, and raises AttributeError.
+    """
+
+    @extras()
+    def getattr_(name: str) -> Any:
+        try:
+            return find(name)
+        except AttributeError:
+            from shaped_attention.deprecated import renamed
+
+            value = renamed(module, name)
+            if value is None:
+                raise
+            return value
+
+    return getattr_
+
+
+@functools.cache
+def sources_digest() -> str:
+    """Return a digest of all sources of the package, as this process first saw them."""
+    folder, digest = Path(__file__).parent, hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that make the numbers of a result."""
+    return dict(_versions())
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {
+        "shaped_attention": __version__,
+        **{name: version(name) for name in ("torch", "numpy", "scipy", "numba", "torchsde")},
+        "python": platform.python_version(),
+    }
