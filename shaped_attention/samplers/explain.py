@@ -32,8 +32,7 @@ from shaped_attention.samplers.specification import (
     is_eager,
     specify,
 )
-from shaped_attention.samplers.steppers import stepper_of
-from shaped_attention.samplers.steppers.stepper import Stepper
+from shaped_attention.samplers.steppers import Stepper, stepper_of
 from shaped_attention.samplers.task import task_of
 
 _NETWORK = "torch, with real weight matrices"

@@ -24,7 +24,7 @@ from shaped_attention.samplers.arguments import thread_count
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.results import Measure, Run, kept_of, make_result
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers.stepper import Stepper
+from shaped_attention.samplers.steppers import Stepper
 from shaped_attention.samplers.task import start_states
 
 Array = NDArray[np.float64]

@@ -30,7 +30,7 @@ from shaped_attention.samplers.specification import (
     specify,
     with_options,
 )
-from shaped_attention.samplers.steppers.stepper import (
+from shaped_attention.samplers.steppers import (
     Array,
     Batch,
     chunk_size,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.state import State, covariance
 from shaped_attention.numerics.tiles import MODERATE_FACTOR
-from shaped_attention.samplers.steppers.stepper import (
+from shaped_attention.samplers.steppers import (
     NEAR,
     SHIFT,
     Array,

@@ -34,7 +34,7 @@ from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.loop import run_paths
 from shaped_attention.samplers.specification import Options, Specification, specify
-from shaped_attention.samplers.steppers.stepper import Batch
+from shaped_attention.samplers.steppers import Batch
 from shaped_attention.samplers.steppers.torch_descriptions import GivenNumbers, TorchStepper
 from shaped_attention.samplers.steps import COMMON, limit_step
 from shaped_attention.samplers.task import task_of

@@ -23,8 +23,7 @@ from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.arguments import thread_count
 from shaped_attention.samplers.loop import on_threads, sample, starting_paths
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import stepper_of
-from shaped_attention.samplers.steppers.stepper import Stepper
+from shaped_attention.samplers.steppers import Stepper, stepper_of
 from shaped_attention.samplers.task import task_of
 from shaped_attention.statistics.distances import generator_of
 from shaped_attention.statistics.reaction import Reaction

@@ -34,7 +34,7 @@ from shaped_attention.samplers.specification import (
     Specification,
     specify,
 )
-from shaped_attention.samplers.steppers.stepper import SHIFT
+from shaped_attention.samplers.steppers import SHIFT
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.statistics.rare_event_runs import (
     PILOTS,

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers.stepper import Indices, Stepper
+from shaped_attention.samplers.steppers import Indices, Stepper
 
 Array = NDArray[np.float64]
 

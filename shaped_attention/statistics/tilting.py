@@ -22,7 +22,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import argument_error, check_count, check_inside, check_positive
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.steppers.stepper import SHIFT
+from shaped_attention.samplers.steppers import SHIFT
 from shaped_attention.statistics.rare_events import dataset_of
 from shaped_attention.statistics.splitting import Run
 from shaped_attention.theory.explosion.law import explosion_law

@@ -154,7 +154,7 @@ EXPLOSION = [
     ),
     Mutant(
         "clock-barrier-shift-halved",
-        "shaped_attention/samplers/steppers/stepper.py",
+        "shaped_attention/samplers/steppers/__init__.py",
         "SHIFT = 0.5826",
         "SHIFT = 0.2913",
         ("test_clock_step.py::test_the_barrier_is_moved_by_what_a_path_passes_between_steps",),

@@ -1,18 +1,286 @@
-"""Steppers: what moves a batch of paths by a step, one file each, and which moves those of a run.
+"""Steppers: what moves a batch of paths by a step, and keeps nothing of them, one file each.
 
-All give the same paths, up to rounding.
+A stepper is one file: a class derived from `SingleStepper`, or from `CompiledStepper` if its code
+takes many steps in one call; `Clocked` and `Brownian` are what else some can do. `Paths` of
+`shaped_attention.samplers.paths` decides when a path steps, by how much, and where it stops.
+
+The random numbers of a sample depend on its number only, so neither chunks of samples that move
+together nor threads change a result.
 """
 
 from __future__ import annotations
 
 import pkgutil
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Any, ClassVar
 
-if TYPE_CHECKING:
-    from shaped_attention.samplers.specification import Specification
-    from shaped_attention.samplers.steppers.stepper import Stepper
-    from shaped_attention.samplers.task import Task
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.numerics.jit import LANES
+from shaped_attention.numerics.tiles import LARGEST_FACTOR
+from shaped_attention.samplers.arguments import thread_count
+from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.task import Task
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+SHIFT = 0.5826
+"""Distance by which the clock moves a barrier, in standard deviations of a step."""
+
+NEAR = 0.25
+"""Traces of V, in units of the radius, from which on the shift is computed."""
+
+_SMALLEST_ENTRIES = 2**11
+"""Below this size, the interpreter time of a chunk outweighs a second thread's gain (measured)."""
+
+_PREFERRED_BY_CLOCK = 2**15
+"""Number of paths: the last few, near an explosion, take the time of a whole tile."""
+
+_PREFERRED_BY_TORCHSDE, _SMALLEST_BY_TORCHSDE = 2**17, 2**14
+"""Entries of the factors in a chunk: they hide torchsde's cost per step and fit into the cache."""
+
+
+@dataclass
+class Batch:
+    """Paths with consecutive numbers; see `shaped_attention.samplers.paths.Paths`.
+
+    Arrays have a row for each path, and further rows that complete what a stepper moves at once.
+    `state`, `alive` and `stopped_at` are arrays of the stepper (numpy, or torch on a device), the
+    others are numpy's.
+
+    Attributes
+    ----------
+    first, count
+        The numbers of the paths are first, ..., first + count - 1.
+    state
+        Factors of V, as the stepper arranges them.
+    grid, left
+        Number of the last grid point, and time left to the next one.
+    taken
+        Number of steps taken: with the number of the path it is the address of the next numbers.
+    alive, stopped_at
+        Whether a path moves, and the time at which it stopped: infinite if it has not, and NaN if a
+        step was not a number.
+    largest
+        Largest speed before a step.
+    slots, stored
+        Where the states of paths are copied that arrive at a grid point, -1 for nowhere, and the
+        copies.
+    work
+        Memory that the stepper reuses from step to step.
+    """
+
+    first: int
+    count: int
+    state: Any
+    grid: Indices
+    left: Array
+    taken: Indices
+    alive: Any
+    stopped_at: Any
+    largest: Array
+    slots: Indices
+    stored: Array
+    work: Any
+
+
+class Stepper(ABC):
+    """Mover of batches of paths with a task, on arrays of numpy or of torch."""
+
+    name: ClassVar[str] = "torch"
+    """What moves the paths, in words."""
+
+    gives_entropies: ClassVar[bool] = False
+    """Whether the workspace has the entropies of the attention, if the task has weights."""
+
+    xp: ClassVar[Any] = np
+    """The library of the arrays, of which `where` and `isnan` are used."""
+
+    host_waits: bool = True
+    """Whether it is known without waiting for a device which paths move."""
+
+    largest_factor = LARGEST_FACTOR
+    """Sum of absolute entries of a state from which on a path of the limit stops."""
+
+    preferred_chunk = 1024
+    """Number of paths whose factors fit into the second-level cache for the usual m."""
+
+    together = LANES
+    """Chunks are multiples of this number of paths."""
+
+    divisor = 1.0
+    """V is the mean of F_g F_g^T over the groups, divided by this."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    @property
+    def clock(self) -> bool:
+        """Whether steps are shorter than the grid where paths are fast."""
+        return self.task.method == "clock"
+
+    def chunk(self, spec: Specification) -> int:
+        """Return how many paths of a run move together."""
+        m = spec.tokens
+        if self.clock:
+            per_sample = 8.0 * m * m * (4 + len(spec.saved)) + 16 * m * 64
+            sizes = _PREFERRED_BY_CLOCK, max(1, _SMALLEST_ENTRIES // m**2)
+        elif self.task.method == "torchsde":
+            per_sample = spec.dtype.itemsize * m * m * (14.0 + len(spec.saved))
+            sizes = max(1, _PREFERRED_BY_TORCHSDE // m**2), _SMALLEST_BY_TORCHSDE // m**2
+        else:
+            per_sample = 8.0 * 40 * m * m * spec.groups + 16 * m * 64
+            sizes = self.preferred_chunk, _SMALLEST_ENTRIES // m**2
+        preferred, smallest = sizes
+        return chunk_size(spec, per_sample, preferred, self.together, smallest)
+
+    def rows(self, count: int) -> int:
+        """Return how many rows move `count` paths."""
+        return count
+
+    def workspace(self) -> Any:
+        """Return memory for the steps of a batch."""
+        return None
+
+    @abstractmethod
+    def array(self, values: NDArray[Any]) -> Any:
+        """Return an array of this stepper."""
+
+    @abstractmethod
+    def on_host(self, values: Any) -> NDArray[Any]:
+        """Return an array of numpy; the host waits for a device."""
+
+    @abstractmethod
+    def arranged(self, factors: Array) -> Any:
+        """Return a state with given factors (rows, groups, m, c)."""
+
+    @abstractmethod
+    def factors(self, state: Any) -> Array:
+        """Return the factors (rows, groups, m, c) of a state."""
+
+    def shared(self, values: Array | float) -> Any:
+        """Return values of all rows for `where`, or the number if they are equal."""
+        values = np.asarray(values)
+        first = values.flat[0]
+        return float(first) if (values == first).all() else self.array(values)
+
+    def starting(self, states: Array) -> Array:
+        """Return the states (count, groups, m, c) in which paths with given factors start."""
+        return states
+
+
+class SingleStepper(Stepper):
+    """A stepper that takes one step in a call."""
+
+    @abstractmethod
+    def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Any:
+        """Return the states after a step from a grid point; rows that do not move are arbitrary."""
+
+    @abstractmethod
+    def norms(self, batch: Batch, moving: Any, least: float) -> Any:
+        """Return the Frobenius norms of V (rows,), or 0 where they are certainly below `least`."""
+
+    @abstractmethod
+    def absolute_sums(self, state: Any) -> Any:
+        """Return the sums of absolute entries (rows,) in double precision."""
+
+
+class Clocked(ABC):
+    """What a stepper that takes single steps by the clock knows of the limit."""
+
+    @abstractmethod
+    def speed(self, batch: Batch, moving: Any, point: int) -> Array:
+        """Return by how much steps are shorter at a grid point (rows,)."""
+
+    @abstractmethod
+    def spread(self, batch: Batch, moving: Any, point: int) -> Array:
+        """Return the variance rate of log |V| (rows,)."""
+
+
+class Brownian(ABC):
+    """Steps of the limit apart, for integrators and for paths with common numbers."""
+
+    @abstractmethod
+    def brownian_shape(self, batch: Batch) -> tuple[int, int]:
+        """Return the rows and entries of the increments of a step."""
+
+    @abstractmethod
+    def increments(self, batch: Batch, step: int) -> Any:
+        """Return the Brownian increments of a step, valid until the next call."""
+
+    @abstractmethod
+    def drift_and_noise(
+        self, batch: Batch, moving: Any, increments: Any, point: int
+    ) -> tuple[Any, Any]:
+        """Return drift times step, and noise, of the limit."""
+
+
+class HostStepper(Stepper):
+    """A stepper on arrays of numpy, whose states are factors (rows, groups, m, c)."""
+
+    def array(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the array."""
+        return values
+
+    def on_host(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the array."""
+        return values
+
+    def arranged(self, factors: Array) -> Array:
+        """Return a copy."""
+        return np.array(factors, dtype=np.float64, order="C")
+
+    def factors(self, state: Array) -> Array:
+        """Return the state."""
+        return state
+
+
+class CompiledStepper(HostStepper):
+    """Compiled code that takes many steps in one call, and does the bookkeeping of `Paths`."""
+
+    @abstractmethod
+    def advance(self, batch: Batch, moves: Mask, end: int, budget: int, burst: int = 16) -> bool:
+        """Move paths towards a grid point; return whether the whole budget was used."""
+
+
+class CompiledBrownian(CompiledStepper, Brownian):
+    """Compiled code that also takes steps with given increments."""
+
+    @abstractmethod
+    def stop_outside(self, batch: Batch, time: float) -> None:
+        """Stop the paths that are outside the radius at this time."""
+
+
+def chunk_size(
+    spec: Specification, bytes_per_sample: float, preferred: int, multiple: int, smallest: int = 1
+) -> int:
+    """Return the chunk size: the caller's, or `preferred` reduced to fit memory and threads.
+
+    Work is not divided among threads below `smallest`, where it would cost more than it gains.
+    """
+    if spec.options.chunk is not None:
+        size = spec.options.chunk
+    else:
+        threads = thread_count(spec.place)
+        fitting = int(spec.options.memory / threads / max(bytes_per_sample, 1.0))
+        shared = max(smallest, -(-spec.samples // threads))
+        size = max(1, min(preferred, fitting, shared))
+    return -(-size // multiple) * multiple
+
+
+def threads_of_a_chunk(spec: Specification, size: int) -> int:
+    """Return how many threads share the work of a chunk: those that no other chunk uses."""
+    return max(1, thread_count(spec.place) // -(-spec.samples // size))
+
+
+def completed(rows: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return `size` rows: the given ones, then copies of the first."""
+    return np.concatenate([rows, np.repeat(rows[:1], size - len(rows), axis=0)])
 
 
 def stepper_of(spec: Specification, task: Task) -> Stepper:

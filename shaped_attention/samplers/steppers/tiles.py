@@ -9,7 +9,7 @@ import numpy as np
 from shaped_attention.numerics import tile_interpreter, tiles
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers.stepper import (
+from shaped_attention.samplers.steppers import (
     NEAR,
     SHIFT,
     Array,
