@@ -28,8 +28,10 @@ from shaped_attention.numerics.scalars import Scalar
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+else:
+    DataclassInstance = object
 
-B = TypeVar("B", bound="DataclassInstance")
+B = TypeVar("B", bound=DataclassInstance)
 
 
 @dataclass(frozen=True)
