@@ -18,7 +18,7 @@ import numpy as np
 
 import shaped_attention as sa
 from shaped_attention.numerics.graph import Node
-from shaped_attention.numerics.one_thread import one_thread
+from shaped_attention.numerics.threads import one_thread
 from shaped_attention.numerics.threefry import fill_weights
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.paths import Paths

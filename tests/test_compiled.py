@@ -17,7 +17,6 @@ from shaped_attention import (
     equicorrelated,
     integrate_sde,
     simulate_chain,
-    simulate_network,
 )
 from shaped_attention.blocks import Limit
 from shaped_attention.numerics.covariance import factor
@@ -27,8 +26,6 @@ from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.primitives import cholesky, leaky
 from shaped_attention.numerics.primitives import lower as lower_of
 from shaped_attention.samplers.specification import Specification
-from tests.laws import same_law
-from tests.user_block import Linear
 
 MASK = np.array([[True, False, True], [True, True, False], [False, False, True]])
 LAYERS = {
@@ -57,20 +54,6 @@ fixed_steps = partial(integrate_sde, method="direct")
 """Where paths grow fast, those of the clock agree less closely (`tests/test_clock.py`)."""
 
 ONE_TOKEN = {"one token": np.array([[1.3]]), "one token that is zero": np.zeros((1, 1))}
-
-
-def test_a_users_block_has_the_law_of_attention_without_scores():
-    """KS, in all three samplers, against shaped attention at tau_0 = 10^9."""
-    v0, known = equicorrelated(3, 0.2), ShapedAttention(0.5, 1e9)
-    for run in (
-        lambda layer, seed: simulate_network(layer, v0, width=8, depth=4, samples=3000, seed=seed),
-        lambda layer, seed: simulate_chain(layer, v0, width=8, depth=4, samples=3000, seed=seed),
-        lambda layer, seed: integrate_sde(
-            layer, v0, horizon=0.5, step=0.05, samples=3000, seed=seed
-        ),
-    ):
-        assert same_law(run(Linear(0.5), 1), run(known, 2))
-        assert not same_law(run(Linear(0.7), 1), run(known, 2))
 
 
 @pytest.fixture

@@ -15,12 +15,10 @@ import shaped_attention as sa
 from shaped_attention.blocks.state import State
 from shaped_attention.numerics import primitives
 from shaped_attention.numerics.graph import Graph
-from shaped_attention.numerics.jit import tile_buffer
-from shaped_attention.numerics.operations import fields as at
-from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.plan import Plan
-from shaped_attention.numerics.program import assemble
+from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.samplers.steppers import blas
+from tests.test_operations import on_a_tile
 
 Array = NDArray[np.float64]
 ROWS = 3000
@@ -28,24 +26,20 @@ ROUNDING = 8 * 2.0**-52
 """Torch's functions and ours are each within 4 units in the last place of the exact value."""
 
 
+def program_of(name: str) -> Program:
+    graph = Graph()
+    entry = graph.node("input", (), (ROWS, 1))
+    return assemble(graph, [entry], [getattr(primitives, name)(entry)])
+
+
 def on_tiles(name: str, x: Array) -> Array:
-    buf = tile_buffer(2 * ROWS)
-    buf[:ROWS, :64] = x.reshape(ROWS, 64)
-    line = np.zeros(at.SIZE, dtype=np.int64)
-    line[at.OUT], line[at.A], line[at.ROWS], line[at.COLUMNS] = ROWS, 0, ROWS, 1
-    run = OPERATIONS[name].tile
-    assert run is not None
-    run(line, np.zeros(1), buf)
-    return buf[ROWS:, :64].reshape(-1)
+    return on_a_tile(program_of(name), x.reshape(64, ROWS, 1)).reshape(-1)
 
 
 def by_library(name: str, x: Array) -> Array:
-    graph = Graph()
-    entry = graph.node("input", (), (ROWS, 64))
-    program = assemble(graph, [entry], [getattr(primitives, name)(entry)])
-    plan = Plan.of(program, lambda address: address, np.zeros(1))
+    plan = Plan.of(program_of(name), lambda address: address, np.zeros(1))
     with np.errstate(all="ignore"):
-        (result,) = plan.run([x.reshape(1, ROWS, 64)], 0, 0)
+        (result,) = plan.run([x.reshape(64, ROWS, 1)], np.arange(64), 0)
     return result.reshape(-1)
 
 
@@ -96,16 +90,10 @@ class Curved(sa.Block):
         return State(tuple(CURVES[self.kind](factor) for factor in state.factors))
 
 
-def _near_overflow(factor: Any) -> Any:
-    """Entries up to 1e8."""
-    return 1e-300 * primitives.exp(709.0 * factor)
-
-
-def _near_zero(factor: Any) -> Any:
-    return 1e9 * primitives.tanh(1e-9 * factor)
-
-
-CURVES = {"overflow": _near_overflow, "zero": _near_zero}
+CURVES: dict[str, Callable[[Any], Any]] = {
+    "overflow": lambda factor: 1e-300 * primitives.exp(709.0 * factor),  # entries up to 1e8
+    "zero": lambda factor: 1e9 * primitives.tanh(1e-9 * factor),
+}
 
 
 @pytest.mark.portability

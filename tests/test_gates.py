@@ -11,9 +11,8 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.numerics.graph import Graph
-from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
+from shaped_attention.numerics.named_numbers import Keys, TorchNumbers, TracedNumbers
 from shaped_attention.numerics.primitives import Numbers
-from shaped_attention.numerics.traced_numbers import TracedNumbers
 from tests.laws import assert_executors_agree
 from tests.test_activations import PHI, V, check_the_chain, kernel
 

@@ -16,7 +16,6 @@ PROGRAM = """
 import logging, sys
 logging.basicConfig(format="%(message)s")
 sys.path.insert(0, {root!r})
-from shaped_attention.numerics import kernel_cache
 {before}
 from shaped_attention.numerics.jit import kernel, scalar
 from shaped_attention.numerics.probe import whole
@@ -50,8 +49,7 @@ def package(tmp_path):
     target = tmp_path / "shaped_attention"
     (target / "numerics").mkdir(parents=True)
     (target / "__init__.py").touch()
-    for name in ("jit.py", "kernel_cache.py"):
-        shutil.copy(source / "numerics" / name, target / "numerics" / name)
+    shutil.copy(source / "numerics" / "jit.py", target / "numerics" / "jit.py")
     (target / "numerics" / "__init__.py").touch()
     return target
 

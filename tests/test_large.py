@@ -20,7 +20,6 @@ from shaped_attention import (
 )
 from shaped_attention.numerics import lapack
 from shaped_attention.numerics.operations import stacks
-from shaped_attention.numerics.primitives import cholesky, lower
 from shaped_attention.samplers.specification import Options, Specification, specify
 from shaped_attention.samplers.steppers import blas, stepper_of
 from shaped_attention.samplers.steppers.blas import BlasStepper
@@ -291,15 +290,6 @@ def test_one_layer_of_many_tokens():
 
 
 ROOTS = np.random.default_rng(0).normal(size=(70, 90)) + 3.0 * np.eye(70, 90)
-
-
-def test_factors_of_regular_matrices():
-    out = np.empty((70, 70))
-    lapack.lower_factor(ROOTS, out)
-    np.testing.assert_allclose(out, lower(torch.from_numpy(ROOTS)).numpy(), atol=1e-12)
-    v = ROOTS @ ROOTS.T
-    lapack.cholesky(v, out)
-    np.testing.assert_allclose(out, cholesky(torch.from_numpy(v)).numpy(), atol=1e-10)
 
 
 @pytest.mark.portability

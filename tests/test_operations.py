@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.jit import LANES, tile_buffer
-from shaped_attention.numerics.operations.dispatch import simple
+from shaped_attention.numerics.operations import simple
 from shaped_attention.numerics.operations.registry import OPERATIONS, operation, primitive
+from shaped_attention.numerics.operations.stacks import table_of
 from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import Program, assemble
 from tests.test_tangents import UNARY, WIDE, normals
@@ -51,7 +52,7 @@ def traced(name: str) -> Program:
 
 def on_a_tile(program: Program, x: Array) -> Array:
     """Run a program for the paths of a tile, an instruction at a time."""
-    buf, numbers = tile_buffer(program.rows), program.table(np.zeros(1))[0]
+    buf, numbers = tile_buffer(program.rows), table_of(program.scalars or [0.0], np.zeros(1))[0]
     (start, _), (out, (rows, columns)) = program.inputs[0], program.outputs[0]
     buf[start : start + x[0].size, :LANES] = x.reshape(LANES, -1).T
     for offset, entries in program.constants:

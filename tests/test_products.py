@@ -61,21 +61,19 @@ def test_products(rows: int, inner: int, columns: int, triangles: tuple[bool, bo
             assert np.isnan(buf[:3]).all()
 
 
+@pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(("rows", "inner", "columns"), SIZES)
-def test_transposed_triangles(rows: int, inner: int, columns: int) -> None:
+def test_transposed_triangles(rows: int, inner: int, columns: int, turned: bool) -> None:
     """A^T B and A B^T of triangles start and stop where their zeros do."""
-    a, b = _lower(_normals(inner, rows)), _lower(_normals(inner, columns, 1))
+    sizes = ((inner, rows), (inner, columns)) if turned else ((rows, inner), (columns, inner))
+    a, b = _lower(_normals(*sizes[0])), _lower(_normals(*sizes[1], 1))
     buf, (x, y) = _tile(a, b)
-    multiply(buf, 0, columns, x, 1, rows, y, 1, columns, rows, inner, columns,
-             True, False, True, False)  # fmt: skip
-    found = buf[: rows * columns, :LANES].reshape(rows, columns, LANES)
-    np.testing.assert_allclose(found, _in_order(a.swapaxes(0, 1), b), atol=1e-14)
-    a, b = _lower(_normals(rows, inner)), _lower(_normals(columns, inner, 1))
-    buf, (x, y) = _tile(a, b)
-    multiply(buf, 0, columns, x, inner, 1, y, inner, 1, rows, inner, columns,
-             False, True, False, True)  # fmt: skip
-    found = buf[: rows * columns, :LANES].reshape(rows, columns, LANES)
-    np.testing.assert_allclose(found, _in_order(a, b.swapaxes(0, 1)), atol=1e-14)
+    strides = ((1, rows), (1, columns)) if turned else ((inner, 1), (inner, 1))
+    flags = (turned, not turned, turned, not turned)
+    multiply(buf, 0, columns, x, *strides[0], y, *strides[1], rows, inner, columns, *flags)
+    result = buf[: rows * columns, :LANES].reshape(rows, columns, LANES)
+    left, right = (a.swapaxes(0, 1), b) if turned else (a, b.swapaxes(0, 1))
+    np.testing.assert_allclose(result, _in_order(left, right), atol=1e-14)
 
 
 @pytest.mark.portability

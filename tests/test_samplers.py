@@ -21,7 +21,7 @@ from shaped_attention import (
 from shaped_attention.numerics import named_numbers
 from shaped_attention.numerics.draws import stream_key
 from shaped_attention.numerics.threefry import fill_weights, path_words
-from shaped_attention.numerics.weights import multiply_weights
+from shaped_attention.numerics.vector_products import multiply_weights
 from shaped_attention.samplers.steppers.tiles import TileStepper
 from tests.laws import final, same_law
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,11 @@ from shaped_attention.blocks.parameters import at_depth, traced
 from shaped_attention.blocks.state import State, residual_step
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.dual import Dual
-from shaped_attention.numerics.graph import Graph, Matrix
-from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
+from shaped_attention.numerics.graph import Graph
+from shaped_attention.numerics.named_numbers import Keys, TorchNumbers, TracedNumbers
 from shaped_attention.numerics.operations.factorisations import split, stacked
 from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import assemble
-from shaped_attention.numerics.scalars import Scalar
-from shaped_attention.numerics.traced_numbers import TracedNumbers
 
 CAUSAL = np.tril(np.ones((3, 3), dtype=bool))
 EXACT: dict[str, float] = {"rtol": 1e-10, "atol": 1e-10}
@@ -274,53 +271,3 @@ def test_the_root_of_attention_traced(name: str) -> None:
     results = plan.run(inputs_of_samples, np.arange(SAMPLES), STEP)
     for x, y in zip(results, expected, strict=True):
         np.testing.assert_allclose(x, y.numpy(), rtol=1e-11, atol=1e-11)
-
-
-def _rules(p: Any, x: Dual) -> Dual:
-    """Apply most rules, with parameters on both sides of an operator."""
-    y = p.slope * x + (p.slope - x) / (2.0 + x * x)
-    y = y + pr.leaky(x, p.slope, 0.2) + pr.tanh(x) * pr.sigmoid(x) + pr.normal_cdf(x)
-    y = y + pr.exp(-0.5 * (x * x)) + 1.0 / pr.sqrt(1.0 + pr.row_squares(x)) - pr.column_sums(x)
-    kernel = pr.arc_cosine_kernel(x @ x.mT) @ pr.softmax(x @ x.mT, CAUSAL)
-    y = y + 0.1 * (kernel @ pr.constant(np.tri(3), like=x)) * pr.row_sums(pr.unit_rows(x))
-    return y + pr.columns(pr.lower(pr.concatenate([x, y])), 0, 3) + pr.diagonal(x)
-
-
-@dataclass(frozen=True)
-class WithTangents(sa.Block):
-    """A block for tests whose root holds the tangents of most primitives in two directions."""
-
-    gamma: float
-    slope: float = 1.3
-
-    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
-        return project(tokens, tokens.shape[-1]) / tokens.shape[-1] ** 0.5
-
-    def root(self, p: Any, factor: Any, numbers: Any, width: int) -> Any:
-        noise = numbers.normal("direction", 3, 3)
-        found = _rules(p, Dual(factor, (factor @ noise, noise @ factor)))
-        return pr.concatenate([found.value, 0.3 * found.tangents[0], 0.3 * found.tangents[1]])
-
-
-def test_rules_on_tiles() -> None:
-    """Compiled code on tiles takes the paths that torch takes."""
-    run: dict[str, Any] = {"width": 8, "depth": 2, "samples": 3, "progress": False}
-    block, v0 = WithTangents(0.3), sa.equicorrelated(3, 0.2)
-    traced = sa.simulate_chain(block, v0, **run)
-    with sa.eager():
-        eager = sa.simulate_chain(block, v0, **run)
-    np.testing.assert_allclose(traced["V"], eager["V"], rtol=1e-9)
-
-
-def test_parameters_on_the_left_of_a_matrix() -> None:
-    """A formula of the parameters gives way to a matrix, also in sums and differences."""
-    slope = Scalar(lambda depths: 2.0)
-    graph = Graph()
-    x = graph.node("input", (), (2, 2))
-    eye = np.eye(2)
-    for result, expected in ((slope + x, 2.0 + eye), (slope - x, 2.0 - eye), (slope * x, 2 * eye)):
-        assert isinstance(result, Matrix)
-        plan = Plan.of(assemble(graph, [x], [result.value()]), lambda _: None, np.zeros(1))
-        (values,) = plan.run([eye[None]], 0, 0)
-        np.testing.assert_array_equal(values[0], expected)
-    assert isinstance(slope + np.int64(2), Scalar)

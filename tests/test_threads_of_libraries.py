@@ -10,7 +10,7 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import shaped_attention as sa
-from shaped_attention.numerics.one_thread import one_thread
+from shaped_attention.numerics.threads import one_thread
 
 LAYER = sa.ShapedAttention(0.5, 2.0)
 
@@ -39,7 +39,7 @@ def with_threads(threads, call):
 
 @pytest.mark.portability
 @pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("tokens", [96, 100, 101, 130])
+@pytest.mark.parametrize("tokens", [96, 101])
 def test_one_and_two_threads_give_the_same_bits(run, tokens):
     """A factor of V_0 by two threads would differ in the last bits, as the control shows."""
     rng = np.random.default_rng(tokens)
@@ -48,13 +48,6 @@ def test_one_and_two_threads_give_the_same_bits(run, tokens):
     one, two = (with_threads(threads, lambda: RUNS[run](v0, tokens)) for threads in (1, 2))
     assert np.array_equal(one["V"].values, two["V"].values)
     assert np.isfinite(one["V"].values).all()
-
-
-def test_rerun_gives_the_same_bits_with_other_threads():
-    x = np.random.default_rng(1).normal(size=(100, 300))
-    v0 = x @ x.T / 300
-    result = with_threads(1, lambda: RUNS["chain"](v0, 100))
-    assert with_threads(2, lambda: sa.rerun(result)).identical(result)
 
 
 def test_the_restriction_ends_with_the_last_worker():

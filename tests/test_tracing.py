@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,13 @@ from shaped_attention.samplers.steps import traced_chain
 
 V0 = sa.equicorrelated(3, 0.2)
 RUN: dict[str, Any] = {"width": 8, "depth": 2, "samples": 3, "progress": False}
+
+
+def assert_executors_agree(layer: Any, tolerance: float = 1e-12, **run: Any) -> None:
+    traced = sa.simulate_chain(layer, V0, **{**RUN, **run})
+    with sa.eager():
+        eager = sa.simulate_chain(layer, V0, **{**RUN, **run})
+    np.testing.assert_allclose(traced["V"], eager["V"], rtol=tolerance)
 
 
 def _input(graph: Graph, rows: int = 3, columns: int = 3) -> Matrix:
@@ -76,27 +84,6 @@ class Described(sa.Block):
         return ROOTS[self.kind](factor)
 
 
-def _array(factor: Any) -> Any:
-    return np.eye(3) @ factor
-
-
-def _added(factor: Any) -> Any:
-    return factor + np.ones((3, 3))
-
-
-def _torch(factor: Any) -> Any:
-    return torch.relu(factor)
-
-
-def _entries(factor: Any) -> Any:
-    return factor if factor > 0 else -factor
-
-
-def _numbers(factor: Any) -> Any:
-    """Numbers on either side of a matrix, and a number by a matrix."""
-    return factor * (1.0 + factor) + 1.0 / (2.0 + factor * factor)
-
-
 def _broadcast(factor: Any) -> Any:
     """A column with a row, in sums, products and quotients."""
     column, row = row_squares(factor), column_sums(factor)
@@ -110,8 +97,15 @@ def _twice(factor: Any) -> Any:
     return 0.5 * lower(wide) + 0.5 * wide + 0.1 * lower(factor)
 
 
-ROOTS = {"array": _array, "added": _added, "torch": _torch, "entries": _entries,
-         "numbers": _numbers, "broadcast": _broadcast, "twice": _twice}  # fmt: skip
+ROOTS: dict[str, Callable[[Any], Any]] = {
+    "array": lambda factor: np.eye(3) @ factor,
+    "added": lambda factor: factor + np.ones((3, 3)),
+    "torch": torch.relu,
+    "entries": lambda factor: factor if factor > 0 else -factor,
+    "numbers": lambda factor: factor * (1.0 + factor) + 1.0 / (2.0 + factor * factor),
+    "broadcast": _broadcast,
+    "twice": _twice,
+}
 
 
 @pytest.mark.parametrize(
@@ -131,10 +125,7 @@ def test_what_cannot_be_traced(kind: str, reason: str) -> None:
 
 @pytest.mark.parametrize("kind", ["numbers", "broadcast", "twice"])
 def test_traced_and_torch_agree(kind: str) -> None:
-    traced = sa.simulate_chain(Described(0.5, kind), V0, **RUN)
-    with sa.eager():
-        eager = sa.simulate_chain(Described(0.5, kind), V0, **RUN)
-    np.testing.assert_allclose(traced["V"], eager["V"], rtol=1e-12)
+    assert_executors_agree(Described(0.5, kind))
 
 
 @dataclass(frozen=True)
@@ -160,10 +151,7 @@ def test_parameters_in_descriptions() -> None:
     message = "a description may branch on sizes and on the fields of its block, never on a"
     with pytest.raises(ValueError, match=message):
         sa.simulate_chain(Compared(0.5, ""), V0, **RUN)
-    traced = sa.simulate_chain(WithParameter(0.5, ""), V0, **RUN)
-    with sa.eager():
-        eager = sa.simulate_chain(WithParameter(0.5, ""), V0, **RUN)
-    np.testing.assert_allclose(traced["V"], eager["V"], rtol=1e-12)
+    assert_executors_agree(WithParameter(0.5, ""))
 
 
 @dataclass(frozen=True)
@@ -195,10 +183,7 @@ class Swapped(Described):
     ids=["a layer whose factor is not triangular", "after heads", "swapped groups"],
 )
 def test_steps_that_are_no_residual_steps(layer: Any) -> None:
-    traced = sa.simulate_chain(layer, V0, **{**RUN, "depth": 4})
-    with sa.eager():
-        eager = sa.simulate_chain(layer, V0, **{**RUN, "depth": 4})
-    np.testing.assert_allclose(traced["V"], eager["V"], rtol=1e-11)
+    assert_executors_agree(layer, 1e-11, depth=4)
 
 
 class DecayingLimit(sa.Limit):

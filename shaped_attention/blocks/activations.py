@@ -17,9 +17,9 @@ import numpy as np
 from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.lazy_torch import Tensor, torch
 from shaped_attention.numerics.graph import Graph
+from shaped_attention.numerics.named_numbers import check_activation
 from shaped_attention.numerics.primitives import M, leaky, normal_cdf, sigmoid, softplus, tanh
 from shaped_attention.numerics.scalars import Depths, Scalar, value
-from shaped_attention.numerics.traced_numbers import check_activation
 
 Activation = Callable[[Any], Any]
 

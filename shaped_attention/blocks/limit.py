@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph
-from shaped_attention.numerics.growth import order
+from shaped_attention.numerics.named_numbers import TracedNumbers
+from shaped_attention.numerics.operations.registry import order
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,
@@ -28,7 +29,6 @@ from shaped_attention.numerics.primitives import (
     row_sums,
     sqrt,
 )
-from shaped_attention.numerics.traced_numbers import TracedNumbers
 
 _LINEAR = 1.0 + 1e-9
 """Largest order of growth in F that is not superlinear."""

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from shaped_attention.numerics.jit import LANES, compiled_once, kernel, tile_buffer
+from shaped_attention.numerics.jit import LANES, borrowed, compiled_once, kernel, tile_buffer
 from shaped_attention.numerics.operations.sums import squares
 from shaped_attention.numerics.threefry import counter
 from shaped_attention.numerics.tile_interpreter import fill_constants, run
@@ -48,7 +48,9 @@ def advance_clock(  # type: ignore[no-untyped-def]
     """
     count, size = state.shape
     code, ranges, table, keys, constant_rows, constants, outputs, parts, work, _ = program
-    buf = tile_buffer(work + 3)
+    code, table, keys = borrowed(code), borrowed(table), borrowed(keys)
+    memory = tile_buffer(work + 3)
+    buf = borrowed(memory)
     paths = np.empty(LANES, np.uint64)
     radii, times, moved = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     length, pieces = np.empty(LANES), np.empty(LANES)
@@ -69,10 +71,9 @@ def advance_clock(  # type: ignore[no-untyped-def]
             if alive[i] > 0.5 and grid[i] < target:
                 active[found] = i
                 found += 1
-        if found == 0:
-            return False
-        if spent >= budget:
-            return True
+        if found == 0 or spent >= budget:
+            memory[0, 0] = 0.0  # still alive
+            return found > 0
         numbers = table[target - 1 if scheduled else 0]
         for start in range(0, found, LANES):
             here = min(LANES, found - start)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.scalars import Number, Scalar, name_of, product
+from shaped_attention.numerics.scalars import Number, Scalar, is_one, name_of, product
 
 Shape = tuple[int, int]
 
@@ -143,7 +143,7 @@ class Matrix:
     def value(self) -> Matrix:
         """Return the same matrix with neither transposition nor coefficient pending."""
         flat = self.plain()
-        if isinstance(flat.coefficient, float | int) and flat.coefficient == 1.0:
+        if is_one(flat.coefficient):
             return flat
         return self.graph.node(
             "scale", (flat.node,), flat.shape, (flat.coefficient,), lower=flat.node.lower
@@ -158,9 +158,7 @@ class Matrix:
             raise ValueError(
                 f"matrices of shapes {self.shape} and {other.shape} cannot be multiplied"
             )
-        a = self
-        if a.transposed and other.transposed:
-            a = a.plain()
+        a = self.plain() if self.transposed and other.transposed else self
         kind = {(False, False): "nn", (False, True): "nt", (True, False): "tn"}[
             a.transposed, other.transposed
         ]

@@ -29,7 +29,7 @@ from shaped_attention.numerics.operations.stacks import (
     is_large,
     row_of,
     table_of,
-)
+)  # fmt: skip
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.scalars import Depths
 from shaped_attention.numerics.threads import ALONE, Team

@@ -25,7 +25,13 @@ from shaped_attention.numerics.operations.entrywise import (
     tanh,
 )
 from shaped_attention.numerics.operations.factorisations import cholesky, compress, lower
-from shaped_attention.numerics.operations.parts import columns, concatenate, constant, diagonal
+from shaped_attention.numerics.operations.parts import (
+    columns,
+    concatenate,
+    constant,
+    diagonal,
+    symmetric_noise,
+)
 from shaped_attention.numerics.operations.registry import M
 from shaped_attention.numerics.operations.rotate import rotate
 from shaped_attention.numerics.operations.softmax import softmax
@@ -35,7 +41,6 @@ from shaped_attention.numerics.operations.sums import (
     row_sums,
     unit_rows,
 )
-from shaped_attention.numerics.operations.symmetric import symmetric_noise
 from shaped_attention.numerics.scalars import is_one
 
 NO_RULE = "activated_gram has no tangent rule yet"
@@ -45,8 +50,8 @@ _ONLY_INCREMENTS = "a limit is driven by Brownian increments only: draw them by 
 class Numbers:
     """The random numbers of one block in one step, by name.
 
-    `named_numbers.TorchNumbers` provides them in torch, `traced_numbers.TracedNumbers` while a
-    description is traced. Each name may be used once per step and `head`: a repeated name is an
+    `named_numbers.TorchNumbers` provides them in torch, `TracedNumbers` there while a description
+    is traced. Each name may be used once per step and `head`: a repeated name is an
     error, since it would give the same numbers. A limit may only use `normal`, the increments of
     its Brownian motions.
     """

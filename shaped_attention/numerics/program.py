@@ -6,6 +6,7 @@ last use. A value that becomes a part of a larger matrix is written there direct
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ from shaped_attention.numerics.graph import Graph, Matrix, Node, needed
 from shaped_attention.numerics.operations import fields as at
 from shaped_attention.numerics.operations.hidden import HIDDEN_COLUMNS, first_block, places
 from shaped_attention.numerics.operations.registry import OPERATIONS, code_of
-from shaped_attention.numerics.scalars import Depths, Number, Scalar, name_of, value
+from shaped_attention.numerics.scalars import Number, is_one, name_of
 
 
 @dataclass
@@ -41,11 +42,6 @@ class Program:
         Number of normals drawn per step, without those of Wishart factors and hidden columns.
     nodes
         Operations in order, for printing and for the executor on large matrices.
-    spans
-        First instruction, and that after the last, of each of the nodes.
-    regions
-        Rows of the value of each node: first row, rows and columns of the matrix, and rows of the
-        buffer from one row of the matrix to the next.
     """
 
     code: NDArray[np.int64]
@@ -58,8 +54,6 @@ class Program:
     normals: int
     nodes: list[Node] = field(repr=False, default_factory=list)
     results: list[Node] = field(repr=False, default_factory=list)
-    spans: list[tuple[int, int]] = field(repr=False, default_factory=list)
-    regions: list[tuple[int, int, int, int]] = field(repr=False, default_factory=list)
 
     @property
     def numbers(self) -> int:
@@ -75,13 +69,6 @@ class Program:
                 _, units, copies = node.integers
                 count += units * copies * node.inputs[0].shape[1]
         return count
-
-    def table(self, depths: Depths) -> NDArray[np.float64]:
-        """Return the scalars (layers, count) at relative depths."""
-        result = np.zeros((len(depths), max(1, len(self.scalars))))
-        for k, number in enumerate(self.scalars):
-            result[:, k] = value(number, depths)
-        return result
 
 
 class _Rows:
@@ -146,15 +133,13 @@ class _Assembler:
         self.addresses: list[Hashable] = []
         self.code: list[list[int]] = []
         self.normals = 0
-        self.uses: dict[int, int] = {}
+        self.uses = Counter(id(x) for node in nodes for x in node.inputs)
+        self.uses.update(id(node) for node in results)
         self.last: dict[int, int] = {}
         for k, node in enumerate(nodes):
             for x in node.inputs:
-                self.uses[id(x)] = self.uses.get(id(x), 0) + 1
                 self.last[id(x)] = k
-        for node in results:
-            self.uses[id(node)] = self.uses.get(id(node), 0) + 1
-            self.last[id(node)] = len(nodes)
+        self.last.update((id(node), len(nodes)) for node in results)
         # Parts that are written directly into the larger matrix.
         self.inside: dict[int, tuple[Node, int]] = {}
         for node in nodes:
@@ -178,9 +163,7 @@ class _Assembler:
                 constants.append((self.offset[id(node)], node.data))
         alive: dict[int, tuple[int, int]] = {}
         ends: dict[int, list[int]] = {}
-        spans: list[tuple[int, int]] = []
         for k, node in enumerate(self.nodes):
-            begin = len(self.code)
             if id(node) not in pinned:
                 if id(node) in self.inside:
                     whole, column = self.inside[id(node)]
@@ -194,7 +177,6 @@ class _Assembler:
                     self.rows.give_back(*work)
             for key in ends.get(k, ()):
                 self.rows.give_back(*alive.pop(key))
-            spans.append((begin, len(self.code)))
         return Program(
             np.array(self.code, dtype=np.int64).reshape(-1, at.SIZE),
             max(1, self.rows.size),
@@ -206,14 +188,7 @@ class _Assembler:
             self.normals,
             self.nodes,
             self.results,
-            spans,
-            [self._region(node) for node in self.nodes],
         )
-
-    def _region(self, node: Node) -> tuple[int, int, int, int]:
-        whole = self.inside.get(id(node))
-        step = whole[0].shape[1] if whole else node.shape[1]
-        return (self.offset[id(node)], *node.shape, step)
 
     def _take(
         self, node: Node, alive: dict[int, tuple[int, int]], ends: dict[int, list[int]]
@@ -247,14 +222,11 @@ class _Assembler:
         line[at.OP], line[at.FLAG] = code_of(node.kind), OPERATIONS[node.kind].flag
         line[at.OUT], line[at.OUT_COLUMNS] = offset[id(node)], size
         line[at.ROWS], line[at.COLUMNS] = node.shape
-        for name, x in zip((at.A, at.B), node.inputs, strict=False):
-            line[name] = offset[id(x)]
-        for name, x in zip((at.A_LOWER, at.B_LOWER), node.inputs, strict=False):
-            line[name] = int(x.lower)
-        for names, x in zip(
-            ((at.A_ROWS, at.A_COLUMNS), (at.B_ROWS, at.B_COLUMNS)), node.inputs, strict=False
-        ):
-            line[names[0]], line[names[1]] = x.shape
+        a = (at.A, at.A_LOWER, at.A_ROWS, at.A_COLUMNS)
+        b = (at.B, at.B_LOWER, at.B_ROWS, at.B_COLUMNS)
+        for (start, lower, rows, columns), x in zip((a, b), node.inputs, strict=False):
+            line[start], line[lower] = offset[id(x)], int(x.lower)
+            line[rows], line[columns] = x.shape
         for name, number in zip((at.SCALAR, at.SCALAR_2), node.scalars, strict=False):
             line[name] = self._scalar(number)
         for name, integer in zip((at.SLOT, at.COUNT, at.COPIES), node.integers, strict=False):
@@ -308,7 +280,7 @@ class _Assembler:
             if id(part) in self.inside and self.inside[id(part)][0] is node:
                 copy[at.A] = copy[at.OUT]
                 copy[at.A_COLUMNS] = copy[at.OUT_COLUMNS]
-                if not isinstance(coefficient, Scalar) and coefficient == 1.0:
+                if is_one(coefficient):
                     column += part.shape[1]
                     continue
             self.code.append(copy)

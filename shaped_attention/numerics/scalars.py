@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from shaped_attention.lazy_torch import Tensor, torch
 
@@ -120,11 +119,9 @@ def apply(function: Callable[[Any], Any], number: Number) -> Scalar:
 
 def product(a: Number, b: Number) -> Number:
     """Multiply two numbers; 1.0 times a `Scalar` is the `Scalar` itself."""
-    if isinstance(a, float | int) and a == 1.0:
+    if is_one(a):
         return b
-    if isinstance(b, float | int) and b == 1.0:
-        return a
-    return a * b
+    return a if is_one(b) else a * b
 
 
 def is_one(number: Number) -> bool:
@@ -154,31 +151,8 @@ def _mean_decay(rate: NDArray[np.float64], step: NDArray[np.float64]) -> Any:
     return step * np.where(np.abs(x) < 1e-300, 1.0, -np.expm1(-safe) / safe)
 
 
-def square_root(number: AnyNumber) -> Any:
-    """Return the square root of a number, a `Scalar` or a tensor."""
-    if isinstance(number, Scalar):
-        return apply(np.sqrt, number)
-    return number.sqrt() if isinstance(number, Tensor) else math.sqrt(number)
-
-
 def exponential(number: AnyNumber) -> Any:
     """Return the exponential of a number, a `Scalar` or a tensor."""
     if isinstance(number, Scalar):
         return apply(np.exp, number)
     return number.exp() if isinstance(number, Tensor) else math.exp(number)
-
-
-FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "exp": np.exp,
-    "tanh": np.tanh,
-    "normal_cdf": special.ndtr,
-    "sigmoid": special.expit,
-    "softplus": lambda x: np.logaddexp(0.0, x),
-}
-"""Functions of numbers, by the names of the primitives that act on every entry of a matrix."""
-
-
-def of_number(name: str, number: Number) -> Any:
-    """Apply a function of `FUNCTIONS` to a number or a `Scalar`."""
-    function = FUNCTIONS[name]
-    return apply(function, number) if isinstance(number, Scalar) else float(function(number))

@@ -1,19 +1,28 @@
-"""Operations that depend on each other, performed by one thread or by several.
+"""Threads of our own that share operations, and libraries restricted to one.
 
 Each operation is performed by one thread, so that its value does not depend on their number. The
 threads take the earliest operation whose inputs exist, so that few values exist at a time.
+
+A library that divides a product among threads adds its terms in another order. While paths are
+moved it is restricted to one thread, so that results have the same bits.
 """
 
 from __future__ import annotations
 
 import heapq
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, Protocol, TypeVar
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
+from typing import Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+from threadpoolctl import OpenBLASController, ThreadpoolController
+
+from shaped_attention.lazy_torch import torch
 
 
 class Step(Protocol):
@@ -33,6 +42,8 @@ class Step(Protocol):
 
 
 S = TypeVar("S", bound=Step)
+P = ParamSpec("P")
+_Context: TypeAlias = AbstractContextManager[None]
 
 
 class Team:
@@ -133,3 +144,76 @@ class _Shared(Generic[S]):
             self._left = max(0, self._left - 1)
             if fresh > 1 or not self._left:
                 self._changed.notify_all()
+
+
+def shared(context: Callable[P, _Context]) -> Callable[P, _Context]:
+    """Return a context of the process: the first to enter begins it, the last to leave ends it."""
+    lock, inside, open_one = threading.Lock(), 0, ExitStack()
+
+    @contextmanager
+    def entered(*arguments: P.args, **named: P.kwargs) -> Iterator[None]:
+        nonlocal inside
+        with lock:
+            if inside == 0:
+                open_one.enter_context(context(*arguments, **named))
+            inside += 1
+        try:
+            yield
+        finally:
+            with lock:
+                inside -= 1
+                if inside == 0:
+                    open_one.close()
+
+    return entered
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@shared
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Restrict BLAS and LAPACK to one thread, in the whole process."""
+    _take_control()
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+        _take_control()
+
+
+def _take_control() -> None:
+    """Let this thread set the number of threads of OpenBLAS.
+
+    Since version 3.8 of threadpoolctl only the first thread to set it can: calls from others do
+    nothing, so that the restriction would fail inside a `threadpool_limits` of the caller, and
+    would outlast a run whose last worker is not its first.
+    """
+    clear = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
+
+
+@shared
+@contextmanager
+def _torch_threads_put_back() -> Iterator[None]:
+    """Restore the number of threads of torch for threads that begin."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@contextmanager
+def one_thread_of_worker() -> Iterator[None]:
+    """Restrict BLAS, LAPACK and torch to one thread, on a thread that ends afterwards.
+
+    Torch keeps a number of threads for each thread that calls it, and one for those that begin.
+    """
+    with one_thread():
+        if "torch" not in sys.modules:
+            yield
+            return
+        with _torch_threads_put_back():
+            torch.set_num_threads(1)
+            yield

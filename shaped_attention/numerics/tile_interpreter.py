@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel, scalar
 from shaped_attention.numerics.operations import fields as at
-from shaped_attention.numerics.operations.dispatch import simple
+from shaped_attention.numerics.operations import simple
 from shaped_attention.numerics.operations.hidden import activated_gram
 from shaped_attention.numerics.operations.random import fill_bartlett
 from shaped_attention.numerics.operations.registry import code_of
+from shaped_attention.numerics.operations.stacks import table_of
 from shaped_attention.numerics.program import Program
-from shaped_attention.numerics.scalars import Depths
+from shaped_attention.numerics.scalars import Depths, Number
 from shaped_attention.numerics.threefry import count_paths, fill_normals
 
 Array = NDArray[np.float64]
@@ -73,14 +74,14 @@ class Packed(NamedTuple):
         """
         addresses: list[Hashable] = []
         codes: list[NDArray[np.int64]] = []
-        tables: list[Array] = []
+        scalars: list[Number] = []
         ranges, outputs = [], []
         rows: list[int] = []
         values: list[float] = []
         for program in programs:
             start, constant = sum(map(len, codes)), len(rows)
             code = program.code.copy()
-            code[:, [at.SCALAR, at.SCALAR_2]] += sum(table.shape[1] for table in tables)
+            code[:, [at.SCALAR, at.SCALAR_2]] += len(scalars)
             code[:, [at.FIRST, at.LAST]] += start
             code[:, at.KEY] += len(addresses)
             addresses += program.addresses
@@ -89,17 +90,14 @@ class Packed(NamedTuple):
                 values += entries.ravel().tolist()
             codes.append(code)
             ranges.append((start, start + len(code), constant, len(rows)))
-            tables.append(program.table(depths))
+            scalars += program.scalars or [0.0]
             outputs.append([(offset, r * c) for offset, (r, c) in program.outputs])
         most = max(map(len, outputs))
-        table = np.concatenate(tables, axis=1)
-        if len(table) > 1 and (table == table[0]).all():
-            table = table[:1]
         keys = [key(address) for address in addresses]
         return cls(
             np.concatenate(codes),
             np.array(ranges, dtype=np.int64),
-            np.ascontiguousarray(table),
+            table_of(scalars, depths),
             np.stack(keys) if keys else np.zeros((1, 2), dtype=np.uint64),
             np.array(rows, dtype=np.int64),
             np.array(values, dtype=np.float64),
@@ -123,31 +121,22 @@ def run(code, start, stop, numbers, keys, buf, paths, given, taking):  # type: i
     while k < stop:
         line = code[k]
         op = line[at.OP]
-        if op == _NORMAL:
-            size = line[at.ROWS] * line[at.COLUMNS]
-            out = line[at.OUT]
-            if taking:
-                for i in range(size):
-                    for p in range(LANES):
-                        buf[out + i, p] = given[line[at.START] + i, p]
-            else:
-                fill_normals(
-                    buf[out : out + size + 1], size, numbers[line[at.SCALAR]],
-                    keys[line[at.KEY]], paths, line[at.SLOT], compiled_once(0),
-                )  # fmt: skip
-        elif op == _WISHART:
-            if line[at.WORK] > 0:
-                fill_bartlett(
-                    buf, line[at.OUT], line[at.ROWS], line[at.COUNT], line[at.WORK],
-                    keys[line[at.KEY]], paths, line[at.SLOT],
-                )  # fmt: skip
-            else:
-                size = line[at.ROWS] * line[at.COLUMNS]
-                out = line[at.OUT]
-                fill_normals(
-                    buf[out : out + size + 1], size, 1.0, keys[line[at.KEY]], paths,
-                    line[at.SLOT], compiled_once(0),
-                )  # fmt: skip
+        if op == _NORMAL and taking:
+            for i in range(line[at.ROWS] * line[at.COLUMNS]):
+                for p in range(LANES):
+                    buf[line[at.OUT] + i, p] = given[line[at.START] + i, p]
+        elif op == _WISHART and line[at.WORK] > 0:
+            fill_bartlett(
+                buf, line[at.OUT], line[at.ROWS], line[at.COUNT], line[at.WORK],
+                keys[line[at.KEY]], paths, line[at.SLOT],
+            )  # fmt: skip
+        elif op in (_NORMAL, _WISHART):
+            out, size = line[at.OUT], line[at.ROWS] * line[at.COLUMNS]
+            scale = numbers[line[at.SCALAR]] if op == _NORMAL else 1.0
+            fill_normals(
+                buf[out : out + size + 1], size, scale, keys[line[at.KEY]], paths, line[at.SLOT],
+                compiled_once(0),
+            )  # fmt: skip
         elif op == _ACTIVATED_GRAM:
             activated_gram(code, k, numbers, keys[line[at.KEY]], buf, paths)
             k = line[at.LAST] - 1

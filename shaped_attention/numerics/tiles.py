@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from shaped_attention.numerics.jit import LANES, compiled_once, kernel, tile_buffer
+from shaped_attention.numerics.jit import LANES, borrowed, compiled_once, kernel, tile_buffer
 from shaped_attention.numerics.operations.sums import squares
 from shaped_attention.numerics.threefry import count_paths
 from shaped_attention.numerics.tile_interpreter import fill_constants, run
@@ -131,7 +131,9 @@ def advance(  # type: ignore[no-untyped-def]
     tiles, size = state.shape[0], state.shape[1]
     # Once: in the loops each use of a field would count references.
     code, ranges, table, keys, constant_rows, constants, outputs, parts, work, _ = program
-    buf = tile_buffer(work + 3)
+    code, table, keys = borrowed(code), borrowed(table), borrowed(keys)
+    memory = tile_buffer(work + 3)
+    buf = borrowed(memory)
     paths = np.empty(LANES, np.uint64)
     radii, times = np.full(LANES, radius), np.empty(LANES)
     programs = ranges.shape[0]
@@ -193,6 +195,7 @@ def advance(  # type: ignore[no-untyped-def]
         for i in range(size):
             for p in range(LANES):
                 state[tile, i, p] = buf[i, p]
+    memory[0, 0] = 0.0  # still alive
 
 
 @kernel

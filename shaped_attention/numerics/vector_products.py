@@ -6,16 +6,15 @@ product. Here up to 16 sums are vectors in registers while the inner index runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
 import numpy as np
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from shaped_attention.numerics.jit import kernel, piece
+from shaped_attention.numerics.jit import intrinsic, kernel, piece, sizes
+from shaped_attention.numerics.threefry import fill_weights
 from shaped_attention.numerics.vectormath import prefer_wide_vectors
 
 VECTOR = 8
@@ -23,6 +22,9 @@ VECTOR = 8
 
 SUMS = 16 * VECTOR
 """Doubles of the sums of a block."""
+
+_BLOCK = 2**12
+"""Numbers of a block of columns of weights, which are multiplied while in the cache."""
 
 
 class _Vectors:
@@ -84,23 +86,22 @@ class _Vectors:
         self._builder.store(self._builder.call(self._multiply_add, [x, y, total]), place)
 
 
-def _combination(high: int, vectors: int) -> Callable[..., Any]:
-    """Make the function that writes `high` combinations of rows, `vectors` vectors of each."""
+@intrinsic
+def _combination(  # type: ignore[no-untyped-def]
+    typing, result, left, right, out, out_row, a, a_row, a_inner, b, b_row, high, vectors, count
+):  # fmt: skip
+    """Write `high` combinations of rows, `vectors` vectors of each; both are 1, 2 or 4.
 
-    @intrinsic
-    def combination(  # type: ignore[no-untyped-def]
-        typing, result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count
-    ):  # fmt: skip
-        """Write, from entry out + i out_row on, the sum over k < count of A_ik times row k of B.
+    From entry out + i out_row on, they are the sums over k < count of A_ik times row k of B. A_ik
+    is entry a + i a_row + k a_inner of `left`, and row k of B starts at entry b + k b_row of
+    `right`.
+    """
+    signature = types.void(result, left, right, *([types.intp] * 10))
 
-        A_ik is entry a + i a_row + k a_inner of `left`, and row k of B starts at entry b + k b_row
-        of `right`.
-        """
-        signature = types.void(result, left, right, *([types.intp] * 8))
-
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            out, out_row, a, a_row, a_inner, b, b_row, count = arguments[3:]
-            v = _Vectors(context, builder, signature.args[:3], arguments[:3], out.type)
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        out, out_row, a, a_row, a_inner, b, b_row, high_value, wide_value, count = arguments[3:]
+        v = _Vectors(context, builder, signature.args[:3], arguments[:3], out.type)
+        for high, vectors in sizes(builder, high_value, wide_value):
             sums = v.sums(high * vectors)
             with cgutils.for_range(builder, count, intp=out.type) as loop:
                 k = loop.index
@@ -113,35 +114,31 @@ def _combination(high: int, vectors: int) -> Callable[..., Any]:
                 for j in range(vectors):
                     target = v.entry(out, (out_row, i), (j, VECTOR))
                     v.store(builder.load(sums[i * vectors + j]), 0, target)
-            return context.get_dummy_value()
+        return context.get_dummy_value()
 
-        return signature, generate
-
-    return combination
+    return signature, generate
 
 
-def _inner_products(high: int, wide: int) -> Callable[..., Any]:
-    """Make the function that adds the products of `high` rows with `wide` rows, lanes apart."""
+@intrinsic
+def _inner_products(  # type: ignore[no-untyped-def]
+    typing, left, right, sums, a, a_row, b, b_row, high, wide, count, target, step
+):  # fmt: skip
+    """Add `count` vectors of row a + i a_row times those of row b + j b_row, lanes apart.
 
-    @intrinsic
-    def inner_products(  # type: ignore[no-untyped-def]
-        typing, left, right, sums, a, a_row, b, b_row, count, target, step
-    ):  # fmt: skip
-        """Add `count` vectors of row a + i a_row times those of row b + j b_row.
+    The sums are the vectors from target + i step + j on of `sums`, for i < high and j < wide.
+    """
+    signature = types.void(left, right, sums, *([types.intp] * 9))
 
-        The sums are the vectors from target + i step + j on of `sums`.
-        """
-        signature = types.void(left, right, sums, *([types.intp] * 7))
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        a, a_row, b, b_row, high_value, wide_value, count, target, step = arguments[3:]
+        v = _Vectors(context, builder, signature.args[:3], arguments[:3], a.type)
 
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            a, a_row, b, b_row, count, target, step = arguments[3:]
-            v = _Vectors(context, builder, signature.args[:3], arguments[:3], a.type)
+        def entry(i: int, j: int) -> Any:
+            return v.entry(0, (v.entry(target, (step, i), (j, 1)), VECTOR))
+
+        for high, wide in sizes(builder, high_value, wide_value):
             places = v.sums(high * wide)
             blocks = [(i, j) for i in range(high) for j in range(wide)]
-
-            def entry(i: int, j: int) -> Any:
-                return v.entry(0, (v.entry(target, (step, i), (j, 1)), VECTOR))
-
             for place, (i, j) in zip(places, blocks, strict=True):
                 builder.store(v.load(2, entry(i, j)), place)
             with cgutils.for_range(builder, count, intp=a.type) as loop:
@@ -153,47 +150,9 @@ def _inner_products(high: int, wide: int) -> Callable[..., Any]:
                         v.add_product(rows[i], x, places[i * wide + j])
             for place, (i, j) in zip(places, blocks, strict=True):
                 v.store(builder.load(place), 2, entry(i, j))
-            return context.get_dummy_value()
+        return context.get_dummy_value()
 
-        return signature, generate
-
-    return inner_products
-
-
-_c44, _c42, _c41 = _combination(4, 4), _combination(4, 2), _combination(4, 1)
-_c24, _c22, _c21 = _combination(2, 4), _combination(2, 2), _combination(2, 1)
-_c14, _c12, _c11 = _combination(1, 4), _combination(1, 2), _combination(1, 1)
-_i44, _i42, _i41 = _inner_products(4, 4), _inner_products(4, 2), _inner_products(4, 1)
-_i24, _i22, _i21 = _inner_products(2, 4), _inner_products(2, 2), _inner_products(2, 1)
-_i14, _i12, _i11 = _inner_products(1, 4), _inner_products(1, 2), _inner_products(1, 1)
-
-
-@kernel
-def _combine(  # type: ignore[no-untyped-def]
-    result, left, right, out, out_row, a, a_row, a_inner, b, b_row, high, vectors, count
-):  # fmt: skip
-    """Write a block of combinations of rows: see `_combination`."""
-    prefer_wide_vectors()
-    if high == 4:
-        if vectors == 4:
-            _c44(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
-        elif vectors == 2:
-            _c42(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
-        else:
-            _c41(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
-    elif high == 2:
-        if vectors == 4:
-            _c24(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
-        elif vectors == 2:
-            _c22(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
-        else:
-            _c21(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
-    elif vectors == 4:
-        _c14(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
-    elif vectors == 2:
-        _c12(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
-    else:
-        _c11(result, left, right, out, out_row, a, a_row, a_inner, b, b_row, count)
+    return signature, generate
 
 
 @kernel
@@ -207,6 +166,7 @@ def combinations(  # type: ignore[no-untyped-def]
     inner index starts at the row with `a_from` and ends after it with `a_to`: the other entries of
     A are zero.
     """
+    prefer_wide_vectors()
     i = 0
     while i < rows:
         high = piece(rows - i)
@@ -216,7 +176,7 @@ def combinations(  # type: ignore[no-untyped-def]
         j = 0
         while columns - j >= VECTOR:
             vectors = piece((columns - j) // VECTOR)
-            _combine(
+            _combination(
                 result, left, right, z + j, out_row, x, a_row, a_inner, y + j, b_row,
                 high, vectors, count,
             )  # fmt: skip
@@ -236,26 +196,7 @@ def add_inner_products(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Add a block of inner products, lanes apart: see `_inner_products`."""
     prefer_wide_vectors()
-    if high == 4:
-        if wide == 4:
-            _i44(left, right, sums, a, a_row, b, b_row, count, target, step)
-        elif wide == 2:
-            _i42(left, right, sums, a, a_row, b, b_row, count, target, step)
-        else:
-            _i41(left, right, sums, a, a_row, b, b_row, count, target, step)
-    elif high == 2:
-        if wide == 4:
-            _i24(left, right, sums, a, a_row, b, b_row, count, target, step)
-        elif wide == 2:
-            _i22(left, right, sums, a, a_row, b, b_row, count, target, step)
-        else:
-            _i21(left, right, sums, a, a_row, b, b_row, count, target, step)
-    elif wide == 4:
-        _i14(left, right, sums, a, a_row, b, b_row, count, target, step)
-    elif wide == 2:
-        _i12(left, right, sums, a, a_row, b, b_row, count, target, step)
-    else:
-        _i11(left, right, sums, a, a_row, b, b_row, count, target, step)
+    _inner_products(left, right, sums, a, a_row, b, b_row, high, wide, count, target, step)
 
 
 @kernel
@@ -289,3 +230,29 @@ def inner_products(  # type: ignore[no-untyped-def]
                     result[out + (i + h) * out_row + j + w] = total
             j += wide
         i += high
+
+
+@kernel
+def multiply_weights(x, key, paths, slot, begin, end, out):  # type: ignore[no-untyped-def]
+    """Write columns begin, ..., end - 1 (begin even) of X W for the samples of `paths`.
+
+    The weight in row r and column c of a sample's Gaussian matrix W (fan_in, columns) is the normal
+    number c fan_in + r of its slot. A column is contiguous, so the order of an inner product
+    depends on `fan_in` alone. No matrix is stored, which bounds the memory at any width.
+
+    These are counter words (samples,). X (samples, rows, fan_in) and `out` (samples, rows, columns)
+    are contiguous, in single or double precision; the numbers are made in double precision.
+    """
+    samples, rows, fan_in = x.shape
+    columns = out.shape[2]
+    block = max(4, _BLOCK // fan_in // 2 * 2)
+    left, right, result = x.reshape(-1), np.empty(block * fan_in, x.dtype), out.reshape(-1)
+    for s in range(samples):
+        for start in range(begin, end, block):
+            count = min(block, end - start)
+            weights = right[: count * fan_in].reshape(1, count * fan_in)
+            fill_weights(weights, key, paths[s : s + 1], slot, start * fan_in // 2)
+            inner_products(
+                result, left, right, s * rows * columns + start, columns, s * rows * fan_in,
+                fan_in, 0, fan_in, rows, fan_in, count,
+            )  # fmt: skip

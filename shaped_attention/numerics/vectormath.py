@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 from numpy.polynomial import Chebyshev, Polynomial
 from numpy.polynomial.chebyshev import cheb2poly
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
-from shaped_attention.numerics.jit import scalar
+from shaped_attention.numerics.jit import intrinsic, scalar
 
 Float64Array = NDArray[np.float64]
 
@@ -79,7 +78,8 @@ _LN2_HIGH = 0.693147180369123816490
 _LN2_LOW = 1.90821492927058770002e-10
 
 
-def _bits_to_float(typingctx: Any, bits: Any) -> Any:
+@intrinsic
+def bits_to_float(typingctx: Any, bits: Any) -> Any:
     """Read the 64 bits of an unsigned integer as a double."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -88,7 +88,8 @@ def _bits_to_float(typingctx: Any, bits: Any) -> Any:
     return types.float64(types.uint64), generate
 
 
-def _float_to_bits(typingctx: Any, number: Any) -> Any:
+@intrinsic
+def float_to_bits(typingctx: Any, number: Any) -> Any:
     """Read the 64 bits of a double as an unsigned integer."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -97,7 +98,8 @@ def _float_to_bits(typingctx: Any, number: Any) -> Any:
     return types.uint64(types.float64), generate
 
 
-def _prefer_wide_vectors(typingctx: Any) -> Any:
+@intrinsic
+def prefer_wide_vectors(typingctx: Any) -> Any:
     """Let the calling kernel use 512-bit vectors where the processor has them.
 
     LLVM's default for these processors is 256 bits. The generators become a quarter faster and
@@ -112,12 +114,6 @@ def _prefer_wide_vectors(typingctx: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(), generate
-
-
-# The type checker would require the typing context, which numba supplies.
-prefer_wide_vectors: Any = intrinsic(_prefer_wide_vectors)
-bits_to_float: Any = intrinsic(_bits_to_float)
-float_to_bits: Any = intrinsic(_float_to_bits)
 
 
 @scalar

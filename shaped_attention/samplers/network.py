@@ -19,7 +19,7 @@ from shaped_attention.checks import check_count
 from shaped_attention.numerics.draws import SLOTS_PER_BLOCK, Draws, slot_number, stream_key
 from shaped_attention.numerics.threads import ALONE, Team
 from shaped_attention.numerics.threefry import path_words
-from shaped_attention.numerics.weights import multiply_weights
+from shaped_attention.numerics.vector_products import multiply_weights
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import Resumed
 from shaped_attention.samplers.loop import sample
@@ -52,8 +52,8 @@ _FEWEST_FOR_THREADS = 2**16
 class WeightProduct:
     """Products ``project(x, columns) = x @ W`` with the weights of samples in a block and layer.
 
-    Each call has a fresh Gaussian matrix W (fan_in, columns) for each sample; `numerics.weights`
-    numbers its entries. `team` shares the columns of a large matrix.
+    Each call has a fresh Gaussian matrix W (fan_in, columns) for each sample;
+    `numerics.vector_products` numbers its entries. `team` shares the columns of a large matrix.
     """
 
     def __init__(self, draws: Draws, first: int, team: Team = ALONE) -> None:

@@ -26,7 +26,7 @@ from shaped_attention.blocks.base import (
 from shaped_attention.checks import argument_error, check_count, check_width
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.covariance import start_factor
-from shaped_attention.numerics.one_thread import one_thread
+from shaped_attention.numerics.threads import one_thread
 from shaped_attention.samplers.arguments import (
     Resumed,
     check_dtype,

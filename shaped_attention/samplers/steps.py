@@ -29,6 +29,8 @@ from shaped_attention.blocks.parameters import traced
 from shaped_attention.blocks.state import State, factor_columns
 from shaped_attention.lazy_torch import Tensor
 from shaped_attention.numerics.graph import Graph, Matrix
+from shaped_attention.numerics.named_numbers import TracedNumbers
+from shaped_attention.numerics.operations.stacks import table_of
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,
@@ -41,7 +43,6 @@ from shaped_attention.numerics.primitives import (
 )
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.scalars import exponential, mean_decay
-from shaped_attention.numerics.traced_numbers import TracedNumbers
 
 if TYPE_CHECKING:
     from shaped_attention.blocks.limit import Limit
@@ -319,7 +320,8 @@ def check_coefficients(pattern: Sequence[Sequence[Block]], tokens: int, steps: i
             except (ArithmeticError, LookupError, RuntimeError, ValueError):
                 continue
             with np.errstate(all="ignore"):
-                finite = np.isfinite(program.table(depths)).all(axis=1)
+                every = np.isfinite(table_of(program.scalars, depths)).all(axis=1)
+            finite = np.broadcast_to(every, depths.shape)
             constants = all(np.isfinite(entries).all() for _, entries in program.constants)
             if not (finite.all() and constants):
                 where = f" at relative depth {depths[~finite][0]:.6g}" if constants else ""

@@ -6,9 +6,8 @@ replaced by increments keyed by (seed, sample, step): see `shaped_attention.nume
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import torch
 import torchsde
 from torch import Tensor
 
+from shaped_attention.numerics.threads import shared
 from shaped_attention.samplers.paths import Paths
 
 
@@ -29,11 +29,15 @@ class _System:
     def __init__(self, paths: Paths) -> None:
         self._paths, self._on_host = paths, paths.stepper.xp is np
         self.shape = paths.brownian_shape
+        self._last: dict[str, tuple[Any, Tensor]] = {}
 
-    def flat(self, array: Any) -> Tensor:
+    def flat(self, array: Any, name: str) -> Tensor:
         """Return an array of a stepper as a flat tensor with the same memory."""
-        tensor: Tensor = torch.from_numpy(array) if self._on_host else array
-        return tensor.flatten(1)
+        # Most steppers use the same arrays again; torch's views of them take time in each step.
+        if name not in self._last or self._last[name][0] is not array:
+            tensor: Tensor = torch.from_numpy(array) if self._on_host else array
+            self._last[name] = array, tensor.flatten(1)
+        return self._last[name][1]
 
     def unflat(self, tensor: Tensor, like: Any) -> Any:
         """Return an array of the stepper with the shape of another."""
@@ -45,38 +49,19 @@ class _System:
         paths = self._paths
         increments, state = v.numpy() if self._on_host else v, self.unflat(y, paths.state)
         drift, noise = paths.drift_and_noise(state, increments, round(float(t)))
-        return self.flat(drift), self.flat(noise)
+        return self.flat(drift, "drift"), self.flat(noise, "noise")
 
     def __call__(self, start: Tensor, end: Tensor) -> Tensor:
         """Return the Brownian increments of one whole step."""
-        return self.flat(self._paths.increments(round(float(start))))
+        return self.flat(self._paths.increments(round(float(start))), "increments")
 
 
-_probing = threading.Lock()
-_probes = 0
-_before: ExitStack | None = None
-
-
+@shared
 @contextmanager
 def _generator_put_back(accelerators: list[torch.device]) -> Iterator[None]:
-    """Restore torch's global generator, from which torchsde draws when it probes the system.
-
-    Calls may overlap on threads: the first to enter saves the state, the last to leave restores it.
-    """
-    global _probes, _before
-    with _probing:
-        if _probes == 0:
-            _before = ExitStack()
-            _before.enter_context(torch.random.fork_rng(devices=accelerators))
-        _probes += 1
-    try:
+    """Restore torch's global generator, from which torchsde draws when it probes the system."""
+    with torch.random.fork_rng(devices=accelerators):
         yield
-    finally:
-        with _probing:
-            _probes -= 1
-            if _probes == 0 and _before is not None:
-                _before.close()
-                _before = None
 
 
 def advance(paths: Paths, point: int, budget: int) -> bool:
@@ -87,7 +72,7 @@ def advance(paths: Paths, point: int, budget: int) -> bool:
     with torch.no_grad(), _generator_put_back([device] if device.type == "cuda" else []):
         states = torchsde.sdeint(
             system,
-            system.flat(paths.state),
+            system.flat(paths.state, "state"),
             torch.tensor([begin, end], dtype=torch.float64),
             bm=system,
             method="euler",

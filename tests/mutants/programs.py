@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 _GRAPH = "shaped_attention/numerics/graph.py"
 _LARGE = "shaped_attention/samplers/steppers/blas.py"
 _PROGRAM = "shaped_attention/numerics/program.py"
-_TRACED_NUMBERS = "shaped_attention/numerics/traced_numbers.py"
+_TRACED_NUMBERS = "shaped_attention/numerics/named_numbers.py"
 _VECTORMATH = "shaped_attention/numerics/vectormath.py"
 _TILES = "shaped_attention/numerics/tiles.py"
 _INTERPRETER = "shaped_attention/numerics/tile_interpreter.py"
@@ -117,7 +117,7 @@ PROGRAMS = [
     ),
     Mutant(
         "tiles-symmetric-noise-diagonal",
-        "shaped_attention/numerics/operations/symmetric.py",
+        "shaped_attention/numerics/operations/parts.py",
         "weight = math.sqrt(2.0) if i == j else 1.0",
         "weight = 1.0",
         ("test_compiled.py::test_sde[attention-5]",),

@@ -26,7 +26,7 @@ _OF_CHAINS, _OF_LIMITS = (f"test_compiled.py::test_stopping[{name}]" for name in
 SAMPLERS = [
     Mutant(
         "sde-diagonal-noise-too-small",
-        "shaped_attention/numerics/operations/symmetric.py",
+        "shaped_attention/numerics/operations/parts.py",
         "weight.fill_diagonal_(0.5**0.5)",
         "weight.fill_diagonal_(0.5)",
         ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",),

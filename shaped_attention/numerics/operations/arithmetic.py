@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.jit import LANES, kernel, scalar
 from shaped_attention.numerics.operations import fields as at
 from shaped_attention.numerics.operations.registry import operation, same
 from shaped_attention.numerics.operations.stacks import Place, Step, plain
@@ -13,30 +13,30 @@ from shaped_attention.numerics.operations.stacks import Place, Step, plain
 Array = NDArray[np.float64]
 
 
-@kernel
+@scalar
 def _combine(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write s A + t B, where B may be a single row, column or entry."""
     out, a, b, columns = line[at.OUT], line[at.A], line[at.B], line[at.COLUMNS]
-    b_rows, b_columns = line[at.B_ROWS], line[at.B_COLUMNS]
+    out_columns, b_columns = line[at.OUT_COLUMNS], line[at.B_COLUMNS]
+    down, along = b_columns if line[at.B_ROWS] > 1 else 0, 1 if b_columns > 1 else 0
     s, t = numbers[line[at.SCALAR]], numbers[line[at.SCALAR_2]]
     for i in range(line[at.ROWS]):
         for j in range(columns):
-            x, z = a + i * columns + j, out + i * line[at.OUT_COLUMNS] + j
-            y = b + (i * b_columns if b_rows > 1 else 0) + (j if b_columns > 1 else 0)
+            x, y, z = a + i * columns + j, b + i * down + j * along, out + i * out_columns + j
             for p in range(LANES):
                 buf[z, p] = s * buf[x, p] + t * buf[y, p]
 
 
-@kernel
+@scalar
 def _times(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write A B entry by entry, or A / B with the flag, where B may be a row, column or entry."""
     out, a, b, columns = line[at.OUT], line[at.A], line[at.B], line[at.COLUMNS]
-    b_rows, b_columns = line[at.B_ROWS], line[at.B_COLUMNS]
+    b_columns, dividing = line[at.B_COLUMNS], line[at.FLAG] > 0
+    down, along = b_columns if line[at.B_ROWS] > 1 else 0, 1 if b_columns > 1 else 0
     for i in range(line[at.ROWS]):
         for j in range(columns):
-            x, z = a + i * columns + j, out + i * columns + j
-            y = b + (i * b_columns if b_rows > 1 else 0) + (j if b_columns > 1 else 0)
-            if line[at.FLAG] > 0:
+            x, y, z = a + i * columns + j, b + i * down + j * along, out + i * columns + j
+            if dividing:
                 for p in range(LANES):
                     buf[z, p] = buf[x, p] / buf[y, p]
             else:
@@ -54,7 +54,7 @@ def place(buf, out, out_columns, a, a_columns, rows, columns, s):  # type: ignor
                 buf[y, p] = s * buf[x, p]
 
 
-@kernel
+@scalar
 def scaled(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write s A."""
     place(
@@ -63,7 +63,7 @@ def scaled(line, numbers, buf):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@kernel
+@scalar
 def _shift(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write s A + t."""
     out, a = line[at.OUT], line[at.A]

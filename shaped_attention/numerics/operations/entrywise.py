@@ -9,8 +9,9 @@ import numpy as np
 from scipy import special
 
 from shaped_attention.lazy_torch import torch
+from shaped_attention.numerics import vectormath as vm
 from shaped_attention.numerics.dual import Dual
-from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.jit import LANES, kernel, scalar
 from shaped_attention.numerics.operations import fields as at
 from shaped_attention.numerics.operations.registry import (
     E,
@@ -26,14 +27,6 @@ from shaped_attention.numerics.operations.registry import (
 )
 from shaped_attention.numerics.operations.stacks import Array, Place, Step, flat, plain
 from shaped_attention.numerics.scalars import AnyNumber
-from shaped_attention.numerics.vectormath import (
-    logistic,
-    prefer_wide_vectors,
-    whole_exp,
-)
-from shaped_attention.numerics.vectormath import normal_cdf as _normal_cdf
-from shaped_attention.numerics.vectormath import softplus as _softplus
-from shaped_attention.numerics.vectormath import tanh as _tanh
 
 _STEEP = 2.0**100
 """The hyperbolic tangent of this number times x is the sign of x, also in single precision."""
@@ -77,22 +70,15 @@ def _sigmoid_slope(x: Any, y: Any) -> Any:
     return y * sigmoid(-1.0 * x)
 
 
-@primitive(
-    trace=on_entries("sigmoid"), number=special.expit,
-    rule=slope(_sigmoid_slope),
-)  # fmt: skip
+@primitive(trace=on_entries("sigmoid"), number=special.expit, rule=slope(_sigmoid_slope))
 def sigmoid(x: E) -> E:
     """Return 1 / (1 + exp(-x)) of a number, a parameter, or every entry."""
     result: E = tensor(torch.sigmoid(tensor(x)))
     return result
 
 
-def _log_of_sum(x: Any) -> Any:
-    return np.logaddexp(0.0, x)
-
-
 @primitive(
-    trace=on_entries("softplus"), number=_log_of_sum,
+    trace=on_entries("softplus"), number=lambda x: np.logaddexp(0.0, x),
     rule=slope(lambda x, y: sigmoid(x)),
 )  # fmt: skip
 def softplus(x: E) -> E:
@@ -124,7 +110,7 @@ def sign(x: M) -> M:
 # On tiles, and on the entries of stacks where NumPy would take several passes.
 
 
-@kernel
+@scalar
 def _sqrt_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
     x, y = line[at.A], line[at.OUT]
     for i in range(line[at.ROWS] * line[at.COLUMNS]):
@@ -134,52 +120,52 @@ def _sqrt_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
 
 @kernel
 def _exp_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    prefer_wide_vectors()
+    vm.prefer_wide_vectors()
     x, y = line[at.A], line[at.OUT]
     for i in range(line[at.ROWS] * line[at.COLUMNS]):
         for p in range(LANES):
-            buf[y + i, p] = whole_exp(buf[x + i, p])
+            buf[y + i, p] = vm.whole_exp(buf[x + i, p])
 
 
 @kernel
 def _tanh_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    prefer_wide_vectors()
+    vm.prefer_wide_vectors()
     x, y = line[at.A], line[at.OUT]
     for i in range(line[at.ROWS] * line[at.COLUMNS]):
         for p in range(LANES):
-            buf[y + i, p] = _tanh(buf[x + i, p])
+            buf[y + i, p] = vm.tanh(buf[x + i, p])
 
 
 @kernel
 def _normal_cdf_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    prefer_wide_vectors()
+    vm.prefer_wide_vectors()
     x, y = line[at.A], line[at.OUT]
     for i in range(line[at.ROWS] * line[at.COLUMNS]):
         for p in range(LANES):
-            buf[y + i, p] = _normal_cdf(buf[x + i, p])
+            buf[y + i, p] = vm.normal_cdf(buf[x + i, p])
 
 
 @kernel
 def _sigmoid_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    prefer_wide_vectors()
+    vm.prefer_wide_vectors()
     x, y = line[at.A], line[at.OUT]
     for i in range(line[at.ROWS] * line[at.COLUMNS]):
         for p in range(LANES):
-            buf[y + i, p] = logistic(buf[x + i, p])
+            buf[y + i, p] = vm.logistic(buf[x + i, p])
 
 
 @kernel
 def _softplus_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    prefer_wide_vectors()
+    vm.prefer_wide_vectors()
     x, y = line[at.A], line[at.OUT]
     for i in range(line[at.ROWS] * line[at.COLUMNS]):
         for p in range(LANES):
-            buf[y + i, p] = _softplus(buf[x + i, p])
+            buf[y + i, p] = vm.softplus(buf[x + i, p])
 
 
 @kernel
 def _leaky_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    prefer_wide_vectors()
+    vm.prefer_wide_vectors()
     x, y = line[at.A], line[at.OUT]
     s, t = numbers[line[at.SCALAR]], numbers[line[at.SCALAR_2]]
     for i in range(line[at.ROWS] * line[at.COLUMNS]):
@@ -189,23 +175,23 @@ def _leaky_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
 
 @kernel
 def _normal_cdfs(x, out):  # type: ignore[no-untyped-def]
-    prefer_wide_vectors()
+    vm.prefer_wide_vectors()
     for i in range(x.size):
-        out[i] = _normal_cdf(x[i])
+        out[i] = vm.normal_cdf(x[i])
 
 
 @kernel
 def _sigmoids(x, out):  # type: ignore[no-untyped-def]
-    prefer_wide_vectors()
+    vm.prefer_wide_vectors()
     for i in range(x.size):
-        out[i] = logistic(x[i])
+        out[i] = vm.logistic(x[i])
 
 
 @kernel
 def _softplus_values(x, out):  # type: ignore[no-untyped-def]
-    prefer_wide_vectors()
+    vm.prefer_wide_vectors()
     for i in range(x.size):
-        out[i] = _softplus(x[i])
+        out[i] = vm.softplus(x[i])
 
 
 @kernel

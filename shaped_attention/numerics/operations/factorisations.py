@@ -86,15 +86,14 @@ def _compress_with_tangents(root: Dual) -> Dual:
     return lower(root) if root.shape[-1] > (1 + moving) * root.shape[-2] else root
 
 
-def _narrow(root: Any) -> Any:
+def _narrow(root: M) -> M:
     return lower(root) if root.shape[-1] > root.shape[-2] else root
 
 
 @primitive(trace=_narrow, tangent=_compress_with_tangents)
 def compress(root: M) -> M:
     """Return a root with the same Gram matrix and at most as many columns as rows."""
-    narrow: M = _narrow(root)
-    return narrow
+    return _narrow(root)
 
 
 def _traced_cholesky(gram: Matrix) -> Matrix:
@@ -137,13 +136,8 @@ def cholesky(gram: M) -> M:
 @kernel
 def _lower_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Overwrite A; the work rows are one of scratch and one for each row of A."""
-    out, a, rows, columns, work = (
-        line[at.OUT],
-        line[at.A],
-        line[at.ROWS],
-        line[at.A_COLUMNS],
-        line[at.WORK],
-    )
+    out, a, work = line[at.OUT], line[at.A], line[at.WORK]
+    rows, columns = line[at.ROWS], line[at.A_COLUMNS]
     original, one, no = work + 1, compiled_once(1), rows < 0
     squares(buf, original, a, rows, columns)
     for j in range(rows):

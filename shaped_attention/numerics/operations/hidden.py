@@ -22,7 +22,7 @@ from shaped_attention.numerics.jit import (
     tile_buffer,
 )
 from shaped_attention.numerics.operations import fields as at
-from shaped_attention.numerics.operations.dispatch import simple
+from shaped_attention.numerics.operations import simple
 from shaped_attention.numerics.operations.products import (
     FEWEST_TRIANGULAR,
     lower_half,
@@ -30,13 +30,7 @@ from shaped_attention.numerics.operations.products import (
     multiply,
 )
 from shaped_attention.numerics.operations.registry import operation, twice
-from shaped_attention.numerics.operations.stacks import (
-    Array,
-    Memory,
-    Place,
-    Step,
-    is_large,
-)
+from shaped_attention.numerics.operations.stacks import Array, Memory, Place, Step, is_large
 from shaped_attention.numerics.operations.stacks import mirror as mirror_stacks
 from shaped_attention.numerics.threefry import (
     counter,
@@ -151,23 +145,10 @@ def _add_gram(buf, sums, rows, a):  # type: ignore[no-untyped-def]
 def _hidden_gram(  # type: ignore[no-untyped-def]
     code, numbers, rows, arguments, result, factor, lower, key, path, slot, first, last, out
 ):  # fmt: skip
-    """Write the lower half of the sum of s(h) s(h)^T over hidden units h = F g.
+    """Write the lower half of the sum of s(h) s(h)^T over hidden units h = F g, first to last - 1.
 
-    Parameters
-    ----------
-    code, numbers, rows
-        Program of s on columns (m, 1), its scalars, and the rows of its buffer; its arguments come
-        first.
-    arguments, result
-        First rows of its arguments and of its result.
-    factor, lower
-        F (m, columns), and whether it is lower triangular.
-    key, path, slot
-        Key and counter words of the normals (see `threefry`).
-    first, last
-        Hidden units first, ..., last - 1.
-    out
-        The sum (m, m).
+    `code` is the program of s on columns (m, 1), with the first rows of its arguments and of its
+    result; F is `factor` (m, columns).
     """
     tokens, columns = factor.shape
     entries = factor.reshape(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.dual import Dual, zeros
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import LANES, kernel
+from shaped_attention.numerics.jit import LANES, kernel, scalar
 from shaped_attention.numerics.operations import fields as at
 from shaped_attention.numerics.operations.arithmetic import place, scaled
 from shaped_attention.numerics.operations.registry import (
@@ -22,7 +23,7 @@ from shaped_attention.numerics.operations.registry import (
     same,
     tensor,
 )
-from shaped_attention.numerics.operations.stacks import Place, Step, plain
+from shaped_attention.numerics.operations.stacks import Place, Step, mirror, plain
 
 Array = NDArray[np.float64]
 
@@ -108,7 +109,7 @@ def diagonal(matrix: M) -> M:
     return result
 
 
-@kernel
+@scalar
 def _transpose(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write A^T."""
     out, a, rows, columns = line[at.OUT], line[at.A], line[at.ROWS], line[at.COLUMNS]
@@ -118,14 +119,14 @@ def _transpose(line, numbers, buf):  # type: ignore[no-untyped-def]
                 buf[out + i * columns + j, p] = buf[a + j * rows + i, p]
 
 
-@kernel
+@scalar
 def _reshape(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write the entries in the same order."""
     columns = line[at.COLUMNS]
     place(buf, line[at.OUT], columns, line[at.A], columns, line[at.ROWS], columns, 1.0)
 
 
-@kernel
+@scalar
 def _columns(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write columns from the number `SLOT` on."""
     columns = line[at.COLUMNS]
@@ -135,7 +136,7 @@ def _columns(line, numbers, buf):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@kernel
+@scalar
 def _diagonal(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write the diagonal of A."""
     place(buf, line[at.OUT], 1, line[at.A], line[at.A_COLUMNS] + 1, line[at.ROWS], 1, 1.0)
@@ -153,6 +154,54 @@ def _concatenate_stacks(step: Step, here: Place, out: Array, *parts: Array) -> N
         column += part.shape[-1]
 
 
+def _traced_symmetric(numbers: Matrix, size: int) -> Matrix:
+    return numbers.plain().linear("symmetric", lambda *_: (size, size))
+
+
+@primitive(trace=_traced_symmetric, rule=linear)
+def symmetric_noise(numbers: M, size: int) -> M:
+    """Return the symmetric (size, size) matrix whose lower triangle, row by row, is `numbers`.
+
+    The diagonal is multiplied by sqrt 2: independent normals give the noise with variance 1 off the
+    diagonal and 2 on it. `numbers` has the shape (1, size (size + 1) / 2).
+    """
+    row: Any = numbers
+    i, j = torch.tril_indices(size, size, device=row.device)
+    lower_half = row.new_zeros(*row.shape[:-2], size, size)
+    lower_half[..., i, j] = row[..., 0, :]
+    weight = row.new_ones(size, size)
+    weight.fill_diagonal_(0.5**0.5)
+    weighted: Any = lower_half * weight
+    result: M = weighted + weighted.mT
+    return result
+
+
+@kernel
+def _symmetric_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    out, row, size = line[at.OUT], line[at.A], line[at.ROWS]
+    for i in range(size):
+        for j in range(i + 1):
+            weight = math.sqrt(2.0) if i == j else 1.0
+            for p in range(LANES):
+                buf[out + i * size + j, p] = weight * buf[row, p]
+                buf[out + j * size + i, p] = weight * buf[row, p]
+            row += 1
+
+
+@kernel
+def _symmetric_stacks(numbers, out):  # type: ignore[no-untyped-def]
+    root = math.sqrt(2.0)
+    for s in range(out.shape[0]):
+        k = 0
+        for i in range(out.shape[1]):
+            for j in range(i):
+                out[s, i, j] = numbers[s, k]
+                k += 1
+            out[s, i, i] = root * numbers[s, k]
+            k += 1
+    mirror(out)
+
+
 operation(
     "transpose", tile=_transpose, blas=plain(lambda a, out: np.copyto(out, a.mT)), growth=same
 )
@@ -165,4 +214,8 @@ operation("concatenate", tile=scaled, blas=_concatenate_stacks, growth=max)
 operation(
     "diagonal", tile=_diagonal, growth=same,
     blas=plain(lambda a, out: np.copyto(out[..., 0], np.diagonal(a, 0, -2, -1))),
+)  # fmt: skip
+operation(
+    "symmetric", tile=_symmetric_tile, growth=same,
+    blas=plain(lambda a, out: _symmetric_stacks(a.reshape(len(a), -1), out)),
 )  # fmt: skip

@@ -9,7 +9,6 @@ so the rounding of an entry does not depend on its block.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,11 +16,19 @@ import llvmlite.ir as ir
 import numpy as np
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from shaped_attention.numerics import lapack
-from shaped_attention.numerics.jit import LANES, STRIDE, WIDE, kernel, piece, scalar
+from shaped_attention.numerics.jit import (
+    LANES,
+    STRIDE,
+    WIDE,
+    intrinsic,
+    kernel,
+    piece,
+    scalar,
+    sizes,
+)
 from shaped_attention.numerics.operations import fields as at
 from shaped_attention.numerics.operations.registry import operation, twice
 from shaped_attention.numerics.operations.stacks import Place, Step, each, plain
@@ -41,55 +48,52 @@ _HIGHEST = 4 if WIDE else 2
 """Rows of the largest block."""
 
 
-def _block(high: int, wide: int) -> Callable[..., Any]:
-    """Make the function that writes `high` x `wide` sums of products."""
+@intrinsic
+def _block(  # type: ignore[no-untyped-def]
+    typing, buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, high, wide, count, adding
+):  # fmt: skip
+    """Write rows out + i out_row + j = sum over k < count of A_ik B_kj, i < high, j < wide.
 
-    @intrinsic
-    def block(  # type: ignore[no-untyped-def]
-        typing, buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding
-    ):  # fmt: skip
-        """Write rows out + i out_row + j = sum over k < count of A_ik B_kj, i < high, j < wide.
+    A_ik is in row a + i a_row + k a_inner of `buf` (rows, STRIDE), and B_kj in row
+    b + j b_column + k b_inner. With `adding` the sums are added to the present values.
+    """
+    signature = types.void(buf, *([types.intp] * 11), types.boolean)
 
-        A_ik is in row a + i a_row + k a_inner of `buf` (rows, STRIDE), and B_kj in row
-        b + j b_column + k b_inner. With `adding` the sums are added to the present values.
-        """
-        signature = types.void(buf, *([types.intp] * 9), types.boolean)
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        array = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
+        out, out_row, a, a_row, a_inner, b, b_column, b_inner = arguments[1:9]
+        high_value, wide_value, count, adding = arguments[9:]
+        integer, vector = out.type, ir.VectorType(ir.DoubleType(), _VECTOR)
+        multiply_add = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fmuladd.v{_VECTOR}f64"
+        )
 
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            array = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
-            out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding = arguments[1:]
-            integer, vector = out.type, ir.VectorType(ir.DoubleType(), _VECTOR)
-            multiply_add = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fmuladd.v{_VECTOR}f64"
-            )
+        def fixed(number: int) -> Any:
+            return ir.Constant(integer, number)
 
-            def fixed(number: int) -> Any:
-                return ir.Constant(integer, number)
+        def at(row: Any, lane: Any) -> Any:
+            entry = builder.add(builder.mul(row, fixed(STRIDE)), lane)
+            return builder.bitcast(builder.gep(array.data, [entry]), vector.as_pointer())
 
-            def at(row: Any, lane: Any) -> Any:
-                entry = builder.add(builder.mul(row, fixed(STRIDE)), lane)
-                return builder.bitcast(builder.gep(array.data, [entry]), vector.as_pointer())
+        def load(row: Any, lane: Any) -> Any:
+            value = builder.load(at(row, lane))
+            value.align = 8
+            return value
 
-            def load(row: Any, lane: Any) -> Any:
-                value = builder.load(at(row, lane))
-                value.align = 8
-                return value
+        def shifted(start: Any, number: int, step: Any) -> Any:
+            return builder.add(start, builder.mul(fixed(number), step))
 
-            def shifted(start: Any, number: int, step: Any) -> Any:
-                return builder.add(start, builder.mul(fixed(number), step))
-
-            sums = [
-                [cgutils.alloca_once(builder, vector) for _ in range(wide)] for _ in range(high)
-            ]
+        for high, wide in sizes(builder, high_value, wide_value):
+            entries = [(i, j) for i in range(high) for j in range(wide)]
+            sums = {entry: cgutils.alloca_once(builder, vector) for entry in entries}
             lanes = cgutils.for_range_slice(
                 builder, fixed(0), fixed(LANES), fixed(_VECTOR), intp=integer
             )
             with lanes as (lane, _):
-                for i in range(high):
-                    for j in range(wide):
-                        before = load(builder.add(shifted(out, i, out_row), fixed(j)), lane)
-                        zero = ir.Constant(vector, [0.0] * _VECTOR)
-                        builder.store(builder.select(adding, before, zero), sums[i][j])
+                for i, j in entries:
+                    before = load(builder.add(shifted(out, i, out_row), fixed(j)), lane)
+                    zero = ir.Constant(vector, [0.0] * _VECTOR)
+                    builder.store(builder.select(adding, before, zero), sums[i, j])
                 with cgutils.for_range(builder, count, intp=integer) as loop:
                     left = builder.add(a, builder.mul(loop.index, a_inner))
                     right = builder.add(b, builder.mul(loop.index, b_inner))
@@ -97,23 +101,15 @@ def _block(high: int, wide: int) -> Callable[..., Any]:
                     for j in range(wide):
                         column = load(shifted(right, j, b_column), lane)
                         for i in range(high):
-                            total = builder.load(sums[i][j])
+                            total = builder.load(sums[i, j])
                             new = builder.call(multiply_add, [rows[i], column, total])
-                            builder.store(new, sums[i][j])
-                for i in range(high):
-                    for j in range(wide):
-                        target = at(builder.add(shifted(out, i, out_row), fixed(j)), lane)
-                        builder.store(builder.load(sums[i][j]), target).align = 8
-            return context.get_dummy_value()
+                            builder.store(new, sums[i, j])
+                for i, j in entries:
+                    target = at(builder.add(shifted(out, i, out_row), fixed(j)), lane)
+                    builder.store(builder.load(sums[i, j]), target).align = 8
+        return context.get_dummy_value()
 
-        return signature, generate
-
-    return block
-
-
-_4x4, _4x2, _4x1 = _block(4, 4), _block(4, 2), _block(4, 1)
-_2x4, _2x2, _2x1 = _block(2, 4), _block(2, 2), _block(2, 1)
-_1x4, _1x2, _1x1 = _block(1, 4), _block(1, 2), _block(1, 1)
+    return signature, generate
 
 
 @kernel
@@ -121,26 +117,9 @@ def sums_of_products(  # type: ignore[no-untyped-def]
     buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, high, wide, count, adding
 ):  # fmt: skip
     """Write a block of `high` x `wide` sums, where both are 1, 2 or 4; see `_block`."""
-    if high == 4:
-        if wide == 4:
-            _4x4(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
-        elif wide == 2:
-            _4x2(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
-        else:
-            _4x1(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
-    elif high == 2:
-        if wide == 4:
-            _2x4(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
-        elif wide == 2:
-            _2x2(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
-        else:
-            _2x1(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
-    elif wide == 4:
-        _1x4(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
-    elif wide == 2:
-        _1x2(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
-    else:
-        _1x1(buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, count, adding)
+    _block(
+        buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, high, wide, count, adding
+    )  # fmt: skip
 
 
 @kernel

@@ -8,7 +8,7 @@ when the module is imported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeAlias, TypeVar, cast
@@ -41,7 +41,7 @@ class Operation:
         Function ``blas(step, place, out, *values)`` of stacks of matrices (samples, rows, columns);
         see `stacks`.
     growth
-        Order of the value from those of the inputs (see `growth`).
+        Order of the value from those of the inputs (see `order`).
     flag
         Number that `tile` may read, if it serves several kinds.
     scratch
@@ -195,3 +195,24 @@ def on_entries(kind: str) -> Callable[..., Matrix]:
         return x.elementwise(kind, scalars)
 
     return trace
+
+
+def order(matrix: Matrix, inputs: Mapping[int, float]) -> float:
+    """Return how fast a matrix grows; `inputs` has the orders of input nodes, by their `id`.
+
+    The order is the power p of x with which it grows if all inputs of order 1 are multiplied by x,
+    as x tends to infinity. Terms that cancel are not noticed, so it is an upper bound for what has
+    no divisions.
+    """
+    known: dict[int, float] = dict(inputs)
+
+    def of(node: Node) -> float:
+        if id(node) not in known:
+            known[id(node)] = (
+                0.0
+                if node.data is not None
+                else OPERATIONS[node.kind].growth([of(x) for x in node.inputs])
+            )
+        return known[id(node)]
+
+    return of(matrix.node)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from shaped_attention.lazy_torch import torch
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import LANES, compiled_once, kernel
+from shaped_attention.numerics.jit import LANES, compiled_once, kernel, scalar
 from shaped_attention.numerics.operations import fields as at
 from shaped_attention.numerics.operations.entrywise import sign
 from shaped_attention.numerics.operations.registry import (
@@ -28,22 +28,20 @@ from shaped_attention.numerics.operations.stacks import Place, Step, plain
 Array = NDArray[np.float64]
 
 
-def _traced_row_sums(matrix: Matrix) -> Matrix:
-    return matrix.plain().linear("row_sums", lambda rows, _: (rows, 1))
-
-
-@primitive(trace=_traced_row_sums, rule=linear)
+@primitive(
+    trace=lambda matrix: matrix.plain().linear("row_sums", lambda rows, _: (rows, 1)),
+    rule=linear,
+)
 def row_sums(matrix: M) -> M:
     """Sum each row: a column (m, 1)."""
     result: M = tensor(matrix).sum(-1, keepdim=True)
     return result
 
 
-def _traced_column_sums(matrix: Matrix) -> Matrix:
-    return matrix.plain().linear("column_sums", lambda _, columns: (1, columns))
-
-
-@primitive(trace=_traced_column_sums, rule=linear)
+@primitive(
+    trace=lambda matrix: matrix.plain().linear("column_sums", lambda _, columns: (1, columns)),
+    rule=linear,
+)
 def column_sums(matrix: M) -> M:
     """Sum each column: a row (1, c)."""
     result: M = tensor(matrix).sum(-2, keepdim=True)
@@ -135,19 +133,19 @@ def squares(buf, out, a, rows, columns):  # type: ignore[no-untyped-def]
             j += 1
 
 
-@kernel
+@scalar
 def _row_sums(line, numbers, buf):  # type: ignore[no-untyped-def]
     inner = line[at.A_COLUMNS]
     _sums(buf, line[at.OUT], line[at.A], line[at.ROWS], inner, inner, 1)
 
 
-@kernel
+@scalar
 def _column_sums(line, numbers, buf):  # type: ignore[no-untyped-def]
     columns = line[at.COLUMNS]
     _sums(buf, line[at.OUT], line[at.A], columns, line[at.A_ROWS], 1, columns)
 
 
-@kernel
+@scalar
 def _row_squares(line, numbers, buf):  # type: ignore[no-untyped-def]
     squares(buf, line[at.OUT], line[at.A], line[at.ROWS], line[at.A_COLUMNS])
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from shaped_attention.numerics.one_thread import one_thread
 from shaped_attention.numerics.operations.softmax import entropies
 from shaped_attention.numerics.operations.stacks import FEWEST_LARGE_TOKENS
+from shaped_attention.numerics.threads import one_thread
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import (
     Array,

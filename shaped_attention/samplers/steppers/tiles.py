@@ -94,12 +94,13 @@ class TileStepper(CompiledBrownian):
 
         Both are zero for paths that do not move, and valid until the next call.
         """
-        if "reported" not in batch.work:
-            batch.work["reported"] = np.empty((2, *batch.state.shape))
-        reported = batch.work["reported"]
+        work = batch.work
+        if "reported" not in work:
+            work["reported"] = np.empty((2, *batch.state.shape))
+            work["drift"], work["noise"] = work["reported"]
         given = increments.reshape(len(batch.state), -1, LANES)
-        self._run(batch, moving, point, point + 1, tiles.REPORT, given, reported)
-        return reported[0], reported[1]
+        self._run(batch, moving, point, point + 1, tiles.REPORT, given, work["reported"])
+        return work["drift"], work["noise"]
 
     def stop_outside(self, batch: Batch, time: float) -> None:
         """Stop the paths that are outside the radius at this time."""
