@@ -34,15 +34,9 @@ def test_a_path_that_begins_late_has_the_increments_of_its_number_from_there():
     """
     count = 70
     spec = specify(
-        HOT,
-        HOT_V0,
-        width=None,
-        steps=STEPS,
-        dt=STEP,
-        samples=count,
-        seed=5,
+        HOT, HOT_V0, width=None, steps=STEPS, dt=STEP, samples=count, seed=5,
         options=Options(radius=1000000.0),
-    )
+    )  # fmt: skip
     stepper = stepper_of(spec, task_of(spec, "sde", None, "clock"))
     result = sa.integrate_sde(
         HOT, HOT_V0, horizon=STEP * STEPS, step=STEP, samples=count, seed=5, radius=1e6,
@@ -100,15 +94,9 @@ def test_deviation_of_pilot_steps_is_that_of_the_law():
     48 % off.
     """
     spec = specify(
-        sa.ShapedAttention(0.5),
-        np.eye(1),
-        width=None,
-        steps=60,
-        dt=0.01,
-        samples=8,
-        seed=7,
+        sa.ShapedAttention(0.5), np.eye(1), width=None, steps=60, dt=0.01, samples=8, seed=7,
         options=Options(radius=1000000.0),
-    )
+    )  # fmt: skip
     found = pilot(Study(spec, None, "clock"), lambda v: np.log(v[:, 0, 0]), None)
     assert found.deviation == pytest.approx(math.sqrt(2.0 * K * 0.01), rel=0.04)
 

@@ -69,15 +69,9 @@ def test_plain_paths_of_all_blocks_are_different():
         return v[:, 0, 0]
 
     spec = specify(
-        sa.ShapedAttention(0.5),
-        PAIR_V0,
-        width=16,
-        steps=12,
-        dt=1 / 16,
-        samples=10,
-        seed=3,
+        sa.ShapedAttention(0.5), PAIR_V0, width=16, steps=12, dt=1 / 16, samples=10, seed=3,
         options=Options(radius=1000000.0, memory=10 * 16 * 4),
-    )
+    )  # fmt: skip
     reaction = Reaction(value, 1.0, above=False, at_end=True, horizon=0.75, gap=lambda v, x: x)
     found = plain_run(Study(spec, 16), 5, 30, reaction)
     assert [len(v) for v in seen] == [10, 10, 10]
