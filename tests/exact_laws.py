@@ -4,7 +4,7 @@ k is the linear rate of a layer, gamma^2 (2 - gamma^2) for attention without an 
 
 | what | law | where |
 | --- | --- | --- |
-| one token, limit | log V_T - log V_0 ~ N(-k T, 2 k T) | `log_token` |
+| one token, limit, also with ReLU MLPs | N(-k T, 2 k T) of log V | `log_determinant` |
 | one token, width n | V' / V ~ noncentral chi-square | `token_factor` |
 | log det V as tau_0 -> infinity, limit | N(-k m (m + 1) T / 2, 2 m k T) | `log_determinant` |
 | the same, gamma = 1, width n | product of chi-squares | `log_determinant_moments` |
@@ -23,11 +23,6 @@ import numpy as np
 from scipy import special, stats
 
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
-
-
-def log_token(k: float, horizon: float) -> Any:
-    """Return the normal law of log V_T - log V_0 for one token, with attention and ReLU MLPs."""
-    return log_determinant(k, 1, horizon)
 
 
 def log_determinant(k: float, tokens: int, horizon: float) -> Any:

@@ -88,14 +88,6 @@ def test_final_values_have_the_law_of_the_determinant():
     assert 0.25 * law.delta * horizon * (u**2).mean() > 3 * error
 
 
-def test_linear_blocks_alongside():
-    """They add to k alone; a tenfold step changes the distribution by less than 0.01."""
-    layer = [ShapedAttention(0.35, output_projection=True), ShapedMLP(0.3, 0.5, 0.5)]
-    options = {"horizon": 0.5, "samples": 20_000, "cells": 20}
-    fine, coarse = (correlation_law(layer, V0, **options, step=h) for h in (0.01, 0.1))
-    assert float(np.abs(fine["distribution"] - coarse["distribution"]).max()) < 0.01
-
-
 @pytest.mark.parametrize(
     ("layer", "v0", "options", "message"),
     [

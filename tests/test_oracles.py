@@ -66,7 +66,7 @@ def test_one_token(sampler):
     has a distance of 0.024 on average, whose p-value is 10^-15.
     """
     x = np.log(final(sampler(ShapedAttention(GAMMA), np.eye(1), samples=30_000)))[:, 0, 0]
-    law = exact_laws.log_token(K, T)
+    law = exact_laws.log_determinant(K, 1, T)
     assert stats.kstest(x, law.cdf).pvalue > 1e-3
     assert stats.kstest(x + 0.06 * law.std(), law.cdf).pvalue < 1e-3
 
