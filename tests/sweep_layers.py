@@ -6,10 +6,8 @@ nothing.
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
-import resource
 import signal
 import time
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from pathlib import Path
 import torch
 import xarray as xr
 
-from shaped_attention.sweep import Sweep, extend_sweep, resume_sweep, run_sweep, store
+from shaped_attention.sweep import Sweep, extend_sweep, resume_sweep, run_sweep
 from shaped_attention.sweep.store import Store
 from tests.user_block import Linear
 
@@ -111,20 +109,6 @@ def hold(path, seconds):
     with Store(path).locked():
         Path(path).with_suffix(".held").touch()
         time.sleep(seconds)
-
-
-def small_files(path, most):
-    """Resume where no file may be longer than `most` bytes; dies by the signal 9 if that is fine.
-
-    The status is 3 if the error is the store's.
-    """
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    try:
-        commit_often(path)
-    except store.StoreError as error:
-        with contextlib.suppress(OSError):
-            Path(path).with_suffix(".said").write_text(str(error)[-most:])
-        os._exit(3)
 
 
 def _ledger_first(self, results):

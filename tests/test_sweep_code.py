@@ -21,6 +21,7 @@ from shaped_attention.sweep import extend_sweep, open_sweep, resume_sweep, run_s
 from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.code_identity import Code, code_records, modules_of
 from shaped_attention.sweep.grid import Unit
+from shaped_attention.sweep.run import settled_code
 from shaped_attention.sweep.store import Store, StoreError
 from tests.sweep_examples import FIXED, Clock, small
 
@@ -202,7 +203,7 @@ def test_other_versions_are_refused_or_accepted(tmp_path, monkeypatch):
     assert recorded.keys() == names
     real = code.versions
     monkeypatch.setattr(code, "versions", lambda: real() | {"python": "2.7"})
-    Store(tmp_path / "s").settle_code(accept=False)
+    settled_code(Store(tmp_path / "s"), accept=False)
     monkeypatch.setattr(code, "versions", lambda: real() | {"scipy": "0.1"})
     with pytest.raises(StoreError, match=r"\(scipy .* before, 0.1 now\)"):
         resume_sweep(tmp_path / "s")

@@ -21,6 +21,7 @@ import xarray as xr
 from shaped_attention.io.records import read_records
 from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
 from shaped_attention.sweep.store import Store, StoreError
+from shaped_attention.sweep.store_arrays import Arrays
 from shaped_attention.sweep.store_layout import layouts
 from tests import sweep_layers as layers
 
@@ -97,49 +98,33 @@ def test_kills_at_random_moments(tmp_path):
             break
 
 
-def deaths(tmp_path, sweep, first=1, step=1, wrong=False):
-    """For each moment about a write, from `first`: its number, and what a death there leaves."""
-    for k in itertools.count(first, step):
+def deaths(tmp_path, sweep, wrong=False):
+    """What a death at each moment about a write leaves."""
+    for k in itertools.count(1):
         path = tmp_path / f"dead{k}"
         status = layers.in_process(layers.die_at, path, sweep, k, wrong)
         if status == 0:
             return
         assert status == -signal.SIGKILL
-        yield k, path
-
-
-def created(tmp_path, sweep):
-    """The first moment at which there is a store."""
-    for k, path in deaths(tmp_path / "probe", sweep):
-        if (path / "sweep.json").exists():
-            return k
-    raise AssertionError
+        yield path
 
 
 def test_death_at_every_moment_of_a_write(tmp_path):
-    """Before every fsync, before and after every move of a file: resumed, it is the same."""
+    """Before every fsync, before and after every move of a file: resumed, it is the same.
+
+    First of all while the store is made, when the folder is not yet a store.
+    """
     sweep = layers.small(**SMALL)
     expected = whole(sweep, tmp_path / "whole")
-    seen = set()
-    for _, path in deaths(tmp_path, sweep, first=created(tmp_path, sweep)):
-        seen.add(len(Store(path).finished()))
-        before = samples_of(path, Store(path).finished())
+    seen = []
+    for path in deaths(tmp_path, sweep):
+        there = (path / "sweep.json").exists()
+        done = Store(path).finished() if there else {}
+        seen.append(len(done) if there else None)
+        before = samples_of(path, done) if there else {}
         assert whole(sweep, path) == expected
         assert before.items() <= samples_of(path, Store(path).finished()).items()
-    assert seen == {0, 1, 2}
-
-
-def test_death_while_the_store_is_made(tmp_path):
-    """A folder that a dead run began to make into a store can be used again."""
-    sweep = layers.small(**SMALL)
-    expected = whole(sweep, tmp_path / "whole")
-    count = 0
-    for k, path in deaths(tmp_path, sweep):
-        if (path / "sweep.json").exists():
-            break
-        assert whole(sweep, path) == expected
-        count = k
-    assert count > 0
+    assert list(dict.fromkeys(seen)) == [None, 0, 1, 2]
 
 
 def test_a_ledger_that_comes_first_would_be_noticed(tmp_path, monkeypatch):
@@ -149,13 +134,12 @@ def test_a_ledger_that_comes_first_would_be_noticed(tmp_path, monkeypatch):
     """
     sweep = layers.small(samples=10, block=10)
     expected = whole(sweep, tmp_path / "whole")
-    first = created(tmp_path, sweep)
-    dead = deaths(tmp_path, sweep, first, wrong=True)
-    monkeypatch.setattr(Store, "damaged", lambda store: set())
+    monkeypatch.setattr(Arrays, "damaged", lambda arrays: set())
     monkeypatch.setattr(
         Store, "finished", lambda store: dict.fromkeys(store.ledger.units(sweep), 1)
     )
-    assert not all(whole(sweep, path) == expected for _, path in dead)
+    dead = (p for p in deaths(tmp_path, sweep, wrong=True) if (p / "sweep.json").exists())
+    assert not all(whole(sweep, path) == expected for path in dead)
 
 
 def test_torn_ledger(tmp_path):
@@ -213,23 +197,6 @@ def test_full_disk(tmp_path, monkeypatch):
         assert whole(sweep, path) == expected
         assert before.items() <= samples_of(path, Store(path).finished()).items()
     assert k > 10
-
-
-@pytest.mark.parametrize("cut", ["chunks", "ledger"])
-def test_files_that_may_not_grow(tmp_path, cut):
-    """The system's own limit cuts the chunks (100 bytes), or the ledger in a line."""
-    sweep = layers.small(samples=160, block=8)
-    expected = whole(sweep, tmp_path / "whole")
-    path = tmp_path / "limited"
-    Store(path, sweep)
-    most = 100 if cut == "chunks" else (path / "ledger.jsonl").stat().st_size + 700
-    assert layers.in_process(layers.small_files, path, most) == 3
-    assert path.with_suffix(".said").read_text().endswith("the run can be resumed")
-    done = Store(path).finished()
-    assert (len(done) > 0) == (cut == "ledger")
-    before = samples_of(path, done)
-    assert whole(sweep, path) == expected
-    assert before.items() <= samples_of(path, Store(path).finished()).items()
 
 
 def test_places_that_cannot_be_written(tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shlex
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shaped_attention.commands.options import INCOMPLETE
-from shaped_attention.commands.sweep_words import resuming, units_of
 
 if TYPE_CHECKING:
     from shaped_attention.sweep.specification import Sweep
@@ -22,6 +23,23 @@ _json = click.option(
 )
 
 
+def shape_of(sweep: Sweep) -> str:
+    """Return the axes of a sweep with their lengths."""
+    return " x ".join(f"{name} ({len(axis)})" for name, axis in sweep.axes.items()) or "one cell"
+
+
+def units_of(sweep: Sweep) -> int:
+    """Return the number of units of all cells, samplers and blocks."""
+    return math.prod(sweep.shape) * len(sweep.samplers) * sweep.blocks
+
+
+def resuming(sweep: Sweep, store: Path) -> str:
+    """Return the command that continues a store, with the modules that it needs."""
+    modules = sorted({layer.partition(":")[0] for layer in sweep.layers if ":" in layer})
+    trusted = [f"--trust {module}" for module in modules]
+    return " ".join(["shaped-attention sweep resume", shlex.quote(str(store)), *trusted])
+
+
 @click.command()
 @store_argument
 @click.option("--traceback", is_flag=True, help="Print the tracebacks of units that were given up.")
@@ -29,26 +47,25 @@ _json = click.option(
 def status(store: Path, traceback: bool, as_json: bool) -> None:
     """Print how much of the sweep in STORE is done, also while it runs."""
     from shaped_attention.progress import duration
-    from shaped_attention.sweep.code_identity import code_records
+    from shaped_attention.sweep.code_identity import code_changes
     from shaped_attention.sweep.store import Store
     from shaped_attention.sweep.work_order import Schedule
 
     opened = Store(store)
     done, failures, running = opened.finished(), opened.failures(), opened.running
     sweep = opened.sweep
-    lost = len(opened.finished_without(())) - len(done)
+    lost = len(opened.finished(())) - len(done)
     # With a target, cells that have reached it need no more units.
     schedule = Schedule(sweep, done, partial(opened.arrays.read, "moments"))
     wanted, left = schedule.left, schedule.seconds_left() if done else None
-    changes = [record for record in code_records(store) if record["changed"]]
+    changes = code_changes(store)
     reasons = {} if running else dict(sorted(Counter(opened.reasons().values()).items()))
     given_up = [_failure(sweep, record) for record in failures]
     if as_json:
         fields = {
             "store": str(store), "running": running, "finished": len(done),
             "units": units_of(sweep), "lost": lost, "wanted": wanted, "seconds_left": left,
-            "code_changes": [{k: r[k] for k in ("time", "units", "changed")} for r in changes],
-            "reasons": reasons, "failures": given_up,
+            "code_changes": changes, "reasons": reasons, "failures": given_up,
         }  # fmt: skip
         click.echo(json.dumps(fields, indent=2))
         return
@@ -110,8 +127,8 @@ def verify(store: Path, as_json: bool) -> None:
     from shaped_attention.sweep.store import Store
 
     opened = Store(store)
-    damaged = sorted(opened.damaged())
-    intact, written = opened.finished_without(damaged), opened.ledger.units(opened.sweep)
+    damaged = sorted(opened.arrays.damaged())
+    intact, written = opened.finished(damaged), opened.ledger.units(opened.sweep)
     if as_json:
         fields = {"store": str(store), "units": len(written), "intact": len(intact)}
         click.echo(json.dumps(fields | {"damaged": damaged}, indent=2))
@@ -140,8 +157,8 @@ def repair(store: Path) -> None:
     opened = Store(store)
     with opened.locked():
         opened.check_current()
-        lost = opened.damaged()
-        units = len(opened.finished_without(())) - len(opened.finished_without(lost))
+        lost = opened.arrays.damaged()
+        units = len(opened.finished(())) - len(opened.finished(lost))
         opened.take_out(lost)
     click.echo(f"{store}: {len(lost)} files missing or damaged, {units} units to draw again")
     if units:

@@ -26,17 +26,7 @@ _STEEPEST = 12.0
 
 @dataclass(frozen=True)
 class SphereCell:
-    """Flow from uniform tokens on S^{d-1}; samples and seed are those of `uniform_start`.
-
-    Attributes
-    ----------
-    attention
-        Field of the flow.
-    tokens, dimension
-        Number of tokens N and dimension d.
-    horizon, tolerance
-        Last time and error tolerance of the flow.
-    """
+    """Flow from uniform tokens on S^{d-1}; samples and seed are those of `uniform_start`."""
 
     samplers = ("sphere",)
 

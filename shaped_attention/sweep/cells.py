@@ -5,9 +5,9 @@ The rest of the sweep uses only the protocol `Cell`; the table `CELLS` lists its
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 # A store is read without the blocks and without xarray, whose imports take a second.
@@ -70,20 +70,13 @@ class Cell(Protocol):
 
 
 def kind_of(layer: Any) -> type[Cell]:
-    """Return the class of cells with this layer.
-
-    Raises
-    ------
-    ValueError
-        If the layer is unknown.
-    """
+    """Return the class of cells with this layer; raise ValueError if it is unknown."""
     if not isinstance(layer, str) or (layer not in CELLS and ":" not in layer):
         # Files of earlier versions use this name.
         near = ["transformer"] if layer == "both" else get_close_matches(str(layer), CELLS, n=1)
         guess = f" (did you mean {near[0]!r}?)" if near else ""
         raise ValueError(f"layer must be {LAYERS}; got {layer!r}{guess}")
-    module, _, name = CELLS.get(layer, _BLOCKS).partition(":")
-    kind: type[Cell] = getattr(importlib.import_module(module), name)
+    kind: type[Cell] = resolve_name(CELLS.get(layer, _BLOCKS))
     return kind
 
 
@@ -91,3 +84,14 @@ def make_cell(values: Mapping[str, Any], samplers: tuple[str, ...]) -> Cell:
     """Return the cell of these parameters; raise ValueError if one is missing or invalid."""
     complete = DEFAULTS | dict(values)
     return kind_of(complete["layer"]).make(complete, samplers)
+
+
+def whole_steps(fractions: tuple[float, ...], number: int, steps: str, what: str) -> list[int]:
+    """Return the steps at these fractions of all; raise ValueError between two of them."""
+    for fraction in fractions:
+        if abs(fraction * number - round(fraction * number)) > 1e-6:
+            raise ValueError(
+                f"fractions: {fraction:g} of the {number} {steps} of the {what} is not a whole "
+                f"number of {steps}"
+            )
+    return [round(fraction * number) for fraction in fractions]

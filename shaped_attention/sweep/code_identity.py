@@ -61,6 +61,12 @@ def code_records(folder: Path) -> list[dict[str, Any]]:
     return read_records(folder / _RECORDS)
 
 
+def code_changes(folder: Path) -> list[dict[str, Any]]:
+    """Return `time`, `units` and `changed` of the accepted changes."""
+    changes = [record for record in code_records(folder) if record["changed"]]
+    return [{name: record[name] for name in ("time", "units", "changed")} for record in changes]
+
+
 def note_code(folder: Path, code: Code, units: int, changed: list[str]) -> None:
     """Add a record of the code to a store."""
     import llvmlite.binding  # a fifth of a second, which reading a store does not need

@@ -141,13 +141,7 @@ class Processes(Engine):
         return future
 
     def recover(self) -> bool:
-        """Replace the pool: one dead process breaks all of it.
-
-        Raises
-        ------
-        BrokenExecutor
-            If a process died because importing the script of the run starts a run.
-        """
+        """Replace the pool: one dead process breaks all of it."""
         # The pool ends its other processes itself; there is nothing to wait for.
         self._pool.shutdown(wait=False, cancel_futures=True)
         codes = {process.exitcode for process in self._started}
@@ -187,10 +181,7 @@ def dask_engine(client: Any) -> ExecutorEngine:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Delay Ctrl-C, and block it in processes that are started meanwhile.
-
-    Otherwise it would interrupt their imports, before they can leave it to the parent.
-    """
+    """Delay Ctrl-C, also in processes that are started meanwhile, whose imports it would end."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -96,7 +96,7 @@ def _larger(sweep: Sweep, samples: int | None, further: Mapping[str, Any]) -> Sw
         if faults := size_faults(larger):
             raise SweepFaultsError(faults)
     except SweepFaultsError as error:
-        raise ValueError("; ".join(sentence for _, sentence in error.faults)) from None
+        raise ValueError(error.sentence) from None
     if lost := set(sweep.observed).difference(larger.observed):
         # Only an axis that changes the number of tokens is to blame.
         names = [

@@ -58,6 +58,7 @@ class SweepFaultsError(ValueError):
 
     def __init__(self, sentences: Iterable[str], place: str = "sweep") -> None:
         self.faults = tuple((entry_of(sentence), sentence) for sentence in sentences)
+        self.sentence = "; ".join(sentence for _, sentence in self.faults)
         lines = "\n".join(f"  {sentence}" for _, sentence in self.faults)
         super().__init__(f"{place}: {len(self.faults)} fault(s)\n{lines}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -36,10 +36,8 @@ from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.sde import count_steps, integrate_sde
 from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.sweep.cells import whole_steps
 from shaped_attention.trust import function_named
-
-LAYER = ARGUMENTS
-"""Parameters of the named layers."""
 
 START = ("tokens", "rho", "scale", "covariance")
 """Parameters of the initial covariance: `tokens` equicorrelated tokens, or a matrix."""
@@ -54,16 +52,7 @@ _MOST_TOKENS = 4096
 class CellOfLayer:
     """Cell whose layer is made of blocks, with the samplers' arguments.
 
-    Attributes
-    ----------
-    layer, v0
-        Blocks, or a pattern of layers, and the initial covariance.
-    width, depth
-        n and L; None if only the SDE is sampled.
-    horizon, step
-        T = L / n, and the SDE's step.
-    radius
-        As in the samplers.
+    `width` n and `depth` L are None if only the SDE is sampled; `horizon` is T = L / n.
     """
 
     samplers = ("network", "chain", "sde")
@@ -80,7 +69,7 @@ class CellOfLayer:
     def parameters(cls, layer: str) -> tuple[str, ...]:
         """Return the names that a sweep with this layer may fix or vary."""
         if layer in KINDS:
-            names = LAYER
+            names = ARGUMENTS
         else:
             function = function_named(layer)
             try:
@@ -118,10 +107,8 @@ class CellOfLayer:
 
     def steps(self, sampler: str) -> int:
         """Return the number of steps of the SDE, or of layers."""
-        if sampler == "sde":
-            return count_steps(self.horizon, self.step)
-        assert self.depth is not None  # `make` has checked it
-        return self.depth
+        # `make` has checked that there is a depth.
+        return count_steps(self.horizon, self.step) if sampler == "sde" else self.depth or 0
 
     def cost(self, sampler: str) -> float:
         """Return the operations of a sample, up to a factor: the products of a step, or weights."""
@@ -133,28 +120,20 @@ class CellOfLayer:
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
         """Return the times at these fractions of the horizon; raise ValueError if off the grid."""
         steps = self.steps(sampler)
-        for fraction in fractions:
-            if abs(fraction * steps - round(fraction * steps)) > 1e-6:
-                raise ValueError(
-                    f"fractions: {fraction:g} of the {steps} steps of the {sampler} is not a "
-                    "whole number of steps"
-                )
         dt = self.horizon / steps
-        return [round(fraction * steps) * dt for fraction in fractions]
+        return [step * dt for step in whole_steps(fractions, steps, "steps", sampler)]
 
     def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
         """Raise the ValueError that the sampler would, without simulating anything."""
         if sampler == "sde":
             check_limit(self.layer)
-            dt, width = self.step, None
-        else:
-            assert self.width is not None  # `make` has checked it
-            dt, width = 1.0 / self.width, self.width
-            if sampler == "chain":
-                check_chain(self.layer)
+        elif sampler == "chain":
+            check_chain(self.layer)
+        width = None if sampler == "sde" else self.width
         specify(
-            self.layer, self.v0, width=width, steps=self.steps(sampler), dt=dt, samples=samples,
-            seed=seed, options=Options(radius=self.radius, dtype=dtype),
+            self.layer, self.v0, width=width, steps=self.steps(sampler),
+            dt=self.step if width is None else 1.0 / width, samples=samples, seed=seed,
+            options=Options(radius=self.radius, dtype=dtype),
         )  # fmt: skip
 
     def identity(self, sampler: str) -> str:
@@ -166,18 +145,15 @@ class CellOfLayer:
 
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the sampler."""
-        common: dict[str, Any] = {
-            "times": self.times(sampler, fractions), "radius": self.radius, "progress": False,
-            **settings,
-        }  # fmt: skip
+        settings |= {"times": self.times(sampler, fractions), "radius": self.radius}
         if sampler == "sde":
-            return integrate_sde(
-                self.layer, self.v0, horizon=self.horizon, step=self.step, **common
-            )
-        assert self.width is not None
-        assert self.depth is not None
-        simulate = simulate_chain if sampler == "chain" else simulate_network
-        return simulate(self.layer, self.v0, width=self.width, depth=self.depth, **common)
+            grid: dict[str, Any] = {"horizon": self.horizon, "step": self.step}
+        else:
+            grid = {"width": self.width, "depth": self.depth}
+        simulate: Callable[..., xr.Dataset] = {
+            "network": simulate_network, "chain": simulate_chain, "sde": integrate_sde
+        }[sampler]  # fmt: skip
+        return simulate(self.layer, self.v0, **grid, **settings, progress=False)
 
 
 def _argument(name: str, value: Any) -> Any:

@@ -14,36 +14,20 @@ from shaped_attention.architectures.reading import model_from_config
 from shaped_attention.architectures.simulate import simulate_model
 from shaped_attention.architectures.tokens import checked_ids
 from shaped_attention.blocks.base import check_chain
-from shaped_attention.sweep.cells import DEFAULTS
+from shaped_attention.sweep.cells import DEFAULTS, whole_steps
 
 _OWN = ("layer", "config", "tokens", "ids", "accept_approximation")
 
 
 def config_fields(config: Any) -> dict[str, Any]:
-    """Return the fields of a configuration as plain data, with its name.
-
-    Raises
-    ------
-    ValueError, FileNotFoundError
-        As `model_from_config`.
-    """
+    """Return the fields of a configuration as plain data, with its name."""
     values, name = read_config(config)
     return values | ({"_name_or_path": name} if name else {})
 
 
 @dataclass(frozen=True)
 class CellOfModel:
-    """A model at initialisation and the numbers of its tokens; time counts its layers.
-
-    Attributes
-    ----------
-    model
-        Model of the configuration, with the fields of the cell.
-    ids
-        Numbers of the tokens.
-    accept_approximation
-        As in `simulate_model`.
-    """
+    """A model at initialisation and the numbers `ids` of its tokens; time counts its layers."""
 
     samplers = ("model",)
     any_name = True
@@ -90,17 +74,10 @@ class CellOfModel:
 
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
         """Return the layers at these fractions of the depth; raise ValueError between layers."""
-        return [float(layer) for layer in self._positions(fractions)]
+        return list(map(float, self._positions(fractions)))
 
     def _positions(self, fractions: tuple[float, ...]) -> list[int]:
-        depth = self.model.depth
-        for fraction in fractions:
-            if abs(fraction * depth - round(fraction * depth)) > 1e-6:
-                raise ValueError(
-                    f"fractions: {fraction:g} of the {depth} layers of the model is not a whole "
-                    "number of layers"
-                )
-        return [round(fraction * depth) for fraction in fractions]
+        return whole_steps(fractions, self.model.depth, "layers", "model")
 
     def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
         """Raise the ValueError that `simulate_model` would, without simulating anything."""

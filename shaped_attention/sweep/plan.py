@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from timeit import repeat
 
 import numpy as np
 
+from shaped_attention.checks import with_types
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store_layout import layouts
@@ -45,6 +48,7 @@ class Plan:
     by_sampler: dict[str, float]
 
 
+@with_types
 def plan_sweep(sweep: Sweep | str | Path) -> Plan:
     """Count cells and units, estimate memory, and time up to four cells per sampler.
 
@@ -95,11 +99,8 @@ def _probed(sweep: Sweep, cell: int, sampler: int) -> float:
         run_unit(sweep.unchecked(samples=1, block=1, target=None), unit)
         while True:
             part = sweep.unchecked(samples=samples, block=samples, target=None)
-            seconds = math.inf
-            for _ in range(_REPEATS):
-                began = time.perf_counter()
-                run_unit(part, unit)
-                seconds = min(seconds, time.perf_counter() - began)
+            draw = partial(run_unit, part, unit)
+            seconds = min(repeat(draw, timer=time.perf_counter, number=1, repeat=_REPEATS))
             if seconds > _PROBE_SECONDS or samples == whole:
                 return seconds * whole / samples
             samples = min(8 * samples, whole)

@@ -15,7 +15,7 @@ from shaped_attention.io.storage import reason
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.distances import ks_margin, rounded
 from shaped_attention.statistics.proportions import fraction_bounds
-from shaped_attention.sweep.code_identity import code_records
+from shaped_attention.sweep.code_identity import code_changes
 from shaped_attention.sweep.grid import STOPPED
 from shaped_attention.sweep.histograms import STOPPING_BINS, quantile
 from shaped_attention.sweep.specification import Sweep
@@ -68,16 +68,11 @@ def open_sweep(path: str | Path) -> xr.Dataset:
     except Exception as error:  # Zarr may raise anything for files of other programs
         message = f"{store.path}: the arrays of the sweep cannot be read ({reason(error)})"
         raise StoreError(message) from None
-    changes = [
-        {name: record[name] for name in ("time", "units", "changed")}
-        for record in code_records(store.path)
-        if record["changed"]
-    ]
     if sweep_of(data).digest != store.sweep.digest:
         raise StoreError(f"{store.path}: this store has just been extended; try again")
     data = data.assign(state)
     data.encoding |= {"store": str(store.path.resolve()), "sweep": digest}
-    return data.assign_attrs(code_changes=json.dumps(changes))
+    return data.assign_attrs(code_changes=json.dumps(code_changes(store.path)))
 
 
 def _state(store: Store) -> xr.Dataset:

@@ -12,7 +12,14 @@ from typing import Any
 
 from shaped_attention.checks import argument_error, check_count, check_positive, with_types
 from shaped_attention.samplers.arguments import check_device, named_device
-from shaped_attention.sweep.code_identity import code_of, differences
+from shaped_attention.sweep.code_identity import (
+    Code,
+    changes_since,
+    code_of,
+    differences,
+    last_code,
+    note_code,
+)
 from shaped_attention.sweep.engines import Engine, ExecutorEngine, InProcess, Processes
 from shaped_attention.sweep.run_loop import Loop, Report
 from shaped_attention.sweep.specification import Sweep
@@ -96,13 +103,13 @@ def run_sweep(
     with store.locked():
         store.check_current()
         limit = store.sweep.seconds if seconds is None else seconds
-        code = store.settle_code(accept_changed_code)
+        code = settled_code(store, accept_changed_code)
         if edited := differences(code, code_of(store.sweep.layers, imported=True)):
             raise StoreError(
                 f"{path}: its code changed after this process imported it ({'; '.join(edited)}); "
                 "start a new process"
             )
-        if lost := store.damaged():
+        if lost := store.arrays.damaged():
             store.take_out(lost)
             _log.warning(
                 "%s: %d files missing or damaged; their units are drawn again", path, len(lost)
@@ -110,6 +117,26 @@ def run_sweep(
         loop = Loop(store, used, retries, code, limit, spent=time.monotonic() - began)
         store.note_run({})
         return loop.run(progress)
+
+
+def settled_code(store: Store, accept: bool) -> Code:
+    """Return the code of a new run; record it if it differs from that of the stored units.
+
+    StoreError if units that are there may have other numbers, unless `accept`.
+    """
+    now, before, units = code_of(store.sweep.layers), last_code(store.path), store.finished()
+    layers = store.sweep.layers_of({unit.cell for unit in units})
+    changed = changes_since(before, now, layers) if units else []
+    if changed and not accept:
+        raise StoreError(
+            f"{store.path}: its {len(units)} units may come from different code "
+            f"({'; '.join(changed)}); use another folder, or --accept-changed-code "
+            "(accept_changed_code=True)"
+        )
+    if now != before:
+        with store.writing():
+            note_code(store.path, now, len(units), changed)
+    return now
 
 
 @with_types

@@ -89,25 +89,14 @@ def _timed_unit(
 
 
 class Loop:
-    """Loop over the units that a store lacks.
+    """Loop over the units that a store lacks, whose lock is held.
 
-    Parameters
-    ----------
-    store, engine
-        The store, whose lock is held, and the engine that runs the units.
-    retries
-        Number of further attempts at a unit that fails.
-    code
-        The code that workers must have.
-    seconds
-        Time limit of the run, or None.
-    spent
-        Seconds that the run has taken already.
+    Workers must have the `code`; the run has a time limit of `seconds`, of which some are `spent`.
     """
 
     def __init__(
         self, store: Store, engine: Engine, retries: int, code: Code, seconds: float | None,
-        spent: float = 0.0,
+        spent: float,
     ) -> None:  # fmt: skip
         self.store, self.engine, self.retries, self.code = store, engine, retries, code
         self.seconds = seconds

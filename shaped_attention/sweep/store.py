@@ -36,23 +36,17 @@ from numpy.typing import NDArray
 
 from shaped_attention.io.records import append_records, read_records
 from shaped_attention.io.storage import reason, sync, write_durably
-from shaped_attention.sweep.code_identity import (
-    Code,
-    changes_since,
-    code_of,
-    last_code,
-    note_code,
-)
+from shaped_attention.sweep.code_identity import code_of, note_code
 from shaped_attention.sweep.faults import SweepFaultsError
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store_arrays import Arrays, chunk_shapes, draft_arrays, place_arrays
 from shaped_attention.sweep.store_records import (
+    DATA,
     SPECIFICATION,
     Ledger,
     StoreError,
     UnwritableError,
-    checksum,
     first_versions,
     kept_sweep,
     last_run,
@@ -61,12 +55,8 @@ from shaped_attention.sweep.store_records import (
 )
 
 _DRAFT = ".data.zarr.draft"
-_BEGUN = {_DRAFT, ".sweep.json.draft", SPECIFICATION, "data.zarr", "code.jsonl", "ledger.jsonl",
-          "lock"}  # fmt: skip
+_BEGUN = {_DRAFT, ".sweep.json.draft", SPECIFICATION, DATA, "code.jsonl", "ledger.jsonl", "lock"}
 """Files that a process may leave behind if it dies while it creates a store."""
-
-_UNREADABLE = (OSError, AttributeError, KeyError, TypeError, ValueError)
-"""Exceptions from reading a file that is not a specification of a sweep."""
 
 _PATIENCE = 0.2
 """Seconds to wait for a lock, because checking it (`running`) holds it for a moment."""
@@ -76,19 +66,13 @@ _EXTENSION_PATIENCE = 20.0
 
 
 class Store:
-    """Folder of a sweep, opened or created.
-
-    Raises
-    ------
-    StoreError
-        If the folder belongs to another sweep, is not a store, or cannot be read or written.
-    """
+    """Folder of a sweep, opened or created; what it cannot do is a StoreError."""
 
     def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:
         self.path = Path(path)
         self.ledger = Ledger(self.path)
         self.sweep: Sweep
-        self._data, self._extension = self.path / "data.zarr", self.path / "extension.json"
+        self._data, self._extension = self.path / DATA, self.path / "extension.json"
         try:
             if not (self.path / SPECIFICATION).exists():
                 if sweep is None:
@@ -104,7 +88,7 @@ class Store:
                 with self.locked(_EXTENSION_PATIENCE):
                     self._finish_extension()
             self._read()
-        except _UNREADABLE as error:
+        except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
             text = f"{self.path}: the sweep here cannot be read ({_sentence(error)})"
             raise StoreError(text) from None
         if sweep is not None and sweep.digest != self.sweep.digest:
@@ -119,9 +103,9 @@ class Store:
 
     def _read(self) -> None:
         self.sweep = kept_sweep(self.path)
-        if not (allowed := self.ledger.sums(SPECIFICATION)):
+        if not self.ledger.sums(SPECIFICATION):
             raise ValueError("ledger.jsonl is damaged: a line with checksums is missing")
-        if tuple(checksum((self.path / SPECIFICATION).read_bytes())) not in allowed:
+        if not self.ledger.matches(SPECIFICATION, (self.path / SPECIFICATION).read_bytes()):
             raise ValueError(
                 f"{SPECIFICATION} has changed since it was written; data.zarr/.zattrs has a copy"
             )
@@ -147,27 +131,17 @@ class Store:
             (self.path / "code.jsonl").unlink(missing_ok=True)
             note_code(self.path, code_of(sweep.layers), 0, [])
             self.ledger.begin(chunk_shapes(sweep))
-            draft, text = self.path / _DRAFT, sweep.to_json().encode()
-            files = draft_arrays(draft, sweep, first_versions(self.path), self.ledger)
-            self.ledger.announce(files | {SPECIFICATION: text})
-            draft.rename(self._data)
+            self._data.mkdir()
+            text = sweep.to_json().encode()
+            self._put_metadata(sweep, {SPECIFICATION: text})
             # Last: without it there is no store.
             write_durably(self.path / SPECIFICATION, text)
             sync(self.path)
             sync(self.path.parent)
 
     def extend(self, sweep: Sweep) -> None:
-        """Extend the store to a larger sweep, completely or not at all, whenever a process dies.
-
-        The lock is held. Units whose block has more samples in the larger sweep are to be drawn
-        again.
-
-        Raises
-        ------
-        StoreError
-            If the folder cannot be written.
-        """
-        with self._writing():
+        """Extend the store to a larger sweep, completely or not at all; the lock is held."""
+        with self.writing():
             self.announce(sweep)
             self._finish_extension()
         self._read()
@@ -219,18 +193,11 @@ class Store:
 
     @contextmanager
     def locked(self, patience: float = _PATIENCE) -> Iterator[None]:
-        """Hold the store's lock, which the system frees when the process dies.
-
-        Raises
-        ------
-        StoreError
-            If another run holds it for longer than `patience` seconds, or it cannot be created.
-        """
+        """Hold the store's lock, which the system frees when the process dies."""
         try:
             held = FileLock(self.path / "lock").acquire(timeout=patience)
         except Timeout:
-            message = f"{self.path}: another run is writing to this store"
-            raise StoreError(message) from None
+            raise StoreError(f"{self.path}: another run is writing to this store") from None
         except OSError as error:
             raise StoreError(f"{self.path}: cannot be written ({reason(error)})") from None
         with held:
@@ -248,7 +215,7 @@ class Store:
             return False
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
         """Turn an error of the system into one of the store."""
         try:
             yield
@@ -258,42 +225,14 @@ class Store:
                 "intact, and the run can be resumed"
             ) from error
 
-    def settle_code(self, accept: bool) -> Code:
-        """Return the code of a new run; record it if it differs from that of the stored units.
-
-        Raises
-        ------
-        StoreError
-            If it differs and `accept` is false.
-        """
-        now, before, units = code_of(self.sweep.layers), last_code(self.path), self.finished()
-        layers = self.sweep.layers_of({unit.cell for unit in units})
-        changed = changes_since(before, now, layers) if units else []
-        if changed and not accept:
-            raise StoreError(
-                f"{self.path}: its {len(units)} units may come from different code "
-                f"({'; '.join(changed)}); use another folder, or --accept-changed-code "
-                "(accept_changed_code=True)"
-            )
-        if now != before:
-            with self._writing():
-                note_code(self.path, now, len(units), changed)
-        return now
-
     def check_current(self) -> None:
         """Raise StoreError if the store was extended since it was opened; the lock is held."""
         if self.extending or kept_sweep(self.path).digest != self.sweep.digest:
             raise StoreError(f"{self.path}: this store has just been extended; try again")
 
-    def finished(self) -> dict[Unit, float]:
-        """Return the units whose samples are all in the store, and the seconds each took.
-
-        A torn last line of the ledger does not count, nor does a unit of which a file is missing.
-        """
-        return self.finished_without(self.missing())
-
-    def finished_without(self, lost: Collection[str]) -> dict[Unit, float]:
-        """Return the finished units that need none of the files `lost`, and their seconds."""
+    def finished(self, lost: Collection[str] | None = None) -> dict[Unit, float]:
+        """Return the units of which no file is `lost` (by default missing), and their seconds."""
+        lost = self.ledger.missing() if lost is None else lost
         sweep, there = self.sweep, set(self.ledger.files()).difference(lost)
         return {
             unit: seconds
@@ -302,38 +241,8 @@ class Store:
             and there.issuperset(self.arrays.keys(unit))
         }
 
-    def missing(self) -> set[str]:
-        """Return the files of the arrays that are not there, or have another length."""
-
-        def differs(name: str) -> bool:
-            try:
-                length = os.stat(f"{self._data}/{name}").st_size
-            except OSError:
-                return True
-            return all(length != due for _, due in self.ledger.sums(name))
-
-        # Twice, since a run may have replaced a file between the two looks.
-        return set(filter(differs, filter(differs, self.ledger.files())))
-
-    def damaged(self) -> set[str]:
-        """Return the files that are missing, or differ from their checksums or lack them."""
-        lost, known = self.missing(), set(self.ledger.files())
-        for name in known - lost:
-            # Twice, since a run may have replaced it between the two looks.
-            if not any(self._matches(name, (self._data / name).read_bytes()) for _ in range(2)):
-                lost.add(name)
-        there = {f"{file.parent.name}/{file.name}" for file in self._data.glob("*/*")} - known
-        # Again, since a run may have written them after the look at the ledger.
-        return lost | set(filter(self.arrays.are_samples, there.difference(self.ledger.files())))
-
-    def _matches(self, name: str, content: bytes) -> bool:
-        return tuple(checksum(content)) in self.ledger.sums(name)
-
     def take_out(self, files: Collection[str]) -> None:
-        """Delete damaged files, so that their units are drawn again; the lock is held.
-
-        Damaged coordinates and metadata are written anew.
-        """
+        """Delete damaged files of samples, and write others anew; the lock is held."""
         samples = set(filter(self.arrays.are_samples, files))
         if samples.symmetric_difference(files):
             self._put_metadata(self.sweep, {})
@@ -345,19 +254,13 @@ class Store:
         """Return units given up and not finished since: `unit`, `error` and `traceback`."""
         done = self.finished()
         records = read_records(self.path / "failures.jsonl")
-        last = {unit_of(self.sweep, record): record for record in records}
+        last = {unit_of(self.sweep, record["unit"]): record for record in records}
         return [record | {"unit": unit} for unit, record in last.items() if unit not in done]
 
     def commit(self, results: Iterable[tuple[Unit, dict[str, NDArray[Any]], float]]) -> None:
-        """Write finished units, and then the ledger's lines.
-
-        Raises
-        ------
-        StoreError
-            If the disk is full or the folder cannot be written.
-        """
+        """Write finished units, and then the ledger's lines."""
         lines = []
-        with self._writing():
+        with self.writing():
             for unit, arrays, seconds in results:
                 self.arrays.write(unit, arrays)
                 samples = self.sweep.block_samples(unit.block)
@@ -369,33 +272,29 @@ class Store:
     def record_failure(self, unit: Unit, error: BaseException, trace: str) -> None:
         """Record a unit that was given up."""
         record = {"unit": name_of(self.sweep, unit), "error": f"{type(error).__name__}: {error}"}
-        with self._writing():
+        with self.writing():
             append_records(self.path / "failures.jsonl", [record | {"traceback": trace}])
 
     def note_run(self, reasons: dict[tuple[int, int], str]) -> None:
         """Record the target and time limit of the sweep, and why each (cell, sampler) stopped."""
         target = self.sweep.target
-        record = {
-            "seconds": self.sweep.seconds, "target": None if target is None else asdict(target),
-            "reasons": [
-                [self.sweep.index(cell), sampler, why]
-                for (cell, sampler), why in sorted(reasons.items())
-            ],
-        }  # fmt: skip
-        with self._writing():
+        record = {"seconds": self.sweep.seconds, "target": target and asdict(target)}
+        record["reasons"] = [
+            [self.sweep.index(cell), sampler, why]
+            for (cell, sampler), why in sorted(reasons.items())
+        ]
+        with self.writing():
             append_records(self.path / "runs.jsonl", [record])
 
     def reasons(self) -> dict[tuple[int, ...], str]:
         """Return why cells stopped in the last run, by sampler and indices along the axes."""
-        return {
-            (sampler, *index): why for index, sampler, why in last_run(self.path).get("reasons", [])
-        }
+        last = last_run(self.path).get("reasons", [])
+        return {(sampler, *index): why for index, sampler, why in last}
 
 
 def _sentence(error: Exception) -> str:
     """Return what is wrong, in one line."""
     if isinstance(error, SweepFaultsError):
-        return "; ".join(sentence for _, sentence in error.faults)
-    if isinstance(error, KeyError | TypeError | AttributeError):
-        return f"{type(error).__name__}: {error}"
-    return reason(error)
+        return error.sentence
+    named = isinstance(error, KeyError | TypeError | AttributeError)
+    return f"{type(error).__name__}: {error}" if named else reason(error)

@@ -26,7 +26,7 @@ from shaped_attention.io.storage import sync, write_durably
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store_layout import Layout, attributes, coordinates, layouts
-from shaped_attention.sweep.store_records import Ledger, StoreError, checksum
+from shaped_attention.sweep.store_records import Ledger, StoreError
 
 _LEVEL = 1
 """Of Zstandard, the compressor of the chunks."""
@@ -160,6 +160,18 @@ class Arrays:
         key, place = self._places(unit)[name]
         return np.array(self._chunk(name, key)[place])
 
+    def damaged(self) -> set[str]:
+        """Return the files that are missing, or differ from their checksums or lack them."""
+        ledger = self._ledger
+        lost, known = ledger.missing(), set(ledger.files())
+        for name in known - lost:
+            # Twice, since a run may have replaced it between the two looks.
+            if not any(ledger.matches(name, (self._data / name).read_bytes()) for _ in range(2)):
+                lost.add(name)
+        there = {f"{file.parent.name}/{file.name}" for file in self._data.glob("*/*")} - known
+        # Again, since a run may have written them after the look at the ledger.
+        return lost | set(filter(self.are_samples, there.difference(ledger.files())))
+
     def are_samples(self, key: str) -> bool:
         """Return whether a file is a chunk of units, and not a coordinate or metadata."""
         array, _, file = key.rpartition("/")
@@ -191,7 +203,7 @@ class Arrays:
             chunk = np.full(self._chunks[name], layout.fill or 0, dtype=layout.dtype)
             if file.exists():
                 content = file.read_bytes()
-                if tuple(checksum(content)) not in self._ledger.sums(key):
+                if not self._ledger.matches(key, content):
                     raise StoreError(f"{file}: damaged; `sweep repair` mends it")
                 # Into memory of the size that is due, whatever the file declares.
                 Zstd().decode(content, out=chunk)
@@ -215,9 +227,8 @@ class CheckedFiles(LocalStore):
         """Return a file's content; raise StoreError if it is damaged or missing."""
         for attempt in range(3):
             whole = await super().get(key, prototype)
-            there = () if whole is None else tuple(checksum(whole.to_bytes()))
-            allowed = self._ledger.sums(key)
-            if not allowed or there in allowed:
+            known = bool(self._ledger.sums(key))
+            if not known or (whole and self._ledger.matches(key, whole.to_bytes())):
                 return await super().get(key, prototype, byte_range) if byte_range else whole
             # A run may have replaced it between the two looks.
             await asyncio.sleep(0.05 * attempt)

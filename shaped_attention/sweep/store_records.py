@@ -28,6 +28,9 @@ from shaped_attention.sweep.specification import FORMAT, Sweep
 SPECIFICATION = "sweep.json"
 """File with the sweep that the store belongs to."""
 
+DATA = "data.zarr"
+"""Folder with the arrays."""
+
 _LEDGER = "ledger.jsonl"
 
 
@@ -45,16 +48,10 @@ class UnwritableError(StoreError):
 
 
 class Ledger:
-    """The ledger on disk, read again when it has grown.
-
-    Parameters
-    ----------
-    folder
-        Folder of the store.
-    """
+    """The ledger of the store in a folder, read again when it has grown."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = folder / _LEDGER
+        self._file, self._data = folder / _LEDGER, folder / DATA
         self._size = -1
         self._units: dict[tuple[int, tuple[int, ...], int], tuple[int, float]] = {}
         self._sums: dict[str, tuple[tuple[int, ...], ...]] = {}
@@ -66,13 +63,7 @@ class Ledger:
         append_records(self._file, [{"chunks": chunks}])
 
     def chunks(self) -> dict[str, list[int]]:
-        """Return the shape of a chunk of each array.
-
-        Raises
-        ------
-        StoreError
-            If the line of the ledger that has them is gone.
-        """
+        """Return the shape of a chunk of each array; StoreError if the ledger's line is gone."""
         self._read()
         if not self._chunks:
             raise StoreError(
@@ -90,10 +81,7 @@ class Ledger:
     def units(self, sweep: Sweep) -> dict[Unit, tuple[int, float]]:
         """Return the units in the ledger, with their samples and seconds."""
         self._read()
-        return {
-            Unit(block, sweep.number(index), sampler): entry
-            for (block, index, sampler), entry in self._units.items()
-        }
+        return {unit_of(sweep, name): entry for name, entry in self._units.items()}
 
     def sums(self, name: str) -> Collection[tuple[int, ...]]:
         """Return the checksums that a file may have now; none if it was never written."""
@@ -104,6 +92,23 @@ class Ledger:
         """Return the files in `data.zarr` that have checksums."""
         self._read()
         return self._sums.keys() - {SPECIFICATION}
+
+    def matches(self, name: str, content: bytes) -> bool:
+        """Return whether a file may have this content now."""
+        return tuple(checksum(content)) in self.sums(name)
+
+    def missing(self) -> set[str]:
+        """Return the files of the arrays that are not there, or have another length."""
+
+        def differs(name: str) -> bool:
+            try:
+                length = os.stat(f"{self._data}/{name}").st_size
+            except OSError:
+                return True
+            return all(length != due for _, due in self.sums(name))
+
+        # Twice, since a run may have replaced a file between the two looks.
+        return set(filter(differs, filter(differs, self.files())))
 
     def announce(self, files: Mapping[str, bytes]) -> None:
         """Append the checksums of files that are about to be written."""
@@ -140,13 +145,7 @@ class Ledger:
 
 
 def kept_sweep(folder: Path) -> Sweep:
-    """Return the sweep that the store has on disk now.
-
-    Raises
-    ------
-    StoreError
-        If the store has another format.
-    """
+    """Return the sweep that the store has on disk now; StoreError if it has another format."""
     text = (folder / SPECIFICATION).read_text(encoding="utf-8")
     try:
         written = json.loads(text).get("format")
@@ -171,9 +170,9 @@ def first_versions(folder: Path) -> dict[str, str]:
     return dict(records[-1]["versions"]) if records else {}
 
 
-def unit_of(sweep: Sweep, record: dict[str, Any]) -> Unit:
-    """Return the unit that a record names."""
-    block, index, sampler = record["unit"]
+def unit_of(sweep: Sweep, name: Iterable[Any]) -> Unit:
+    """Return the unit that records call so."""
+    block, index, sampler = name
     return Unit(block, sweep.number(index), sampler)
 
 

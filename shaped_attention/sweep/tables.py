@@ -25,21 +25,7 @@ _COLUMNS = ["mean", "half_width", "lower", "upper", "deviation", "samples"]
 def export_sweep(store: Path, output: Path, summary: bool | None = None) -> None:
     """Write the sweep of a store to a file, or a folder for Zarr, in the format of its suffix.
 
-    Parameters
-    ----------
-    store, output
-        Folder of the store, and path to write to.
-    summary
-        Whether to write means with their intervals rather than samples; by default in tables, CSV
-        and Parquet.
-
-    Raises
-    ------
-    ValueError
-        If the suffix is not supported, samples are requested from a store that keeps none, or the
-        file cannot be written.
-    StoreError
-        If there is no store.
+    With `summary`, by default in tables (CSV and Parquet), these are means with their intervals.
     """
     check_suffix(output)
     data = open_sweep(store)
@@ -74,11 +60,6 @@ def sample_table(data: xr.Dataset) -> pd.DataFrame:
 
     There is one column per observable, or per entry of V on and above its diagonal. The last column
     is the stopping time.
-
-    Raises
-    ------
-    ValueError
-        If the sweep keeps reductions.
     """
     if "values" in data:
         names = data["kept"].values.tolist()

@@ -36,7 +36,7 @@ from shaped_attention.io.inputs import read_covariance, read_tokens
 from shaped_attention.io.storage import reason
 from shaped_attention.numerics.covariance import covariance_of
 from shaped_attention.sweep.cells import LAYERS
-from shaped_attention.sweep.faults import MOST_CELLS, SweepFaultsError, entry_of
+from shaped_attention.sweep.faults import MOST_CELLS, SweepFaultsError
 from shaped_attention.sweep.specification import Sweep
 
 _SETTINGS = ("samplers", "samples", "block", "seed", "keep", "observables", "fractions", "device",
@@ -93,32 +93,17 @@ def read_sweep(path: str | Path) -> Sweep:
     try:
         sweep = Sweep(fixed=fixed, axes=axes, **settings)
     except SweepFaultsError as error:
-        faults += [_placed(sentence, fixed, axes) for _, sentence in error.faults]
+        for entry, sentence in error.faults:
+            table = "axes." if entry in axes else "fixed." if entry in fixed else ""
+            faults.append(table + sentence)
     if faults:
         raise SweepFaultsError(faults, str(source))
     return sweep
 
 
 def as_sweep(sweep: Sweep | str | Path) -> Sweep:
-    """Return the sweep itself, or that of a TOML file.
-
-    Raises
-    ------
-    ValueError
-        If `sweep` is neither, or as in `read_sweep`.
-    """
-    if isinstance(sweep, Sweep):
-        return sweep
-    if isinstance(sweep, str | Path):
-        return read_sweep(sweep)
-    raise argument_error("sweep", "a Sweep, or the path of its TOML file", sweep)
-
-
-def _placed(sentence: str, fixed: dict[str, Any], axes: dict[str, Any]) -> str:
-    """Return the sentence of a fault with the table of its entry before it."""
-    entry = entry_of(sentence)
-    table = "axes." if entry in axes else "fixed." if entry in fixed else ""
-    return table + sentence
+    """Return the sweep itself, or that of a TOML file."""
+    return sweep if isinstance(sweep, Sweep) else read_sweep(sweep)
 
 
 def _table(name: str, table: Any) -> dict[str, Any]:
@@ -148,11 +133,6 @@ def axis_values(name: str, value: Any) -> list[Any]:
 
     The values of a table are those of NumPy's `linspace` and `geomspace`, or the number of 12
     digits that one of them is up to rounding.
-
-    Raises
-    ------
-    ValueError
-        If `value` is neither.
     """
     if isinstance(value, list):
         return value
@@ -185,11 +165,6 @@ def read_axis(text: str) -> tuple[str, list[Any]]:
     """Return the name and the values in NAME=VALUES, as given on a command line.
 
     Values are written as in TOML and separated by commas; text needs no quotes.
-
-    Raises
-    ------
-    ValueError
-        If `text` does not have this form.
     """
     name, _, values = (part.strip() for part in text.partition("="))
     words = [word.strip() for word in values.split(",")]

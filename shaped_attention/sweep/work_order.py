@@ -29,21 +29,8 @@ Moments = Callable[[Unit], Floats]
 class Schedule:
     """Units of a sweep that are still to do, the dearest first within each block.
 
-    Parameters
-    ----------
-    sweep
-        The sweep.
-    done
-        Finished units, and the seconds that each took.
-    moments
-        Function that returns the moments of a finished unit.
-
-    Attributes
-    ----------
-    keys
-        Cells and samplers, the dearest first.
-    reasons
-        Why cells stopped, by cell and sampler.
+    `done` has the finished units and the seconds that each took, `moments` their moments. The
+    attribute `keys` has cells and samplers, the dearest first, and `reasons` why they stopped.
     """
 
     def __init__(self, sweep: Sweep, done: Mapping[Unit, float], moments: Moments) -> None:

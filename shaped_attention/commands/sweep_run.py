@@ -1,0 +1,204 @@
+"""The commands of the group `sweep` that draw samples: run and resume."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shaped_attention.commands.options import INCOMPLETE, progress_option, with_options
+from shaped_attention.commands.sweep_state import resuming, store_argument
+
+if TYPE_CHECKING:
+    from shaped_attention.sweep.engines import Engine
+    from shaped_attention.sweep.specification import Sweep
+
+file_argument = click.argument("file", type=click.Path(path_type=Path))
+trust_option = click.option(
+    "--trust", multiple=True, metavar="MODULE",
+    help="Module of a layer function that STORE names, which may then be imported. Can be "
+    "repeated.",
+)  # fmt: skip
+
+_ENGINE_OPTIONS = [
+    click.option("--workers", type=int,
+                 help="Number of processes, each with one thread; 1 is this process, with all "
+                 "threads.  [default: 1]"),
+    click.option("--devices", metavar="LIST",
+                 help="Run one process on each of these devices, for example cuda:0,cuda:1."),
+    click.option("--dask", metavar="ADDRESS",
+                 help="Run on the workers of the Dask scheduler at this address (extra "
+                 "`cluster`)."),
+    click.option("--retries", type=int, default=2, show_default=True,
+                 help="Number of further attempts at a unit that fails."),
+    click.option("--accept-changed-code", is_flag=True,
+                 help="Continue although the code of the layer or the versions of packages "
+                 "have changed since the units in STORE were drawn; STORE records what "
+                 "changed."),
+    progress_option,
+    click.option("-v", "--verbose", is_flag=True,
+                 help="Log every unit.  [default: a line each minute, if the error stream is "
+                 "no terminal]"),
+    click.option("-q", "--quiet", is_flag=True,
+                 help="Print errors only: no bar, no log, no report."),
+    click.option("--seconds", type=float,
+                 help="Time limit of this run: no unit starts that is expected to end more "
+                 "than a tenth later.  [default: `seconds` of the sweep, if it has any]"),
+]  # fmt: skip
+
+
+@click.command()
+@file_argument
+@store_argument
+@with_options(_ENGINE_OPTIONS)
+def run(file: Path, store: Path, **options: Any) -> None:
+    """Run the sweep in FILE (TOML) and keep it in the folder STORE.
+
+    If STORE already has this sweep, it is continued. The exit status is 3 if units are left.
+    """
+    with _interruptible(store):
+        from shaped_attention.sweep.toml import read_sweep
+
+        _run(read_sweep(file), store, **options)
+
+
+@click.command()
+@store_argument
+@trust_option
+@with_options(_ENGINE_OPTIONS)
+def resume(store: Path, trust: tuple[str, ...], **options: Any) -> None:
+    """Continue the sweep in the folder STORE.
+
+    Draws what is missing, and tries again what failed. The exit status is 3 if units are left.
+    """
+    with _interruptible(store):
+        from shaped_attention.sweep.store import Store
+
+        sweep = Store(store).sweep
+        sweep.check_trusted(trust)
+        _run(sweep, store, **options)
+
+
+def _run(sweep: Sweep, store: Path, **options: Any) -> None:
+    from shaped_attention.sweep.run import run_sweep
+
+    verbose, quiet = options["verbose"], options["quiet"]
+    if verbose and quiet:
+        raise ValueError("--verbose and --quiet exclude each other")
+    with (
+        _logged(verbose, quiet),
+        _engine(options["workers"], options["devices"], options["dask"]) as engine,
+    ):
+        try:
+            report = run_sweep(
+                sweep, store, engine=engine,
+                retries=options["retries"], progress=False if quiet else options["progress"],
+                accept_changed_code=options["accept_changed_code"], seconds=options["seconds"],
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            click.echo(f"interrupted; `{resuming(sweep, store)}` continues", err=True)
+            raise click.exceptions.Exit(INCOMPLETE) from None
+        except BrokenExecutor as error:
+            raise BrokenExecutor(f"{error}; `{resuming(sweep, store)}` continues") from error
+    if not quiet:
+        from shaped_attention.progress import duration
+
+        reasons = ", ".join(f"{count} by {name}" for name, count in sorted(report.reasons.items()))
+        click.echo(
+            f"{report.finished} units in {store} after {duration(report.seconds)}; "
+            f"cells and samplers ended: {reasons}"
+        )
+        if report.failed:
+            click.echo(
+                f"{report.failed} units were given up: `shaped-attention sweep status {store}`",
+                err=True,
+            )
+        if report.left:
+            click.echo(f"{report.left} units still to do: `{resuming(sweep, store)}`", err=True)
+    if report.failed or report.left:
+        raise click.exceptions.Exit(INCOMPLETE)
+
+
+@contextmanager
+def _engine(workers: int | None, devices: str | None, dask: str | None) -> Iterator[Engine]:
+    from shaped_attention.sweep.engines import InProcess, Processes, dask_engine
+
+    options = {"--workers": workers, "--devices": devices, "--dask": dask}
+    names = [name for name, value in options.items() if value is not None]
+    if len(names) > 1:
+        raise ValueError(f"{' and '.join(names)} exclude each other")
+    if dask is not None:
+        from distributed import Client
+
+        with Client(dask) as client:
+            yield dask_engine(client)
+        return
+    engine: Engine
+    if devices is not None:
+        engine = Processes(devices=devices.split(","))
+    else:
+        engine = InProcess() if workers in (None, 1) else Processes(workers)
+    with closing(engine):
+        yield engine
+
+
+@contextmanager
+def _interruptible(store: Path) -> Iterator[None]:
+    """End with the status of an incomplete run when interrupted, even while libraries load."""
+    received = []
+
+    def interrupt(number: int, _: Any) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    # Batch systems end a job with a signal of its own; treat it as an interrupt.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    except click.exceptions.Exit:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        # Some libraries turn an interrupt of their import into an error of theirs.
+        if not received and not isinstance(error, KeyboardInterrupt):
+            raise
+        command = f"`shaped-attention sweep resume {shlex.quote(str(store))}`"
+        how = command if (store / "sweep.json").exists() else "the same command"
+        click.echo(f"interrupted; {how} continues", err=True)
+        raise click.exceptions.Exit(INCOMPLETE) from None
+
+
+@contextmanager
+def _logged(verbose: bool, quiet: bool) -> Iterator[None]:
+    """Write what the package logs: warnings, with `verbose` all, with `quiet` errors only.
+
+    If the error stream is not a terminal and shows no bar, the lines that sweeps log about their
+    progress are written too.
+    """
+    from tqdm.contrib import DummyTqdmFile
+
+    package, sweeps = (logging.getLogger(f"shaped_attention{part}") for part in ("", ".sweep"))
+    level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING
+    told = level if verbose or quiet or sys.stderr.isatty() else logging.INFO
+    # Its lines are written above the bar.
+    handler = logging.StreamHandler(DummyTqdmFile(sys.stderr))
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    before = package.level, sweeps.level
+    package.addHandler(handler)
+    package.setLevel(level)
+    sweeps.setLevel(told)
+    try:
+        yield
+    finally:
+        package.removeHandler(handler)
+        package.setLevel(before[0])
+        sweeps.setLevel(before[1])
