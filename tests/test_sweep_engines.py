@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import signal
@@ -11,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import dask
@@ -113,11 +113,10 @@ def test_any_order(tmp_path, alone):
 
 
 def test_processes(tmp_path, alone):
-    engine = Processes(2)
-    try:
+    """One for each device."""
+    with closing(Processes(devices=("cpu", "cpu"))) as engine:
+        assert engine.workers == 2
         assert whole(GRID, tmp_path / "store", engine) == alone
-    finally:
-        engine.close()
 
 
 class _Deadly(Processes):
@@ -134,7 +133,7 @@ class _Deadly(Processes):
         if self.submitted in self.moments:
             time.sleep(self.rng.uniform(0, 0.1))
             pid = int(self.rng.choice(list(self._pool._processes)))
-            with contextlib.suppress(ProcessLookupError):  # The pool may be broken already.
+            with suppress(ProcessLookupError):  # The pool may be broken already.
                 os.kill(pid, signal.SIGKILL)
                 self.killed.append(pid)
         return future
@@ -145,36 +144,44 @@ def test_killed_processes(tmp_path):
     """Workers killed at six moments of a run, some again while it recovers: nothing is missing."""
     sweep = layers.small({"rho": [0.2, 0.5]}, samples=400, block=32, seconds=0.005)
     expected = whole(sweep, tmp_path / "alone")
-    engine = _Deadly(2, {1, 4, 12, 20, 30, 40})
-    try:
+    with closing(_Deadly(2, {1, 4, 12, 20, 30, 40})) as engine:
         assert whole(sweep, tmp_path / "store", engine) == expected
-    finally:
-        engine.close()
     assert len(set(engine.killed)) >= 3
 
 
 @pytest.mark.usefixtures("fast_processes")
 def test_a_unit_that_kills_its_workers(tmp_path):
-    """It alone is given up, not the units alongside it that take longer than it takes to die."""
-    sweep = layers.small({"fault": ["kill", "none", "nil", "no"]}, samples=32, seconds=0.15)
+    """It alone is given up, not the units alongside it that take longer than it takes to die.
+
+    One that raises is given up with the traceback of its process.
+    """
+    faults = ["kill", "none", "raise", "no"]
+    sweep = layers.small({"fault": faults}, samples=32, seconds=0.15, log=str(tmp_path))
     path = tmp_path / "store"
-    engine = Processes(2)
-    try:
+    with closing(Processes(2)) as engine:
         report = run_sweep(sweep, path, engine=engine, progress=False)
-    finally:
-        engine.close()
-    assert [record["unit"] for record in Store(path).failures()] == [Unit(0, 0, 0)]
-    assert {unit.cell for unit in Store(path).finished()} == {1, 2, 3}
-    assert (report.finished, report.failed, report.left) == (3, 1, 0)
+    failures = {record["unit"]: record["traceback"] for record in Store(path).failures()}
+    assert failures.keys() == {Unit(0, 0, 0), Unit(0, 2, 0)}
+    assert "in root" in failures[Unit(0, 2, 0)]
+    assert {unit.cell for unit in Store(path).finished()} == {1, 3}
+    assert (report.finished, report.failed, report.left) == (2, 2, 0)
 
 
-def test_an_executor_of_the_caller_that_breaks(tmp_path):
-    """It is not replaced; what came back is kept, and another run continues from there."""
+@pytest.mark.parametrize(
+    ("runs", "replaced", "sentence"),
+    [(4, False, "only its owner can replace it"), (0, True, "if __name__ == '__main__'")],
+)
+def test_an_executor_that_breaks(runs, replaced, sentence, tmp_path):
+    """That of a caller is not replaced; one whose workers never start is, but a few times in all.
+
+    What came back is kept, and another run continues from there.
+    """
     sweep = layers.small(samples=200, block=20)
     expected = whole(sweep, tmp_path / "alone")
+    recovered = []
 
     class Breaking(InProcess):
-        left = 4
+        left = runs
 
         def submit(self, function, *arguments):
             self.left -= 1
@@ -185,12 +192,18 @@ def test_an_executor_of_the_caller_that_breaks(tmp_path):
             return future
 
         def recover(self):
-            return False
+            recovered.append(self)
+            return replaced
 
-    with pytest.raises(BrokenExecutor, match="only its owner can replace it"):
+    with pytest.raises(BrokenExecutor, match=sentence):
         run_sweep(sweep, tmp_path / "store", engine=Breaking(), progress=False)
-    assert len(Store(tmp_path / "store").finished()) == 4
+    assert len(recovered) <= 6
+    assert len(Store(tmp_path / "store").finished()) == runs
     assert whole(sweep, tmp_path / "store") == expected
+
+
+def _echo(*arguments):
+    return arguments
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore:.*[Pp]ort.*:UserWarning")
@@ -209,6 +222,7 @@ def test_dask_with_killed_workers(tmp_path):
     ):  # fmt: skip
         engine = dask_engine(client)
         assert engine.workers == 2
+        assert engine.submit(_echo, "unit").result() == ("unit", None, 1)  # one thread
         first = [nanny.pid for nanny in cluster.workers.values()]
         submit, count = engine.submit, iter(range(1000))
 
@@ -251,18 +265,6 @@ def test_a_unit_that_fails(tmp_path, retries):
     assert layers.contents(path) == whole(sweep, tmp_path / "healthy")
 
 
-@pytest.mark.usefixtures("fast_processes")
-def test_an_error_in_a_process_has_its_traceback(tmp_path):
-    sweep = layers.small({"fault": ["none", "raise"]}, log=str(tmp_path), samples=32)
-    engine = Processes(2)
-    try:
-        report = run_sweep(sweep, tmp_path / "store", engine=engine, progress=False)
-    finally:
-        engine.close()
-    assert (report.finished, report.failed) == (1, 1)
-    assert "in root" in Store(tmp_path / "store").failures()[0]["traceback"]
-
-
 @pytest.mark.parametrize(("where", "moment"), [("submission", 1), ("wait", 7)])
 def test_an_interrupt_keeps_what_came_back(tmp_path, monkeypatch, where, moment):
     """Ctrl-C at a submission, or while waiting: the units before are in the ledger."""
@@ -288,34 +290,13 @@ def test_an_interrupt_keeps_what_came_back(tmp_path, monkeypatch, where, moment)
     assert whole(sweep, path) == expected
 
 
-class _Client:
-    """What `dask_engine` needs of two workers of one thread each."""
-
-    def wait_for_workers(self, number):
-        assert number == 1
-
-    def nthreads(self):
-        return {"tcp://one": 1, "tcp://two": 1}
-
-    def get_executor(self, pure):
-        assert not pure
-        return ThreadPoolExecutor(1)
-
-
-def test_units_on_a_cluster_have_one_thread_each():
-    engine = dask_engine(_Client())
-    assert engine.workers == 2
-    assert engine.submit(lambda *arguments: arguments, "unit").result() == ("unit", None, 1)
-
-
 def test_devices_of_another_type_are_refused(tmp_path):
     """Their numbers differ in the last bits, so a store has those of one type."""
-    engine = Processes(devices=("cuda:0",))
-    try:
-        with pytest.raises(ValueError, match="engine has the device 'cuda:0', the sweep 'cpu'"):
-            run_sweep(small_sweep(), tmp_path / "s", engine=engine)
-    finally:
-        engine.close()
+    with (
+        closing(Processes(devices=("cuda:0",))) as engine,
+        pytest.raises(ValueError, match="engine has the device 'cuda:0', the sweep 'cpu'"),
+    ):
+        run_sweep(small_sweep(), tmp_path / "s", engine=engine)
     assert not (tmp_path / "s").exists()
     sweep = replace(small_sweep(), device="cuda")
     with pytest.raises(ValueError, match="one of the 0 CUDA devices"):
@@ -323,48 +304,6 @@ def test_devices_of_another_type_are_refused(tmp_path):
     # It can be made, listed and read where there is no such device.
     Store(tmp_path / "s", sweep)
     assert int(open_sweep(tmp_path / "s")["drawn"].sum()) == 0
-
-
-def test_a_process_for_each_device(tmp_path):
-    engine = Processes(devices=("cpu", "cpu"))
-    try:
-        assert engine.workers == 2
-        assert run_sweep(small_sweep(), tmp_path / "s", engine=engine).left == 0
-    finally:
-        engine.close()
-
-
-class _Broken(ThreadPoolExecutor):
-    def submit(self, *_arguments, **_options):
-        return super().submit(_break)
-
-
-def _break():
-    raise BrokenExecutor("dead")
-
-
-class _NeverStarts:
-    workers, devices = 2, ()
-
-    def __init__(self):
-        self.pool = _Broken(1)
-        self.recovered = 0
-
-    def submit(self, function, *arguments):
-        return self.pool.submit(function, *arguments)
-
-    def recover(self):
-        self.recovered += 1
-        return True
-
-
-def test_workers_that_never_start_end_the_run(tmp_path):
-    """Not after `retries` breaks for every one of many units, but after a few in all."""
-    engine = _NeverStarts()
-    with pytest.raises(BrokenExecutor, match="if __name__ == '__main__'"):
-        run_sweep(small_sweep(samples=800), tmp_path / "s", engine=engine)
-    assert engine.recovered <= 6
-    engine.pool.shutdown()
 
 
 def test_processes_end_with_their_parent(tmp_path):
@@ -392,11 +331,12 @@ def test_processes_end_with_their_parent(tmp_path):
     raise AssertionError(workers)
 
 
+@pytest.mark.usefixtures("fast_processes")
 def test_an_interrupt_does_not_wait_for_running_units(tmp_path):
     """Units of a minute each, in two processes, that end with the run."""
     sweep = layers.small({"rho": [0.1, 0.3]}, samples=20, block=10, seconds=15.0)
     engine = Processes(2)
-    timer = threading.Timer(15.0, signal.raise_signal, (signal.SIGINT,))
+    timer = threading.Timer(5.0, signal.raise_signal, (signal.SIGINT,))
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):

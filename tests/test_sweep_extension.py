@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import signal
 from dataclasses import replace
@@ -62,8 +63,10 @@ LARGER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("keep", ["observables", "V", "reductions"])
-@pytest.mark.parametrize("case", LARGER)
+@pytest.mark.parametrize(
+    ("case", "keep"),
+    [*((case, "observables") for case in LARGER), ("all", "V"), ("all", "reductions")],
+)
 def test_an_extended_store_is_a_new_one_of_the_larger_sweep(case, keep, tmp_path):
     """Every number of the arrays, of chain and SDE; only units that are missing are drawn."""
     extension, changes, axes = LARGER[case]
@@ -142,7 +145,6 @@ def test_failures_stay_with_their_cells(tmp_path):
 
 
 REFUSED = {
-    "fewer": ({"samples": 19}, "samples must be more than the store's 20; got 19"),
     "as many": ({"samples": 20}, "samples must be more than the store's 20; got 20"),
     "a fraction": ({"samples": 20.5}, "samples must be an integer >= 1; got 20.5"),
     "nothing": ({}, "samples, axes: give at least one of the two"),
@@ -152,8 +154,6 @@ REFUSED = {
         "gama is not an axis of the sweep; choose one of gamma (did you mean 'gamma'?)",
     ),
     "text": ({"axes": {"gamma": ["0.7"]}}, "gamma must be a number, as on the axis; got '0.7'"),
-    "truth": ({"axes": {"gamma": [True]}}, "gamma must be a number, as on the axis; got True"),
-    "a number": ({"axes": {"gamma": 0.7}}, "gamma must be a list of values; got 0.7"),
     "no values": ({"axes": {"gamma": []}}, "gamma must be a list of values; got []"),
     "a list": ({"axes": [0.7]}, "axes must be a mapping from the axes to lists of values; got "
                "[0.7]"),
@@ -165,14 +165,12 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_refused_extensions_leave_the_store_alone(case, tmp_path):
-    extension, sentence = REFUSED[case]
-    run_sweep(small(), tmp_path / "s", progress=False)
+def test_refused_extensions_leave_the_store_alone(tmp_path):
+    Store(tmp_path / "s", small())
     before = layers.contents(tmp_path / "s")
-    with pytest.raises(ValueError) as caught:  # noqa: PT011  # the text is compared
-        extend_sweep(tmp_path / "s", **extension)
-    assert str(caught.value) == sentence
+    for extension, sentence in REFUSED.values():
+        with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+            extend_sweep(tmp_path / "s", **extension)
     assert layers.contents(tmp_path / "s") == before
     assert not Store(tmp_path / "s").extending
 
@@ -193,8 +191,7 @@ def test_smaller_covariances_are_refused_by_name(tmp_path):
     assert extend_sweep(tmp_path / "s", axes=same).shape == (2, 2)
 
 
-@pytest.mark.parametrize("function", [sweep_summary, sweep_distances])
-def test_a_dataset_opened_before_is_refused(function, tmp_path, monkeypatch):
+def test_a_dataset_opened_before_is_refused(tmp_path, monkeypatch):
     """A selection and a loaded copy, from any folder; that of a resumed store is not."""
     path = tmp_path / "s"
     Store(path, small())
@@ -202,14 +199,15 @@ def test_a_dataset_opened_before_is_refused(function, tmp_path, monkeypatch):
     old = open_sweep("s")
     resume_sweep(path, progress=False)
     full = open_sweep(path)
-    expected = function(full)
+    assert int(sweep_summary(full)["samples"].sum()) == 4 * 20
     monkeypatch.chdir("/")
     extend_sweep(path, samples=40)
     resume_sweep(path, progress=False)
     for data in (old, full, full.isel(gamma=[0]), full.load()):
-        with pytest.raises(ValueError, match=f"at {path} was extended since it was opened; open"):
-            function(data)
-    assert not function(open_sweep(path)).equals(expected)
+        for function in (sweep_summary, sweep_distances):
+            with pytest.raises(ValueError, match=f"at {path} was extended since it was opened"):
+                function(data)
+    assert int(sweep_summary(open_sweep(path))["samples"].sum()) == 4 * 40
 
 
 def test_a_full_disk_leaves_the_store_as_it_is(tmp_path, monkeypatch):
@@ -256,8 +254,6 @@ def test_a_running_store_is_not_extended(tmp_path):
     store = Store(tmp_path / "s", small())
     with store.locked(), pytest.raises(StoreError, match="another run is writing to this store"):
         extend_sweep(tmp_path / "s", samples=40)
-    with pytest.raises(StoreError, match="there is no sweep here"):
-        extend_sweep(tmp_path / "none", samples=40)
     extend_sweep(tmp_path / "s", samples=40)
     with store.locked(), pytest.raises(StoreError, match="has just been extended; try again"):
         store.check_current()
