@@ -33,7 +33,6 @@ import shaped_attention as sa
 
 SLOPE = 1.0
 TABLE = {"tau0": 1.0}
-TABLE["tau0"] = 2.0
 
 
 class Rule:
@@ -92,8 +91,6 @@ EDITED = "own_layers edited"
 EDITS = {
     "the function": ("scaled(gamma), TABLE", "0.5 * scaled(gamma), TABLE", EDITED),
     "a helper": ("return SLOPE * gamma", "return SLOPE * 0.5 * gamma", EDITED),
-    "an entry": ('["tau0"] = 2.0', '["tau0"] = 3.0', EDITED),
-    "an import": ("attention as sa", "attention.blocks as sa", EDITED),
     "a docstring": ('"""Attention."""', '"""Attention, shaped."""', None),
     "a comment": ("SLOPE = 1.0", "SLOPE = 1.0  # as in the paper", None),
     "what runs as a script": ("print(layer(0.3))", "print(layer(0.5))", None),

@@ -116,8 +116,9 @@ def test_exports_of_arrays_are_the_store(stores):
         assert sa.load(path)["mean"].equals(sa.sweep_summary(whole)["mean"])
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-@pytest.mark.parametrize("keep", ["observables", "V", "reductions"])
+@pytest.mark.parametrize(
+    ("suffix", "keep"), [(".csv", "observables"), (".parquet", "V"), (".csv", "reductions")]
+)
 def test_tables_of_means(stores, suffix, keep):
     """Tidy: a row for each cell, sampler, time and observable; the numbers are the summary's."""
     table = read_table(exported(stores / keep, f"table{suffix}"))
@@ -201,29 +202,6 @@ def test_extend_on_the_command_line(tmp_path):
         assert output.splitlines() == [f"Error: {sentence}"]
 
 
-def test_seconds_on_the_command_line_hold_for_one_run(tmp_path):
-    file, store = tmp_path / "sweep.toml", tmp_path / "store"
-    file.write_text(SMALL, encoding="utf-8")
-    output = invoke("run", file, store, "--seconds", "1e-9", status=3)
-    assert f"24 units still to do: `shaped-attention sweep resume {store}`" in output
-    assert "24 units in" in invoke("resume", store)
-
-
-def test_faults_are_reported(tmp_path):
-    file = tmp_path / "sweep.toml"
-    file.write_text(SMALL.replace("samples = 24", "samples = 0\nkeep = 'all'"), encoding="utf-8")
-    output = invoke("run", file, tmp_path / "s", status=2)
-    assert "samples must be an integer >= 1; got 0" in output
-    assert "keep must be one of" in output
-    assert not (tmp_path / "s").exists()
-    assert "there is no sweep here" in invoke("status", tmp_path, status=2)
-    assert "--workers" in invoke("run", "--help")
-    file.write_text(SMALL, encoding="utf-8")
-    assert "workers must be an integer >= 1; got 0" in invoke(
-        "run", file, tmp_path / "s", "--workers", "0", status=2
-    )
-
-
 def test_units_given_up_are_reported(tmp_path):
     """A layer that fails at gamma = 0.4 when it runs: exit status 3, and `status` says which."""
     file, store = tmp_path / "sweep.toml", tmp_path / "store"
@@ -280,23 +258,14 @@ def test_drawings_refuse_what_they_cannot_draw(tmp_path):
 def test_a_progress_bar_appears_in_a_terminal(tmp_path):
     """Without an option on a terminal 80 columns wide, and not where the error stream is a file."""
     (tmp_path / "sweep.toml").write_text(SMALL, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "shaped_attention",
-        "sweep",
-        "run",
-        str(tmp_path / "sweep.toml"),
-    ]
+    command = [sys.executable, "-m", "shaped_attention", "sweep", "run", tmp_path / "sweep.toml"]
     main_end, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    subprocess.run([*command, str(tmp_path / "s")], stderr=terminal, cwd=ROOT, check=True,
+    subprocess.run([*command, tmp_path / "s"], stderr=terminal, cwd=ROOT, check=True,
                    stdout=subprocess.DEVNULL)  # fmt: skip
     os.close(terminal)
     shown = os.read(main_end, 10_000).decode()
     os.close(main_end)
     assert "24/24" in shown
-    silent = subprocess.run(
-        [*command, str(tmp_path / "t")], capture_output=True, cwd=ROOT, check=True
-    )
+    silent = subprocess.run([*command, tmp_path / "t"], capture_output=True, cwd=ROOT, check=True)
     assert silent.stderr == b""

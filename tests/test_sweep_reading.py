@@ -179,24 +179,6 @@ def test_what_is_no_opened_sweep_is_refused(function, kept):
         function(kept["observables"], confidence=2.0)
 
 
-def test_labels_of_axes_that_are_no_numbers(tmp_path):
-    matrices = [np.eye(2), [[2.0, 0.5], [0.5, 1.0]]]
-    fixed = {k: v for k, v in FIXED.items() if k != "tokens"} | {"gamma": 0.3}
-    axes = {
-        "covariance": matrices, "layer": ["attention", "transformer"], "mask": [None, "causal"],
-        "key_size": [None, 3],
-    }  # fmt: skip
-    Store(tmp_path / "s", small(fixed=fixed, axes=axes))
-    data = open_sweep(tmp_path / "s")
-    assert list(data["layer"].values) == ["attention", "transformer"]
-    assert list(data["mask"].values) == ["None", "causal"]
-    assert list(data["key_size"].values) == ["None", "3"]
-    assert list(data["covariance"].values) == [
-        "[[1.0, 0.0], [0.0, 1.0]]", "[[2.0, 0.5], [0.5, 1.0]]",
-    ]  # fmt: skip
-    assert data["moments"].sel(layer="transformer", mask="causal").sizes["covariance"] == 2
-
-
 @pytest.mark.parametrize("keep", ["observables", "V", "reductions"])
 def test_a_plan_counts_units_and_bytes(keep, tmp_path):
     sweep = small(keep=keep, fractions=(0.5, 1.0), samplers=("chain",))
@@ -264,18 +246,24 @@ def test_every_variable_says_what_it_is(kept):
 
 
 def test_text_truth_values_and_fractions_select(tmp_path):
-    fixed = FIXED | {"mlp_gamma": 0.3}
+    """Those of axes of other values are text."""
+    fixed = {k: v for k, v in FIXED.items() if k != "tokens"} | {"mlp_gamma": 0.3}
     axes = {
-        "layer": ["transformer", "mlp"], "mask": ["none", "causal"],
+        "layer": ["transformer", "mlp"], "mask": [None, "causal"], "key_size": [None, 3],
         "output_projection": [False, True], "gamma": [1 / 3, 2 / 3, 1],
+        "covariance": [np.eye(2), [[2.0, 0.5], [0.5, 1.0]]],
     }  # fmt: skip
     Store(tmp_path / "s", small(fixed=fixed, axes=axes))
     for data in (open_sweep(tmp_path / "s"), xr.open_zarr(tmp_path / "s" / "data.zarr")):
         for gamma in axes["gamma"]:
-            one = data.sel(layer="mlp", mask="causal", output_projection=True, gamma=gamma)
+            one = data.sel(layer="mlp", mask="causal", output_projection=True, gamma=gamma,
+                           key_size="None", covariance="[[2.0, 0.5], [0.5, 1.0]]")  # fmt: skip
             assert set(one["moments"].dims) == {"sampler", "block", "time", "observable", "power"}
             assert one["output_projection"].item() is True
+            with pytest.raises(KeyError):  # negative control: the next floating-point number
+                data.sel(gamma=np.nextafter(gamma, 2.0))
         assert data["output_projection"].dtype == bool
+        assert list(data["mask"].values) == ["None", "causal"]
 
 
 def test_times_of_several_horizons_are_fractions(tmp_path):

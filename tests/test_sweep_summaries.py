@@ -110,6 +110,8 @@ def test_intervals_of_fractions_cover():
     k = np.arange(60)
     weight, mean = binom.pmf(k, n, p), k / n
     variance = mean * (1.0 - mean) * n / (n - 1)
+    assert half_width(1, 0.3, np.nan, 0.95, False) == np.inf
+    assert half_width(100, 1.0, 0.0, 0.95, False) == 0.0
     low, high = frequency_bounds(n, mean, 0.95)
     assert weight[(low <= p) & (p <= high)].sum() >= 0.95
     for frequency, covers in ((True, True), (False, False)):
@@ -134,11 +136,6 @@ def test_bounds_of_a_summary(kept):
         )
     np.testing.assert_allclose([cell["lower"], cell["upper"]], [exact.low, exact.high], rtol=1e-9)
     assert 0 < count < 300
-
-
-def test_half_widths_of_one_sample_and_of_a_constant():
-    assert half_width(1, 0.3, np.nan, 0.95, False) == np.inf
-    assert half_width(100, 1.0, 0.0, 0.95, False) == 0.0
 
 
 def test_merged_moments_are_those_of_all():
