@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-import xarray as xr
-
 import shaped_attention as sa
 from shaped_attention.sweep import Sweep
 
@@ -47,47 +42,6 @@ def clashing(block):
 def no_layer():
     """Something else than blocks."""
     return 3
-
-
-@dataclass(frozen=True)
-class Constant:
-    """A kind of cell of its own: V is `height` at all times, for any number of samples."""
-
-    samplers = ("constant",)
-
-    height: float
-    tokens: int = 1
-    horizon: float = 2.0
-
-    @classmethod
-    def parameters(cls, layer):
-        return ("height",)
-
-    @classmethod
-    def make(cls, values, samplers):
-        return cls(values["height"])
-
-    def cost(self, sampler):
-        return 1
-
-    def times(self, sampler, fractions):
-        return [fraction * self.horizon for fraction in fractions]
-
-    def check(self, sampler, samples, seed, dtype):
-        if self.height < 0:
-            raise ValueError(f"height must be >= 0; got {self.height!r}")
-
-    def identity(self, sampler):
-        return repr(self)
-
-    def sample(self, sampler, fractions, **settings):
-        shape = (len(fractions), settings["samples"], 1, 1)
-        return xr.Dataset(
-            {
-                "V": (("time", "sample", "row", "col"), np.full(shape, self.height)),
-                "stopping_time": ("sample", np.full(shape[1], np.inf)),
-            }
-        )
 
 
 class Clock:

@@ -204,23 +204,6 @@ def test_the_digest_is_of_what_determines_the_numbers():
     assert orders[0].digest != orders[1].digest
 
 
-def test_a_store_with_axes_in_any_order_is_read_and_resumed(tmp_path, monkeypatch):
-    fixed = {k: v for k, v in FIXED.items() if k != "width"}
-    sweep = small(fixed=fixed, axes={"width": [20, 40], "gamma": [0.3, 0.4, 0.5]})
-    run_sweep(sweep, tmp_path / "whole")
-    monkeypatch.setattr(running, "time", Clock())
-    report = run_sweep(replace(sweep, seconds=30.0), tmp_path / "parts")
-    assert 0 < report.left < 36
-    data = open_sweep(tmp_path / "parts")
-    there = np.isfinite(data["values"].isel(time=0, kept=0)).sum("sample")
-    drawn = data["drawn"].sum("block").transpose(*there.dims)
-    np.testing.assert_array_equal(drawn, there)
-    while report.left:
-        report = resume_sweep(tmp_path / "parts")
-    whole, parts = stored(tmp_path / "whole"), stored(tmp_path / "parts")
-    assert all(np.array_equal(whole[k], parts[k], equal_nan=True) for k in whole)
-
-
 def test_seconds_are_those_of_one_run(tmp_path, monkeypatch):
     """The next run has the limit of the sweep: none here, and then a long one."""
     monkeypatch.setattr(running, "time", Clock())

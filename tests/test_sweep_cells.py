@@ -13,7 +13,6 @@ from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
 from shaped_attention.sweep import (
     Sweep,
     SweepFaultsError,
-    cells,
     open_sweep,
     run_sweep,
     sweep_summary,
@@ -60,20 +59,6 @@ def test_faults_of_a_sweep_of_flows(fixed, options, message):
     known = {"layer": "sphere", "tokens": 4, "dimension": 3, "horizon": 2.0}
     with pytest.raises(ValueError, match=message):
         Sweep(known | fixed, **({"samplers": ("sphere",)} | options))
-
-
-def test_a_kind_of_cell_is_an_entry_of_the_table(tmp_path, monkeypatch):
-    """With samplers and parameters of its own; units, faults and the store follow from it."""
-    monkeypatch.setitem(cells.CELLS, "constant", "tests.sweep_examples:Constant")
-    options = {"samplers": ("constant",), "samples": 20, "block": 8}
-    sweep = Sweep({"layer": "constant"}, {"height": [1.0, 3.0]}, **options)
-    run_sweep(sweep, tmp_path / "s", progress=False)
-    mean = sweep_summary(open_sweep(tmp_path / "s"))["mean"].sel(observable="log trace V")
-    np.testing.assert_allclose(mean.squeeze(), np.log([1.0, 3.0]), atol=1e-14)
-    with pytest.raises(ValueError, match=r"height must be >= 0; got -1.0 \(first at height=-1.0"):
-        Sweep({"layer": "constant"}, {"height": [1.0, -1.0]}, **options)
-    with pytest.raises(ValueError, match="samplers must be some of constant, once each, with"):
-        Sweep({"layer": "constant", "height": 1.0})
 
 
 def scheduled(low, high):
@@ -133,7 +118,8 @@ def test_a_sweep_over_fields_has_the_samples_of_simulate_model(tmp_path):
             np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
-def test_a_sweep_of_models_resumes_and_is_summarised(tmp_path):
+def test_a_file_of_a_sweep_of_models_has_the_fields_of_the_configuration(tmp_path):
+    """It resumes and is summarised without the configuration's file."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG))
     toml = tmp_path / "grid.toml"
@@ -148,9 +134,7 @@ def test_a_sweep_of_models_resumes_and_is_summarised(tmp_path):
     report = sa.run_sweep(sweep, tmp_path / "store", seconds=1e-9, progress=False)
     assert report.left > 0
     assert sa.resume_sweep(tmp_path / "store", progress=False).left == 0
-    summary = sa.sweep_summary(sa.open_sweep(tmp_path / "store"))
-    assert np.isfinite(summary["mean"]).all()
-    assert float(summary["stopped"].max()) == 0.0
+    assert np.isfinite(sa.sweep_summary(sa.open_sweep(tmp_path / "store"))["mean"]).all()
 
 
 @pytest.mark.parametrize(

@@ -32,26 +32,15 @@ import math
 import shaped_attention as sa
 
 SLOPE = 1.0
-TABLE = {"tau0": 1.0}
-
-
-class Rule:
-    """A rule."""
-
-    power = 1
 
 
 def scaled(gamma):
-    return SLOPE * gamma**Rule.power
-
-
-def unrelated(x):
-    return math.sqrt(x)
+    return SLOPE * gamma
 
 
 def layer(gamma):
     """Attention."""
-    return sa.ShapedAttention(scaled(gamma), TABLE["tau0"])
+    return sa.ShapedAttention(scaled(gamma))
 
 
 if __name__ == "__main__":
@@ -89,7 +78,7 @@ def begun(path, monkeypatch, **changes):
 
 EDITED = "own_layers edited"
 EDITS = {
-    "the function": ("scaled(gamma), TABLE", "0.5 * scaled(gamma), TABLE", EDITED),
+    "the function": ("Attention(scaled", "Attention(0.5 * scaled", EDITED),
     "a helper": ("return SLOPE * gamma", "return SLOPE * 0.5 * gamma", EDITED),
     "a docstring": ('"""Attention."""', '"""Attention, shaped."""', None),
     "a comment": ("SLOPE = 1.0", "SLOPE = 1.0  # as in the paper", None),

@@ -6,8 +6,6 @@ import errno
 import itertools
 import os
 import signal
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -266,30 +264,3 @@ def test_two_runs_at_once(tmp_path):
         process.join()
     assert not Store(path).running
     assert whole(sweep, path) == expected
-
-
-def test_the_lock_ends_with_a_killed_run_that_has_forked(tmp_path):
-    """kill -9 of the holder while a child that it forked lives on."""
-    code = (
-        "import os, sys, time\n"
-        "from shaped_attention.sweep.store import Store\n"
-        "with Store(sys.argv[1]).locked():\n"
-        "    child = os.fork()\n"
-        "    if child == 0:\n"
-        "        os.close(1)\n"
-        "        time.sleep(30)\n"
-        "        os._exit(0)\n"
-        "    time.sleep(0.5)\n"
-        "    print(child, flush=True)\n"
-        "    time.sleep(30)\n"
-    )
-    store = Store(tmp_path / "s", layers.small(**SMALL))
-    command = [sys.executable, "-c", code, str(store.path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
-        child = int(run.stdout.readline())
-        assert store.running
-        run.kill()
-    try:
-        assert not store.running
-    finally:
-        os.kill(child, signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -222,20 +223,30 @@ def test_other_commands_end_as_shells_expect(monkeypatch):
     assert (shown.exit_code, shown.stderr) == (130, "interrupted\n")
 
 
-@pytest.mark.parametrize("moment", [0.4, 1.2])
+@pytest.mark.parametrize("moment", [0.4, 1.2, "workers"])
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
 def test_an_interrupt_while_the_program_starts(moment, tmp_path):
-    """Whatever is imported then: no traceback, and the status of a sweep or of a shell."""
+    """Whatever is imported then: no traceback, and the status of a sweep or of a shell.
+
+    Ctrl-C reaches the workers too, while they import.
+    """
     (tmp_path / "s.toml").write_text(FILE.replace("samples = 8", "samples = 400_000"))
-    command = [sys.executable, "-m", "shaped_attention", "sweep", "run"]
-    process = subprocess.Popen(
-        [*command, str(tmp_path / "s.toml"), str(tmp_path / "s")], cwd=ROOT, text=True,
-        stderr=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    time.sleep(moment)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode in (3, 130)
+    command = [sys.executable, "-m", "shaped_attention", "sweep", "run", tmp_path / "s.toml"]
+    command += [tmp_path / "s", *(["--workers", "2"] if moment == "workers" else [])]
+    with subprocess.Popen(
+        command, cwd=ROOT, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        # Two workers, and Python's tracker.
+        while moment == "workers" and len(children.read_text().split()) < 3:
+            time.sleep(0.05)
+        time.sleep(0.5 if moment == "workers" else moment)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode in ((3,) if moment == "workers" else (3, 130))
     assert "Traceback" not in errors
+    assert errors.startswith("interrupted; `") or moment != "workers"
 
 
 def test_a_dead_scheduler_names_resume(tmp_path, monkeypatch):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -210,31 +208,3 @@ def test_a_script_without_a_guard(tmp_path):
         )
         assert Store(tmp_path / "s").finished() == {}
     assert np.isfinite(open_sweep(tmp_path / "s")["values"]).all()
-
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
-def test_an_interrupt_while_workers_start(file, tmp_path):
-    """Ctrl-C reaches the workers too, while they import: one sentence, status 3, and resumed."""
-    command = "from shaped_attention.commands.main import main; main()"
-    arguments = ["sweep", "run", str(file), str(tmp_path / "s"), "--workers", "2"]
-    with subprocess.Popen(
-        [sys.executable, "-c", command, *arguments], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True,
-    ) as run:  # fmt: skip
-        try:
-            children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
-            while len(children.read_text().split()) < 3:  # two workers, and Python's tracker
-                assert run.poll() is None
-                time.sleep(0.05)
-            time.sleep(0.5)
-            os.killpg(run.pid, signal.SIGINT)
-            output, errors = run.communicate(timeout=120)
-        finally:
-            if run.poll() is None:
-                os.killpg(run.pid, signal.SIGKILL)
-    assert run.returncode == 3, errors
-    assert output == ""
-    assert errors.splitlines() == [
-        f"interrupted; `shaped-attention sweep resume {tmp_path / 's'}` continues"
-    ]
-    assert resume_sweep(tmp_path / "s", progress=False).left == 0
