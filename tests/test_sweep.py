@@ -19,8 +19,8 @@ from shaped_attention.sweep import (
 )
 from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.grid import Unit
-from shaped_attention.sweep.histograms import histogram
 from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.summaries import histogram
 from shaped_attention.sweep.work_units import run_unit, unit_seed
 from tests.sweep_examples import FIXED, Clock, small
 

@@ -24,9 +24,9 @@ from shaped_attention.sweep import (
 )
 from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.grid import Unit
-from shaped_attention.sweep.histograms import EDGES, histogram
 from shaped_attention.sweep.reading import sweep_of
 from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.summaries import EDGES, histogram
 from shaped_attention.sweep.work_units import run_unit
 from tests.sweep_examples import FIXED, SIZE, Clock, small
 

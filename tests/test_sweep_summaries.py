@@ -10,8 +10,15 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, binomtest, norm
 
 from shaped_attention.sweep import Target, sweep_summary
-from shaped_attention.sweep.histograms import EDGES, histogram, quantile
-from shaped_attention.sweep.work_order import Schedule, frequency_bounds, half_width, merged
+from shaped_attention.sweep.summaries import (
+    EDGES,
+    frequency_bounds,
+    half_width,
+    histogram,
+    merged,
+    quantile,
+)
+from shaped_attention.sweep.work_order import Schedule
 from tests.sweep_examples import small
 
 LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]

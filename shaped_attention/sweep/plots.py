@@ -15,7 +15,7 @@ from shaped_attention.figures.labels import (
     parameter_label,
     sampler_label,
 )
-from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
+from shaped_attention.figures.panels import Drawn, Panels, Target, look, styled
 from shaped_attention.sweep.reading import sweep_of
 
 
@@ -181,10 +181,7 @@ def _names(values: xr.DataArray, across: str | None) -> list[str]:
     shown = values[across].values.tolist()
     if across == "sampler":
         return [sampler_label(value) for value in shown]
-    return [
-        f"{parameter_label(across)} = {f'{value:.3g}' if isinstance(value, float) else value}"
-        for value in shown
-    ]
+    return [f"{parameter_label(across)} = {value}" for value in _ticks(values[across])]
 
 
 def _ticks(coordinate: xr.DataArray) -> list[str]:
@@ -199,8 +196,8 @@ def _lines(axis: Axes, values: xr.DataArray, error: xr.DataArray | None, x: str)
         one = values.sel(sampler=sampler).values
         spread = None if error is None else error.sel(sampler=sampler).values
         axis.errorbar(
-            where, one, yerr=spread, marker="o", markersize=4, color=COLORS[k], capsize=2.0,
-            linestyle=LINES[k % len(LINES)], label=sampler_label(sampler),
+            where, one, yerr=spread, marker="o", markersize=4, capsize=2.0, **look(k),
+            label=sampler_label(sampler),
         )  # fmt: skip
     if not numbers:
         axis.set_xticks(where, [str(p) for p in positions])

@@ -17,12 +17,17 @@ from shaped_attention.statistics.distances import ks_margin, rounded
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.sweep.code_identity import code_changes
 from shaped_attention.sweep.grid import STOPPED
-from shaped_attention.sweep.histograms import STOPPING_BINS, quantile
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.store_arrays import CheckedFiles
 from shaped_attention.sweep.store_records import StoreError, text_digest
-from shaped_attention.sweep.work_order import frequency_bounds, half_width, merged
+from shaped_attention.sweep.summaries import (
+    STOPPING_BINS,
+    frequency_bounds,
+    half_width,
+    merged,
+    quantile,
+)
 
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shaped_attention.sweep.histograms import BINS, STOPPING_BINS
 from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.summaries import BINS, STOPPING_BINS
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -11,17 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
-from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.sweep.grid import STOPPED, Target, Unit
 from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.summaries import Floats, half_width, merged
 
 Key = tuple[int, int]
 """Cell and sampler."""
-
-Floats = NDArray[np.float64]
 
 Moments = Callable[[Unit], Floats]
 
@@ -129,46 +125,3 @@ class Schedule:
 
 def _place(unit: Unit) -> tuple[int, int, int]:
     return unit.cell, unit.sampler, unit.block
-
-
-def merged(counts: ArrayLike, sums: ArrayLike, squares: ArrayLike) -> tuple[Floats, Floats]:
-    """Return mean and variance (with N - 1) from sums of blocks, in order along the first axis.
-
-    `squares` are squared deviations from a block's own mean (Chan, Golub and LeVeque, Am.
-    Statistician 37, 1983). Blocks with a count of 0 are ignored. NaN if there are too few samples.
-    """
-    n, s, q = (np.asarray(x, dtype=np.float64) for x in (counts, sums, squares))
-    n = n.reshape(n.shape + (1,) * (s.ndim - n.ndim)) if n.ndim < s.ndim else n
-    s, q = np.where(n > 0, s, 0.0), np.where(n > 0, q, 0.0)
-    total = n.sum(0)
-    mean = s.sum(0) / np.where(total > 0, total, np.nan)
-    between = (n * (s / np.where(n > 0, n, 1.0) - mean) ** 2).sum(0)
-    return mean, (q.sum(0) + between) / np.where(total > 1, total - 1, np.nan)
-
-
-def half_width(
-    samples: ArrayLike, mean: ArrayLike, variance: ArrayLike, level: float, frequency: ArrayLike
-) -> Floats:
-    """Return half the width of the confidence interval of means.
-
-    The interval is normal, and infinite for fewer than two samples. If the mean is a `frequency`,
-    the result is the longer side of the exact interval (`fraction_bounds`), so that mean +- half
-    has at least the coverage `level`.
-    """
-    n, m, v = (np.asarray(x, dtype=np.float64) for x in (samples, mean, variance))
-    half = -ndtri((1.0 - level) / 2.0) * np.sqrt(v / np.maximum(n, 2.0))
-    half = np.where(n < 2.0, np.inf, half)
-    low, high = frequency_bounds(n, m, level, frequency)
-    return np.where(frequency, np.fmax(high - m, m - low), half)
-
-
-def frequency_bounds(
-    samples: ArrayLike, mean: ArrayLike, level: float, frequency: ArrayLike = True
-) -> tuple[Floats, Floats]:
-    """Return the exact interval of means that are a `frequency`; NaN for the others."""
-    n, m, counted = np.broadcast_arrays(np.asarray(samples, float), mean, np.asarray(frequency))
-    low, high = np.full(m.shape, np.nan), np.full(m.shape, np.nan)
-    # Without samples the mean is NaN; zero successes stand for it.
-    successes = np.rint(np.where(n > 0.0, m * n, 0.0))
-    low[counted], high[counted] = fraction_bounds(successes[counted], n[counted], level)
-    return low, high

@@ -15,8 +15,8 @@ from shaped_attention.numerics.result_axis import axis_of, stopping_times
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.sweep.cells import DEFAULTS, Cell
 from shaped_attention.sweep.grid import Unit
-from shaped_attention.sweep.histograms import STOPPING_BINS, histogram
 from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.summaries import STOPPING_BINS, histogram
 
 _log = logging.getLogger(__name__)
 

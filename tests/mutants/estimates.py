@@ -17,7 +17,7 @@ _RATES = "shaped_attention/statistics/rates.py"
 _SCORES = "shaped_attention/models/scores.py"
 _SPLITTING = "shaped_attention/statistics/splitting.py"
 _STOPPING = "shaped_attention/statistics/stopping.py"
-_SWEEP_HISTOGRAMS = "shaped_attention/sweep/histograms.py"
+_SWEEP_SUMMARIES = "shaped_attention/sweep/summaries.py"
 _SWEEP_READING = "shaped_attention/sweep/reading.py"
 _SWEEP_SCHEDULE = "shaped_attention/sweep/work_order.py"
 
@@ -203,7 +203,7 @@ ESTIMATES = [
     ),
     Mutant(
         "sweep-variance-without-between",
-        _SWEEP_SCHEDULE,
+        _SWEEP_SUMMARIES,
         "(q.sum(0) + between)",
         "q.sum(0)",
         ("test_sweep_summaries.py::test_merged_moments_are_those_of_all",),
@@ -211,7 +211,7 @@ ESTIMATES = [
     ),
     Mutant(
         "sweep-interval-one-sided",
-        _SWEEP_SCHEDULE,
+        _SWEEP_SUMMARIES,
         "ndtri((1.0 - level) / 2.0)",
         "ndtri(1.0 - level)",
         ("test_sweep_summaries.py::test_summaries_are_those_of_the_values[0.95]",),
@@ -219,7 +219,7 @@ ESTIMATES = [
     ),
     Mutant(
         "sweep-quantile-at-lower-edge",
-        _SWEEP_HISTOGRAMS,
+        _SWEEP_SUMMARIES,
         "low + share * (high - low)",
         "low",
         ("test_sweep_summaries.py::test_a_quantile_is_linear_inside_its_bin",),
@@ -227,7 +227,7 @@ ESTIMATES = [
     ),
     Mutant(
         "sweep-histogram-shifted",
-        _SWEEP_HISTOGRAMS,
+        _SWEEP_SUMMARIES,
         "padded[bin_], padded[bin_ + 1]",
         "padded[bin_ + 1], padded[bin_ + 1]",
         ("test_sweep_summaries.py::test_a_quantile_is_linear_inside_its_bin",),

@@ -112,7 +112,7 @@ SWEEPS = [
     ),
     Mutant(
         "sweep-half-of-an-asymmetric-interval",
-        _WORK_ORDER,
+        "shaped_attention/sweep/summaries.py",
         "np.fmax(high - m, m - low)",
         "0.5 * (high - low)",
         ("test_sweep_summaries.py::test_intervals_of_fractions_are_exact[0-40000]",),
