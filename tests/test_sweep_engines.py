@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 
 import dask
@@ -32,6 +32,7 @@ from shaped_attention.sweep import (
 from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.work_units import run_unit
 from tests import sweep_layers as layers
 from tests.sweep_examples import small as small_sweep
 
@@ -119,36 +120,6 @@ def test_processes(tmp_path, alone):
         assert whole(GRID, tmp_path / "store", engine) == alone
 
 
-class _Deadly(Processes):
-    """Kills one of its workers at some of the submissions."""
-
-    def __init__(self, workers, moments):
-        super().__init__(workers)
-        self.rng, self.moments = np.random.default_rng(1), moments
-        self.submitted, self.killed = 0, []
-
-    def submit(self, function, *arguments):
-        future = super().submit(function, *arguments)
-        self.submitted += 1
-        if self.submitted in self.moments:
-            time.sleep(self.rng.uniform(0, 0.1))
-            pid = int(self.rng.choice(list(self._pool._processes)))
-            with suppress(ProcessLookupError):  # The pool may be broken already.
-                os.kill(pid, signal.SIGKILL)
-                self.killed.append(pid)
-        return future
-
-
-@pytest.mark.usefixtures("fast_processes")
-def test_killed_processes(tmp_path):
-    """Workers killed at six moments of a run, some again while it recovers: nothing is missing."""
-    sweep = layers.small({"rho": [0.2, 0.5]}, samples=400, block=32, seconds=0.005)
-    expected = whole(sweep, tmp_path / "alone")
-    with closing(_Deadly(2, {1, 4, 12, 20, 30, 40})) as engine:
-        assert whole(sweep, tmp_path / "store", engine) == expected
-    assert len(set(engine.killed)) >= 3
-
-
 @pytest.mark.usefixtures("fast_processes")
 def test_a_unit_that_kills_its_workers(tmp_path):
     """It alone is given up, not the units alongside it that take longer than it takes to die.
@@ -163,8 +134,10 @@ def test_a_unit_that_kills_its_workers(tmp_path):
     failures = {record["unit"]: record["traceback"] for record in Store(path).failures()}
     assert failures.keys() == {Unit(0, 0, 0), Unit(0, 2, 0)}
     assert "in root" in failures[Unit(0, 2, 0)]
-    assert {unit.cell for unit in Store(path).finished()} == {1, 3}
     assert (report.finished, report.failed, report.left) == (2, 2, 0)
+    for unit in (Unit(0, 1, 0), Unit(0, 3, 0)):
+        values = Store(path).arrays.read("values", unit)
+        np.testing.assert_array_equal(values, run_unit(sweep, unit)["values"])
 
 
 @pytest.mark.parametrize(

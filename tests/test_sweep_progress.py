@@ -25,7 +25,6 @@ from shaped_attention.sweep import run_loop
 from shaped_attention.sweep.cells import NAMED
 from shaped_attention.sweep.engines import InProcess
 from shaped_attention.sweep.grid import Unit
-from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.work_order import Schedule
 from tests.sweep_examples import small
 
@@ -137,19 +136,8 @@ def test_a_plan_is_within_a_factor_of_two(monkeypatch):
         assert 0.5 < planning.plan_sweep(sweep).seconds / exact < 2.0
 
 
-@pytest.mark.parametrize("write_seconds", [0.0, 0.3])
-def test_a_line_each_minute(write_seconds, tmp_path, monkeypatch, caplog):
-    """The units take 32, 8, 4, 32, 8 and 4 minutes; not more often than that.
-
-    Units that wait for a slow disk count as done.
-    """
-    commit = Store.commit
-
-    def slowly(store, units):
-        time.sleep(write_seconds)
-        commit(store, units)
-
-    monkeypatch.setattr(Store, "commit", slowly)
+def test_a_line_each_minute(tmp_path, monkeypatch, caplog):
+    """The units take 32, 8, 4, 32, 8 and 4 minutes; not more often than that."""
     with caplog.at_level(logging.INFO, logger="shaped_attention.sweep"):
         in_time(monkeypatch, lambda depth: 60.0 * depth, path=tmp_path / "s")
     lines = [r.getMessage() for r in caplog.records if "units done" in r.getMessage()]

@@ -99,12 +99,10 @@ def type_faults(sweep: Grid) -> list[str]:
     table = target if isinstance(target, Mapping) else {}
     entries = [entry.name for entry in fields(Target)]
     unknown = [name for name in table if name not in entries]
-    whole = (
-        target is None or isinstance(target, Target) or {"observable", "half_width"} <= set(table)
-    )
+    whole = isinstance(target, Target | None) or {"observable", "half_width"} <= set(table)
     if not (unknown or whole):
-        faults.append(("target", "a table with observable and half_width, and any of level and "
-                       "first", target))  # fmt: skip
+        needed = "a table with observable and half_width, and any of level and first"
+        faults.append(("target", needed, target))
     return [str(argument_error(*fault)) for fault in faults] + [
         f"target.{name} is not an entry of a target; {did_you_mean(name, entries)}"
         for name in unknown
@@ -196,10 +194,8 @@ def _name_faults(sweep: Grid) -> list[str]:
 
 def size_faults(sweep: Grid) -> list[str]:
     """Return what is wrong with the number of work units."""
-    faults = []
-    if sweep.block > sweep.samples:
-        faults.append(str(argument_error("block", f"at most samples={sweep.samples}", sweep.block)))
-    return faults + _unit_faults(sweep)
+    large = argument_error("block", f"at most samples={sweep.samples}", sweep.block)
+    return [str(large)] * (sweep.block > sweep.samples) + _unit_faults(sweep)
 
 
 def _unit_faults(sweep: Grid) -> list[str]:
@@ -243,8 +239,7 @@ def _cell_faults(sweep: Grid, bad: Collection[str]) -> list[str]:
     settings = {name: _VALID[name] if name in bad else getattr(sweep, name) for name in _VALID}
     fractions = settings.pop("fractions")
     faults: dict[str, str] = {}
-    numbers: dict[str, int] = {}
-    cells = np.zeros(sweep.shape, dtype=np.int64)
+    cells = np.empty(sweep.shape, dtype=object)
     for index in np.ndindex(sweep.shape):
         values = sweep.values(index)
         left = {name: value for name, value in values.items() if name not in bad}
@@ -257,8 +252,7 @@ def _cell_faults(sweep: Grid, bad: Collection[str]) -> list[str]:
                 for sampler in samplers:
                     cell.times(sampler, fractions)
                     cell.check(sampler, *settings.values())
-                seen = "".join(cell.identity(sampler) for sampler in samplers)
-                cells[index] = numbers.setdefault(seen, len(numbers))
+                cells[index] = "".join(map(cell.identity, samplers))
                 break
             except Exception as error:  # a user's layer may raise anything
                 sentence = str(error)
@@ -279,7 +273,7 @@ def _cell_faults(sweep: Grid, bad: Collection[str]) -> list[str]:
     return _idle_axes(sweep, cells)
 
 
-def _idle_axes(sweep: Grid, cells: NDArray[np.int64]) -> list[str]:
+def _idle_axes(sweep: Grid, cells: NDArray[np.object_]) -> list[str]:
     return [
         f"{name}={values!r} has no effect on samplers={list(sweep.samplers)}; leave this axis out"
         for place, (name, values) in enumerate(sweep.axes.items())

@@ -19,6 +19,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,10 @@ from shaped_attention.sweep.cells import LAYERS
 from shaped_attention.sweep.faults import MOST_CELLS, SweepFaultsError
 from shaped_attention.sweep.specification import Sweep
 
-_SETTINGS = ("samplers", "samples", "block", "seed", "keep", "observables", "fractions", "device",
-             "dtype", "seconds", "target")  # fmt: skip
-"""Entries of a file apart from the tables `fixed` and `axes`."""
-
 _TABLES = ("fixed", "axes")
+
+_ENTRIES = ["observables" if entry.name == "names" else entry.name for entry in fields(Sweep)]
+"""Entries of a file."""
 
 _BARE = re.compile(r"(?!(true|false|inf|nan)$)[A-Za-z_][\w.:-]*")
 """Text without quotes."""
@@ -81,17 +81,17 @@ def read_sweep(path: str | Path) -> Sweep:
     except (OSError, ValueError) as error:
         raise SweepFaultsError([f"{source}: {reason(error)}"], str(source)) from None
     faults = [
-        f"{name} is not an entry of a sweep; {did_you_mean(name, (*_SETTINGS, *_TABLES))}"
+        f"{name} is not an entry of a sweep; {did_you_mean(name, _ENTRIES)}"
         for name in entries
-        if name not in (*_SETTINGS, *_TABLES)
+        if name not in _ENTRIES
     ]
     if "layer" not in {*fixed, *axes}:
         faults.append(f"layer must be given, fixed or as an axis; {LAYERS}")
-    settings = {name: entries[name] for name in _SETTINGS if name in entries}
+    settings = {name: entries[name] for name in _ENTRIES if name in entries}
     if "observables" in settings:
         settings["names"] = settings.pop("observables")
     try:
-        sweep = Sweep(fixed=fixed, axes=axes, **settings)
+        sweep = Sweep(**settings | {"fixed": fixed, "axes": axes})
     except SweepFaultsError as error:
         for entry, sentence in error.faults:
             table = "axes." if entry in axes else "fixed." if entry in fixed else ""
