@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -146,14 +146,13 @@ class CellOfLayer:
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the sampler."""
         settings |= {"times": self.times(sampler, fractions), "radius": self.radius}
+        settings |= {"progress": False}
         if sampler == "sde":
-            grid: dict[str, Any] = {"horizon": self.horizon, "step": self.step}
-        else:
-            grid = {"width": self.width, "depth": self.depth}
-        simulate: Callable[..., xr.Dataset] = {
-            "network": simulate_network, "chain": simulate_chain, "sde": integrate_sde
-        }[sampler]  # fmt: skip
-        return simulate(self.layer, self.v0, **grid, **settings, progress=False)
+            settings |= {"horizon": self.horizon, "step": self.step}
+            return integrate_sde(self.layer, self.v0, **settings)
+        settings |= {"width": self.width, "depth": self.depth}
+        simulate = simulate_chain if sampler == "chain" else simulate_network
+        return simulate(self.layer, self.v0, **settings)
 
 
 def _argument(name: str, value: Any) -> Any:

@@ -279,12 +279,12 @@ class Store:
         """Record the target and time limit of the sweep, and why each (cell, sampler) stopped."""
         target = self.sweep.target
         record = {"seconds": self.sweep.seconds, "target": target and asdict(target)}
-        record["reasons"] = [
-            [self.sweep.index(cell), sampler, why]
+        listed = [
+            (self.sweep.index(cell), sampler, why)
             for (cell, sampler), why in sorted(reasons.items())
         ]
         with self.writing():
-            append_records(self.path / "runs.jsonl", [record])
+            append_records(self.path / "runs.jsonl", [record | {"reasons": listed}])
 
     def reasons(self) -> dict[tuple[int, ...], str]:
         """Return why cells stopped in the last run, by sampler and indices along the axes."""
