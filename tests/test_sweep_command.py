@@ -202,33 +202,25 @@ def test_extend_on_the_command_line(tmp_path):
         assert output.splitlines() == [f"Error: {sentence}"]
 
 
+def failing(folder):
+    """A sweep file whose layer fails in some cells when it runs."""
+    text = SMALL.replace("tau0 = 1.0", f"gamma = 0.3\nlog = {str(folder)!r}")
+    text = text.replace("gamma = [0.2, 0.4]", "fault = ['none', 'raise']").replace(', "sde"', "")
+    (folder / "sweep.toml").write_text(text.replace("attention", "tests.sweep_layers:faulty"))
+    return folder / "sweep.toml"
+
+
 def test_units_given_up_are_reported(tmp_path):
-    """A layer that fails at gamma = 0.4 when it runs: exit status 3, and `status` says which."""
-    file, store = tmp_path / "sweep.toml", tmp_path / "store"
-    text = SMALL.replace("tau0 = 1.0\n", "").replace(
-        '"attention"', '"tests.test_sweep_command:fragile"'
-    )
-    file.write_text(text.replace('"chain", "sde"', '"sde"'), encoding="utf-8")
+    """Exit status 3, and `status` says which; a plan fails."""
+    file, store = failing(tmp_path), tmp_path / "store"
     output = invoke("run", file, store, "--retries", "0", status=3)
     assert "6 units were given up" in output
     status = invoke("status", store)
     assert "6 of 12 units" in status
-    assert "given up: sde, gamma=0.4, rho=0.1, block 0: RuntimeError: fragile" in status
-
-
-class BrokenLimit(sa.Limit):
-    def factor_drift(self, p, factor):
-        raise RuntimeError("fragile")
-
-
-class Fragile(sa.ShapedAttention):
-    """Attention whose limit cannot be computed."""
-
-    limit = BrokenLimit()
-
-
-def fragile(gamma):
-    return Fragile(gamma) if gamma > 0.3 else sa.ShapedAttention(gamma)
+    unit = "chain, fault=raise, rho=0.1, block 0"
+    assert f"given up: {unit}: RuntimeError: this unit always fails" in status
+    sentence = "chain: it fails at fault='raise', rho=0.1 (RuntimeError: this unit always fails)"
+    assert sentence in invoke("plan", file, status=2)
 
 
 def test_a_target_is_reported(tmp_path):

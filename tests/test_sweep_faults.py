@@ -31,7 +31,7 @@ CASES = {
     "fractions off": ({"fractions": (0.33,)}, "fractions: 0.33 of the 10 steps of the chain"),
     "unknown": (fixed(gama=0.3), "gama is not a parameter; choose one of .*gamma"),
     "layer": (fixed(layer="rnn"), "layer must be one of attention, mlp, .* model, .* got 'rnn'"),
-    "layer of old files": (fixed(layer="both"), r"got 'both' \(did you mean 'transformer'\?\)"),
+    "layer misspelt": (fixed(layer="atention"), r"got 'atention' \(did you mean 'attention'\?\)"),
     "no module": (fixed(layer="nowhere:f"), "layer must be .*No module named.* got 'nowhere:f'"),
     "no signature": (fixed(layer="builtins:dict", gamma=None), "layer must be .*'builtins:dict'"),
     "empty axis": ({"axes": {"gamma": []}}, r"gamma must be a list of distinct values; got \[\]"),

@@ -150,15 +150,6 @@ def test_a_path_is_a_sweep(file, tmp_path):
     assert not (tmp_path / "t").exists()
 
 
-def test_a_plan_of_a_layer_that_fails(file):
-    text = SMALL.replace("tau0 = 1.0\n", "")
-    text = text.replace('"attention"', '"tests.test_sweep_command:fragile"')
-    file.write_text(text.replace('"chain", "sde"', '"sde"'))
-    sentence = refused("plan", file)
-    assert sentence.startswith("sde: it fails at gamma=0.4, rho=")
-    assert sentence.endswith("(RuntimeError: fragile)")
-
-
 def test_stores_that_are_older_than_a_refusal(tmp_path):
     """An axis without effect, and a block above the samples: read, resumed, and not made again."""
     own = {"fixed": FIXED | {"gamma": 0.3}, "axes": {"c_plus": [0.0, 0.5]}, "samples": 8}

@@ -171,7 +171,7 @@ def sweep_summary(data: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
     if "values" in data:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "All-NaN slice encountered")  # cells without samples
-            quantiles = _seen_values(data).quantile(list(_LEVELS), "sample")
+            quantiles = data["values"].where(seen(data)).quantile(list(_LEVELS), "sample")
         summary["quantile"] = quantiles.rename(quantile="level").transpose(..., "level")
     elif "histogram" in data:
         whole = data["histogram"].where(done, 0).sum("block")
@@ -216,7 +216,7 @@ def sweep_distances(
     if any(bool((count == 0).any()) for count in counts):
         raise ValueError("data must be of a finished sweep; some cells have no samples yet")
     if "values" in data:
-        values = _seen_values(data)
+        values = data["values"].where(seen(data))
         precision = float(np.finfo(sweep_of(data).dtype).eps)
         values = values.copy(data=rounded(values.values, precision))
         parts = [values.sel(sampler=name).drop_vars("sampler") for name in (first, second)]
@@ -256,11 +256,10 @@ def _check_opened(data: xr.Dataset) -> None:
         )
 
 
-def _seen_values(data: xr.Dataset) -> xr.DataArray:
-    """Return the values of blocks present when the store was opened; NaN elsewhere."""
+def seen(data: xr.Dataset) -> xr.DataArray:
+    """Return whether each sample is of a block that was present when the store was opened."""
     number = np.arange(data.sizes["sample"]) // data.attrs["block_samples"]
-    seen = (data["drawn"] > 0).isel(block=xr.DataArray(number, dims="sample"))
-    return data["values"].where(seen)
+    return (data["drawn"] > 0).isel(block=xr.DataArray(number, dims="sample"))
 
 
 def sweep_of(data: xr.Dataset) -> Sweep:

@@ -12,7 +12,7 @@ import xarray as xr
 from shaped_attention.checks import argument_error
 from shaped_attention.io.storage import written
 from shaped_attention.results.files import save
-from shaped_attention.sweep.reading import open_sweep, sweep_of, sweep_summary
+from shaped_attention.sweep.reading import open_sweep, seen, sweep_of, sweep_summary
 
 _ARRAYS = (".nc", ".zarr")
 
@@ -74,7 +74,5 @@ def sample_table(data: xr.Dataset) -> pd.DataFrame:
     columns["stopping_time"] = data["stopping_time"]
     order = [*sweep_of(data).axes, "sampler", "time", "sample"]
     numbered = xr.Dataset(columns).assign_coords(sample=np.arange(data.sizes["sample"]))
-    block = numbered["sample"] // data.attrs["block_samples"]
-    drawn = (data["drawn"] > 0).isel(block=block).drop_vars("block", errors="ignore")
-    table = numbered.assign({"": drawn}).to_dataframe(dim_order=order).reset_index()
+    table = numbered.assign({"": seen(data)}).to_dataframe(dim_order=order).reset_index()
     return table.loc[table[""], [*order, *columns]].reset_index(drop=True)
