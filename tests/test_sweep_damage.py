@@ -128,18 +128,55 @@ def test_units_of_lost_files_are_not_finished(path):
     assert "3 of 6 units" in result.output
 
 
-@pytest.mark.parametrize(
-    ("edit", "sentence"),
-    [
-        ({"seed": 6}, r"sweep\.json has changed since it was written"),
-        ({"format": 0}, r"has the format 0, and this version .* only 5; use"),
-    ],
-)
-def test_an_edited_specification_is_refused(edit, sentence, path):
-    file = path / "sweep.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | edit))
-    with pytest.raises(StoreError, match=sentence):
-        open_sweep(path)
+def specified(content):
+    """Damage of the specification: it is these bytes, or has these entries."""
+
+    def damage(path):
+        file = path / "sweep.json"
+        edited = isinstance(content, dict) and json.dumps(json.loads(file.read_text()) | content)
+        file.write_bytes(edited.encode() if edited else content)
+
+    return damage
+
+
+def begun_at(line):
+    """Damage of the ledger: the lines before are gone."""
+    return lambda path: (path / "ledger.jsonl").write_bytes(
+        b"".join((path / "ledger.jsonl").read_bytes().splitlines(keepends=True)[line:])
+    )
+
+
+SAID = {
+    "no folder": (shutil.rmtree, "there is no sweep here"),
+    "no specification": (
+        lambda path: (path / "sweep.json").unlink(),
+        "there is no sweep here; the attribute `sweep` of data.zarr has a copy of sweep.json",
+    ),
+    **{
+        repr(content): (specified(content), "the sweep here cannot be read (")
+        for content in (b"", b"\xff\xfe", b"[1]", b"3", b'{"format": 5}', {"samples": -3})
+    },
+    "edited": (specified({"seed": 6}), "sweep.json has changed since it was written"),
+    "another format": (specified({"format": 0}), "the format 0, and this version of the package"),
+    "no checksums": (begun_at(2), "ledger.jsonl is damaged: a line with checksums is missing)"),
+    "no chunks": (begun_at(1), ": the first line is missing or damaged, "),
+    "no arrays": (
+        lambda path: shutil.rmtree(path / "data.zarr"), "the arrays of the sweep cannot be read (",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_a_store_without_its_parts_says_so(case, path):
+    """In one sentence, by its name; nothing is made in its place."""
+    damage, sentence = SAID[case]
+    damage(path)
+    result = CliRunner().invoke(main, ["sweep", "export", str(path), str(path / "all.nc")])
+    assert result.exit_code == 2
+    (line,) = result.output.splitlines()
+    assert line.startswith(f"Error: {path}")
+    assert sentence in line
+    assert path.exists() == (case != "no folder")
 
 
 def test_verify_and_repair(store, path):

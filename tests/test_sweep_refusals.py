@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -43,52 +42,6 @@ def file(tmp_path):
 def store(tmp_path):
     run_sweep(small(), tmp_path / "store", progress=False)
     return tmp_path / "store"
-
-
-COMMANDS = (["status"], ["resume"], ["draw"], ["export"])
-
-
-def on(command, store, tmp_path):
-    more = {"draw": ["--figures", tmp_path / "f"], "export": [tmp_path / "all.nc"]}
-    return refused(*command, store, *more.get(command[0], []))
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_folders_that_are_no_store(command, tmp_path, store):
-    """Missing, empty, a file; unreadable specifications; without arrays."""
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "thesis.tex").write_text("precious")
-    for name in ("missing", "empty", "thesis.tex"):
-        place = tmp_path / name
-        assert on(command, place, tmp_path) == f"{place}: there is no sweep here"
-    assert not (tmp_path / "missing").exists()
-    specification = store / "sweep.json"
-    good = specification.read_text()
-    bad = json.loads(good) | {"samples": -3, "fixed": {"gama": 3}}
-    for text in (b"", b"\xff\xfe", b"[1]", b"3", b'{"format": 5}', json.dumps(bad).encode()):
-        specification.write_bytes(text)
-        assert on(command, store, tmp_path).startswith(f"{store}: the sweep here cannot be read (")
-    specification.unlink()
-    copy = "; the attribute `sweep` of data.zarr has a copy of sweep.json"
-    assert on(command, store, tmp_path) == f"{store}: there is no sweep here{copy}"
-    specification.mkdir()
-    assert on(command, store, tmp_path).endswith("cannot be read (Is a directory)")
-    specification.rmdir()
-    specification.write_text(good)
-    ledger = (store / "ledger.jsonl").read_text().splitlines(keepends=True)
-    (store / "ledger.jsonl").write_text("".join(ledger[2:]))
-    assert on(command, store, tmp_path).endswith(
-        "(ledger.jsonl is damaged: a line with checksums is missing)"
-    )
-    (store / "ledger.jsonl").write_text("".join(ledger[1:]))
-    assert ": the first line is missing or damaged, " in on(command, store, tmp_path)
-
-
-@pytest.mark.parametrize("command", ["draw", "export"])
-def test_a_store_without_arrays(command, tmp_path, store):
-    (store / "data.zarr").rename(tmp_path / "elsewhere")
-    sentence = on([command], store, tmp_path)
-    assert sentence.startswith(f"{store}: the arrays of the sweep cannot be read (")
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
