@@ -40,7 +40,7 @@ def scaled(gamma):
 
 def layer(gamma):
     """Attention."""
-    return sa.ShapedAttention(scaled(gamma))
+    return sa.ShapedAttention(scaled(gamma), 2.0)
 
 
 if __name__ == "__main__":

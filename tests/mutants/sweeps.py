@@ -42,7 +42,7 @@ SWEEPS = [
         _STORE,
         "if not self.ledger.matches(SPECIFICATION, (self.path / SPECIFICATION).read_bytes()):",
         "if False:",
-        (f"{_DAMAGE}::test_an_edited_specification_is_refused",),
+        (f"{_DAMAGE}::test_a_store_without_its_parts_says_so[edited]",),
     ),
     Mutant(
         "store-keeps-all-checksums-of-a-file",
