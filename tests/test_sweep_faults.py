@@ -32,7 +32,7 @@ CASES = {
     "unknown": (fixed(gama=0.3), "gama is not a parameter; choose one of .*gamma"),
     "layer": (fixed(layer="rnn"), "layer must be one of attention, mlp, .* model, .* got 'rnn'"),
     "layer misspelt": (fixed(layer="atention"), r"got 'atention' \(did you mean 'attention'\?\)"),
-    "no module": (fixed(layer="nowhere:f"), "layer must be .*No module named.* got 'nowhere:f'"),
+    "no module": (fixed(layer="nowhere:f"), r"layer must be .* got 'nowhere:f' \(No module named"),
     "no signature": (fixed(layer="builtins:dict", gamma=None), "layer must be .*'builtins:dict'"),
     "empty axis": ({"axes": {"gamma": []}}, r"gamma must be a list of distinct values; got \[\]"),
     "an axis of a number": ({"axes": {"gamma": 0.3}}, "gamma must be a list of values; got 0.3"),
