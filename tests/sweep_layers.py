@@ -6,8 +6,10 @@ nothing.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import resource
 import signal
 import time
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ import torch
 import xarray as xr
 
 from shaped_attention.sweep import Sweep, extend_sweep, resume_sweep, run_sweep
-from shaped_attention.sweep.store import Store
+from shaped_attention.sweep.store import Store, StoreError
 from tests.user_block import Linear
 
 
@@ -102,6 +104,20 @@ def commit_often(path):
     """Resume with a commit after every 20 ms."""
     torch.set_num_threads(1)
     resume_sweep(path, trust=["tests"], progress=False)
+
+
+def small_files(path, most):
+    """Resume where no file may be longer than `most` bytes; dies by the signal 9 if that is fine.
+
+    The status is 3 if the error is the store's.
+    """
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    try:
+        commit_often(path)
+    except StoreError as error:
+        with contextlib.suppress(OSError):
+            Path(path).with_suffix(".said").write_text(str(error)[-most:])
+        os._exit(3)
 
 
 def hold(path, seconds):

@@ -6,6 +6,8 @@ import errno
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -197,6 +199,23 @@ def test_full_disk(tmp_path, monkeypatch):
     assert k > 10
 
 
+@pytest.mark.parametrize("cut", ["chunks", "ledger"])
+def test_files_that_may_not_grow(tmp_path, cut):
+    """The system's own limit cuts the chunks (100 bytes), or the ledger in a line."""
+    sweep = layers.small(samples=160, block=8)
+    expected = whole(sweep, tmp_path / "whole")
+    path = tmp_path / "limited"
+    Store(path, sweep)
+    most = 100 if cut == "chunks" else (path / "ledger.jsonl").stat().st_size + 700
+    assert layers.in_process(layers.small_files, path, most) == 3
+    assert path.with_suffix(".said").read_text().endswith("the run can be resumed")
+    done = Store(path).finished()
+    assert (len(done) > 0) == (cut == "ledger")
+    before = samples_of(path, done)
+    assert whole(sweep, path) == expected
+    assert before.items() <= samples_of(path, Store(path).finished()).items()
+
+
 def test_places_that_cannot_be_written(tmp_path):
     """A file in the folder's place, and a folder below a file: a sentence, and the file as it was.
 
@@ -264,3 +283,30 @@ def test_two_runs_at_once(tmp_path):
         process.join()
     assert not Store(path).running
     assert whole(sweep, path) == expected
+
+
+def test_the_lock_ends_with_a_killed_run_that_has_forked(tmp_path):
+    """kill -9 of the holder while a child that it forked lives on."""
+    code = (
+        "import os, sys, time\n"
+        "from shaped_attention.sweep.store import Store\n"
+        "with Store(sys.argv[1]).locked():\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        os.close(1)\n"
+        "        time.sleep(30)\n"
+        "        os._exit(0)\n"
+        "    time.sleep(0.5)\n"
+        "    print(child, flush=True)\n"
+        "    time.sleep(30)\n"
+    )
+    store = Store(tmp_path / "s", layers.small(**SMALL))
+    command = [sys.executable, "-c", code, str(store.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        child = int(run.stdout.readline())
+        assert store.running
+        run.kill()
+    try:
+        assert not store.running
+    finally:
+        os.kill(child, signal.SIGKILL)
