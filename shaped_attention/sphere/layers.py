@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +46,14 @@ from torch import Tensor
 from shaped_attention.checks import argument_error, check_count, check_positive, check_width
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.loop import run_paths
 from shaped_attention.samplers.network import WeightProduct
+from shaped_attention.samplers.paths import Paths
+from shaped_attention.samplers.specification import Options, Specification, saved_steps
+from shaped_attention.samplers.starts import Resumed
+from shaped_attention.samplers.steppers.stepper import Array, Batch
+from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
+from shaped_attention.samplers.task import task_of
 from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.flow import flow_result, measured
 from shaped_attention.sphere.integrate import CHUNK_ENTRIES, Keep
@@ -123,18 +131,17 @@ def sphere_network(
     dimension = start.shape[-1]
     key = stream_key(seed, "sphere", SpherePart.NOISY_NETWORK)
 
-    def advance(tokens: Tensor, layer: int, first: int) -> Tensor:
+    def move(tokens: Tensor, layer: int, samples: Tensor) -> Tensor:
         read = _normalised(tokens, layer) if normalise == "before" else tokens
-        samples = torch.arange(first, first + len(tokens), device=tokens.device)
         mixed = attention.moved(read, tokens.new_full((len(tokens),), layer * step), samples)
         moved = tokens + step * mixed
         if sigma > 0.0:
-            project = WeightProduct(Draws(key, samples, layer), first)
+            project = WeightProduct(Draws(key, samples, layer), int(samples[0]))
             scale = _noise_scale(attention, sigma, step, dimension)
             moved = moved + scale * project(mixed, dimension)
         return _normalised(moved, layer + 1) if normalise == "after" else moved
 
-    return _run(start, step, layers, save_every, advance, keep)
+    return _run(start, step, layers, save_every, move, keep)
 
 
 @recorded("noisy chain", observe="keep")
@@ -193,7 +200,7 @@ def noisy_chain(
     _check_layers(sigma, step, layers, seed, save_every)
     key = stream_key(seed, "sphere", SpherePart.NOISY_CHAIN)
 
-    def advance(tokens: Tensor, layer: int, first: int) -> Tensor:
+    def move(tokens: Tensor, layer: int, samples: Tensor) -> Tensor:
         if tokens.shape[-1] > count:
             tokens = _reduced(tokens)
         mixed = attention.moved(tokens)
@@ -201,7 +208,6 @@ def noisy_chain(
         if sigma == 0.0:
             return _normalised(moved, layer + 1)
         columns = tokens.shape[-1]
-        samples = torch.arange(first, first + len(tokens), device=tokens.device)
         draws, scale = Draws(key, samples, layer), _noise_scale(attention, sigma, step, dimension)
         moved = moved + scale * (mixed @ draws.normal(columns, columns))
         if dimension > columns:
@@ -210,7 +216,34 @@ def noisy_chain(
         unit = _normalised(moved, layer + 1)
         return unit_rows(_reduced(unit)) if unit.shape[-1] > count else unit
 
-    return _run(start, step, layers, save_every, advance, keep)
+    return _run(start, step, layers, save_every, move, keep)
+
+
+class _Layers(TorchStepper):
+    """A stepper of tokens (rows, 1, N, r), in chunks that stay in the cache; no path stops."""
+
+    def __init__(self, spec: Specification, move: Callable[[Tensor, int, Tensor], Tensor]) -> None:
+        task = task_of(spec, "sphere", width=0)
+        super().__init__(task, spec.device, spec.dtype, size=1)
+        self._move = move
+
+    def chunk(self, spec: Specification) -> int:
+        """Return how many samples move together."""
+        assert spec.resumed is not None
+        return max(1, CHUNK_ENTRIES // spec.resumed.state[0].size)
+
+    def norms(self, batch: Batch, moving: Any, least: float) -> Tensor:
+        """Return 0: there is no radius."""
+        return torch.zeros(len(batch.grid), device=self.device)
+
+    def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Tensor:
+        """Return the tokens after a layer."""
+        tokens = self._move(batch.state[:, 0], point, self.numbers_of(batch))
+        if not bool(torch.isfinite(tokens.square().sum(-1)).all()):
+            raise FloatingPointError(f"layer {point + 1} gives tokens that are not finite")
+        # All rows move, and the number of columns may change.
+        batch.state = tokens[:, None]
+        return batch.state
 
 
 def _run(
@@ -218,32 +251,29 @@ def _run(
     step: float,
     layers: int,
     save_every: int,
-    advance: Callable[[Tensor, int, int], Tensor],
+    move: Callable[[Tensor, int, Tensor], Tensor],
     keep: str | Keep | None,
 ) -> xr.Dataset:
-    """Run a network of any kind, in chunks of samples that stay in the cache.
+    """Run a network of any kind.
 
-    `advance` maps a chunk's tokens, the layer's number and the first sample's number to the next
-    tokens.
+    `move` maps tokens, the layer's number and the samples' numbers to the next tokens.
     """
-    stored = np.append(np.arange(0, layers, save_every), layers)
-    size = max(1, CHUNK_ENTRIES // start[0].numel())
-    parts = []
-    for first in range(0, len(start), size):
-        tokens = start[first : first + size].double()
-        kept = [measured(tokens, keep)]
-        for layer in range(layers):
-            tokens = advance(tokens, layer, first)
-            if not bool(torch.isfinite(tokens.square().sum(-1)).all()):
-                raise FloatingPointError(f"layer {layer + 1} gives tokens that are not finite")
-            if (layer + 1) % save_every == 0 or layer + 1 == layers:
-                kept.append(measured(tokens, keep))
-        parts.append(torch.stack(kept))
-    data = torch.cat(parts, dim=1).cpu().numpy()
-    result = flow_result(data[None], start, keep).isel(beta=0)
-    times = stored * step
-    result = result.assign_coords(time=times, layer=("time", stored))
-    return result.assign_attrs(horizon=float(times[-1]))
+    v0 = np.eye(start.shape[-2])
+    state = start[:, None].double().cpu().numpy()
+    spec = Specification(
+        (), v0, v0, layers, step, saved_steps(layers, step, None, save_every), len(start), 0,
+        math.inf, str(start.device), "float64", Options(progress=False),
+        Resumed(v0, 0, state, np.full(len(start), math.inf)),
+    )  # fmt: skip
+
+    def kept(paths: Paths, point: int) -> Array:
+        return measured(paths.state[:, 0], keep).cpu().numpy()
+
+    dtype = measured(start[:1].double(), keep).cpu().numpy().dtype
+    data = run_paths(spec, _Layers(spec, move), "sphere", {"kept": kept}).measured["kept"]
+    result = flow_result(data.astype(dtype)[None], start, keep).isel(beta=0)
+    result = result.assign_coords(time=spec.times, layer=("time", np.array(spec.saved)))
+    return result.assign_attrs(horizon=float(spec.times[-1]))
 
 
 def _normalised(x: Float[Tensor, "B N r"], layer: int) -> Float[Tensor, "B N r"]:
