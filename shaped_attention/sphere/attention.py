@@ -14,6 +14,7 @@ diagonal.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from shaped_attention.checks import argument_error, check_finite, check_nonnegative, check_width
 from shaped_attention.results.plain_arguments import storable
+from shaped_attention.sphere.starts import check_start
 
 _LARGEST_BETA = 600.0
 """exp(beta) does not overflow up to this beta."""
@@ -34,9 +36,21 @@ def check_beta(beta: float, largest: float = _LARGEST_BETA) -> None:
         raise argument_error("beta", f"in [-{largest:g}, {largest:g}], so that exp is finite", beta)
 
 
-class Attention:
+class Attention(ABC):
     """What the flows and networks of the sphere need of an attention: `moved`, and checks."""
 
+    beta: float
+    normalised: bool
+    repulsion: bool = False
+    causal: bool
+
+    def __post_init__(self) -> None:
+        check_beta(self.beta)
+        for name in ("normalised", "repulsion", "causal"):
+            if not isinstance(getattr(self, name), bool):
+                raise argument_error(name, "True or False", getattr(self, name))
+
+    @abstractmethod
     def moved(
         self,
         tokens: Float[Tensor, "B N r"],
@@ -46,7 +60,6 @@ class Attention:
         beta: Float[Tensor, "B 1 1"] | None = None,
     ) -> Float[Tensor, "B N r"]:
         """Return the attention of tokens of any norm, before the projection."""
-        raise NotImplementedError
 
     def field(
         self,
@@ -61,12 +74,40 @@ class Attention:
         return moved - (moved * tokens).sum(-1, keepdim=True) * tokens
 
     def check_start(self, start: Float[Tensor, "samples N r"]) -> None:
-        """Raise ValueError unless these tokens fit the attention."""
+        """Raise ValueError unless these are unit tokens that fit the attention."""
+        check_start(start)
 
     @property
     def autonomous(self) -> bool:
         """Whether the field is independent of time."""
         return True
+
+    def weights(
+        self, gram: Float[Tensor, "*B N N"], beta: Float[Tensor, "*B 1 1"] | None = None
+    ) -> Float[Tensor, "*B N N"]:
+        """Return the weights w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N).
+
+        `beta`, one per matrix, replaces the attention's, here and in `field`. It must be finite
+        and at most 600 in absolute value, which is not checked.
+        """
+        logits = (self.beta if beta is None else beta) * gram
+        if self.causal:
+            # Token i, counted from 0, sees i + 1 tokens.
+            token = torch.arange(gram.shape[-1], device=gram.device)
+            logits = logits.masked_fill(token > token[:, None], -torch.inf)
+        if self.normalised:
+            return torch.softmax(logits, dim=-1)
+        count = gram.shape[-1]
+        if not self.causal:
+            return torch.exp(logits) / count
+        seen = torch.arange(1, count + 1, dtype=gram.dtype, device=gram.device)
+        return torch.exp(logits) / seen[:, None]
+
+    def _energies(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
+        count = gram.shape[-1]
+        if self.beta == 0.0:
+            return gram.sum((-2, -1)) / (2.0 * count**2)
+        return torch.exp(self.beta * gram).sum((-2, -1)) / (2.0 * self.beta * count**2)
 
 
 @storable
@@ -95,33 +136,6 @@ class SphereAttention(Attention):
     normalised: bool = True
     repulsion: bool = False
     causal: bool = False
-
-    def __post_init__(self) -> None:
-        check_beta(self.beta)
-        for name in ("normalised", "repulsion", "causal"):
-            if not isinstance(getattr(self, name), bool):
-                raise argument_error(name, "True or False", getattr(self, name))
-
-    def weights(
-        self, gram: Float[Tensor, "*B N N"], beta: Float[Tensor, "*B 1 1"] | None = None
-    ) -> Float[Tensor, "*B N N"]:
-        """Return the weights w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N).
-
-        `beta`, one per matrix, replaces the attention's, here and in `field`. It must be finite
-        and at most 600 in absolute value, which is not checked.
-        """
-        logits = (self.beta if beta is None else beta) * gram
-        if self.causal:
-            # Token i, counted from 0, sees i + 1 tokens.
-            token = torch.arange(gram.shape[-1], device=gram.device)
-            logits = logits.masked_fill(token > token[:, None], -torch.inf)
-        if self.normalised:
-            return torch.softmax(logits, dim=-1)
-        count = gram.shape[-1]
-        if not self.causal:
-            return torch.exp(logits) / count
-        seen = torch.arange(1, count + 1, dtype=gram.dtype, device=gram.device)
-        return torch.exp(logits) / seen[:, None]
 
     def moved(
         self,
@@ -184,7 +198,4 @@ class SphereAttention(Attention):
         decreases: dE/dt = (1 / N) sum_i |dx_i/dt|^2 along USA, and along SA each term is multiplied
         by Z_i / N. For V = -I it never increases.
         """
-        count = gram.shape[-1]
-        if self.beta == 0.0:
-            return gram.sum((-2, -1)) / (2.0 * count**2)
-        return torch.exp(self.beta * gram).sum((-2, -1)) / (2.0 * self.beta * count**2)
+        return self._energies(gram)

@@ -16,7 +16,6 @@ from shaped_attention.checks import argument_error, real_array
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.integrate import Keep, checked_times, integrate_flow
-from shaped_attention.sphere.starts import check_start
 from shaped_attention.sphere.token_attention import TokenAttention
 
 
@@ -80,7 +79,6 @@ def sphere_flow(
         If the field overflows, or is too steep to integrate.
     """
     at = checked_times(times)
-    check_start(start)
     attention.check_start(start)
     every = [attention.beta]
     if betas is not None:

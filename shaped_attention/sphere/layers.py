@@ -54,10 +54,10 @@ from shaped_attention.samplers.starts import Resumed
 from shaped_attention.samplers.steppers.stepper import Array, Batch
 from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
 from shaped_attention.samplers.task import task_of
-from shaped_attention.sphere.attention import SphereAttention
+from shaped_attention.sphere.attention import Attention, SphereAttention
 from shaped_attention.sphere.flow import flow_result, measured
 from shaped_attention.sphere.integrate import CHUNK_ENTRIES, Keep
-from shaped_attention.sphere.starts import SpherePart, check_start, unit_rows
+from shaped_attention.sphere.starts import SpherePart, unit_rows
 from shaped_attention.sphere.token_attention import TokenAttention
 
 NORMALISATIONS = ("after", None, "before")
@@ -121,11 +121,10 @@ def sphere_network(
         If the norm of a token overflows, or a token to be normalised is zero. (Without
         normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.)
     """
-    check_start(start)
+    attention.check_start(start)
     _check_layers(sigma, step, layers, seed, save_every)
     if normalise not in NORMALISATIONS:
         raise argument_error("normalise", "'after', None or 'before'", normalise)
-    attention.check_start(start)
     if sigma > 0.0 and (normalise != "after" or isinstance(attention, TokenAttention)):
         raise argument_error("sigma", "0 unless a SphereAttention is normalised after it", sigma)
     dimension = start.shape[-1]
@@ -192,7 +191,7 @@ def noisy_chain(
     FloatingPointError
         If a token becomes zero, which has no direction.
     """
-    check_start(start)
+    attention.check_start(start)
     check_width("dimension", dimension)
     count, rank = start.shape[-2], min(start.shape[-2:])
     if dimension < rank:
@@ -301,12 +300,9 @@ def _reduced(factor: Float[Tensor, "B N c"]) -> Float[Tensor, "B N N"]:
     return torch.linalg.qr(factor.mT, mode="r").R.mT
 
 
-def _noise_scale(
-    attention: SphereAttention | TokenAttention, sigma: float, step: float, dimension: int
-) -> float:
+def _noise_scale(attention: Attention, sigma: float, step: float, dimension: int) -> float:
     """Return s sigma sqrt(h / d): W multiplies s w X here, and s undoes its sign."""
-    sign = -1.0 if isinstance(attention, SphereAttention) and attention.repulsion else 1.0
-    return sign * sigma * math.sqrt(step / dimension)
+    return (-1.0 if attention.repulsion else 1.0) * sigma * math.sqrt(step / dimension)
 
 
 def _check_layers(sigma: float, step: float, layers: int, seed: int, save_every: int) -> None:

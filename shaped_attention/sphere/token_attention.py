@@ -26,7 +26,7 @@ from shaped_attention.checks import (
 )
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.results.plain_arguments import storable
-from shaped_attention.sphere.attention import Attention, SphereAttention
+from shaped_attention.sphere.attention import Attention
 from shaped_attention.sphere.starts import SpherePart
 
 Matrices = Tensor | Callable[[Tensor], Tensor] | None
@@ -76,13 +76,11 @@ class TokenAttention(Attention):
     normalised: bool = True
     causal: bool = False
     mlp: Perceptron | tuple[Tensor, ...] | None = None
-    _weighing: SphereAttention = field(init=False, repr=False)
     _forms: tuple[Matrices, Matrices] = field(init=False, repr=False)
     _perceptron: Perceptron | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        weighing = SphereAttention(self.beta, self.normalised, causal=self.causal)
-        object.__setattr__(self, "_weighing", weighing)
+        super().__post_init__()
         for name in ("query", "key", "value"):
             matrix = getattr(self, name)
             if matrix is not None and not callable(matrix):
@@ -205,7 +203,7 @@ class TokenAttention(Attention):
             If the matrices or the MLP do not fit the tokens.
         """
         of_heads = None if beta is None else beta[:, None]
-        weights = self._weighing.weights(self.scores(tokens, time, which), of_heads)
+        weights = self.weights(self.scores(tokens, time, which), of_heads)
         moved = (weights @ self._times("value", self.value, tokens, time, which)).sum(1)
         if self._perceptron is not None:
             added = self._perceptron(tokens)
@@ -241,10 +239,11 @@ class TokenAttention(Attention):
         along SA with one head each term is multiplied by Z_i / N. Symmetry is needed because the
         gradient contains (Q^T K + K^T Q) / 2.
         """
-        return self._weighing.energy(self.scores(tokens, time, which)).sum(-1)
+        return self._energies(self.scores(tokens, time, which)).sum(-1)
 
     def check_start(self, start: Float[Tensor, "samples N d"]) -> None:
-        """Raise ValueError unless tokens (samples, N, d) fit the matrices, those of time 0."""
+        """Raise ValueError unless these are unit tokens that fit the matrices, those of time 0."""
+        super().check_start(start)
         samples, dimension = start.shape[0], start.shape[-1]
         known = {}
         for name, matrix in self._matrices().items():
