@@ -138,14 +138,14 @@ def _compare(
     click.echo("" if scale == "raw" else f", rescaled to {float(scale):g} (--scale)")
     click.echo(f"layer: {', '.join(map(str, layer))}")
     click.echo(f"width n = {width}, depth L = {depth}, t in [0, {depth / max(width, 1):g}]\n")
-    study_results = study.run_study(layer, v0, progress=options["progress"], **asked)
+    results_of, tables = study.run_study(layer, v0, progress=options["progress"], **asked)
     main_table, *others = study.PAIRS
-    click.echo(f"{main_table}\n{format_comparison(study_results.tables[main_table])}\n")
+    click.echo(f"{main_table}\n{format_comparison(tables[main_table])}\n")
     for name in others:
-        click.echo(f"{name}\n{fill(study_results.tables[name].attrs['verdict'], width=110)}\n")
+        click.echo(f"{name}\n{fill(tables[name].attrs['verdict'], width=110)}\n")
     title = f"{origin}, n = {width}, L = {depth}; the most correlated pair of tokens"
-    written = study.write_study(study_results, results)
-    written += study.draw_study(study_results, figures, labels, title)
+    written = study.write_study(results_of, tables, results)
+    written += study.draw_study(results_of, figures, labels, title)
     click.echo("written: " + ", ".join(str(path) for path in written))
 
 

@@ -83,6 +83,8 @@ class Panels:
         Size of a new figure, in inches.
     columns
         Number of columns of a new figure; by default all panels are in one row.
+    titles
+        Whether the names are the titles of the panels.
     subplots
         Further arguments of `Figure.subplots`, such as `sharey`.
 
@@ -98,25 +100,28 @@ class Panels:
         names: Sequence[str],
         size: tuple[float, float],
         columns: int | None = None,
+        titles: bool = False,
         **subplots: Any,
     ) -> None:
         self.given = ax
         count = len(names)
         self._columns = min(columns or count, count)
-        if ax is not None:
-            self.axes = _checked(ax, names)
-            self.figure: Any = self.axes[0].figure
-            return
+        self.axes = self._new(size, count, subplots) if ax is None else _checked(ax, names)
+        self.figure: Any = self.axes[0].figure
+        for axis, name in zip(self.axes, names, strict=True) if titles else ():
+            axis.set_title(name, fontsize="medium")
+
+    def _new(self, size: tuple[float, float], count: int, subplots: dict[str, Any]) -> list[Axes]:
         # A bare Figure, not pyplot: nothing is kept open and no display is needed.
         figure = Figure(figsize=size, layout="constrained")
         rows = -(-count // self._columns)
         every = figure.subplots(rows, self._columns, squeeze=False, **subplots).ravel()
         for axis in every[count:]:
             axis.set_visible(False)
-        self.axes, self.figure = list(every[:count]), figure
-        for axis in self.lowest:
+        for axis in every[max(0, count - self._columns) : count]:
             # Above a missing panel, shared axes would have no numbers.
             axis.tick_params(labelbottom=True)
+        return list(every[:count])
 
     @property
     def left(self) -> list[Axes]:
@@ -127,6 +132,13 @@ class Panels:
     def lowest(self) -> list[Axes]:
         """Panels that name the horizontal axis: the last of each column, or all given ones."""
         return self.axes if self.given is not None else self.axes[-self._columns :]
+
+    def label(self, x: str, y: str) -> None:
+        """Name the horizontal axes of the lowest panels, and the vertical ones on the left."""
+        for axis in self.lowest:
+            axis.set_xlabel(x)
+        for axis in self.left:
+            axis.set_ylabel(y)
 
     def colorbar(self, shades: ScalarMappable, axes: Sequence[Axes], **options: Any) -> None:
         """Add a colour bar next to these panels."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from shaped_attention.results.provenance import plain
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.sde import count_steps, integrate_sde
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
+from shaped_attention.samplers.specification import Options, specify
 from shaped_attention.statistics.compare import FEWEST_SAMPLES, compare
 
 PAIRS = {
@@ -36,80 +34,54 @@ PAIRS = {
 _SAVED_TIMES = 30
 
 
-@dataclass(frozen=True)
-class Study:
-    """Results of `run_study` by sampler, and comparison tables by name in `PAIRS`."""
-
-    results: dict[str, xr.Dataset]
-    tables: dict[str, xr.Dataset]
-
-
 def run_study(
     layer: Layer,
     v0: NDArray[np.float64],
     *,
-    width: int = 200,
-    depth: int = 150,
-    step: float = 0.01,
-    samples: int = 4096,
-    network_samples: int = 512,
-    seed: int = 0,
-    progress: bool | None = None,
-    **options: Any,
-) -> Study:
-    """Simulate networks and chain at one width, integrate the SDE to depth / width, and compare.
-
-    Parameters
-    ----------
-    layer, v0, width, depth, step, seed, progress
-        As in the samplers; `step` must divide depth / width.
-    samples
-        Number of samples of the chain and of the SDE.
-    network_samples
-        Number of networks with real weight matrices, which cost about 1,000 times more.
-    options
-        `radius`, `device`, `dtype`, `chunk`, `memory` for all three samplers.
-
-    Returns
-    -------
-    Study, with about 30 stored times in each result.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range, before anything is simulated.
-    """
-    check_study(layer, v0, width, depth, step, samples, network_samples, seed=seed, **options)
-    horizon = depth / width
-    times = common_times(width, depth, step)
-    shared: dict[str, Any] = {"seed": seed, "times": times, "progress": progress} | options
-    limit = integrate_sde(layer, v0, horizon=horizon, step=step, samples=samples, **shared)
-    finite: dict[str, Any] = {"width": width, "depth": depth} | shared
-    chain = simulate_chain(layer, v0, samples=samples, **finite)
-    network = simulate_network(layer, v0, samples=network_samples, **finite)
-    results = {"network": network, "exact chain": chain, "SDE": limit}
-    tables = {
-        name: compare(results[first], results[second], seed=seed)
-        for name, (first, second) in PAIRS.items()
-    }
-    return Study(results, tables)
-
-
-def check_study(
-    layer: Layer,
-    v0: NDArray[np.float64],
     width: int,
     depth: int,
     step: float,
     samples: int,
     network_samples: int,
+    **options: Any,
+) -> tuple[dict[str, xr.Dataset], dict[str, xr.Dataset]]:
+    """Simulate networks and chain at one width, integrate the SDE to depth / width, and compare.
+
+    Parameters
+    ----------
+    layer, v0, width, depth, step
+        As in the samplers; `step` must divide depth / width.
+    samples, network_samples
+        Numbers of samples of chain and SDE, and of networks, which cost about 1,000 times more.
+    options
+        `seed`, `progress` and other options of all three samplers.
+
+    Returns
+    -------
+    Results by sampler, with about 30 stored times, and comparison tables by name in `PAIRS`.
+    """
+    shared = {"times": common_times(width, depth, step)} | options
+    limit = integrate_sde(layer, v0, horizon=depth / width, step=step, samples=samples, **shared)
+    finite = {"width": width, "depth": depth} | shared
+    chain = simulate_chain(layer, v0, samples=samples, **finite)
+    network = simulate_network(layer, v0, samples=network_samples, **finite)
+    results = {"network": network, "exact chain": chain, "SDE": limit}
+    seed = options["seed"]
+    tables = {x: compare(results[a], results[b], seed=seed) for x, (a, b) in PAIRS.items()}
+    return results, tables
+
+
+def check_study(
+    layer: Layer,
+    v0: NDArray[np.float64],
     *,
-    seed: int = 0,
-    radius: float | None = None,
-    device: str = "cpu",
-    dtype: str = "float64",
-    chunk: int | None = None,
-    memory: int = MEMORY_BUDGET,
+    width: int,
+    depth: int,
+    step: float,
+    samples: int,
+    network_samples: int,
+    seed: int,
+    **options: Any,
 ) -> None:
     """Raise the ValueError that `run_study` would, without simulating anything."""
     for name, count in (("samples", samples), ("network_samples", network_samples)):
@@ -117,11 +89,10 @@ def check_study(
     check_count("width", width)
     check_count("depth", depth)
     steps = count_steps(depth / width, step)
-    options = Options(radius=radius, device=device, dtype=dtype, chunk=chunk, memory=memory)
     for columns, count, dt in ((width, depth, 1.0 / width), (None, steps, step)):
         specify(
             layer, v0, width=columns, steps=count, dt=dt, samples=samples, seed=seed,
-            options=options,
+            options=Options(**options),
         )  # fmt: skip
 
 
@@ -130,18 +101,12 @@ def common_times(width: int, depth: int, step: float) -> list[float]:
 
     If the grids have too few common points, return only the two ends.
     """
-    layer_time = Fraction(1, width)
-    step_time = Fraction(step).limit_denominator(10**9)
-    common = Fraction(
-        math.lcm(layer_time.numerator, step_time.numerator),
-        math.gcd(layer_time.denominator, step_time.denominator),
-    )
-    meetings = Fraction(depth, width) / common
-    if meetings.denominator != 1 or meetings < 2:
-        return [0.0, depth / width]
-    count = int(meetings)
-    every = -(-count // _SAVED_TIMES)
-    return [float(common * i) for i in sorted({*range(0, count + 1, every), count})]
+    layers = np.arange(depth + 1)
+    steps = layers / (width * step)
+    common = layers[(np.abs(steps - np.rint(steps)) < 1e-6) | (layers == depth)]
+    every = -(-(len(common) - 1) // _SAVED_TIMES)
+    times: list[float] = (np.append(common[:-1:every], depth) / width).tolist()
+    return times
 
 
 def most_correlated_pair(v0: NDArray[np.float64]) -> tuple[int, int]:
@@ -157,21 +122,20 @@ def most_correlated_pair(v0: NDArray[np.float64]) -> tuple[int, int]:
 
 
 def draw_study(
-    study: Study, folder: str | Path, labels: list[str] | None, title: str
+    results: Mapping[str, xr.Dataset], folder: Path, labels: list[str] | None, title: str
 ) -> list[Path]:
     """Write the figures compare-trajectories and compare-densities (PNG and SVG) into a folder."""
-    pair = most_correlated_pair(study.results["SDE"]["V"].values[0, 0])
+    pair = most_correlated_pair(results["SDE"]["V"].values[0, 0])
     written = []
-    for name, function in (
-        ("compare-trajectories", plots.trajectories),
-        ("compare-densities", plots.densities),
-    ):
-        figure = function(study.results, pair=pair, labels=labels, title=title)
-        written += plots.save_figure(figure, Path(folder) / name)
+    for function in (plots.trajectories, plots.densities):
+        figure = function(results, pair=pair, labels=labels, title=title)
+        written += plots.save_figure(figure, folder / f"compare-{function.__name__}")
     return written
 
 
-def write_study(study: Study, folder: str | Path) -> list[Path]:
+def write_study(
+    results: Mapping[str, xr.Dataset], tables: Mapping[str, xr.Dataset], folder: Path
+) -> list[Path]:
     """Write the three results (netCDF) and the tables (JSON) into a folder.
 
     Raises
@@ -179,11 +143,10 @@ def write_study(study: Study, folder: str | Path) -> list[Path]:
     ValueError
         If the folder cannot be written.
     """
-    place = Path(folder)
     names = {"network": "network.nc", "exact chain": "chain.nc", "SDE": "sde.nc"}
-    written_results = [save(study.results[key], place / name) for key, name in names.items()]
-    tables = {name: table.to_dict() for name, table in study.tables.items()}
-    target = place / "comparison.json"
+    written_results = [save(results[key], folder / name) for key, name in names.items()]
+    target = folder / "comparison.json"
     with written(target) as draft:
-        draft.write_text(json.dumps(tables, indent=1, default=plain), encoding="utf-8")
+        text = json.dumps({x: y.to_dict() for x, y in tables.items()}, indent=1, default=plain)
+        draft.write_text(text, encoding="utf-8")
     return [*written_results, target]

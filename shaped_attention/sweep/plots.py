@@ -56,7 +56,7 @@ def heat_maps(
     *panels_of, x, y = map(str, values.dims)
     across = panels_of[0] if panels_of else None
     names = _names(values, across)
-    panels = Panels(ax, names, (1.2 + 4.8 * len(names), 4.2))
+    panels = Panels(ax, names, (1.2 + 4.8 * len(names), 4.2), titles=across is not None)
     low, high = limits or (float(values.min()), float(values.max()))
     for k, axis in enumerate(panels.axes):
         one = values if across is None else values.isel({across: k})
@@ -66,10 +66,8 @@ def heat_maps(
             xticklabels=_ticks(one[x]), yticklabels=_ticks(one[y])[::-1],
             vmin=low, vmax=high, cmap="viridis", cbar=False,
         )  # fmt: skip
-        named = axis in panels.left
-        axis.set(xlabel=parameter_label(x), ylabel=parameter_label(y) if named else "")
-        if across is not None:
-            axis.set_title(names[k], fontsize="medium")
+        axis.set(xlabel="", ylabel="")
+    panels.label(parameter_label(x), parameter_label(y))
     panels.colorbar(panels.axes[-1].collections[0], panels.axes, label=label)
     return panels.finish(title)
 
@@ -111,16 +109,12 @@ def small_multiples(
     columns = min(len(names), 4)
     rows = -(-len(names) // columns)
     size = (1.0 + 3.2 * columns, 1.1 + 2.8 * rows)
-    panels = Panels(ax, names, size, columns, sharex=True, sharey=True)
+    titles = across is not None
+    panels = Panels(ax, names, size, columns, titles=titles, sharex=True, sharey=True)
     for k, axis in enumerate(panels.axes):
         where = {} if across is None else {across: k}
         _lines(axis, values.isel(where), None if error is None else error.isel(where), x)
-        if across is not None:
-            axis.set_title(names[k], fontsize="medium")
-    for axis in panels.lowest:
-        axis.set_xlabel(parameter_label(x))
-    for axis in panels.left:
-        axis.set_ylabel(label)
+    panels.label(parameter_label(x), label)
     return panels.finish(title, legend=True)
 
 

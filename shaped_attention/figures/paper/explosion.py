@@ -41,23 +41,6 @@ def figure_explosion(
     The softmax of a finite network saturates, so that it never explodes. The chains count passages
     of u = V_11 - 2 V_12 + V_22 over a finite level, whose law in the limit is known too.
 
-    Parameters
-    ----------
-    gammas, tau0s
-        Values of gamma and tau_0.
-    widths
-        Widths of the chains.
-    level
-        Level of u, which is 1.6 initially.
-    horizon
-        Largest time.
-    samples
-        Number of chains of each width.
-    seed
-        Seed from which that of each run is derived.
-    progress
-        Whether to show a progress bar; None shows it if the error stream is a terminal.
-
     Returns
     -------
     xarray.Dataset with `explosion` and `passage` (gamma, tau0, time), the exact laws, and with
@@ -133,13 +116,12 @@ def passage_probabilities(
                     marker=_MARKERS[j % len(_MARKERS)], markersize=4.0, color=color, alpha=0.8,
                     capsize=1.5,
                 )  # fmt: skip
-        axis.set(title=f"{parameter_label('gamma')} = {gamma:g}", xlabel=TIME, yscale="log")
+        axis.set(title=f"{parameter_label('gamma')} = {gamma:g}", yscale="log")
         axis.set_ylim(1e-5, 1.0)
         for j, width in enumerate(data["width"].values):
             marker = _MARKERS[j % len(_MARKERS)]
             axis.plot([], [], marker, markersize=4.0, color="0.3", label=f"$n$ = {width}")
-    for axis in panels.left:
-        axis.set_ylabel("probability by time $t$")
+    panels.label(TIME, "probability by time $t$")
     return panels.finish(
         title, note="lines: exact law of the limit; points: chains, 95 % intervals", legend=True,
         columns=4,

@@ -12,7 +12,7 @@ rho_12.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import xarray as xr
@@ -30,6 +30,8 @@ from shaped_attention.statistics.stopping import stopping_map
 
 RHO_0 = 0.2
 """Initial correlation of all figures."""
+
+_PAIRS = r"mean over pairs $a \neq b$"
 
 
 def relu(gamma: float, width: int) -> ShapedMLP:
@@ -63,15 +65,8 @@ def figure_1_left(
         "unshaped": plain,
         "unshaped, Pre-LN": [Normalised(block) for block in plain],
     }
-    v0 = equicorrelated(tokens, RHO_0)
-    curves = {}
-    for name, layer in progress_bar("models", progress, models.items()):
-        derived = derived_seed(seed, {"study": "curves", "model": name})
-        result = _chain(layer, v0, width, depth, samples, derived, save_every=5)
-        curves[name] = quantiles(mean_off_diagonal(correlations(result["V"].values)))
-    data = _curves("correlation", curves, result["time"].values * width)
-    data["correlation"].attrs["long_name"] = r"$\rho_{a,b}$, mean over pairs $a \neq b$"
-    return data
+    shown = {"correlation": (correlations, r"$\rho_{a,b}$")}
+    return _curves(models, shown, tokens, width, depth, samples, seed, progress)
 
 
 @recorded()
@@ -140,20 +135,11 @@ def figure_3(
         "no centring": ShapedAttention(gamma, centring=False),
         "no temperature": ShapedAttention(gamma, scaled_temperature=False),
     }
-    v0 = equicorrelated(tokens, RHO_0)
-    correlation, covariance = {}, {}
-    for name, layer in progress_bar("models", progress, models.items()):
-        derived = derived_seed(seed, {"study": "curves", "model": name})
-        result = _chain(layer, v0, width, depth, samples, derived, save_every=5)
-        v = result["V"].values
-        correlation[name] = quantiles(mean_off_diagonal(np.abs(correlations(v))))
-        covariance[name] = quantiles(mean_off_diagonal(np.abs(v)))
-    layers = result["time"].values * width
-    data = _curves("correlation", correlation, layers)
-    data = data.merge(_curves("covariance", covariance, layers))
-    for name, symbol in (("correlation", r"\rho"), ("covariance", "V")):
-        data[name].attrs["long_name"] = rf"$|{symbol}_{{a,b}}|$, mean over pairs $a \neq b$"
-    return data
+    shown = {
+        "correlation": (lambda v: np.abs(correlations(v)), r"$|\rho_{a,b}|$"),
+        "covariance": (np.abs, "$|V_{a,b}|$"),
+    }
+    return _curves(models, shown, tokens, width, depth, samples, seed, progress)
 
 
 @recorded()
@@ -175,6 +161,37 @@ def figure_4(
     return stopping_map(
         v0, gammas, tau0s, width=width, samples=samples, seed=seed, progress=progress
     )
+
+
+def _curves(
+    models: dict[str, Layer],
+    shown: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]],
+    tokens: int,
+    width: int,
+    depth: int,
+    samples: int,
+    seed: int,
+    progress: bool | None,
+) -> xr.Dataset:
+    """Return quantiles (model, layer, level) of functions of V, meaned over pairs of tokens."""
+    curves: dict[str, list[np.ndarray]] = {variable: [] for variable in shown}
+    for name, layer in progress_bar("models", progress, models.items()):
+        derived = derived_seed(seed, {"study": "curves", "model": name})
+        v0 = equicorrelated(tokens, RHO_0)
+        result = _chain(layer, v0, width, depth, samples, derived, save_every=5)
+        for variable, (function, _) in shown.items():
+            curves[variable].append(quantiles(mean_off_diagonal(function(result["V"].values))))
+    dims = ("model", "layer", "level")
+    return xr.Dataset(
+        {
+            variable: (dims, np.stack(values), {"long_name": f"{shown[variable][1]}, {_PAIRS}"})
+            for variable, values in curves.items()
+        },
+        coords={
+            "model": list(models), "layer": result["time"].values * width,
+            "level": ["5 %", "median", "95 %", "mean"],
+        },
+    )  # fmt: skip
 
 
 def _chain(
@@ -245,10 +262,3 @@ def mean_off_diagonal(matrices: np.ndarray) -> np.ndarray:
 def quantiles(values: np.ndarray) -> np.ndarray:
     """Return 5 %, median, 95 % and mean (time, 4) of values (time, sample)."""
     return np.stack([*np.quantile(values, [0.05, 0.5, 0.95], axis=-1), values.mean(-1)], axis=-1)
-
-
-def _curves(name: str, curves: dict[str, np.ndarray], layers: np.ndarray) -> xr.Dataset:
-    return xr.Dataset(
-        {name: (("model", "layer", "level"), np.stack(list(curves.values())))},
-        coords={"model": list(curves), "layer": layers, "level": ["5 %", "median", "95 %", "mean"]},
-    )

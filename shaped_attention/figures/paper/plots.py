@@ -93,9 +93,9 @@ def stopping_maps(data: xr.Dataset, title: str | None = None, *, ax: Target = No
     shown = [(sampler, level) for level in levels for sampler in data["sampler"].values]
     names = [f"{sampler}, {name}" for sampler, (_, name) in shown]
     columns = data.sizes["sampler"]
-    panels = Panels(ax, names, (11.0, 7.5), columns, sharex=True, sharey=True)
+    panels = Panels(ax, names, (11.0, 7.5), columns, titles=True, sharex=True, sharey=True)
     horizon = float(data.attrs["horizon"])
-    for axis, name, (sampler, (level, _)) in zip(panels.axes, names, shown, strict=True):
+    for axis, (sampler, (level, _)) in zip(panels.axes, shown, strict=True):
         values = np.quantile(data["exit_time"].sel(sampler=sampler), level, axis=-1).T[::-1]
         written = np.where(values < horizon, np.char.mod("%.2f", values), f"≥ {horizon:g}")
         sns.heatmap(
@@ -104,11 +104,7 @@ def stopping_maps(data: xr.Dataset, title: str | None = None, *, ax: Target = No
             xticklabels=[f"{g:g}" for g in data["gamma"].values],
             yticklabels=[f"{t:g}" for t in data["tau0"].values[::-1]],
         )  # fmt: skip
-        axis.set_title(name, fontsize="medium")
-    for axis in panels.lowest:
-        axis.set_xlabel(_GAMMA)
-    for axis in panels.left:
-        axis.set_ylabel(_TAU0)
+    panels.label(_GAMMA, _TAU0)
     label = f"exit time $t$, capped at $T$ = {horizon:g}"
     panels.colorbar(panels.axes[0].collections[0], panels.axes, label=label)
     return panels.finish(title)
@@ -157,18 +153,14 @@ def eigenvalue_paths(data: xr.Dataset, title: str | None = None, *, ax: Target =
     shown = [(row, gamma) for row in range(data.sizes["sampler"]) for gamma in gammas]
     names = [rf"{data['sampler'].values[row]}, {_GAMMA} = {gamma:g}" for row, gamma in shown]
     size = (4.0 * len(gammas), 6.8)
-    panels = Panels(ax, names, size, len(gammas), sharex=True, sharey=True)
-    for axis, name, (row, gamma) in zip(panels.axes, names, shown, strict=True):
+    panels = Panels(ax, names, size, len(gammas), titles=True, sharex=True, sharey=True)
+    for axis, (row, gamma) in zip(panels.axes, shown, strict=True):
         paths = data["largest"].isel(sampler=row).sel(gamma=gamma)
         axis.plot(data["time"], paths, color=COLORS[row], linewidth=0.4, alpha=0.4, rasterized=True)
         axis.plot(data["time"], paths.median("sample"), color="black", label="median")
         axis.axhline(1e4, color="0.3", linestyle=":", label="$10^4$")
         axis.set(yscale="log")
-        axis.set_title(name, fontsize="medium")
-    for axis in panels.left:
-        axis.set_ylabel("largest eigenvalue of $V$")
-    for axis in panels.lowest:
-        axis.set_xlabel(TIME)
+    panels.label(TIME, "largest eigenvalue of $V$")
     return panels.finish(title, legend=True)
 
 

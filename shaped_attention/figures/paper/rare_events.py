@@ -34,19 +34,6 @@ def figure_rare_events(
 
     Two tokens, gamma = 0.35, tau_0 = 3, by t = 0.75. The chains are sampled by `rare_event`; the
     SDE has its exact law.
-
-    Parameters
-    ----------
-    levels
-        Levels of u.
-    widths
-        Widths of the chains.
-    replicas, runs
-        As in `shaped_attention.rare_event`.
-    seed
-        Seed from which that of each width and level is derived.
-    progress
-        Whether to show a progress bar; None shows it if the error stream is a terminal.
     """
     check_values("levels", levels)
     check_values("widths", widths)

@@ -167,9 +167,9 @@ def energy_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = No
     shown = data.where(data["time"] > 0.0, drop=True)
     columns = data.sizes["beta"]
     names = [rf"{_BETA} = {beta:g}" for beta in shown["beta"].values]
-    panels = Panels(ax, names, (0.9 + 4.0 * columns, 4.0), sharex=True, sharey=True)
+    panels = Panels(ax, names, (0.9 + 4.0 * columns, 4.0), titles=True, sharex=True, sharey=True)
     time = shown["time"].values
-    for axis, name, beta in zip(panels.axes, names, shown["beta"].values, strict=True):
+    for axis, beta in zip(panels.axes, shown["beta"].values, strict=True):
         largest = float(data["dirac"].sel(beta=beta))
         for k, kind in enumerate(shown["kind"].values):
             energy = shown["energy"].sel(beta=beta, kind=kind) / largest
@@ -182,10 +182,8 @@ def energy_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = No
         axis.axhline(1.0, color="black", linewidth=1.0, label="one cluster")
         smallest = float(data["uniform"].sel(beta=beta)) / largest
         axis.axhline(smallest, color="0.5", linewidth=1.0, label="uniform law")
-        axis.set(xscale="log", yscale="log", xlabel="time $t$", xlim=(time[0], time[-1]))
-        axis.set_title(name, fontsize="medium")
-    for axis in panels.left:
-        axis.set_ylabel(r"$E_\beta\;/\;(e^\beta / 2\beta)$")
+        axis.set(xscale="log", yscale="log", xlim=(time[0], time[-1]))
+    panels.label("time $t$", r"$E_\beta\;/\;(e^\beta / 2\beta)$")
     return panels.finish(title, legend=True, columns=5)
 
 

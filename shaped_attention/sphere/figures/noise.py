@@ -29,7 +29,6 @@ from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.clusters import close_pairs
 from shaped_attention.sphere.flow import sphere_flow
-from shaped_attention.sphere.integrate import Keep
 from shaped_attention.sphere.layers import noisy_chain, sphere_network
 from shaped_attention.sphere.starts import uniform_start
 
@@ -115,33 +114,17 @@ def clustering_with_noise(
 
     data = over_grid(panel, {"dimension": dimensions}, progress=progress)
     mark_time = data["mark_time"].isel(dimension=0, sigma=0, drop=True)
-    shaped = _shaped_chain(
-        gamma, tau0, uniform_start(tokens, shaped_width, 1, seed)[0], shaped_width,
-        horizon, shaped_samples, seed, measured,
+    layer = Normalised(ShapedAttention(gamma, tau0), place="after")
+    first = uniform_start(tokens, shaped_width, 1, seed)[0]
+    depth = max(1, round(horizon * shaped_width / gamma**2))
+    result = simulate_chain(
+        layer, (first @ first.mT).numpy(), width=shaped_width, depth=depth, samples=shaped_samples,
+        seed=seed, save_every=max(1, depth // _SHAPED_TIMES), progress=False,
     )  # fmt: skip
+    kept = np.stack([measured(torch.from_numpy(v)).numpy() for v in result["V"].values])
+    shaped = _bands("shaped_", gamma**2 * result["time"].values, kept)
     data = data.transpose("measure", "dimension", "sigma", "time", "mark")
     return data.assign(shaped).assign(mark_time=mark_time).assign_coords(measure=list(MEASURES))
-
-
-def _shaped_chain(
-    gamma: float,
-    tau0: float,
-    start: Float[Tensor, "N r"],
-    width: int,
-    horizon: float,
-    samples: int,
-    seed: int,
-    measured: Keep,
-) -> xr.Dataset:
-    """Return the bands of the shaped chain at times gamma^2 l / n."""
-    layer = Normalised(ShapedAttention(gamma, tau0), place="after")
-    depth = max(1, round(horizon * width / gamma**2))
-    result = simulate_chain(
-        layer, (start @ start.mT).numpy(), width=width, depth=depth, samples=samples, seed=seed,
-        save_every=max(1, depth // _SHAPED_TIMES), progress=False,
-    )  # fmt: skip
-    values = np.stack([measured(torch.from_numpy(v)).numpy() for v in result["V"].values])
-    return _bands("shaped_", gamma**2 * result["time"].values, values)
 
 
 def _bands(kind: str, times: NDArray[np.float64], values: NDArray[np.float64]) -> xr.Dataset:

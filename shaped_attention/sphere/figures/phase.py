@@ -139,27 +139,23 @@ def phase_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
     columns = min(3 if dimensions else 2, len(names))
     rows = -(-len(names) // columns)
     size = (1.5 + 3.6 * columns, 0.8 + 2.9 * rows)
-    panels = Panels(ax, names, size, columns, sharex=True, sharey=True)
+    panels = Panels(ax, names, size, columns, titles=True, sharex=True, sharey=True)
     time, beta = data["time"].values, data["beta"].values
     shades = sns.color_palette("viridis", as_cmap=True)
-    for axis, name, values in zip(panels.axes, names, data["probability"].values, strict=True):
+    for axis, values in zip(panels.axes, data["probability"].values, strict=True):
         mesh = axis.pcolormesh(time, beta, values, cmap=shades, vmin=0.0, vmax=1.0, rasterized=True)
         # The mesh ends half a cell beyond the last values; curves may continue.
         axis.margins(0.0)
         axis.autoscale_view()
         axis.autoscale(enable=False)
         axis.grid(visible=False)
-        axis.set_title(name, fontsize="medium")
         if dimensions:
             axis.plot(data["curve"], beta, color="white", linewidth=2.5)
             axis.plot(
                 data["curve"], beta, "--", color="black", linewidth=1.5,
                 label="equiangular, from 0",
             )  # fmt: skip
-    for axis in panels.lowest:
-        axis.set_xlabel("time $t$")
-    for axis in panels.left:
-        axis.set_ylabel(parameter_label("beta"))
+    panels.label("time $t$", parameter_label("beta"))
     label = r"$P(\langle x_i, x_j\rangle \geq 1 - \delta)$"
     panels.colorbar(mesh, panels.axes, label=label)
     if dimensions:
