@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from shaped_attention.blocks.catalogue import KINDS
-from shaped_attention.commands.later import Later
-from shaped_attention.commands.main import main
+from shaped_attention.commands.main import load, main
 from shaped_attention.commands.options import HELP, SAME
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.figures.recipes import Option
@@ -23,7 +22,7 @@ def commands(group=main, words=()):
     """Every command that is no group, by its words."""
     found = {}
     for name, command in group.commands.items():
-        loaded = command.load() if isinstance(command, Later) else command
+        loaded = load(name) if group is main else command
         if isinstance(loaded, click.Group):
             found |= commands(loaded, (*words, name))
         else:

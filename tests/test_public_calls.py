@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import shaped_attention as sa
-from shaped_attention.commands.later import Later
-from shaped_attention.commands.main import main
+from shaped_attention.commands.main import load, main
 from symbolic.__main__ import main as symbolic_main
 from tests.public_calls import NOT_CALLED, SYMBOLIC_COMMANDS, calls, command_lines
 
@@ -27,7 +26,7 @@ PUBLIC = sorted({*sa.__all__} - {*NOT_CALLED}) + [
 def leaves(group, words=()):
     """The commands that are no groups, each in words."""
     for name, command in group.commands.items():
-        loaded = command.load() if isinstance(command, Later) else command
+        loaded = load(name) if group is main else command
         if isinstance(loaded, click.Group):
             yield from leaves(loaded, (*words, name))
         else:

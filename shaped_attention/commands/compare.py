@@ -90,7 +90,19 @@ _OPTIONS = [
 @with_options(_OPTIONS)
 @click.pass_context
 def compare_command(
-    context: click.Context, /, figures: Path, results: Path, **options: Any
+    context: click.Context,
+    /,
+    figures: Path,
+    results: Path,
+    tokens: int | None,
+    token_file: Path | None,
+    covariance: Path | None,
+    key: str | None,
+    rho: float,
+    scale: str,
+    memory: float,
+    progress: bool | None,
+    **options: Any,
 ) -> None:
     """Compare finite shaped transformers with their limiting SDE.
 
@@ -99,28 +111,12 @@ def compare_command(
     laws at the end with confidence bounds, draws them and writes everything down: network.nc,
     chain.nc, sde.nc and comparison.json in the folder for the data.
     """
-    _refuse_unused(context, options)
-    _compare(figures, results, **options)
-
-
-def _compare(
-    figures: Path,
-    results: Path,
-    *,
-    tokens: int | None,
-    token_file: Path | None,
-    covariance: Path | None,
-    key: str | None,
-    rho: float,
-    scale: str,
-    memory: float,
-    **options: Any,
-) -> None:
     from shaped_attention.blocks.catalogue import named_layer, rescaled
     from shaped_attention.figures import study
     from shaped_attention.io.storage import check_writable
     from shaped_attention.statistics.comparison_text import format_comparison
 
+    _refuse_unused(context)
     v0, labels, origin = _start(tokens, rho, token_file, covariance, key)
     raw = float(v0.diagonal().mean())
     v0 = rescaled(v0, scale)
@@ -138,7 +134,7 @@ def _compare(
     click.echo("" if scale == "raw" else f", rescaled to {float(scale):g} (--scale)")
     click.echo(f"layer: {', '.join(map(str, layer))}")
     click.echo(f"width n = {width}, depth L = {depth}, t in [0, {depth / max(width, 1):g}]\n")
-    results_of, tables = study.run_study(layer, v0, progress=options["progress"], **asked)
+    results_of, tables = study.run_study(layer, v0, progress=progress, **asked)
     main_table, *others = study.PAIRS
     click.echo(f"{main_table}\n{format_comparison(tables[main_table])}\n")
     for name in others:
@@ -156,9 +152,11 @@ _STUDY_OPTIONS = ("width", "depth", "step", "samples", "network_samples", "seed"
                   "device", "dtype")  # fmt: skip
 
 
-def _refuse_unused(context: click.Context, options: dict[str, Any]) -> None:
+def _refuse_unused(context: click.Context) -> None:
     """Raise ValueError if an option was given that would have no effect."""
     from shaped_attention.blocks.catalogue import UNUSED
+
+    options = context.params
 
     def is_typed(name: str) -> bool:
         source = context.get_parameter_source(name)

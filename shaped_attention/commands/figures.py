@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shaped_attention.commands.later import Group
 from shaped_attention.commands.options import (
+    Group,
     figures_option,
     options_of,
     results_option,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from pkgutil import resolve_name
 from typing import Any
 
 import click
 
-from shaped_attention.commands.later import Later, Program
+from shaped_attention.commands.options import Group, one_sentence
 from shaped_attention.libraries import __version__
 
 _COMMANDS = {
@@ -21,18 +22,38 @@ _COMMANDS = {
     "stopping": "Draw when eigenvalues leave [10^-4, 10^4], and how often paths explode.",
     "sweep": "Run grids of parameters in batches; an interrupt loses no finished work.",
 }
-"""First sentences of the commands by name."""
+"""First sentences of the help texts by name; `tests/test_quick_start.py` compares them."""
 
 _MODULES = {"paper": "figures", "sphere": "figures"}
 """Modules of `shaped_attention.commands` that do not have the name of their command."""
 
 
+def load(name: str) -> click.Command:
+    """Import a command."""
+    place = f"{__package__}.{_MODULES.get(name, name)}:{name}_command"
+    command: click.Command = resolve_name(place)
+    return command
+
+
+class Program(Group):
+    """The group of all commands, each imported when it is run; it reports what they raise."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name of a command, the command, and the arguments left for it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load(name) if name in _COMMANDS else command, rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        with one_sentence():
+            return super().invoke(ctx)
+
+
 @click.group(
     cls=Program,
-    commands=[
-        Later(name, f"{_MODULES.get(name, name)}:{name}_command", about)
-        for name, about in _COMMANDS.items()
-    ],
+    commands=[click.Command(name, help=about) for name, about in _COMMANDS.items()],
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(__version__, prog_name="shaped-attention")

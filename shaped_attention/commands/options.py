@@ -1,4 +1,4 @@
-"""Options that commands share, those of a figure from its recipe, and errors as sentences."""
+"""What commands share: groups, options, those of a figure from its recipe, errors as sentences."""
 
 from __future__ import annotations
 
@@ -69,6 +69,29 @@ def one_sentence() -> Iterator[None]:
         raise InputError(str(error)) from error
     except (FloatingPointError, MissingLibraryError, OSError) as error:
         raise click.ClickException(str(error)) from error
+
+
+class Group(click.Group):
+    """A group that lists its commands in whole sentences and suggests the one that was meant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands in their own order."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name of a command, the command, and the arguments left for it."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            ctx.fail(f"{args[0]!r}: {did_you_mean(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names and first sentences of the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, c.get_short_help_str(limit=1000)) for name, c in self.commands.items()]
+            )
 
 
 class Choice(click.Choice[str]):

@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from shaped_attention.commands.later import Group
-from shaped_attention.commands.options import InputError, figures_option
+from shaped_attention.commands.options import Group, InputError, figures_option
 from shaped_attention.commands.sweep_run import file_argument, resume, run, trust_option
 from shaped_attention.commands.sweep_state import (
     repair,
