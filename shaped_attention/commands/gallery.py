@@ -20,16 +20,9 @@ STORE = "STORE"
 
 @dataclass(frozen=True)
 class Entry:
-    """Commands that make figures.
+    """Names of figure files, and calls that make them.
 
-    Attributes
-    ----------
-    figures
-        Names of the files, without suffix.
-    commands
-        Arguments of `shaped-attention`, one tuple for each call; the last takes ``--figures``.
-    small
-        Arguments that make the last call small, for a test.
+    The last call takes ``--figures``; the arguments `small` make it small.
     """
 
     figures: tuple[str, ...]

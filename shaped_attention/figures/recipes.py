@@ -63,13 +63,7 @@ class Recipe:
 
 
 def make(name: str, recipe: Recipe, **arguments: Any) -> tuple[Figure, xr.Dataset]:
-    """Simulate and draw a figure; the arguments go to the function of its data.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
-    """
+    """Simulate and draw a figure; the arguments go to the function of its data."""
     samples = arguments.get("samples", FEWEST)
     if samples < FEWEST:
         raise argument_error("samples", f"at least {FEWEST} to draw a figure", samples)

@@ -45,21 +45,7 @@ def run_study(
     network_samples: int,
     **options: Any,
 ) -> tuple[dict[str, xr.Dataset], dict[str, xr.Dataset]]:
-    """Simulate networks and chain at one width, integrate the SDE to depth / width, and compare.
-
-    Parameters
-    ----------
-    layer, v0, width, depth, step
-        As in the samplers; `step` must divide depth / width.
-    samples, network_samples
-        Numbers of samples of chain and SDE, and of networks, which cost about 1,000 times more.
-    options
-        `seed`, `progress` and other options of all three samplers.
-
-    Returns
-    -------
-    Results by sampler, with about 30 stored times, and comparison tables by name in `PAIRS`.
-    """
+    """Simulate networks and chain at one width, integrate the SDE to depth / width, and compare."""
     shared = {"times": common_times(width, depth, step)} | options
     limit = integrate_sde(layer, v0, horizon=depth / width, step=step, samples=samples, **shared)
     finite = {"width": width, "depth": depth} | shared
@@ -136,13 +122,7 @@ def draw_study(
 def write_study(
     results: Mapping[str, xr.Dataset], tables: Mapping[str, xr.Dataset], folder: Path
 ) -> list[Path]:
-    """Write the three results (netCDF) and the tables (JSON) into a folder.
-
-    Raises
-    ------
-    ValueError
-        If the folder cannot be written.
-    """
+    """Write the three results (netCDF) and the tables (JSON) into a folder."""
     names = {"network": "network.nc", "exact chain": "chain.nc", "SDE": "sde.nc"}
     written_results = [save(results[key], folder / name) for key, name in names.items()]
     target = folder / "comparison.json"

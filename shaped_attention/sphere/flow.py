@@ -114,13 +114,7 @@ def sphere_flow(
 
 
 def measured(tokens: Float[Tensor, "B N r"], keep: str | Keep | None) -> Tensor:
-    """Return the Gram matrices (B, N, N) of tokens, or a function of them.
-
-    Raises
-    ------
-    ValueError
-        If `keep` does not return a tensor with as many samples.
-    """
+    """Return the Gram matrices (B, N, N) of tokens, or a function of them."""
     gram = tokens @ tokens.mT
     if keep is None or keep == "V":
         return gram

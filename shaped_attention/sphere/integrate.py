@@ -50,32 +50,10 @@ def integrate_flow(
     *,
     autonomous: bool = False,
 ) -> NDArray[np.float64]:
-    """Return ``keep(tokens)`` (time, sample, ...) at increasing times >= 0, from tokens at time 0.
+    """Return ``keep(tokens)`` (time, sample, ...) at increasing times, from tokens at time 0.
 
-    Parameters
-    ----------
-    field
-        Field tangent to the sphere.
-    start
-        Unit tokens (samples, N, r).
-    times
-        Increasing times >= 0.
-    keep
-        Function of the tokens of some samples whose value is kept.
-    tolerance
-        Largest local error of a token per step, as a distance.
-    chunk
-        Number of samples integrated together.
-    autonomous
-        Whether the field is independent of time. If so, samples that no longer move beyond
-        rounding are left where they are.
-
-    Raises
-    ------
-    ValueError
-        If the tolerance or the chunk is outside its range.
-    FloatingPointError
-        If the field is not finite, a step is lost to rounding, or 10^6 steps do not suffice.
+    `tolerance` bounds the local error of a token per step, as a distance. If the field is
+    `autonomous`, samples that no longer move beyond rounding are left where they are.
     """
     check_positive("tolerance", tolerance)
     if tolerance < _FINEST:

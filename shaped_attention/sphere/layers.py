@@ -276,13 +276,7 @@ def _run(
 
 
 def _normalised(x: Float[Tensor, "B N r"], layer: int) -> Float[Tensor, "B N r"]:
-    """Normalise tokens (B, N, r), the output of the layer with this number, counted from 1.
-
-    Raises
-    ------
-    FloatingPointError
-        If a token is not finite, or zero.
-    """
+    """Normalise tokens (B, N, r), the output of the layer with this number, counted from 1."""
     unit = unit_rows(x)
     # All norms are 1 except in these two cases.
     squares = unit.square().sum(-1)

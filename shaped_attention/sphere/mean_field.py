@@ -118,12 +118,6 @@ def cell_averages(density: Density, cells: int, rescale: bool = False) -> Array:
 
     A function is averaged by five-point Gauss quadrature in each cell; for an array `cells` is
     ignored. See `mean_field`.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than 8 cells, an entry is negative or not finite, or the mass is not 1
-        (with `rescale`: not positive).
     """
     if callable(density):
         check_count("cells", cells, lowest=_FEWEST_CELLS)

@@ -41,20 +41,7 @@ def two_bumps(angles: NDArray[np.float64]) -> NDArray[np.float64]:
 def drawn_angles(
     density: ArrayLike, tokens: int, samples: int = 1, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Draw independent angles (samples, N) from a piecewise constant density, by its quantiles.
-
-    Parameters
-    ----------
-    density
-        Averages (cells,) over equal cells of [-pi, pi).
-    tokens, samples, seed
-        Number of tokens N, number of samples, and seed; angles for different N are independent.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
-    """
+    """Draw independent angles (samples, N) from a piecewise constant density, by its quantiles."""
     averages = cell_averages(density, 0)
     check_count("tokens", tokens)
     check_count("samples", samples)
@@ -76,13 +63,7 @@ def particle_angles(
     times: ArrayLike,
     tolerance: float = 1e-5,
 ) -> NDArray[np.float64]:
-    """Return angles (time, sample, N) in (-pi, pi] of tokens that start at angles (samples, N).
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
-    """
+    """Return angles (time, sample, N) in (-pi, pi] of tokens that start at angles (samples, N)."""
     at = checked_times(times).tolist()
     if start.ndim != 2 or start.size == 0 or not np.isfinite(start).all():
         raise argument_error("start", "finite angles (samples, N)", start.shape)

@@ -160,12 +160,7 @@ def unit_rows(x: Float[Tensor, "*B N r"]) -> Float[Tensor, "*B N r"]:
 
     The square of an entry above 1e154 overflows, and that of an entry below 1e-162 vanishes. So
     rows are first scaled near 1 by a power of two, which is exact: where x / |x| can be computed
-    directly, the result is bit-identical.
-
-    Returns
-    -------
-    Rows (..., N, r) of norm 1 to rounding. A row of zeros stays zero, and a row with an entry that
-    is not finite becomes NaN; callers handle both.
+    directly, the result is bit-identical. Rows of zeros stay; what is not finite becomes NaN.
     """
     largest = x.abs().amax(-1, keepdim=True)
     # frexp gives 2 m in [1, 2); the whole power would overflow for the largest numbers.

@@ -178,11 +178,6 @@ def dirac_energy(beta: float) -> float:
     """Return the energy e^beta / (2 beta) of one cluster: the largest of all laws, for beta >= 0.
 
     At beta = 0 it is 1 / 2, by the convention of `SphereAttention.energy`.
-
-    Raises
-    ------
-    ValueError
-        If `beta` is above 600 in absolute value.
     """
     check_beta(beta)
     return 0.5 if beta == 0.0 else math.exp(beta) / (2.0 * beta)
@@ -194,11 +189,6 @@ def uniform_energy(beta: float, dimension: int) -> float:
     (1 / (2 beta)) Gamma(d / 2) (2 / beta)^{d/2 - 1} I_{d/2 - 1}(beta). N tokens have a
     larger energy, since each interacts with itself. At beta = 0 it is 0, by the convention of
     `SphereAttention.energy`. Accurate to 1e-9 for d up to 10^5.
-
-    Raises
-    ------
-    ValueError
-        If `beta` is above 600 in absolute value, or `dimension` is not an integer >= 1.
     """
     check_beta(beta)
     check_width("dimension", dimension)

@@ -40,11 +40,6 @@ def figure_explosion(
 
     The softmax of a finite network saturates, so that it never explodes. The chains count passages
     of u = V_11 - 2 V_12 + V_22 over a finite level, whose law in the limit is known too.
-
-    Returns
-    -------
-    xarray.Dataset with `explosion` and `passage` (gamma, tau0, time), the exact laws, and with
-    `probability`, `lower` and `upper` (gamma, tau0, width, mark), those of chains with 95 % bounds.
     """
     check_positive("horizon", horizon)
     v0 = equicorrelated(2, RHO_0)

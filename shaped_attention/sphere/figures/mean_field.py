@@ -51,14 +51,7 @@ def figure_mean_field(
     normalised: bool = True,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Compute the mean field on the circle, paths of tokens, and their W2 distance for each N.
-
-    Returns
-    -------
-    xarray.Dataset with `density`, `energy`, `dissipation`, `order` (beta, time, ...), `path` (beta,
-    time, particle), the angles of tokens, and `distance`, `standard` (beta, size), `rate`,
-    `rate_error` (beta). Times are 101 from 0 to 6 by default.
-    """
+    """Compute the mean field on the circle, paths of tokens, and their W2 distance for each N."""
     at = np.linspace(0.0, 6.0, 101) if times is None else checked_times(times)
     check_values("betas", betas)
     start = cell_averages(two_bumps, cells)
@@ -78,18 +71,7 @@ def figure_mean_field(
 
 @styled
 def mean_field_figure(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw densities with paths of tokens and, as the last panel, how W2 decays with N.
-
-    Parameters
-    ----------
-    data
-        From `figure_mean_field`, or from `mean_field` or `mean_field_distance`: then only panels
-        of densities, or only that of the distances.
-    title
-        Title of the figure.
-    ax
-        Axes to draw into, one for each beta and one for the distances.
-    """
+    """Draw densities with paths of tokens and, as the last panel, how W2 decays with N."""
     every = _by_beta(data) if "density" in data else []
     names, ratios, size = [_name(one) for one in every], [3.0] * len(every), (4.4, 3.6)
     if every:

@@ -56,20 +56,7 @@ def clustering_with_noise(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Compute the mean cosine and the fraction of close pairs over time, for several noise levels.
-
-    Returns
-    -------
-    xarray.Dataset with two measures of a sample (measure), the mean cosine over pairs and the
-    fraction of close pairs:
-
-    - `mean`, `low`, `high` (measure, dimension, sigma, time): mean and 10 and 90 % quantiles over
-      samples of `noisy_chain`;
-    - `flow` (measure, dimension, time): the mean of `sphere_flow` from the same initial conditions;
-    - `network`, `network_error` (measure, dimension, sigma, mark): mean and standard error of
-      noisy networks at the times `mark_time` (mark);
-    - `shaped_mean`, `shaped_low`, `shaped_high` (shaped_time, measure), of the shaped chain.
-    """
+    """Compute the mean cosine and the fraction of close pairs over time, for several sigma."""
     check_count("tokens", tokens, lowest=2)
     check_count("network_samples", network_samples, lowest=2)
     check_count("shaped_width", shaped_width)
