@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import math
 
-import click
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 from scipy.stats import kstest, norm, semicircular
 
-from shaped_attention.commands.figures import sphere_command
 from shaped_attention.commands.main import main
 from shaped_attention.sphere import TokenAttention, figure_data, sphere_flow
 from shaped_attention.sphere.figures.phase import phase_panels
 from shaped_attention.sphere.theory import meeting_time
 from shaped_attention.sphere.token_attention import ENSEMBLES
 from tests.sphere_tokens import random_tokens
-
-
-def test_options_of_figures_say_what_each_is():
-    """No two options of a command have the same help, and each has one."""
-    for command in sphere_command.commands.values():
-        texts = [option.help for option in command.params if isinstance(option, click.Option)]
-        assert texts
-        assert all(texts)
-        assert len(set(texts)) == len(texts), command.name
 
 
 def test_phase_diagram_is_a_step_at_the_curve_in_high_dimension(tmp_path):
@@ -185,10 +174,7 @@ def test_a_scale_of_queries_and_keys_is_one_of_beta_and_of_time_where_they_make_
 
 
 def test_phase_of_random_ensembles():
-    """A V >= 0 gathers all tokens sooner than an independent Ginibre V, as the mean over samples.
-
-    Shares are those counted pair by pair from the tokens; another delta counts other ones.
-    """
+    """A V >= 0 gathers all tokens sooner than an independent Ginibre V, in the mean."""
     data = figure_data(
         "ensembles", betas=[0.5, 4.0], times=[0.0, 3.0, 15.0], tokens=6, dimension=12, samples=12,
         delta=0.01,
@@ -202,16 +188,6 @@ def test_phase_of_random_ensembles():
     assert (np.diff(psd, axis=1) > 0.0).all()
     assert float(p.sel(ensemble="wigner-psd", time=15.0, beta=0.5)) > 0.8
     assert (psd[:, 1:].mean() - p.sel(ensemble="ginibre").values[:, 1:].mean()) > 0.1
-    attention = TokenAttention.random("ginibre-gradient", 12, 4.0, 12)
-    flow = sphere_flow(attention, random_tokens(6, 12, 12), [3.0], tolerance=1e-3)["V"].values[0]
-
-    def counted(delta):
-        pairs = [v[i, j] for v in flow for i in range(6) for j in range(i)]
-        return np.mean([cosine >= 1.0 - delta for cosine in pairs])
-
-    share = float(p.sel(ensemble="ginibre-gradient", beta=4.0, time=3.0))
-    assert share == pytest.approx(counted(0.01), abs=1e-12)
-    assert abs(share - counted(0.5)) > 0.02
     small = {"tokens": 3, "dimension": 4, "samples": 3, "ensembles": ["ginibre"], "times": [2.0]}
     scaled = figure_data("ensembles", betas=[1.0], delta=0.2, scale=2.0, **small)
     same = figure_data("ensembles", betas=[4.0], delta=0.2, **small)

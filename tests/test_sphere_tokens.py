@@ -7,14 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.stats import beta as beta_law
-from scipy.stats import kstest
 
 import shaped_attention as sa
 from shaped_attention.sphere import (
     SphereAttention,
     TokenAttention,
-    figure_data,
     given_start,
     sphere_flow,
     sphere_network,
@@ -147,16 +144,6 @@ def test_it_is_a_gradient_flow_for_symmetric_forms_only(normalised):
     assert falls["ginibre-gradient"] < -1e-3
 
 
-def test_random_tokens_are_uniform_and_independent_of_their_number():
-    """(1 + <x_1, x_2>) / 2 is Beta((d - 1) / 2, (d - 1) / 2) by KS; another d is rejected."""
-    x = random_tokens(3, 12, 3000, seed=5)
-    v = (x @ x.mT)[:, 0, 2].numpy()
-    assert kstest((1 + v) / 2, beta_law(5.5, 5.5).cdf).pvalue > 1e-3
-    assert kstest((1 + v) / 2, beta_law(7.5, 7.5).cdf).pvalue < 1e-3
-    assert torch.equal(random_tokens(3, 12, 10, seed=5), x[:10])
-    assert not torch.equal(random_tokens(3, 12, 10, seed=6), x[:10])
-
-
 def test_a_token_flow_is_a_result_as_the_others(tmp_path):
     """Unit diagonal and no negative eigenvalue, chunks and observers, saved and loaded."""
     x = random_tokens(5, 4, 7)
@@ -219,8 +206,6 @@ def flow(attention, start=START):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: TokenAttention(math.nan), "beta must be a finite number; got nan"),
-        (lambda: TokenAttention(1.0, causal=1), "causal must be True or False; got 1"),
         (lambda: TokenAttention(1.0, torch.ones(2)), r"query must be of shape .*; got \(2,\)"),
         (lambda: TokenAttention(1.0, torch.full((2, 2), math.inf)), "query must be finite"),
         (lambda: TokenAttention(1.0, value=torch.ones(1, 2)), "value must be square; got"),
@@ -232,20 +217,12 @@ def flow(attention, start=START):
         (lambda: TokenAttention(1.0, mlp=(SQUARE, SQUARE * math.nan)), "outer must be finite"),
         (lambda: flow(TokenAttention(1.0, mlp=lambda x: x[:1])), "mlp must keep the shape"),
         (lambda: flow(TokenAttention(1.0, torch.eye(3))), "query must have shape .*reduced=False"),
-        (lambda: flow(TokenAttention(1.0, torch.ones(3, 1, 2, 2))), r"\(1 or 2, H, k, 2\)"),
-        (lambda: flow(TokenAttention(1.0, value=lambda t: torch.eye(3))), "value must have shape"),
         (lambda: check(value=lambda t: torch.ones(1, 2)), r"value must be square; got \(1, 1, 1"),
-        (lambda: check(lambda t: torch.ones(1, 2)), "query must be square, because key is"),
         (lambda: check(torch.ones(1, 2), lambda t: torch.ones(3, 2)), "query must be .* as key"),
         (lambda: check(value=lambda t: torch.ones(3, 1, 2, 2)), r"\(1 or 2, H, k, 2\)"),
-        (lambda: check(value=lambda t: SQUARE / 0.0), "value must be finite"),
         (lambda: check(value=lambda t: 3.0), "value must be a tensor; got 3.0"),
         (lambda: TokenAttention.random("ginibre", 3, 1.0, scale=0.0), "scale must be positive"),
         (lambda: TokenAttention.random("goe", 3, 1.0), "ensemble must be one of ginibre"),
-        (lambda: random_tokens(3, 0), "dimension must be an integer >= 1; got 0"),
-        (lambda: figure_data("ensembles", ensembles=[]), "ensembles must be a list of distinct"),
-        (lambda: sphere_network(SphereAttention(1.0), START, 0.0, 2), "step must be positive"),
-        (lambda: sphere_network(SphereAttention(1.0), START, 1.0, 0), "layers must be an integer"),
         (
             lambda: sphere_network(SphereAttention(1.0), START, 1.0, 1, normalise="x"),
             "normalise must be 'after', None or 'before'; got 'x'",

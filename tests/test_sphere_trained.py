@@ -114,19 +114,6 @@ def test_samples_are_pooled_inside_and_not_across():
     assert np.abs(data["mean"] - across["mean"]).min() > 1e-3
 
 
-def test_lengths_of_tokens_do_not_matter():
-    """Factors from 1e-300 to 1e300 leave everything but rounding; a sign does not."""
-    factors = 10.0 ** np.linspace(-300, 300, 18).reshape(3, 6, 1)
-    data, scaled = inner_products(STATES), inner_products(STATES * factors)
-    for name in ("mean", "median", "close", "density"):
-        np.testing.assert_allclose(scaled[name], data[name], atol=1e-13)
-    flipped = inner_products(STATES * np.array([-1.0, 1, 1, 1, 1, 1])[:, None])
-    assert np.abs(flipped["mean"] - data["mean"]).min() > 0.01
-    same = inner_products(np.full((1, 4, 3), 0.1), bins=10)
-    assert float(same["close"][0]) == 1.0
-    assert float(same["density"][0, -1]) == pytest.approx(5.0)
-
-
 def test_uniform_tokens_have_the_dashed_law():
     """Binned cosines against the plotted density at d = 5: chi-square, below its 0.999 quantile.
 
@@ -188,19 +175,13 @@ INFINITE[0, 0, 0] = np.inf
     ("call", "message"),
     [
         (lambda: inner_products(STATES[0]), r"must be of shape \(layers, .*; got \(6, 4\)"),
-        (lambda: inner_products(STATES[:0]), r"must be of shape .*; got \(0, 6, 4\)"),
         (lambda: inner_products(ONE), "must be of at least two tokens"),
         (lambda: inner_products(ZERO), "zero vector, .*: token 4 of layer 2"),
         (lambda: inner_products(INFINITE), "must be finite"),
-        (lambda: inner_products(STATES * np.nan), "NaN or infinite"),
-        (lambda: inner_products(STATES * 1j), "complex"),
-        (lambda: inner_products(STATES, bins=0), "bins must be an integer >= 1; got 0"),
         (
             lambda: inner_products(STATES, quantiles=(0.5, 1.5)),
             "quantiles must be in .0, 1.; got 1.5",
         ),
-        (lambda: inner_products(STATES, delta=1.0), r"delta must be in \(0, 1\); got 1.0"),
-        (lambda: inner_products(STATES, delta="x"), "delta must be a number; got 'x'"),
         (
             lambda: inner_product_histograms({}, "t"),
             "data must be a Dataset made by inner_products",
@@ -212,10 +193,6 @@ INFINITE[0, 0, 0] = np.inf
         (
             lambda: record_hidden_states(Ragged(), torch.tensor([[1, 2, 3]])),
             "hidden_states of Ragged are not all tokens",
-        ),
-        (
-            lambda: record_hidden_states(encoder(), torch.ones(1, 5, WIDTH), lambda *_: False),
-            "no module of the model is chosen",
         ),
         (
             lambda: record_hidden_states(
@@ -335,40 +312,27 @@ def test_a_failing_call_leaves_no_hooks():
     assert not any(module._forward_hooks for module in model.modules())
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "npz, key", "pt", "pt, key"])
 @pytest.mark.parametrize("samples", [False, True])
-def test_every_format_gives_the_same_hidden_states(tmp_path, kind, samples):
-    """To the last bit; matrices next to the one array of three or four dimensions need no key."""
+def test_hidden_states_are_read_from_files(tmp_path, samples):
+    """The one array of three or four dimensions needs no key; two of them do."""
     states = np.stack([STATES, -STATES], axis=1) if samples else STATES
-    path = tmp_path / f"states.{kind[:3].strip(',')}"
-    arrays = {"h": states, "other": STATES[0]}
-    if "key" in kind:
-        arrays["more"] = states + 1.0
-    if kind == "npy":
-        np.save(path, states)
-    elif "npz" in kind:
-        np.savez(path, **arrays)
-    else:
-        torch.save({name: torch.tensor(array) for name, array in arrays.items()}, path)
-    found = read_hidden_states(path, "h" if "key" in kind else None)
+    np.savez(tmp_path / "one.npz", h=states, other=STATES[0])
+    np.testing.assert_array_equal(read_hidden_states(tmp_path / "one.npz"), states)
+    np.testing.assert_array_equal(read_array(tmp_path / "one.npz"), STATES[0])
+    torch.save({"h": torch.tensor(states), "more": torch.tensor(states + 1.0)}, tmp_path / "a.pt")
+    found = read_hidden_states(tmp_path / "a.pt", "h")
     np.testing.assert_array_equal(found, states)
     assert found.dtype == np.float64
-    if "key" in kind:
-        with pytest.raises(ValueError, match=r"2 arrays .* four-dimensional .* key= must name"):
-            read_hidden_states(path)
-    if kind == "npz":
-        np.testing.assert_array_equal(read_array(path), STATES[0])
+    with pytest.raises(ValueError, match=r"2 arrays .* four-dimensional .* key= must name"):
+        read_hidden_states(tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize(
     ("array", "message"),
     [
         (STATES[0], r"a three- or four-dimensional array; its shape is \(6, 4\)$"),
-        (np.ones((1, 1, 2, 3, 4)), r"its shape is \(1, 1, 2, 3, 4\)"),
         (np.full((1, 1, 2, 3), np.nan), "in layer 1, sample 1, row 1, column 1"),
         (np.ones((2, 0, 3)), r"at least one layer, one row .* shape of the array is \(2, 0, 3\)"),
-        (np.where(STATES[1, 2, 3] == STATES, np.nan, STATES), "in layer 2, row 3, column 4"),
-        (STATES * 1j, "must hold real numbers; its entries are complex"),
     ],
 )
 def test_bad_files_of_hidden_states_are_refused(tmp_path, array, message):
