@@ -125,18 +125,6 @@ def test_small_beta_gives_one_cluster_on_the_circle(beta):
     assert apart.min() > 0.5
 
 
-def test_large_beta_gives_one_cluster_in_the_end():
-    """3 tokens, d = 2, beta = 3: 30 starts are one cluster at time 2500, and 8 or more not at 20.
-
-    At beta = 0.5 all are at time 20 already.
-    """
-    start = uniform_start(3, 2, 30, seed=3)
-    early, late = spread(SphereAttention(3.0), start, [20.0, 2500.0], 1e-3)
-    assert late.max() < 1e-4
-    assert (early > 0.1).sum() >= 8
-    assert (spread(SphereAttention(0.5), start, [20.0], 1e-3)[0] < 0.1).all()
-
-
 def test_waiting_times_grow_exponentially_with_beta():
     """Two tokens from the cosine g_0 wait for e^{beta (1 - g_0)} / (2 beta (1 - g_0^2)) under SA.
 

@@ -145,7 +145,7 @@ def test_it_is_a_gradient_flow_for_symmetric_forms_only(normalised):
 
 
 def test_a_token_flow_is_a_result_as_the_others(tmp_path):
-    """Unit diagonal and no negative eigenvalue, chunks and observers, saved and loaded."""
+    """Unit diagonal, chunks and functions of V, saved and loaded."""
     x = random_tokens(5, 4, 7)
     attention = TokenAttention(
         1.0, matrices(2, 4), matrices(2, 4, seed=1), lambda t: matrices(4, 4)
@@ -153,7 +153,6 @@ def test_a_token_flow_is_a_result_as_the_others(tmp_path):
     whole = sphere_flow(attention, x, [0.5, 20.0], tolerance=1e-3, keep_tokens=True)
     v = whole["V"].values
     np.testing.assert_allclose(np.diagonal(v, axis1=2, axis2=3), 1.0, atol=1e-14)
-    assert np.linalg.eigvalsh(v).min() > -1e-13
     for keep in (True, False):
         part = sphere_flow(
             attention, x, [0.5, 20.0], tolerance=1e-3, chunk=3, keep_tokens=keep,

@@ -157,9 +157,6 @@ def test_figures_are_written_whole_or_not_at_all(results, tmp_path, monkeypatch)
     first = paths[1].read_bytes()
     plots.save_figure(plots.densities(results), tmp_path / "new" / "one")
     assert paths[1].read_bytes() == first
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="cannot be written"):
-        plots.save_figure(figure, tmp_path / "file" / "one")
 
     def broken(*args, **kwargs):
         raise OSError(28, "No space left on device")
@@ -167,4 +164,4 @@ def test_figures_are_written_whole_or_not_at_all(results, tmp_path, monkeypatch)
     monkeypatch.setattr(type(figure), "savefig", broken)
     with pytest.raises(ValueError, match="No space left"):
         plots.save_figure(figure, tmp_path / "other")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import xarray as xr
 from torch import Tensor
@@ -17,9 +17,8 @@ from shaped_attention.sphere.starts import uniform_start
 from shaped_attention.sphere.token_attention import Perceptron, TokenAttention, perceptron_of
 
 
-def random_tokens(*arguments: Any, **options: Any) -> Tensor:
-    """Return `uniform_start` in all coordinates."""
-    return uniform_start(*arguments, reduced=False, **options)
+random_tokens = partial(uniform_start, reduced=False)
+random_attention = TokenAttention.random
 
 
 @recorded("noisy network", observe="keep")
@@ -60,11 +59,6 @@ def common_noise_drift(
 def angle_field(angles: Tensor, attention: SphereAttention) -> Tensor:
     """Return `SphereAttention.angle_field`."""
     return attention.angle_field(angles)
-
-
-def random_attention(*arguments: Any, **options: Any) -> TokenAttention:
-    """Return `TokenAttention.random`."""
-    return TokenAttention.random(*arguments, **options)
 
 
 def relu_mlp(inner: Tensor, outer: Tensor, bias: Tensor | None = None) -> Perceptron:
