@@ -154,18 +154,14 @@ def _run(
 
 def _models(configs: Iterable[str], changes: dict[str, Any]) -> dict[str, Model]:
     """Return the models by different names."""
+    from shaped_attention.architectures.reading import model_from_config
+
     models: dict[str, Model] = {}
     for config in configs:
-        model = _model(config, changes)
+        model = model_from_config(config, **changes)
         name = str(model)
         models[f"{name} ({config})" if name in models else name] = model
     return models
-
-
-def _model(config: str, changes: dict[str, Any]) -> Model:
-    from shaped_attention.architectures.reading import model_from_config
-
-    return model_from_config(config, **changes)
 
 
 def _changes(words: Iterable[str]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from shaped_attention.sphere.layers import sphere_network
 from shaped_attention.sphere.starts import uniform_start
 from shaped_attention.sphere.token_attention import Perceptron, TokenAttention, perceptron_of
 
-
 random_tokens = partial(uniform_start, reduced=False)
 random_attention = TokenAttention.random
 

@@ -19,6 +19,7 @@ from shaped_attention.figures.paper.original import RHO_0, densities
 from shaped_attention.numerics.covariance import equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar
+from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.sde import integrate_sde
@@ -135,30 +136,29 @@ def figure_eigenvalues(
     the radius, which a path keeps, is not an eigenvalue of the solution.
     """
     v0 = equicorrelated(tokens, RHO_0, 100.0)
-    runs: dict[str, list[np.ndarray]] = {"chain": [], "SDE": []}
-    times = np.zeros(0)
-    for gamma in progress_bar("gammas", progress, gammas):
-        block = ShapedAttention(float(gamma))
-        derived = derived_seed(seed, {"study": "eigenvalues", "gamma": float(gamma)})
+
+    def cell(gamma: float) -> xr.Dataset:
+        block = ShapedAttention(gamma)
+        derived = derived_seed(seed, {"study": "eigenvalues", "gamma": gamma})
         chain = simulate_chain(
             block, v0, width=width, depth=width, samples=samples, seed=derived,
-            save_every=max(1, width // 100),
-            radius=1e5, progress=False,
+            save_every=max(1, width // 100), radius=1e5, progress=False,
         )  # fmt: skip
+        times = chain["time"].to_numpy()
         limit = integrate_sde(
             block, v0, horizon=1.0, step=0.1 / width, samples=samples, seed=derived,
-            times=chain["time"].to_numpy().tolist(),
-            radius=1e5, progress=False,
+            times=times.tolist(), radius=1e5, progress=False,
         )  # fmt: skip
-        for name, run in (("chain", chain), ("SDE", limit)):
-            largest = np.linalg.eigvalsh(run["V"].to_numpy())[..., -1]
+        largest = []
+        for run in (chain, limit):
+            values = np.linalg.eigvalsh(run["V"].to_numpy())[..., -1]
             stopped = run["stopping_time"].to_numpy() <= run["time"].to_numpy()[:, None] + 1e-9
-            runs[name].append(np.where(stopped, 1e5, largest))
-        times = chain["time"].to_numpy()
-    return xr.Dataset(
-        {"largest": (("sampler", "gamma", "time", "sample"), np.array(list(runs.values())))},
-        coords={"sampler": list(runs), "gamma": np.asarray(gammas, dtype=float), "time": times},
-    )
+            largest.append(np.where(stopped, 1e5, values))
+        coords = {"sampler": ["chain", "SDE"], "time": times}
+        return xr.Dataset({"largest": (("sampler", "time", "sample"), np.array(largest))}, coords)
+
+    data = over_grid(cell, {"gamma": [float(gamma) for gamma in gammas]}, progress=progress)
+    return data.transpose("sampler", ...)
 
 
 _ENDINGS = ("", "_error", "_rate", "_rate_error")

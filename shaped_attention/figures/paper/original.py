@@ -22,7 +22,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import argument_error
 from shaped_attention.numerics.covariance import correlations, equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
-from shaped_attention.progress import progress_bar
+from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.sde import integrate_sde
@@ -30,8 +30,6 @@ from shaped_attention.statistics.stopping import stopping_map
 
 RHO_0 = 0.2
 """Initial correlation of all figures."""
-
-_PAIRS = r"mean over pairs $a \neq b$"
 
 
 def relu(gamma: float, width: int) -> ShapedMLP:
@@ -174,24 +172,23 @@ def _curves(
     progress: bool | None,
 ) -> xr.Dataset:
     """Return quantiles (model, layer, level) of functions of V, meaned over pairs of tokens."""
-    curves: dict[str, list[np.ndarray]] = {variable: [] for variable in shown}
-    for name, layer in progress_bar("models", progress, models.items()):
-        derived = derived_seed(seed, {"study": "curves", "model": name})
-        v0 = equicorrelated(tokens, RHO_0)
-        result = _chain(layer, v0, width, depth, samples, derived, save_every=5)
-        for variable, (function, _) in shown.items():
-            curves[variable].append(quantiles(mean_off_diagonal(function(result["V"].values))))
-    dims = ("model", "layer", "level")
-    return xr.Dataset(
-        {
-            variable: (dims, np.stack(values), {"long_name": f"{shown[variable][1]}, {_PAIRS}"})
-            for variable, values in curves.items()
-        },
-        coords={
-            "model": list(models), "layer": result["time"].values * width,
-            "level": ["5 %", "median", "95 %", "mean"],
-        },
-    )  # fmt: skip
+    v0 = equicorrelated(tokens, RHO_0)
+
+    def cell(model: str) -> xr.Dataset:
+        derived = derived_seed(seed, {"study": "curves", "model": model})
+        result = _chain(models[model], v0, width, depth, samples, derived, save_every=5)
+        v = result["V"].values
+        curves = {
+            variable: (
+                ("layer", "level"), quantiles(mean_off_diagonal(function(v))),
+                {"long_name": rf"{symbol}, mean over pairs $a \neq b$"},
+            )
+            for variable, (function, symbol) in shown.items()
+        }  # fmt: skip
+        layers = result["time"].values * width
+        return xr.Dataset(curves, {"layer": layers, "level": ["5 %", "median", "95 %", "mean"]})
+
+    return over_grid(cell, {"model": list(models)}, progress=progress)
 
 
 def _chain(
@@ -226,28 +223,24 @@ def densities(
     """
     horizon = depth / width
     step = horizon / math.ceil(100 * horizon)
-    rho = np.empty((len(models), 2, samples))
-    covariance = np.empty_like(rho)
-    for k, (name, layer) in progress_bar("models", progress, list(enumerate(models.items()))):
-        derived = derived_seed(seed, {"study": "densities", "model": name})
-        runs = (
-            _chain(layer, v0, width, depth, samples, derived),
-            integrate_sde(
-                layer, v0, horizon=horizon, step=step,
-                samples=samples, seed=derived, radius=1e8, progress=False,
-            ),
+    if len(v0) < 2:
+        raise argument_error("tokens", "at least 2 for a correlation", len(v0))
+
+    def cell(model: str) -> xr.Dataset:
+        layer, derived = models[model], derived_seed(seed, {"study": "densities", "model": model})
+        chain = _chain(layer, v0, width, depth, samples, derived)
+        limit = integrate_sde(
+            layer, v0, horizon=horizon, step=step, samples=samples, seed=derived, radius=1e8,
+            progress=False,
         )  # fmt: skip
-        for j, run in enumerate(runs):
-            v = run["V"].values[-1]
-            if len(v0) < 2:
-                raise argument_error("tokens", "at least 2 for a correlation", len(v0))
-            rho[k, j] = correlations(v)[:, 0, 1]
-            covariance[k, j] = v[:, 0, 1]
-    axes = ("model", "sampler", "sample")
-    return xr.Dataset(
-        {"rho": (axes, rho), "covariance": (axes, covariance)},
-        coords={"model": list(models), "sampler": ["chain", "SDE"]},
-    )
+        v = np.stack([run["V"].values[-1] for run in (chain, limit)])
+        dims = ("sampler", "sample")
+        return xr.Dataset(
+            {"rho": (dims, correlations(v)[..., 0, 1]), "covariance": (dims, v[..., 0, 1])},
+            {"sampler": ["chain", "SDE"]},
+        )
+
+    return over_grid(cell, {"model": list(models)}, progress=progress)
 
 
 def mean_off_diagonal(matrices: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target
 from shaped_attention.figures.paper.original import RHO_0
 from shaped_attention.numerics.covariance import equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
-from shaped_attention.progress import progress_bar
+from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.rare_events import rare_event
 from shaped_attention.theory.explosion.law import explosion_law
@@ -39,26 +39,22 @@ def figure_rare_events(
     check_values("widths", widths)
     layer, v0 = ShapedAttention(GAMMA, TAU0), equicorrelated(2, RHO_0)
     law = explosion_law(layer, v0)
-    estimates = np.empty((3, len(widths), len(levels)))
-    cells = [(i, j) for i in range(len(widths)) for j in range(len(levels))]
-    for i, j in progress_bar("cells", progress, cells):
-        keys = {"study": "figure_rare_events", "width": widths[i], "level": levels[j]}
+
+    def cell(width: int, level: float) -> xr.Dataset:
+        keys = {"study": "figure_rare_events", "width": width, "level": level}
         result = rare_event(
-            layer, v0, "u", levels[j], width=widths[i], depth=round(HORIZON * widths[i]),
+            layer, v0, "u", level, width=width, depth=round(HORIZON * width),
             replicas=replicas, runs=runs, seed=derived_seed(seed, keys), progress=False,
         )  # fmt: skip
-        estimates[:, i, j] = float(result["probability"]), *result["interval"].to_numpy()
+        lower, upper = result["interval"].to_numpy()
+        return xr.Dataset(
+            {"probability": float(result["probability"]), "lower": lower, "upper": upper}
+        )
+
+    data = over_grid(cell, {"width": widths, "level": levels}, progress=progress)
     exact = [law.probability(horizon=HORIZON, level=level) for level in levels]
-    return xr.Dataset(
-        {
-            **{
-                name: (("width", "level"), values)
-                for name, values in zip(("probability", "lower", "upper"), estimates, strict=True)
-            },
-            "exact": ("level", np.array(exact, dtype=np.float64)),
-        },
-        coords={"width": list(widths), "level": [float(level) for level in levels]},
-    )
+    data = data.assign_coords(level=[float(level) for level in levels])
+    return data.assign(exact=("level", np.array(exact, dtype=np.float64)))
 
 
 @styled
