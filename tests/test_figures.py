@@ -130,8 +130,6 @@ def test_commands(tmp_path):
     assert "samples must be at least 10 to draw a figure; got 1" in result.output
     result = runner.invoke(main, ["paper", "3", "--tokens", "1", "--figures", str(tmp_path)])
     assert "tokens must be at least 2 for a correlation; got 1" in result.output
-    result = runner.invoke(main, ["paper", "9", "--figures", str(tmp_path)])
-    assert "'9': choose one of 1-left, 1-right, 2, 3, 4, eigen" in result.output
     result = runner.invoke(main, ["paper", "tokens", "--tokens", "two", *place])
     assert "Invalid value for '--tokens': 'two' is not a list of int with commas" in result.output
     result = runner.invoke(main, ["stopping", "--map-samples", "0", *place])

@@ -85,17 +85,6 @@ def test_mass_is_kept_and_no_density_is_negative(beta, repulsion):
     assert np.abs(density[2] - density[0]).max() > 1e-2
 
 
-@pytest.mark.parametrize("normalised", [True, False])
-def test_a_rotated_start_gives_the_rotated_flow(normalised):
-    """By whole cells, to 1e-12; rotated by one cell less it differs."""
-    start = cell_averages(two_bumps, 64)
-    arguments = {"times": [0.3], "normalised": normalised}
-    first = mean_field(2.0, start, **arguments)["density"].values[0]
-    second = mean_field(2.0, np.roll(start, 9), **arguments)["density"].values[0]
-    np.testing.assert_allclose(second, np.roll(first, 9), atol=1e-12)
-    assert np.abs(second - np.roll(first, 8)).max() > 1e-3
-
-
 def test_the_order_is_that_of_constant_cells():
     """|int e^{i a} mu| by quadrature in each of 8 cells, to 1e-12; that of the centres is not."""
     start = poisson_averages(0.4, 8)
