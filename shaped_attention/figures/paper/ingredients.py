@@ -20,50 +20,30 @@ from shaped_attention.samplers.chain import simulate_chain
 
 GAMMA = 8**-0.5
 _HEADS: dict[str, Any] = {"heads": 4, "output_projection": True}
-_PLAIN: dict[str, Any] = _HEADS | {
-    "identity": False,
-    "centring": False,
-    "scaled_temperature": False,
-}
 _POINTS = 20
 
 
-def plain_models() -> dict[str, Layer]:
-    """Return layers of softmax attention and plain MLPs: pre-norm, and one change at a time."""
-    gelu = ShapedMLP(GAMMA, activation="gelu")
-    swiglu = ShapedMLP(GAMMA, activation="silu", gated=True)
-    causal = _PLAIN | {"mask": "causal"}
+def models(kind: str) -> dict[str, Layer]:
+    """Return layers of one kind, plain or shaped: pre-norm with GELU, and one change at a time."""
+    options, scale = dict(_HEADS), dict[str, Any]()
+    if kind == "plain":
+        options |= {"identity": False, "centring": False, "scaled_temperature": False}
+        first, name, other = "softmax", "SwiGLU", ShapedMLP(GAMMA, activation="silu", gated=True)
+    else:
+        scale = {"scale": 1.0}
+        first, name, other = "shaped", "tanh", ShapedMLP(GAMMA, activation="tanh", **scale)
+    gelu = ShapedMLP(GAMMA, activation="gelu", **scale)
 
-    def layer(place: str, mlp: ShapedMLP = gelu, **options: Any) -> Layer:
-        attention = ShapedAttention(GAMMA, **options)
+    def layer(place: str, mlp: ShapedMLP = gelu, **more: Any) -> Layer:
+        attention = ShapedAttention(GAMMA, **options, **more)
         return [Normalised(attention, place), Normalised(mlp, place)]
 
     return {
-        "pre-norm, softmax, GELU": layer("before", **_PLAIN),
-        "causal": layer("before", **causal),
-        "causal, RoPE": layer("before", **causal, rope=10_000.0),
-        "causal, QK-norm": layer("before", **causal, qk_norm=True),
-        "SwiGLU": layer("before", swiglu, **_PLAIN),
-        "post-norm": layer("after", **_PLAIN),
-        "sandwich norm": layer("sandwich", **_PLAIN),
-    }
-
-
-def shaped_models() -> dict[str, Layer]:
-    """Return shaped layers: pre-norm with GELU, and one change at a time."""
-    gelu = ShapedMLP(GAMMA, activation="gelu", scale=1.0)
-    tanh = ShapedMLP(GAMMA, activation="tanh", scale=1.0)
-
-    def layer(place: str, mlp: ShapedMLP = gelu, **options: Any) -> Layer:
-        attention = ShapedAttention(GAMMA, **_HEADS, **options)
-        return [Normalised(attention, place), Normalised(mlp, place)]
-
-    return {
-        "pre-norm, shaped, GELU": layer("before"),
+        f"pre-norm, {first}, GELU": layer("before"),
         "causal": layer("before", mask="causal"),
         "causal, RoPE": layer("before", mask="causal", rope=10_000.0),
         "causal, QK-norm": layer("before", mask="causal", qk_norm=True),
-        "tanh": layer("before", tanh),
+        name: layer("before", other),
         "post-norm": layer("after"),
         "sandwich norm": layer("sandwich"),
     }
@@ -85,9 +65,9 @@ def figure_ingredients(
     samples. `name` (kind, model) has the names of the models.
     """
     v0 = equicorrelated(tokens, RHO_0)
-    kinds = {"plain": plain_models(), "shaped": shaped_models()}
+    kinds = {kind: models(kind) for kind in ("plain", "shaped")}
     every = max(1, depth // _POINTS)
-    cells = [(kind, name) for kind, models in kinds.items() for name in models]
+    cells = [(kind, name) for kind, layers in kinds.items() for name in layers]
     curves = []
     for kind, name in progress_bar("models", progress, cells):
         result = simulate_chain(
