@@ -123,23 +123,18 @@ class Listed(click.ParamType[Any]):
 figures_option = click.option(
     "--figures", type=click.Path(path_type=Path), default=Path("figures"), help=HELP["figures"]
 )
-"""Where figures go."""
 
 results_option = click.option(
     "--results",
     type=click.Path(path_type=Path),
     help=f"{HELP['results']}  [default: the data are not written]",
 )
-"""Where the data of figures go."""
 
 progress_option = click.option("--progress/--no-progress", default=None, help=HELP["progress"])
-"""Whether to show progress bars."""
 
 seed_option = click.option("--seed", default=0, help=HELP["seed"])
-"""The seed."""
 
 device_option = click.option("--device", default="cpu", help=HELP["device"])
-"""Where samples are computed."""
 
 _SHORT = 8
 """Values of a list that fit into one line."""

@@ -81,7 +81,10 @@ def record_hidden_states(
         raise argument_error(
             "choose", f"a function, because {type(model).__name__} returns no hidden_states", choose
         )
-    states = [state.detach().to("cpu", torch.float64) for state in outputs if _is_stream(state)]
+    states = [
+        state.detach().to("cpu", torch.float64) for state in outputs
+        if isinstance(state, Tensor) and state.ndim >= 2 and state.is_floating_point()
+    ]  # fmt: skip
     if len(states) != len(outputs) or len({state.shape for state in states}) != 1:
         raise ValueError(
             f"model: the hidden_states of {type(model).__name__} are not all tokens "
@@ -195,10 +198,6 @@ def example_hidden_states() -> tuple[list[str], Float64[np.ndarray, "7 70 384"]]
         ``shaped_attention/data/README.md`` gives the origin and the licence.
     """
     return read_example(_EXAMPLE, "hidden_states")
-
-
-def _is_stream(state: object) -> bool:
-    return isinstance(state, Tensor) and state.ndim >= 2 and state.is_floating_point()
 
 
 def _checked_states(hidden_states: ArrayLike) -> NDArray[np.float64]:

@@ -53,11 +53,6 @@ def figure_models(
     heads and masks with shaped attention and shaped MLPs, gamma = 1/sqrt 8, from the same tokens at
     mean square 1. The tokens of a BERT share the row of their type, so that it and its twin start
     at a cosine of 1/3.
-
-    Parameters
-    ----------
-    models
-        Names of shipped configurations.  [default: all]
     """
     names = list(shipped_configurations() if models is None else models)
     known = {name: model_from_config(name) for name in names}
