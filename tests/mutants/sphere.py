@@ -97,7 +97,7 @@ SPHERE = [
         _SPHERE_NOISE,
         "_BAND = (0.1, 0.9)",
         "_BAND = (0.05, 0.95)",
-        ("test_sphere_noise.py::test_the_bands_of_the_figure_hold_eight_samples_in_ten",),
+        ("test_sphere_noisy_layers.py::test_the_bands_of_the_figure_hold_eight_samples_in_ten",),
         blind=True,
     ),
     Mutant(
@@ -114,7 +114,7 @@ SPHERE = [
         "(width * share) ** 2 / 12.0",
         "(width * share) ** 2 / 3.0",
         (
-            "test_sphere_circle.py::test_the_distance_to_a_density_is_the_limit_of_that_to_its_quantiles",
+            "test_sphere_mean_field.py::test_the_distance_to_a_density_is_the_limit_of_that_to_its_quantiles",
         ),
         blind=True,
     ),
@@ -123,7 +123,7 @@ SPHERE = [
         _SPHERE_CIRCLE_DISTANCE,
         "np.take_along_axis(x, within, axis=1) + _TURN * turns",
         "np.take_along_axis(x, within, axis=1) + 0.5 * _TURN * turns",
-        ("test_sphere_circle.py::test_distances_are_those_of_the_assignment_problem[1-1]",),
+        ("test_sphere_mean_field.py::test_distances_are_those_of_the_assignment_problem[1-1]",),
         blind=True,
     ),
     Mutant(
@@ -198,7 +198,7 @@ SPHERE = [
         _SPHERE_NOISE,
         "values.std(1, ddof=1) / network_samples**0.5",
         "values.std(1, ddof=1)",
-        ("test_sphere_noise.py::test_the_standard_error_of_networks_is_that_of_their_mean",),
+        ("test_sphere_noisy_layers.py::test_the_standard_error_of_networks_is_that_of_their_mean",),
     ),
     Mutant(
         "noise-shaped-clock-gamma",
@@ -206,7 +206,7 @@ SPHERE = [
         '_bands("shaped_", gamma**2 * result["time"]',
         '_bands("shaped_", gamma * result["time"]',
         (
-            "test_sphere_noise.py::test_the_clock_of_the_shaped_chain_is_the_variance_of_its_noise"
+            "test_sphere_noisy_layers.py::test_the_clock_of_the_shaped_chain_is_the_variance_of_its_noise"
             "[0.5]",
         ),
     ),
