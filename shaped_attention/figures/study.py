@@ -46,9 +46,9 @@ def run_study(
     **options: Any,
 ) -> tuple[dict[str, xr.Dataset], dict[str, xr.Dataset]]:
     """Simulate networks and chain at one width, integrate the SDE to depth / width, and compare."""
-    shared = {"times": common_times(width, depth, step)} | options
+    shared: dict[str, Any] = {"times": common_times(width, depth, step)} | options
     limit = integrate_sde(layer, v0, horizon=depth / width, step=step, samples=samples, **shared)
-    finite = {"width": width, "depth": depth} | shared
+    finite: dict[str, Any] = {"width": width, "depth": depth} | shared
     chain = simulate_chain(layer, v0, samples=samples, **finite)
     network = simulate_network(layer, v0, samples=network_samples, **finite)
     results = {"network": network, "exact chain": chain, "SDE": limit}

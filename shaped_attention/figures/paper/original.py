@@ -12,7 +12,7 @@ rho_12.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import xarray as xr
@@ -30,6 +30,9 @@ from shaped_attention.statistics.stopping import stopping_map
 
 RHO_0 = 0.2
 """Initial correlation of all figures."""
+
+Shown = Mapping[str, tuple[Callable[[np.ndarray], np.ndarray], str]]
+"""Functions of V and their symbols, by the name of a variable."""
 
 
 def relu(gamma: float, width: int) -> ShapedMLP:
@@ -63,7 +66,7 @@ def figure_1_left(
         "unshaped": plain,
         "unshaped, Pre-LN": [Normalised(block) for block in plain],
     }
-    shown = {"correlation": (correlations, r"$\rho_{a,b}$")}
+    shown: Shown = {"correlation": (correlations, r"$\rho_{a,b}$")}
     return _curves(models, shown, tokens, width, depth, samples, seed, progress)
 
 
@@ -133,7 +136,7 @@ def figure_3(
         "no centring": ShapedAttention(gamma, centring=False),
         "no temperature": ShapedAttention(gamma, scaled_temperature=False),
     }
-    shown = {
+    shown: Shown = {
         "correlation": (lambda v: np.abs(correlations(v)), r"$|\rho_{a,b}|$"),
         "covariance": (np.abs, "$|V_{a,b}|$"),
     }
@@ -163,7 +166,7 @@ def figure_4(
 
 def _curves(
     models: dict[str, Layer],
-    shown: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]],
+    shown: Shown,
     tokens: int,
     width: int,
     depth: int,
