@@ -51,7 +51,7 @@ from shaped_attention.samplers.loop import run_paths
 from shaped_attention.samplers.network import WeightProduct
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Options, Specification, saved_steps
-from shaped_attention.samplers.steppers.stepper import Array, Batch
+from shaped_attention.samplers.steppers import Array, Batch
 from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
 from shaped_attention.samplers.task import task_of
 from shaped_attention.sphere.attention import Attention, SphereAttention
