@@ -46,11 +46,11 @@ from torch import Tensor
 from shaped_attention.checks import argument_error, check_count, check_positive, check_width
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.arguments import Resumed
+from shaped_attention.samplers.arguments import Resumed, saved_steps
 from shaped_attention.samplers.loop import run_paths
 from shaped_attention.samplers.network import WeightProduct
 from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.specification import Options, Specification, saved_steps
+from shaped_attention.samplers.specification import Options, Specification
 from shaped_attention.samplers.steppers import Array, Batch
 from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
 from shaped_attention.samplers.task import task_of
