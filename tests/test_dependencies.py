@@ -38,7 +38,8 @@ def imports_of(source: str) -> set[str]:
 
 def imported() -> set[str]:
     files = [file for package in OWN for file in (ROOT / package).rglob("*.py")]
-    return set().union(*(imports_of(file.read_text()) for file in files))
+    used = set().union(*(imports_of(file.read_text()) for file in files))
+    return used - {"_typeshed"}  # which only type checkers have
 
 
 def declared(requirements: list[str]) -> set[str]:
