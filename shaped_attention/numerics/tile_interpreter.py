@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.jit import LANES, compiled_once, kernel, scalar
+from shaped_attention.numerics.jit import LANES, borrowed, compiled_once, kernel, scalar
 from shaped_attention.numerics.operations import fields as at
 from shaped_attention.numerics.operations import simple
 from shaped_attention.numerics.operations.hidden import activated_gram
@@ -122,9 +122,11 @@ def run(code, start, stop, numbers, keys, buf, paths, given, taking):  # type: i
         line = code[k]
         op = line[at.OP]
         if op == _NORMAL and taking:
+            # Read before the loop: a store into `buf` might change them, for all LLVM knows.
+            out, first = line[at.OUT], line[at.START]
             for i in range(line[at.ROWS] * line[at.COLUMNS]):
                 for p in range(LANES):
-                    buf[line[at.OUT] + i, p] = given[line[at.START] + i, p]
+                    buf[out + i, p] = given[first + i, p]
         elif op == _WISHART and line[at.WORK] > 0:
             fill_bartlett(
                 buf, line[at.OUT], line[at.ROWS], line[at.COUNT], line[at.WORK],
@@ -156,7 +158,8 @@ def fill_constants(constant_rows, constants, start, stop, buf):  # type: ignore[
 @kernel
 def draw(program, first, step, out):  # type: ignore[no-untyped-def]
     """Write the normals of a step of a `Packed` program into `out` (tiles, count + 1, LANES)."""
-    code, ranges, table, keys = program.code, program.ranges, program.table, program.keys
+    code, ranges, keys = borrowed(program.code), borrowed(program.ranges), borrowed(program.keys)
+    table, out = borrowed(program.table), borrowed(out)
     numbers = table[step if table.shape[0] > 1 else 0]
     paths = np.empty(LANES, np.uint64)
     for tile in range(out.shape[0]):

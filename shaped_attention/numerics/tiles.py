@@ -131,7 +131,10 @@ def advance(  # type: ignore[no-untyped-def]
     tiles, size = state.shape[0], state.shape[1]
     # Once: in the loops each use of a field would count references.
     code, ranges, table, keys, constant_rows, constants, outputs, parts, work, _ = program
-    code, table, keys = borrowed(code), borrowed(table), borrowed(keys)
+    code, ranges, table, keys = borrowed(code), borrowed(ranges), borrowed(table), borrowed(keys)
+    state, alive, stopped_at = borrowed(state), borrowed(alive), borrowed(stopped_at)
+    given, reported = borrowed(given), borrowed(reported)
+    outputs, parts = borrowed(outputs), borrowed(parts)
     memory = tile_buffer(work + 3)
     buf = borrowed(memory)
     paths = np.empty(LANES, np.uint64)
