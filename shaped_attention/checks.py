@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_typ
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.lazy_torch import Tensor
+from shaped_attention.libraries import Tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")

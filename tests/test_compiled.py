@@ -21,7 +21,7 @@ from shaped_attention import (
 from shaped_attention.blocks import Limit
 from shaped_attention.numerics.covariance import factor
 from shaped_attention.numerics.jit import tile_buffer
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.primitives import cholesky, leaky
 from shaped_attention.numerics.primitives import lower as lower_of

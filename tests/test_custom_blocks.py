@@ -14,7 +14,7 @@ import shaped_attention as sa
 from shaped_attention.blocks.limit import is_superlinear, relative_speed
 from shaped_attention.blocks.parameters import at_depth, bounded
 from shaped_attention.numerics.jit import tile_buffer
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations import simple
 from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.primitives import exp, sigmoid, softplus, sqrt, tanh

@@ -10,7 +10,7 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.numerics.graph import Graph
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.registry import code_of
 from shaped_attention.samplers.steps import traced_chain
 from tests.example_gelu import GeluMLP

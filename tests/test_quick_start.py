@@ -133,7 +133,7 @@ def test_a_chain_loads_what_it_uses():
     assert "torch" in loaded(f"{CHAIN[:-1]}, dtype='float32')", 600.0)
 
 
-MOST_MODULES = 62
+MOST_MODULES = 60
 """Modules and folders of the package that a first chain of attention may load."""
 
 
@@ -170,7 +170,7 @@ def test_number_of_threads_is_the_one_asked_for(setting, code, threads):
 
 def test_nothing_is_a_tensor_before_torch_is_loaded():
     code = (
-        "import sys\nfrom shaped_attention.lazy_torch import Tensor, torch\n"
+        "import sys\nfrom shaped_attention.libraries import Tensor, torch\n"
         "assert not isinstance(1.0, Tensor) and 'torch' not in sys.modules\n"
         "assert isinstance(torch.ones(1), Tensor) and not isinstance(1.0, Tensor)\n"
     )

@@ -11,7 +11,7 @@ import torch
 import shaped_attention as sa
 from shaped_attention.architectures.model import attention_of
 from shaped_attention.blocks.rotations import turned
-from shaped_attention.lazy_torch import Tensor
+from shaped_attention.libraries import Tensor
 from tests.reality import SMALL, check_law, small, with_fields
 from tests.test_configurations import attention
 

@@ -21,7 +21,7 @@ from shaped_attention.architectures.tokens import (
 from shaped_attention.blocks.base import check_chain
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.state import State, covariance
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import LARGEST_RADIUS

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from shaped_attention.architectures.model import Embedding, Norm
 from shaped_attention.blocks.state import State, centred, divided
 from shaped_attention.checks import argument_error, check_count, real_array
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.primitives import lower
 from shaped_attention.samplers.task import Task

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shaped_attention.checks import argument_error, check_choice
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.named_numbers import check_activation
 from shaped_attention.numerics.primitives import M, leaky, normal_cdf, sigmoid, softplus, tanh

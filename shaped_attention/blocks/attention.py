@@ -44,7 +44,7 @@ from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.blocks.positions import allowed, bias_array, centre, is_per_head
 from shaped_attention.blocks.rotations import Rope
 from shaped_attention.checks import argument_error
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax, tanh
 
 if TYPE_CHECKING:

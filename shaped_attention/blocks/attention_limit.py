@@ -27,7 +27,7 @@ from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.blocks.positions import is_per_head
 from shaped_attention.blocks.rotations import Angles
 from shaped_attention.blocks.score_moments import SMALLEST_NORMED, ScoreMoments
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,

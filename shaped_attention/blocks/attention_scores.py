@@ -19,7 +19,7 @@ from shaped_attention.blocks.attention_fields import AttentionFields
 from shaped_attention.blocks.base import Project
 from shaped_attention.blocks.rotations import turned
 from shaped_attention.blocks.state import by_mean_square
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,

@@ -59,7 +59,7 @@ from shaped_attention.blocks.parameters import (
 )
 from shaped_attention.blocks.state import State, residual_step, total_factor
 from shaped_attention.checks import argument_error
-from shaped_attention.lazy_torch import Tensor
+from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.primitives import M, sqrt
 from shaped_attention.numerics.primitives import Numbers as Numbers
 

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from scipy.special import chdtrc, ndtri
 
 from shaped_attention.blocks.parameters import Parameters
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 
 Handed = dict[tuple[str, int], Tensor]

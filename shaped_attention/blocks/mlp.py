@@ -50,7 +50,7 @@ from shaped_attention.checks import (
     check_positive,
     check_range,
 )
-from shaped_attention.lazy_torch import Tensor
+from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.primitives import M, Numbers, cholesky, leaky, sqrt
 
 _LARGEST_C = 1e12

@@ -46,7 +46,7 @@ from shaped_attention.blocks.state import (
     total_factor,
 )
 from shaped_attention.checks import argument_error, check_choice, check_finite, check_nonnegative
-from shaped_attention.lazy_torch import Tensor
+from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.primitives import M, Numbers
 
 PLACES = ("before", "after", "sandwich", "branch")

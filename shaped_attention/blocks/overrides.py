@@ -14,7 +14,7 @@ from typing import Any
 from shaped_attention.blocks.base import Block, Layer, Pattern, pattern_of
 from shaped_attention.blocks.parameters import Schedule, blocks_in, like
 from shaped_attention.checks import argument_error
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.libraries import Tensor, torch
 
 Overrides = Mapping[str, Any]
 """By the name of a field: a tensor (), or (layers,) with one value for each layer. A field that is

@@ -20,7 +20,7 @@ from shaped_attention.blocks.base import Block, Numbers, Project, limit_of
 from shaped_attention.blocks.limit import Limit, SumLimit, has_noise, total
 from shaped_attention.blocks.parameters import Parameter, Parameters, at_depth, depths_of
 from shaped_attention.checks import argument_error, check_skip
-from shaped_attention.lazy_torch import Tensor
+from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.primitives import M, concatenate, sqrt
 
 _ROUNDING = 1e-12

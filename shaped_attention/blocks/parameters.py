@@ -23,7 +23,7 @@ from shaped_attention.checks import (
     check_range,
     check_skip,
 )
-from shaped_attention.lazy_torch import Tensor
+from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.scalars import Scalar
 
 if TYPE_CHECKING:

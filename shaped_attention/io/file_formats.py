@@ -21,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.libraries import Tensor, torch
 
 MAX_BYTES = 2**33
 """Default for the bytes that a file may declare: 8 GiB."""

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.seeds import STREAMS
 from shaped_attention.numerics.threefry import (

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph, Matrix, Node, needed

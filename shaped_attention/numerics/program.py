@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.graph import Graph, Matrix, Node, needed
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.hidden import HIDDEN_COLUMNS, first_block, places
 from shaped_attention.numerics.operations.registry import OPERATIONS, code_of
 from shaped_attention.numerics.scalars import Number, is_one, name_of

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.libraries import Tensor, torch
 
 Depths: TypeAlias = NDArray[np.float64]
 """Relative depths l / L of the layers of a run, at which scalars are evaluated."""

@@ -22,7 +22,7 @@ from typing import Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 import numpy as np
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 
 
 class Step(Protocol):

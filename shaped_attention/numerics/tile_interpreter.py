@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.jit import LANES, borrowed, compiled_once, kernel, scalar
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations import simple
 from shaped_attention.numerics.operations.hidden import activated_gram
 from shaped_attention.numerics.operations.random import fill_bartlett

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block, Pattern, check_storable, specification_of
 from shaped_attention.blocks.parameters import Schedule
-from shaped_attention.lazy_torch import Tensor, torch
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.trust import UnrecordedError, imported, name_of, names_code, note_use, noted
 
 ADDED = "arguments."

@@ -18,7 +18,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import argument_error, check_count, check_positive, real_array
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics.covariance import check_covariance
 
 DEFAULT_RADIUS = 1e4

@@ -24,7 +24,7 @@ from shaped_attention.blocks.base import (
     pattern_of,
 )
 from shaped_attention.checks import argument_error, check_count, check_width
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics.covariance import start_factor
 from shaped_attention.numerics.threads import one_thread
 from shaped_attention.samplers.arguments import (

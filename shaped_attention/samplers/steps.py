@@ -27,7 +27,7 @@ import numpy as np
 from shaped_attention.blocks.base import Block, limit_of, needs_means
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.blocks.state import State, factor_columns
-from shaped_attention.lazy_torch import Tensor
+from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.named_numbers import TracedNumbers
 from shaped_attention.numerics.operations.stacks import table_of

@@ -26,7 +26,7 @@ from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block, limit_of
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import argument_error, check_choice, real_array
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers.clock_step import clock_speed, norm_spread
 from shaped_attention.trust import function_named

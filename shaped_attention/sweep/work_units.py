@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.result_axis import axis_of, stopping_times
 from shaped_attention.numerics.seeds import derived_seed

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shaped_attention.numerics.jit import kernel
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.registry import OPERATIONS, code_of
 
 # Every file of this folder registers its operations, but for hidden units, whose activations are

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, kernel, scalar
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.entrywise import leaky, sign, sqrt
 from shaped_attention.numerics.operations.parts import diagonal
 from shaped_attention.numerics.operations.registry import M, operation, primitive, same

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.jit import LANES, kernel, scalar
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.registry import operation, same
 from shaped_attention.numerics.operations.stacks import Place, Step, plain
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics import vectormath as vm
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.jit import LANES, kernel, scalar
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.registry import (
     E,
     M,

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics import lapack
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel
 from shaped_attention.numerics.lapack import PIVOT, PIVOT_EPSILONS
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.parts import columns, concatenate
 from shaped_attention.numerics.operations.products import multiply
 from shaped_attention.numerics.operations.registry import M, half, operation, primitive, same

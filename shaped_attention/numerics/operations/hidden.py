@@ -21,7 +21,7 @@ from shaped_attention.numerics.jit import (
     scalar,
     tile_buffer,
 )
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations import simple
 from shaped_attention.numerics.operations.products import (
     FEWEST_TRIANGULAR,

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics.dual import Dual, zeros
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, kernel, scalar
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.arithmetic import place, scaled
 from shaped_attention.numerics.operations.registry import (
     M,

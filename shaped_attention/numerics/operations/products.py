@@ -29,7 +29,7 @@ from shaped_attention.numerics.jit import (
     scalar,
     sizes,
 )
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.registry import operation, twice
 from shaped_attention.numerics.operations.stacks import Place, Step, each, plain
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, kernel, unfused
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.parts import constant
 from shaped_attention.numerics.operations.registry import M, linear, operation, primitive, same
 from shaped_attention.numerics.operations.stacks import plain

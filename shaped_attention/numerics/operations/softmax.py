@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.lazy_torch import torch
+from shaped_attention.libraries import torch
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, kernel
-from shaped_attention.numerics.operations import fields as at
+from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.registry import M, none, operation, primitive
 from shaped_attention.numerics.operations.stacks import Array, Place, Step, is_large
 from shaped_attention.numerics.operations.sums import row_sums

@@ -82,7 +82,8 @@ class TileStepper(CompiledBrownian):
         """Return the Brownian increments of a step (tiles, entries, LANES)."""
         x = self.task.compiled
         if "increments" not in batch.work:
-            batch.work["increments"] = np.empty((len(batch.state), x.normals + 1, LANES))
+            # The last row is never drawn where the number is even, but may be added to another.
+            batch.work["increments"] = np.zeros((len(batch.state), x.normals + 1, LANES))
         increments: Array = batch.work["increments"]
         tile_interpreter.draw(x, batch.first, step, increments)
         return increments
