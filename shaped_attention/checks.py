@@ -28,7 +28,7 @@ _LONGEST = 80
 
 
 def argument_error(name: str, requirement: str, value: object) -> ValueError:
-    """Return the error of a bad argument: every one of the package is made here.
+    """Return the error of an argument that is outside its range.
 
     Examples
     --------

@@ -19,7 +19,7 @@ _COMMANDS = {
     "paper": "Simulate the figures of The Shaped Transformer again.",
     "show": "Print what a saved result holds and the call that made it.",
     "sphere": "Draw self-attention on the sphere: how tokens cluster.",
-    "stopping": "Draw when eigenvalues leave [10^-4, 10^4], and how often paths explode.",
+    "stopping": "Draw when eigenvalues leave [10^-4, 10^4], and how often |V| reaches 10^4 |V_0|.",
     "sweep": "Run grids of parameters in batches; an interrupt loses no finished work.",
 }
 """First sentences of the help texts by name; `tests/test_quick_start.py` compares them."""

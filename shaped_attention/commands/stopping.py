@@ -48,7 +48,7 @@ def stopping_command(
     results: Path | None,
     progress: bool | None,
 ) -> None:
-    """Draw when eigenvalues leave [10^-4, 10^4], and how often paths explode.
+    """Draw when eigenvalues leave [10^-4, 10^4], and how often |V| reaches 10^4 |V_0|.
 
     A map of the exit times over (gamma, tau_0), chain and SDE side by side; and at one gamma and
     tau_0 the probability that |V| has reached 10^4 |V_0|, for chains of several widths and the SDE.

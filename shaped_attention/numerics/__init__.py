@@ -2,16 +2,16 @@
 
 A description is written in `primitives`; each operation is one file of `operations`, with all its
 faces. Torch runs a description directly (`named_numbers`, `draws`). Tracing (`graph`,
-`traced_numbers`, `scalars`) turns it into a `program`, which runs in one of two ways:
+`named_numbers`, `scalars`) turns it into a `program`, which runs in one of two ways:
 
 - on tiles of paths, for small matrices (`tile_interpreter`, `tiles`, `clock_tiles`);
 - on stacks of samples by library routines, for large matrices and large layers (`plan`, `lapack`).
 
-`dual` has matrices with tangents. `weights` multiplies tokens by weights as it generates them.
-`threads` share the operations of a program, and `one_thread` keeps libraries from having their own.
-`growth` tells how fast the value of a trace grows. A *tile* is an array whose last axis holds
-``LANES`` paths: one m x m matrix per path is an array ``(m, m, LANES)``, and every loop over the
-last axis is a sequence of vector instructions. Random numbers are functions of integers
+`dual` has matrices with tangents. `vector_products` multiplies tokens by weights as it generates
+them. `threads` shares the operations of a program among threads and keeps libraries to one each.
+`operations.registry` tells how fast the value of a trace grows. A *tile* is an array whose last
+axis holds ``LANES`` paths: one m x m matrix per path is an array ``(m, m, LANES)``, and every loop
+over the last axis is a sequence of vector instructions. Random numbers are functions of integers
 (`threefry`, `seeds`). `covariance` defines V, and `observables` the numbers derived from it.
 Nothing here knows a block.
 """

@@ -39,7 +39,7 @@ def advance_clock(  # type: ignore[no-untyped-def]
         Numbers of the paths (count,).
     radius, dt, shift, near
         Stopping radius, distance of grid points, the barrier's shift in standard deviations of a
-        step, and the traces, in units of the radius, from which on it is computed.
+        step, and the traces, in units of the radius, above which it is computed.
     slots, stored
         Where the state at a grid point is copied (grid points,), -1 for nowhere; and the copies
         (slots, count, m m).

@@ -47,7 +47,7 @@ _FEWEST_NUMBERS = 2**15
 _PART_ENTRIES = 2**24
 """Entries of all partial sums of a Gram matrix together."""
 _FEWEST_ENTRIES = 2**18
-"""Entries of a matrix from which on it is factorised in parts."""
+"""Least entries of a matrix that is factorised in parts."""
 
 
 class Plan:

@@ -50,8 +50,8 @@ _ONLY_INCREMENTS = "a limit is driven by Brownian increments only: draw them by 
 class Numbers:
     """The random numbers of one block in one step, by name.
 
-    `named_numbers.TorchNumbers` provides them in torch, `TracedNumbers` there while a description
-    is traced. Each name may be used once per step and `head`: a repeated name is an
+    `named_numbers.TorchNumbers` provides them in torch, `named_numbers.TracedNumbers` while a
+    description is traced. Each name may be used once per step and `head`: a repeated name is an
     error, since it would give the same numbers. A limit may only use `normal`, the increments of
     its Brownian motions.
     """

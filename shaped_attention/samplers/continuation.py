@@ -13,8 +13,13 @@ from shaped_attention.blocks.parameters import scheduled
 from shaped_attention.checks import shown
 from shaped_attention.results.provenance import call_of, function_of
 from shaped_attention.samplers.arguments import Resumed
+from shaped_attention.samplers.specification import SamplerOptions
 
-_OPTIONS = ("times", "save_every", "progress", "chunk", "memory", "keep", "keep_state")
+_OPTIONS = tuple(
+    name
+    for name in SamplerOptions.__annotations__
+    if name not in ("radius", "device", "dtype")  # These are part of the law, or of its rounding.
+)
 
 
 def continue_run(
@@ -39,8 +44,7 @@ def continue_run(
     trust
         Modules from which what the result names may be imported, as in `rerun`.
     options
-        Options of the sampler: `times`, `save_every`, `progress`, `chunk`, `memory`, `keep`,
-        `keep_state`.
+        Options of the sampler, except `radius`, `device` and `dtype`.
 
     Returns
     -------

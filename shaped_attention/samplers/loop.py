@@ -1,6 +1,6 @@
 """The loop that all samplers share: paths move from one stored time to the next, in chunks.
 
-Compiled calls return at least every 50 ms, so that a run can be interrupted and shows its progress.
+Compiled calls return about every 50 ms, so that a run can be interrupted and shows its progress.
 An interrupt or an error in one chunk stops all chunks.
 """
 

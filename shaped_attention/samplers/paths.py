@@ -7,8 +7,9 @@ parts of about dt / (1 + speed), again after each step; a fixed step is a clock 
 The random numbers of a step have the address (number of the path, steps that it has taken), so a
 path depends neither on those beside it nor on how far they are.
 
-`Paths` owns what happens at the ends of a step: time, overflow, and the radius. A stepper gives the
-states in between. Compiled steppers take many steps in a call and are told the radius.
+`Paths` owns times and which paths move, and a stepper gives the states. With torch and library
+routines `Paths` also stops paths at an overflow and at the radius. Compiled code on tiles takes
+many steps in a call, and applies both rules after each (`numerics.tiles`, `numerics.clock_tiles`).
 """
 
 from __future__ import annotations

@@ -45,20 +45,16 @@ def integrate_sde(
 
     Parameters
     ----------
-    layer, v0, samples, seed, radius, device, dtype, chunk, memory, progress, keep, keep_state
-        As in `shaped_attention.simulate_chain`. Solutions can explode in finite time: a path stops
-        where |V| reaches the radius; the clock lowers the radius by the 0.58 standard deviations of
-        a step that corrects for crossings between steps. A path that reaches the radius need not
-        explode.
+    layer, v0, samples, seed, options
+        As in `shaped_attention.simulate_chain`, with times in multiples of the step. Solutions can
+        explode in finite time: a path stops where |V| reaches the radius; the clock lowers the
+        radius by the 0.58 standard deviations of a step that corrects for crossings between steps.
+        A path that reaches the radius need not explode.
     horizon
         Final time T > 0; a network of width n and depth L corresponds to T = L / n.
     step
         Length of a step, positive; the horizon must be a multiple of it. The clock takes shorter
         steps where superlinear terms change V quickly.
-    times
-        Times to store, multiples of the step in [0, T]; by default the first and the last.
-    save_every
-        Alternative to `times`: number of steps between stored ones. The last is always stored.
     method
         "clock" for steps that shrink with the state, by a predictor and a corrector; "torchsde" for
         Euler steps of fixed length by torchsde, or "direct" for the same steps without it,

@@ -61,7 +61,7 @@ _PILOT = 2048
 """Samples from which the variance of a new level is first estimated."""
 
 _LONG = 60.0
-"""Expected seconds from which on a warning says so."""
+"""Expected seconds above which a warning is given."""
 
 _MARGIN = 1.02
 """Factor above the optimum: better estimates of the variances then rarely require more samples."""

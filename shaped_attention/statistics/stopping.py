@@ -1,7 +1,7 @@
 """When paths leave a range, reach a radius or explode: what `sa.stopping` offers.
 
 Exit times of the eigenvalues of V and explosion as functions of gamma and tau_0 are here;
-extrapolated and tilted probabilities in `explosions` and `tilting`.
+extrapolated and tilted probabilities in `explosion_estimate` and `tilting`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded, specification
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.sde import integrate_sde
-from shaped_attention.statistics.explosions import explosion_probability
+from shaped_attention.statistics.explosion_estimate import explosion_probability
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.statistics.tilting import tilted_probability
 
@@ -132,9 +132,9 @@ def explosion_curve(
         raise argument_error("times", "a list of finite numbers", times)
     stopped = result["stopping_time"].to_numpy()
     count = len(stopped)
-    exploded = (stopped[None, :] <= times[:, None] + 1e-9).sum(axis=1)
-    bounds = fraction_bounds(exploded, count, confidence)
-    columns = zip(("probability", "lower", "upper"), (exploded / count, *bounds), strict=True)
+    reached = (stopped[None, :] <= times[:, None] + 1e-9).sum(axis=1)
+    bounds = fraction_bounds(reached, count, confidence)
+    columns = zip(("probability", "lower", "upper"), (reached / count, *bounds), strict=True)
     return xr.Dataset(
         {name: ("time", values) for name, values in columns},
         coords={"time": times},

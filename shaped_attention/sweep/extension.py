@@ -9,8 +9,8 @@ from typing import Any
 
 from shaped_attention.checks import argument_error, check_count, did_you_mean, with_types
 from shaped_attention.numerics.seeds import canonical
-from shaped_attention.sweep.faults import SweepFaultsError, size_faults
 from shaped_attention.sweep.specification import Sweep, plain_values
+from shaped_attention.sweep.specification_faults import SweepFaultsError, size_faults
 from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.store_records import kept_sweep
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.results.provenance import plain
-from shaped_attention.sweep.faults import SweepFaultsError, faults_of, type_faults
 from shaped_attention.sweep.grid import Grid, Target
+from shaped_attention.sweep.specification_faults import SweepFaultsError, faults_of, type_faults
 from shaped_attention.trust import check_modules, check_trusted, names_code, note_use
 
 FORMAT = 5

@@ -37,9 +37,9 @@ from numpy.typing import NDArray
 from shaped_attention.io.records import append_records, read_records
 from shaped_attention.io.storage import reason, sync, write_durably
 from shaped_attention.sweep.code_identity import code_of, note_code
-from shaped_attention.sweep.faults import SweepFaultsError
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.specification_faults import SweepFaultsError
 from shaped_attention.sweep.store_arrays import Arrays, chunk_shapes, draft_arrays, place_arrays
 from shaped_attention.sweep.store_records import (
     DATA,

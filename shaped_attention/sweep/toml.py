@@ -37,8 +37,8 @@ from shaped_attention.io.inputs import read_covariance, read_tokens
 from shaped_attention.io.storage import reason
 from shaped_attention.numerics.covariance import covariance_of
 from shaped_attention.sweep.cells import LAYERS
-from shaped_attention.sweep.faults import MOST_CELLS, SweepFaultsError
 from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.specification_faults import MOST_CELLS, SweepFaultsError
 
 _TABLES = ("fixed", "axes")
 

@@ -36,7 +36,7 @@ from shaped_attention.numerics.operations.stacks import Place, Step, each, plain
 Array = NDArray[np.float64]
 
 FEWEST_TRIANGULAR = 32
-"""Rows from which on a library product that skips zeros is faster (measured)."""
+"""Least rows at which a library product that skips zeros is faster (measured)."""
 
 _LEFT, _RIGHT = 1, 2
 """Flags of products with a transposed matrix."""

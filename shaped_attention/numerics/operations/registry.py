@@ -48,8 +48,8 @@ class Operation:
     ----------
     tile
         Compiled function ``tile(line, numbers, buf)`` that runs an instruction on one tile, whose
-        buffer has a row for each entry and a lane for each path; None for random numbers, which
-        the interpreter draws.
+        buffer has a row for each entry and a lane for each path; None for random numbers
+        and hidden units, which the interpreter draws.
     blas
         Function ``blas(step, place, out, *values)`` of stacks of matrices (samples, rows, columns);
         see `stacks`.

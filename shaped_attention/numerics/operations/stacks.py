@@ -21,7 +21,7 @@ from shaped_attention.numerics.scalars import Depths, Number, value
 Array = NDArray[np.float64]
 
 FEWEST_LARGE_TOKENS = 96
-"""Rows from which on library routines are faster than tiles and small kernels (measured)."""
+"""Least rows at which library routines are faster than tiles and small kernels (measured)."""
 
 
 def is_large(rows: int) -> bool:

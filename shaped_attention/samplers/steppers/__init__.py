@@ -33,7 +33,7 @@ SHIFT = 0.5826
 """Distance by which the clock moves a barrier, in standard deviations of a step."""
 
 NEAR = 0.25
-"""Traces of V, in units of the radius, from which on the shift is computed."""
+"""Traces of V, in units of the radius, above which the shift is computed."""
 
 _SMALLEST_ENTRIES = 2**11
 """Below this size, the interpreter time of a chunk outweighs a second thread's gain (measured)."""
@@ -105,7 +105,7 @@ class Stepper(ABC):
     """Whether it is known without waiting for a device which paths move."""
 
     largest_factor = LARGEST_FACTOR
-    """Sum of absolute entries of a state from which on a path of the limit stops."""
+    """Sum of absolute entries of a state at which a path of the limit stops."""
 
     preferred_chunk = 1024
     """Number of paths whose factors fit into the second-level cache for the usual m."""

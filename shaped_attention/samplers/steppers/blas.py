@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shaped_attention.numerics.plan import Plan
 
 FEWEST_LARGE_NUMBERS = 2**15
-"""Random numbers of a layer and sample from which on models run by library routines.
+"""Least random numbers of a layer and sample at which models run by library routines.
 
 Tiles move 64 samples at once. If a single one fills the caches, library routines take no longer for
 each sample, and far less for a few.

@@ -32,7 +32,7 @@ from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.theory.moments import limits_at
 
 FAR = 50.0
-"""Speed of the clock, in units of the linear rate, from which on paths are used."""
+"""Speed of the clock, in units of the linear rate, above which paths are used."""
 
 SMALLEST_RADIUS = 1e12
 """Radius, in units of |V_0|, at which hardly any path that stops has a low speed."""
