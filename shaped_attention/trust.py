@@ -101,8 +101,8 @@ def name_of(thing: Any) -> str:
     for length in range(1, len(parts) + 1):
         place = ".".join(parts[:length])
         exporter = sys.modules.get(place)
-        # A package's old names are not among those that it exports.
-        exported = name in getattr(exporter, "__all__", (name,))
+        # A package also has old names, which are not among those that it exports.
+        exported = place == module or name in getattr(exporter, "__all__", (name,))
         if exported and getattr(exporter, name, None) is thing:
             return f"{place}:{name}"
     raise UnrecordedError(f"{name} is not a name in the module {module}")

@@ -148,7 +148,7 @@ def test_executed_notebooks_come_first(tmp_path):
 
 
 def test_the_version_is_the_same_everywhere():
-    """In the citation and the changelog, which cannot read it from `version.py`."""
+    """In the citation and the changelog, which cannot read it from `libraries.py`."""
     for file, form in (
         ("CITATION.cff", "\nversion: {}\n"),
         ("CHANGELOG.md", "\n## [Unreleased]: {}\n"),

@@ -231,3 +231,22 @@ def test_the_figures_show_the_data():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 20])
+def test_uniform_starts_have_the_energy_expected(dimension):
+    """e^beta / (2 beta N) + (1 - 1 / N) E_uniform, 20,000 starts, 4 standard errors.
+
+    Without the tokens' meeting themselves, or in another dimension, it is 8 or more away.
+    """
+    tokens, beta = 6, 3.0
+    energy = SphereAttention(beta).energy(grams(tokens, dimension, 20_000, seed=4)).numpy()
+    error = energy.std() / math.sqrt(len(energy))
+
+    def away(d, share):
+        known = share * dirac_energy(beta) + (1.0 - share) * uniform_energy(beta, d)
+        return abs(energy.mean() - known) / error
+
+    assert away(dimension, 1.0 / tokens) < 4.0
+    assert away(dimension, 0.0) > 8.0
+    assert away(dimension + 1, 1.0 / tokens) > 8.0

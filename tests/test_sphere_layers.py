@@ -225,3 +225,14 @@ def test_old_names_compute_what_the_new_ones_do():
 
 def first_cosine(gram):
     return gram[:, 0, 1]
+
+
+def test_functions_of_a_user_run_without_gradients_and_keep_their_type():
+    """An MLP with parameters, and complex eigenvalues; also where the caller has gradients on."""
+    with torch.random.fork_rng():
+        mlp = torch.nn.Linear(4, 4, dtype=torch.float64)
+    tokens = uniform_start(3, 4, samples=2, reduced=False)
+    attention = sphere.TokenAttention(1.0, mlp=mlp)
+    result = sphere_network(attention, tokens, 0.1, 2, keep=torch.linalg.eigvals)
+    assert result["kept"].dtype == np.complex128
+    assert sphere_network(attention, tokens, 0.1, 2)["V"].dtype == np.float64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -318,3 +319,36 @@ def test_an_interrupt_does_not_wait_for_running_units(tmp_path):
         began = time.monotonic()
         engine.close()
     assert time.monotonic() - began < 20.0
+
+
+class _Deadly(Processes):
+    """Kills one of its workers at some of the submissions."""
+
+    def __init__(self, workers, moments):
+        super().__init__(workers)
+        self.rng, self.moments = np.random.default_rng(1), moments
+        self.submitted, self.killed = 0, []
+
+    def submit(self, function, *arguments):
+        future = super().submit(function, *arguments)
+        self.submitted += 1
+        if self.submitted in self.moments:
+            time.sleep(self.rng.uniform(0, 0.1))
+            pid = int(self.rng.choice(list(self._pool._processes)))
+            with contextlib.suppress(ProcessLookupError):  # The pool may be broken already.
+                os.kill(pid, signal.SIGKILL)
+                self.killed.append(pid)
+        return future
+
+
+@pytest.mark.usefixtures("fast_processes")
+def test_killed_processes(tmp_path):
+    """Workers killed at six moments of a run, some again while it recovers: nothing is missing."""
+    sweep = layers.small({"rho": [0.2, 0.5]}, samples=400, block=32, seconds=0.005)
+    expected = whole(sweep, tmp_path / "alone")
+    engine = _Deadly(2, {1, 4, 12, 20, 30, 40})
+    try:
+        assert whole(sweep, tmp_path / "store", engine) == expected
+    finally:
+        engine.close()
+    assert len(set(engine.killed)) >= 3

@@ -89,23 +89,27 @@ def test_an_extended_store_is_a_new_one_of_the_larger_sweep(case, keep, tmp_path
 
 
 def test_extensions_in_a_row(tmp_path):
-    """Twice without a run between them; the target stays, reasons do not.
+    """Twice without a run between them, and once after one; the target stays, reasons do not.
 
     Negative control: with another seed, the numbers differ.
     """
-    target = {"observable": "rho[0,1]", "half_width": 9.0, "first": 1}
-    run_sweep(grid(target=target), tmp_path / "s", progress=False)
+    run_sweep(replace(grid(), target={"observable": "rho[0,1]", "half_width": 9.0, "first": 1}),
+              tmp_path / "s", progress=False)  # fmt: skip
     assert (open_sweep(tmp_path / "s")["reason"] == "target").all()
     larger = extend_sweep(tmp_path / "s", samples=22)
     assert larger.target == Store(tmp_path / "s").sweep.target is not None
     assert (open_sweep(tmp_path / "s")["reason"] == "").all()
-    larger = extend_sweep(tmp_path / "s", samples=30, axes={"tau0": [0.5]})
-    run_sweep(replace(larger, target=None), tmp_path / "s", progress=False)
-    expected = new(grid(samples=30, axes=TWO | {"tau0": [1.0, 2.0, 0.5]}), tmp_path / "new")
-    numbers = layers.numbers(tmp_path / "s")
+    extend_sweep(tmp_path / "s", samples=30, axes={"tau0": [0.5]})
+    run_sweep(replace(Store(tmp_path / "s").sweep, target=None), tmp_path / "s", progress=False)
+    extend_sweep(tmp_path / "s", axes={"gamma": [0.4], "tau0": [0.7]})
+    found, drawn = finish(tmp_path / "s")
+    axes = {"gamma": [0.3, 0.5, 0.4], "tau0": [1.0, 2.0, 0.5, 0.7]}
+    expected = new(grid(samples=30, axes=axes), tmp_path / "new")
     # The store keeps the target with which it was made.
-    assert numbers | {"attributes": expected["attributes"]} == expected
-    assert new(grid(samples=30, axes=larger.axes, seed=1), tmp_path / "other") != expected
+    found.pop("attributes"), expected.pop("attributes")
+    assert found == expected
+    assert drawn == 6 * 2 * 4
+    assert new(grid(samples=30, axes=axes, seed=1), tmp_path / "other") != found
 
 
 def test_a_new_run_of_the_larger_sweep_goes_on(tmp_path):
@@ -141,6 +145,7 @@ def test_failures_stay_with_their_cells(tmp_path):
 
 
 REFUSED = {
+    "fewer": ({"samples": 19}, "samples must be more than the store's 20; got 19"),
     "as many": ({"samples": 20}, "samples must be more than the store's 20; got 20"),
     "a fraction": ({"samples": 20.5}, "samples must be an integer >= 1; got 20.5"),
     "nothing": ({}, "samples, axes: give at least one of the two"),
@@ -150,6 +155,8 @@ REFUSED = {
         "gama is not an axis of the sweep; choose one of gamma (did you mean 'gamma'?)",
     ),
     "text": ({"axes": {"gamma": ["0.7"]}}, "gamma must be a number, as on the axis; got '0.7'"),
+    "truth": ({"axes": {"gamma": [True]}}, "gamma must be a number, as on the axis; got True"),
+    "a number": ({"axes": {"gamma": 0.7}}, "gamma must be a list of values; got 0.7"),
     "no values": ({"axes": {"gamma": []}}, "gamma must be a list of values; got []"),
     "a list": ({"axes": [0.7]}, "axes must be a mapping from the axes to lists of values; got "
                "[0.7]"),
@@ -171,12 +178,20 @@ def test_refused_extensions_leave_the_store_alone(tmp_path):
     assert not Store(tmp_path / "s").extending
 
 
-def test_smaller_covariances_are_refused(tmp_path):
-    fixed = {k: v for k, v in FIXED.items() if k != "tokens"} | {"gamma": 0.3}
-    Store(tmp_path / "s", small(fixed=fixed, axes={"covariance": [np.eye(3)]}))
-    with pytest.raises(ValueError, match=r"the store keeps 'log V\[2,2\]', which some of the new"):
-        extend_sweep(tmp_path / "s", axes={"covariance": [np.eye(2)]})
-    assert extend_sweep(tmp_path / "s", axes={"covariance": [2 * np.eye(3)]}).shape == (2,)
+def test_smaller_covariances_are_refused_by_name(tmp_path):
+    """A covariance has a number of tokens too; an axis that leaves it alone is not named."""
+    fixed = {k: v for k, v in FIXED.items() if k != "tokens"}
+    axes = {"gamma": [0.3], "covariance": [np.eye(3)]}
+    Store(tmp_path / "s", small(fixed=fixed, axes=axes))
+    smaller = {"gamma": [0.5], "covariance": [np.eye(2)]}
+    with pytest.raises(ValueError, match="the store keeps") as caught:
+        extend_sweep(tmp_path / "s", axes=smaller)
+    assert str(caught.value) == (
+        "covariance=[[[1.0, 0.0], [0.0, 1.0]]]: the store keeps 'log V[2,2]', which these cells "
+        "lack"
+    )
+    same = smaller | {"covariance": [2 * np.eye(3)]}
+    assert extend_sweep(tmp_path / "s", axes=same).shape == (2, 2)
 
 
 def test_a_dataset_opened_before_is_refused(tmp_path, monkeypatch):

@@ -23,6 +23,9 @@ from tests.laws import same_law
 
 """Width of the tolerances in standard errors."""
 
+SIGMAS = 4.5
+"""Width of the tolerances in standard errors."""
+
 CORRELATED = sa.equicorrelated(3, 0.2)
 
 
@@ -182,3 +185,56 @@ def test_the_seed_alone_decides() -> None:
 def test_a_path_that_loses_definiteness_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="not positive-definite"):
         simulate(random_covariance(2, 1), 1.0, 1.0, 4.0, 0.5, 64, seed=1)
+
+
+def test_one_step_has_the_mean_and_covariance_of_the_formulas() -> None:
+    # One Euler step is Gaussian with mean V + b h and covariance Sigma h, however long it is.
+    m, gamma, tau0, step, samples = 3, 0.9, 0.4, 0.5, 40_000
+    v = random_covariance(m, 5)
+    sde = TextbookSDE(m, gamma, tau0)
+    moved = sde.vech(simulate(v, gamma, tau0, step, step, samples, seed=3) - v) / step
+    sigma = sigma_by_loops(v, gamma, tau0)
+    drift = sde.vech(drift_by_loops(v, gamma, tau0)[None])[0]
+
+    error = (sigma.diagonal() / (step * samples)).sqrt()
+    assert ((moved.mean(0) - drift).abs() < SIGMAS * error).all()
+    # Without the drift the same comparison fails.
+    assert (moved.mean(0).abs() > 2 * SIGMAS * error).any()
+
+    found = torch.cov(moved.T) * step
+    variance = torch.outer(sigma.diagonal(), sigma.diagonal()) + sigma**2
+    error = (variance / samples).sqrt()
+    assert ((found - sigma).abs() < SIGMAS * error).all()
+    # Nor does the covariance agree if attention's own noise is left out.
+    without = sigma_by_loops(v, gamma, 1e6)
+    assert ((found - without).abs() > 2 * SIGMAS * error).any()
+
+
+def test_laws_at_the_horizon_without_attention_noise() -> None:
+    # As tau0 -> infinity one Euler step is V' = F (1 + e Z) F^T with e^2 = k h, for V = F F^T:
+    # log det V grows by log det(1 + e Z), log V_aa by log(1 + e Z_aa). The second order of the
+    # logarithm gives the exact means, -k m(m+1) T/2 and -k T; the fourth, -e^4 E tr Z^4 / 4 with
+    # E tr Z^4 = 2 m^3 + 5 m^2 + 5 m (12 for one entry), is the bias of the step. The sixth order
+    # is that bias times (2/3) e^2 E tr Z^6 / E tr Z^4 < 10 m e^2, which bounds what is then left.
+    m, gamma, horizon, step, samples = 3, 0.6, 0.6, 0.01, 6000
+    k = gamma**2 * (2 - gamma**2)
+    v0 = random_covariance(m, 7)
+    end = simulate(v0, gamma, 1e6, horizon, step, samples, seed=11)
+
+    def check(values: Tensor, size: int, mean: float, variance: float, fourth: float) -> None:
+        bias = -(k**2) * step * horizon * fourth / 4
+        rest = abs(bias) * 10 * size * k * step
+        error = (variance / samples) ** 0.5
+        assert abs(float(values.mean()) - mean - bias) < SIGMAS * error + rest
+        # The Stratonovich reading of the same coefficients has mean zero: far outside.
+        assert abs(mean) > 4 * (SIGMAS * error + rest)
+        # The step changes the variance by a relative amount of order k h per size of Z.
+        allowed = SIGMAS * (2 / samples) ** 0.5 + 4 * size * k * step
+        assert abs(float(values.var()) / variance - 1) < allowed
+        assert allowed < 0.2
+
+    growth = torch.logdet(end) - torch.logdet(v0)
+    fourth = 2 * m**3 + 5 * m**2 + 5 * m
+    check(growth, m, -k * m * (m + 1) * horizon / 2, 2 * m * k * horizon, fourth)
+    for a in range(m):
+        check((end[:, a, a] / v0[a, a]).log(), 1, -k * horizon, 2 * k * horizon, 12)

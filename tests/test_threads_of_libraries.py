@@ -79,3 +79,10 @@ def test_the_restriction_ends_with_the_last_worker():
         workers[1].join()
         assert threads() == before
     assert max(before) > 1
+
+
+def test_rerun_gives_the_same_bits_with_other_threads():
+    x = np.random.default_rng(1).normal(size=(100, 300))
+    v0 = x @ x.T / 300
+    result = with_threads(1, lambda: RUNS["chain"](v0, 100))
+    assert with_threads(2, lambda: sa.rerun(result)).identical(result)

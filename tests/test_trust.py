@@ -217,6 +217,18 @@ def test_names_cannot_be_hidden(where, stranger, tmp_path):
     assert not stranger.exists()
 
 
+def test_a_function_that_its_module_does_not_export_has_a_name(monkeypatch):
+    """Only an outer package's `__all__` decides what it exports."""
+    module = sys.modules[__name__]
+    monkeypatch.setattr(module, "__all__", ["main"], raising=False)
+    assert trust.name_of(hidden_observable) == f"{__name__}:hidden_observable"
+
+
+def hidden_observable(v):
+    """An observable of a user, which `__all__` leaves out."""
+    return v[:, 0, 0]
+
+
 def test_names_of_another_form_are_not_imported(stranger, tmp_path):
     """As Python spells no module, but its import system would find one."""
     stranger.with_name("stranger-2.py").write_text(MODULE)

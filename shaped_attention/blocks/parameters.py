@@ -113,7 +113,7 @@ def blocks_in(value: Any) -> tuple[Any, ...]:
     """Return the blocks that a field holds: itself, those of a tuple, or none."""
     values = value if isinstance(value, tuple) else (value,)
     # Without an import of `base`, which imports this module.
-    return values if all(hasattr(x, "root") for x in values) else ()
+    return values if all(callable(getattr(x, "root", None)) for x in values) else ()
 
 
 def like(value: Any, blocks: Sequence[Any]) -> Any:
@@ -124,6 +124,7 @@ def like(value: Any, blocks: Sequence[Any]) -> Any:
 def scheduled(block: DataclassInstance) -> bool:
     """Return whether a parameter of a block, or of a block inside it, changes with depth."""
     values = [getattr(block, entry.name) for entry in fields(block)]
+    values += [x for value in values if isinstance(value, tuple) for x in value]
     return any(isinstance(x, Schedule) or any(map(scheduled, blocks_in(x))) for x in values)
 
 

@@ -181,8 +181,10 @@ def _runs(pattern: Sequence[Sequence[Block]], tokens: int, width: int | None) ->
 def _stepper(
     pattern: Sequence[Sequence[Block]], tokens: int, width: int | None, stream: str
 ) -> tuple[Specification, Stepper]:
-    """Return what a run of two samples from V_0 of rank 1 would ask for, and what moves it."""
-    layers, v0 = Pattern([list(blocks) for blocks in pattern]), np.ones((tokens, tokens))
+    """Return what a run of two samples would ask for, and what moves it."""
+    layers = Pattern([list(blocks) for blocks in pattern])
+    # A width below the number of tokens allows no V_0 of full rank.
+    v0 = np.eye(tokens) if width is None or width >= tokens else np.ones((tokens, tokens))
     spec = specify(layers, v0, width=width, steps=len(pattern), dt=_STEP, samples=2, seed=0)
     return spec, stepper_of(spec, task_of(spec, stream, width))
 

@@ -93,7 +93,7 @@ def run_paths(
                     with lock:
                         if name not in run.measured:
                             shape = (len(spec.saved), samples, *values.shape[1:])
-                            run.measured[name] = np.empty(shape)
+                            run.measured[name] = np.empty(shape, values.dtype)
                     # Samples are contiguous for each time: chunks write without false sharing.
                     run.measured[name][i, here] = values
         run.stopping_time[here] = paths.stopping_times()

@@ -105,7 +105,8 @@ def sphere_network(
     save_every
         Number of layers between stored ones; layer 0 and the last are always stored.
     keep
-        "V" for the Gram matrices, or a function of Gram matrices (B, N, N) that returns (B, ...).
+        "V" for the Gram matrices, or a function of Gram matrices (B, N, N) that returns (B, ...);
+        chunks of samples call it from several threads.
 
     Returns
     -------
@@ -237,7 +238,9 @@ class _Layers(TorchStepper):
 
     def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Tensor:
         """Return the tokens after a layer."""
-        tokens = self._move(batch.state[:, 0], point, self.numbers_of(batch))
+        # A thread has torch's gradients on, whatever holds where it was started.
+        with torch.no_grad():
+            tokens = self._move(batch.state[:, 0], point, self.numbers_of(batch))
         if not bool(torch.isfinite(tokens.square().sum(-1)).all()):
             raise FloatingPointError(f"layer {point + 1} gives tokens that are not finite")
         # All rows move, and the number of columns may change.
@@ -266,11 +269,10 @@ def _run(
     )  # fmt: skip
 
     def kept(paths: Paths, point: int) -> Array:
-        return measured(paths.state[:, 0], keep).cpu().numpy()
+        return measured(paths.state[:, 0], keep).detach().cpu().numpy()
 
-    dtype = measured(start[:1].double(), keep).cpu().numpy().dtype
     data = run_paths(spec, _Layers(spec, move), "sphere", {"kept": kept}).measured["kept"]
-    result = flow_result(data.astype(dtype)[None], start, keep).isel(beta=0)
+    result = flow_result(data[None], start, keep).isel(beta=0)
     result = result.assign_coords(time=spec.times, layer=("time", np.array(spec.saved)))
     return result.assign_attrs(horizon=float(spec.times[-1]))
 

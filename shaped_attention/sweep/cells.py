@@ -72,7 +72,8 @@ class Cell(Protocol):
 def kind_of(layer: Any) -> type[Cell]:
     """Return the class of cells with this layer; raise ValueError if it is unknown."""
     if not isinstance(layer, str) or (layer not in CELLS and ":" not in layer):
-        near = get_close_matches(str(layer), CELLS, n=1)
+        # Files of earlier versions use the name "both".
+        near = ["transformer"] if layer == "both" else get_close_matches(str(layer), CELLS, n=1)
         guess = f" (did you mean {near[0]!r}?)" if near else ""
         raise ValueError(f"layer must be {LAYERS}; got {layer!r}{guess}")
     kind: type[Cell] = resolve_name(CELLS.get(layer, _BLOCKS))

@@ -98,8 +98,15 @@ def _larger(sweep: Sweep, samples: int | None, further: Mapping[str, Any]) -> Sw
     except SweepFaultsError as error:
         raise ValueError(error.sentence) from None
     if lost := set(sweep.observed).difference(larger.observed):
+        # Only an axis that changes the number of tokens is to blame.
+        names = [
+            name
+            for name in further
+            if replace(larger, axes={**sweep.axes, name: axes[name]}).observed != sweep.observed
+        ]
+        blamed = ", ".join(f"{name}={plain_values(further[name])}" for name in names)
         first = next(name for name in sweep.observed if name in lost)
-        raise ValueError(f"axes: the store keeps {first!r}, which some of the new cells lack")
+        raise ValueError(f"{blamed}: the store keeps {first!r}, which these cells lack")
     return larger
 
 

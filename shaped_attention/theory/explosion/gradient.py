@@ -83,6 +83,6 @@ def _each(values: Any, function: Callable[[torch.Tensor], Any]) -> Any:
     """Return dictionaries and lists with the values of a function of the tensors in them."""
     if isinstance(values, dict):
         return {name: _each(value, function) for name, value in values.items()}
-    if isinstance(values, list):
+    if isinstance(values, list | tuple):
         return [_each(value, function) for value in values]
     return function(values)
