@@ -45,7 +45,8 @@ nitpicky = False
 smartquotes = False  # quotes in docstrings are those of code
 add_module_names = False
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
+# Defaults are read from signatures: those of samplers are not all in their sources.
+autodoc_preserve_defaults = False
 autodoc_type_aliases = {name: name for name in ("ArrayLike", "Layer", "Observable")}
 autosummary_generate = False
 napoleon_google_docstring = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shaped_attention import Block
+from shaped_attention import Block, bounded
 from shaped_attention.numerics.primitives import cholesky, normal_cdf
 
 
@@ -12,7 +12,7 @@ from shaped_attention.numerics.primitives import cholesky, normal_cdf
 class GeluMLP(Block):
     """X' = lambda X + gamma s(X W_pre / sqrt n) W_post / sqrt n, s(x) = x Phi(x)."""
 
-    gamma: float
+    gamma: float = bounded(0.0, 1.0)
     limit = "its activation is not shaped, so that a layer changes V by order 1, not 1/n"
 
     def activation(self, x):

@@ -48,7 +48,7 @@ def simulate_chain(
     seed: int = 0,
     **options: Unpack[SamplerOptions],
 ) -> xr.Dataset:
-    """Sample the covariances of finite networks exactly, at a cost independent of the width.
+    """Sample the covariances of finite networks exactly, without their weight matrices.
 
     The law is that of `simulate_network` with the same arguments. Compiled code runs on the CPU in
     float64, torch otherwise; both use the same random numbers and agree to rounding.
