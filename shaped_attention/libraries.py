@@ -7,13 +7,14 @@ Torch is imported on first use, since compiled code on the CPU does not need it:
 from __future__ import annotations
 
 import functools
-import hashlib
-import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # A checker takes it for true; without `typing`, whose import takes time.
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.2.0"
 
@@ -84,6 +85,8 @@ def lazily(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
 @functools.cache
 def sources_digest() -> str:
     """Return a digest of all sources of the package, as this process first saw them."""
+    import hashlib
+
     folder, digest = Path(__file__).parent, hashlib.sha256()
     for file in sorted(folder.rglob("*.py")):
         digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
@@ -97,6 +100,7 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def _versions() -> dict[str, str]:
+    import platform
     from importlib.metadata import version
 
     return {

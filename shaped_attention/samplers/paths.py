@@ -257,7 +257,10 @@ class Paths(Batch):
             moving = self._stop_overflowing(new, moving, now)
             if stepper.host_waits:
                 moves, arrived = moves & self._living(), arrived & self._living()
-        self.state = stepper.xp.where(moving[:, None, None, None], new, self.state)
+        if stepper.xp is np and moving.all():
+            self.state = new
+        else:
+            self.state = stepper.xp.where(moving[:, None, None, None], new, self.state)
         self.taken[moves] += 1
         self.grid[arrived] += 1
         self.left = np.where(arrived, dt, np.where(moves, self.left - lengths, self.left))
@@ -272,6 +275,9 @@ class Paths(Batch):
         where, stepper = self.stepper.xp.where, self._single
         size = stepper.absolute_sums(new)
         overflowing = moving & ~(size < stepper.largest_factor)
+        # On a device the question would make the host wait.
+        if stepper.xp is np and not overflowing.any():
+            return moving
         self.stopped_at = where(overflowing, stepper.shared(now), self.stopped_at)
         # A step that is not a number, far from an overflow, is an error of a block.
         moderate = min(MODERATE_FACTOR, stepper.largest_factor**0.5)

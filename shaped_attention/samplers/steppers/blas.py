@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -83,9 +84,8 @@ class BlasStepper(HostStepper, SingleStepper, Brownian, Clocked):
         if self.clock:
             new[k, 0] = self._by_clock(task.clock_plans.step, batch, k, lengths[k], point)
         elif task.width is None:
-            drift, noise = self.drift_and_noise(batch, moving, None, point)
-            new += drift
-            new += noise
+            for part in self._limit(batch, k, None, point):
+                new[k, 0] += part
         elif len(k):
             plan = task.plans[point % len(task.plans)]
             inputs = [np.ascontiguousarray(batch.state[k, g]) for g in range(task.groups)]
@@ -100,19 +100,20 @@ class BlasStepper(HostStepper, SingleStepper, Brownian, Clocked):
         self, batch: Batch, moving: Any, increments: Any, point: int
     ) -> tuple[Array, Array]:
         """Return drift times step, and noise, zero for paths that do not move."""
-        (plan,), k = self.task.plans, np.flatnonzero(moving)
-        parts = np.zeros((2, *batch.state.shape))
-        if len(k):
-            normals = None if increments is None else increments[k]
-            with one_thread(), np.errstate(all="ignore"):
-                parts[:, k, 0] = plan.run(
-                    [batch.state[k, 0]],
-                    batch.first + k,
-                    point,
-                    normals=normals,
-                    team=batch.work.team,
-                )
+        k, parts = np.flatnonzero(moving), np.zeros((2, *batch.state.shape))
+        parts[:, k, 0] = self._limit(batch, k, increments, point)
         return parts[0], parts[1]
+
+    def _limit(self, batch: Batch, k: Indices, increments: Any, point: int) -> Sequence[Array]:
+        """Return drift times step, and noise, of the paths k."""
+        (plan,), factors = self.task.plans, batch.state[k, 0]
+        if not len(k):
+            return [factors, factors]
+        normals = None if increments is None else increments[k]
+        with one_thread(), np.errstate(all="ignore"):
+            return plan.run(
+                [factors], batch.first + k, point, normals=normals, team=batch.work.team
+            )
 
     def brownian_shape(self, batch: Batch) -> tuple[int, int]:
         """Return the rows and entries of the increments of a step."""
