@@ -41,7 +41,7 @@ def function_named(
 ) -> Callable[..., Any]:
     """Return a function, such as that of a layer, which an argument names as 'module:function'.
 
-    Raise ValueError, which names the argument, if there is none.
+    Raise ValueError, which names the argument, if it is missing.
     """
     if not names_code(name):
         raise argument_error(argument, requirement, name)

@@ -89,11 +89,11 @@ class Block(ABC):
 
         @property
         def limit(self) -> Limit | str:
-            """The limit, or the reason why there is none."""
+            """The limit, or the reason why the block has no limit."""
 
         @property
         def coupling(self) -> Coupling | str:
-            """The coupling of chain and limit, or the reason why there is none."""
+            """The coupling of chain and limit, or the reason why the two are not coupled."""
 
         @property
         def no_chain(self) -> str:

@@ -159,7 +159,7 @@ def _interruptible(store: Path) -> Iterator[None]:
         received.append(number)
         raise KeyboardInterrupt
 
-    # Batch systems end a job with a signal of its own; treat it as an interrupt.
+    # Batch systems end a job with another signal; treat it as an interrupt.
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)

@@ -50,7 +50,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
 @functools.cache
 def _folder() -> Path | None:
-    """Return the folder for kernels of these sources; None, with a warning, if there is none."""
+    """Return the folder for kernels of these sources; None, with a warning, without one."""
     here = Path(__file__).parent
     sources = b"".join(path.read_bytes() for path in sorted(here.rglob("*.py")))
     name = f"kernels-{hashlib.sha256(sources).hexdigest()[:16]}"

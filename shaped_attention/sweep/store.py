@@ -242,7 +242,7 @@ class Store:
         }
 
     def take_out(self, files: Collection[str]) -> None:
-        """Delete damaged files of samples, and write others anew; the lock is held."""
+        """Delete damaged files of samples, and rewrite the others; the lock is held."""
         samples = set(filter(self.arrays.are_samples, files))
         if samples.symmetric_difference(files):
             self._put_metadata(self.sweep, {})

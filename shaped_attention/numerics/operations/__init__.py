@@ -2,8 +2,8 @@
 
 A file has all faces of its operations: the function of torch tensors, what it does to matrices of a
 trace and to tangents, compiled code for tiles, and library routines on stacks of matrices.
-`registry` says what is needed. All files of this folder are imported here, which registers their
-operations, and the branches of the interpreter are made from them.
+`registry` says which faces an operation must have. All files of this folder are imported here,
+which registers their operations, and the branches of the interpreter are made from them.
 """
 
 from __future__ import annotations

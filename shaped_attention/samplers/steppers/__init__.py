@@ -286,8 +286,9 @@ def completed(rows: NDArray[Any], size: int) -> NDArray[Any]:
 def stepper_of(spec: Specification, task: Task) -> Stepper:
     """Return what moves the paths of a run of the chain or of the limit.
 
-    The files beside this one are asked in the order of their names: the function `stepper_of` of
-    each returns its stepper, or None if it leaves the run to those after it, which are not loaded.
+    The other files of this folder are asked in the order of their names: the function `stepper_of`
+    of each returns its stepper, or None if it leaves the run to those after it, which are not
+    loaded.
     """
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         of_module = getattr(import_module(module.name), "stepper_of", None)
