@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -61,6 +62,25 @@ def test_it_keeps_the_error_it_states(name):
     assert (stated <= tolerance).all()
     assert (np.abs(error) < 4.5 * stated).all()
     assert math.sqrt((error**2).mean()) < 1.3 * tolerance
+
+
+def test_compilation_does_not_count_in_the_time_expected(monkeypatch):
+    """A first level that waits long, as for kernels, is no reason to warn; slow samples are."""
+    grow, waiting = Level.grow, {0}
+
+    def slow(level, target, pool):
+        grow(level, target, pool)
+        if level.number in waiting:
+            time.sleep(0.3)
+
+    monkeypatch.setattr(Level, "grow", slow)
+    layer, v0, f, _, _ = ORACLES["mean"]
+    # What is left takes about 100 times as many steps as the first samples, 1 s.
+    monkeypatch.setattr(multilevel, "_LONG", 20.0)
+    expectation(layer, v0, f, horizon=T, tolerance=0.001)
+    waiting.add(2)
+    with pytest.warns(UserWarning, match="takes about 1 minutes or more"):
+        expectation(layer, v0, f, horizon=T, tolerance=0.001)
 
 
 def test_a_coarse_step_alone_is_rejected():

@@ -237,10 +237,14 @@ def expectation(
         affordable, warned = True, False
         while True:
             for level in levels:
+                started = time.perf_counter()
                 level.grow(_PILOT, pool)  # only new levels have fewer
+                seconds = time.perf_counter() - started
                 bar.update(_cost(levels) - bar.n)
             if not warned:
-                warned = _warn_of_time(levels, tolerance, budget, time.perf_counter() - began)
+                # The first levels may wait for kernels to be compiled, the last does not.
+                pace = seconds / (levels[-1].cost * levels[-1].count)
+                warned = _warn_of_time(levels, tolerance, budget, pace)
             while affordable and _error2(levels) > 0.5 * tolerance**2:
                 affordable = _improve(levels, tolerance, budget, pool)
                 bar.update(_cost(levels) - bar.n)
@@ -265,11 +269,11 @@ def expectation(
     )
 
 
-def _warn_of_time(levels: list[Level], tolerance: float, budget: int, seconds: float) -> bool:
-    """Warn if the first samples let expect minutes; return whether a warning was given."""
+def _warn_of_time(levels: list[Level], tolerance: float, budget: int, pace: float) -> bool:
+    """Warn if minutes are to be expected at `pace`, in seconds a step; return whether it did."""
     costs, done, wanted = _wanted(levels, tolerance)
     steps = min(float(costs @ np.maximum(wanted - done, 0.0)), float(budget - costs @ done))
-    left = seconds * steps / max(float(costs @ done), 1.0)
+    left = pace * steps
     if left < _LONG:
         return False
     stopped = max(level.stopped / level.count for level in levels)
