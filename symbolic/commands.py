@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from textwrap import indent
 from typing import Any
 
 import click
 
 from symbolic.blocks import ShapedAttention, ShapedMLP
-from symbolic.claims.book import CLAIMS, as_latex, as_text, judge_all, summary
+from symbolic.claims.book import (
+    CLAIMS,
+    NOTES,
+    SOURCES,
+    as_latex,
+    as_text,
+    judge_all,
+    select,
+    summary,
+)
+from symbolic.claims.coverage import coverage_summary, problems, problems_with_documents, table
+from symbolic.claims.ledger import Verdict
 from symbolic.closed_forms import closed_form_in_words
 from symbolic.display import diffusion_entries, drift_entries, equation
 from symbolic.expansion import expand_attention
@@ -140,17 +152,58 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
 @main.command(name="claims")
 @click.option("--latex", "in_latex", is_flag=True, help="Print LaTeX (longtable) instead of text.")
 @click.option("--only", help="Judge only the claims whose key contains this text.")
-def claims_command(in_latex: bool, only: str | None) -> None:
-    """Judge every claim of the notes, exact laws and architectures, and print the ledger.
+@click.option(
+    "--source",
+    help=f"Judge only the claims of a source ({', '.join(SOURCES)}), or of a line, as in 003:95.",
+)
+@click.option("--verdict", help="Print only claims with this verdict, such as false.")
+@click.option(
+    "--coverage", is_flag=True, help="Print which claim judges which lines of the notes instead."
+)
+@click.option(
+    "--notes",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="With --coverage: compare digests and quotations with the documents in this folder.",
+)
+def claims_command(
+    in_latex: bool,
+    only: str | None,
+    source: str | None,
+    verdict: str | None,
+    coverage: bool,
+    notes: Path | None,
+) -> None:
+    """Judge every claim of the notes, papers, exact laws and architectures, and print the ledger.
 
-    The exit status is 1 if a verdict differs from the one on record, and 2 if the arguments are
-    invalid.
+    The exit status is 1 if a verdict differs from the one on record or, with --coverage, if a line
+    of the notes has no place in the table, and 2 if the arguments are invalid.
     """
-    chosen = [claim for claim in CLAIMS if only is None or only.lower() in claim.key]
+    if coverage:
+        if in_latex or only or source or verdict:
+            raise _Refusal("--coverage takes no other option than --notes")
+        sys.exit(_print_coverage(notes))
+    if notes:
+        raise _Refusal("--notes needs --coverage")
+    try:
+        chosen = [
+            claim
+            for claim in (CLAIMS if source is None else select(source))
+            if only is None or only.lower() in claim.key
+        ]
+        wanted = None if verdict is None else Verdict(verdict.lower())
+    except ValueError as error:
+        choices = ", ".join(v.value for v in Verdict)
+        wrong = verdict is not None and str(error).endswith("is not a valid Verdict")
+        message = f"verdict must be one of {choices}; got {verdict!r}" if wrong else str(error)
+        raise _Refusal(message) from None
     if not chosen:
-        raise _Refusal(f"only={only!r}: no claim has such a key")
+        where = f" at source={source!r}" if source else ""
+        raise _Refusal(f"only={only!r}: no claim{where} has such a key" if only else
+                       f"source={source!r}: no claim is printed there")  # fmt: skip
     entries = []
     for entry in judge_all(chosen):
+        if wanted is not None and entry.finding.verdict is not wanted:
+            continue
         entries.append(entry)
         if not in_latex:
             click.echo(f"{as_text(entry)}\n")
@@ -159,6 +212,24 @@ def claims_command(in_latex: bool, only: str | None) -> None:
     else:
         click.echo(summary(entries))
     sys.exit(1 if any(entry.changed for entry in entries) else 0)
+
+
+def _print_coverage(notes: Path | None) -> int:
+    """Print the table of the notes, what is incomplete, and a summary; return the exit status."""
+    entries = list(judge_all(NOTES))
+    verdicts = {entry.claim.key: entry.finding.verdict for entry in entries}
+    wrong = problems(CLAIMS)
+    try:
+        wrong += problems_with_documents(NOTES, notes) if notes else []
+    except FileNotFoundError as error:
+        raise _Refusal(str(error)) from None
+    wrong += [f"{entry.claim.key}: VERDICT CHANGED" for entry in entries if entry.changed]
+    for line in (*table(verdicts), "", *wrong):
+        click.echo(line)
+    compared = " and equal to the documents" if notes else ""
+    status = f"INCOMPLETE: {len(wrong)} problems" if wrong else f"complete{compared}"
+    click.echo(f"{coverage_summary(verdicts)}; {status}")
+    return 1 if wrong else 0
 
 
 def _layer(block: str, mask: str, options: dict[str, Any]) -> list[Block]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,11 +40,25 @@ def test_the_verdict_is_the_one_on_record(claim: Any) -> None:
 def test_the_ledger_is_well_formed() -> None:
     keys = [claim.key for claim in CLAIMS]
     assert len(set(keys)) == len(keys)
+    mended = (Verdict.IMPRECISE, Verdict.FALSE)
     for claim in CLAIMS:
-        stands = claim.expected in (Verdict.PROVEN, Verdict.TESTED)
-        assert bool(claim.corrected) != stands, claim.key
-        assert bool(claim.corrected_latex) != stands, claim.key
-    assert {claim.expected for claim in CLAIMS} == set(Verdict)
+        assert bool(claim.corrected) == (claim.expected in mended), claim.key
+        assert bool(claim.latex) != bool(claim.passages), claim.key
+        if claim.latex:
+            assert bool(claim.corrected_latex) == bool(claim.corrected), claim.key
+        if claim.passages:
+            assert bool(claim.why) == bool(claim.corrected), claim.key
+            assert len(claim.why) <= 160, claim.key
+    assert {claim.expected for claim in CLAIMS} >= {*Verdict} - {Verdict.NOT_JUDGED}
+
+
+def test_what_a_simulation_shows_names_a_test_that_exists() -> None:
+    for claim in CLAIMS:
+        assert claim.test or not isinstance(claim.check, ledger.Simulated), claim.key
+        if claim.test:
+            file, _, name = claim.test.partition("::")
+            source = (Path(__file__).parent / file).read_text(encoding="utf-8")
+            assert f"def {name}(" in source, claim.key
 
 
 def test_verdicts_follow_from_facts() -> None:

@@ -27,29 +27,84 @@ from symbolic.claims import (
     sphere,
     transport,
 )
+from symbolic.claims.coverage import DOCUMENTS
 from symbolic.claims.ledger import Claim, Finding, Verdict
 
-CLAIMS: tuple[Claim, ...] = (
-    *softmax.CLAIMS,
-    *scaling.CLAIMS,
-    *limits.CLAIMS,
-    *scores.CLAIMS,
-    *sphere.CLAIMS,
-    *transport.CLAIMS,
-    *explosion_equations.CLAIMS,
-    *explosion_law.CLAIMS,
-    *explosion_coordinates.CLAIMS,
-    *explosion_bounds.CLAIMS,
-    *centres.CLAIMS,
-    *rotary.CLAIMS,
-    *qk_norm.CLAIMS,
-    *groups.CLAIMS,
-    *activations.CLAIMS,
-    *post_norm.CLAIMS,
-    *pre_norm.CLAIMS,
-    *sandwich.CLAIMS,
+_MODULES = {
+    "2306.17759": (softmax, scaling, limits),
+    "2312.10794": (scores, sphere, transport),
+    "exact-laws": (
+        explosion_equations,
+        explosion_law,
+        explosion_coordinates,
+        explosion_bounds,
+    ),
+    "architectures": (
+        centres,
+        rotary,
+        qk_norm,
+        groups,
+        activations,
+        post_norm,
+        pre_norm,
+        sandwich,
+    ),
+}
+"""Where a claim is from that the notes do not print: a paper, the page on exact laws, the limits of
+architectures."""
+
+_ALL = [
+    (source, claim)
+    for source, modules in _MODULES.items()
+    for module in modules
+    for claim in module.CLAIMS
+]
+
+NOTES: tuple[Claim, ...] = tuple(
+    sorted((claim for _, claim in _ALL if claim.passages), key=lambda claim: claim.passages)
 )
-"""Every claim: those of the notes, of the page on exact laws, and on architectures in use."""
+"""The claims of the notes, in the order in which they are printed."""
+
+OTHERS: dict[str, tuple[Claim, ...]] = {
+    name: tuple(claim for source, claim in _ALL if source == name and not claim.passages)
+    for name in _MODULES
+}
+"""The other claims by their source."""
+
+CLAIMS: tuple[Claim, ...] = (*NOTES, *(claim for claims in OTHERS.values() for claim in claims))
+"""Every claim: those of the notes, the papers, the page on exact laws, architectures in use."""
+
+SOURCES = (*DOCUMENTS, *OTHERS)
+"""The names by which `select` knows the sources."""
+
+
+def select(source: str) -> tuple[Claim, ...]:
+    """Return the claims of a source, or those on a line of a document, as in "003:95".
+
+    Raises
+    ------
+    ValueError
+        If there is no such source or line.
+    """
+    name, _, line = source.partition(":")
+    if name not in SOURCES or (line and name not in DOCUMENTS):
+        raise ValueError(
+            f"source must be one of {', '.join(SOURCES)}, or a line of the notes such as 003:95; "
+            f"got {source!r}"
+        )
+    if name in OTHERS:
+        return OTHERS[name]
+    if line and not (line.isdecimal() and 1 <= int(line) <= DOCUMENTS[name].lines):
+        raise ValueError(
+            f"source must name a line from 1 to {DOCUMENTS[name].lines} of {name}; got {source!r}"
+        )
+    return tuple(
+        claim
+        for claim in NOTES
+        for passage in claim.passages
+        if passage.document == name and (not line or passage.first <= int(line) <= passage.last)
+    )
+
 
 WIDTH = 96
 
@@ -81,12 +136,19 @@ def as_text(entry: Entry) -> str:
     """Return a paragraph: verdict and key, statement, corrected statement, witness."""
     claim, finding = entry.claim, entry.finding
     head = f"{finding.verdict.value.upper()}  {claim.key}"
+    if claim.passages:
+        head += f"  {', '.join(map(str, claim.passages))}"
     if entry.changed:
         head += f"  (VERDICT CHANGED: {claim.expected.value} is on record)"
     lines = [head, _paragraph("claim", claim.statement)]
+    if claim.passages and claim.formula:
+        lines.append(_paragraph("printed", claim.formula))
     if claim.corrected:
         lines.append(_paragraph("instead", claim.corrected))
-    lines.append(_paragraph("witness", finding.witness))
+    label = "reason" if finding.verdict is Verdict.NOT_JUDGED else "witness"
+    lines.append(_paragraph(label, finding.witness))
+    if claim.test:
+        lines.append(_paragraph("test", f"tests/{claim.test}"))
     return "\n".join(lines)
 
 
@@ -107,10 +169,11 @@ def as_latex(entries: Iterable[Entry]) -> str:
     ]
     for entry in entries:
         claim, finding = entry.claim, entry.finding
-        corrected = f"{claim.corrected_latex}. " if claim.corrected_latex else ""
+        instead = claim.corrected_latex or _escaped(claim.corrected).rstrip(".")
+        corrected = f"{instead}. " if instead else ""
         changed = r" (\textbf{changed})" if entry.changed else ""
         lines.append(
-            f"{claim.latex} & {finding.verdict.value}{changed} & "
+            f"{claim.formula or _escaped(claim.statement)} & {finding.verdict.value}{changed} & "
             f"{corrected}{_escaped(finding.witness)} \\\\"
         )
     return "\n".join([*lines, r"\end{longtable}"])

@@ -1,7 +1,8 @@
-"""Claims, and how a verdict is reached.
+"""Claims, where they are printed, and how a verdict is reached.
 
-A verdict is always computed: `expected` is the verdict on record, `check` computes which parts of
-the claim hold, and the two are compared whenever the ledger is run.
+A verdict is computed wherever that is possible: `expected` is the verdict on record, `check`
+computes which parts of the claim hold, and the two are compared whenever the ledger is run. What
+only a simulation shows has a `Simulated` check and names the test that runs it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,35 @@ class Verdict(Enum):
     TESTED = "true for tested cases"
     IMPRECISE = "imprecise"
     FALSE = "false"
+    NOT_JUDGED = "not to be judged"
+
+
+@dataclass(frozen=True, order=True)
+class Passage:
+    """Lines `first` to `last` of a source document, and what they print: formulas, word by word.
+
+    A document is named by the number with which the name of its file begins.
+    """
+
+    document: str
+    first: int
+    last: int
+    formulas: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        last = f"-{self.last}" if self.last > self.first else ""
+        return f"{self.document}:{self.first}{last}"
+
+
+def at(document: str, lines: int | tuple[int, int], *formulas: str) -> Passage:
+    """Return a passage of one line, or of lines from first to last."""
+    first, last = lines if isinstance(lines, tuple) else (lines, lines)
+    return Passage(document, first, last, formulas)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Finding of a check: the verdict and the witness, a proof or a counterexample."""
+    """Finding of a check: the verdict and the witness, a proof, counterexample or reason."""
 
     verdict: Verdict
     witness: str
@@ -30,20 +55,28 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """Claim of the source notes, of the page on exact laws, or on the limit of an architecture.
+    """Claim of the source notes, of the papers or on exact laws, or on an architecture's limit.
 
     Attributes
     ----------
     key
         A short name.
-    statement, latex
-        The claim as stated, in text and in LaTeX.
+    statement
+        What is claimed, in words and plain formulas.
+    latex
+        The formula in LaTeX; empty for a claim of the notes, whose passages quote it.
     expected
         The verdict on record.
-    corrected, corrected_latex
-        The corrected claim; empty if the claim holds as stated.
     check
         Function that computes the finding.
+    corrected, corrected_latex
+        The corrected claim; empty if the claim holds as stated, or cannot be judged.
+    passages
+        Where the notes print it. The formulas are judged as they stand there.
+    why
+        For a claim of the notes that is imprecise or false: the reason, in one line.
+    test
+        The test that shows it, ``file.py::test_name`` in ``tests/``, where no proof does.
     """
 
     key: str
@@ -53,6 +86,30 @@ class Claim:
     check: Callable[[], Finding]
     corrected: str = ""
     corrected_latex: str = ""
+    passages: tuple[Passage, ...] = ()
+    why: str = ""
+    test: str = ""
+
+    @property
+    def formula(self) -> str:
+        """The formula in LaTeX, with dollars: as printed in the first passage that has one."""
+        quoted = (passage.formulas for passage in self.passages if passage.formulas)
+        return self.latex or ", ".join(f"${formula}$" for formula in next(quoted, ()))
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Check of a claim that a simulation decides: the ledger does not run the package.
+
+    The claim names the test that runs it and would fail for another verdict.
+    """
+
+    verdict: Verdict
+    witness: str
+
+    def __call__(self) -> Finding:
+        """Return what the test establishes."""
+        return Finding(self.verdict, self.witness)
 
 
 def proven(witness: str, *identities: bool) -> Finding:
@@ -81,6 +138,11 @@ def imprecise(witness: str, part_that_holds: bool, part_that_fails: bool) -> Fin
     if part_that_holds and part_that_fails:
         return Finding(Verdict.IMPRECISE, witness)
     return Finding(Verdict.TESTED if part_that_holds else Verdict.FALSE, witness)
+
+
+def not_to_be_judged(reason: str) -> Callable[[], Finding]:
+    """Return the check of a sentence that computation cannot decide, for this reason."""
+    return lambda: Finding(Verdict.NOT_JUDGED, reason)
 
 
 def _all(verdict: Verdict, witness: str, facts: tuple[bool, ...]) -> Finding:

@@ -1,0 +1,56 @@
+"""The page for the authors of the notes: what is right, what to mend and what is wrong in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from symbolic.claims.book import Entry, judge_all, select
+from symbolic.claims.coverage import DOCUMENTS, Document
+from symbolic.claims.ledger import Verdict
+
+SECTIONS: Mapping[str, tuple[Verdict, ...]] = {
+    "Wrong": (Verdict.FALSE,),
+    "Fix this": (Verdict.IMPRECISE,),
+    "Right": (Verdict.PROVEN, Verdict.TESTED),
+    "Not to be judged": (Verdict.NOT_JUDGED,),
+}
+"""The sections of a document and the verdicts that they hold, the most urgent first."""
+
+
+def authors_page() -> str:
+    """Return the page in Markdown: for each document, a table for each section."""
+    return "\n".join(line for document in DOCUMENTS.values() for line in _document(document))
+
+
+def _document(document: Document) -> Iterator[str]:
+    entries = sorted(judge_all(select(document.name)), key=lambda e: _places(e, document))
+    yield from (f"## {document.name}: {document.title}", "")
+    for title, verdicts in SECTIONS.items():
+        chosen = [entry for entry in entries if entry.finding.verdict in verdicts]
+        if chosen:
+            yield from (f"### {title} ({document.name})", "")
+            yield from _table(chosen, document, mended=title in ("Wrong", "Fix this"))
+            yield ""
+
+
+def _places(entry: Entry, document: Document) -> list[int]:
+    return [p.first for p in entry.claim.passages if p.document == document.name]
+
+
+def _table(entries: Iterable[Entry], document: Document, mended: bool) -> Iterator[str]:
+    """A row for each entry: lines, what they say, what to write instead and why, or the verdict."""
+    if mended:
+        yield from ("| line | printed | write instead | why |", "| --- | --- | --- | --- |")
+    else:
+        yield from ("| line | statement | verdict | claim |", "| --- | --- | --- | --- |")
+    for entry in entries:
+        claim, verdict = entry.claim, entry.finding.verdict
+        passages = (p for p in claim.passages if p.document == document.name)
+        lines = ", ".join(str(p).partition(":")[2] for p in passages)
+        if mended:
+            cells = [claim.statement, claim.corrected, f"{claim.why} (`{claim.key}`)"]
+        elif verdict is Verdict.NOT_JUDGED:
+            cells = [claim.statement, entry.finding.witness, f"`{claim.key}`"]
+        else:
+            cells = [claim.statement, verdict.value, f"`{claim.key}`"]
+        yield "| " + " | ".join([lines, *(cell.replace("|", "\\|") for cell in cells)]) + " |"
