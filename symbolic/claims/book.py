@@ -18,12 +18,14 @@ from symbolic.claims import (
     limits,
     post_norm,
     pre_norm,
+    proportional_limit,
     qk_norm,
     rotary,
     sandwich,
     scaling,
     scores,
     softmax,
+    softmax_at_zero,
     sphere,
     transport,
 )
@@ -31,7 +33,7 @@ from symbolic.claims.coverage import DOCUMENTS
 from symbolic.claims.ledger import Claim, Finding, Verdict
 
 _MODULES = {
-    "2306.17759": (softmax, scaling, limits),
+    "2306.17759": (softmax, softmax_at_zero, proportional_limit, scaling, limits),
     "2312.10794": (scores, sphere, transport),
     "exact-laws": (
         explosion_equations,

@@ -1,67 +1,16 @@
-"""Claims on the sizes of the terms and on what the limit means for the network."""
+"""Claims on the order of the terms of the expansion, and on which modifications are needed."""
 
 from __future__ import annotations
 
-from sympy import Expr, Matrix, Rational, Symbol, cancel, diff, expand, log, symbols
+from sympy import Matrix, Rational, symbols
 
 from symbolic.blocks import ShapedAttention
-from symbolic.claims.ledger import Claim, Finding, Verdict, imprecise, tested
+from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, tested
 from symbolic.limit import derive
-from symbolic.names import GAMMA, TAU
+from symbolic.names import TAU
 from symbolic.orders import term_orders
 from symbolic.recursion import NoLimitError
 from symbolic.series import HALF
-
-N = Symbol("n", positive=True)
-
-
-def _one_token_cumulants(count: int) -> list[Expr]:
-    """Return the exact cumulants of V'/V for one token at width n.
-
-    A = 1, so V'/V = (1/n) sum_i (lambda x_i + gamma g_i)^2 with sum x_i^2 = n: a noncentral
-    chi-square law, whose cumulant generating function is
-    -(n/2) log(1 - 2 gamma^2 t / n) + lambda^2 t / (1 - 2 gamma^2 t / n).
-    """
-    t = Symbol("t")
-    spread = 1 - 2 * GAMMA**2 * t / N
-    function = -N / 2 * log(spread) + (1 - GAMMA**2) * t / spread
-    cumulants = []
-    for _ in range(count):
-        function = diff(function, t)
-        cumulants.append(expand(cancel(function.subs(t, 0))))
-    return cumulants
-
-
-def _size_of_updates() -> Finding:
-    mean, variance = _one_token_cumulants(2)
-    limit = derive(ShapedAttention(), 2)
-    derived = derive(ShapedAttention(), 1)
-    v = derived.algebra.v_expressions[0, 0]
-    return imprecise(
-        "one token, exactly: E V'/V = 1, Var V'/V = 2 gamma^2 (2 - gamma^2)/n; two tokens: "
-        "n E[V' - V] and n Cov[V'] both tend to polynomials that are not 0",
-        part_that_holds=mean == 1 and limit.drift[0, 0] != 0,
-        part_that_fails=variance != 0
-        and expand(N * variance * v**2 - derived.diffusion[0, 0]) == 0
-        and limit.diffusion[0, 0] != 0,
-    )
-
-
-def _euler_scheme() -> Finding:
-    mean, variance, third = _one_token_cumulants(3)
-    limit = derive(ShapedAttention(), 1)
-    v = limit.algebra.v_expressions[0, 0]
-    same_moments = (
-        limit.drift[0, 0] == 0
-        and mean == 1
-        and expand(N * variance * v**2 - limit.diffusion[0, 0]) == 0
-    )
-    return imprecise(
-        "one token: mean and variance of a layer are those of an Euler-Maruyama step of length "
-        f"1/n, but the third cumulant is {third}, not 0",
-        part_that_holds=same_moments,
-        part_that_fails=third != 0,
-    )
 
 
 def _temperature() -> Finding:
@@ -117,33 +66,15 @@ def _orders_vanish_for_equal_tokens() -> Finding:
 
 CLAIMS = [
     Claim(
-        "updates-of-order-1/n",
-        "The attention operation gives covariance updates of size O(1/n).",
-        r"$V_{\ell+1} - V_\ell = O(1/n)$",
-        Verdict.IMPRECISE,
-        _size_of_updates,
-        "The mean of the update is of order 1/n; the update itself fluctuates by order 1/sqrt n.",
-        r"$E[V_{\ell+1}-V_\ell\mid V_\ell] = O(1/n)$, $V_{\ell+1}-V_\ell = O(n^{-1/2})$",
-    ),
-    Claim(
-        "euler-step-1/n",
-        "Euler's method with step 1/n approximates the chain of covariances.",
-        r"$V_{\ell+1} \approx V_\ell + b(V_\ell)/n + \Sigma(V_\ell)^{1/2}\xi_\ell/\sqrt n$",
-        Verdict.IMPRECISE,
-        _euler_scheme,
-        "It does so in law, up to the exit from a ball: to leading order a layer has the mean and "
-        "covariance of an Euler-Maruyama step, but its increments are not Gaussian.",
-        r"in law, up to the exit from a ball; $\xi_\ell$ is not Gaussian",
-    ),
-    Claim(
         "temperature-gives-1/n",
-        "The scaling tau = tau_0 sqrt(n n_k) makes the terms of the expansion O(1/n).",
-        r"$\tau=\tau_0\sqrt{n n_k}$ gives terms of order $1/n$",
+        "The scaling of the temperature makes the terms of the Taylor expansion of A O(1/n).",
+        "",
         Verdict.IMPRECISE,
         _temperature,
         "The first term is of order 1/sqrt n and has mean 0. Products of two first terms and the "
         "mean of the second term give a mean change of V of order 1/n.",
-        r"$A = I + A_1/\sqrt n + A_2/n + \dots$, $E A_1 = 0$",
+        passages=(at("000", 18, "O(1/n)", r"\(A\)"),),
+        why="A = I + A_1/sqrt n + A_2/n + ...: the first term is of order 1/sqrt n and has mean 0.",
     ),
     Claim(
         "three-modifications-needed",

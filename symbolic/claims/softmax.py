@@ -1,7 +1,8 @@
-"""Claims on the derivatives of softmax."""
+"""Claims on softmax and its derivatives at any point; those at 0 are in `softmax_at_zero`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 from sympy import (
@@ -15,35 +16,33 @@ from sympy import (
     diff,
     exp,
     expand,
-    eye,
     ones,
+    simplify,
     symbols,
 )
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, proven, refuted
+from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, proven, refuted
 from symbolic.softmax import (
     PROBABILITIES,
     derivative,
     derivative_at_zero,
-    derivative_tensor,
     differentiated_tensor,
 )
 
 M = Symbol("m", integer=True, positive=True)
 
-
 Z = symbols("z_i z_j z_k rest")
 """Three tokens; the others enter softmax and its derivatives through one constant, `rest`."""
 
 
-def _values() -> list[Expr]:
+def values() -> list[Expr]:
     """Return s_i, s_j, s_k for any number of tokens."""
     total = exp(Z[0]) + exp(Z[1]) + exp(Z[2]) + Z[3]
     return [exp(z) / total for z in Z[:3]]
 
 
 def _first_derivatives() -> Finding:
-    value = _values()[0]
+    value = values()[0]
     same, other = diff(value, Z[0]), diff(value, Z[1])
     at_zero = {Z[0]: 0, Z[1]: 0, Z[2]: 0, Z[3]: M - 3}
     tensors = all(
@@ -59,29 +58,46 @@ def _first_derivatives() -> Finding:
     )
 
 
-def _kronecker_form() -> Finding:
-    s = _values()
-    i, j = symbols("i j", integer=True)
-    probability = PROBABILITIES
+def _distribution() -> Finding:
+    positive = {z: Symbol(z.name, real=True) for z in Z[:3]} | {Z[3]: Symbol("r", positive=True)}
+    s = values()
+    others = Z[3] / (exp(Z[0]) + exp(Z[1]) + exp(Z[2]) + Z[3])
     return proven(
-        "quotient rule at any z and m; at 0 the joint cumulants of one-hot vectors agree",
-        cancel(diff(s[0], Z[0]) - s[0] * (1 - s[0])) == 0,
-        cancel(diff(s[0], Z[1]) + s[0] * s[1]) == 0,
-        expand(derivative(i, j) - probability[i] * (KroneckerDelta(i, j) - probability[j])) == 0,
-        expand(derivative_at_zero(i, j) - (KroneckerDelta(i, j) - 1 / M) / M) == 0,
+        "every s_i is positive for real z, and they sum to 1: three of them, the others in one",
+        all(value.subs(positive).is_positive is True for value in s),
+        cancel(sum(s) + others) == 1,
     )
 
 
-def _values_at_zero() -> Finding:
-    zi, rest = symbols("z_i rest")
-    s = (exp(zi) / (exp(zi) + rest)).subs({zi: 0, rest: M - 1})
-    cases = []
-    for m in range(1, 7):
-        column = Matrix(derivative_tensor(0, m).tolist())
-        cases.append(Matrix.diag(*column) == eye(m) / m)
-        cases.append(column * column.T == ones(m, m) / m**2)
+def _of_a_component() -> Finding:
+    s = values()
+    ratio = cancel(s[0] / s[1])
+    return imprecise(
+        "the formula is softmax: s_i/s_j = e^(z_i - z_j); but ds_i/dz_j is not 0 for j != i, so "
+        "that s_i is no function of z_i",
+        part_that_holds=simplify(ratio - exp(Z[0] - Z[1])) == 0,
+        part_that_fails=cancel(diff(s[0], Z[1])) != 0,
+    )
+
+
+def _cases() -> Finding:
+    s = values()
     return proven(
-        "s_i(0) = 1 / (1 + (m - 1)) = 1/m; both matrices for m = 1..6", s == 1 / M, *cases
+        "quotient rule at any z and m, the other tokens in one constant",
+        cancel(diff(s[0], Z[0]) - s[0] * (1 - s[0])) == 0,
+        cancel(diff(s[0], Z[1]) + s[0] * s[1]) == 0,
+    )
+
+
+def _kronecker_form() -> Finding:
+    i, j = symbols("i j", integer=True)
+    probability = PROBABILITIES
+    return proven(
+        "both cases by the quotient rule; joint cumulants of one-hot vectors agree, at any z and "
+        "at 0",
+        _cases().verdict is Verdict.PROVEN,
+        expand(derivative(i, j) - probability[i] * (KroneckerDelta(i, j) - probability[j])) == 0,
+        expand(derivative_at_zero(i, j) - (KroneckerDelta(i, j) - 1 / M) / M) == 0,
     )
 
 
@@ -100,7 +116,7 @@ def _second_derivative_is_the_jacobian() -> Finding:
     jacobian = s.jacobian(Matrix(z))
     claimed_is_first = (jacobian - _jacobian(s)).applyfunc(cancel).is_zero_matrix
     hessian = differentiated_tensor(2, 3)
-    t = _values()
+    t = values()
 
     def delta(a: int, b: int) -> int:
         return int(a == b)
@@ -122,26 +138,52 @@ def _second_derivative_is_the_jacobian() -> Finding:
     )
 
 
+def _has_shape(product: Callable[[], Matrix]) -> bool:
+    try:
+        product()
+    except ShapeError:
+        return False
+    return True
+
+
+def _slice(jacobian: Matrix, s: Matrix, k: int) -> Matrix:
+    """Return what is right: the formula with the column J e_k in place of J."""
+    column = jacobian[:, k]
+    return Matrix.diag(*column) - column * s.T - s * column.T
+
+
 def _matrix_formula() -> Finding:
     z, s = _general_point(3)
     jacobian = _jacobian(s)
-    try:
-        _ = jacobian * s.T
-        shapes_agree = True
-    except ShapeError:
-        shapes_agree = False
-    slices = []
-    for k in range(3):
-        column = jacobian[:, k]
-        formula = Matrix.diag(*column) - column * s.T - s * column.T
-        slices.append((formula - diff(s.jacobian(Matrix(z)), z[k])).applyfunc(cancel))
+    hessian = [diff(s.jacobian(Matrix(z)), z[k]) for k in range(3)]
+    # The products can also be meant entry by entry: J s^T and s J^T as J diag(s) and diag(s) J.
+    diagonal = Matrix.diag(*jacobian.diagonal())
+    at_zero = dict.fromkeys(z, 0)
+    entrywise = (diagonal - jacobian * Matrix.diag(*s) - Matrix.diag(*s) * jacobian).subs(at_zero)
+    slices = [matrix.subs(at_zero) for matrix in hessian]
     return refuted(
-        "m = 3: J s^T multiplies a 3 x 3 by a 1 x 3 matrix; with columns J e_k in place of J the "
-        "formula is the k-th slice of the Hessian, at any z",
-        claim_fails=not shapes_agree,
-        correction_holds=all(matrix.is_zero_matrix for matrix in slices),
+        "m = 3: J s^T multiplies a 3 x 3 by a 1 x 3 matrix, s J^T a 3 x 1 by a 3 x 3 matrix; meant "
+        f"entry by entry, all entries at 0 are {entrywise[0, 0]}, but the first slice is "
+        f"{slices[0].tolist()}; with columns J e_k in place of J the formula is the k-th slice, at "
+        "any z",
+        claim_fails=not _has_shape(lambda: jacobian * s.T)
+        and not _has_shape(lambda: s * jacobian.T)
+        and entrywise == ones(3, 3) * entrywise[0, 0]
+        and entrywise not in slices,
+        correction_holds=all(
+            (_slice(jacobian, s, k) - hessian[k]).applyfunc(cancel).is_zero_matrix for k in range(3)
+        ),
     )
 
+
+_SAME = (
+    r"\frac{\partial \text{softmax}(z_i)}{\partial z_i} = "
+    r"\text{softmax}(z_i) \cdot (1 - \text{softmax}(z_i))"
+)
+_OTHER = (
+    r"\frac{\partial \text{softmax}(z_i)}{\partial z_j} = "
+    r"- \text{softmax}(z_i) \cdot \text{softmax}(z_j)"
+)
 
 CLAIMS = [
     Claim(
@@ -152,38 +194,96 @@ CLAIMS = [
         _first_derivatives,
     ),
     Claim(
-        "softmax-kronecker-form",
-        "ds_i/dz_j = s_i (delta_ij - s_j).",
-        r"$\partial_j s_i = s_i(\delta_{ij} - s_j)$",
+        "softmax-is-a-distribution",
+        "Softmax converts a vector of arbitrary values to a probability distribution.",
+        "",
         Verdict.PROVEN,
-        _kronecker_form,
+        _distribution,
+        passages=(at("000", 29), at("001", 17)),
     ),
     Claim(
-        "softmax-at-zero",
-        "diag(softmax(0)) = I/m and softmax(0) softmax(0)^T = 11^T/m^2.",
-        r"$\mathrm{diag}(s(0)) = I/m$, $s(0)s(0)^\top = 11^\top/m^2$",
+        "softmax-of-a-component",
+        "The softmax of the i-th component is softmax(z_i) = exp(z_i) / sum_j exp(z_j).",
+        "",
+        Verdict.IMPRECISE,
+        _of_a_component,
+        "softmax(z)_i = exp(z_i) / sum_j exp(z_j): a component of softmax(z).",
+        passages=(
+            at(
+                "000", (31, 32), r"\text{softmax}(z_i) = \frac{\exp(z_i)}{\sum_{j=1}^{n} \exp(z_j)}"
+            ),
+        ),
+        why="Harmless abuse of notation: it depends on the whole of z, not on z_i alone.",
+    ),
+    Claim(
+        "softmax-derivative-cases",
+        "ds_i/dz_i = s_i (1 - s_i), and ds_i/dz_j = -s_i s_j for i != j.",
+        "",
         Verdict.PROVEN,
-        _values_at_zero,
+        _cases,
+        passages=(
+            at("000", (34, 35), _SAME),
+            at("000", (36, 37), _OTHER),
+            at("001", (20, 21), _SAME),
+            at("001", (22, 23), _OTHER),
+        ),
+    ),
+    Claim(
+        "softmax-kronecker-form",
+        "ds_i/dz_j = s_i (delta_ij - s_j), delta_ij the Kronecker delta.",
+        "",
+        Verdict.PROVEN,
+        _kronecker_form,
+        passages=(
+            at(
+                "000",
+                (39, 41),
+                r"\frac{\partial \text{softmax}(z_i)}{\partial z_j} = \text{softmax}(z_i) \cdot "
+                r"(\delta_{ij} - \text{softmax}(z_j))",
+            ),
+        ),
     ),
     Claim(
         "softmax-second-derivative",
         "The second derivative of softmax is diag(s) - s s^T.",
-        r"$\nabla^2 s = \mathrm{diag}(s) - ss^\top$",
+        "",
         Verdict.FALSE,
         _second_derivative_is_the_jacobian,
         "That is the Jacobian. The second derivative is the third-order tensor s_i [(delta_ij - "
         "s_j)(delta_ik - s_k) - s_j (delta_jk - s_k)].",
-        r"$\partial_j\partial_k s_i = s_i[(\delta_{ij}-s_j)(\delta_{ik}-s_k) - "
-        r"s_j(\delta_{jk}-s_k)]$",
+        passages=(
+            at(
+                "000",
+                (45, 46),
+                r"\frac{\partial^2 \text{softmax}(z)}{\partial z \partial z} = "
+                r"\text{diag}(\text{softmax}(z)) - \text{softmax}(z) \cdot \text{softmax}(z)^\top",
+            ),
+        ),
+        why="The matrix holds the first derivatives; second derivatives of a vector have three "
+        "indices.",
     ),
     Claim(
         "softmax-hessian-matrix-formula",
-        "With J = diag(s) - s s^T the Hessian is diag(J) - J s^T - s J^T.",
-        r"$\mathrm{diag}(J) - Js^\top - sJ^\top$, $J = \mathrm{diag}(s)-ss^\top$",
+        "With J = diag(s) - s s^T the second derivative is diag(J) - J s^T - s J^T.",
+        "",
         Verdict.FALSE,
         _matrix_formula,
-        "The shapes do not agree. The k-th slice of the Hessian, its derivative by z_k, is "
-        "diag(J e_k) - (J e_k) s^T - s (J e_k)^T.",
-        r"$\partial_k J = \mathrm{diag}(Je_k) - (Je_k)s^\top - s(Je_k)^\top$",
+        "The k-th slice of the Hessian, the derivative of J by z_k, is diag(J e_k) - (J e_k) s^T - "
+        "s (J e_k)^T.",
+        passages=(
+            at(
+                "000",
+                (47, 50),
+                r"\frac{\partial^2 \text{softmax}(z)}{\partial z^2} = "
+                r"\text{diag}(\text{diag}(\text{softmax}(z)) - "
+                r"\text{softmax}(z) \cdot \text{softmax}(z)^\top) - "
+                r"(\text{diag}(\text{softmax}(z)) - "
+                r"\text{softmax}(z) \cdot \text{softmax}(z)^\top) \cdot \text{softmax}(z)^\top - "
+                r"\text{softmax}(z) \cdot \left(\text{diag}(\text{softmax}(z)) - "
+                r"\text{softmax}(z) \cdot \text{softmax}(z)^\top\right)^\top",
+            ),
+        ),
+        why="The shapes do not agree (J is m x m, s^T is 1 x m); with columns J e_k for J it is "
+        "right, slice by slice.",
     ),
 ]
