@@ -18,6 +18,7 @@ from symbolic.claims import (
     as_latex,
     as_text,
     factor,
+    interaction_energy,
     judge,
     ledger,
     limits,
@@ -27,7 +28,6 @@ from symbolic.claims import (
     transport,
 )
 from symbolic.claims import softmax as softmax_module
-from symbolic.claims import sphere as sphere_module
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
@@ -117,13 +117,13 @@ def test_a_wrong_tensor_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_wrong_energy_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the sum of squares with a wrong factor."""
-    right = sphere_module._energy_rate
+    right = interaction_energy.energy_rate
 
     def wrong(count: int, unnormalised: bool) -> Any:
         rate, squares = right(count, unnormalised)
         return rate, 2 * squares
 
-    monkeypatch.setattr(sphere_module, "_energy_rate", wrong)
+    monkeypatch.setattr(interaction_energy, "energy_rate", wrong)
     for key in ("energy-derivative-usa", "energy-derivative-sa", "two-energies"):
         assert judge(named(key)).changed, key
 

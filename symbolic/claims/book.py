@@ -9,12 +9,15 @@ from textwrap import fill
 
 from symbolic.claims import (
     activations,
+    attention_as_gradient,
     centres,
+    equal_cosines,
     explosion_bounds,
     explosion_coordinates,
     explosion_equations,
     explosion_law,
     groups,
+    interaction_energy,
     limits,
     post_norm,
     pre_norm,
@@ -26,7 +29,7 @@ from symbolic.claims import (
     scores,
     softmax,
     softmax_at_zero,
-    sphere,
+    sphere_flow,
     transport,
 )
 from symbolic.claims.coverage import DOCUMENTS
@@ -34,7 +37,14 @@ from symbolic.claims.ledger import Claim, Finding, Verdict
 
 _MODULES = {
     "2306.17759": (softmax, softmax_at_zero, proportional_limit, scaling, limits),
-    "2312.10794": (scores, sphere, transport),
+    "2312.10794": (
+        scores,
+        sphere_flow,
+        interaction_energy,
+        attention_as_gradient,
+        equal_cosines,
+        transport,
+    ),
     "exact-laws": (
         explosion_equations,
         explosion_law,
