@@ -278,6 +278,10 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             sphere.sphere_network, {"attention": SA, **start, **TWO},
         ),
         "sphere.tokens_of": (sphere.tokens_of, {"angles": ANGLES}),
+        "sphere.theory.two_tokens": (
+            sphere.theory.two_tokens,
+            {"attention": SA, "dimension": 3, "sigma": 1.0, "cosine": [0.1]},
+        ),
         "sphere.uniform_start": (
             sphere.uniform_start, {"tokens": 3, "dimension": 2, "samples": 2, "seed": 0},
         ),

@@ -147,6 +147,8 @@ CALLS = [
     call(sphere.sphere_network, {"layers": 2}, attention=GENERAL, start=TOKENS, step=0.5, layers=3),
     call(noisy_network, _SEED, attention=ATTENTION, **_START),
     call(sphere.noisy_chain, _SEED, attention=ATTENTION, dimension=9, **_START),
+    call(sphere.theory.two_tokens, {"sigma": 2.0}, attention=sphere.SphereAttention(2.0),
+         dimension=3, sigma=1.0, cosine=[-0.5, 0.0]),
     call(sphere.mean_field, {"normalised": False}, beta=np.float32(1.3), times=[0.1],
          density=two_bumps, cells=8),
     call(sphere.mean_field_distance, _SEED, beta=2, sizes=[2, 3], time=0.1, samples=2, cells=8),

@@ -21,8 +21,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from shaped_attention.checks import argument_error, check_finite, check_nonnegative, check_width
+from shaped_attention.checks import argument_error, check_finite, check_nonnegative
 from shaped_attention.results.plain_arguments import storable
+from shaped_attention.sphere.random_values import check_noise, noise_bracket, noise_drift
 from shaped_attention.sphere.starts import check_start
 
 _LARGEST_BETA = 600.0
@@ -156,7 +157,11 @@ class SphereAttention(Attention):
         return -speed if self.repulsion else speed
 
     def gram_field(
-        self, gram: Float[Tensor, "*B N N"], sigma: float = 0.0, dimension: int | None = None
+        self,
+        gram: Float[Tensor, "*B N N"],
+        sigma: float = 0.0,
+        dimension: int | None = None,
+        centred: bool = False,
     ) -> Float[Tensor, "*B N N"]:
         """Return the drift of Gram matrices (..., N, N), with noise of strength `sigma` if given.
 
@@ -165,31 +170,50 @@ class SphereAttention(Attention):
 
             sigma^2 [ (1 - (2 - V_ij^2) / d) C_ij - (1 - 1/d) V_ij (C_ii + C_jj) / 2 ].
 
+        That alone is the drift if `centred`, for value matrices of mean 0.
+
         Raises
         ------
         ValueError
             If V does not have unit diagonal, or another argument is outside its range.
         """
-        if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
-            raise argument_error("gram", "of shape (..., N, N)", tuple(gram.shape))
+        self._check_gram(gram, sigma)
         weights = self.weights(gram)
         moved = weights @ gram
-        moved = -moved if self.repulsion else moved
-        along = moved.diagonal(dim1=-2, dim2=-1)
-        drift = moved + moved.mT - (along[..., :, None] + along[..., None, :]) * gram
-        check_nonnegative("sigma", sigma)
+        drift = torch.zeros_like(moved)
+        if not centred:
+            pull = -moved if self.repulsion else moved
+            along = pull.diagonal(dim1=-2, dim2=-1)
+            drift = pull + pull.mT - (along[..., :, None] + along[..., None, :]) * gram
         if sigma == 0.0:
             return drift
-        if dimension is None:
-            raise argument_error("dimension", "given together with sigma", dimension)
-        check_width("dimension", dimension)
-        if not bool(((gram.diagonal(dim1=-2, dim2=-1) - 1.0).abs() < 1e-6).all()):
-            raise ValueError("gram has diagonal entries other than 1; it must hold cosines")
-        c = weights @ gram @ weights.mT
-        squares = c.diagonal(dim1=-2, dim2=-1)
-        mean = 0.5 * (squares[..., :, None] + squares[..., None, :])
-        pull = (1.0 - (2.0 - gram * gram) / dimension) * c - (1.0 - 1.0 / dimension) * gram * mean
-        return drift + sigma**2 * pull
+        noise = noise_drift(gram, moved @ weights.mT, check_noise(gram, dimension))
+        return drift + sigma**2 * noise
+
+    def gram_bracket(
+        self, gram: Float[Tensor, "*B N N"], sigma: float, dimension: int
+    ) -> Float[Tensor, "*B N N N N"]:
+        """Return d<V_ij, V_kl>/dt (..., N, N, N, N) of Gram matrices under noise.
+
+        It is that of `sphere_network` in dimension d as h -> 0, centred or not: sigma^2 / d times
+        the sum over the four choices of (i, j) or (j, i) and (k, l) or (l, k) of
+
+            C_ik (V_jl - V_ij V_il - V_kl V_jk + V_ij V_ik V_kl),   C = w V w^T.
+
+        Raises
+        ------
+        ValueError
+            If V does not have unit diagonal, or another argument is outside its range.
+        """
+        self._check_gram(gram, sigma)
+        weights = self.weights(gram)
+        mixed = weights @ gram @ weights.mT
+        return sigma**2 * noise_bracket(gram, mixed, check_noise(gram, dimension))
+
+    def _check_gram(self, gram: Float[Tensor, "*B N N"], sigma: float) -> None:
+        if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
+            raise argument_error("gram", "of shape (..., N, N)", tuple(gram.shape))
+        check_nonnegative("sigma", sigma)
 
     def energy(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
         """Return E = (1 / (2 beta N^2)) sum_ij exp(beta V_ij); at beta = 0, sum_ij V_ij / (2 N^2).

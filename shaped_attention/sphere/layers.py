@@ -11,24 +11,7 @@ u = N(x) of the third satisfy du/dt = P_u A(u) / |x|: the flow on the sphere wit
 for each token. Errors are of order h. With h = 1 the first is the network of Geshkovski, Letrouit,
 Polyanskiy and Rigollet (arXiv 2312.10794), section 2.
 
-With noise the value matrix of a layer is s I + (sigma / sqrt h) W / sqrt d, where s = 1 (-1 for
-repulsion). W (d, d) has independent N(0, 1) entries, new in each layer and common to all tokens:
-
-    X' = N( X + s h w X + sigma sqrt(h) w X W / sqrt d ),    w = w(X X^T).
-
-As h -> 0 the Gram matrix R of X follows an SDE. Before the rows are normalised, with R = F F^T,
-U = w R and C = w R w^T,
-
-    dR = (s U + s U^T + sigma^2 C) dt + (sigma / sqrt d) (w F dH F^T + transpose),
-
-since W W^T / d has mean I; H is a Brownian motion of square matrices, so that
-
-    d<R_ij, R_kl> = (sigma^2 / d) (C_ik R_jl + C_il R_jk + C_jk R_il + C_jl R_ik) dt.
-
-Ito's formula for R_ij / sqrt(R_ii R_jj) at R_ii = R_jj = 1 gives the drift
-`SphereAttention.gram_field`. The noise has a variance of order sigma^2 / d, but as d -> infinity
-the drift sigma^2 (C_ij - R_ij (C_ii + C_jj) / 2) remains. This attraction is due to the noise
-alone: tokens with similar weights receive similar noise.
+Noise in the value matrices is that of `random_values`.
 """
 
 from __future__ import annotations
@@ -74,6 +57,7 @@ def sphere_network(
     layers: int,
     *,
     sigma: float = 0.0,
+    centred: bool = False,
     seed: int = 0,
     normalise: str | None = "after",
     save_every: int = 1,
@@ -96,6 +80,8 @@ def sphere_network(
         Strength of the noise of a `SphereAttention`, from 0 to 1e12: one layer is
         X' = N(X + s h w X + sigma sqrt(h) w X W / sqrt d), with a Gaussian matrix W (d, d) for each
         layer and sample, and s = -1 for repulsion.
+    centred
+        Whether s = 0, for value matrices of mean 0 as at initialisation; sigma must be positive.
     seed
         Seed of the matrices W (integer >= 0). They are independent of an initial condition with the
         same seed and of the noise of `noisy_chain`.
@@ -123,7 +109,7 @@ def sphere_network(
         normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.)
     """
     attention.check_start(start)
-    _check_layers(sigma, step, layers, seed, save_every)
+    _check_layers(sigma, centred, step, layers, seed, save_every)
     if normalise not in NORMALISATIONS:
         raise argument_error("normalise", "'after', None or 'before'", normalise)
     if sigma > 0.0 and (normalise != "after" or isinstance(attention, TokenAttention)):
@@ -134,7 +120,7 @@ def sphere_network(
     def move(tokens: Tensor, layer: int, samples: Tensor) -> Tensor:
         read = _normalised(tokens, layer) if normalise == "before" else tokens
         mixed = attention.moved(read, tokens.new_full((len(tokens),), layer * step), samples)
-        moved = tokens + step * mixed
+        moved = tokens if centred else tokens + step * mixed
         if sigma > 0.0:
             project = WeightProduct(Draws(key, samples, layer), int(samples[0]))
             scale = _noise_scale(attention, sigma, step, dimension)
@@ -153,6 +139,7 @@ def noisy_chain(
     step: float,
     layers: int,
     *,
+    centred: bool = False,
     seed: int = 0,
     save_every: int = 1,
     keep: str | Callable[[Tensor], Tensor] | None = "V",
@@ -169,9 +156,13 @@ def noisy_chain(
     exactly. The next F is [D, E] with normalised rows, reduced by QR to N columns if it has more.
     B has d - r columns if d - r <= r + 1 and r otherwise, so F never has more than d columns.
 
+    As h -> 0 this integrates, to weak order 1, the SDE of Gram matrices with the drift
+    `SphereAttention.gram_field` and the bracket `gram_bracket`. For any h its matrices are positive
+    semidefinite with unit diagonal. `sphere.theory.two_tokens` has the limit for two tokens.
+
     Parameters
     ----------
-    attention, sigma, step, layers, save_every, keep
+    attention, sigma, step, layers, centred, save_every, keep
         As for `sphere_network`.
     start
         Unit tokens (samples, N, r) from `uniform_start`, `equiangular_start` or `given_start`.
@@ -197,14 +188,14 @@ def noisy_chain(
     count, rank = start.shape[-2], min(start.shape[-2:])
     if dimension < rank:
         raise argument_error("dimension", f"at least {rank}, the rank of the start", dimension)
-    _check_layers(sigma, step, layers, seed, save_every)
+    _check_layers(sigma, centred, step, layers, seed, save_every)
     key = stream_key(seed, "sphere", SpherePart.NOISY_CHAIN)
 
     def move(tokens: Tensor, layer: int, samples: Tensor) -> Tensor:
         if tokens.shape[-1] > count:
             tokens = _reduced(tokens)
         mixed = attention.moved(tokens)
-        moved = tokens + step * mixed
+        moved = tokens if centred else tokens + step * mixed
         if sigma == 0.0:
             return _normalised(moved, layer + 1)
         columns = tokens.shape[-1]
@@ -301,9 +292,12 @@ def _noise_scale(attention: Attention, sigma: float, step: float, dimension: int
     return (-1.0 if attention.repulsion else 1.0) * sigma * math.sqrt(step / dimension)
 
 
-def _check_layers(sigma: float, step: float, layers: int, seed: int, save_every: int) -> None:
+def _check_layers(
+    sigma: float, centred: bool, step: float, layers: int, seed: int, save_every: int
+) -> None:
     check_positive("step", step)
-    if isinstance(sigma, bool) or sigma != 0.0:
+    # Without noise nothing moves centred tokens.
+    if isinstance(sigma, bool) or sigma != 0.0 or centred:
         for name, value in (("sigma", sigma), ("step", step)):
             check_positive(name, value)
             if value > _LARGEST_SCALE:

@@ -22,8 +22,9 @@ from shaped_attention.checks import (
     with_types,
 )
 from shaped_attention.sphere.attention import check_beta
+from shaped_attention.sphere.two_tokens import two_tokens
 
-__all__ = ["equiangular_cosine", "final_rate", "meeting_time"]
+__all__ = ["equiangular_cosine", "final_rate", "meeting_time", "two_tokens"]
 
 _LARGEST_BETA = 300.0
 """exp(2 beta) does not overflow up to here."""

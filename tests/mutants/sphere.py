@@ -14,8 +14,10 @@ _SPHERE_LAYERS = "shaped_attention/sphere/layers.py"
 _SPHERE_MEAN_FIELD = "shaped_attention/sphere/mean_field.py"
 _SPHERE_NOISE = "shaped_attention/sphere/figures/noise.py"
 _SPHERE_PHASE = "shaped_attention/sphere/figures/phase.py"
+_SPHERE_RANDOM_VALUES = "shaped_attention/sphere/random_values.py"
 _SPHERE_THEORY = "shaped_attention/sphere/theory.py"
 _SPHERE_TOKEN_ATTENTION = "shaped_attention/sphere/token_attention.py"
+_SPHERE_TWO_TOKENS = "shaped_attention/sphere/two_tokens.py"
 
 
 SPHERE = [
@@ -166,7 +168,7 @@ SPHERE = [
     ),
     Mutant(
         "bridge-drift-at-order-one-over-d",
-        _SPHERE_DYNAMICS,
+        _SPHERE_RANDOM_VALUES,
         "(1.0 - (2.0 - gram * gram) / dimension)",
         "(1.0 - (1.0 - gram * gram) / dimension)",
         ("test_sphere_noisy_layers.py::test_the_drift_is_the_mean_of_one_small_step[3]",),
