@@ -45,7 +45,7 @@ PATHS = [
         _VECTOR_PRODUCTS,
         "target = v.entry(out, (out_row, i), (j, VECTOR))",
         "target = v.entry(out, (out_row, i), (j, 1))",
-        ("test_paths.py::test_chain[attention-16]",),
+        ("test_paths.py::test_chain[mlp-16]",),
         blind=True,
     ),
     Mutant(
