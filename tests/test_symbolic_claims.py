@@ -25,7 +25,6 @@ from symbolic.claims import (
     scaling,
     scores,
     summary,
-    transport,
 )
 from symbolic.claims import softmax as softmax_module
 
@@ -133,15 +132,6 @@ def test_the_factor_equation_is_sharp(monkeypatch: pytest.MonkeyPatch) -> None:
     right = factor.derive
     monkeypatch.setattr(factor, "derive", lambda _block, m: right(ShapedAttention(heads=2), m))
     assert not factor.factor_equation_holds(2)
-
-
-@pytest.mark.parametrize("dimension", [1, 2])
-def test_a_wrong_wasserstein_gradient_is_seen(dimension: int) -> None:
-    """Negative control: u'(p) doubled, or the density itself, is no gradient of int u(p)."""
-    right = transport._internal_derivative
-    assert transport.is_gradient(transport._internal, right, dimension)
-    assert not transport.is_gradient(transport._internal, lambda p, x: 2 * right(p, x), dimension)
-    assert not transport.is_gradient(transport._internal, lambda p, _x: p, dimension)
 
 
 def test_wrong_heads_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
