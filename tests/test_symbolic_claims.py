@@ -123,7 +123,7 @@ def test_a_wrong_energy_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> 
         return rate, 2 * squares
 
     monkeypatch.setattr(interaction_energy, "energy_rate", wrong)
-    for key in ("energy-derivative-usa", "energy-derivative-sa", "two-energies"):
+    for key in ("energy-derivative-usa", "energy-derivative-sa"):
         assert judge(named(key)).changed, key
 
 

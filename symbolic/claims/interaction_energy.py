@@ -7,7 +7,7 @@ from itertools import product
 from sympy import Expr, Integer, Rational, Symbol, diff, exp, expand, symbols
 
 from symbolic.claims.inner_products import BETA, XX, XY, YY, gram_symbols, projected_square
-from symbolic.claims.ledger import Claim, Finding, Verdict, imprecise, proven
+from symbolic.claims.ledger import Claim, Finding, Verdict, proven
 
 
 def energy_rate(count: int, unnormalised: bool) -> tuple[Expr, Expr]:
@@ -68,25 +68,6 @@ def _energy_identity(unnormalised: bool) -> Finding:
     )
 
 
-def _two_energies() -> Finding:
-    cosine = Symbol("c", real=True)
-    first = exp(-(BETA / 2) * (2 - 2 * cosine)) / 2
-    second = exp(BETA * cosine) / (2 * BETA)
-    ratio = (first / second).simplify()
-    norm = Symbol("r", positive=True)
-    off_sphere = exp(-(BETA / 2) * (1 + norm**2 - 2 * norm * cosine)) / exp(BETA * norm * cosine)
-    rates = [energy_rate(3, unnormalised) for unnormalised in (True, False)]
-    return imprecise(
-        f"|x - y|^2 = 2 - 2 <x, y> on the sphere makes the first {ratio} times the second; off it "
-        "the ratio depends on |x|. Along USA and SA with V = I (three tokens) the energy has the "
-        "rate sum a_i |P y_i|^2 / N^2 >= 0 with row weights a_i; V = -I reverses the velocity and "
-        "so the sign",
-        part_that_holds=expand(ratio - BETA * exp(-BETA)) == 0,
-        part_that_fails=off_sphere.simplify().has(norm)
-        and all(expand(rate - squares) == 0 for rate, squares in rates),
-    )
-
-
 CLAIMS = [
     Claim(
         "energy-derivative-usa",
@@ -101,18 +82,5 @@ CLAIMS = [
         r"SA: $\dot E = \frac1{N^2}\sum_iZ_i|\dot x_i|^2$",
         Verdict.PROVEN,
         lambda: _energy_identity(unnormalised=False),
-    ),
-    Claim(
-        "two-energies",
-        "The energy is (1/2) sum exp(-(beta/2) |x_i - x_j|^2), the same as (1/(2 beta)) sum "
-        "exp(beta <x_i, x_j>), and the flow decreases it.",
-        r"$\frac12\sum e^{-\frac\beta2|x_i-x_j|^2}$ is $\frac1{2\beta}\sum e^{\beta\langle "
-        r"x_i,x_j\rangle}$",
-        Verdict.IMPRECISE,
-        _two_energies,
-        "On the sphere the first is beta e^(-beta) times the second, a change of the unit of time. "
-        "Both increase along SA and USA with V = I (attraction); descent is V = -I.",
-        r"$\frac12\sum e^{-\frac\beta2|x_i-x_j|^2} = \beta e^{-\beta}\cdot\frac1{2\beta}\sum "
-        r"e^{\beta\langle x_i,x_j\rangle}$ on the sphere; $V=I$ ascends",
     ),
 ]

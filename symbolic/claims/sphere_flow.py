@@ -7,7 +7,7 @@ from itertools import product
 from sympy import Matrix, expand, symbols
 
 from symbolic.claims.inner_products import XX, XY, gram_symbols
-from symbolic.claims.ledger import Claim, Finding, Verdict, proven, tested
+from symbolic.claims.ledger import Claim, Finding, Verdict, at, proven, tested
 
 
 def _stays_on_the_sphere() -> Finding:
@@ -40,9 +40,10 @@ CLAIMS = [
     Claim(
         "sphere-invariant",
         "The projected field x' = P_x y keeps |x| = 1.",
-        r"$\dot x = P_xy$ keeps $|x|=1$",
+        "",
         Verdict.PROVEN,
         _stays_on_the_sphere,
+        passages=(at("002", 96), at("002", 99)),
     ),
     Claim(
         "gram-flow",

@@ -1,0 +1,197 @@
+"""Claims on the long run: clusters, how long they last, and at what pace they form."""
+
+from __future__ import annotations
+
+from sympy import (
+    Expr,
+    Function,
+    Integer,
+    Matrix,
+    Rational,
+    Symbol,
+    cancel,
+    diff,
+    dsolve,
+    exp,
+    limit,
+    log,
+    oo,
+    symbols,
+)
+
+from symbolic.claims.ledger import (
+    Claim,
+    Finding,
+    Verdict,
+    at,
+    imprecise,
+    not_to_be_judged,
+    refuted,
+)
+
+BETA = Symbol("beta", positive=True)
+G = Symbol("g", real=True)
+
+
+def two_clusters(first: Expr, second: Expr, sign: int = 1) -> Expr:
+    """Return g' of the cosine of two clusters with these masses, SA with V = sign Id.
+
+    x' = P_x y multiplied by b e^(beta g) / Z_x, and <P_x y, y> = 1 - g^2; the same for y.
+    """
+    pull = exp(BETA * G)
+    own = exp(BETA)
+    speed = second * pull / (first * own + second * pull)
+    return sign * (1 - G**2) * (speed + first * pull / (second * own + first * pull))
+
+
+def _is_positive_inside(rate: Expr) -> bool:
+    """Return whether rate / (1 - g^2) is a sum of positive terms, for all masses and beta."""
+    return bool(cancel(rate / (1 - G**2)).is_positive)
+
+
+def _long_run() -> Finding:
+    a, b = symbols("a b", positive=True)
+    x, turn = Matrix([Rational(3, 5), Rational(4, 5)]), Matrix([[0, -1], [1, 0]])
+    return imprecise(
+        "the cosine g of two tokens, or of two clusters of any masses, has g' = (1 - g^2) times a "
+        "positive number for V = Id, and its negative for V = -Id: there they end opposite to each "
+        "other. On the circle with V = -Id tokens end in the regular polygon. With a skew V of the "
+        "plane a token has the velocity V x of length 1 for ever",
+        part_that_holds=_is_positive_inside(two_clusters(a, b)),
+        part_that_fails=_is_positive_inside(-two_clusters(a, b, sign=-1))
+        and (turn * x - x.dot(turn * x) * x).norm() == 1,
+    )
+
+
+def _two_clusters() -> Finding:
+    """Check that two clusters merge, and that the speed is exponentially small in beta."""
+    a, b = symbols("a b", positive=True)
+    rate = two_clusters(a, b)
+    orders = [
+        limit((rate * exp(BETA * (1 - G))).subs({G: g, a: Integer(2), b: Integer(1)}), BETA, oo)
+        for g in (Rational(-1, 2), Rational(0), Rational(1, 2))
+    ]
+    return imprecise(
+        "two clusters of masses a and b at the cosine g: g' > 0 for all -1 < g < 1, so they merge; "
+        "for large beta the speed is e^(-beta (1 - g)) times (1 - g^2)(b/a + a/b), so they last "
+        "for a time exponential in beta. That these are finance and geography is not judged",
+        part_that_holds=all(
+            order == (1 - g**2) * Rational(5, 2)
+            for order, g in zip(orders, (Rational(-1, 2), 0, Rational(1, 2)), strict=True)
+        ),
+        part_that_fails=_is_positive_inside(rate),
+    )
+
+
+def equal_cosines() -> Expr:
+    """Return g' of N tokens with equal cosines g under SA with V = Id (`equiangular-sa`)."""
+    count = Symbol("N", positive=True)
+    own, other = exp(BETA), exp(BETA * G)
+    return 2 * other * (1 - G) * ((count - 1) * G + 1) / (own + (count - 1) * other)
+
+
+def pace() -> Expr:
+    """Return the rate of log(1/(1 - g)) of N tokens with equal cosines."""
+    return cancel(equal_cosines() / (1 - G))
+
+
+def _log_log() -> Finding:
+    """Solve d ln(L)/dt = c t for L = log M, and compare with L = log(1/(1 - g))."""
+    t, c = symbols("t c", positive=True)
+    size = Function("L", positive=True)
+    solution = dsolve(diff(size(t), t) - c * t * size(t), size(t)).rhs
+    doubly = log(1 / (1 - G))
+    return refuted(
+        "d/dt ln L = c t has the solution L = L_0 exp(c t^2/2), so M = exp(L) would be doubly "
+        "exponential in t^2. For tokens of equal cosines g and M = 1/(1 - g), log M has the rate 2 "
+        "as g -> 1 (any N and beta), so log M ~ 2t, and the rate of ln log M tends to 0",
+        claim_fails=cancel(diff(log(solution), t) - c * t) == 0
+        and limit((pace() / doubly).subs({BETA: 2, Symbol("N", positive=True): 3}), G, 1, "-") == 0,
+        correction_holds=cancel(pace().subs(G, 1)) == 2,
+    )
+
+
+def _linear_pace() -> Finding:
+    count, more = symbols("N n", positive=True)
+    simplex = -1 / (count - 1)
+    rate = equal_cosines()
+    slow = pace().subs({G: 0, count: 2})
+    return refuted(
+        "N tokens of equal cosines: g' = 0 at g = -1/(N - 1) and at g = 1, and positive at g = 0, "
+        "so the pace is no constant; at g = 0 with N = 2 it is 2 / (e^beta + 1), exponentially "
+        "small. Only log(1/(1 - g)) has a constant pace, 2, near the end",
+        claim_fails=rate.subs(G, simplex) == 0
+        and rate.subs(G, 1) == 0
+        and rate.subs(count, more + 1).subs(G, 0).is_positive
+        and cancel(slow - 2 / (exp(BETA) + 1)) == 0,
+        correction_holds=cancel(pace().subs(G, 1)) == 2,
+    )
+
+
+CLAIMS = [
+    Claim(
+        "clusters-in-the-long-run",
+        "As t -> infinity the measure of the tokens becomes clusters.",
+        "",
+        Verdict.IMPRECISE,
+        _long_run,
+        "With V = Id and Q^T K = beta Id almost every start ends in a single cluster; with V = -Id "
+        "tokens spread out, and for other V there need be no limit.",
+        passages=(
+            at("002", 124, r"t \rightarrow \infty \quad \mu(t) \rightarrow \text{clustering}"),
+        ),
+        why="True for V = Id, and then it is one cluster; V = -Id spreads the tokens.",
+        test="test_sphere_clusters.py::test_repulsion_on_the_circle_ends_in_the_regular_polygon",
+    ),
+    Claim(
+        "meanings-of-clusters",
+        "A word such as bank belongs to a financial and to a geographical zone.",
+        "",
+        Verdict.NOT_JUDGED,
+        not_to_be_judged("what a cluster of a trained model means is no matter of these equations"),
+        passages=(at("002", 126),),
+    ),
+    Claim(
+        "two-clusters-last",
+        "After many layers the tokens of finance converge to one cluster and those of geography to "
+        "another.",
+        "",
+        Verdict.IMPRECISE,
+        _two_clusters,
+        "Two clusters are metastable: they last for a time of order e^(beta (1 - g)), g their "
+        "cosine, and then merge into one.",
+        passages=(at("002", 128, "t+T"),),
+        why="Right for a while that is exponential in beta; as t grows there is one cluster.",
+        test="test_sphere_clusters.py::test_clusters_last_for_large_beta_only",
+    ),
+    Claim(
+        "log-log-rate",
+        "d/dt ln log M_t = Theta(t), for a quantity M_t that is not defined.",
+        "",
+        Verdict.FALSE,
+        _log_log,
+        "d/dt log M_t -> 2 for M_t = 1/(1 - g), g the cosine of the tokens: log M_t ~ 2t.",
+        passages=(at("002", 168, r"\frac{d}{dt} \ln \log M_t = \Theta(t)"),),
+        why="As printed log M grows as exp(c t^2/2), and M is not defined; here 1 - g ~ e^(-2t).",
+        test="test_sphere_theory.py::test_equiangular_tokens_have_the_final_rate",
+    ),
+    Claim(
+        "free-energy-as-order",
+        "A free energy says how far the tokens are from chaos to order.",
+        "",
+        Verdict.NOT_JUDGED,
+        not_to_be_judged("neither a free energy nor chaos or order is defined"),
+        passages=(at("002", 169),),
+    ),
+    Claim(
+        "linear-pace",
+        "Each layer turns disorder into order at a linear, controllable pace.",
+        "",
+        Verdict.FALSE,
+        _linear_pace,
+        "Waiting that can be exponential in beta, then a fast rise, then log(1/(1 - g)) ~ 2t.",
+        passages=(at("002", 171),),
+        why="g(t) is a sigmoid curve; only log(1/(1 - g)) is linear, at the end.",
+        test="test_sphere_theory.py::test_waiting_times_grow_exponentially_with_beta",
+    ),
+]

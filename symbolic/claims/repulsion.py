@@ -1,0 +1,286 @@
+"""Claims on the interaction energy: which force belongs to it, and where it is largest.
+
+F = (1/2) sum exp(-(beta/2) |x_i - x_j|^2). Its derivative by a token is written in vectors, its
+rate along a flow in inner products, so that the identities hold for every number of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sympy import (
+    Expr,
+    Integer,
+    Matrix,
+    Rational,
+    Symbol,
+    cancel,
+    cos,
+    diff,
+    exp,
+    expand,
+    limit,
+    oo,
+    pi,
+    sin,
+    symbols,
+)
+
+from symbolic.claims.clustering import equal_cosines
+from symbolic.claims.ledger import (
+    Claim,
+    Finding,
+    Verdict,
+    at,
+    imprecise,
+    not_to_be_judged,
+    proven,
+    refuted,
+)
+
+BETA = Symbol("beta", positive=True)
+COUNT, G = Symbol("N", positive=True), Symbol("g", real=True)
+
+
+def gaussian_energy(cosine: Expr) -> Expr:
+    """Return a summand of F for two unit vectors."""
+    return exp(-(BETA / 2) * (2 - 2 * cosine)) / 2
+
+
+def _two_energies() -> Finding:
+    summand = exp(BETA * G) / (2 * BETA)
+    return proven(
+        "|x - y|^2 = 2 - 2 <x, y> on the sphere, so each summand of F is beta e^(-beta) times that "
+        "of (1/(2 beta)) sum exp(beta <x_i, x_j>), for any tokens",
+        (gaussian_energy(G) / summand - BETA * exp(-BETA)).simplify() == 0,
+    )
+
+
+def energy_of(tokens: Sequence[int]) -> Expr:
+    """Return F of tokens on the circle, at multiples of 30 degrees."""
+    return sum(gaussian_energy(cos((a - b) * pi / 6)) for a in tokens for b in tokens)
+
+
+def _of_a_measure() -> Finding:
+    single, double = energy_of([0, 3]), energy_of([0, 3, 0, 3])
+    return imprecise(
+        "the prompts (x, y) and (x, y, x, y) have the same measure, and F is four times as large; "
+        "divided by N^2 it is the same",
+        part_that_holds=cancel(double / 16 - single / 4) == 0,
+        part_that_fails=cancel(double - 4 * single) == 0 and single != 0,
+    )
+
+
+def angular_field(angles: Sequence[Symbol], normalised: bool) -> list[Expr]:
+    """Return the velocities of tokens at these angles on the circle, V = Id."""
+    result = []
+    for a in angles:
+        kernel = {b: exp(BETA * cos(b - a)) for b in angles}
+        moved = sum(k * sin(b - a) for b, k in kernel.items())
+        result.append(moved / sum(kernel.values()) if normalised else moved)
+    return result
+
+
+def rotation(field: Sequence[Expr], angles: Sequence[Symbol]) -> Expr:
+    """Return d field_1 / d angle_2 - d field_2 / d angle_1, which is 0 for a gradient."""
+    return diff(field[0], angles[1]) - diff(field[1], angles[0])
+
+
+def _gradient_flow() -> Finding:
+    """Look for an integrating factor: none is needed for USA, Z for SA, and 1 does not serve."""
+    angles = symbols("t_1:4", real=True)
+    sa, usa = (angular_field(angles, normalised) for normalised in (True, False))
+    energy = sum(exp(BETA * cos(a - b)) for a in angles for b in angles) / (2 * BETA)
+    place = dict(zip(angles, (0, pi / 2, pi), strict=True))
+    turn = rotation(sa, angles).subs(place).subs(BETA, 1)
+    return imprecise(
+        "three tokens on the circle at 0, 90 and 180 degrees, beta = 1: the derivatives of the "
+        "velocities of lines 140 and 142 are not symmetric, so they are the gradient of nothing; "
+        "without the denominator they are the gradient of the energy, so with it they are one in "
+        "the metric weighted by Z_i",
+        part_that_holds=all(
+            expand(diff(energy, a) - v) == 0 for a, v in zip(angles, usa, strict=True)
+        ),
+        part_that_fails=abs(float(turn)) > 1e-3,
+    )
+
+
+def rate_of_the_energy(sign: int) -> tuple[Expr, Expr]:
+    """Return <P y, sign P y> and |P y|^2 in inner products, on the sphere.
+
+    P dF/dx_i = beta e^(-beta) P y_i with y_i = sum_j exp(beta <x_i, x_j>) x_j, and the velocity is
+    a positive multiple of V P y_i, V = sign Id.
+    """
+    xy, yy = symbols("xy yy", real=True)
+    square = expand(yy - 2 * xy**2 + xy**2)
+    return expand(sign * (yy - xy**2)), square
+
+
+def gradient_of_a_summand() -> bool:
+    """Check P dF/dx = beta e^(-beta) exp(beta <x, y>) P y for the two summands with x and y.
+
+    The derivative of exp(-(beta/2) |x - y|^2) is -beta (x - y) times itself, and P x = 0.
+    """
+    x, y = symbols("x_1:4", real=True), symbols("y_1:4", real=True)
+    summand = exp(-(BETA / 2) * sum((a - b) ** 2 for a, b in zip(x, y, strict=True)))
+    return all(
+        expand(diff(summand, a) + BETA * (a - b) * summand) == 0 for a, b in zip(x, y, strict=True)
+    )
+
+
+def _repulsion() -> Finding:
+    rate, square = rate_of_the_energy(sign=1)
+    other, _ = rate_of_the_energy(sign=-1)
+    return refuted(
+        "with V = Id token i moves along P y_i with y_i = sum_j exp(beta <x_i, x_j>) x_j, and "
+        "P dF/dx_i is a positive multiple of P y_i: tokens move up the gradient of F, which grows "
+        "by positive multiples of |P y_i|^2 (any N and d). With V = -Id it falls: repulsion",
+        claim_fails=gradient_of_a_summand() and expand(rate - square) == 0,
+        correction_holds=expand(other + square) == 0,
+    )
+
+
+def at_distance(distance: Expr) -> Expr:
+    """Return twice the summand of F of two tokens at a distance."""
+    return exp(-(BETA / 2) * distance**2)
+
+
+def _explodes() -> Finding:
+    distance = Symbol("r", positive=True)
+    term = at_distance(distance)
+    return refuted(
+        "a summand exp(-(beta/2) r^2) tends to 1 as r -> 0, falls with r, and has the slope 0 "
+        "there: neither energy nor force is large, and F is at most N^2/2",
+        claim_fails=limit(term, distance, 0) == 1 and diff(term, distance).is_negative,
+        correction_holds=energy_of([0, 0, 0]) == Rational(9, 2)
+        and limit(diff(term, distance), distance, 0) == 0,
+    )
+
+
+def _attraction() -> Finding:
+    more, cosine = Symbol("n", positive=True), Symbol("g", nonnegative=True)
+    rate = equal_cosines().subs(COUNT, more + 1).subs(G, cosine)
+    x = Matrix([1, 0])
+    return imprecise(
+        "N tokens of equal cosines g >= 0 have g' > 0 up to g = 1, for every beta; 500 of 500 "
+        "uniform starts on the circle end in one point. A token and its opposite have the "
+        "projected velocity 0 and stay. Attraction only is the case V = Id of line 138",
+        part_that_holds=bool((rate / (1 - cosine)).is_positive),
+        part_that_fails=(-x + x.dot(x) * x) == Matrix.zeros(2, 1),
+    )
+
+
+def stability(cosine: Expr) -> Expr:
+    """Return the derivative by g of g' of N tokens with equal cosines."""
+    return cancel(diff(equal_cosines(), G).subs(G, cosine))
+
+
+def _balance() -> Finding:
+    more = Symbol("n", positive=True)
+    simplex = stability(-1 / (COUNT - 1)).subs(COUNT, more + 1)
+    point = cancel(stability(Integer(1)))
+    triangle = energy_of([0, 4, 8])
+    return refuted(
+        "N tokens at the largest spacing, the simplex with cosines -1/(N - 1), are at rest but "
+        "unstable: small changes of g grow, any N and beta; one point attracts with the rate 2. F "
+        "is largest there (9/2 for three tokens; the triangle has (3 + 6 e^(-3 beta/2))/2). With "
+        "V = -Id tokens on the circle end in the regular polygon",
+        claim_fails=bool(simplex.is_positive) and point == -2,
+        correction_holds=(triangle - (3 + 6 * exp(-3 * BETA / 2)) / 2).simplify() == 0
+        and limit(triangle, BETA, oo) < energy_of([0, 0, 0]),
+    )
+
+
+CLAIMS = [
+    Claim(
+        "two-energies",
+        "The energy is F = (1/2) sum exp(-(beta/2) |x_i - x_j|^2), the same up to constants as "
+        "(1/(2 beta)) sum exp(beta <x_i, x_j>).",
+        "",
+        Verdict.PROVEN,
+        _two_energies,
+        passages=(
+            at(
+                "002",
+                144,
+                r"\frac{1}{2} \sum_{i,j} e^{-\frac{\beta}{2} \|x_i(t) - x_j(t)\|^2}",
+            ),
+        ),
+    ),
+    Claim(
+        "energy-of-a-measure",
+        "The energy is a function F(mu) of the measure.",
+        "",
+        Verdict.IMPRECISE,
+        _of_a_measure,
+        "Divide by N^2, or write a double integral by mu.",
+        passages=(at("002", 144, r"F(\mu) ="),),
+        why="The sum is N^2 times a function of mu: repeated prompts have the same mu, another F.",
+    ),
+    Claim(
+        "gradient-flow-of-the-energy",
+        "The system is a gradient flow of the energy.",
+        "",
+        Verdict.IMPRECISE,
+        _gradient_flow,
+        "Without the denominator (USA) it is the gradient flow of E; with it, as printed, only in "
+        "the metric in which token i is weighted by Z_i. Both go up.",
+        passages=(at("002", 146, "it is a gradient flow"),),
+        why="Line 142 repeats 140: with the denominator it is no gradient in the usual metric.",
+    ),
+    Claim(
+        "repulsive-energy",
+        "The interaction energy F is repulsive, and the system follows its gradient.",
+        "",
+        Verdict.FALSE,
+        _repulsion,
+        "With V = Id tokens attract each other, and F grows to its maximum; descent and repulsion "
+        "are V = -Id.",
+        passages=(at("002", 146, "repulsive interaction energy"), at("002", 154)),
+        why="F is largest where tokens meet, and the flow with V = Id goes up: attraction.",
+        test="test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",
+    ),
+    Claim(
+        "semantic-attraction",
+        "Attention pulls together what belongs together in meaning, such as apple and fruit.",
+        "",
+        Verdict.NOT_JUDGED,
+        not_to_be_judged("which words are near in meaning is no matter of these equations"),
+        passages=(at("002", 150), at("002", 152)),
+    ),
+    Claim(
+        "energy-explodes",
+        "Tokens cannot be too near, since the energy would explode.",
+        "",
+        Verdict.FALSE,
+        _explodes,
+        "F is bounded by N^2/2, its value where all tokens are equal; its force vanishes there.",
+        passages=(at("002", 156),),
+        why="exp(-(beta/2) r^2) tends to 1 as r -> 0: nothing explodes.",
+    ),
+    Claim(
+        "attraction-gathers",
+        "With attraction only all tokens gather in a point, and can no longer be distinguished.",
+        "",
+        Verdict.IMPRECISE,
+        _attraction,
+        "This is the case V = Id of line 138: from almost every start all tokens gather in a "
+        "point; exceptions such as opposite tokens have the probability 0.",
+        passages=(at("002", 158),),
+        why="It is what the model does, not what it avoids; opposite tokens stay where they are.",
+        test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
+    ),
+    Claim(
+        "repulsion-balances-attraction",
+        "The repulsion of F leads to an equilibrium, a layout of the clusters with the largest "
+        "spacing on the sphere.",
+        "",
+        Verdict.FALSE,
+        _balance,
+        "There is one force. With V = Id it attracts, and a single point, where F is largest, is "
+        "the end; the layout of largest spacing is that of V = -Id.",
+        passages=(at("002", (160, 162)),),
+        why="One attractive force: widely spaced tokens are unstable, a single point is stable.",
+        test="test_sphere_clusters.py::test_repulsion_on_the_circle_ends_in_the_regular_polygon",
+    ),
+]

@@ -1,0 +1,94 @@
+"""Claims on the MLP and the heads of a layer: which model their formulas define.
+
+The field of line 115 is the projection of MLP(attention), that of line 120 the mean over heads of
+the projections of MLP_k(attention_k). They are judged against layers in use, in which each of the
+two sublayers is added to the stream, x + h attention(x), then x + h MLP(x), and one MLP acts on the
+sum of the heads (Vaswani et al. 2017).
+"""
+
+from __future__ import annotations
+
+from sympy import Expr, Function, Matrix, Max, Rational, Symbol, diff, expand, symbols
+
+from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise
+
+ATTENTION, PERCEPTRON = Function("A"), Function("M")
+
+
+def speed_of_two_sublayers() -> Expr:
+    """Return the derivative at h = 0 of x + h A(x), followed by x + h M(x)."""
+    x, h = symbols("x h", real=True)
+    between = x + h * ATTENTION(x)
+    return diff(between + h * PERCEPTRON(between), h).doit().subs(h, 0).doit()
+
+
+def _mlp() -> Finding:
+    x = Symbol("x", real=True)
+    speed = speed_of_two_sublayers()
+    composed = PERCEPTRON(ATTENTION(x))
+    example = {ATTENTION: lambda s: 2 * s, PERCEPTRON: lambda s: Max(0, s)}
+    values = [
+        e.replace(ATTENTION, example[ATTENTION]).replace(PERCEPTRON, example[PERCEPTRON]).subs(x, 1)
+        for e in (speed, composed)
+    ]
+    return imprecise(
+        "steps x + h A(x) and then x + h M(x) have the speed A(x) + M(x) as h -> 0, for all "
+        "functions A and M; M(A(x)) is another field (A = 2x, M = relu at 1: 3 against 2). The "
+        "printed field is a model by itself: one residual connection around both sublayers",
+        part_that_holds=expand(speed - ATTENTION(x) - PERCEPTRON(x)) == 0,
+        part_that_fails=values == [3, 2],
+    )
+
+
+def relu(x: Matrix) -> Matrix:
+    """Return the positive parts."""
+    return x.applyfunc(lambda entry: Max(0, entry))
+
+
+def _heads() -> Finding:
+    x = Matrix([Rational(3, 5), Rational(4, 5)])
+    first, second = Matrix(symbols("a_1:3")), Matrix(symbols("b_1:3"))
+
+    def projected(y: Matrix) -> Matrix:
+        return y - x.dot(y) * x
+
+    mean = (projected(first) + projected(second)) / 2
+    apart = (Matrix([1, 0]), Matrix([-1, 0]))
+    return imprecise(
+        "the projection is linear, so the mean over heads of projections is the projection of the "
+        "mean, and 1/K can be part of V_k (two heads of symbols). An MLP is not: for two opposite "
+        "heads relu(mean) = 0, and the mean of relu is (1/2, 0)",
+        part_that_holds=(mean - projected((first + second) / 2)).expand() == Matrix.zeros(2, 1),
+        part_that_fails=relu((apart[0] + apart[1]) / 2) == Matrix.zeros(2, 1)
+        and (relu(apart[0]) + relu(apart[1])) / 2 == Matrix([Rational(1, 2), 0]),
+    )
+
+
+CLAIMS = [
+    Claim(
+        "mlp-in-between",
+        "An MLP layer in between two self-attention layers is the field Proj MLP(V sum p_ij x_j).",
+        "",
+        Verdict.IMPRECISE,
+        _mlp,
+        "If each layer has a residual connection of its own, the field is Proj(V sum p_ij x_j + "
+        "MLP(x_i)). The printed one is attention and MLP under one residual connection.",
+        passages=(
+            at("002", 113),
+            at("002", 115, r"\text{MLP}_t V_t \left(\sum_{j=1}^n p_{ij}(t) x_j(t) \right)"),
+        ),
+        why="Residual layers add up in continuous time, they do not compose.",
+    ),
+    Claim(
+        "mlp-of-each-head",
+        "With several heads the field is (1/K) sum_k Proj MLP_k(V_k sum p_ij^k x_j).",
+        "",
+        Verdict.IMPRECISE,
+        _heads,
+        "Heads are summed, each with its own V_k (which may contain 1/K); then there is one MLP, "
+        "MLP(sum_k V_k sum p_ij^k x_j). The printed field is a model in which each head has its "
+        "own.",
+        passages=(at("002", 120, r"\frac{1}{K} \sum_{k=1}^K", r"\text{MLP}_t^{[k]} V_t^{[k]}"),),
+        why="In transformers one MLP acts on the sum of the heads; an MLP of a mean is no mean.",
+    ),
+]
