@@ -115,6 +115,18 @@ def test_transposes_of_triangles_and_of_matrices_that_are_not_square() -> None:
     np.testing.assert_array_equal(turned, wide.mT)
 
 
+@pytest.mark.parametrize("tokens", [3, 100])
+def test_a_result_may_be_a_constant_or_there_twice(tokens: int) -> None:
+    """Each has a matrix for each sample, whether a stack has all samples or one."""
+    states, graph = np.random.default_rng(2).normal(size=(3, tokens, tokens)), Graph()
+    x = graph.node("input", (), (tokens, tokens))
+    double, entries = 2.0 * x, np.arange(4.0).reshape(2, 2)
+    program = assemble(graph, [x], [graph.constant(entries), double, double])
+    results = Plan.of(program, lambda _: None, np.zeros(1)).run([states], np.arange(3), 0)
+    for result, expected in zip(results, ([entries] * 3, 2.0 * states, 2.0 * states), strict=True):
+        np.testing.assert_array_equal(result, expected, strict=True)
+
+
 def test_explosions_stop() -> None:
     """A path that leaves the radius keeps its last state and time, as in torch."""
     layer = sa.ShapedMLP(5.0, skip=5.0)

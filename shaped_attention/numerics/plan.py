@@ -9,7 +9,7 @@ sizes only, so the order of every sum does not depend on the threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import Any
@@ -70,6 +70,7 @@ class Plan:
         place = {id(node): k for k, node in enumerate(nodes)}
         last = {place[id(x)]: k for k, node in enumerate(nodes) for x in node.inputs}
         self.results = [place[id(node)] for node in results]
+        self._shapes = {place[id(node)]: node.shape for node in results}
         self.inputs = [k for k, node in enumerate(nodes) if node.kind == "input"]
         self.constants = {
             k: node.data[None] for k, node in enumerate(nodes) if node.data is not None
@@ -127,27 +128,29 @@ class Plan:
             assert isinstance(step, int)
             row = step
         paths, count = path_words(samples, step), len(inputs[0])
-        size = max(1, _STACK_ENTRIES // inputs[0][0].size)
-        stacks = []
+        size, memory = max(1, _STACK_ENTRIES // inputs[0][0].size), Memory()
+        results = {k: np.empty((count, *shape)) for k, shape in self._shapes.items()}
+        for k in results.keys() & self.constants:
+            results[k][...] = self.constants[k]
         for first in range(0, count, size):
             here = slice(first, first + size)
             chosen = None if normals is None else normals[here]
-            place = Place(paths[here], Memory(), chosen, row)
-            values = self._values([x[here] for x in inputs], place, None, team)
-            stacks.append([values[k] for k in self.results])
-        if len(stacks) == 1:
-            return stacks[0]
-        return [np.concatenate(parts) for parts in zip(*stacks, strict=True)]
+            place = Place(paths[here], memory, chosen, row)
+            outs = {k: whole[here] for k, whole in results.items()}
+            self._values([x[here] for x in inputs], place, None, outs, team)
+        return [results[k] for k in self.results]
 
     def _values(
         self, inputs: Sequence[Array], place: Place, shape: tuple[int, ...] | None,
-        team: Team = ALONE,
+        outs: Mapping[int, Array], team: Team = ALONE,
     ) -> dict[int, Array]:  # fmt: skip
         values: dict[int, Array] = dict(zip(self.inputs, inputs, strict=True))
         values.update(self.constants)
 
         def perform(step: Step) -> None:
-            out = place.memory.take((len(inputs[0]), *(shape or step.node.shape)))
+            out = outs.get(step.output)
+            if out is None:
+                out = place.memory.take((len(inputs[0]), *(shape or step.node.shape)))
             arguments = [values[x] for x in step.inputs]
             OPERATIONS[step.node.kind].blas(step, place, out, *arguments)
             values[step.output] = out
@@ -173,7 +176,7 @@ class Plan:
     def activate(self, hidden: Sequence[Array], place: Place) -> Array:
         """Apply a plan of functions of single entries."""
         (result,) = self.results
-        return self._values(hidden, place, hidden[0].shape[1:])[result]
+        return self._values(hidden, place, hidden[0].shape[1:], {})[result]
 
 
 class _Activation:

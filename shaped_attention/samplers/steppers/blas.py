@@ -33,7 +33,7 @@ Tiles move 64 samples at once. If a single one fills the caches, library routine
 each sample, and far less for a few.
 """
 
-_PREFERRED_ENTRIES = 2**15
+_PREFERRED_ENTRIES = 2**17
 """Entries of V in a chunk of large matrices."""
 
 _ENTRIES_FOR_THREADS = 2**18
@@ -80,36 +80,40 @@ class BlasStepper(HostStepper, SingleStepper, Brownian, Clocked):
 
     def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Array:
         """Return the states after a step; those of paths that do not move stay."""
-        task, new, k, team = self.task, batch.state.copy(), np.flatnonzero(moving), batch.work.team
+        task, k, team = self.task, np.flatnonzero(moving), batch.work.team
+        if not len(k):
+            return batch.state
         if self.clock:
-            new[k, 0] = self._by_clock(task.clock_plans.step, batch, k, lengths[k], point)
+            new = self._by_clock(task.clock_plans.step, batch, k, lengths[k], point)[:, None]
         elif task.width is None:
-            for part in self._limit(batch, k, None, point):
-                new[k, 0] += part
-        elif len(k):
+            drift, noise = self._limit(batch, k, None, point)
+            new = _rows(batch.state, k) + drift[:, None]
+            new += noise[:, None]
+        else:
             plan = task.plans[point % len(task.plans)]
-            inputs = [np.ascontiguousarray(batch.state[k, g]) for g in range(task.groups)]
+            groups = _rows(batch.state, k).swapaxes(0, 1)
+            inputs = [np.ascontiguousarray(factors) for factors in groups]
             with one_thread(), np.errstate(all="ignore"):
                 results = plan.run(inputs, batch.first + k, point, team=team)
-            new[k] = np.stack(results[: task.groups], axis=1)
+            new = np.stack(results[: task.groups], axis=1)
             if task.weights:
                 batch.work.keep_entropies(k, batch.count, results[task.groups :])
-        return new
+        return _whole(new, k, batch.state)
 
     def drift_and_noise(
         self, batch: Batch, moving: Any, increments: Any, point: int
     ) -> tuple[Array, Array]:
         """Return drift times step, and noise, zero for paths that do not move."""
-        k, parts = np.flatnonzero(moving), np.zeros((2, *batch.state.shape))
-        parts[:, k, 0] = self._limit(batch, k, increments, point)
-        return parts[0], parts[1]
+        k, zero = np.flatnonzero(moving), np.broadcast_to(0.0, batch.state.shape)
+        drift, noise = self._limit(batch, k, increments, point)
+        return _whole(drift[:, None], k, zero), _whole(noise[:, None], k, zero)
 
     def _limit(self, batch: Batch, k: Indices, increments: Any, point: int) -> Sequence[Array]:
         """Return drift times step, and noise, of the paths k."""
-        (plan,), factors = self.task.plans, batch.state[k, 0]
+        (plan,), factors = self.task.plans, _rows(batch.state, k)[:, 0]
         if not len(k):
             return [factors, factors]
-        normals = None if increments is None else increments[k]
+        normals = None if increments is None else _rows(increments, k)
         with one_thread(), np.errstate(all="ignore"):
             return plan.run(
                 [factors], batch.first + k, point, normals=normals, team=batch.work.team
@@ -157,10 +161,24 @@ class BlasStepper(HostStepper, SingleStepper, Brownian, Clocked):
         """Return the value of a program of the clock for the paths k."""
         if not len(k):
             return np.zeros((0, 1, 1))
-        inputs = [batch.state[k, 0], lengths[:, None, None]]
+        inputs = [_rows(batch.state, k)[:, 0], lengths[:, None, None]]
         with one_thread(), np.errstate(all="ignore"):
             (value,) = plan.run(inputs, batch.first + k, batch.taken[k], row=point)
         return value
+
+
+def _rows(array: Array, k: Indices) -> Array:
+    """Return some rows, without a copy if these are all."""
+    return array if len(k) == len(array) else array[k]
+
+
+def _whole(rows: Array, k: Indices, others: Array) -> Array:
+    """Return an array with some rows, and those of `others` where it has none."""
+    if len(k) == len(others):
+        return rows
+    array = others.copy()
+    array[k] = rows
+    return array
 
 
 class Workspace:
