@@ -97,10 +97,11 @@ def test_what_cannot_be_continued():
     ):
         sa.continue_run(kept, horizon=2.0)
     changing = sa.ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
-    with pytest.raises(
-        ValueError, match=r"^layer must have no schedules, which depend on the total depth"
-    ):
-        sa.continue_run(chain(changing, keep_state=True), depth=20)
+    for layer in (changing, sa.Parallel(sa.ShapedMLP(0.3), changing)):
+        with pytest.raises(
+            ValueError, match=r"^layer must have no schedules, which depend on the total depth"
+        ):
+            sa.continue_run(chain(layer, keep_state=True), depth=20)
 
 
 @pytest.mark.portability

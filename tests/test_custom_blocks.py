@@ -299,12 +299,37 @@ def test_correlations_of_what_is_no_covariance_are_refused():
     assert sa.correlations(np.array([[1.0, 1.0 + 1e-12], [1.0 + 1e-12, 1.0]])).max() == 1.0
 
 
-def test_the_drift_of_a_schedule_needs_a_depth():
-    block = Linear(sa.Schedule([(0.0, 0.2), (1.0, 0.6)]))
+@dataclass(frozen=True)
+class Several(Linear):
+    """A block with a tuple of parameters."""
+
+    strengths: tuple[object, ...] = ()
+    limit = Linear.limit
+
+
+RISING = sa.Schedule([(0.0, 0.2), (1.0, 0.6)])
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        Linear(RISING),
+        Several(0.3, (0.1, RISING)),
+        sa.Parallel(Linear(0.3), Several(0.3, (0.1, RISING))),
+    ],
+)
+def test_the_drift_of_a_schedule_needs_a_depth(block):
+    """Also of one in a tuple."""
     for function in (sa.drift, sa.diffusion):
         with pytest.raises(ValueError, match=r"^at must be given, a relative depth in"):
             function(block, V0)
-    assert sa.diffusion(block, np.eye(1), at=1.0) == pytest.approx(2 * 0.36 * (2 - 0.36))
+
+
+def test_the_diffusion_of_a_schedule_is_that_of_its_value():
+    """And a tuple of numbers does not change with depth."""
+    expected = pytest.approx(2 * 0.36 * (2 - 0.36))
+    assert sa.diffusion(Linear(RISING), np.eye(1), at=1.0) == expected
+    assert sa.diffusion(Several(0.6, (0.1, 0.2)), np.eye(1)) == expected
 
 
 def test_pathwise_warns_of_paths_that_stop():

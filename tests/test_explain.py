@@ -31,6 +31,16 @@ class Untraceable(Linear):
 
 
 @dataclass(frozen=True)
+class Definite(Linear):
+    """A root in torch alone that needs a regular covariance."""
+
+    limit = Linear.limit
+
+    def root(self, p, factor, numbers, width):
+        return torch.linalg.cholesky(factor @ factor.mT)
+
+
+@dataclass(frozen=True)
 class Counted(Linear):
     """A block that counts how often its description is entered."""
 
@@ -84,6 +94,13 @@ def test_a_description_that_cannot_be_traced_is_found():
     assert "whose description cannot be traced into a program (TypeError" in found.layer.chain
     assert found.layer.limit == COMPILED
     assert list(found.programs) == ["limit: a step of length 0.01"]
+
+
+def test_descriptions_are_tried_on_a_regular_covariance():
+    """At a width below the number of tokens there is none, and such a description fails."""
+    assert sa.explain(Definite(0.5)).layer.chain.startswith("torch, in sa.eager(), on other dev")
+    narrow = sa.explain(Definite(0.5), tokens=4, width=3).layer.chain
+    assert narrow.startswith("none: its description fails: ")
 
 
 def test_programs_have_a_line_for_each_instruction():
