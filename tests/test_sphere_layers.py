@@ -227,12 +227,28 @@ def first_cosine(gram):
     return gram[:, 0, 1]
 
 
+class Watched(torch.nn.Linear):
+    """An MLP with parameters that refuses to record gradients."""
+
+    def forward(self, x):
+        assert not torch.is_grad_enabled()
+        return super().forward(x)
+
+
+def weighted(gram):
+    """A function of Gram matrices with a parameter."""
+    return gram[:, 0] @ torch.ones(3, dtype=torch.float64, requires_grad=True)
+
+
 def test_functions_of_a_user_run_without_gradients_and_keep_their_type():
-    """An MLP with parameters, and complex eigenvalues; also where the caller has gradients on."""
+    """Layers record none on threads either; complex eigenvalues stay complex."""
     with torch.random.fork_rng():
-        mlp = torch.nn.Linear(4, 4, dtype=torch.float64)
+        mlp = Watched(4, 4, dtype=torch.float64)
     tokens = uniform_start(3, 4, samples=2, reduced=False)
     attention = sphere.TokenAttention(1.0, mlp=mlp)
     result = sphere_network(attention, tokens, 0.1, 2, keep=torch.linalg.eigvals)
     assert result["kept"].dtype == np.complex128
-    assert sphere_network(attention, tokens, 0.1, 2)["V"].dtype == np.float64
+    whole = sphere_network(attention, tokens, 0.1, 2)["V"]
+    assert whole.dtype == np.float64
+    kept = sphere_network(attention, tokens, 0.1, 2, keep=weighted)["kept"]
+    np.testing.assert_allclose(kept, whole[:, :, 0].sum("col"), rtol=1e-14)
