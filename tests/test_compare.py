@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.optimize import linear_sum_assignment
 
 from shaped_attention import ShapedAttention, equicorrelated, integrate_sde, simulate_chain
@@ -16,6 +17,7 @@ from shaped_attention.numerics.observables import observables, observables_of
 from shaped_attention.statistics.compare import compare
 from shaped_attention.statistics.comparison_text import format_comparison
 from shaped_attention.statistics.distances import ks_distance, ks_margin
+from shaped_attention.statistics.proportions import equality_p_value
 
 
 def made(
@@ -60,7 +62,8 @@ def test_table_holds_every_variable_of_every_observable() -> None:
         *("median_first", "median_second", "q05_first", "q95_first", "q05_second", "q95_second"),
     }
     assert {str(k) for k, v in table.items() if v.dims == ("observable",)} == per_observable
-    scalars = {"joint_energy", "joint_p_value", "stopped_first", "stopped_second"}
+    stopped = {"stopped_first", "stopped_second", "stopped_p_value"}
+    scalars = {"joint_energy", "joint_p_value", *stopped}
     assert {str(k) for k, v in table.items() if v.dims == ()} == scalars
     assert not table.isnull().any().to_array().any()
     row = table.sel(observable="log det V")
@@ -81,7 +84,7 @@ def test_equal_laws_are_not_resolved() -> None:
     assert np.mean([float(t["joint_p_value"]) <= 0.05 for t in tables]) <= 0.2
     verdict = tables[0].attrs["verdict"]
     assert verdict.startswith("Not resolved: with 300 and 300 samples")
-    assert f"distances below {ks_margin(300, 300, 1 - 0.05 / 12):.3f} cannot be" in verdict
+    assert f"distances below {ks_margin(300, 300, 1 - 0.05 / 13):.3f} cannot be" in verdict
 
 
 def test_a_difference_of_scale_is_resolved_where_it_is() -> None:
@@ -225,6 +228,73 @@ def test_stopped_laws_are_compared() -> None:
     row = early.sel(observable="stopping time")
     assert float(row["q95_first"]) == float(row["q95_second"]) == 0.5
     assert float(row["wasserstein"]) == pytest.approx(0.5 - np.minimum(stops, 0.5).mean())
+
+
+def stopping(stopped: int) -> xr.Dataset:
+    """Of 200 paths, some that stop at random times, all with the law of `made`."""
+    times = np.random.default_rng(2).uniform(0.0, 0.75, stopped)
+    return made(2, 200).assign(stopping_time=("sample", [*times, *[np.inf] * (200 - stopped)]))
+
+
+@pytest.mark.parametrize(
+    ("observables", "where"),
+    [
+        (None, "1 of 12 observables (stopping time)"),
+        ("stopping time", "the observable stopping time"),
+    ],
+)
+def test_rare_stops_are_resolved_by_their_fraction(observables: str | None, where: str) -> None:
+    """0 of 200 against 19: the KS distance of 0.1 is far below the least that is resolved.
+
+    Negative control: 4 of 200 (p = 0.12) are not. Nor does the fraction count if the results share
+    random numbers.
+    """
+    table = quick(made(1, 200), stopping(19), observables=observables)
+    row = table.sel(observable="stopping time")
+    assert bool(row["resolved"])
+    assert int(table["resolved"].sum()) == 1
+    assert float(row["ks"]) < 0.6 * table.attrs["smallest_resolvable_ks"]
+    assert float(table["stopped_p_value"]) == pytest.approx(fisher(0, 19, 200), rel=1e-9)
+    p_value = f"(p = {float(table['stopped_p_value']):.2g})"
+    said = (
+        f"differ in {where}. The fractions stopped, 0.00% and 9.50%, differ {p_value}. The largest"
+    )
+    assert said in table.attrs["verdict"]
+    few = quick(made(1, 200), stopping(4), observables=observables)
+    assert not few["resolved"].any()
+    assert float(few["stopped_p_value"]) == pytest.approx(fisher(0, 4, 200), rel=1e-9)
+    shared = [x.assign_attrs(sampler="sde", seed=1) for x in (made(1, 200), stopping(19))]
+    assert not quick(*shared, observables=observables)["resolved"].any()
+    assert not quick(made(1, 200), stopping(19), observables="log det V")["resolved"].any()
+
+
+def fisher(first: int, second: int, count: int) -> float:
+    """The p-value from the hypergeometric law: as improbable as what was seen, or less probable."""
+    total = first + second
+    law = [math.comb(count, k) * math.comb(count, total - k) for k in range(total + 1)]
+    return sum(x for x in law if x <= law[first]) / math.comb(2 * count, total)
+
+
+def test_fractions_of_equal_laws_are_resolved_at_their_level() -> None:
+    """Of all pairs of counts, by their exact law; fractions that differ are resolved."""
+    count, level = 60, 0.05 / 13
+    counts = np.arange(count + 1)
+    p_values = [
+        [equality_p_value((int(a), int(b)), (count, count)) for b in counts] for a in counts
+    ]
+    rejected = np.array(p_values) <= level
+    for fraction in (0.03, 0.2, 0.5):
+        law, other = (stats.binom(count, x).pmf(counts) for x in (fraction, fraction + 0.35))
+        assert law @ rejected @ law <= level
+        assert law @ rejected @ other > 0.8
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_the_verdict_on_one_observable_names_it(scale: float) -> None:
+    verdict = quick(made(1), made(2, scale=scale), observables="log det V").attrs["verdict"]
+    does = "differ in the" if scale > 1.0 else "the"
+    assert f"{does} observable log det V" in verdict
+    assert " 1 " not in verdict
 
 
 def test_horizons_may_differ() -> None:

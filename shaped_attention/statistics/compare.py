@@ -22,7 +22,7 @@ from shaped_attention.checks import (
     check_count,
     check_inside,
 )
-from shaped_attention.numerics.observables import covariances_at, observables_of
+from shaped_attention.numerics.observables import STOPPING, covariances_at, observables_of
 from shaped_attention.numerics.result_axis import (
     TIME_TOLERANCE,
     check_result,
@@ -45,6 +45,7 @@ from shaped_attention.statistics.distances import (
     rounded,
     wasserstein2_rows,
 )
+from shaped_attention.statistics.proportions import equality_p_value
 
 FEWEST_SAMPLES, _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 8, 99, 50
 _PAIRINGS = 99
@@ -72,8 +73,8 @@ def compare(
     errors differ between samplers and are not a difference of laws.
 
     All statements assume that the two results are independent. Results of one sampler with one seed
-    share random numbers. The KS bands then remain valid, but not sharp; the other intervals and the
-    joint p-value do not, and the verdict says so. Use different seeds. The verdict also reports
+    share random numbers. The KS bands then remain valid, but not sharp; the other intervals and
+    p-values do not, and the verdict says so. Use different seeds. The verdict also reports
     different initial covariances, layers or radii, which are reason enough for laws to differ.
 
     Parameters
@@ -112,9 +113,13 @@ def compare(
         equal laws stay with probability `confidence`; ``p_value`` of the KS test, not corrected for
         multiplicity; the median, 5 % and 95 % quantiles of both; and ``resolved``, true where the
         DKW-Massart lower bound of the KS distance, at Bonferroni-corrected confidence, is positive.
+        The stopping time of independent results is also resolved where ``stopped_p_value`` is at
+        most the corrected level, in which it counts as one more observable: ties hide rare stops
+        from the KS distance.
 
-        Scalars: ``joint_energy`` and ``joint_p_value`` of `joint_test` over all these observables,
-        and ``stopped_first`` and ``stopped_second``, the fractions stopped by that time.
+        Scalars: ``joint_energy`` and ``joint_p_value`` of `joint_test` over all these observables;
+        ``stopped_first`` and ``stopped_second``, the fractions stopped by that time, and
+        ``stopped_p_value`` of Fisher's exact test that their probabilities are equal.
         Attributes: the settings, sizes, ``smallest_resolvable_ks`` and ``verdict``, and
         ``independent``, ``own_weights``, ``same_start``, ``same_layer`` and ``same_radius`` as 1 or
         0 (1 if unknown).
@@ -164,7 +169,8 @@ def compare(
     ks = np.array([ks_distance(a, b, confidence) for a, b in pairs])
     wasserstein, energy = integral_distances(x_rows, y_rows, confidence, bootstrap, seed)
     joint = joint_test(x_rows.T, y_rows.T, permutations, seed)
-    simultaneous = 1 - (1 - confidence) / len(names)
+    # The fraction stopped has a test of its own.
+    simultaneous = 1 - (1 - confidence) / (len(names) + (STOPPING in names))
     margin = ks_margin(*sizes, simultaneous)
     columns = dict(zip(("ks", "ks_low", "ks_high", "p_value"), ks.T, strict=True))
     distances = {"wasserstein": wasserstein, "energy": energy}
@@ -182,7 +188,11 @@ def compare(
         {name: ("observable", values) for name, values in columns.items()},
         coords={"observable": names},
     )
-    table["resolved"] = table["ks"] > margin
+    common = common_ground(first, second)
+    stops = [stopping_times(result) <= at + TIME_TOLERANCE for result in (first, second)]
+    p_value = equality_p_value((int(stops[0].sum()), int(stops[1].sum())), sizes)
+    by_fraction = bool(common["independent"]) and p_value <= 1 - simultaneous
+    table["resolved"] = (table["ks"] > margin) | (table["observable"] == STOPPING) & by_fraction
     table["joint_energy"] = joint.distance
     table["joint_p_value"] = joint.p_value
     if transport:
@@ -191,8 +201,8 @@ def compare(
         table["joint_wasserstein2"] = whole.distance
         table["joint_wasserstein2_p_value"] = whole.p_value
         table["joint_wasserstein2_null"] = whole.null
-    for name, result in (("first", first), ("second", second)):
-        table[f"stopped_{name}"] = float((stopping_times(result) <= at + TIME_TOLERANCE).mean())
+    table["stopped_first"], table["stopped_second"] = (float(x.mean()) for x in stops)
+    table["stopped_p_value"] = p_value
     table.attrs = {
         axis: at if axis == "time" else int(at),
         "samples_first": sizes[0],
@@ -200,7 +210,7 @@ def compare(
         "tokens": tokens[0],
         "confidence": confidence,
         "smallest_resolvable_ks": margin,
-        **common_ground(first, second),
+        **common,
     }
     table.attrs["verdict"] = verdict(table)
     return table

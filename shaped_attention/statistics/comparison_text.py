@@ -35,7 +35,7 @@ def verdict(table: xr.Dataset) -> str:
     confidence, count = about["confidence"], table.sizes["observable"]
     order = np.argsort(-table["ks"].to_numpy(), kind="stable")
     names, ks = table["observable"].to_numpy()[order], float(table["ks"].max())
-    resolved = int(table["resolved"].sum())
+    resolved = names[table["resolved"].to_numpy()[order]]
     reach = f"distances below {margin:.3f} cannot be" if margin < 1 else "no distance can be"
     largest = (
         f"The largest KS distance is {ks:.3f} ({names[0]}), simultaneous band "
@@ -46,15 +46,18 @@ def verdict(table: xr.Dataset) -> str:
     seen = p <= 1 - confidence
     where = f"the two laws at {_place(table)}"
     at = f"with {n} and {m} samples, at simultaneous confidence {confidence:.4g}"
-    if resolved:
-        listing = ", ".join(names[: min(resolved, _NAMED)])
-        more = f" and {resolved - _NAMED} more" if resolved > _NAMED else ""
-        among = f"{resolved} of {count} observables ({listing}{more})"
-        head = f"Resolved: {at}, {where} differ in {among}."
+    if len(resolved):
+        listing = ", ".join(resolved[:_NAMED])
+        more = f" and {len(resolved) - _NAMED} more" if len(resolved) > _NAMED else ""
+        among = f"{len(resolved)} of {count} observables ({listing}{more})"
+        differing = among if count > 1 else f"the observable {listing}"
+        head = f"Resolved: {at}, {where} differ in {differing}.{_by_fraction(table)}"
         tail = "detects the difference too" if seen else "does not detect the difference"
     else:
         outcome = "Different, in the joint law" if seen else "Not resolved"
-        head = f"{outcome}: {at}, none of the {count} observables alone distinguishes {where}."
+        none = f"none of the {count} observables alone distinguishes"
+        lacking = none if count > 1 else f"the observable {names[0]} does not distinguish"
+        head = f"{outcome}: {at}, {lacking} {where}."
         tail = (
             "distinguishes them; an observable may differ by up to "
             f"{min(1.0, ks + margin):.3f} in the KS distance"
@@ -62,6 +65,15 @@ def verdict(table: xr.Dataset) -> str:
             else "does not distinguish them either; a smaller difference is not excluded"
         )
     return f"{head} {largest} The joint test {tail} (p = {p:.2g}).{caution_text(about)}"
+
+
+def _by_fraction(table: xr.Dataset) -> str:
+    """Return the sentence on stopping times that only the fraction stopped resolves, if any."""
+    hidden = table["resolved"] & (table["ks"] <= table.attrs["smallest_resolvable_ks"])
+    if not hidden.any():
+        return ""
+    first, second, p = (float(table[f"stopped_{x}"]) for x in ("first", "second", "p_value"))
+    return f" The fractions stopped, {first:.2%} and {second:.2%}, differ (p = {p:.2g})."
 
 
 def caution_text(common: dict[str, Any]) -> str:

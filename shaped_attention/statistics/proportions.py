@@ -1,10 +1,11 @@
-"""Confidence intervals of probabilities, from counts."""
+"""Confidence intervals of probabilities, and a test of two, from counts."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainccinv, betaincinv
+from scipy.stats import fisher_exact
 
 Floats = NDArray[np.float64]
 
@@ -23,3 +24,13 @@ def fraction_bounds(
     lower = np.where(k > 0.0, betaincinv(np.maximum(k, 1.0), n - k + 1.0, tail), 0.0)
     upper = np.where(k < n, betainccinv(k + 1.0, np.maximum(n - k, 1.0), tail), 1.0)
     return lower, upper
+
+
+def equality_p_value(successes: tuple[int, int], counts: tuple[int, int]) -> float:
+    """Compute the p-value of Fisher's exact test that two probabilities are equal.
+
+    Two-sided, for independent trials (Fisher, The Design of Experiments, 1935). It is at most a
+    with probability at most a, for every common probability and however small `counts` are.
+    """
+    table = [[k, n - k] for k, n in zip(successes, counts, strict=True)]
+    return float(fisher_exact(table).pvalue)

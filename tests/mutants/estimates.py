@@ -34,7 +34,7 @@ ESTIMATES = [
     Mutant(
         "compare-no-bonferroni",
         _COMPARE,
-        "simultaneous = 1 - (1 - confidence) / len(names)",
+        "simultaneous = 1 - (1 - confidence) / (len(names) + (STOPPING in names))",
         "simultaneous = confidence",
         ("test_compare.py::test_resolution_pays_for_the_number_of_observables",),
         blind=True,
