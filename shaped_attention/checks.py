@@ -134,6 +134,18 @@ def check_keywords(function: Callable[..., Any], keywords: Iterable[str]) -> Non
             )
 
 
+def bound_arguments(
+    name: str, signature: inspect.Signature, values: Sequence[Any], named: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """Return the arguments of a call; an error names the function, and the keyword meant."""
+    try:
+        return signature.bind(*values, **named)
+    except TypeError as error:
+        known = list(signature.parameters)
+        guesses = [did_you_mean(keyword, known) for keyword in named if keyword not in known]
+        raise TypeError("; ".join([f"{name}() {error}", *guesses])) from None
+
+
 def check_values(name: str, values: Sequence[object]) -> None:
     """Raise ValueError unless there is at least one value and none is repeated."""
     if isinstance(values, str) or not hasattr(values, "__len__"):

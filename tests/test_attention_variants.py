@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -254,8 +254,8 @@ def test_fields_that_contradict_are_refused(message):
             12,
             "width must be at least 24 for v0 of rank 4; got 12",
         ),
-        (attention(rope=10.0, heads=2), 6, r"rope_share must be .* of 3 columns .*; got 1\.0"),
-        (attention(rope=10.0, rope_share=0.3), 16, r"rope_share must .* of 16 columns .* 0\.3"),
+        (attention(rope=10.0, heads=2), 6, r"rope share must be .* of 3 columns .*; got 1\.0"),
+        (attention(rope=10.0, rope_share=0.3), 16, r"rope share must .* of 16 columns .* 0\.3"),
         (
             attention(rope=[1.0, 2.0, 3.0]),
             16,
@@ -300,12 +300,32 @@ def test_short_forms_are_values():
         ({}, "Rope needs a base or angles, one of the two"),
         ({"base": 10.0, "angles": [1.0]}, "Rope needs a base or angles, one of the two"),
         ({"angles": [1.0], "factor": 2.0}, "rope factor must be 1 with angles; got 2.0"),
-        ({"base": 10.0, "share": 2.0}, r"rope_share must be in \[0, 1\]; got 2.0"),
+        ({"base": 10.0, "share": 2.0}, r"rope share must be in \[0, 1\]; got 2.0"),
     ],
 )
 def test_rotations_that_are_none_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         sa.Rope(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"gamma": 0.5, "soft_cap": 2.0}, r"got an unexpected .*'soft_cap'; .*mean 'softcap'\?\)"),
+        ({"tau0": 0.5}, "missing a required .*'gamma'"),
+    ],
+)
+def test_errors_of_arguments_name_the_block(arguments, message):
+    """Of a subclass its own name, and an argument of its own is known."""
+
+    @dataclass(frozen=True, repr=False)
+    class Mine(ShapedAttention):
+        strength: float = 1.0
+
+    for block in (ShapedAttention, Mine):
+        with pytest.raises(TypeError, match=rf"^{block.__name__}\(\) {message}$"):
+            block(**arguments)
+    assert Mine(0.5, strength=2.0).strength == 2.0
 
 
 def test_a_module_of_a_variant_is_refused():

@@ -10,6 +10,7 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.blocks.parameters import bounded
+from shaped_attention.statistics.block_checks.report import BlockReport, judged, untested
 from tests.custom_blocks import (
     Doubled,
     Hotter,
@@ -47,9 +48,17 @@ RIGHT = {
 def test_right_blocks_pass(name):
     report = sa.check_block(RIGHT[name], V0, samples=500)
     assert report.ok, str(report)
-    assert str(report).endswith(f"0 of {len(report.table)} checks failed")
     tested = [check for check in report.table if check.outcome == "pass"]
+    skipped = len(report.table) - len(tested)
+    total = f"0 of {len(tested)} checks failed"
+    assert str(report).endswith(f"\n{total}, {skipped} not tested" if skipped else f"\n{total}")
     assert len(tested) >= 5
+
+
+def test_the_summary_counts_the_checks_that_ran():
+    table = (judged("a", True, ""), judged("b", False, ""), untested("c", "no limit"))
+    assert str(BlockReport(table)).endswith("\n1 of 2 checks failed, 1 not tested")
+    assert str(BlockReport(table[:2])).endswith("\n1 of 2 checks failed")
 
 
 class TwiceTheDrift(LinearAttentionLimit):

@@ -11,7 +11,7 @@ import inspect
 import math
 import warnings
 from abc import ABCMeta
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,9 @@ from shaped_attention.blocks.positions import (
 from shaped_attention.blocks.rotations import Rope
 from shaped_attention.checks import (
     argument_error,
+    bound_arguments,
     check_count,
+    check_fraction,
     check_nonnegative,
     check_positive,
     check_range,
@@ -158,12 +160,13 @@ class _ShortForms(ABCMeta):
     """
 
     def __call__(cls, *arguments: Any, **named: Any) -> Any:
+        known = (*_ORDER, *[x.name for x in fields(cls) if x.name not in _FIELDS])  # type: ignore[arg-type]
         if arguments:
-            added = [x.name for x in fields(cls) if x.name not in _FIELDS]  # type: ignore[arg-type]
-            names = (*_ORDER, *added)[: len(arguments)]
+            names = known[: len(arguments)]
             if len(names) < len(arguments) or named.keys() & set(names):
                 raise TypeError(f"{cls.__name__} got too many arguments, or one of them twice")
             named = dict(zip(names, arguments, strict=True)) | named
+        asked = dict(named)
         defaults = {"sizes": HeadSizes(), "scores": ScoreTerms(), "shaping": Shaping()}
         values: dict[str, Any] = defaults | {x: named[x] for x in _VALUES if x in named}
         values["rope"] = Rope.of(values.get("rope"))
@@ -174,6 +177,8 @@ class _ShortForms(ABCMeta):
             argument = named.pop(name)
             default = getattr(_ABSENT.get(value), entry, None)
             changed = not (argument is default or (is_number(argument) and argument == default))
+            if name == "rope_share":
+                check_fraction(name, argument)
             if values[value] is not None:
                 changes[value][entry] = argument
             elif changed:
@@ -189,7 +194,23 @@ class _ShortForms(ABCMeta):
             changes["scores"]["position_bias"] = bias
         for name, value in values.items():
             named[name] = replace(value, **changes[name]) if changes[name] else value
-        return super().__call__(**named)
+        try:
+            return super().__call__(**named)
+        except TypeError:
+            # The error of an unknown or missing argument names the base class.
+            bound_arguments(cls.__name__, _signature_of((*known, *_VALUES[:3])), (), asked)
+            raise
+
+
+def _signature_of(names: Sequence[str]) -> inspect.Signature:
+    """Return a signature with these keywords, of which gamma alone is required."""
+    required, keyword = inspect.Parameter.empty, inspect.Parameter.KEYWORD_ONLY
+    return inspect.Signature(
+        [
+            inspect.Parameter(name, keyword, default=required if name == "gamma" else None)
+            for name in names
+        ]
+    )
 
 
 @dataclass(frozen=True, repr=False)

@@ -166,7 +166,7 @@ class Rope:
             raise ValueError(f"Rope needs a base or angles, one of the two; got {self!r}")
         for name in ("base", "angles", "long_angles"):
             object.__setattr__(self, name, _turning(getattr(self, name), f"rope {name}"))
-        check_fraction("rope_share", self.share)
+        check_fraction("rope share", self.share)
         check_positive("rope factor", self.factor)
         if self.angles is not None and self.factor != 1.0:
             raise argument_error("rope factor", "1 with angles", self.factor)
@@ -230,7 +230,7 @@ class Rope:
         rotated = round(self.share * size)
         if not math.isclose(rotated, self.share * size, rel_tol=1e-9, abs_tol=1e-9) or rotated % 2:
             raise argument_error(
-                "rope_share", f"a share of {size} columns that is an even number", self.share
+                "rope share", f"a share of {size} columns that is an even number", self.share
             )
         turning = self.turning_at(tokens)
         if isinstance(turning, float):

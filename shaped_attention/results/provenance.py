@@ -24,7 +24,7 @@ from typing import Any, ParamSpec
 import numpy as np
 import xarray as xr
 
-from shaped_attention.checks import check_keywords, check_types, did_you_mean
+from shaped_attention.checks import bound_arguments, check_keywords, check_types
 from shaped_attention.libraries import versions
 from shaped_attention.trust import (
     UnrecordedError,
@@ -85,7 +85,7 @@ def recorded(
         def call(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
             values: Any = [_number(value) for value in args]
             named: Any = {name: _number(value) for name, value in kwargs.items()}
-            bound = _bound(function, signature, values, named)
+            bound = bound_arguments(function.__name__, signature, values, named)
             check_types(function, bound.arguments)
             result = function(*values, **named)
             bound.apply_defaults()
@@ -101,19 +101,6 @@ def recorded(
         return public
 
     return decorate
-
-
-def _bound(
-    function: Result, signature: inspect.Signature, values: list[Any], named: dict[str, Any]
-) -> inspect.BoundArguments:
-    """Return the arguments of a call; an error names the function, and the keyword meant."""
-    try:
-        return signature.bind(*values, **named)
-    except TypeError as error:
-        known = list(signature.parameters)
-        guesses = [did_you_mean(name, known) for name in named if name not in known]
-        hint = "; ".join(["", *guesses])
-        raise TypeError(f"{function.__name__}() {error}{hint}") from None
 
 
 def _number(value: Any) -> Any:

@@ -73,8 +73,11 @@ class BlockReport:
             for check in self.table
             if check.noticed
         ]
-        failed = sum(check.outcome == FAIL for check in self.table)
-        return "\n".join([*lines, f"{failed} of {len(self.table)} checks failed"])
+        failed, skipped = (
+            sum(check.outcome == outcome for check in self.table) for outcome in (FAIL, NOT_TESTED)
+        )
+        total = f"{failed} of {len(self.table) - skipped} checks failed"
+        return "\n".join([*lines, f"{total}, {skipped} not tested" if skipped else total])
 
 
 @dataclass(frozen=True)
