@@ -10,7 +10,7 @@ WORKERS ?= 2
 .PHONY: compare test quick test-all check-style portability claims validate mutants lint benchmark site gallery notebooks outputs docs clean
 
 compare: .venv/installed
-	$(BIN)/shaped-attention compare
+	$(BIN)/shaped-attention compare --overwrite
 
 # What notices the planted errors, and one test of every public function and command.
 quick: .venv/installed

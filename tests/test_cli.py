@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,7 +85,24 @@ def test_options(run, options):
 def test_progress_can_be_shown(run):
     result = run("compare", *SMALL, "--tokens", "2", "--progress")
     assert all(label in result.stderr for label in ("network", "chain", "sde"))
-    assert not run("compare", *SMALL, "--tokens", "2").stderr
+    assert not run("compare", *SMALL, "--tokens", "2", "--overwrite").stderr
+
+
+def test_data_of_another_command_are_not_replaced(run, tmp_path):
+    """Before anything is computed; with --overwrite they are, and another folder is free."""
+    assert run("compare", *SMALL, "--tokens", "2").exit_code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "results").iterdir()}
+    refused = run("compare", *SMALL, "--tokens", "3")
+    assert refused.exit_code == 2
+    place = Path("results") / "comparison.json"
+    known = f"Error: {place} exists; choose another folder with --results, or --overwrite"
+    assert refused.stderr.strip().endswith(known)
+    assert not refused.stdout
+    assert {path: path.read_bytes() for path in (tmp_path / "results").iterdir()} == before
+    assert run("compare", *SMALL, "--tokens", "3", "--results", "three").exit_code == 0
+    assert run("compare", *SMALL, "--tokens", "3", "--overwrite").exit_code == 0
+    for folder in ("results", "three"):
+        assert load(tmp_path / folder / "sde.nc").sizes["row"] == 3
 
 
 BAD = {

@@ -17,8 +17,10 @@ from shaped_attention.checks import argument_error
 from shaped_attention.commands.options import (
     HELP,
     Choice,
+    check_new,
     device_option,
     figures_option,
+    overwrite_option,
     progress_option,
     seed_option,
     with_options,
@@ -82,6 +84,7 @@ _OPTIONS = [
     figures_option,
     click.option("--results", type=click.Path(path_type=Path), default=Path("results"),
                  help=HELP["results"]),
+    overwrite_option,
     progress_option,
 ]  # fmt: skip
 
@@ -101,6 +104,7 @@ def compare_command(
     rho: float,
     scale: str,
     memory: float,
+    overwrite: bool,
     progress: bool | None,
     **options: Any,
 ) -> None:
@@ -109,7 +113,8 @@ def compare_command(
     Samples the covariance V of m tokens through (1) networks with real weight matrices, (2) the
     exact chain of their covariances and (3) the limiting SDE; prints the distances between their
     laws at the end with confidence bounds, draws them and writes everything down: network.nc,
-    chain.nc, sde.nc and comparison.json in the folder for the data.
+    chain.nc, sde.nc and comparison.json in the folder for the data, which must not have a
+    comparison yet.
     """
     from shaped_attention.blocks.catalogue import named_layer, rescaled
     from shaped_attention.figures import study
@@ -129,6 +134,7 @@ def compare_command(
     study.check_study(layer, v0, **asked)
     check_writable(figures, "figures")
     check_writable(results, "results")
+    check_new(results / "comparison.json", "another folder with --results", overwrite)
     width, depth = options["width"], options["depth"]
     click.echo(f"V_0: {origin}; m = {len(v0)}, mean diagonal {raw:.4g}", nl=False)
     click.echo("" if scale == "raw" else f", rescaled to {float(scale):g} (--scale)")

@@ -136,6 +136,17 @@ seed_option = click.option("--seed", default=0, help=HELP["seed"])
 
 device_option = click.option("--device", default="cpu", help=HELP["device"])
 
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace what an earlier command wrote."
+)
+
+
+def check_new(path: Path, how: str, overwrite: bool) -> None:
+    """Raise ValueError if there is something at a path; `how` says what avoids it."""
+    if path.exists() and not overwrite:
+        raise ValueError(f"{path} exists; choose {how}, or --overwrite")
+
+
 _SHORT = 8
 """Values of a list that fit into one line."""
 

@@ -11,7 +11,13 @@ from typing import Any
 
 import click
 
-from shaped_attention.commands.options import Group, InputError, figures_option
+from shaped_attention.commands.options import (
+    Group,
+    InputError,
+    check_new,
+    figures_option,
+    overwrite_option,
+)
 from shaped_attention.commands.sweep_run import file_argument, resume, run, trust_option
 from shaped_attention.commands.sweep_state import (
     repair,
@@ -117,7 +123,7 @@ def draw(store: Path, observable: str, figures: Path) -> None:
     help="Write means with their intervals, or all samples.  [default: --summary for .csv and "
     ".parquet, --values for .nc and .zarr]",
 )
-@click.option("--overwrite", is_flag=True, help="Replace OUTPUT if it exists.")
+@overwrite_option
 def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> None:
     """Write the sweep in STORE to OUTPUT: .nc, .zarr, .csv or .parquet.
 
@@ -127,8 +133,7 @@ def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> 
     from shaped_attention.sweep.tables import check_suffix, export_sweep
 
     check_suffix(output)
-    if output.exists() and not overwrite:
-        raise ValueError(f"{output} exists; choose another name, or --overwrite")
+    check_new(output, "another name", overwrite)
     export_sweep(store, output, summary)
     click.echo(output)
 
