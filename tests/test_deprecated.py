@@ -20,8 +20,11 @@ CASES = [(module, name) for module, names in OLD_NAMES.items() for name in names
 def test_an_old_name_warns_and_names_the_new_one(module, name):
     place = importlib.import_module(module)
     assert name not in place.__all__
-    with pytest.warns(DeprecationWarning, match=f"^{re.escape(module)}.{name} is deprecated; use "):
+    text = f"^{re.escape(module)}.{name} is deprecated; use "
+    with pytest.warns(DeprecationWarning, match=text) as warned:
         assert getattr(place, name) is not None
+    # Python shows it in `__main__`, and pytest in tests, only if it is at the user's line.
+    assert warned[0].filename == __file__
 
 
 def test_the_page_lists_all_old_names():
@@ -49,11 +52,18 @@ def test_old_names_of_arguments():
 
     with pytest.warns(
         DeprecationWarning, match="^run: the argument observe is deprecated; use keep"
-    ):
+    ) as warned:
         assert run(observe="rho") == "rho"
+    assert warned[0].filename == __file__
     with (
         pytest.warns(DeprecationWarning, match="use keep"),
         pytest.raises(TypeError, match="both observe and keep"),
     ):
         run(observe="rho", keep="V")
     assert run("V") == "V"
+
+
+def test_an_old_argument_of_attention_warns_at_the_line_of_the_user():
+    with pytest.warns(DeprecationWarning, match="rope_factor is deprecated") as warned:
+        sa.ShapedAttention(0.5, rope=[1.0], rope_factor=2.0)
+    assert warned[0].filename == __file__

@@ -47,7 +47,7 @@ def checksum(result: xr.Dataset) -> int:
 
 @dataclass(frozen=True)
 class Resumed:
-    """The end of an earlier run, which another continues.
+    """The end of an earlier run, which another continues; `continue_run` passes it as `v0`.
 
     Attributes
     ----------

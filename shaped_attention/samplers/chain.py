@@ -59,7 +59,7 @@ def simulate_chain(
         A block, a list of the blocks of a layer in the order in which they act, or a `Pattern`.
     v0
         Initial covariance (m, m), positive semidefinite and possibly singular, or one per sample
-        (samples, m, m).
+        (samples, m, m). `continue_run` alone passes a `Resumed`, the end of an earlier run.
     width, depth
         Width n and number of layers L >= 1; layer l is at time l / n. A width below m requires a
         `v0` of rank at most n.

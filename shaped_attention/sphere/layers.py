@@ -70,8 +70,10 @@ def sphere_network(
     attention
         Attention of every layer; matrices that depend on time are evaluated at layer * step.
     start
-        Unit tokens (samples, N, r). All coordinates, r = d, are needed for a `TokenAttention` and
-        for noise; min(N, d) suffice for a `SphereAttention` without noise.
+        Unit tokens (samples, N, r), of `uniform_start`, `equiangular_start` or `given_start`. All
+        coordinates, r = d, are needed for a `TokenAttention` and for noise, as
+        ``uniform_start(tokens, d, samples, reduced=False)`` draws them; min(N, d) suffice for a
+        `SphereAttention` without noise.
     step
         Positive step h, at most 1e12 with noise; 1 in practical networks.
     layers
