@@ -61,9 +61,3 @@ def test_old_names_of_arguments():
     ):
         run(observe="rho", keep="V")
     assert run("V") == "V"
-
-
-def test_an_old_argument_of_attention_warns_at_the_line_of_the_user():
-    with pytest.warns(DeprecationWarning, match="rope_factor is deprecated") as warned:
-        sa.ShapedAttention(0.5, rope=[1.0], rope_factor=2.0)
-    assert warned[0].filename == __file__
