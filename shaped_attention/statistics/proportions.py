@@ -32,5 +32,5 @@ def equality_p_value(successes: tuple[int, int], counts: tuple[int, int]) -> flo
     Two-sided, for independent trials (Fisher, The Design of Experiments, 1935). It is at most a
     with probability at most a, for every common probability and however small `counts` are.
     """
-    table = [[k, n - k] for k, n in zip(successes, counts, strict=True)]
+    table = np.array([[k, n - k] for k, n in zip(successes, counts, strict=True)])
     return float(fisher_exact(table).pvalue)
