@@ -1,89 +1,184 @@
-"""Claims on attention on the sphere as a gradient: of which functional, in which metric."""
+"""Claims on attention on the sphere as a gradient: of which function, and of which functional.
+
+f is the L_2 gradient of a functional of measures only if its derivative by the mass at y, K(x, y),
+is symmetric up to functions of one argument (f may be changed by a constant, which moves nothing):
+K(x, y) - K(y, x) = c(x) - c(y), so that its cyclic sum over any three points is zero.
+"""
 
 from __future__ import annotations
 
-from sympy import Integer, Matrix, Symbol, cancel, diff, exp, expand, log, symbols
+from collections.abc import Callable
+
+from sympy import (
+    Expr,
+    Function,
+    Integer,
+    Matrix,
+    Symbol,
+    cancel,
+    cos,
+    diff,
+    exp,
+    expand,
+    factor,
+    log,
+    sin,
+    sqrt,
+    symbols,
+)
 
 from symbolic.claims.inner_products import BETA
-from symbolic.claims.ledger import Claim, Finding, Verdict, proven
+from symbolic.claims.ledger import Claim, Finding, Verdict, at, proven, refuted
+
+X, Y = (Matrix(symbols(f"{name}_1:4", real=True)) for name in "xy")
+REST = Symbol("rest", positive=True)
+"""The part of an integral or a sum that other tokens contribute."""
 
 
-def _softmax_average_forms() -> Finding:
-    """Check the weights as a measure, and as the gradient of log-sum-exp."""
-    x = symbols("x_1:4")
-    y, rest = symbols("y_1:4"), symbols("rest", positive=True)
-    kernel = exp(BETA * sum(a * b for a, b in zip(x, y, strict=True)))
-    gradient = [
-        cancel(diff(log(kernel + rest), a) / BETA - kernel * b / (kernel + rest)) == 0
-        for a, b in zip(x, y, strict=True)
+def gradient_of_logarithm(scale: Expr) -> list[Expr]:
+    """Return the gradient in x of log int scale exp(beta <x, y>) dmu, minus beta times the average.
+
+    One point of mu is written out, and the others are in a constant; so term by term.
+    """
+    kernel = exp(BETA * X.dot(Y))
+    integral = scale * (kernel + REST)
+    average = [kernel * y / (kernel + REST) for y in Y]
+    return [cancel(diff(log(integral), x) - BETA * a) for x, a in zip(X, average, strict=True)]
+
+
+def _logarithmic_derivative() -> Finding:
+    kernel = exp(BETA * X.dot(Y))
+    outside = [
+        cancel(diff(log(kernel + REST), x) / BETA - kernel * y / (kernel + REST)) == 0
+        for x, y in zip(X, Y, strict=True)
     ]
-    count, total = symbols("N Z", positive=True)
-    weight = Symbol("w")
-    return proven(
-        "with mu = (1/N) sum of point masses the factor 1/N of integral and normaliser cancels; "
-        "term by term the gradient of (1/beta) log sum_j exp(beta <x, x_j>) has the softmax "
-        "weights (the other terms of the sum, and dependence on x alone, in one constant)",
-        cancel((weight / count) / (total / count) - weight / total) == 0,
-        *gradient,
+    return refuted(
+        "log of beta^-1 times the integral is -log(beta) plus log of the integral: the factor "
+        "changes nothing. grad exp(beta <x, y>) = beta y exp(beta <x, y>), so the gradient is beta "
+        "times the softmax average, and P_x of it beta X[mu] (term by term in mu, any beta)",
+        claim_fails=all(apart == 0 for apart in gradient_of_logarithm(1 / BETA)),
+        correction_holds=all(outside),
     )
 
 
-def _usa_is_the_gradient() -> Finding:
-    a, b = symbols("a b", positive=True)
-    w, self_a, self_b = symbols("w w_aa w_bb", positive=True)
-    energy = (a**2 * self_a + b**2 * self_b + 2 * a * b * w) / (2 * BETA)
-    x, y = symbols("x_1:4"), symbols("y_1:4")
-    kernel = exp(BETA * sum(s * t for s, t in zip(x, y, strict=True)))
+Q = Symbol("q", positive=True)
+"""e^-beta"""
+
+
+def sa_kernel(first: Expr, cosine: Expr) -> Expr:
+    """Return e^(beta <x, y>) / Z(x) for mu = a point mass at e_1; the cosines are -1, 0 or 1."""
+    return Q**-cosine / Q**-first
+
+
+def usa_kernel(_first: Expr, cosine: Expr) -> Expr:
+    """Return e^(beta <x, y>) without the denominator."""
+    return Q**-cosine
+
+
+def cyclic_sum(kernel: Callable[[Expr, Expr], Expr]) -> Expr:
+    """Return the cyclic sum of K(x, y) - K(y, x) over e_1, e_2 and -e_1, mu = delta at e_1."""
+    points = [Matrix([1, 0]), Matrix([0, 1]), Matrix([-1, 0])]
+    total = Integer(0)
+    for k in range(3):
+        x, y = points[k], points[(k + 1) % 3]
+        total += kernel(x[0], x.dot(y)) - kernel(y[0], x.dot(y))
+    return factor(total)
+
+
+def _no_l2_gradient() -> Finding:
+    """Check that the cyclic sum is -(1 - q)^2 (1 + q) / q, zero only for beta = 0."""
+    apart = cyclic_sum(sa_kernel)
     return proven(
-        "the derivative of E by the mass at x is (1/beta) int exp(beta <x, y>) dmu(y); its "
-        "gradient in x, coordinate by coordinate, is int exp(beta <x, y>) y dmu(y), whose "
-        "projection by P_x is the USA field",
-        expand(diff(energy, a) - (a * self_a + b * w) / BETA) == 0,
-        *[expand(diff(kernel / BETA, s) - kernel * t) == 0 for s, t in zip(x, y, strict=True)],
+        "the derivative of log Z(x) by the mass at y is e^(beta <x, y>)/Z(x). At mu = delta_(e_1) "
+        f"the cyclic sum over e_1, e_2, -e_1 is {apart} with q = e^-beta, and not 0 for any beta "
+        "> 0 and d >= 2, so it is symmetric not even up to functions of one argument. Without the "
+        "denominator the sum is 0",
+        cancel(apart + (1 - Q) ** 2 * (1 + Q) / Q) == 0,
+        cyclic_sum(usa_kernel) == 0,
     )
 
 
-def _z_weighted_gradient() -> Finding:
-    facts = []
-    for count in (2, 3):
-        x = [Matrix(symbols(f"x_{i}1:{i}4")) for i in range(count)]
-        total = sum(exp(BETA * a.dot(b)) for a in x for b in x)
-        energy = total / (2 * BETA * count**2)
-        z = sum(exp(BETA * x[0].dot(b)) for b in x)
-        for k in range(3):
-            field = sum((exp(BETA * x[0].dot(b)) * b[k] for b in x), Integer(0)) / z
-            gradient = diff(energy, x[0][k])
-            facts.append(expand(count**2 * gradient - field * z) == 0)
+def tangential(x: Matrix, slopes: Matrix) -> Matrix:
+    """Return P_x of a gradient."""
+    return slopes - slopes.dot(x) * x
+
+
+def _spherical_gradient() -> Finding:
+    f = Function("f")
+    t = Symbol("t", real=True)
+    v = Matrix(symbols("v_1:4", real=True))
+    slopes = Matrix(symbols("g_1:4", real=True))
+    circle = [x * cos(t) + w * sin(t) for x, w in zip(X, v, strict=True)]
+    place = symbols("s_1:4")
+    rate = sum(slope * diff(c, t).subs(t, 0) for slope, c in zip(slopes, circle, strict=True))
+    projected = tangential(X, slopes)
+    split = projected.dot(v) - (slopes.dot(v) - slopes.dot(X) * X.dot(v))
+    radial = f(*place) * (sum(s**2 for s in place) - 1)
+    change = Matrix([diff(radial, s) for s in place]).subs(dict(zip(place, X, strict=True)))
+    sphere = {X[2]: sqrt(1 - X[0] ** 2 - X[1] ** 2)}
+    on_sphere = tangential(X, change).subs(sphere).doit()
     return proven(
-        "N^2 dE/dx_i = sum_j exp(beta <x_i, x_j>) x_j = Z_i times the softmax average, by "
-        "differentiation (N = 2, 3 in R^3; the sum over j is the same for any N); then apply P_x",
-        *facts,
+        "along the great circle x cos t + v sin t the function has the rate <grad f, v>, which is "
+        "<P grad f, v> + <x, v> <grad f, x>, and <x, v> = 0 for a tangent v; P grad f is itself "
+        "tangent. Another continuation of f off the sphere, by (|x|^2 - 1) g, changes grad f by a "
+        "multiple of x and P grad f not at all (every f and g, in coordinates)",
+        expand(rate - slopes.dot(v)) == 0,
+        expand(split) == 0,
+        expand(X.dot(projected) - X.dot(slopes) * (1 - X.dot(X))) == 0,
+        all(expand(entry) == 0 for entry in on_sphere),
     )
 
 
 CLAIMS = [
     Claim(
         "softmax-average-forms",
-        "The softmax average as a sum over tokens, as an integral by the empirical measure, and as "
-        "the gradient of log-sum-exp are equal.",
-        r"$\frac1{Z}\sum_je^{\beta\langle x,x_j\rangle}x_j = \frac{\int e^{\beta\langle x,y\rangle}"
-        r"y\,d\mu}{\int e^{\beta\langle x,y\rangle}d\mu} = \frac1\beta\nabla\log\sum_j"
-        r"e^{\beta\langle x,x_j\rangle}$",
-        Verdict.PROVEN,
-        _softmax_average_forms,
+        "The field of SA is a logarithmic derivative: the spherical gradient of log int beta^-1 "
+        "exp(beta <x, y>) dmu(y) is P_x of the softmax average, X[mu](x).",
+        "",
+        Verdict.FALSE,
+        _logarithmic_derivative,
+        "X[mu] is the spherical gradient of beta^-1 log int exp(beta <x, y>) dmu(y); with beta^-1 "
+        "inside the logarithm the gradient is beta X[mu].",
+        passages=(
+            at(
+                "004",
+                (287, 289),
+                r"\nabla_S \log \int \beta^{-1} \exp(\beta \langle x, y \rangle) d\mu(y)",
+                r"P_x^\perp \left(Z_{\beta, \mu}^{-1}(x) \int \exp(\beta \langle x, y \rangle) y "
+                r"d\mu(y) \right)",
+            ),
+        ),
+        why="A constant factor inside the logarithm does not change the gradient; beta^-1 belongs "
+        "in front.",
     ),
     Claim(
-        "usa-is-the-gradient",
-        "The spherical gradient of the first variation of E is the USA field.",
-        r"$\nabla_{S}\frac{\delta E}{\delta\mu}(x) = P_x\int e^{\beta\langle x,y\rangle}y\,d\mu$",
+        "sa-is-no-l2-gradient",
+        "log int beta^-1 exp(beta <x, y>) dmu(y), whose gradient is the field of SA, is not the "
+        "L_2 gradient of any functional of mu.",
+        "",
         Verdict.PROVEN,
-        _usa_is_the_gradient,
+        _no_l2_gradient,
+        passages=(
+            at("004", 290, r"\log \int \beta^{-1} \exp(\beta \langle x, y \rangle) d\mu(y)"),
+        ),
+        test="test_sphere_mean_field.py::test_usa_is_the_gradient_flow_of_the_energy_and_sa_is_not",
     ),
     Claim(
-        "sa-is-a-weighted-gradient",
-        "SA is the gradient of E in the metric weighted by Z: Z_i x_i' = N^2 P_x dE/dx_i.",
-        r"SA: $Z_i\dot x_i = N^2P_{x_i}\nabla_{x_i}E$",
+        "spherical-gradient",
+        "At x on the sphere tangent vectors are those with <v, x> = 0, D f(x)[v] = <grad f, v> - "
+        "<grad f, x> <x, v> for them, and the spherical gradient is P_x grad f.",
+        "",
         Verdict.PROVEN,
-        _z_weighted_gradient,
+        _spherical_gradient,
+        passages=(
+            at(
+                "004",
+                (292, 301),
+                r"T_x \mathbb{S}^{d-1} = \{v \in \mathbb{R}^d : \langle v, x \rangle = 0\}",
+                r"\langle \nabla f(x), v \rangle - \langle \nabla f(x), x \rangle \langle x, v "
+                r"\rangle",
+                r"\nabla f(x) - \langle \nabla f(x), x \rangle x",
+            ),
+        ),
     ),
 ]

@@ -113,7 +113,15 @@ CLAIMS = [
         _continuous_time,
         "Write the layers with a step: x_(k+1) = x_k + (T/L) g(W_k x_k + b_k). As L grows they "
         "converge to the flow with an error of order 1/L.",
-        passages=(at("002", (13, 14), r"\dot{x}(t) = g(W_t x(t) + b_t)"),),
+        passages=(
+            at("002", (13, 14), r"\dot{x}(t) = g(W_t x(t) + b_t)"),
+            at(
+                "004",
+                (199, 203),
+                r"\mathbf{x}(k+1) = \mathbf{x}(k) + w(k)\sigma(a(k)\mathbf{x}(k) + b(k))",
+                r"\dot{\mathbf{x}}(t) = w(t)\sigma(a(t)\mathbf{x}(t) + b(t))",
+            ),
+        ),
         why="The layers as printed are Euler steps of size 1, which need not be near the flow.",
     ),
     Claim(

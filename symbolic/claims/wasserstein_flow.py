@@ -111,6 +111,13 @@ CLAIMS = [
                 r"f(p))",
                 r"\dot{\mathbf{x}}_t = \nabla \nabla_{L_2} f(p_t(\mathbf{x}_t))",
             ),
+            at(
+                "004",
+                (281, 286),
+                r"\partial_t p_t = \mp \nabla_{W_2} f(p_t) = \pm \nabla \cdot (p \nabla "
+                r"\nabla_{L_2} f(p))",
+                r"\dot{\mathbf{x}}_t = \pm \nabla \nabla_{L_2} f(p_t(\mathbf{x}_t))",
+            ),
         ),
         why="The continuity equation is d/dt p = -div(p b): with d/dt p = +div(p grad psi) the "
         "velocity is b = -grad psi.",

@@ -1,0 +1,116 @@
+"""Claims of the captions of figures on clustering, and the questions left for later."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from sympy import Matrix, cancel
+
+from symbolic.claims.gram_flow import velocity_by_weights
+from symbolic.claims.inner_products import gram_symbols
+from symbolic.claims.ledger import (
+    Claim,
+    Finding,
+    Simulated,
+    Verdict,
+    at,
+    imprecise,
+    not_to_be_judged,
+)
+
+_EVENT = r"(\{\langle x_1(t), x_2(t) \rangle \geq 1 - \delta\})"
+PROBABILITY = r"\mathbb{P}_{(x_1(0), \dots, x_n(0)) \sim \sigma_d} " + _EVENT
+OF_ANY_PAIR = (
+    r"\mathbb{P}_{(x_1(0), \dots, x_n(0)) \sim \sigma_d, i \neq j \text{ fixed}} " + _EVENT
+)
+"""The two probabilities in the caption of Figure 3, as printed."""
+
+
+def is_equivariant(causal: bool) -> bool:
+    """Return whether permuted tokens have permuted rates, for three tokens."""
+    gram, weights = gram_symbols(3)
+    plain = velocity_by_weights(gram, weights, causal)
+    for order in permutations(range(3)):
+        moved = [a.extract(order, order) for a in (gram, weights)]
+        apart = velocity_by_weights(moved[0], moved[1], causal) - plain.extract(order, order)
+        if apart.applyfunc(cancel) != Matrix.zeros(3, 3):
+            return False
+    return True
+
+
+def _any_pair() -> Finding:
+    return imprecise(
+        "under full attention permuted tokens have permuted velocities (three tokens, symbols; not "
+        "so under a causal mask), and the uniform start is exchangeable: every pair i != j has the "
+        "same probability, and the histogram over all pairs estimates it without bias. As printed "
+        "both sides are the probability of the same pair",
+        part_that_holds=is_equivariant(causal=False),
+        part_that_fails="x_i(t)" not in OF_ANY_PAIR and not is_equivariant(causal=True),
+    )
+
+
+CLAIMS = [
+    Claim(
+        "figure-1-albert",
+        "In trained ALBERT XLarge v2, with the same matrices in each layer, the inner products of "
+        "tokens gather at 1 by the 24th layer, and more so after 48.",
+        "",
+        Verdict.NOT_JUDGED,
+        not_to_be_judged(
+            "it is about one set of trained weights (Hugging Face albert-xlarge-v2), which this "
+            "project does not have. With them: shaped_attention.sphere.record_hidden_states "
+            "records the layers, and `shaped-attention sphere histograms states.npy` draws the "
+            "figure from hidden states (layers, tokens, features)"
+        ),
+        passages=(at("004", 246),),
+        test="test_sphere_trained.py::test_the_figure_shows_each_layer_and_its_mean",
+    ),
+    Claim(
+        "figure-3-any-pair",
+        "Figure 3: by permutation equivariance the probability that tokens 1 and 2 are close is "
+        "that of any fixed pair i != j, and the average histogram over all pairs computes it.",
+        "",
+        Verdict.IMPRECISE,
+        _any_pair,
+        "In the second probability write <x_i(t), x_j(t)> for <x_1(t), x_2(t)>.",
+        passages=(at("004", 376, PROBABILITY, OF_ANY_PAIR),),
+        why="True, but both sides print x_1 and x_2; it needs full attention, not a causal mask.",
+    ),
+    Claim(
+        "figure-3-curve",
+        "Figure 3: the curve Gamma of (6.12) approximates the transition with increasing accuracy "
+        "as d grows, as Theorem 6.9 implies (n = 32, delta = 10^-3).",
+        "",
+        Verdict.TESTED,
+        Simulated(
+            Verdict.TESTED,
+            "the curve is the time at which orthogonal tokens (`equiangular-sa` from g = 0) reach "
+            "1 - delta. In high dimension the simulated probability is 0 just before it and 1 "
+            "just after; `shaped-attention sphere phase` draws the figure for any d",
+        ),
+        passages=(at("004", 376, r"\Gamma_{\infty, \delta}"),),
+        test="test_sphere_phase.py::test_phase_diagram_is_a_step_at_the_curve_in_high_dimension",
+    ),
+    Claim(
+        "encoder-and-decoder",
+        "How do encoder-only and decoder-only architectures compare? (left open)",
+        "",
+        Verdict.NOT_JUDGED,
+        not_to_be_judged(
+            "a question, not a statement. Both run here: SphereAttention(beta, causal=True) is the "
+            "decoder, full attention the encoder"
+        ),
+        passages=(at("004", 382),),
+    ),
+    Claim(
+        "mixture-distribution",
+        "What does the distribution of the mixture look like? (left open)",
+        "",
+        Verdict.NOT_JUDGED,
+        not_to_be_judged(
+            "a question, not a statement. `shaped-attention sphere metastability` counts clusters, "
+            "`shaped-attention sphere mean-field` shows densities on the circle"
+        ),
+        passages=(at("004", 383),),
+    ),
+]
