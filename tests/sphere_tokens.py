@@ -44,6 +44,15 @@ def polygon_energy(tokens, beta):
     return float(np.exp(beta * cosines).mean() / (2.0 * beta)) if beta else 0.0
 
 
+def composed_one_by_one(x, beta, heads, mlps):
+    """The mean over heads (Q, K, V) of the MLP of each after its softmax attention."""
+    parts = [
+        np.stack([mlp(y) for y in moved_one_by_one(x, beta, [head])])
+        for head, mlp in zip(heads, mlps, strict=True)
+    ]
+    return sum(parts) / len(parts)
+
+
 def moved_one_by_one(x, beta, heads, normalised=True, causal=False, mlp=None):
     """The unprojected attention, a sum over heads (Q, K, V), tokens and tokens they see."""
     moved = np.zeros_like(x)
@@ -80,13 +89,13 @@ def heads_of(q, k, v):
 
 
 def gradient_gap(attention, x):
-    """Largest |dE/dt - (1/N) sum_i c_i |dx_i/dt|^2|, with c = 1 for USA and Z_i / N for SA."""
+    """Largest |dE/dt - (1/N) sum_i c_i |dx_i/dt|^2|, with c = Z_i / N for SA, 1 otherwise."""
     x = x.clone().requires_grad_()
     (slope,) = torch.autograd.grad(attention.energy(x).sum(), x)
     x = x.detach()
     field = attention.field(x)
     along = (slope * field).sum((1, 2))
     scale = torch.ones(x.shape[:2], dtype=x.dtype)
-    if attention.normalised:
+    if attention.normalised is True:
         scale = torch.exp(attention.beta * attention.scores(x)[:, 0]).mean(-1)
     return float((along - (scale * field.pow(2).sum(-1)).mean(-1)).abs().max())

@@ -17,6 +17,7 @@ from shaped_attention.sphere import (
     sphere_network,
 )
 from tests.sphere_tokens import (
+    composed_one_by_one,
     direct_tokens,
     gradient_gap,
     heads_of,
@@ -87,6 +88,70 @@ def test_heads_and_mlp_are_those_written_out_token_by_token(normalised, causal):
         end(q[0], k[0], v[0], 1),
     ]
     assert min(np.abs(known - other).max() for other in wrong) > 1e-3
+
+
+def relu(inner, outer, bias):
+    i, o, b = (m.numpy() for m in (inner, outer, bias))
+    return lambda y: o @ np.maximum(i @ y + b, 0.0)
+
+
+def test_a_composed_mlp_is_that_of_each_head_written_out():
+    """Flow and network of three heads, each with its MLP or all with one, to 1e-6 and 1e-13.
+
+    The MLP added, the sum over heads, and the MLP of another head are further than 1e-2.
+    """
+    x = random_tokens(4, 3, 1)
+    q, k, v = (matrices(3, 2, 3, seed=1), matrices(3, 2, 3, seed=2), matrices(3, 3, 3, seed=3))
+    each = matrices(3, 6, 3, seed=7), matrices(3, 3, 6, seed=8), matrices(3, 6, seed=9)
+    first = tuple(m[0] for m in each)
+    mlps, one = [relu(*of_head) for of_head in zip(*each, strict=True)], relu(*first)
+
+    def known(perceptrons):
+        return direct_tokens(
+            x[0].numpy(),
+            lambda y, _t: composed_one_by_one(y, 1.5, heads_of(q, k, v), perceptrons),
+            0.4,
+        )
+
+    def end(mlp, composed=True):
+        attention = TokenAttention(1.5, q, k, v, mlp=mlp, composed=composed)
+        flow = sphere_flow(attention, x, [0.4], tolerance=1e-7, keep_tokens=True)
+        return flow["tokens"].values[0, 0]
+
+    of_heads = known(mlps)
+    np.testing.assert_allclose(end(each), of_heads, atol=1e-6)
+    np.testing.assert_allclose(end(first), known([one] * 3), atol=1e-6)
+    wrong = [end(first), end(first, False), known(mlps[::-1]), end((3.0 * each[0], *each[1:]))]
+    assert min(np.abs(of_heads - other).max() for other in wrong) > 1e-2
+
+    attention = TokenAttention(1.5, q, k, v, mlp=each, composed=True)
+    layer = sphere_network(attention, x, 0.3, 1)["V"].values[1, 0]
+    y = x[0].numpy()
+    y = y + 0.3 * composed_one_by_one(y, 1.5, heads_of(q, k, v), mlps)
+    y = y / np.linalg.norm(y, axis=1, keepdims=True)
+    np.testing.assert_allclose(layer, y @ y.T, atol=1e-13)
+
+
+def test_a_composed_mlp_that_does_nothing_leaves_the_attention():
+    """relu(y) - relu(-y) = y: the mean over heads, to rounding; one head through two MLPs too.
+
+    A function of all heads sees the attention of each; half of the MLP changes the field.
+    """
+    x, eye = random_tokens(5, 3, 2), torch.eye(3, dtype=torch.float64)
+    q, v = matrices(2, 3, 3, seed=1), matrices(2, 3, 3, seed=2)
+    both = torch.cat([eye, -eye]), torch.cat([eye, -eye], dim=-1)
+    plain = TokenAttention(2.0, q, None, v)
+    same = TokenAttention(2.0, q, None, v, mlp=both, composed=True)
+    torch.testing.assert_close(2.0 * same.field(x), plain.field(x), atol=1e-14, rtol=0)
+    seen = TokenAttention(2.0, q, None, v, mlp=lambda y: 2.0 * y, composed=True)
+    torch.testing.assert_close(seen.field(x), plain.field(x), atol=1e-14, rtol=0)
+    twice = tuple(torch.stack([m, 3.0 * m]) for m in both)
+    shared = TokenAttention(2.0, mlp=twice, composed=True)
+    # Factors 1 and 9 of the two MLPs, whose mean is 5.
+    expected = 5.0 * SphereAttention(2.0).field(x)
+    torch.testing.assert_close(shared.field(x), expected, atol=1e-13, rtol=0)
+    half = TokenAttention(2.0, q, None, v, mlp=(eye, eye), composed=True)
+    assert float((2.0 * half.field(x) - plain.field(x)).abs().max()) > 0.1
 
 
 def test_matrices_may_depend_on_time():
@@ -169,6 +234,7 @@ def test_a_token_flow_is_a_result_as_the_others(tmp_path):
 
 START = random_tokens(3, 2, 2)
 SQUARE = torch.eye(2)
+HEADS = torch.ones(3, 2, 2)
 
 
 def check(*query_and_key, **value):
@@ -215,6 +281,21 @@ def flow(attention, start=START):
         (lambda: TokenAttention(1.0, mlp=(SQUARE, torch.ones(2, 3))), "mlp must be matrices of"),
         (lambda: TokenAttention(1.0, mlp=(SQUARE, SQUARE * math.nan)), "outer must be finite"),
         (lambda: flow(TokenAttention(1.0, mlp=lambda x: x[:1])), "mlp must keep the shape"),
+        (
+            lambda: flow(TokenAttention(1.0, mlp=lambda x: x[:, 0], composed=True)),
+            r"mlp must keep the shape \(2, 1, 3, 2\)",
+        ),
+        (lambda: TokenAttention(1.0, composed=True), "composed must be True, with an mlp, or"),
+        (lambda: TokenAttention(1.0, mlp=(SQUARE, SQUARE), composed=1), "composed must be True"),
+        (lambda: TokenAttention(1.0, mlp=(HEADS, HEADS)), r"\(h,\); got"),
+        (
+            lambda: TokenAttention(1.0, mlp=(HEADS, SQUARE), composed=True),
+            "or one of each for every head",
+        ),
+        (
+            lambda: TokenAttention(1.0, torch.ones(2, 2, 2), mlp=(HEADS, HEADS), composed=True),
+            r"same samples, heads \(or 1\) and d.*'mlp': \(1, 3, 2, 2\)",
+        ),
         (lambda: flow(TokenAttention(1.0, torch.eye(3))), "query must have shape .*reduced=False"),
         (lambda: check(value=lambda t: torch.ones(1, 2)), r"value must be square; got \(1, 1, 1"),
         (lambda: check(torch.ones(1, 2), lambda t: torch.ones(3, 2)), "query must be .* as key"),

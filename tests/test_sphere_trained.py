@@ -9,8 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from torch import Tensor, nn
 
+from shaped_attention import load
+from shaped_attention.commands.main import main
 from shaped_attention.io.inputs import read_array, read_example
 from shaped_attention.models.recording import record_outputs
 from shaped_attention.sphere import (
@@ -278,6 +281,84 @@ def test_a_failing_call_leaves_no_hooks():
     with pytest.raises(AssertionError):
         record_hidden_states(model, torch.zeros(1, 5, WIDTH + 1).double(), is_layer)
     assert not any(module._forward_hooks for module in model.modules())
+
+
+@pytest.fixture
+def albert(tmp_path):
+    """A folder with a small ALBERT of four layers that share their weights, and its tokenizer."""
+    transformers = pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    config = transformers.AlbertConfig(
+        vocab_size=9, embedding_size=4, hidden_size=8, num_attention_heads=2, num_hidden_layers=4,
+        intermediate_size=16, max_position_embeddings=6, initializer_range=0.5,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        transformers.AlbertModel(config).save_pretrained(tmp_path)
+    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate("abcdefg")}, unk_token="g"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_the_states_of_a_folder_are_those_of_its_model(albert):
+    """Embeddings and four layers; each is the one shared layer on the last, to 1e-5.
+
+    The states of other words, and a layer on the state before, are further than 0.1.
+    """
+    from transformers import AutoModel
+
+    found = record_hidden_states(albert, "a c b f e")
+    model = AutoModel.from_pretrained(albert).eval()
+    ids = torch.tensor([[0, 2, 1, 5, 4]])
+    assert found.shape == (5, 1, 5, 8)
+    np.testing.assert_array_equal(found, record_hidden_states(model, ids))
+    np.testing.assert_array_equal(found, record_hidden_states(str(albert), {"input_ids": ids}))
+    layer = model.encoder.albert_layer_groups[0].albert_layers[0]
+    with torch.no_grad():
+        for k in range(4):
+            after = layer(torch.tensor(found[k]).float())
+            after = (after[0] if isinstance(after, tuple) else after).double()
+            np.testing.assert_allclose(found[k + 1], after, atol=1e-5)
+            assert np.abs(found[k] - after.numpy()).max() > 0.1
+    assert np.abs(found - record_hidden_states(albert, "a c b f a")).max() > 0.1
+
+
+def test_a_folder_that_lacks_files_is_told_which(albert, tmp_path):
+    """Weights and word pieces by name; a text is not cut, and weights are not made up."""
+    from safetensors.torch import load_file, save_file
+
+    with pytest.raises(ValueError, match=r"inputs must be a text of at most 6 tokens, .*; got 7"):
+        record_hidden_states(albert, "a a a a a a a")
+    (albert / "tokenizer.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"lacks tokenizer\.json; nothing is downloaded"):
+        record_hidden_states(albert, "a b")
+    assert record_hidden_states(albert, {"input_ids": torch.tensor([[0, 1]])}).shape[2] == 2
+    weights = load_file(albert / "model.safetensors")
+    del weights["encoder.embedding_hidden_mapping_in.bias"], weights["pooler.bias"]
+    save_file(weights, albert / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=r"has no weights for encoder\.embedding.* 0 more of its"):
+        record_hidden_states(albert, {"input_ids": torch.tensor([[0, 1]])})
+    (albert / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"lacks model\.safetensors, tokenizer\.json"):
+        record_hidden_states(albert, "a b")
+    with pytest.raises(FileNotFoundError, match=r"is not a folder; .* 'albert/albert-xlarge-v2'"):
+        record_hidden_states(tmp_path / "none", "a b")
+
+
+def test_the_command_draws_the_model_of_a_folder(albert, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("a c b f e")
+    folders = ["--figures", str(tmp_path), "--results", str(tmp_path)]
+    words = ["sphere", "histograms", str(albert), "--text", str(text), *folders]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    drawn = load(tmp_path / "sphere-histograms.nc")
+    known = inner_products(record_hidden_states(albert, "a c b f e"))
+    np.testing.assert_array_equal(drawn["density"], known["density"])
+    result = CliRunner().invoke(main, ["sphere", "histograms", "--text", str(text)])
+    assert "needs FILE" in result.output
 
 
 @pytest.mark.parametrize("samples", [False, True])

@@ -90,23 +90,44 @@ sphere_command = _group(
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--key", metavar="NAME", help="Name of the array in a .npz or .pt file.")
 @click.option(
+    "--text",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Text for a model: FILE is then a folder with config.json, model.safetensors and "
+    "tokenizer.json, such as ALBERT's.",
+)
+@click.option(
     "--delta", default=0.1, help="Two tokens are close if their cosine is at least 1 - delta."
 )
 @figures_option
 @results_option
 def histograms(
-    file: Path | None, key: str | None, delta: float, figures: Path, results: Path | None
+    file: Path | None,
+    key: str | None,
+    text: Path | None,
+    delta: float,
+    figures: Path,
+    results: Path | None,
 ) -> None:
     """Draw the cosines between tokens in each layer of a trained model.
 
-    FILE holds its hidden states (layers, tokens, d): .npy, .npz or .pt. Without FILE it is
-    all-MiniLM-L6-v2 on 70 tokens of Moby-Dick.
+    FILE holds its hidden states (layers, tokens, d): .npy, .npz or .pt; or it is the folder of a
+    model, with --text. Without FILE it is all-MiniLM-L6-v2 on 70 tokens of Moby-Dick.
     """
-    from shaped_attention.sphere.trained import example_hidden_states, read_hidden_states
+    from shaped_attention.sphere.trained import (
+        example_hidden_states,
+        read_hidden_states,
+        record_hidden_states,
+    )
 
-    if file is None and key is not None:
-        raise ValueError(f"--key {key} needs FILE")
-    states = example_hidden_states()[1] if file is None else read_hidden_states(file, key)
+    for option, value in (("--key", key), ("--text", text)):
+        if file is None and value is not None:
+            raise ValueError(f"{option} {value} needs FILE")
+    if file is None:
+        states = example_hidden_states()[1]
+    elif text is None:
+        states = read_hidden_states(file, key)
+    else:
+        states = record_hidden_states(file, text.read_text(encoding="utf-8"))[:, 0]
     _draw("sphere", "histograms", figures, results, hidden_states=states, delta=delta)
 
 

@@ -12,6 +12,7 @@ from .flow import sphere_flow
 from .layers import noisy_chain, sphere_network
 from .mean_field import mean_field
 from .propagation_of_chaos import mean_field_distance
+from .residual import residual_flow
 from .starts import equiangular_start, given_start, uniform_start
 from .token_attention import TokenAttention
 from .trained import (
@@ -39,6 +40,7 @@ __all__ = [
     "order_parameter",
     "read_hidden_states",
     "record_hidden_states",
+    "residual_flow",
     "spectral_gap",
     "sphere_flow",
     "sphere_network",

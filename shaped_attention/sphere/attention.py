@@ -1,10 +1,12 @@
-"""Self-attention as a flow of tokens on the sphere: SA and USA, attraction or repulsion.
+"""Self-attention as a flow of tokens on the sphere: its weights, attraction or repulsion.
 
     dx_i/dt = P_{x_i} ( sum_j w_ij V x_j ),    P_x y = y - <x, y> x,
     SA: w_ij = exp(beta <Q x_i, K x_j>) / Z_i, Z_i the sum over j;   USA: Z_i = number of tokens,
 
 see Geshkovski, Letrouit, Polyanskiy and Rigollet, "A mathematical perspective on transformers"
-(arXiv 2312.10794). With causal attention token i sees only j <= i, and USA divides by i.
+(arXiv 2312.10794). With causal attention token i sees only j <= i, and USA divides by i. The
+weights of Sinkformers, u_i exp(beta <Q x_i, K x_j>) v_j with sums of rows and columns 1, are those
+of `sinkhorn`.
 
 For Q = K = I and V = +-I the Gram matrix of the tokens evolves by itself. It can be computed from
 any tokens with that Gram matrix, such as the rows of a factor with min(N, d) columns. So the cost
@@ -24,6 +26,7 @@ from torch import Tensor
 from shaped_attention.checks import argument_error, check_finite, check_nonnegative
 from shaped_attention.results.plain_arguments import storable
 from shaped_attention.sphere.random_values import check_noise, noise_bracket, noise_drift
+from shaped_attention.sphere.sinkhorn import doubly_stochastic
 from shaped_attention.sphere.starts import check_start
 
 _LARGEST_BETA = 600.0
@@ -41,15 +44,21 @@ class Attention(ABC):
     """What the flows and networks of the sphere need of an attention: `moved`, and checks."""
 
     beta: float
-    normalised: bool
+    normalised: bool | str
     repulsion: bool = False
     causal: bool
 
     def __post_init__(self) -> None:
         check_beta(self.beta)
-        for name in ("normalised", "repulsion", "causal"):
+        for name in ("repulsion", "causal"):
             if not isinstance(getattr(self, name), bool):
                 raise argument_error(name, "True or False", getattr(self, name))
+        if not isinstance(self.normalised, bool) and self.normalised != "sinkhorn":
+            raise argument_error("normalised", "True, False or 'sinkhorn'", self.normalised)
+        if self.causal and self.normalised == "sinkhorn":
+            # The first column needs w_11 = 1, since w_12 = 0 leaves it no choice, and so on.
+            reason = "the only doubly stochastic causal weights are the identity"
+            raise argument_error("causal", f"False with 'sinkhorn': {reason}", self.causal)
 
     @abstractmethod
     def moved(
@@ -96,6 +105,8 @@ class Attention(ABC):
             # Token i, counted from 0, sees i + 1 tokens.
             token = torch.arange(gram.shape[-1], device=gram.device)
             logits = logits.masked_fill(token > token[:, None], -torch.inf)
+        if self.normalised == "sinkhorn":
+            return doubly_stochastic(logits)
         if self.normalised:
             return torch.softmax(logits, dim=-1)
         count = gram.shape[-1]
@@ -108,6 +119,10 @@ class Attention(ABC):
         count = gram.shape[-1]
         if self.beta == 0.0:
             return gram.sum((-2, -1)) / (2.0 * count**2)
+        if self.normalised == "sinkhorn":
+            plan = self.weights(gram)
+            entropy = -torch.special.xlogy(plan, count * plan)
+            return (plan * gram + entropy / self.beta).sum((-2, -1)) / (2.0 * count)
         return torch.exp(self.beta * gram).sum((-2, -1)) / (2.0 * self.beta * count**2)
 
 
@@ -121,20 +136,21 @@ class SphereAttention(Attention):
     beta
         Inverse temperature; finite, at most 600 in absolute value.
     normalised
-        True for SA, False for USA.
+        True for SA, False for USA, "sinkhorn" for doubly stochastic weights (Sinkformers, Sander et
+        al., arXiv 2110.11773), which may not converge for beta below about -10.
     repulsion
         Whether V = -I.
     causal
-        Whether token i sees only the tokens up to i.
+        Whether token i sees only the tokens up to i; not with "sinkhorn".
 
     Raises
     ------
     ValueError
-        If `beta` is outside its range.
+        If an argument is outside its range.
     """
 
     beta: float
-    normalised: bool = True
+    normalised: bool | str = True
     repulsion: bool = False
     causal: bool = False
 
@@ -221,5 +237,10 @@ class SphereAttention(Attention):
         The value at beta = 0 is the limit up to a constant. For V = I and no mask, E never
         decreases: dE/dt = (1 / N) sum_i |dx_i/dt|^2 along USA, and along SA each term is multiplied
         by Z_i / N. For V = -I it never increases.
+
+        With "sinkhorn" E = (1 / (2 N)) sum_ij w_ij (V_ij - log(N w_ij) / beta), up to its sign the
+        cost of entropic optimal transport from the tokens to themselves. w maximises it for
+        beta > 0, so that N dE/dx_i = sum_j w_ij x_j, and dE/dt is (1 / N) sum_i |dx_i/dt|^2, as
+        along USA (Sander et al., arXiv 2110.11773). It is 1 / 2 for one cluster.
         """
         return self._energies(gram)

@@ -1,10 +1,12 @@
 """Self-attention with arbitrary query, key and value matrices, heads and an MLP.
 
     dx_i/dt = P_{x_i} ( sum_h sum_j w^h_ij V_h x_j + MLP(x_i) ),    P_x y = y - <x, y> x,
+    composed: dx_i/dt = (1 / H) sum_h P_{x_i} MLP_h( V_h sum_j w^h_ij x_j ),
     SA: w^h_ij = exp(beta <Q_h x_i, K_h x_j>) / Z_i,    USA: Z_i = number of tokens that i sees,
 
-see Geshkovski, Letrouit, Polyanskiy and Rigollet, "A mathematical perspective on transformers"
-(arXiv 2312.10794). The Gram matrix no longer evolves by itself, so tokens keep all d coordinates.
+with H heads, see Geshkovski, Letrouit, Polyanskiy and Rigollet, "A mathematical perspective on
+transformers" (arXiv 2312.10794). The Gram matrix no longer evolves by itself, so tokens keep all d
+coordinates.
 """
 
 from __future__ import annotations
@@ -55,13 +57,19 @@ class TokenAttention(Attention):
     value
         V, in the same form with k = d.
     normalised
-        True for SA, False for USA.
+        True for SA, False for USA, "sinkhorn" for doubly stochastic weights, as for
+        `SphereAttention`.
     causal
-        Whether token i sees only the tokens up to i; USA then divides by their number.
+        Whether token i sees only the tokens up to i; USA then divides by their number. Not with
+        "sinkhorn".
     mlp
         Function of tokens that is added to the attention before the projection, or matrices
         (inner, outer) or (inner, outer, bias) of shapes (h, d), (d, h) and (h,) for the function
         x -> outer relu(inner x + bias) of each token.
+    composed
+        Whether the MLP acts on the attention of each head instead: MLP_h(V_h sum_j w_ij x_j), with
+        the mean over the heads instead of their sum. A function then takes and returns (B, H, N,
+        d), and matrices of shapes (H, h, d), (H, d, h) and (H, h) are one MLP for each head.
 
     Raises
     ------
@@ -73,9 +81,10 @@ class TokenAttention(Attention):
     query: Matrices = None
     key: Matrices = None
     value: Matrices = None
-    normalised: bool = True
+    normalised: bool | str = True
     causal: bool = False
     mlp: Perceptron | tuple[Tensor, ...] | None = None
+    composed: bool = False
     _forms: tuple[Matrices, Matrices] = field(init=False, repr=False)
     _perceptron: Perceptron | None = field(init=False, repr=False)
 
@@ -85,9 +94,11 @@ class TokenAttention(Attention):
             matrix = getattr(self, name)
             if matrix is not None and not callable(matrix):
                 object.__setattr__(self, name, _constant(name, matrix))
+        if not isinstance(self.composed, bool) or (self.composed and self.mlp is None):
+            raise argument_error("composed", "True, with an mlp, or False", self.composed)
         perceptron = self.mlp
         if perceptron is not None and not callable(perceptron):
-            perceptron = perceptron_of(perceptron)
+            perceptron = perceptron_of(perceptron, heads=self.composed)
         object.__setattr__(self, "_perceptron", perceptron)
         known = {n: m for n, m in self._matrices().items() if isinstance(m, Tensor)}
         self._check_fit(known)
@@ -109,7 +120,7 @@ class TokenAttention(Attention):
         seed: int = 0,
         *,
         first: int = 0,
-        normalised: bool = True,
+        normalised: bool | str = True,
         scale: float = 1.0,
     ) -> Self:
         """Draw the random matrices of one head, independently for each sample.
@@ -182,7 +193,7 @@ class TokenAttention(Attention):
         *,
         beta: Float[Tensor, "B 1 1"] | None = None,
     ) -> Float[Tensor, "B N d"]:
-        """Return the attention of tokens (B, N, d) plus the MLP, before the projection.
+        """Return the attention and MLP of tokens (B, N, d), before the projection.
 
         It is not finite if the weights or the matrices are too large.
 
@@ -204,16 +215,11 @@ class TokenAttention(Attention):
         """
         of_heads = None if beta is None else beta[:, None]
         weights = self.weights(self.scores(tokens, time, which), of_heads)
-        moved = (weights @ self._times("value", self.value, tokens, time, which)).sum(1)
-        if self._perceptron is not None:
-            added = self._perceptron(tokens)
-            if added.shape != tokens.shape:
-                raise ValueError(
-                    f"mlp must keep the shape {tuple(tokens.shape)} of the tokens; it returned "
-                    f"{tuple(added.shape)}"
-                )
-            moved = moved + added
-        return moved
+        moved = weights @ self._times("value", self.value, tokens, time, which)
+        if self.composed:
+            return self._through_mlp(moved).mean(1)
+        moved = moved.sum(1)
+        return moved if self._perceptron is None else moved + self._through_mlp(tokens)
 
     def scores(
         self,
@@ -278,9 +284,24 @@ class TokenAttention(Attention):
         product = tokens @ (stacked[0] if len(stacked) == 1 else stacked).mT
         return product.unflatten(-1, sets.shape[1:3]).transpose(1, 2)
 
+    def _through_mlp(self, x: Tensor) -> Tensor:
+        """Return the MLP of tokens (B, N, d) or, if it is composed, of heads (B, H, N, d)."""
+        assert self._perceptron is not None
+        result = self._perceptron(x)
+        # One head of attention may go through several MLPs.
+        one_head = x.ndim == 4 and x.shape[1] == 1
+        if (result[:, :1] if one_head else result).shape != x.shape:
+            raise ValueError(
+                f"mlp must keep the shape {tuple(x.shape)} of the tokens; it returned "
+                f"{tuple(result.shape)}"
+            )
+        return result
+
     def _check_fit(self, known: dict[str, Tensor]) -> None:
         """Raise ValueError unless matrices (S, H, k, d) fit each other and the identities."""
         shapes = {name: tuple(matrix.shape) for name, matrix in known.items()}
+        if isinstance(self._perceptron, _ReLU):
+            shapes["mlp"] = tuple(_four("mlp", self._perceptron.inner).shape)
         sets, heads, columns = ({shape[axis] for shape in shapes.values()} for axis in (0, 1, 3))
         if max(len(sets - {1}), len(heads - {1}), len(columns)) > 1:
             raise argument_error("matrices", "of the same samples, heads (or 1) and d", shapes)
@@ -304,19 +325,24 @@ class _ReLU:
     bias: Tensor
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        hidden = torch.relu(tokens @ self.inner.to(tokens).mT + self.bias.to(tokens))
+        bias = self.bias.to(tokens)[..., None, :]
+        hidden = torch.relu(tokens @ self.inner.to(tokens).mT + bias)
         return hidden @ self.outer.to(tokens).mT
 
 
-def perceptron_of(mlp: tuple[Tensor, ...]) -> Perceptron:
-    """Return the function of tokens; raise ValueError unless its matrices fit."""
+def perceptron_of(mlp: tuple[Tensor, ...], *, heads: bool = False) -> Perceptron:
+    """Return the function of tokens; raise ValueError unless its matrices fit.
+
+    With `heads` they may have a first axis of heads.
+    """
     if not isinstance(mlp, tuple | list) or len(mlp) not in (2, 3):
         raise argument_error("mlp", "a function of tokens or (inner, outer, bias)", mlp)
     inner, outer = _finite("inner", mlp[0]), _finite("outer", mlp[1])
-    bias = _finite("bias", mlp[2]) if len(mlp) == 3 else inner.new_zeros(inner.shape[:1])
+    bias = _finite("bias", mlp[2]) if len(mlp) == 3 else inner.new_zeros(inner.shape[:-1])
     shapes = tuple(inner.shape), tuple(outer.shape), tuple(bias.shape)
-    if inner.ndim != 2 or shapes[1] != shapes[0][::-1] or shapes[2] != shapes[0][:1]:
-        raise argument_error("mlp", "matrices of shapes (h, d), (d, h) and (h,)", shapes)
+    if inner.ndim not in (2, 2 + heads) or shapes[1:] != (tuple(inner.mT.shape), shapes[0][:-1]):
+        also = ", or one of each for every head" if heads else ""
+        raise argument_error("mlp", f"matrices of shapes (h, d), (d, h) and (h,){also}", shapes)
     return _ReLU(inner, outer, bias)
 
 

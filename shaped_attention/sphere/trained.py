@@ -5,7 +5,8 @@ Layer normalisation keeps tokens near a sphere, and self-attention draws them to
 Geshkovski, Letrouit, Polyanskiy and Rigollet show for ALBERT (arXiv 2312.10794).
 
 Models of Hugging Face's transformers are recognised by their signature, so that library is needed
-only to use them.
+only to use them. The weights of ALBERT are not shipped; `record_hidden_states` takes them from a
+folder.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from shaped_attention.checks import (
 )
 from shaped_attention.io.file_formats import MAX_BYTES
 from shaped_attention.io.inputs import read_array, read_example
+from shaped_attention.models.pretrained import load_pretrained
 from shaped_attention.models.recording import accepts, call_model, record_outputs, stack_outputs
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.starts import unit_rows
@@ -40,7 +42,7 @@ _EXAMPLE = "minilm_hidden_states.npz"
 
 @with_types
 def record_hidden_states(
-    model: nn.Module,
+    model: nn.Module | str | os.PathLike[str],
     inputs: Any,
     choose: Callable[[str, nn.Module], bool] | None = None,
 ) -> Float64[np.ndarray, "layers *samples tokens features"]:
@@ -52,9 +54,12 @@ def record_hidden_states(
         Any torch model if `choose` is given. Otherwise a model with the interface of Hugging Face's
         transformers: it accepts ``output_hidden_states=True`` and then returns `hidden_states`, the
         embeddings followed by one array per layer. Its training or evaluation mode is left as it
-        is; ``model.eval()`` switches dropout off.
+        is; ``model.eval()`` switches dropout off. A path is a folder with such a model:
+        config.json, model.safetensors and, for a text, tokenizer.json, as ``save_pretrained`` of
+        model and tokenizer writes them. Nothing is downloaded.
     inputs
-        Inputs of the model, called as ``model(inputs)``, or ``model(**inputs)`` for a dict.
+        Inputs of the model, called as ``model(inputs)``, or ``model(**inputs)`` for a dict. For a
+        folder, also a text.
         Padding positions are recorded too.
     choose
         Function of a module's name and the module that returns whether to record its output (for a
@@ -68,9 +73,13 @@ def record_hidden_states(
     Raises
     ------
     ValueError
-        If `choose` is needed but missing or selects nothing, or the recorded outputs are not tokens
-        of one shape.
+        If `choose` is needed but missing or selects nothing, the recorded outputs are not tokens of
+        one shape, or the text has more tokens than the model has positions.
+    FileNotFoundError
+        If a folder lacks files, which the message names; it says what ALBERT needs.
     """
+    if not isinstance(model, nn.Module):
+        model, inputs = load_pretrained(model, inputs)
     if choose is not None:
         return stack_outputs(list(record_outputs(model, inputs, choose).values())).numpy()
     outputs = None
