@@ -142,8 +142,8 @@ SPHERE = [
     Mutant(
         "token-flow-mean-of-heads",
         _SPHERE_TOKEN_ATTENTION,
-        "tokens, time, which)).sum(1)",
-        "tokens, time, which)).mean(1)",
+        "moved = moved.sum(1)",
+        "moved = moved.mean(1)",
         (
             "test_sphere_tokens.py::test_heads_and_mlp_are_those_written_out_token_by_token"
             "[True-True]",
@@ -238,5 +238,26 @@ SPHERE = [
             "test_sphere_layers.py::test_networks_converge_to_their_flows_at_rate_one"
             "[after-repulsion]",
         ),
+    ),
+    Mutant(
+        "token-flow-sum-of-composed-heads",
+        _SPHERE_TOKEN_ATTENTION,
+        "self._through_mlp(moved).mean(1)",
+        "self._through_mlp(moved).sum(1)",
+        ("test_sphere_tokens.py::test_a_composed_mlp_is_that_of_each_head_written_out",),
+    ),
+    Mutant(
+        "sinkhorn-energy-without-tokens",
+        _SPHERE_DYNAMICS,
+        "torch.special.xlogy(plan, count * plan)",
+        "torch.special.xlogy(plan, plan)",
+        ("test_sphere_sinkhorn.py::test_where_all_rows_have_one_sum_it_is_softmax_attention[3.0]",),
+    ),
+    Mutant(
+        "residual-end-of-layer",
+        "shaped_attention/sphere/residual.py",
+        "field(layer * step, points)",
+        "field((layer + 1) * step, points)",
+        ("test_sphere_residual.py::test_the_network_is_the_loop_written_out",),
     ),
 ]
