@@ -82,9 +82,9 @@ def test_the_network_is_the_loop_written_out():
             x = np.stack([y + horizon / depth * w @ np.tanh(a @ y + b) for y in x])
         return x
 
-    found = residual_flow(*functions, START, [depth, 8], horizon=horizon)["network"].values[0]
-    np.testing.assert_allclose(found, loop(0.0), atol=1e-14)
-    assert np.abs(found - loop(0.5)).max() > 1e-2
+    outputs = residual_flow(*functions, START, [depth, 8], horizon=horizon)["network"].values[0]
+    np.testing.assert_allclose(outputs, loop(0.0), atol=1e-14)
+    assert np.abs(outputs - loop(0.5)).max() > 1e-2
 
 
 def test_it_is_the_network_of_tokens_without_attention():
@@ -94,8 +94,8 @@ def test_it_is_the_network_of_tokens_without_attention():
     nothing = torch.zeros(3, 3, dtype=torch.float64)
     attention = TokenAttention(1.0, value=nothing, mlp=(inner, outer, bias))
     gram = sphere_network(attention, x, 0.1, 10, normalise=None)["V"].values[:, 0]
-    found = residual_flow(OUTER, INNER, BIAS, x[0], [10, 11], activation="relu")
-    last = found["network"].values[0]
+    outputs = residual_flow(OUTER, INNER, BIAS, x[0], [10, 11], activation="relu")
+    last = outputs["network"].values[0]
     np.testing.assert_allclose(last @ last.T, gram[-1], atol=1e-13)
     assert np.abs(last @ last.T - gram[-2]).max() > 1e-2
 
@@ -115,9 +115,9 @@ def test_it_is_the_network_of_tokens_without_attention():
     ],
 )
 def test_bad_input(arguments, message):
-    given = {"outer": OUTER, "inner": INNER, "bias": BIAS, "start": START} | arguments
+    call = {"outer": OUTER, "inner": INNER, "bias": BIAS, "start": START} | arguments
     with pytest.raises(ValueError, match=message):
-        residual_flow(**given)
+        residual_flow(**call)
 
 
 def test_overflow_is_reported():

@@ -309,20 +309,20 @@ def test_the_states_of_a_folder_are_those_of_its_model(albert):
     """
     from transformers import AutoModel
 
-    found = record_hidden_states(albert, "a c b f e")
+    states = record_hidden_states(albert, "a c b f e")
     model = AutoModel.from_pretrained(albert).eval()
     ids = torch.tensor([[0, 2, 1, 5, 4]])
-    assert found.shape == (5, 1, 5, 8)
-    np.testing.assert_array_equal(found, record_hidden_states(model, ids))
-    np.testing.assert_array_equal(found, record_hidden_states(str(albert), {"input_ids": ids}))
+    assert states.shape == (5, 1, 5, 8)
+    np.testing.assert_array_equal(states, record_hidden_states(model, ids))
+    np.testing.assert_array_equal(states, record_hidden_states(str(albert), {"input_ids": ids}))
     layer = model.encoder.albert_layer_groups[0].albert_layers[0]
     with torch.no_grad():
         for k in range(4):
-            after = layer(torch.tensor(found[k]).float())
+            after = layer(torch.tensor(states[k]).float())
             after = (after[0] if isinstance(after, tuple) else after).double()
-            np.testing.assert_allclose(found[k + 1], after, atol=1e-5)
-            assert np.abs(found[k] - after.numpy()).max() > 0.1
-    assert np.abs(found - record_hidden_states(albert, "a c b f a")).max() > 0.1
+            np.testing.assert_allclose(states[k + 1], after, atol=1e-5)
+            assert np.abs(states[k] - after.numpy()).max() > 0.1
+    assert np.abs(states - record_hidden_states(albert, "a c b f a")).max() > 0.1
 
 
 def test_a_folder_that_lacks_files_is_told_which(albert, tmp_path):
