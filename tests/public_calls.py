@@ -239,6 +239,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         ),
         "sphere.close_pairs": (sphere.close_pairs, {"gram": GRAM, "delta": 0.1}),
         "sphere.cluster_count": (sphere.cluster_count, {"gram": GRAM, "delta": 0.1}),
+        "sphere.cluster_masses": (sphere.cluster_masses, {"gram": GRAM, "delta": 0.1}),
         "sphere.theory.equiangular_cosine": (
             sphere.theory.equiangular_cosine,
             {"times": [0.1], "start": 0.1, "tokens": 3, "beta": 1.0},
@@ -250,6 +251,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             {"name": "energy", "betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2},
         ),
         "sphere.theory.final_rate": (sphere.theory.final_rate, {"tokens": 3, "beta": 1.0}),
+        "sphere.theory.mode_growth": (sphere.theory.mode_growth, {"mode": 2, "beta": 1.0}),
         "sphere.given_start": (sphere.given_start, {"tokens": np.eye(2)}),
         "sphere.inner_products": (sphere.inner_products, {"hidden_states": np.ones((2, 3, 2))}),
         "sphere.mean_field": (

@@ -14,14 +14,22 @@ from shaped_attention.sphere import (
     SphereAttention,
     close_pairs,
     cluster_count,
+    cluster_masses,
+    equiangular_start,
     figure_data,
+    mean_field,
     order_parameter,
     spectral_gap,
     sphere_flow,
     uniform_start,
 )
 from shaped_attention.sphere.figures.clusters import energy_panels, metastability_strip
-from shaped_attention.sphere.theory import dirac_energy, uniform_energy
+from shaped_attention.sphere.theory import (
+    dirac_energy,
+    final_rate,
+    mode_growth,
+    uniform_energy,
+)
 from tests.sphere_tokens import polygon_energy
 from tests.test_sphere import direct_gram
 
@@ -250,3 +258,119 @@ def test_uniform_starts_have_the_energy_expected(dimension):
     assert away(dimension, 1.0 / tokens) < 4.0
     assert away(dimension, 0.0) > 8.0
     assert away(dimension + 1, 1.0 / tokens) > 8.0
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 7, 33])
+def test_masses_are_the_sizes_of_the_connected_components(tokens):
+    """On 60 random graphs, by scipy; they sum to 1 and count as many as `cluster_count`."""
+    gram = grams(tokens, 3, 60)
+    masses = cluster_masses(gram, 0.1)
+    for v, mass in zip(gram.numpy(), masses.numpy(), strict=True):
+        labels = connected_components(v >= 0.9, directed=False)[1]
+        sizes = np.sort(np.bincount(labels))[::-1] / tokens
+        np.testing.assert_allclose(mass, np.pad(sizes, (0, tokens - len(sizes))), rtol=1e-15)
+    assert ((masses > 0.0).sum(-1) == cluster_count(gram, 0.1)).all()
+
+
+def test_masses_of_a_result_have_the_dimension_cluster():
+    flow = sphere_flow(SphereAttention(1.0), uniform_start(4, 3, 2), [0.0, 50.0])
+    masses = cluster_masses(flow["V"], 0.1)
+    assert masses.dims == ("time", "sample", "cluster")
+    np.testing.assert_array_equal(masses[1], [[1.0, 0.0, 0.0, 0.0]] * 2)
+
+
+def test_causal_tokens_meet_at_half_the_rate_of_the_second_token():
+    """1 - cos falls like e^{-t}, half as fast as with full attention, and token 1 leads.
+
+    The slopes of log(1 - <x_1, x_i>), of token 2 and with full attention of all, are those of the
+    rates to 1e-3; the negative control is the rate of the other mask. Later tokens of a decoder
+    relax to them as e^{-t/6}, since their own rates are at least 2/3 in place of 1/2.
+    """
+    start = equiangular_start(5, 0.3)
+    for causal, times in ((True, [0.0, 16.0, 20.0]), (False, [0.0, 8.0, 12.0])):
+        attention = SphereAttention(1.0, causal=causal)
+        flow = sphere_flow(attention, start, times, keep_tokens=True, tolerance=1e-9)
+        x = flow["tokens"].to_numpy()[:, 0]
+        # 1 - cos loses its digits; half of |x - y|^2 does not.
+        apart = 0.5 * ((x[:, 1:] - x[:, :1]) ** 2).sum(-1)
+        rates = -np.log(apart[2] / apart[1]) / (times[2] - times[1])
+        rate, other = (final_rate(5, 1.0, causal=mask) for mask in (causal, not causal))
+        assert abs((rates - rate)[: 1 if causal else None]).max() < 1e-3
+        assert abs(rates / rate - 1.0).max() < 0.05
+        assert abs(rates - other).min() > 0.9
+        moved = np.abs(x[-1, 0] - x[0, 0]).max()
+        assert moved < 1e-12 if causal else moved > 0.1
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_waves_grow_at_their_rate(normalised):
+    """The Fourier mode k of the mean field from (1 + e cos(k a)) / (2 pi), e = 1e-4, to 1 %.
+
+    Negative control: the rate of the next mode is off by more than 5 %.
+    """
+    beta, cells = 4.0, 512
+    centres = -math.pi + (np.arange(cells) + 0.5) * 2.0 * math.pi / cells
+    for mode in (1, 2, 4):
+        time = 0.5 / mode_growth(mode, beta, normalised)
+
+        def wave(a, mode=mode):
+            return (1.0 + 1e-4 * np.cos(mode * a)) / (2.0 * math.pi)
+
+        law = mean_field(beta, wave, [0.0, time], normalised=normalised, cells=cells)
+        first, last = law["density"].to_numpy() @ np.cos(mode * centres)
+        rate = math.log(last / first) / time
+        assert abs(rate / mode_growth(mode, beta, normalised) - 1.0) < 0.01
+        assert abs(rate / mode_growth(mode + 1, beta, normalised) - 1.0) > 0.05
+
+
+def test_the_fastest_mode_is_near_the_root_of_two_beta():
+    for beta in (4.0, 9.0, 16.0, 100.0):
+        fastest = max(range(1, 40), key=lambda k, beta=beta: mode_growth(k, beta))
+        assert abs(fastest - math.sqrt(2.0 * beta)) < 1.0
+    for mode, beta, message in ((0, 1.0, "mode must"), (1, 0.0, "beta must be positive")):
+        with pytest.raises(ValueError, match=message):
+            mode_growth(mode, beta)
+
+
+def test_encoder_and_decoder_by_position():
+    """What the page says: the decoder is slower, its first token leads, token 2 is pushed most."""
+    data = figure_data(
+        "encoder-decoder", betas=(1.0,), dimensions=(16,), tokens=6, samples=64, horizon=0.1
+    )
+    joined = data["joined"].sel(dimension=16, beta=1.0).to_numpy()
+    assert (joined[:, 0] == 0.0).all()
+    assert np.isfinite(joined).all()
+    full, causal = np.median(joined, axis=-1)[:, 1:]
+    assert full.max() / full.min() < 1.2  # positions are exchangeable
+    assert (causal > 1.3 * full).all()
+    assert (np.diff(causal) >= 0.0).all()
+    push, error = data["drift"].to_numpy(), data["drift_error"].to_numpy()
+    assert abs(push[0] - push[0].mean()).max() < 5.0 * error[0].max()
+    assert push[1, 0] == 0.0
+    assert (np.diff(push[1, 1:]) < 0.0).all()
+    assert abs(push[1, -1] - push[0, -1]) < 1e-12  # the last token sees all
+
+
+def test_the_mixture_of_the_figure():
+    """Masses sum to 1; on the circle gaps sum to 2 pi; the mean field is the law of many tokens.
+
+    Distribution functions of 512 tokens (4 samples) agree within 0.07, and the one of the start
+    (negative control) is off by more.
+    """
+    data = figure_data(
+        "mixture", betas=(9.0,), sizes=(24,), dimensions=(2, 3), samples=64, particles=512
+    )
+    clusters = data["clusters"].to_numpy()
+    np.testing.assert_allclose(data["mass"].sum("cluster").to_numpy(), 1.0, rtol=1e-12)
+    gaps = data["gap"].sel(dimension=2, size=24, beta=9.0).to_numpy()
+    several = clusters[0, 0, 0] > 1
+    assert several.mean() > 0.9
+    assert ((gaps > 0.0).sum(-1) == np.where(several, clusters[0, 0, 0], 0)).all()
+    # Clusters are narrow, so gaps nearly fill the circle.
+    np.testing.assert_allclose(gaps[several].sum(-1), 2.0 * math.pi, atol=0.3)
+    assert data["fastest_mode"].values == [4]
+    tokens, law = (data[name].to_numpy()[0] for name in ("tokens_below", "mean_field"))
+    assert abs(tokens - law).max() < 0.07
+    at = data["angle"].to_numpy()
+    start = (at + math.pi + 0.5 * np.sin(at) + 0.3 * (np.sin(2 * at - 1) + math.sin(1))) / math.tau
+    assert abs(tokens - start).max() > 0.07

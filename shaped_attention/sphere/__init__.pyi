@@ -4,6 +4,7 @@ from .circle import angles_of, circle_wasserstein2, tokens_of
 from .clusters import (
     close_pairs,
     cluster_count,
+    cluster_masses,
     order_parameter,
     spectral_gap,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "circle_wasserstein2",
     "close_pairs",
     "cluster_count",
+    "cluster_masses",
     "equiangular_start",
     "example_hidden_states",
     "figure_data",

@@ -33,7 +33,11 @@ def also_of_arrays(name: str) -> Callable[[Callable[..., Tensor]], Callable[...,
             array = value.transpose(..., "row", "col") if matrices else value
             bound.arguments[name] = torch.tensor(real_array(array, name))
             result = function(*bound.args, **bound.kwargs).numpy()
-            return array.isel(row=0, col=0, drop=True).copy(data=result) if matrices else result
+            if not matrices:
+                return result
+            if result.ndim == array.ndim - 1:
+                return array.isel(col=0, drop=True).rename(row="cluster").copy(data=result)
+            return array.isel(row=0, col=0, drop=True).copy(data=result)
 
         return call
 

@@ -41,13 +41,37 @@ def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*
     ValueError
         If an argument is outside its range.
     """
+    # A cluster is counted at its first token, which is joined to no earlier one.
+    return (_joined(gram, delta).tril(-1).sum(-1) == 0.0).sum(-1)
+
+
+@also_of_arrays("gram")
+def cluster_masses(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*B N"]:
+    """Return the fractions of the tokens in each cluster, the largest first, then zeros.
+
+    Arguments and errors are those of `cluster_count`, which is the number of positive masses. For
+    the `V` of a result the last dimension is `cluster`.
+
+    Examples
+    --------
+    >>> gram = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.99], [0.0, 0.99, 1.0]])
+    >>> cluster_masses(gram, 0.1).round(2)
+    array([0.67, 0.33, 0.  ])
+    """
+    joined = _joined(gram, delta)
+    first = joined.tril(-1).sum(-1) == 0.0
+    sizes = torch.where(first, joined.sum(-1), 0.0).to(gram.dtype)
+    return sizes.sort(-1, descending=True).values / gram.shape[-1]
+
+
+def _joined(gram: Tensor, delta: float) -> Float[Tensor, "*B N N"]:
+    """Return 1 where two tokens are in the same cluster, and 0 elsewhere."""
     near = _close(gram, delta)
     itself = torch.eye(gram.shape[-1], dtype=torch.bool, device=gram.device)
     joined = (near | near.mT | itself).float()
     for _ in range(math.ceil(math.log2(gram.shape[-1]))):
         joined = (joined @ joined).clamp(max=1.0)
-    # A cluster is counted at its first token, which is joined to no earlier one.
-    return (joined.tril(-1).sum(-1) == 0.0).sum(-1)
+    return joined
 
 
 @also_of_arrays("gram")

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import quad
-from scipy.special import hyp0f1
+from scipy.special import hyp0f1, i0, ive
 
 from shaped_attention.checks import (
     argument_error,
@@ -24,7 +24,7 @@ from shaped_attention.checks import (
 from shaped_attention.sphere.attention import check_beta
 from shaped_attention.sphere.two_tokens import two_tokens
 
-__all__ = ["equiangular_cosine", "final_rate", "meeting_time", "two_tokens"]
+__all__ = ["equiangular_cosine", "final_rate", "meeting_time", "mode_growth", "two_tokens"]
 
 _LARGEST_BETA = 300.0
 """exp(2 beta) does not overflow up to here."""
@@ -158,12 +158,15 @@ def meeting_time(
 
 
 @with_types
-def final_rate(tokens: int, beta: float, normalised: bool = True) -> float:
+def final_rate(tokens: int, beta: float, normalised: bool = True, causal: bool = False) -> float:
     """Return the rate r of 1 - <x_i, x_j> ~ e^{-r t} once all tokens are close.
 
-    It is 2 for SA and 2 e^beta for USA, whatever the number of tokens. Near one cluster at c,
-    x_i = c + y_i and dy_i/dt = k (mean(y) - y_i) to first order, with k = 1 for SA and e^beta for
-    USA. Differences decay as e^{-k t}, and 1 - <x_i, x_j> = |y_i - y_j|^2 / 2 as the square.
+    It is 2 k with full attention and k with causal attention, k = 1 for SA and e^beta for USA,
+    whatever the number of tokens. Near one cluster at c, x_i = c + y_i and to first order
+    dy_i/dt = k (mean(y) - y_i), where the mean is over the tokens that i sees. With full attention
+    differences decay as e^{-k t}. With causal attention y_1 stays and y_i decays at the rates
+    k (1 - 1/j), 2 <= j <= i, of which that of the second token, k / 2, is the smallest. And
+    1 - <x_i, x_j> = |y_i - y_j|^2 / 2 decays as the square.
 
     Raises
     ------
@@ -172,7 +175,30 @@ def final_rate(tokens: int, beta: float, normalised: bool = True) -> float:
     """
     check_count("tokens", tokens, lowest=2)
     check_beta(beta, _LARGEST_BETA)
-    return 2.0 if normalised else 2.0 * math.exp(beta)
+    return (1.0 if causal else 2.0) * (1.0 if normalised else math.exp(beta))
+
+
+@with_types
+def mode_growth(mode: int, beta: float, normalised: bool = True) -> float:
+    """Return the rate at which a small wave cos(k a) grows on the uniform density of the circle.
+
+    For the mean field (1 + epsilon cos(k a)) / (2 pi) the weighted average of SA has the potential
+    log(I_0(beta) + epsilon I_k(beta) cos(k a)) / beta, so to first order in epsilon the continuity
+    equation gives d epsilon/dt = r epsilon with r = k^2 I_k(beta) / (beta I_0(beta)), and for USA
+    r = k^2 I_k(beta) / beta (I_k the modified Bessel functions). The largest is near
+    k = sqrt(2 beta): so many clusters form first.
+
+    Raises
+    ------
+    ValueError
+        If `mode` is not an integer >= 1, or `beta` not positive and at most 300.
+    """
+    check_count("mode", mode)
+    check_beta(beta, _LARGEST_BETA)
+    if beta <= 0.0:
+        raise argument_error("beta", "positive", beta)
+    share = float(ive(mode, beta) / ive(0, beta))
+    return mode**2 * share / beta * (1.0 if normalised else float(i0(beta)))
 
 
 def dirac_energy(beta: float) -> float:

@@ -118,6 +118,67 @@ FIGURES: dict[str, Recipe] = {
         small={"samples": 10, "betas": (2.0,), "sizes": (8, 16, 32), "cells": 64},
         takes="Half a minute on 2 cores.",
     ),
+    "encoder-decoder": _recipe(
+        "figures.encoder_decoder:encoder_and_decoder",
+        "encoder_decoder:encoder_decoder_panels",
+        "Compute how tokens meet by position under full and causal attention, and the shaped SDE "
+        "of both.",
+        r"Encoder and decoder: %(attention)s, $N$ = %(tokens)d, $\delta$ = %(delta)g; shaped SDE: "
+        r"$\gamma$ = %(gamma)g, $\tau_0$ = %(tau0)g",
+        options={
+            "betas": (1.0, 9.0),
+            "dimensions": (2, 64),
+            "tokens": 16,
+            "delta": Option(_CLOSE, 1e-3),
+            "samples": 256,
+            "tolerance": 1e-3,
+            "normalised": True,
+            "gamma": Option("Weight of the attention branch of the shaped SDE.", 0.5),
+            "tau0": Option("Temperature of the shaped SDE.", 1.0),
+            "horizon": Option("Last time of the shaped SDE.", 1.0),
+            "step": Option("Step of the shaped SDE.", 0.01),
+        },
+        small={
+            "samples": 10,
+            "tokens": 4,
+            "betas": (1.0,),
+            "dimensions": (2, 3),
+            "tolerance": 0.1,
+            "horizon": 0.1,
+        },
+        takes="Two minutes on 2 cores.",
+    ),
+    "mixture": _recipe(
+        "figures.mixture:mixture",
+        "mixture:mixture_panels",
+        "Compute number, masses and angles of the clusters at a time, and the mean field on the "
+        "circle beside tokens.",
+        r"Clusters at $t$ = %(time)g: %(attention)s, $\delta$ = %(delta)g; mean field at "
+        r"$t$ = %(density_time)g",
+        options={
+            "betas": (4.0, 9.0, 16.0),
+            "sizes": Option("Numbers of tokens N.", (32, 64, 128)),
+            "dimensions": (2, 3, 4),
+            "time": Option("Time at which clusters are counted.", 30.0),
+            "density_time": Option(
+                "Time at which tokens are compared with the mean field on the circle.", 3.0
+            ),
+            "particles": Option("Number of tokens that are compared with the mean field.", 1024),
+            "delta": Option(_CLOSE.replace("close", "linked"), 0.01),
+            "samples": 256,
+            "tolerance": 1e-3,
+            "normalised": True,
+        },
+        small={
+            "samples": 10,
+            "betas": (4.0,),
+            "sizes": (8,),
+            "dimensions": (2, 3),
+            "particles": 16,
+            "tolerance": 0.1,
+        },
+        takes="Two minutes on 2 cores.",
+    ),
     "noise": _recipe(
         "figures.noise:clustering_with_noise",
         "noise:noise_panels",
@@ -189,6 +250,15 @@ def figure_data(name: str, **options: Any) -> xr.Dataset:
           and SA with V = -I, and its extremes over all laws, `uniform` and `dirac` (beta);
         - "mean-field": the variables of `mean_field` and `mean_field_distance` for each beta, and
           `path` (beta, time, particle), the angles of tokens;
+        - "encoder-decoder": by mask (full, causal), dimension, beta and position, `joined`, the
+          time from which a token stays close to the first one (infinite if it does not), its mean
+          `cosine` with that one over time, `clusters` (time, sample), and of the shaped SDE from
+          the same law of starts `drift` and `diffusion` of V_aa at t = 0 and
+          `shaped_square` (shaped_time, position), the mean squared cosine with token 1;
+        - "mixture": `clusters`, and `mass` and `gap` (cluster), the masses of the clusters and, on
+          the circle, the angles between neighbours, each from the largest on, by dimension, size
+          and beta; `fastest_mode` (beta) of the mean field, and distribution functions of angles,
+          `mean_field` and `tokens_below` (beta, angle);
         - "noise": the mean cosine and the fraction of close pairs (measure) of noisy chains and
           networks, the flow and the shaped chain, with bands and standard errors;
         - "histograms": those of `inner_products`.
