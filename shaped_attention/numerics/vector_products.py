@@ -157,36 +157,27 @@ def _inner_products(  # type: ignore[no-untyped-def]
 
 @kernel
 def combinations(  # type: ignore[no-untyped-def]
-    result, left, right, out, out_row, a, a_row, a_inner, b, b_row, rows, inner, columns,
-    a_from, a_to,
+    result, left, right, out, out_row, a, a_row, a_inner, b, b_row, rows, inner, columns, lower
 ):  # fmt: skip
     """Write the product of A (rows, inner) and B (inner, columns), whose rows are contiguous.
 
     Arrays are flat, and the integers are entries and strides of `result`, `left` and `right`. The
-    inner index starts at the row with `a_from` and ends after it with `a_to`: the other entries of
-    A are zero.
+    number of columns is a multiple of `VECTOR`. With `lower` the inner index ends after the row:
+    the other entries of A are zero.
     """
     prefer_wide_vectors()
     i = 0
     while i < rows:
         high = piece(rows - i)
-        first = min(i, inner) if a_from else 0
-        count = (min(i + high, inner) if a_to else inner) - first
-        x, y, z = a + i * a_row + first * a_inner, b + first * b_row, out + i * out_row
+        count = min(i + high, inner) if lower else inner
         j = 0
-        while columns - j >= VECTOR:
+        while j < columns:
             vectors = piece((columns - j) // VECTOR)
             _combination(
-                result, left, right, z + j, out_row, x, a_row, a_inner, y + j, b_row,
-                high, vectors, count,
+                result, left, right, out + i * out_row + j, out_row, a + i * a_row, a_row, a_inner,
+                b + j, b_row, high, vectors, count,
             )  # fmt: skip
             j += vectors * VECTOR
-        for h in range(high):
-            for c in range(j, columns):
-                total = 0.0
-                for k in range(count):
-                    total += left[x + h * a_row + k * a_inner] * right[y + k * b_row + c]
-                result[z + h * out_row + c] = total
         i += high
 
 

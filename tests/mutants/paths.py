@@ -117,13 +117,6 @@ PATHS = [
         ("test_paths.py::test_chain[attention-5]",),
     ),
     Mutant(
-        "paths-combinations-without-the-rest",
-        _VECTOR_PRODUCTS,
-        "for c in range(j, columns):",
-        "for c in range(columns, columns):",
-        ("test_paths.py::test_chain[attention-5]",),
-    ),
-    Mutant(
         "paths-hidden-units-of-a-pair-not-shifted",
         "shaped_attention/numerics/operations/hidden.py",
         "if (unit + p) % 2 == 1:",

@@ -164,7 +164,7 @@ def _hidden_gram(  # type: ignore[no-untyped-def]
         for k in range(copies):
             combinations(
                 buf, entries, buf, arguments[k] * STRIDE, STRIDE, 0, columns, 1,
-                (normals + k * columns) * STRIDE, STRIDE, tokens, columns, LANES, False, lower,
+                (normals + k * columns) * STRIDE, STRIDE, tokens, columns, LANES, lower,
             )  # fmt: skip
         for k in range(code.shape[0]):
             simple(code[k], numbers, tile)
