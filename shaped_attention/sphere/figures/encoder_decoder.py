@@ -9,6 +9,7 @@ are taken as V_0 of the shaped SDE.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -112,7 +113,11 @@ def encoder_and_decoder(
             {"shaped_time": result["time"].values},
         )  # fmt: skip
 
-    axes = {"mask": list(MASKS), "dimension": list(dimensions), "beta": list(betas)}
+    axes: dict[str, Sequence[Any]] = {
+        "mask": list(MASKS),
+        "dimension": list(dimensions),
+        "beta": list(betas),
+    }
     data = over_grid(cell, axes, progress=progress)
     data = data.assign(over_grid(shaped, {"mask": list(MASKS)}).variables)
     return data.assign_coords(time=at, position=1 + np.arange(tokens)).assign_attrs(

@@ -109,7 +109,11 @@ def mixture(
             {"angle": at},
         )
 
-    axes = {"dimension": list(dimensions), "size": list(sizes), "beta": list(betas)}
+    axes: dict[str, Sequence[Any]] = {
+        "dimension": list(dimensions),
+        "size": list(sizes),
+        "beta": list(betas),
+    }
     data = over_grid(cell, axes, progress=progress)
     data = data.assign(over_grid(on_the_circle, {"beta": list(betas)}).variables)
     return data.assign_attrs(attention="SA" if normalised else "USA")
@@ -152,7 +156,7 @@ def mixture_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = N
     panels = Panels(ax, names, (13.0, 7.4), 3, titles=True)
     circle = data.sel(dimension=2) if 2 in data["dimension"] else data.isel(dimension=0)
     for k, beta in enumerate(data["beta"].values):
-        style = {"color": COLORS[k], "linestyle": LINES[k % len(LINES)]}
+        style: Style = {"color": COLORS[k], "linestyle": LINES[k % len(LINES)]}
         label = rf"{_BETA} = {beta:g}"
         of_beta = circle.sel(beta=beta)
         largest = of_beta.isel(size=-1)
