@@ -24,12 +24,12 @@ from sympy import (
     gamma,
     gammasimp,
     gegenbauer,
+    kronecker_product,
     simplify,
     sinh,
     sqrt,
     symbols,
 )
-from sympy.physics.quantum import TensorProduct
 
 from symbolic.claims.inner_products import BETA
 from symbolic.claims.ledger import Claim, Finding, Verdict, at, proven
@@ -108,7 +108,7 @@ def _moments(dimension: int, degree: int) -> bool:
     x, y = (Matrix(symbols(f"{name}_1:{dimension + 1}")) for name in "xy")
     powers = x, y
     for _ in range(degree - 1):
-        powers = TensorProduct(powers[0], x), TensorProduct(powers[1], y)
+        powers = kronecker_product(powers[0], x), kronecker_product(powers[1], y)
     return expand(powers[0].dot(powers[1]) - x.dot(y) ** degree) == 0
 
 
