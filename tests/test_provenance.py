@@ -151,6 +151,8 @@ CALLS = [
          dimension=3, sigma=1.0, cosine=[-0.5, 0.0]),
     call(sphere.mean_field, {"normalised": False}, beta=np.float32(1.3), times=[0.1],
          density=two_bumps, cells=8),
+    call(sphere.residual_flow, {"horizon": 0.5}, outer=[[1.0]], inner=[[2.0]], bias=[0.5],
+         start=[[1.0], [2.0]], depths=[2, 4]),
     call(sphere.mean_field_distance, _SEED, beta=2, sizes=[2, 3], time=0.1, samples=2, cells=8),
     call(figure_mean_field, {"betas": [3.0]}, betas=(1.0, 2.0), times=[0.1], sizes=(2, 3),
          particles=2, samples=2, time=0.1, cells=8),
