@@ -22,8 +22,8 @@ from symbolic.claims import (
     judge,
     ledger,
     limits,
+    quadratic_forms,
     scaling,
-    scores,
     summary,
 )
 from symbolic.claims import softmax as softmax_module
@@ -148,8 +148,8 @@ def test_wrong_heads_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_order_of_eigenvalues_is_seen() -> None:
     """Negative control: with a negative difference the gap is no sum of squares."""
     h, x = symbols("h x")
-    assert scores._has_nonnegative_coefficients(h * x**2)
-    assert not scores._has_nonnegative_coefficients(-h * x**2)
+    assert quadratic_forms._has_nonnegative_coefficients(h * x**2)
+    assert not quadratic_forms._has_nonnegative_coefficients(-h * x**2)
 
 
 def test_ablations_that_have_a_limit_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

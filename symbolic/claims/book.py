@@ -9,6 +9,7 @@ from textwrap import fill
 
 from symbolic.claims import (
     activations,
+    affine_maps,
     attention_as_gradient,
     attention_layers,
     attention_weights,
@@ -22,6 +23,7 @@ from symbolic.claims import (
     explosion_coordinates,
     explosion_equations,
     explosion_law,
+    feature_copying,
     figures_and_questions,
     gram_flow,
     groups,
@@ -35,6 +37,7 @@ from symbolic.claims import (
     pre_norm,
     proportional_limit,
     qk_norm,
+    quadratic_forms,
     removed_denominator,
     repulsion,
     resnets,
@@ -43,6 +46,7 @@ from symbolic.claims import (
     scaled_attention,
     scaling,
     scores,
+    singular_values,
     softmax,
     softmax_at_zero,
     sublayers,
@@ -58,7 +62,11 @@ from symbolic.claims.ledger import Claim, Finding, Verdict
 _MODULES = {
     "2306.17759": (softmax, softmax_at_zero, proportional_limit, scaling, limits),
     "2312.10794": (
+        quadratic_forms,
+        affine_maps,
         scores,
+        singular_values,
+        feature_copying,
         attention_layers,
         mean_field_flow,
         gram_flow,
