@@ -113,6 +113,7 @@ WRONG = {
     ("stopping",): ("--tau0", "-1"),
     ("sphere", "histograms"): ("none.npy",),
     ("sphere", "mean-field"): ("--sizes", "3"),
+    ("sphere", "antipode"): ("--cosine", "1"),
     ("sphere", "noise"): ("--delta", "2"),
     ("sphere", "metastability"): ("--delta", "2"),
     ("sphere", "phase"): ("--delta", "2"),

@@ -21,7 +21,7 @@ from shaped_attention.figures.panels import styled
 from shaped_attention.figures.paper import beyond, original
 from shaped_attention.figures.paper import plots as paper
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
-from shaped_attention.sphere.figures import clusters, histograms, mean_field, noise, phase
+from shaped_attention.sphere.figures import antipode, clusters, histograms, mean_field, noise, phase
 from shaped_attention.statistics.stopping import explosion_table
 from shaped_attention.sweep import plots as sweep_plots
 
@@ -133,6 +133,10 @@ TABLE = {
     "energy_panels": (
         clusters.energy_panels,
         lambda: clusters.energy_curves((1.0, 4.0), [0.0, 0.1, 1.0], tokens=3, samples=4),
+    ),
+    "antipode_curves": (
+        antipode.antipode_curves,
+        lambda: antipode.antipode_probability((2, 5), (0.5, 2.0), (2.0,), samples=4, step=1.0),
     ),
     "noise_panels": (
         noise.noise_panels,

@@ -15,6 +15,7 @@ from torch.nn.functional import pad
 from shaped_attention.sphere import (
     SphereAttention,
     equiangular_start,
+    figure_data,
     given_start,
     noisy_chain,
     sphere_network,
@@ -201,6 +202,7 @@ def test_centred_noise_needs_noise_and_a_mask_frees_the_antipode():
 
 CASES = [
     (SphereAttention(1.2), 6, 0.8, True), (SphereAttention(-0.7), 3, 1.5, True),
+    (SphereAttention(1.5, normalised="sinkhorn"), 5, 1.2, False),
     (SphereAttention(2.0, normalised=False), 9, 1.0, True), (SphereAttention(0.5), 4, 2.0, False),
     (SphereAttention(0.8, repulsion=True), 12, 1.7, False),
     (SphereAttention(1.0, normalised=False, repulsion=True), 5, 0.9, False),
@@ -297,6 +299,32 @@ def test_tokens_end_at_the_antipode_as_often_as_quadrature_says(beta, dimension,
         ((beta, 3),) if dimension == 2 else ((beta - 0.3, dimension), (beta + 0.3, dimension))
     ):
         assert p_value(*wrong) < 1e-3
+
+
+def test_the_figure_has_the_quadrature_and_the_shares_of_paths():
+    """Each entry by hand; the threshold of d = 5 is arccosh(3) / 2."""
+    data = figure_data(
+        "antipode", dimensions=(2, 5), betas=(0.5, 2.0), marks=(2.0,), cosine=-0.2, samples=50,
+        step=0.5, seed=3,
+    )  # fmt: skip
+    for dimension in (2, 5):
+        row = data.sel(dimension=dimension)
+        for beta in (0.5, 2.0):
+            law = two_tokens(SphereAttention(beta), dimension, 1.0, [-0.2], centred=True)
+            assert float(row["probability"].sel(beta=beta)) == float(law["antipode"][0])
+        start = equiangular_start(2, -0.2).expand(50, -1, -1)
+        layers = 20 * dimension
+        ends = noisy_chain(
+            SphereAttention(2.0), start, dimension, 1.0, 0.5, layers, centred=True, seed=3
+        )["V"].values[-1, :, 0, 1]  # fmt: skip
+        share = (ends < 0.0).mean()
+        assert 0.0 < share < 1.0
+        assert float(row["simulated"][0]) == share
+        assert float(row["error"][0]) == pytest.approx(math.sqrt(share * (1.0 - share) / 50))
+    np.testing.assert_allclose(data["threshold"], [0.0, 0.5 * math.acosh(3.0)])
+    for name, value in (("dimensions", (1,)), ("cosine", 1.0), ("samples", 1), ("marks", ())):
+        with pytest.raises(ValueError, match=rf"^{name}"):
+            figure_data("antipode", **{name: value})
 
 
 GOOD = {"attention": SphereAttention(1.0), "dimension": 3, "sigma": 1.0, "cosine": [0.0]}

@@ -23,6 +23,7 @@ from symbolic.claims import (
     ledger,
     limits,
     quadratic_forms,
+    random_values,
     scaling,
     summary,
 )
@@ -125,6 +126,26 @@ def test_a_wrong_energy_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(interaction_energy, "energy_rate", wrong)
     for key in ("energy-derivative-usa", "energy-derivative-sa"):
         assert judge(named(key)).changed, key
+
+
+@pytest.mark.parametrize("name", ["drift", "bracket"])
+def test_a_wrong_law_of_random_values_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: d + 1 in place of d, in the drift or in the bracket alone."""
+    right = getattr(random_values, name)
+
+    def wrong(*arguments: Any) -> Any:
+        return right(*arguments).subs(random_values.D, random_values.D + 1)
+
+    monkeypatch.setattr(random_values, name, wrong)
+    assert judge(named("random-values-limit")).changed
+    assert judge(named("random-values-two-tokens")).changed
+
+
+def test_another_threshold_of_the_antipode_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: d - 1 in place of d - 2 in the slope of the scale density."""
+    slope = random_values.SLOPE + random_values.APART
+    monkeypatch.setattr(random_values, "SLOPE", slope)
+    assert judge(named("random-values-antipode")).changed
 
 
 def test_the_factor_equation_is_sharp(monkeypatch: pytest.MonkeyPatch) -> None:

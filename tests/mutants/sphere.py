@@ -175,6 +175,23 @@ SPHERE = [
         blind=True,
     ),
     Mutant(
+        "random-values-centred-keeps-mean",
+        _SPHERE_BRIDGE,
+        "moved = tokens if centred else tokens + step * mixed\n        if sigma == 0.0",
+        "moved = tokens + step * mixed\n        if sigma == 0.0",
+        (
+            "test_sphere_random_values.py::test_the_sde_has_the_law_of_networks_and_of_the_chain"
+            "[64-1000]",
+        ),
+    ),
+    Mutant(
+        "two-tokens-dimension-less-one",
+        _SPHERE_TWO_TOKENS,
+        "(dimension - 2) / np.cosh(beta * gap)",
+        "(dimension - 1) / np.cosh(beta * gap)",
+        ("test_sphere_random_values.py::test_in_two_dimensions_the_angle_decides",),
+    ),
+    Mutant(
         "sphere-interpolation-slopes-swapped",
         _SPHERE_INTEGRATE,
         "(b * first - a * last)",

@@ -218,6 +218,24 @@ FIGURES: dict[str, Recipe] = {
         },
         takes="A minute on 2 cores.",
     ),
+    "antipode": _recipe(
+        "figures.antipode:antipode_probability",
+        "antipode:antipode_curves",
+        "Compute the probability that two tokens end as antipodes, by quadrature and from paths.",
+        r"Value matrices of mean 0: two tokens with cosine %(cosine)g at first end as antipodes",
+        options={
+            "dimensions": Option(
+                "Dimensions d of the space of the sphere, one for each line.", (2, 3, 4, 8, 16, 32)
+            ),
+            "betas": tuple(round(0.1 * k, 1) for k in range(41)),
+            "marks": Option("Inverse temperatures of the paths.", (1.0, 2.0, 3.0, 4.0)),
+            "cosine": Option("Initial cosine, strictly between -1 and 1.", 0.0),
+            "samples": Option("Number of paths of noisy_chain, to the time 10 d.", 1000),
+            "step": Option("Step h between layers.", 0.1),
+        },
+        small={"samples": 20, "dimensions": (2, 4), "betas": (0.5, 1.5), "marks": (1.5,)},
+        takes="A minute on 2 cores.",
+    ),
     "histograms": _recipe(
         "trained:inner_products",
         "histograms:inner_product_histograms",
@@ -261,6 +279,9 @@ def figure_data(name: str, **options: Any) -> xr.Dataset:
           `mean_field` and `tokens_below` (beta, angle);
         - "noise": the mean cosine and the fraction of close pairs (measure) of noisy chains and
           networks, the flow and the shaped chain, with bands and standard errors;
+        - "antipode": the `probability` (dimension, beta) that two tokens end as antipodes, its
+          `threshold` (dimension), and the share `simulated` (dimension, mark) of paths with its
+          standard `error`;
         - "histograms": those of `inner_products`.
     options
         Options of the command, with underscores, and defaults that its ``--help`` shows; also
