@@ -140,8 +140,8 @@ def same_law(first, second, level=1e-3):
 def test_the_sde_has_the_law_of_networks_and_of_the_chain(dimension, samples):
     """KS on five observables at time 0.5, networks with step 0.02.
 
-    It rejects d/4 for d (8 for 16), and 0.8 times the drift. With p = 2e-4 a shift of 0.17 standard deviations
-    (0.26 for 300 networks) is seen half of the time.
+    It rejects d/4 for d (8 for 16), and 0.8 times the drift. At the level 2e-4 a shift of 0.16
+    standard deviations (0.19 for 1000 networks, 0.32 for 300) is seen half of the time.
     """
     attention, steps = SphereAttention(1.5), 25
     start = torch.from_numpy(START).expand(samples, -1, -1)
