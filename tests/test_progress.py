@@ -41,6 +41,14 @@ CALLS = {
     "mean-field": lambda **p: sphere.figure_data(
         "mean-field", betas=[1.0], times=[0.1], sizes=[4, 8], particles=2, samples=2, cells=64, **p
     ),
+    "encoder-decoder": lambda **p: sphere.figure_data(
+        "encoder-decoder", betas=[1.0], dimensions=[2], tokens=3, samples=2, horizon=0.1, step=0.05,
+        **p,
+    ),
+    "mixture": lambda **p: sphere.figure_data(
+        "mixture", betas=[4.0], sizes=[8], dimensions=[2], particles=16, samples=2, tolerance=0.1,
+        **p,
+    ),
     "antipode": lambda **p: sphere.figure_data(
         "antipode", dimensions=[2], betas=[1.0], marks=[1.0], samples=2, step=1.0, **p
     ),

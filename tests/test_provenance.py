@@ -24,7 +24,14 @@ from shaped_attention.figures.paper import beyond, original
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
-from shaped_attention.sphere.figures import antipode, clusters, noise, phase
+from shaped_attention.sphere.figures import (
+    antipode,
+    clusters,
+    encoder_decoder,
+    mixture,
+    noise,
+    phase,
+)
 from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 from shaped_attention.sphere.figures.mean_field import figure_mean_field
 from shaped_attention.sphere.old_names import noisy_network
@@ -162,6 +169,10 @@ CALLS = [
     call(clusters.energy_curves, _SEED, betas=(1.0,), dimension=3, **_CURVES),
     call(noise.clustering_with_noise, _SEED, dimensions=(2,), sigmas=[1.0], tokens=2, horizon=0.2,
          samples=3, network_samples=2, shaped_width=4, shaped_samples=2),
+    call(encoder_decoder.encoder_and_decoder, _SEED, betas=(1.0,), times=[0.0, 0.5],
+         dimensions=(2,), tokens=3, samples=4, horizon=0.1, step=0.05),
+    call(mixture.mixture, _SEED, betas=(4.0,), sizes=(8,), dimensions=(2,), particles=16, samples=4,
+         tolerance=0.1),
     call(antipode.antipode_probability, _SEED, dimensions=(3,), betas=[1.0], marks=(2.0,),
          samples=101, step=1.0),
     call(sphere.inner_products, {"bins": 5}, hidden_states=STATES, bins=4, quantiles=(0.5,)),
