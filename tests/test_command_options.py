@@ -114,6 +114,8 @@ WRONG = {
     ("sphere", "histograms"): ("none.npy",),
     ("sphere", "mean-field"): ("--sizes", "3"),
     ("sphere", "antipode"): ("--cosine", "1"),
+    ("sphere", "encoder-decoder"): ("--tokens", "2"),
+    ("sphere", "mixture"): ("--sizes", "0"),
     ("sphere", "noise"): ("--delta", "2"),
     ("sphere", "metastability"): ("--delta", "2"),
     ("sphere", "phase"): ("--delta", "2"),
