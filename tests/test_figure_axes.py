@@ -21,7 +21,16 @@ from shaped_attention.figures.panels import styled
 from shaped_attention.figures.paper import beyond, original
 from shaped_attention.figures.paper import plots as paper
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
-from shaped_attention.sphere.figures import antipode, clusters, histograms, mean_field, noise, phase
+from shaped_attention.sphere.figures import (
+    antipode,
+    clusters,
+    encoder_decoder,
+    histograms,
+    mean_field,
+    mixture,
+    noise,
+    phase,
+)
 from shaped_attention.statistics.stopping import explosion_table
 from shaped_attention.sweep import plots as sweep_plots
 
@@ -133,6 +142,18 @@ TABLE = {
     "energy_panels": (
         clusters.energy_panels,
         lambda: clusters.energy_curves((1.0, 4.0), [0.0, 0.1, 1.0], tokens=3, samples=4),
+    ),
+    "encoder_decoder_panels": (
+        encoder_decoder.encoder_decoder_panels,
+        lambda: encoder_decoder.encoder_and_decoder(
+            (1.0,), [0.0, 0.5, 2.0], dimensions=(2,), tokens=3, samples=4, horizon=0.1, step=0.05
+        ),
+    ),
+    "mixture_panels": (
+        mixture.mixture_panels,
+        lambda: mixture.mixture(
+            (4.0,), sizes=(8, 16), dimensions=(2, 3), particles=16, samples=4, tolerance=0.1
+        ),
     ),
     "antipode_curves": (
         antipode.antipode_curves,
