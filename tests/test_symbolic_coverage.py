@@ -1,0 +1,165 @@
+"""Every line of the notes has its place in the ledger, and what pages say of it follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from symbolic.claims import CLAIMS, Verdict, authors_page, coverage, judge_all, summary
+from symbolic.claims.book import NOTES, OTHERS, SOURCES, select
+from symbolic.claims.coverage import Document, Row, digest, problems, problems_with_documents
+from symbolic.claims.ledger import Claim, Passage, at, not_to_be_judged
+from symbolic.commands import main
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_line_of_the_notes_is_in_one_row_and_every_statement_has_its_claim() -> None:
+    assert problems(CLAIMS) == []
+
+
+TEXT = "# Title\n\nOne is $1 = 1$.\nTwo is\n$2 = 3$,\n\nas everybody knows.\n"
+LINES = TEXT.split("\n")
+CLAIM = Claim(
+    "two", "Two is three.", "", Verdict.NOT_JUDGED, not_to_be_judged("a joke"),
+    passages=(at("900", (4, 5), "2=3"),),
+)  # fmt: skip
+
+
+@pytest.fixture
+def notes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[list[Row], Path]:
+    """A document of seven lines with three rows, in a folder."""
+    here = [
+        Row(Passage("900", 1, 1), digest(LINES[:1]), (), "title"),
+        Row(Passage("900", 3, 3), digest(LINES[2:3]), (), "definition of one"),
+        Row(Passage("900", 4, 5), digest(LINES[3:5]), ("two",), "two"),
+        Row(Passage("900", 7, 7), digest(LINES[6:7]), (), "rhetoric"),
+    ]
+    whole = hashlib.sha256(TEXT.encode()).hexdigest()
+    document = Document("900", "Numbers", 7, frozenset({2, 6}), whole)
+    monkeypatch.setattr(coverage, "DOCUMENTS", {"900": document})
+    monkeypatch.setattr(coverage, "rows", lambda _document: here)
+    (tmp_path / "900_numbers.txt").write_text(TEXT, encoding="utf-8")
+    return here, tmp_path
+
+
+def test_a_complete_table_has_no_problems(notes: tuple[list[Row], Path]) -> None:
+    assert problems([CLAIM]) == []
+    assert problems_with_documents([CLAIM], notes[1]) == []
+
+
+def test_what_is_incomplete_is_seen(notes: tuple[list[Row], Path]) -> None:
+    """Negative controls: a row, a claim, a passage that is missing, and a line twice."""
+    assert problems([]) == ["900:4-5: there is no claim two"]
+    elsewhere = replace(CLAIM, passages=(at("900", 4),))
+    assert problems([elsewhere]) == [
+        "900:4-5: two does not name these lines",
+        "two: 900:4 is not in the table with this key",
+    ]
+    rows, _ = notes
+    last = rows.pop()
+    assert problems([CLAIM]) == ["900:7: in no row of the table"]
+    rows += [last, last]
+    assert problems([CLAIM]) == ["900:7: in 2 rows of the table"]
+
+
+def test_another_text_is_seen(notes: tuple[list[Row], Path]) -> None:
+    """Negative controls: a formula that is not printed, and a document that was edited."""
+    _, folder = notes
+    misquoted = replace(CLAIM, passages=(at("900", (4, 5), "2=2"),))
+    assert problems_with_documents([misquoted], folder) == ["two: 2=2 is not printed at 900:4-5"]
+    (folder / "900_numbers.txt").write_text(TEXT.replace("One", "Uno"), encoding="utf-8")
+    found = problems_with_documents([CLAIM], folder)
+    assert found[0] == "900: 900_numbers.txt is another document"
+    assert found[1].startswith("900:3: the digest of these lines is ")
+    with pytest.raises(FileNotFoundError, match="has no file whose name begins with 900"):
+        problems_with_documents([CLAIM], folder / "nowhere")
+
+
+def test_claims_are_selected_by_source_and_line() -> None:
+    by_source = [claim for source in SOURCES for claim in select(source)]
+    assert set(by_source) == set(CLAIMS)
+    assert [claim.key for claim in select("003:95")] == ["svd-terms-orthogonal"]
+    assert set(select("exact-laws")) == set(OTHERS["exact-laws"])
+    for wrong in ("005", "003:0", "003:96", "003:x", "exact-laws:3", ""):
+        with pytest.raises(ValueError, match="source must"):
+            select(wrong)
+
+
+def run(*options: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["claims", *options])
+    return result.exit_code, result.output
+
+
+def test_commands_find_the_verdict_on_a_line() -> None:
+    status, text = run("--source", "003:95")
+    assert (status, text.split("\n")[0]) == (0, "PROVEN  svd-terms-orthogonal  003:95")
+    status, text = run("--source", "003", "--verdict", "FALSE")
+    assert status == 0
+    heads = [line for line in text.split("\n") if line and not line.startswith(" ")]
+    assert len(heads) > 1
+    assert all(head.startswith("FALSE  ") for head in heads[:-1])
+    for options in (
+        ("--source", "005"),
+        ("--source", "003:1"),
+        ("--verdict", "wrong"),
+        ("--notes", str(ROOT)),
+        ("--coverage", "--latex"),
+        ("--coverage", "--notes", str(ROOT)),
+    ):
+        assert run(*options)[0] == 2, options
+
+
+def test_the_table_of_coverage_ends_with_its_summary() -> None:
+    status, text = run("--coverage")
+    assert status == 0
+    last = text.rstrip("\n").split("\n")[-1]
+    assert last.startswith(f"{len(NOTES)} statements at ")
+    assert last.endswith("; complete")
+
+
+def test_an_incomplete_table_has_exit_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: without its last row, a line of the notes is in no row."""
+    rows = coverage.rows
+    monkeypatch.setattr(
+        coverage, "rows", lambda name: rows(name)[:-1] if name == "003" else rows(name)
+    )
+    status, text = run("--coverage")
+    assert status == 1
+    assert "003:95: in no row of the table\n" in text
+    assert "INCOMPLETE" in text.rstrip("\n").split("\n")[-1]
+
+
+def _written() -> Any:
+    spec = importlib.util.spec_from_file_location("_claims", ROOT / "docs" / "_claims.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_for_the_authors_is_that_of_the_ledger() -> None:
+    """`python docs/_claims.py` writes it."""
+    written = _written()
+    page = written.PAGE.read_text(encoding="utf-8")
+    assert page == written.with_statements(page, authors_page.authors_page())
+    for claim in NOTES:
+        assert f"`{claim.key}`" in page, claim.key
+
+
+def test_counts_in_pages_are_those_of_the_ledger() -> None:
+    counts = summary(list(judge_all()))
+    assert counts in (ROOT / "docs" / "derivation.md").read_text(encoding="utf-8")
+    false, vague = (
+        sum(claim.expected is verdict for claim in NOTES)
+        for verdict in (Verdict.FALSE, Verdict.IMPRECISE)
+    )
+    words = f"a verdict on each of {len(NOTES)} statements of the notes, of which {false} are false"
+    assert f"{words} and {vague} imprecise" in (ROOT / "README.md").read_text(encoding="utf-8")
