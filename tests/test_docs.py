@@ -39,7 +39,7 @@ MODULES = (
 
 _DIRECTIVE = re.compile(r"^\.\. (currentmodule|auto(?:class|function|data)):: ([\w.]+)", re.M)
 _IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)|^```\{(?:image|figure)\} (\S+)", re.M)
-_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#\s]+)")
+_LINK = re.compile(r"(?<![!\\])\[[^\]]*(?<!\\)\]\(([^)#\s]+)")
 
 
 def documented() -> list[object]:

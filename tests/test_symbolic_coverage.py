@@ -85,6 +85,8 @@ def test_another_text_is_seen(notes: tuple[list[Row], Path]) -> None:
 def test_claims_are_selected_by_source_and_line() -> None:
     by_source = [claim for source in SOURCES for claim in select(source)]
     assert set(by_source) == set(CLAIMS)
+    for source in SOURCES:
+        assert len(set(select(source))) == len(select(source)), source
     assert [claim.key for claim in select("003:95")] == ["svd-terms-orthogonal"]
     assert set(select("exact-laws")) == set(OTHERS["exact-laws"])
     for wrong in ("005", "003:0", "003:96", "003:x", "exact-laws:3", ""):

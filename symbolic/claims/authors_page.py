@@ -53,4 +53,9 @@ def _table(entries: Iterable[Entry], document: Document, mended: bool) -> Iterat
             cells = [claim.statement, entry.finding.witness, f"`{claim.key}`"]
         else:
             cells = [claim.statement, verdict.value, f"`{claim.key}`"]
-        yield "| " + " | ".join([lines, *(cell.replace("|", "\\|") for cell in cells)]) + " |"
+        yield "| " + " | ".join([lines, *map(_escaped, cells)]) + " |"
+
+
+def _escaped(text: str) -> str:
+    """The text with what Markdown would read as a link, stress, a tag or the end of a cell."""
+    return "".join("\\" + character if character in "[]*<|" else character for character in text)

@@ -163,8 +163,10 @@ def select(source: str) -> tuple[Claim, ...]:
     return tuple(
         claim
         for claim in NOTES
-        for passage in claim.passages
-        if passage.document == name and (not line or passage.first <= int(line) <= passage.last)
+        if any(
+            passage.document == name and (not line or passage.first <= int(line) <= passage.last)
+            for passage in claim.passages
+        )
     )
 
 
