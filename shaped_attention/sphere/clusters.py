@@ -54,7 +54,7 @@ def cluster_masses(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor,
 
     Examples
     --------
-    >>> gram = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.99], [0.0, 0.99, 1.0]])
+    >>> gram = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.99], [0.0, 0.99, 1.0]]
     >>> cluster_masses(gram, 0.1).round(2)
     array([0.67, 0.33, 0.  ])
     """

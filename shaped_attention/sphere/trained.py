@@ -78,6 +78,8 @@ def record_hidden_states(
     FileNotFoundError
         If a folder lacks files, which the message names; it says what ALBERT needs.
     """
+    if not isinstance(model, nn.Module | str | os.PathLike):
+        raise argument_error("model", "a torch model or a folder with one", model)
     if not isinstance(model, nn.Module):
         model, inputs = load_pretrained(model, inputs)
     if choose is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainccinv, betaincinv
-from scipy.stats import fisher_exact
 
 Floats = NDArray[np.float64]
 
@@ -32,5 +31,7 @@ def equality_p_value(successes: tuple[int, int], counts: tuple[int, int]) -> flo
     Two-sided, for independent trials (Fisher, The Design of Experiments, 1935). It is at most a
     with probability at most a, for every common probability and however small `counts` are.
     """
+    from scipy.stats import fisher_exact  # loading it takes longer than `sweep status`
+
     table = np.array([[k, n - k] for k, n in zip(successes, counts, strict=True)])
     return float(fisher_exact(table).pvalue)
