@@ -17,7 +17,6 @@ from shaped_attention.sphere import (
     cluster_masses,
     equiangular_start,
     figure_data,
-    mean_field,
     order_parameter,
     spectral_gap,
     sphere_flow,
@@ -302,32 +301,11 @@ def test_causal_tokens_meet_at_half_the_rate_of_the_second_token():
         assert moved < 1e-12 if causal else moved > 0.1
 
 
-@pytest.mark.parametrize("normalised", [True, False])
-def test_waves_grow_at_their_rate(normalised):
-    """The Fourier mode k of the mean field from (1 + e cos(k a)) / (2 pi), e = 1e-4, to 1 %.
-
-    Negative control: the rate of the next mode is off by more than 5 %.
-    """
-    beta, cells = 4.0, 512
-    centres = -math.pi + (np.arange(cells) + 0.5) * 2.0 * math.pi / cells
-    for mode in (1, 2, 4):
-        time = 0.5 / mode_growth(mode, beta, normalised)
-
-        def wave(a, mode=mode):
-            return (1.0 + 1e-4 * np.cos(mode * a)) / (2.0 * math.pi)
-
-        law = mean_field(beta, wave, [0.0, time], normalised=normalised, cells=cells)
-        first, last = law["density"].to_numpy() @ np.cos(mode * centres)
-        rate = math.log(last / first) / time
-        assert abs(rate / mode_growth(mode, beta, normalised) - 1.0) < 0.01
-        assert abs(rate / mode_growth(mode + 1, beta, normalised) - 1.0) > 0.05
-
-
 def test_the_fastest_mode_is_near_the_root_of_two_beta():
     for beta in (4.0, 9.0, 16.0, 100.0):
         fastest = max(range(1, 40), key=lambda k, beta=beta: mode_growth(k, beta))
         assert abs(fastest - math.sqrt(2.0 * beta)) < 1.0
-    for mode, beta, message in ((0, 1.0, "mode must"), (1, 0.0, "beta must be positive")):
+    for mode, beta, message in ((0, 1.0, "mode must"), (1, 0.0, "beta must be nonzero")):
         with pytest.raises(ValueError, match=message):
             mode_growth(mode, beta)
 

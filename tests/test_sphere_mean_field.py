@@ -28,6 +28,7 @@ from shaped_attention.sphere import (
 from shaped_attention.sphere.figures.mean_field import mean_field_figure
 from shaped_attention.sphere.mean_field import cell_averages, cell_centres
 from shaped_attention.sphere.propagation_of_chaos import drawn_angles, particle_angles, two_bumps
+from shaped_attention.sphere.theory import mode_growth
 from tests.sphere_tokens import poisson_radius
 
 TURN = 2.0 * math.pi
@@ -132,6 +133,7 @@ def test_small_waves_grow_at_the_rates_of_the_bessel_functions(beta, mode, norma
     """
     rates = {False: mode**2 * iv(mode, beta) / beta}
     rates[True] = rates[False] / iv(0, beta)
+    assert mode_growth(mode, beta, normalised) == pytest.approx(rates[normalised], rel=1e-12)
     cells, time = 256, 0.2 / abs(rates[normalised])
     wave = np.cos(mode * cell_centres(cells))
     start = (1.0 + 1e-4 * wave) / TURN

@@ -185,18 +185,18 @@ def mode_growth(mode: int, beta: float, normalised: bool = True) -> float:
     For the mean field (1 + epsilon cos(k a)) / (2 pi) the weighted average of SA has the potential
     log(I_0(beta) + epsilon I_k(beta) cos(k a)) / beta, so to first order in epsilon the continuity
     equation gives d epsilon/dt = r epsilon with r = k^2 I_k(beta) / (beta I_0(beta)), and for USA
-    r = k^2 I_k(beta) / beta (I_k the modified Bessel functions). The largest is near
-    k = sqrt(2 beta): so many clusters form first.
+    r = k^2 I_k(beta) / beta (I_k the modified Bessel functions). For beta > 0 the largest is
+    near k = sqrt(2 beta), the number of clusters that form first.
 
     Raises
     ------
     ValueError
-        If `mode` is not an integer >= 1, or `beta` not positive and at most 300.
+        If `mode` is not an integer >= 1, or `beta` is zero or above 300 in absolute value.
     """
     check_count("mode", mode)
     check_beta(beta, _LARGEST_BETA)
-    if beta <= 0.0:
-        raise argument_error("beta", "positive", beta)
+    if beta == 0.0:
+        raise argument_error("beta", "nonzero", beta)
     share = float(ive(mode, beta) / ive(0, beta))
     return mode**2 * share / beta * (1.0 if normalised else float(i0(beta)))
 

@@ -19,6 +19,7 @@ from sympy import (
     symbols,
 )
 
+from symbolic.claims.inner_products import BETA
 from symbolic.claims.ledger import (
     Claim,
     Finding,
@@ -29,7 +30,6 @@ from symbolic.claims.ledger import (
     refuted,
 )
 
-BETA = Symbol("beta", positive=True)
 G = Symbol("g", real=True)
 
 

@@ -27,6 +27,7 @@ from sympy import (
 )
 
 from symbolic.claims.clustering import equal_cosines
+from symbolic.claims.inner_products import BETA
 from symbolic.claims.ledger import (
     Claim,
     Finding,
@@ -38,7 +39,6 @@ from symbolic.claims.ledger import (
     refuted,
 )
 
-BETA = Symbol("beta", positive=True)
 COUNT, G = Symbol("N", positive=True), Symbol("g", real=True)
 
 

@@ -151,8 +151,8 @@ FIGURES: dict[str, Recipe] = {
     "mixture": _recipe(
         "figures.mixture:mixture",
         "mixture:mixture_panels",
-        "Compute number, masses and angles of the clusters at a time, and the mean field on the "
-        "circle beside tokens.",
+        "Compute number, masses and angles of the clusters at a time, and compare tokens on the "
+        "circle with the mean field.",
         r"Clusters at $t$ = %(time)g: %(attention)s, $\delta$ = %(delta)g; mean field at "
         r"$t$ = %(density_time)g",
         options={

@@ -41,7 +41,7 @@ _ANGLES = 128
 """Cells of the mean field, and angles at which its distribution function is kept."""
 
 _SHARE = 16
-"""Of so many samples one is compared with the mean field: it has many more tokens."""
+"""One sample in this many is compared with the mean field, because it has many more tokens."""
 
 
 @recorded()
@@ -60,7 +60,7 @@ def mixture(
     normalised: bool = True,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Compute the law of the clusters at a time, and the mean field on the circle beside tokens."""
+    """Compute the law of the clusters at a time, and compare tokens with the mean field."""
     for name, values in (("betas", betas), ("sizes", sizes), ("dimensions", dimensions)):
         check_values(name, values)
     if not (
