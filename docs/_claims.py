@@ -1,12 +1,13 @@
-"""Write the judged statements of the notes into docs/claims.md, between its two marks."""
+"""Write the judged statements into docs/claims.md and docs/claims-papers.md, between two marks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from symbolic.claims.authors_page import authors_page
+from symbolic.claims.authors_page import authors_page, papers_page
 
-PAGE = Path(__file__).parent / "claims.md"
+PAGES = {"claims.md": authors_page, "claims-papers.md": papers_page}
+FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- made by docs/_claims.py: begin -->", "<!-- made by docs/_claims.py: end -->"
 
 
@@ -18,4 +19,6 @@ def with_statements(page: str, statements: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_statements(PAGE.read_text("utf-8"), authors_page()), encoding="utf-8")
+    for name, statements in PAGES.items():
+        page = (FOLDER / name).read_text("utf-8")
+        (FOLDER / name).write_text(with_statements(page, statements()), encoding="utf-8")

@@ -141,13 +141,6 @@ def test_a_wrong_law_of_random_values_is_seen(name: str, monkeypatch: pytest.Mon
     assert judge(named("random-values-two-tokens")).changed
 
 
-def test_heads_that_share_their_values_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: one value matrix for all heads has other moments."""
-    right = random_values._heads
-    monkeypatch.setattr(random_values, "_heads", lambda count: right(count, shared=True))
-    assert judge(named("random-values-heads")).changed
-
-
 def test_another_threshold_of_the_antipode_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: d - 1 in place of d - 2 in the slope of the scale density."""
     slope = random_values.SLOPE + random_values.APART

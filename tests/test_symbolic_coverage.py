@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from symbolic.claims import CLAIMS, Verdict, authors_page, coverage, judge_all, summary
-from symbolic.claims.book import NOTES, OTHERS, SOURCES, select
+from symbolic.claims import CLAIMS, Verdict, coverage, judge_all, summary
+from symbolic.claims.book import NOTES, OTHERS, PAPERS, SOURCES, select
 from symbolic.claims.coverage import Document, Row, digest, problems, problems_with_documents
 from symbolic.claims.ledger import Claim, Passage, at, not_to_be_judged
 from symbolic.commands import main
@@ -147,13 +147,15 @@ def _written() -> Any:
     return module
 
 
-def test_the_page_for_the_authors_is_that_of_the_ledger() -> None:
-    """`python docs/_claims.py` writes it."""
+def test_the_pages_of_verdicts_are_those_of_the_ledger() -> None:
+    """`python docs/_claims.py` writes them."""
     written = _written()
-    page = written.PAGE.read_text(encoding="utf-8")
-    assert page == written.with_statements(page, authors_page.authors_page())
-    for claim in NOTES:
-        assert f"`{claim.key}`" in page, claim.key
+    of_papers = [claim for source in PAPERS for claim in OTHERS[source]]
+    for name, claims in (("claims.md", NOTES), ("claims-papers.md", of_papers)):
+        page = (written.FOLDER / name).read_text(encoding="utf-8")
+        assert page == written.with_statements(page, written.PAGES[name]())
+        for claim in claims:
+            assert f"`{claim.key}`" in page, claim.key
 
 
 def test_counts_in_pages_are_those_of_the_ledger() -> None:

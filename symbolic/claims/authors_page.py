@@ -1,10 +1,10 @@
-"""The page for the authors of the notes: what is right, what to mend and what is wrong in each."""
+"""The pages for authors: what is right, what to mend and what is wrong in the notes and papers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from symbolic.claims.book import Entry, judge_all, select
+from symbolic.claims.book import PAPERS, Entry, judge_all, select
 from symbolic.claims.coverage import DOCUMENTS, Document
 from symbolic.claims.ledger import Verdict
 
@@ -20,6 +20,23 @@ SECTIONS: Mapping[str, tuple[Verdict, ...]] = {
 def authors_page() -> str:
     """Return the page in Markdown: for each document, a table for each section."""
     return "\n".join(line for document in DOCUMENTS.values() for line in _document(document))
+
+
+def papers_page() -> str:
+    """Return a table for each paper whose abstract is judged, in Markdown."""
+    lines = []
+    for source, title in PAPERS.items():
+        lines += [f"## {title} (arXiv {source})", ""]
+        lines += [
+            "| statement | verdict | instead, or why not | claim |",
+            "| --- | --- | --- | --- |",
+        ]
+        for entry in judge_all(select(source)):
+            claim, verdict = entry.claim, entry.finding.verdict
+            note = entry.finding.witness if verdict is Verdict.NOT_JUDGED else claim.corrected
+            lines.append(_row(claim.statement, verdict.value, note, f"`{claim.key}`"))
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _document(document: Document) -> Iterator[str]:
@@ -53,7 +70,11 @@ def _table(entries: Iterable[Entry], document: Document, mended: bool) -> Iterat
             cells = [claim.statement, entry.finding.witness, f"`{claim.key}`"]
         else:
             cells = [claim.statement, verdict.value, f"`{claim.key}`"]
-        yield "| " + " | ".join([lines, *map(_escaped, cells)]) + " |"
+        yield _row(lines, *cells)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(map(_escaped, cells))} |"
 
 
 def _escaped(text: str) -> str:

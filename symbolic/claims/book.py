@@ -32,12 +32,15 @@ from symbolic.claims import (
     lengths,
     limits,
     mean_field_flow,
+    mlp_noise,
+    noise_and_clusters,
     optimal_transport,
     post_norm,
     pre_norm,
     proportional_limit,
     qk_norm,
     quadratic_forms,
+    random_heads,
     random_values,
     removed_denominator,
     repulsion,
@@ -78,7 +81,6 @@ _MODULES = {
         weighted_gradient,
         clustering_theorems,
         clustering_rates,
-        random_values,
         figures_and_questions,
         scaled_attention,
         token_flows,
@@ -95,6 +97,9 @@ _MODULES = {
         sublayers,
         tokens,
     ),
+    "2601.21942": (random_values, noise_and_clusters),
+    "2604.01978": (random_heads,),
+    "2604.26898": (mlp_noise,),
     "exact-laws": (
         explosion_equations,
         explosion_law,
@@ -114,6 +119,13 @@ _MODULES = {
 }
 """Where a claim is from that the notes do not print: a paper, the page on exact laws, the limits of
 architectures."""
+
+PAPERS = {
+    "2601.21942": "Clustering in deep stochastic transformers",
+    "2604.01978": "Homogenized transformers",
+    "2604.26898": "Stochastic scaling limits and synchronization by noise",
+}
+"""The papers whose abstracts are judged, with their titles."""
 
 _ALL = [
     (source, claim)

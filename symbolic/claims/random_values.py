@@ -14,6 +14,7 @@ from sympy import (
     Matrix,
     Symbol,
     acos,
+    cancel,
     cosh,
     diff,
     exp,
@@ -123,6 +124,19 @@ def _limit() -> Finding:
     )
 
 
+def growth(s: Matrix, end: int) -> tuple[Expr, Expr]:
+    """Return how fast the distance u of the cosine r from 1 or -1 grows while it is small.
+
+    The first is the rate of the mean, E u; the second, the drift of log u, decides: tokens at this
+    end attract if it is negative. `s` is S as a function of R.
+    """
+    u, r = Symbol("u", positive=True), Matrix([[1, R], [R, 1]])
+    near = {R: end * (1 - u)}
+    rate = cancel(-end * drift(r, s, 0, 1).subs(near) / u).subs(u, 0)
+    square = cancel(bracket(r, s, (0, 1), (0, 1)).subs(near) / u**2).subs(u, 0)
+    return rate, rate - square / 2
+
+
 def of_two_tokens() -> tuple[Expr, Expr]:
     """Return drift and bracket of the cosine r of two tokens with w = [[p, q], [q, p]]."""
     r = Matrix([[1, R], [R, 1]])
@@ -194,42 +208,6 @@ def _angle() -> Finding:
     )
 
 
-def _heads(count: int, shared: bool = False) -> list[Expr]:
-    """Return E u_a u'_b for u = (1/H) sum_h V_h y_h, less the claimed value, given the y_h.
-
-    Sums over all pairs of entries of the V_h in two dimensions: their covariance is 1/d if they are
-    the same entry of the same head (of any, if `shared`), and 0 otherwise.
-    """
-    y, other = ([symbols(f"{name}{h}_:2") for h in range(count)] for name in "yY")
-    entries = list(product(range(count), range(2)))
-    mean = sum(y[h][b] * other[h][b] for h, b in entries) / Integer(count)
-    return [
-        expand(
-            sum(
-                (
-                    y[h][b] * other[k][c] / 2
-                    for (h, b), (k, c) in product(entries, repeat=2)
-                    if (first, b) == (second, c) and (shared or h == k)
-                ),
-                Integer(0),
-            )
-            / count**2
-            - (mean / (2 * count) if first == second else 0)
-        )
-        for first, second in product(range(2), repeat=2)
-    ]
-
-
-def _many_heads() -> Finding:
-    return proven(
-        "u_i is linear in the V_h, which have mean 0 and are independent of queries and keys and "
-        "of each other: given these E u_i = 0, and only equal heads and entries add to "
-        "E <u_i, u_j>, in two dimensions with two and three heads entry by entry; then the "
-        "expectation over queries and keys. Ito's formula uses these moments alone",
-        *[moment == 0 for count in (2, 3) for moment in _heads(count)],
-    )
-
-
 CLAIMS = [
     Claim(
         "random-values-limit",
@@ -266,14 +244,5 @@ CLAIMS = [
         r"$d=2$: $P(r\to-1)=\arccos(r_0)/\pi$",
         Verdict.PROVEN,
         _angle,
-    ),
-    Claim(
-        "random-values-heads",
-        "A layer (1/H) sum_h V_h y_i^h of H heads with independent random queries and keys, and "
-        "Gaussian value matrices of mean 0, has no drift before the correction of the norm, and "
-        "the covariance of one head with S = E[w R w^T], divided by H.",
-        r"$E\,u_i=0$, $E\,u_iu_j^\top=\frac1{Hd}E[wRw^\top]_{ij}I$",
-        Verdict.PROVEN,
-        _many_heads,
     ),
 ]

@@ -1,0 +1,151 @@
+"""The judged abstracts of arXiv 2601.21942, 2604.01978 and 2604.26898, with negative controls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.polynomial.hermite_e import hermegauss
+from sympy import Integer, Rational
+
+from shaped_attention.sphere import SphereAttention
+from symbolic.claims import CLAIMS, judge, mlp_noise, noise_and_clusters, random_heads
+from symbolic.claims.book import PAPERS, select
+
+
+def named(key: str) -> Any:
+    return next(claim for claim in CLAIMS if claim.key == key)
+
+
+def test_each_paper_has_its_entries() -> None:
+    assert {source: len(select(source)) for source in PAPERS} == {
+        "2601.21942": 9,
+        "2604.01978": 6,
+        "2604.26898": 4,
+    }
+
+
+D_ = noise_and_clusters.D
+WRONG: dict[str, tuple[Any, str, Any]] = {
+    "noise-prevents-one-cluster": (
+        # A threshold that every d = 8 is above.
+        noise_and_clusters, "SLOPE", noise_and_clusters.SLOPE - D_,
+    ),
+    "antipodes-of-deterministic-flows": (
+        noise_and_clusters, "speed", lambda value: value**2 * (1 - noise_and_clusters.R**2),
+    ),
+    "antipodal-formations": (
+        # Clusters that count as one token each, whatever their size.
+        noise_and_clusters, "of_two_clusters",
+        lambda _n, _m, right=noise_and_clusters.of_two_clusters: right(Integer(1), Integer(1)),
+    ),
+    "random-values-heads": (
+        # One value matrix for all heads.
+        random_heads, "_heads",
+        lambda count, right=random_heads._heads: right(count, shared=True),
+    ),
+    "deterministic-or-stochastic": (
+        # Variances as of heads that share their values.
+        random_heads, "powers", lambda right=random_heads.powers: (right()[0], 2 * right()[0] - 1),
+    ),
+    "gaussian-drift-vanishes": (
+        # x + eta u without the norm.
+        random_heads, "normalised_step", lambda: (Integer(0), Integer(0)),
+    ),
+    "collapse-by-dimension-length-temperature": (
+        # Tokens with the scores of one row.
+        random_heads, "expected_s",
+        lambda right=random_heads.expected_s: (right()[0], right()[0]),
+    ),
+    "clustering-mitigated": (
+        # Scores of the two tokens that are exactly opposite also near the antipode.
+        random_heads, "antipode",
+        lambda right=random_heads.antipode: right().subs(random_heads.FLAT, 0),
+    ),
+    "synchronisation-by-noise": (mlp_noise, "SLOPE", Rational(1, 2) * mlp_noise.SLOPE),
+    "dissipation-of-energy-on-average": (
+        mlp_noise, "at_end", lambda end, right=mlp_noise.at_end: right(end)[::-1],
+    ),
+    "coercive-activations": (
+        # E phi'^2 without the square.
+        mlp_noise, "slope", lambda f, z, start=None: Integer(1),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_a_wrong_formula_changes_the_verdict(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, name, wrong = WRONG[key]
+    assert not judge(named(key)).changed
+    monkeypatch.setattr(module, name, wrong)
+    assert judge(named(key)).changed
+
+
+def test_every_judged_entry_has_its_control() -> None:
+    of_abstracts = [
+        c for source in PAPERS for c in select(source) if c.expected.name != "NOT_JUDGED"
+    ]
+    keys = {claim.key for claim in of_abstracts}
+    assert keys - set(WRONG) == {f"random-values-{name}" for name in CONTROLLED_ELSEWHERE}
+    assert set(WRONG) <= keys
+
+
+CONTROLLED_ELSEWHERE = ("limit", "two-tokens", "antipode", "angle")
+"""In tests/test_symbolic_claims.py."""
+
+
+@pytest.mark.parametrize(("sizes", "stays"), [((1, 1), True), ((2, 2), True), ((2, 1), False)])
+def test_only_equal_clusters_stay_antipodes(sizes: tuple[int, int], stays: bool) -> None:
+    """The drift of the package at opposite clusters, to rounding."""
+    signs = np.repeat([1.0, -1.0], sizes)
+    r, beta, d = np.outer(signs, signs), 0.7, 5
+    attention = SphereAttention(beta=beta)
+    field = attention.gram_field(torch.tensor(r), sigma=1.0, dimension=d, centred=True).numpy()
+    n, m = sizes
+    lengths = [(a * np.exp(beta) - b / np.exp(beta)) / (a * np.exp(beta) + b / np.exp(beta))
+               for a, b in ((n, m), (m, n))]  # fmt: skip
+    expected = (d - 1) / (2 * d) * (lengths[0] - lengths[1]) ** 2
+    np.testing.assert_allclose(field[0, -1], expected, atol=1e-14)
+    assert (abs(expected) < 1e-14) == stays
+
+
+def quadrature_exponent(d: int, beta: float, opposite: bool = False) -> float:
+    """d times the exponent of u = 1 + r at the antipode from E S by quadrature in two scores."""
+    x, w = hermegauss(80)
+    w = w / w.sum()
+    values = []
+    for u in (1e-4, 2e-4):
+        r = u - 1
+        sigma = beta * np.sqrt(2 * (1 - r))
+        a = sigma * x[:, None]
+        b = sigma * (r * x[:, None] + np.sqrt(1 - r * r) * x[None, :])
+        one, two = np.tanh(a / 2), np.tanh(b / 2)
+        weight = w[:, None] * w[None, :]
+        own = r + (1 - r) * (1 + np.sum(weight * one**2)) / 2
+        other = r + (1 - r) * (1 + np.sum(weight * one * two)) / 2
+        if opposite:
+            other = r + (1 - r) * (1 - np.sum(weight * one**2)) / 2
+        rate = ((d - 2 + r * r) * other - (d - 1) * r * own) / u
+        square = 2 * (1 - r * r) * (own - r * other) / u**2
+        values.append(rate - square / 2)
+    return float(2 * values[0] - values[1])
+
+
+@pytest.mark.parametrize(("d", "beta"), [(4, 0.5), (4, 1.75), (8, 1.0)])
+def test_the_antipode_of_random_heads_by_quadrature(d: int, beta: float) -> None:
+    """Negative control: for opposite scores, the mean of the product at r = -1, it is another."""
+    expected = float(random_heads.exponent_at(d, beta))
+    np.testing.assert_allclose(quadrature_exponent(d, beta), expected, atol=1e-3)
+    assert abs(quadrature_exponent(d, beta, opposite=True) - expected) > 0.1
+
+
+def test_energy_of_the_exponential_activation_decays_as_bounded() -> None:
+    """kappa(r) = exp(s^2 (r - 1)) in d = 8: coercive at s^2 = 1/4, but not at 2."""
+    r = np.linspace(-1, 0.999, 2000)
+    for slope, holds in ((0.25, True), (2.0, False)):
+        kernel = np.exp(slope * (r - 1))
+        rate = ((6 + r**2) * kernel - 7 * r) / (8 * (1 - r))
+        assert (rate.min() > 0) == holds
+        assert rate.min() >= (5 - 7 * slope) / 8
