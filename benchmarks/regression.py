@@ -150,8 +150,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", metavar="COMMIT", help="earlier commit to compare with")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", metavar="TEXT", default="", help="cases that begin with TEXT")
     options = parser.parse_args()
-    everything = (*BOTH, *WITHIN)
+    both = {name: goal for name, goal in BOTH.items() if name.startswith(options.only)}
+    within = {} if options.only else WITHIN
+    everything = (*both, *within)
     with tempfile.TemporaryDirectory() as folder:
         old = Path(folder, "old")
         if options.against:
@@ -162,14 +165,14 @@ def main() -> None:
             for _ in range(options.rounds):
                 ours.append(measure(ROOT, everything))
                 if options.against:
-                    theirs.append(measure(old, tuple(BOTH)))
+                    theirs.append(measure(old, tuple(both)))
         finally:
             if options.against:
                 remove = ["git", "worktree", "remove", "--force", str(old)]
                 subprocess.run(remove, cwd=ROOT, check=True)
-    for name, goal in (BOTH | dict.fromkeys(PROCESSES, 1.0)).items() if options.against else ():
+    for name, goal in (both | dict.fromkeys(PROCESSES, 1.0)).items() if options.against else ():
         report(name, [x[name] for x in ours], [x[name] for x in theirs], options.against, goal)
-    for name, (other, goal) in WITHIN.items():
+    for name, (other, goal) in within.items():
         report(name, [x[name] for x in ours], [x[other] for x in ours], other, goal)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import pkgutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -290,9 +291,15 @@ def stepper_of(spec: Specification, task: Task) -> Stepper:
     of each returns its stepper, or None if it leaves the run to those after it, which are not
     loaded.
     """
-    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
-        of_module = getattr(import_module(module.name), "stepper_of", None)
+    for name in _modules():
+        of_module = getattr(import_module(name), "stepper_of", None)
         stepper: Stepper | None = of_module(spec, task) if of_module else None
         if stepper is not None:
             return stepper
     raise LookupError(f"no stepper moves {task}")
+
+
+@cache
+def _modules() -> list[str]:
+    """Return the names of the other files of this folder, in order; listing them reads the disk."""
+    return [module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")]
