@@ -162,7 +162,7 @@ def test_a_first_chain_reads_few_files():
 def test_number_of_threads_is_the_one_asked_for(setting, code, threads):
     """By OMP_NUM_THREADS, or of torch where it is loaded."""
     kept = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    code += "\nfrom shaped_attention.samplers.arguments import thread_count as f\nprint(f('cpu'))"
+    code += "\nfrom shaped_attention.numerics.threads import thread_count as f\nprint(f('cpu'))"
     done = subprocess.run([sys.executable, "-c", code], env=kept | setting,
                           capture_output=True, text=True, timeout=60, check=True)  # fmt: skip
     assert int(done.stdout) == threads

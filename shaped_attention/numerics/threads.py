@@ -10,6 +10,7 @@ moved it is restricted to one thread, so that results have the same bits.
 from __future__ import annotations
 
 import heapq
+import os
 import sys
 import threading
 from collections import Counter
@@ -23,6 +24,22 @@ import numpy as np
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from shaped_attention.libraries import torch
+
+
+def thread_count(place: str) -> int:
+    """Return the number of concurrent chunks: torch's threads on the CPU, 1 on an accelerator.
+
+    If torch is not loaded, return the number it would have: OMP_NUM_THREADS, or all cores.
+    """
+    if place != "cpu":
+        return 1
+    cores = os.cpu_count() or 1
+    if "torch" in sys.modules:
+        return max(1, min(torch.get_num_threads(), cores))
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    if asked.isdecimal() and int(asked):
+        return min(int(asked), cores)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
 
 
 class Step(Protocol):

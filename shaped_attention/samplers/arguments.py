@@ -6,8 +6,6 @@ A run starts at one covariance, one per sample, or the end of an earlier run.
 from __future__ import annotations
 
 import json
-import os
-import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -247,19 +245,3 @@ def check_dtype(dtype: str | torch.dtype) -> torch.dtype:
         raise argument_error("dtype", "'float64' or 'float32'", dtype)
     assert resolved is not None  # for the type checker: membership was just shown
     return resolved
-
-
-def thread_count(place: str) -> int:
-    """Return the number of concurrent chunks: torch's threads on the CPU, 1 on an accelerator.
-
-    If torch is not loaded, return the number it would have: OMP_NUM_THREADS, or all cores.
-    """
-    if place != "cpu":
-        return 1
-    cores = os.cpu_count() or 1
-    if "torch" in sys.modules:
-        return max(1, min(torch.get_num_threads(), cores))
-    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-    if asked.isdecimal() and int(asked):
-        return min(int(asked), cores)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores

@@ -19,8 +19,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.threads import one_thread_of_worker
-from shaped_attention.samplers.arguments import thread_count
+from shaped_attention.numerics.threads import one_thread_of_worker, thread_count
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.results import Measure, Run, kept_of, make_result
 from shaped_attention.samplers.specification import Specification

@@ -40,9 +40,9 @@ from shaped_attention.blocks.base import Layer, check_limit
 from shaped_attention.checks import argument_error, check_count, check_positive
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import Keys
+from shaped_attention.numerics.threads import thread_count
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.arguments import thread_count
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.samplers.specification import Options, Specification, specify

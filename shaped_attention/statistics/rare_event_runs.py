@@ -19,8 +19,8 @@ from shaped_attention.checks import argument_error
 from shaped_attention.io.records import append_records, read_records
 from shaped_attention.io.storage import check_writable
 from shaped_attention.numerics.seeds import canonical, derived_seed
+from shaped_attention.numerics.threads import thread_count
 from shaped_attention.progress import progress_bar
-from shaped_attention.samplers.arguments import thread_count
 from shaped_attention.samplers.loop import on_threads, sample, starting_paths
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import Stepper, stepper_of

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.jit import LANES
+from shaped_attention.numerics.threads import thread_count
 from shaped_attention.numerics.tiles import LARGEST_FACTOR
-from shaped_attention.samplers.arguments import thread_count
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.task import Task
 
