@@ -59,7 +59,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
     everything = declared(PROJECT["dependencies"]).union(*extras.values())
     used = imported()
     assert {"torch", "matplotlib", "h5netcdf"} <= used
-    guide = (ROOT / "docs" / "how-to.md").read_text()
+    guide = (ROOT / "docs" / "how-to" / "batch-runs.md").read_text()
     assert "from dask_jobqueue import" in guide
     assert distributions(used) == everything - {"dask-jobqueue"}
     # Negative controls: a library that nobody declares, and one that nobody imports.
