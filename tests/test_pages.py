@@ -23,6 +23,7 @@ PAGES = [
     "how-to/batch-runs",
     "how-to/plotting",
     "sphere",
+    "clustering",
     "derivation",
     "exact-laws",
     "choosing",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,38 @@ def test_counts_in_pages_are_those_of_the_ledger() -> None:
     )
     words = f"a verdict on each of {len(NOTES)} statements of the notes, of which {false} are false"
     assert f"{words} and {vague} imprecise" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def problems_of_theorem(row: str) -> list[str]:
+    """What is wrong in a row of the table of theorems on the page on clustering."""
+    *_, verdicts, shown = row.strip("| ").split(" | ")
+    result = []
+    for option, value, verdict in re.findall(r"`(--\w+) ([\w:-]+)`: ([a-z ]+)", verdicts):
+        status, text = run(option, value)
+        heads = [line for line in text.split("\n")[:-2] if line and not line.startswith(" ")]
+        if status or not heads or not all(h.startswith(f"{verdict.upper()}  ") for h in heads):
+            result.append(f"{option} {value} is not {verdict}")
+    figures = re.findall(r"`shaped-attention sphere ([\w-]+)`", shown)
+    tests = re.findall(r"`(tests/\w+\.py)::(\w+)`", shown)
+    result += [name for name in figures if not (ROOT / f"figures/sphere-{name}.png").exists()]
+    result += [
+        name for file, name in tests if f"\ndef {name}(" not in (ROOT / file).read_text("utf-8")
+    ]
+    return result if "`: " in verdicts and figures + tests else [*result, "nothing shows it"]
+
+
+def test_the_table_of_theorems_is_that_of_the_ledger() -> None:
+    """Each verdict is printed by its command, each figure and test exists; other rows are seen."""
+    page = (ROOT / "docs" / "clustering.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d\.\d): .*", page, re.MULTILINE)
+    assert rows == ["3.4", "4.1", "4.3", "5.1", "6.1", "6.3", "6.9"]
+    for row in re.findall(r"^\| \d\.\d: .*", page, re.MULTILINE):
+        assert problems_of_theorem(row) == []
+    good = "| 1.1: x | as stated | `--source 004:350`: proven | `shaped-attention sphere phase` |"
+    assert problems_of_theorem(good) == []
+    for old, new in (
+        ("proven", "false"), ("350", "351x"), ("phase", "phases"),
+        ("`shaped-attention sphere phase`", "`tests/test_sphere.py::test_no_such`"),
+        ("`shaped-attention sphere phase`", "none"),
+    ):  # fmt: skip
+        assert problems_of_theorem(good.replace(old, new)) != [], new
