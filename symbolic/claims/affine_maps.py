@@ -18,7 +18,7 @@ from sympy import (
     symbols,
 )
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, proven, refuted
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, proven, refuted
 
 FROM, TO = symbols("d k", integer=True, positive=True)
 LINEAR = MatrixSymbol("A", TO, FROM)
@@ -140,10 +140,9 @@ def _homogeneous_coordinates() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "affine-maps-take-lines-to-lines",
         "An affine transformation is a transformation that takes lines to lines.",
-        "",
         Verdict.FALSE,
         _lines_to_lines,
         "Affine: f(x) = A x + b. It takes lines to lines, or to points. Conversely a bijection of "
@@ -153,21 +152,19 @@ CLAIMS = [
         why="In one dimension x^3 takes lines to lines too; the converse needs a bijection and "
         "n >= 2.",
     ),
-    Claim(
+    note(
         "lines-are-no-subspaces",
         "A line is not a subspace.",
-        "",
         Verdict.IMPRECISE,
         _lines_are_no_subspaces,
         "A line is a subspace if and only if it goes through 0.",
         passages=(at("003", 24),),
         why="Lines through 0 are subspaces.",
     ),
-    Claim(
+    note(
         "affine-maps-are-not-linear",
         "Since lines are not subspaces, an affine transformation is not linear: f(x + y) = f(x) + "
         "f(y) does not hold.",
-        "",
         Verdict.IMPRECISE,
         _affine_is_not_linear,
         "f(x) = A x + b is linear if and only if b = 0; in general f(x + y) = f(x) + f(y) - f(0).",
@@ -175,10 +172,9 @@ CLAIMS = [
         why="Linear maps are affine, and take lines to lines; what fails is f(0) = 0, if b is "
         "not 0.",
     ),
-    Claim(
+    note(
         "shear-as-example",
         "The shear S = [[1, a], [0, 1]] is an example of an affine map, which is not linear.",
-        "",
         Verdict.IMPRECISE,
         _shear_as_example,
         "The shear is linear, so affine with b = 0. A translation x -> x + b is affine and not "
@@ -186,29 +182,26 @@ CLAIMS = [
         passages=(at("003", (26, 30), r"S = \begin{bmatrix} 1 & a \\ 0 & 1\end{bmatrix}"),),
         why="It follows the remark that affine maps are not linear, but a shear is.",
     ),
-    Claim(
+    note(
         "shear-keeps-heights",
         "Under the shear the vertical position of the points does not change.",
-        "",
         Verdict.PROVEN,
         _shear_keeps_heights,
         passages=(at("003", 36),),
     ),
-    Claim(
+    note(
         "shear-translates",
         "On x_1 the shear is only a translation.",
-        "",
         Verdict.IMPRECISE,
         _shear_translates,
         "The points at height x_2 are translated by a x_2; the whole plane is not translated.",
         passages=(at("003", 36, "x_1"),),
         why="The shift a x_2 depends on the height.",
     ),
-    Claim(
+    note(
         "translation-in-homogeneous-coordinates",
         "With a further coordinate, translation is a linear transformation (homogeneous "
         "coordinates).",
-        "",
         Verdict.PROVEN,
         _homogeneous_coordinates,
         passages=(at("003", 38),),

@@ -28,7 +28,7 @@ from sympy import (
 )
 
 from symbolic.claims.inner_products import BETA
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, proven, refuted
+from symbolic.claims.ledger import Finding, Verdict, at, note, proven, refuted
 
 X, Y = (Matrix(symbols(f"{name}_1:4", real=True)) for name in "xy")
 REST = Symbol("rest", positive=True)
@@ -130,11 +130,10 @@ def _spherical_gradient() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "softmax-average-forms",
         "The field of SA is a logarithmic derivative: the spherical gradient of log int beta^-1 "
         "exp(beta <x, y>) dmu(y) is P_x of the softmax average, X[mu](x).",
-        "",
         Verdict.FALSE,
         _logarithmic_derivative,
         "X[mu] is the spherical gradient of beta^-1 log int exp(beta <x, y>) dmu(y); with beta^-1 "
@@ -151,11 +150,10 @@ CLAIMS = [
         why="A constant factor inside the logarithm does not change the gradient; beta^-1 belongs "
         "in front.",
     ),
-    Claim(
+    note(
         "sa-is-no-l2-gradient",
         "log int beta^-1 exp(beta <x, y>) dmu(y), whose gradient is the field of SA, is not the "
         "L_2 gradient of any functional of mu.",
-        "",
         Verdict.PROVEN,
         _no_l2_gradient,
         passages=(
@@ -163,11 +161,10 @@ CLAIMS = [
         ),
         test="test_sphere_mean_field.py::test_usa_is_the_gradient_flow_of_the_energy_and_sa_is_not",
     ),
-    Claim(
+    note(
         "spherical-gradient",
         "At x on the sphere tangent vectors are those with <v, x> = 0, D f(x)[v] = <grad f, v> - "
         "<grad f, x> <x, v> for them, and the spherical gradient is P_x grad f.",
-        "",
         Verdict.PROVEN,
         _spherical_gradient,
         passages=(

@@ -19,7 +19,7 @@ from sympy import (
 )
 
 from symbolic.claims.inner_products import XX, XY, YY, projected_square
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, proven
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, proven
 
 TOKENS, WIDTH, KEYS = symbols("n d l", integer=True, positive=True)
 QUERY, KEY = (MatrixSymbol(name, KEYS, WIDTH) for name in ("Q", "K"))
@@ -153,10 +153,9 @@ def _continuous_time() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "self-attention-matrix-form",
         "SAtt(x) = Softmax(beta (Q x) . (K x)) V x.",
-        "",
         Verdict.IMPRECISE,
         _matrix_form,
         "With the tokens as rows of x: Softmax(beta (x Q^T)(x K^T)^T) x V^T.",
@@ -170,11 +169,10 @@ CLAIMS = [
         ),
         why="The shapes do not compose, for tokens as rows or as columns; and line 45 has beta^-1.",
     ),
-    Claim(
+    note(
         "self-attention-components",
         "Token i receives sum_j A_ij V x_j, A_ij = exp(beta <Q x_i, K x_j>) / Z_i, Z_i = sum_j "
         "exp(beta <Q x_i, K x_j>).",
-        "",
         Verdict.PROVEN,
         _components,
         passages=(
@@ -189,10 +187,9 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "layer-norm-as-unit-norm",
         "Transformers use layer normalisation, x_i(k+1) = (x_i + SAtt_i) / |x_i + SAtt_i|.",
-        "",
         Verdict.IMPRECISE,
         _layer_norm,
         "This is RMS norm, without gain and up to the factor sqrt(d). Layer norm subtracts the "
@@ -207,11 +204,10 @@ CLAIMS = [
         ),
         why="x/|x| is RMS norm; layer norm centres the coordinates first.",
     ),
-    Claim(
+    note(
         "sphere-invariant",
         "In continuous time the normalised layer is a flow on the unit sphere: x_i' = P_x SAtt_i, "
         "P_x y = y - <x, y> x, the projection to the tangent space.",
-        "",
         Verdict.PROVEN,
         _continuous_time,
         passages=(

@@ -19,12 +19,12 @@ from sympy import (
 )
 
 from symbolic.claims.ledger import (
-    Claim,
     Finding,
     Verdict,
     at,
     imprecise,
     not_to_be_judged,
+    note,
     proven,
     refuted,
 )
@@ -152,21 +152,19 @@ _SIMPLE = (
 )
 
 CLAIMS = [
-    Claim(
+    note(
         "ratio-of-integrals-lacks-y",
         "The field is V times int exp(<Qx, Ky>) mu(dy) / int exp(<Qx, Ky>) mu(dy), which is the "
         "mean V E[Y].",
-        "",
         Verdict.FALSE,
         _ratio,
         "V times int y exp(<Qx, Ky>) mu(dy) / int exp(<Qx, Ky>) mu(dy).",
         passages=(at("002", 59, _AVERAGE), at("002", 73, _AVERAGE)),
         why="The numerator lacks y: as printed the fraction is 1, and V times 1 is no vector.",
     ),
-    Claim(
+    note(
         "query-key-value",
         "Queries say what a token wants, keys what it is, values what it has to tell.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "pictures of what trained matrices may do; nothing in the equations distinguishes Q "
@@ -174,11 +172,10 @@ CLAIMS = [
         ),
         passages=(at("002", 63), at("002", 65), at("002", 67)),
     ),
-    Claim(
+    note(
         "inner-product-as-similarity",
         "The inner product indicates similarity: the better a key y matches what x wants, the "
         "larger is <Qx, Ky>.",
-        "",
         Verdict.IMPRECISE,
         _similarity,
         "For vectors of one length (on the sphere, or with normalised queries and keys) the inner "
@@ -189,11 +186,10 @@ CLAIMS = [
         ),
         why="A long key has a larger inner product than the key that is equal to Qx.",
     ),
-    Claim(
+    note(
         "attention-of-the-empirical-measure",
         "For mu = (1/n) sum of point masses the field is V sum_j p_ij x_j, with the softmax "
         "weights p_ij of the scores <Q x_i, K x_j>.",
-        "",
         Verdict.PROVEN,
         _empirical_measure,
         passages=(
@@ -206,21 +202,19 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "scores-without-transpose",
         "The score of the simple model is x_i^T Q K x_j.",
-        "",
         Verdict.FALSE,
         _transpose,
         "x_i^T Q^T K x_j, which is <Q x_i, K x_j> of line 82.",
         passages=(at("002", 136, r"e^{x_i(t)^T Q_t K_t x_j(t)}"),),
         why="The transpose of Q is missing; line 138 has it.",
     ),
-    Claim(
+    note(
         "simplified-attention",
         "With V = Id and Q^T K = beta Id the average is sum_j exp(beta <x_i, x_j>) x_j / sum_k "
         "exp(beta <x_i, x_k>), printed twice.",
-        "",
         Verdict.PROVEN,
         _simplified,
         passages=(

@@ -20,15 +20,7 @@ from sympy import (
 )
 
 from symbolic.claims.inner_products import BETA
-from symbolic.claims.ledger import (
-    Claim,
-    Finding,
-    Verdict,
-    at,
-    imprecise,
-    not_to_be_judged,
-    refuted,
-)
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, not_to_be_judged, note, refuted
 
 G = Symbol("g", real=True)
 
@@ -129,10 +121,9 @@ def _linear_pace() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "clusters-in-the-long-run",
         "As t -> infinity the measure of the tokens becomes clusters.",
-        "",
         Verdict.IMPRECISE,
         _long_run,
         "With V = Id and Q^T K = beta Id almost every start ends in a single cluster; with V = -Id "
@@ -143,19 +134,17 @@ CLAIMS = [
         why="True for V = Id, and then it is one cluster; V = -Id spreads the tokens.",
         test="test_sphere_clusters.py::test_repulsion_on_the_circle_ends_in_the_regular_polygon",
     ),
-    Claim(
+    note(
         "meanings-of-clusters",
         "A word such as bank belongs to a financial and to a geographical zone.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged("what a cluster of a trained model means is no matter of these equations"),
         passages=(at("002", 126),),
     ),
-    Claim(
+    note(
         "two-clusters-last",
         "After many layers the tokens of finance converge to one cluster and those of geography to "
         "another.",
-        "",
         Verdict.IMPRECISE,
         _two_clusters,
         "Two clusters are metastable: they last for a time of order e^(beta (1 - g)), g their "
@@ -164,10 +153,9 @@ CLAIMS = [
         why="Right for a while that is exponential in beta; as t grows there is one cluster.",
         test="test_sphere_clusters.py::test_clusters_last_for_large_beta_only",
     ),
-    Claim(
+    note(
         "log-log-rate",
         "d/dt ln log M_t = Theta(t), for a quantity M_t that is not defined.",
-        "",
         Verdict.FALSE,
         _log_log,
         "d/dt log M_t -> 2 for M_t = 1/(1 - g), g the cosine of the tokens: log M_t ~ 2t.",
@@ -175,18 +163,16 @@ CLAIMS = [
         why="As printed log M grows as exp(c t^2/2), and M is not defined; here 1 - g ~ e^(-2t).",
         test="test_sphere_theory.py::test_equiangular_tokens_have_the_final_rate",
     ),
-    Claim(
+    note(
         "free-energy-as-order",
         "A free energy says how far the tokens are from chaos to order.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged("neither a free energy nor chaos or order is defined"),
         passages=(at("002", 169),),
     ),
-    Claim(
+    note(
         "linear-pace",
         "Each layer turns disorder into order at a linear, controllable pace.",
-        "",
         Verdict.FALSE,
         _linear_pace,
         "Waiting that can be exponential in beta, then a fast rise, then log(1/(1 - g)) ~ 2t.",

@@ -6,7 +6,7 @@ from sympy import Expr, Integer, Matrix, cancel, diff, exp, expand, limit, oo, s
 
 from symbolic.claims.gram_flow import COSINE, COUNT, rate_of_the_cosine
 from symbolic.claims.inner_products import BETA
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, refuted
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, refuted
 
 CLUSTER = Matrix([0, 0, 1])
 """A token on the sphere; a rotation carries any other to it."""
@@ -85,10 +85,9 @@ def _finite_time() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "rate-of-convergence",
         "Theorem 6.3: for d >= n |x_i(t) - x*| <= C e^(-lambda t) with lambda = O(e^-beta).",
-        "",
         Verdict.IMPRECISE,
         _convergence_rate,
         "For almost every start, with C depending on it: the final rate of |x_i - x*| is 1 for SA "
@@ -106,11 +105,10 @@ CLAIMS = [
         "covers the waiting time.",
         test="test_sphere_theory.py::test_in_dimension_n_every_start_converges_at_the_final_rate",
     ),
-    Claim(
+    note(
         "collapse-in-finite-time",
         "Theorem 6.9: for d >= n the histogram of the inner products collapses to 1 in finite "
         "time.",
-        "",
         Verdict.FALSE,
         _finite_time,
         "For fixed n and beta and d -> infinity all inner products follow one curve, that of "

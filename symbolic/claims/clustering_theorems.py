@@ -43,12 +43,12 @@ from symbolic.claims.energy_curvature import (
 )
 from symbolic.claims.inner_products import BETA
 from symbolic.claims.ledger import (
-    Claim,
     Finding,
     Verdict,
     at,
     imprecise,
     not_to_be_judged,
+    note,
     proven,
     tested,
 )
@@ -214,11 +214,10 @@ def _lojasiewicz() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "one-cluster-at-beta-zero",
         "Theorem 4.1: for beta = 0, x_i' = P_i x- with the mean x-, almost every start converges "
         "to a single point.",
-        "",
         Verdict.PROVEN,
         _beta_zero,
         passages=(
@@ -231,18 +230,16 @@ CLAIMS = [
         ),
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
     ),
-    Claim(
+    note(
         "lojasiewicz",
         "Lojasiewicz's theorem (1963) ensures convergence to a critical point.",
-        "",
         Verdict.TESTED,
         _lojasiewicz,
         passages=(at("004", 355), at("004", 365)),
     ),
-    Claim(
+    note(
         "benaim",
         "Benaim (1999) constructs a Lyapunov function around the manifold of saddles.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "on the contents of a cited work; what the proof needs, that all critical points but "
@@ -251,10 +248,9 @@ CLAIMS = [
         ),
         passages=(at("004", 356), at("004", 365)),
     ),
-    Claim(
+    note(
         "one-cluster-at-small-beta",
         "Theorem 4.3: if beta is O(1/n), almost every start converges to a single cluster.",
-        "",
         Verdict.IMPRECISE,
         _small_beta,
         "If beta <= 1/n (any d >= 2). For d >= 3 no condition is needed (Theorem 6.1).",
@@ -262,18 +258,16 @@ CLAIMS = [
         why="O(1/n) leaves the constant open; 1 is small enough for every n and d.",
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
     ),
-    Claim(
+    note(
         "one-cluster-at-large-beta",
         "Theorem 5.1: if beta >= C(d) n^2, almost every start converges to a single cluster.",
-        "",
         Verdict.PROVEN,
         _large_beta,
         passages=(at("004", 361, r"\beta \geq C(d)n^2"),),
     ),
-    Claim(
+    note(
         "one-cluster-in-three-dimensions",
         "Theorem 6.1: for d >= 3 and any beta >= 0 the tokens form one cluster.",
-        "",
         Verdict.IMPRECISE,
         _three_dimensions,
         "Add: from almost every start. Then it is true, for every number of tokens.",

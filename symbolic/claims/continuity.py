@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sympy import Expr, Function, Symbol, cancel, diff, expand, log, symbols
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, proven
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, proven
 
 DIMENSIONS = (1, 2, 3)
 TIME = Symbol("t", real=True)
@@ -76,10 +76,9 @@ def _continuity_equation() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "sign-of-the-divergence",
         "Where div X < 0 tokens gather; where div X > 0 there is diffusion.",
-        "",
         Verdict.IMPRECISE,
         _divergence,
         "Along a path d log(rho)/dt = -div X: where div X < 0 the density grows and volumes "
@@ -87,10 +86,9 @@ CLAIMS = [
         passages=(at("002", 47, r"\text{div} < 0: \text{gather}", r"\text{div} > 0: \text{diff"),),
         why="It is about volumes: tokens may still move apart. Expansion is not diffusion.",
     ),
-    Claim(
+    note(
         "continuity-equation",
         "The measure of the tokens satisfies d mu/dt + div(mu X[mu]) = 0.",
-        "",
         Verdict.PROVEN,
         _continuity_equation,
         passages=(at("002", 49, r"\partial_t \mu(t) + \text{div}(\mu(t) X_t[\mu(t)]) = 0"),),

@@ -32,7 +32,7 @@ from sympy import (
 )
 
 from symbolic.claims.inner_products import BETA
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, proven
+from symbolic.claims.ledger import Finding, Verdict, at, note, proven
 
 DEGREE, LATER = symbols("k j", positive=True, integer=True)
 NU = Symbol("nu", positive=True)
@@ -147,19 +147,17 @@ def _maximisers() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "energy-minimiser",
         "Proposition 3.4: for beta > 0 and d >= 2 the uniform measure is the only minimiser of E "
         "among all probability measures on the sphere (outline: Gegenbauer polynomials).",
-        "",
         Verdict.PROVEN,
         _minimiser,
         passages=(at("004", 274), at("004", 275)),
     ),
-    Claim(
+    note(
         "energy-maximisers",
         "Proposition 3.4: for beta > 0 every maximiser of E is a point mass.",
-        "",
         Verdict.PROVEN,
         _maximisers,
         passages=(

@@ -6,18 +6,7 @@ known by their equation. a = alpha / delta, r = mu / (2 k), Z = delta u^2 / (2 k
 
 from __future__ import annotations
 
-from sympy import (
-    Expr,
-    Integer,
-    Symbol,
-    diff,
-    factor,
-    limit,
-    log,
-    oo,
-    sqrt,
-    symbols,
-)
+from sympy import Expr, Integer, Symbol, diff, factor, limit, log, oo, sqrt, symbols
 
 from symbolic.claims.explosion_equations import two_tokens
 from symbolic.claims.ito import vanishes

@@ -16,15 +16,7 @@ from sympy import (
     symbols,
 )
 
-from symbolic.claims.ledger import (
-    Claim,
-    Finding,
-    Verdict,
-    at,
-    not_to_be_judged,
-    proven,
-    refuted,
-)
+from symbolic.claims.ledger import Finding, Verdict, at, not_to_be_judged, note, proven, refuted
 from symbolic.claims.scores import WIDTH
 from symbolic.claims.softmax import Z, values
 
@@ -138,10 +130,9 @@ def _copying() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "linear-representation-hypothesis",
         "Features that matter to a head are encoded as vectors in subspaces of the residual.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "a hypothesis on trained models, which no computation with random weights can decide "
@@ -149,10 +140,9 @@ CLAIMS = [
         ),
         passages=(at("003", 64),),
     ),
-    Claim(
+    note(
         "locally-orthogonal-features",
         "Models represent correlated features in orthogonal dimensions.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "an observation on trained toy models (Elhage et al., 2022), which no computation with "
@@ -160,10 +150,9 @@ CLAIMS = [
         ),
         passages=(at("003", 65),),
     ),
-    Claim(
+    note(
         "scores-best-rank-one-form",
         "Among rank-one D of Frobenius norm 1, x^T D y is largest at D = x y^T / (|x||y|).",
-        "",
         Verdict.PROVEN,
         _rank_one_form,
         passages=(
@@ -175,10 +164,9 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "training-maximises-scores",
         "The optimisation of a transformer tries to maximise this, x^T D y.",
-        "",
         Verdict.FALSE,
         _training,
         "Training lowers a loss; its derivative by Omega is the sum of (dL/dA_ij) x~_i x~_j^T, and "
@@ -187,11 +175,10 @@ CLAIMS = [
         why="Softmax ignores a common shift of a query's scores, so no loss can ask for all of "
         "them to grow.",
     ),
-    Claim(
+    note(
         "feature-part-maximises-score",
         "With x~ = v + f, v orthogonal to f, the score is largest at Omega = f_i f_j^T / "
         "(|f_i||f_j|).",
-        "",
         Verdict.FALSE,
         _feature_part,
         "It is largest at Omega = x~_i x~_j^T/(|x~_i||x~_j|), by the lemma; at the printed matrix "
@@ -206,10 +193,9 @@ CLAIMS = [
         ),
         why="The lemma's vectors are the whole tokens v + f, not their parts f.",
     ),
-    Claim(
+    note(
         "optimisation-copies-features",
         "The optimisation process copies the features that we are looking for into Omega.",
-        "",
         Verdict.FALSE,
         _copying,
         "dA_ij/dOmega = x~_i x~_j^T: descent adds to Omega the products of whole tokens, with "

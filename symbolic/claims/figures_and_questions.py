@@ -9,13 +9,13 @@ from sympy import Matrix, cancel
 from symbolic.claims.gram_flow import velocity_by_weights
 from symbolic.claims.inner_products import gram_symbols
 from symbolic.claims.ledger import (
-    Claim,
     Finding,
     Simulated,
     Verdict,
     at,
     imprecise,
     not_to_be_judged,
+    note,
 )
 
 _EVENT = r"(\{\langle x_1(t), x_2(t) \rangle \geq 1 - \delta\})"
@@ -50,11 +50,10 @@ def _any_pair() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "figure-1-albert",
         "In trained ALBERT XLarge v2, with the same matrices in each layer, the inner products of "
         "tokens gather at 1 by the 24th layer, and more so after 48.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "it is about one set of trained weights (Hugging Face albert-xlarge-v2), which this "
@@ -65,22 +64,20 @@ CLAIMS = [
         passages=(at("004", 246),),
         test="test_sphere_trained.py::test_the_figure_shows_each_layer_and_its_mean",
     ),
-    Claim(
+    note(
         "figure-3-any-pair",
         "Figure 3: by permutation equivariance the probability that tokens 1 and 2 are close is "
         "that of any fixed pair i != j, and the average histogram over all pairs computes it.",
-        "",
         Verdict.IMPRECISE,
         _any_pair,
         "In the second probability write <x_i(t), x_j(t)> for <x_1(t), x_2(t)>.",
         passages=(at("004", 376, PROBABILITY, OF_ANY_PAIR),),
         why="True, but both sides print x_1 and x_2; it needs full attention, not a causal mask.",
     ),
-    Claim(
+    note(
         "figure-3-curve",
         "Figure 3: the curve Gamma of (6.12) approximates the transition with increasing accuracy "
         "as d grows, as Theorem 6.9 implies (n = 32, delta = 10^-3).",
-        "",
         Verdict.TESTED,
         Simulated(
             Verdict.TESTED,
@@ -91,10 +88,9 @@ CLAIMS = [
         passages=(at("004", 376, r"\Gamma_{\infty, \delta}"),),
         test="test_sphere_phase.py::test_phase_diagram_is_a_step_at_the_curve_in_high_dimension",
     ),
-    Claim(
+    note(
         "encoder-and-decoder",
         "How do encoder-only and decoder-only architectures compare? (left open)",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "a question, not a statement. Both run here: SphereAttention(beta, causal=True) is the "
@@ -102,10 +98,9 @@ CLAIMS = [
         ),
         passages=(at("004", 382),),
     ),
-    Claim(
+    note(
         "mixture-distribution",
         "What does the distribution of the mixture look like? (left open)",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "a question, not a statement. `shaped-attention sphere metastability` counts clusters, "

@@ -7,7 +7,7 @@ from itertools import product
 from sympy import Expr, Integer, Rational, Symbol, cancel, diff, exp, expand, symbols
 
 from symbolic.claims.inner_products import BETA, XX, XY, YY, gram_symbols, projected_square
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, proven, refuted
+from symbolic.claims.ledger import Finding, Verdict, at, note, proven, refuted
 
 
 def energy_rate(count: int, unnormalised: bool, value: int = 1) -> tuple[Expr, Expr]:
@@ -113,21 +113,19 @@ def _repelling() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "energy-derivative-usa",
         "Without the denominator d mu/dt is the Wasserstein gradient of E, and so E increases: "
         "dE/dt = int |X|^2 dmu.",
-        "",
         Verdict.PROVEN,
         lambda: _energy_identity(unnormalised=True),
         passages=(at("004", 328, r"\partial_t \mu_t = \nabla_{W_2} E_\beta[\mu]"),),
         test="test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",
     ),
-    Claim(
+    note(
         "energy-derivative-sa",
         "The interaction energy E = (1/(2 beta)) int int exp(beta <x, x'>) dmu dmu has dE/dt = int "
         "|X[mu](x)|^2 Z(x) dmu(x) along SA, so it is monotone.",
-        "",
         Verdict.PROVEN,
         lambda: _energy_identity(unnormalised=False),
         passages=(
@@ -142,20 +140,18 @@ CLAIMS = [
         ),
         test="test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",
     ),
-    Claim(
+    note(
         "energy-rate-increases",
         "The time derivative of the energy increases along the continuity equation.",
-        "",
         Verdict.FALSE,
         _rate_increases,
         "The energy increases; its derivative is >= 0 and tends to 0.",
         passages=(at("004", (269, 272), "increases along the continuity equation"),),
         why="The sentence is about E: near one cluster its derivative falls to 0.",
     ),
-    Claim(
+    note(
         "energy-decreases-when-repelling",
         "With V = -I the interaction energy decreases.",
-        "",
         Verdict.PROVEN,
         _repelling,
         passages=(at("004", 273, "V = -I"),),

@@ -33,7 +33,7 @@ from symbolic.claims.divergence import (
     is_divergence,
     scaled,
 )
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, proven, tested
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, proven, tested
 
 T = Symbol("t", nonnegative=True)
 X = Symbol("x", real=True)
@@ -264,11 +264,10 @@ def _norm() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "ode-moves-density",
         "Particles x' = b(x) with x_0 ~ mu have a density with d/dt p = -div(p b), p_0 = mu, p_1 = "
         "nu.",
-        "",
         Verdict.PROVEN,
         _continuity_equation,
         passages=(
@@ -280,11 +279,10 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "benamou-brenier",
         "W_2^2 is the average kinetic energy: the least int_0^1 int p_t |b(x)|^2 dx dt over the "
         "fields b that move mu to nu.",
-        "",
         Verdict.IMPRECISE,
         _benamou_brenier,
         "W_2^2 is twice the least average kinetic energy, int_0^1 int p_t |b_t|^2 dx dt, over "
@@ -302,11 +300,10 @@ CLAIMS = [
         "|b|^2/2, so the average is W_2^2/2.",
         test="test_transport_on_the_circle.py::test_the_least_kinetic_energy_is_the_distance",
     ),
-    Claim(
+    note(
         "gradient-fields-suffice",
         "W_2^2 is the least int_0^1 int p_t |grad phi|^2 dx dt over the gradient fields that move "
         "mu to nu.",
-        "",
         Verdict.IMPRECISE,
         _gradients_suffice,
         "The minimum is over potentials phi_t that depend on time.",
@@ -323,11 +320,10 @@ CLAIMS = [
         why="Gradients suffice, but write phi_t: a potential without time does not reach the "
         "minimum.",
     ),
-    Claim(
+    note(
         "wasserstein-length",
         "W_2^2 is the least int_0^1 |d/dt p_t|_{p_t}^2 dt over paths from mu to nu, like the "
         "geodesic distance on a Riemannian manifold.",
-        "",
         Verdict.TESTED,
         _length,
         passages=(
@@ -339,11 +335,10 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "wasserstein-norm",
         "|d/dt p|_p^2 is the least |grad phi|^2 in L_2(p) over the phi with d/dt p = -div(p grad "
         "phi).",
-        "",
         Verdict.PROVEN,
         _norm,
         passages=(

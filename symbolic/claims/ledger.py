@@ -97,6 +97,24 @@ class Claim:
         return self.latex or ", ".join(f"${formula}$" for formula in next(quoted, ()))
 
 
+def note(
+    key: str,
+    statement: str,
+    expected: Verdict,
+    check: Callable[[], Finding],
+    corrected: str = "",
+    corrected_latex: str = "",
+    *,
+    passages: tuple[Passage, ...],
+    why: str = "",
+    test: str = "",
+) -> Claim:
+    """Return a claim of the notes: its passages quote the formulas."""
+    return Claim(
+        key, statement, "", expected, check, corrected, corrected_latex, passages, why, test
+    )
+
+
 @dataclass(frozen=True)
 class Simulated:
     """Check of a claim that a simulation decides: the ledger does not run the package.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sympy import Expr, Matrix, Rational, Symbol, diff, exp, expand, eye, sqrt, symbols
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, refuted
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, refuted
 
 SIZES = (2, 3, 4, 5)
 
@@ -122,10 +122,9 @@ def _second_token() -> Finding:
 _PROJECTED = r"x_2(t) = \text{Proj}_{T_{x_i}(t)S^{d-1}}"
 
 CLAIMS = [
-    Claim(
+    note(
         "layer-norm-prevents-explosion",
         "Layer normalisation prevents explosion.",
-        "",
         Verdict.IMPRECISE,
         _layer_norm,
         "A norm after the addition (post-norm, the sphere) keeps the length; one before the "
@@ -133,11 +132,10 @@ CLAIMS = [
         passages=(at("002", 86),),
         why="Right on the sphere; with the norm before attention tokens still grow, by 1 a layer.",
     ),
-    Claim(
+    note(
         "sums-make-norms-explode",
         "Attention is a weighted sum of many vectors, so the lengths of the tokens grow (gradients "
         "explode) or shrink (they vanish) sharply between layers.",
-        "",
         Verdict.FALSE,
         _sums,
         "The weights are positive of sum 1: with V = Id |sum p x| is at most max |x|, for any "
@@ -146,20 +144,18 @@ CLAIMS = [
         passages=(at("002", 88),),
         why="Averages are no longer than the longest token; lengths of tokens are no gradients.",
     ),
-    Claim(
+    note(
         "velocity-printed-as-position",
         "x_i(t) = X_t[mu(t)](x_i(t)).",
-        "",
         Verdict.FALSE,
         _position,
         "The derivative of x_i is X_t[mu(t)](x_i(t)), as in line 40.",
         passages=(at("002", 55, r"x_i(t) = X_t[\mu(t)](x_i(t))"),),
         why="The dot is missing: as printed each token would be equal to its velocity.",
     ),
-    Claim(
+    note(
         "velocity-printed-as-second-token",
         "x_2(t) is the projection of an average to the tangent space at x_i.",
-        "",
         Verdict.FALSE,
         _second_token,
         "The derivative of x_i is this projection.",

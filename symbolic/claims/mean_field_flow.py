@@ -20,7 +20,7 @@ from sympy import (
 )
 
 from symbolic.claims.inner_products import BETA, XX, XY
-from symbolic.claims.ledger import Claim, Finding, Simulated, Verdict, at, proven, refuted
+from symbolic.claims.ledger import Finding, Simulated, Verdict, at, note, proven, refuted
 
 TIME = Symbol("t", real=True)
 
@@ -112,11 +112,10 @@ def _continuity_equation() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "empirical-measure-form",
         "With the distribution mu of all particles SA is x_i' = X[mu](x_i), X[mu](x) = P_x(Z(x)^-1 "
         "int exp(beta <x, y>) y dmu(y)), Z(x) = int exp(beta <x, y>) dmu(y).",
-        "",
         Verdict.PROVEN,
         _empirical_measure,
         passages=(
@@ -129,11 +128,10 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "propagation-of-chaos",
         "In the limit of infinitely many particles they follow X[mu_t] with mu_t their "
         "distribution.",
-        "",
         Verdict.TESTED,
         Simulated(
             Verdict.TESTED,
@@ -144,20 +142,18 @@ CLAIMS = [
         test="test_sphere_mean_field.py::"
         "test_tokens_approach_the_mean_field_as_the_root_of_their_number",
     ),
-    Claim(
+    note(
         "field-is-tangent",
         "X[mu] is a map from the sphere to the sphere.",
-        "",
         Verdict.FALSE,
         _tangent_values,
         "X[mu] is a tangent vector field: X[mu](x) is in the tangent space at x.",
         passages=(at("004", 257, r"X[\mu] : \mathbb{S}^{d-1} \rightarrow \mathbb{S}^{d-1}"),),
         why="Values are velocities, orthogonal to x and not of length 1; at a point mass X = 0.",
     ),
-    Claim(
+    note(
         "continuity-equation-on-the-sphere",
         "mu evolves by the continuity equation d mu/dt = -div(X[mu] mu).",
-        "",
         Verdict.PROVEN,
         _continuity_equation,
         passages=(at("004", (263, 265), r"\partial_t \mu_t = - \nabla \cdot (X[\mu_t] \mu_t)"),),

@@ -16,7 +16,7 @@ from symbolic.claims.kinetic_energy import (
     moves_gaussians,
     shrinking_without_time,
 )
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, refuted, tested
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, refuted, tested
 
 Law = Mapping[Rational, Rational]
 """The masses of atoms."""
@@ -170,11 +170,10 @@ def _brenier() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "monge-problem",
         "Monge: find a measurable transport map T: X x Y with T#mu = nu that minimises the "
         "infimum over such maps of int c(x, T(x)) mu(dx).",
-        "",
         Verdict.IMPRECISE,
         _monge,
         "T: X -> Y with T#mu = nu attains the infimum of int c(x, T(x)) mu(dx), if there is one: "
@@ -190,11 +189,10 @@ CLAIMS = [
         ),
         why="X x Y is a set, not a map from X to Y; and a map with T#mu = nu need not exist.",
     ),
-    Claim(
+    note(
         "kantorovich-relaxation",
         "Kantorovich: the infimum of int c dpi over the couplings pi of mu and nu relaxes the "
         "problem of Monge.",
-        "",
         Verdict.TESTED,
         _kantorovich,
         passages=(
@@ -205,11 +203,10 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "wasserstein-distance",
         "If the cost is a distance, the least cost W_p^p = inf E d(x, y)^p is called p-Wasserstein "
         "distance.",
-        "",
         Verdict.IMPRECISE,
         _wasserstein_distance,
         "If d is a distance and p >= 1, W_p = (inf E d(x, y)^p)^(1/p) is the p-Wasserstein "
@@ -227,11 +224,10 @@ CLAIMS = [
         why="W_p^p violates the triangle inequality (points 0, 1, 2: 4 > 1 + 1); its p-th root is "
         "the distance, for p >= 1.",
     ),
-    Claim(
+    note(
         "brenier-velocity",
         "Brenier: there is a unique convex potential phi such that the field b = grad phi solves "
         "the transport problem in continuous time.",
-        "",
         Verdict.FALSE,
         _brenier,
         "If mu has a density and second moments are finite, the optimal map for the cost |x - y|^2 "

@@ -10,16 +10,7 @@ from sympy import Expr, Rational, Symbol, cancel, ceiling, diff, exp, expand, li
 
 from symbolic.blocks import ShapedAttention
 from symbolic.claims.explosion_equations import two_tokens
-from symbolic.claims.ledger import (
-    Claim,
-    Finding,
-    Verdict,
-    at,
-    imprecise,
-    proven,
-    refuted,
-    tested,
-)
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, proven, refuted, tested
 from symbolic.limit import derive
 from symbolic.names import GAMMA
 
@@ -153,10 +144,9 @@ def _euler_scheme() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "layer-times",
         "The times t = l/n of the layers lie in [0, T], where T = d/w is the limit of L/n.",
-        "",
         Verdict.IMPRECISE,
         _times,
         "They lie in [0, L/n], which tends to [0, T].",
@@ -166,18 +156,16 @@ CLAIMS = [
         ),
         why="Harmless: at finite n the last time L/n can exceed T.",
     ),
-    Claim(
+    note(
         "layer-gaps",
         "As n tends to infinity the gaps 1/n between the times of successive layers vanish.",
-        "",
         Verdict.PROVEN,
         _gaps,
         passages=(at("000", 7, "1/n"), at("001", 5, "1/n")),
     ),
-    Claim(
+    note(
         "updates-of-order-1/n",
         "The attention operation gives covariance updates V_(l+1) - V_l of size O(1/n).",
-        "",
         Verdict.IMPRECISE,
         _size_of_updates,
         "The mean of the update is of order 1/n; the update itself fluctuates by order 1/sqrt n.",
@@ -189,11 +177,10 @@ CLAIMS = [
         ),
         why="Mean and covariance are O(1/n), so the standard deviation is of order 1/sqrt n.",
     ),
-    Claim(
+    note(
         "constant-ratio-gives-time",
         "Since L/n tends to a constant, the discrete steps can be embedded into a continuous time "
         "in [0, T] as n tends to infinity.",
-        "",
         Verdict.TESTED,
         _constant_ratio,
         passages=(
@@ -203,11 +190,10 @@ CLAIMS = [
             at("001", 11, "d/w"),
         ),
     ),
-    Claim(
+    note(
         "euler-step-1/n",
         "The chain V_l is approximated by the discretised SDE with step 1/n, V_(l+1) = V_l + drift "
         "and diffusion terms, and converges to the SDE.",
-        "",
         Verdict.IMPRECISE,
         _euler_scheme,
         "It does so in law, and up to the exit from a ball: the chain converges in law to the SDE "
@@ -224,10 +210,9 @@ CLAIMS = [
         why="Two conditions are missing: in law (chain and SDE have no common noise), and up to "
         "the exit (the SDE may explode before T).",
     ),
-    Claim(
+    note(
         "update-size-allows-sde",
         "That the updates have size O(1/n) is what allows approximating the SDE by them.",
-        "",
         Verdict.FALSE,
         _size_allows_sde,
         "Updates whose mean and covariance are of order 1/n, and whose size is therefore of order "

@@ -19,7 +19,7 @@ from sympy import (
     symbols,
 )
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, proven, refuted
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, proven, refuted
 
 ROTATION = Matrix(
     [[Rational(3, 5), -Rational(4, 5), 0], [Rational(4, 5), Rational(3, 5), 0], [0, 0, 1]]
@@ -122,11 +122,10 @@ def _rayleigh_quotient() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "courant-fischer",
         "For a square matrix A, the maximum of x^T A x over |x| = 1 is lambda_1 (called the "
         "theorem of Courant and Fischer).",
-        "",
         Verdict.FALSE,
         _courant_fischer,
         "For A symmetric. For any square A the maximum is lambda_1 of (A + A^T)/2. "
@@ -138,20 +137,18 @@ CLAIMS = [
         ),
         why="A must be symmetric: [[0, 1], [0, 0]] has the maximum 1/2 and the eigenvalue 0.",
     ),
-    Claim(
+    note(
         "form-is-bilinear",
         "x^T A x is a special case of a bilinear form.",
-        "",
         Verdict.IMPRECISE,
         _quadratic_form,
         "x^T A x is the quadratic form of the bilinear form x^T A y: its value at y = x.",
         passages=(at("003", 12),),
         why="Harmless: a quadratic form is not linear in x.",
     ),
-    Claim(
+    note(
         "rayleigh-quotient",
         "The maximum of x^T A x over |x| = 1 is that of x^T A x / x^T x.",
-        "",
         Verdict.PROVEN,
         _rayleigh_quotient,
         passages=(at("003", 12), at("003", 14, r"\frac{x^TAx}{x^Tx}")),

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from sympy import (
-    Expr,
-    Integer,
-    Matrix,
-    Symbol,
-    diff,
-    exp,
-    expand,
-    eye,
-    nsolve,
-    symbols,
-)
+from sympy import Expr, Integer, Matrix, Symbol, diff, exp, expand, eye, nsolve, symbols
 
 from symbolic.claims.inner_products import BETA
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, proven, refuted
+from symbolic.claims.ledger import Finding, Verdict, at, note, proven, refuted
 
 X, Y = (Matrix(symbols(f"{name}_1:4", real=True)) for name in "xy")
 
@@ -123,10 +112,9 @@ def _usa_is_the_gradient() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "sinkformer-removes-the-denominator",
         "To remove Z from softmax is what a Sinkformer does.",
-        "",
         Verdict.FALSE,
         _sinkformer,
         "Without Z attention is USA. A Sinkformer scales rows and columns of exp(beta <x_i, x_j>) "
@@ -135,10 +123,9 @@ CLAIMS = [
         passages=(at("004", 305, r"Z_{\beta,i}(t)"),),
         why="A Sinkformer normalises twice, rows and columns; it does not leave out Z.",
     ),
-    Claim(
+    note(
         "usa-continuity-equation",
         "USA has the continuity equation d mu/dt = -div(P_x(int exp(beta <x, x'>) dmu(x') mu(x))).",
-        "",
         Verdict.FALSE,
         _usa_continuity_equation,
         "d mu/dt = -div(P_x(int exp(beta <x, x'>) x' dmu(x')) mu(x)).",
@@ -152,11 +139,10 @@ CLAIMS = [
         ),
         why="x' is missing in the integral: as printed a number is projected.",
     ),
-    Claim(
+    note(
         "usa-is-the-gradient",
         "The L_2 gradient of E is (1/beta) int exp(beta <x, x'>) dmu(x'), and its spherical "
         "gradient P_x int exp(beta <x, x'>) x' dmu(x') is the field of USA.",
-        "",
         Verdict.PROVEN,
         _usa_is_the_gradient,
         passages=(

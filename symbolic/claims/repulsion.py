@@ -29,12 +29,12 @@ from sympy import (
 from symbolic.claims.clustering import equal_cosines
 from symbolic.claims.inner_products import BETA
 from symbolic.claims.ledger import (
-    Claim,
     Finding,
     Verdict,
     at,
     imprecise,
     not_to_be_judged,
+    note,
     proven,
     refuted,
 )
@@ -192,11 +192,10 @@ def _balance() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "two-energies",
         "The energy is F = (1/2) sum exp(-(beta/2) |x_i - x_j|^2), the same up to constants as "
         "(1/(2 beta)) sum exp(beta <x_i, x_j>).",
-        "",
         Verdict.PROVEN,
         _two_energies,
         passages=(
@@ -207,20 +206,18 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "energy-of-a-measure",
         "The energy is a function F(mu) of the measure.",
-        "",
         Verdict.IMPRECISE,
         _of_a_measure,
         "Divide by N^2, or write a double integral by mu.",
         passages=(at("002", 144, r"F(\mu) ="),),
         why="The sum is N^2 times a function of mu: repeated prompts have the same mu, another F.",
     ),
-    Claim(
+    note(
         "gradient-flow-of-the-energy",
         "The system is a gradient flow of the energy.",
-        "",
         Verdict.IMPRECISE,
         _gradient_flow,
         "Without the denominator (USA) it is the gradient flow of E; with it, as printed, only in "
@@ -228,10 +225,9 @@ CLAIMS = [
         passages=(at("002", 146, "it is a gradient flow"),),
         why="Line 142 repeats 140: with the denominator it is no gradient in the usual metric.",
     ),
-    Claim(
+    note(
         "repulsive-energy",
         "The interaction energy F is repulsive, and the system follows its gradient.",
-        "",
         Verdict.FALSE,
         _repulsion,
         "With V = Id tokens attract each other, and F grows to its maximum; descent and repulsion "
@@ -240,28 +236,25 @@ CLAIMS = [
         why="F is largest where tokens meet, and the flow with V = Id goes up: attraction.",
         test="test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",
     ),
-    Claim(
+    note(
         "semantic-attraction",
         "Attention pulls together what belongs together in meaning, such as apple and fruit.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged("which words are near in meaning is no matter of these equations"),
         passages=(at("002", 150), at("002", 152)),
     ),
-    Claim(
+    note(
         "energy-explodes",
         "Tokens cannot be too near, since the energy would explode.",
-        "",
         Verdict.FALSE,
         _explodes,
         "F is bounded by N^2/2, its value where all tokens are equal; its force vanishes there.",
         passages=(at("002", 156),),
         why="exp(-(beta/2) r^2) tends to 1 as r -> 0: nothing explodes.",
     ),
-    Claim(
+    note(
         "attraction-gathers",
         "With attraction only all tokens gather in a point, and can no longer be distinguished.",
-        "",
         Verdict.IMPRECISE,
         _attraction,
         "This is the case V = Id of line 138: from almost every start all tokens gather in a "
@@ -270,11 +263,10 @@ CLAIMS = [
         why="It is what the model does, not what it avoids; opposite tokens stay where they are.",
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
     ),
-    Claim(
+    note(
         "repulsion-balances-attraction",
         "The repulsion of F leads to an equilibrium, a layout of the clusters with the largest "
         "spacing on the sphere.",
-        "",
         Verdict.FALSE,
         _balance,
         "There is one force. With V = Id it attracts, and a single point, where F is largest, is "

@@ -9,7 +9,7 @@ from math import asinh, exp, sinh, tanh
 from sympy import Abs, Expr, Function, Integer, Max, Rational, Symbol, limit, oo
 from sympy import exp as exponential
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note
 
 LAYERS = 4
 FIRST_PRINTED = 1
@@ -92,10 +92,9 @@ def _flow_map() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "resnet-indices",
         "A ResNet x_(k+1) = x_k + g(W_k x_k + b_k), k = 1, ..., L-1, is the map from x_0 to x_L.",
-        "",
         Verdict.IMPRECISE,
         _first_layer,
         "Let k run from 0 to L-1; or call the start x_1.",
@@ -105,10 +104,9 @@ CLAIMS = [
         ),
         why="With k from 1 no layer contains x_0.",
     ),
-    Claim(
+    note(
         "resnet-continuous-time",
         "In continuous time these layers are x' = g(W_t x + b_t).",
-        "",
         Verdict.IMPRECISE,
         _continuous_time,
         "Write the layers with a step: x_(k+1) = x_k + (T/L) g(W_k x_k + b_k). As L grows they "
@@ -124,10 +122,9 @@ CLAIMS = [
         ),
         why="The layers as printed are Euler steps of size 1, which need not be near the flow.",
     ),
-    Claim(
+    note(
         "resnet-flow-map",
         "The network is the flow map from x(0) to x(T).",
-        "",
         Verdict.IMPRECISE,
         _flow_map,
         "The network in continuous time is the flow map; the ResNet with the step T/L is an "

@@ -7,12 +7,12 @@ from itertools import product
 from sympy import Expr, Function, Integer, cosh, diff, exp, expand, simplify, sqrt, symbols
 
 from symbolic.claims.ledger import (
-    Claim,
     Finding,
     Verdict,
     at,
     imprecise,
     not_to_be_judged,
+    note,
     refuted,
     tested,
 )
@@ -135,28 +135,25 @@ def _temperature() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "transformer-consists-of-attention",
         "A transformer is an encoder and/or decoder that consists of scaled dot-product attention.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "a definition; it leaves out the MLPs and the normalisation, which line 52 adds"
         ),
         passages=(at("004", 27),),
     ),
-    Claim(
+    note(
         "attention-good-compatibility",
         "Scaled dot products represent compatibility well.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged("no measure of a good representation is named"),
         passages=(at("004", 28),),
     ),
-    Claim(
+    note(
         "attention-fast-interpretable",
         "Scaled dot products are fast to compute and interpretable.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "fast compared with what is not said (n^2 d multiplications a layer), and to be "
@@ -164,28 +161,25 @@ CLAIMS = [
         ),
         passages=(at("004", 29),),
     ),
-    Claim(
+    note(
         "attention-parallel-queries",
         "Attention can be evaluated in parallel over all queries.",
-        "",
         Verdict.TESTED,
         _parallel_queries,
         passages=(at("004", 30),),
     ),
-    Claim(
+    note(
         "scaled-scores-variance",
         "Scaling the dot products prevents large magnitudes in high dimension and keeps the "
         "gradients of softmax stable.",
-        "",
         Verdict.TESTED,
         _score_variance,
         passages=(at("004", 31),),
     ),
-    Claim(
+    note(
         "attention-shapes",
         "With x in R^(n x d) and Q, K, V in R^(n x l) attention is softmax(beta^-1 (Q x^T (K x))) "
         "V x.",
-        "",
         Verdict.FALSE,
         _shapes,
         "Q, K in R^(l x d) and V in R^(d x d) act on each token, a row of x: softmax(beta (x "
@@ -204,11 +198,10 @@ CLAIMS = [
         why="Q x^T needs l = d and K x needs l = n, so the product exists for n = d = l only; line "
         "215 applies Q to each token.",
     ),
-    Claim(
+    note(
         "attention-temperature",
         "Attention divides the scores by beta (beta^-1 inside softmax), while line 211 multiplies "
         "them by beta.",
-        "",
         Verdict.IMPRECISE,
         _temperature,
         "Softmax(beta ...) throughout: beta is the inverse temperature, as in lines 211 to 383.",

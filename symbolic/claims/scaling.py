@@ -5,7 +5,7 @@ from __future__ import annotations
 from sympy import Matrix, Rational, symbols
 
 from symbolic.blocks import ShapedAttention
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, tested
+from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, note, tested
 from symbolic.limit import derive
 from symbolic.names import TAU
 from symbolic.orders import term_orders
@@ -65,10 +65,9 @@ def _orders_vanish_for_equal_tokens() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "temperature-gives-1/n",
         "The scaling of the temperature makes the terms of the Taylor expansion of A O(1/n).",
-        "",
         Verdict.IMPRECISE,
         _temperature,
         "The first term is of order 1/sqrt n and has mean 0. Products of two first terms and the "

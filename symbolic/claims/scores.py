@@ -16,7 +16,7 @@ from sympy import (
     symbols,
 )
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, proven
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, proven
 
 TOKENS, WIDTH, KEYS = (Symbol(name, integer=True, positive=True) for name in ("m", "d", "k"))
 X = MatrixSymbol("X", TOKENS, WIDTH)
@@ -107,18 +107,16 @@ def _as_bilinear_form() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "biases-are-translations",
         "The terms 1 b_Q^T and 1 b_K^T are translations.",
-        "",
         Verdict.PROVEN,
         _biases,
         passages=(at("003", 46, r"\bm{1} \mathbf{b}_Q^T", r"\bm{1} \mathbf{b}_K^T"),),
     ),
-    Claim(
+    note(
         "scores-four-terms",
         "(X W_Q + 1 b_Q^T)(X W_K + 1 b_K^T)^T is the sum of the four stated terms.",
-        "",
         Verdict.PROVEN,
         _four_terms,
         passages=(
@@ -130,10 +128,9 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "scores-homogeneous-coordinates",
         "With x~ = (x, 1) the scores have the matrix Omega of the 2 x 2 blocks.",
-        "",
         Verdict.PROVEN,
         _homogeneous_coordinates,
         passages=(
@@ -145,10 +142,9 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "scores-are-biaffine",
         "In homogeneous coordinates this affine transformation, the scores, is a linear one.",
-        "",
         Verdict.IMPRECISE,
         _biaffine,
         "The scores are affine in x_i and in x_j, each with the other fixed (biaffine); in "
@@ -156,10 +152,9 @@ CLAIMS = [
         passages=(at("003", (52, 54)),),
         why="Harmless: scores are products of two tokens, so affine in each but not in both.",
     ),
-    Claim(
+    note(
         "scores-as-bilinear-form",
         "A_ij = x~_i Omega x~_j for columns x~_i and x~_j.",
-        "",
         Verdict.IMPRECISE,
         _as_bilinear_form,
         "A_ij = x~_i^T Omega x~_j.",

@@ -18,7 +18,7 @@ from sympy import (
     symbols,
 )
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, proven, tested
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, proven, tested
 from symbolic.claims.quadratic_forms import ROTATION, general_courant_fischer
 from symbolic.claims.scores import B_K, B_Q, OMEGA, W_K, W_Q
 
@@ -122,11 +122,10 @@ def _svd_terms() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "theorem-fixes-the-matrix",
         "Courant-Fischer and its SVD version fix the matrix and not the vectors, so they cannot be "
         "applied to Omega.",
-        "",
         Verdict.IMPRECISE,
         _theorem_fixes_the_matrix,
         "They do not say which Omega gives given tokens the largest score; they do apply to a "
@@ -134,10 +133,9 @@ CLAIMS = [
         passages=(at("003", 60, r"\Omega"), at("003", 67), at("003", 72, r"\Omega")),
         why="Omega is a fixed matrix too; what they cannot do is choose it.",
     ),
-    Claim(
+    note(
         "courant-fischer-svd",
         "The maximum of x^T A y over |x| = |y| = 1 is sigma_1, where x = u_i and y = v_i.",
-        "",
         Verdict.IMPRECISE,
         _svd_version,
         "The maximum is sigma_1, attained at x = u_1 and y = v_1; at u_i, v_i the value is "
@@ -153,10 +151,9 @@ CLAIMS = [
         ),
         why="The index of the maximiser is 1, not i (0 in the numbering of line 93).",
     ),
-    Claim(
+    note(
         "svd-of-omega",
         "Omega is the sum of r terms D_k = u_k sigma_k v_k^T (singular value decomposition).",
-        "",
         Verdict.TESTED,
         _svd_of_omega,
         passages=(
@@ -167,10 +164,9 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "svd-terms-orthogonal",
         "D_k^T D_j = D_j^T D_k = 0 whenever k != j: the terms operate in different subspaces.",
-        "",
         Verdict.PROVEN,
         _svd_terms,
         passages=(at("003", 95, r"D_k^TD_j = D_j^TD_k = 0", r"k \neq j"),),

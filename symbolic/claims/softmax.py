@@ -21,13 +21,8 @@ from sympy import (
     symbols,
 )
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, proven, refuted
-from symbolic.softmax import (
-    PROBABILITIES,
-    derivative,
-    derivative_at_zero,
-    differentiated_tensor,
-)
+from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, note, proven, refuted
+from symbolic.softmax import PROBABILITIES, derivative, derivative_at_zero, differentiated_tensor
 
 M = Symbol("m", integer=True, positive=True)
 
@@ -193,18 +188,16 @@ CLAIMS = [
         Verdict.PROVEN,
         _first_derivatives,
     ),
-    Claim(
+    note(
         "softmax-is-a-distribution",
         "Softmax converts a vector of arbitrary values to a probability distribution.",
-        "",
         Verdict.PROVEN,
         _distribution,
         passages=(at("000", 29), at("001", 17)),
     ),
-    Claim(
+    note(
         "softmax-of-a-component",
         "The softmax of the i-th component is softmax(z_i) = exp(z_i) / sum_j exp(z_j).",
-        "",
         Verdict.IMPRECISE,
         _of_a_component,
         "softmax(z)_i = exp(z_i) / sum_j exp(z_j): a component of softmax(z).",
@@ -215,10 +208,9 @@ CLAIMS = [
         ),
         why="Harmless abuse of notation: it depends on the whole of z, not on z_i alone.",
     ),
-    Claim(
+    note(
         "softmax-derivative-cases",
         "ds_i/dz_i = s_i (1 - s_i), and ds_i/dz_j = -s_i s_j for i != j.",
-        "",
         Verdict.PROVEN,
         _cases,
         passages=(
@@ -228,10 +220,9 @@ CLAIMS = [
             at("001", (22, 23), _OTHER),
         ),
     ),
-    Claim(
+    note(
         "softmax-kronecker-form",
         "ds_i/dz_j = s_i (delta_ij - s_j), delta_ij the Kronecker delta.",
-        "",
         Verdict.PROVEN,
         _kronecker_form,
         passages=(
@@ -243,10 +234,9 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "softmax-second-derivative",
         "The second derivative of softmax is diag(s) - s s^T.",
-        "",
         Verdict.FALSE,
         _second_derivative_is_the_jacobian,
         "That is the Jacobian. The second derivative is the third-order tensor s_i [(delta_ij - "
@@ -262,10 +252,9 @@ CLAIMS = [
         why="The matrix holds the first derivatives; second derivatives of a vector have three "
         "indices.",
     ),
-    Claim(
+    note(
         "softmax-hessian-matrix-formula",
         "With J = diag(s) - s s^T the second derivative is diag(J) - J s^T - s J^T.",
-        "",
         Verdict.FALSE,
         _matrix_formula,
         "The k-th slice of the Hessian, the derivative of J by z_k, is diag(J e_k) - (J e_k) s^T - "

@@ -16,7 +16,7 @@ from sympy import (
     zeros,
 )
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, proven, refuted
+from symbolic.claims.ledger import Claim, Finding, Verdict, at, note, proven, refuted
 from symbolic.claims.softmax import M, Z, values
 from symbolic.softmax import derivative_at_zero, derivative_tensor, differentiated_tensor
 
@@ -145,18 +145,16 @@ def _hessian() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "softmax-at-zero-diagonal",
         "diag(softmax(0)) = I/m.",
-        "",
         Verdict.PROVEN,
         _diagonal,
         passages=(at("000", (51, 55), r"\text{diag}(\text{softmax}(0)) = \frac{1}{m}I"),),
     ),
-    Claim(
+    note(
         "softmax-at-zero",
         "softmax(0) = 11^T/m.",
-        "",
         Verdict.FALSE,
         _value,
         "softmax(0) = 1/m, the vector with all entries 1/m; softmax(0) softmax(0)^T = 11^T/m^2.",
@@ -164,11 +162,10 @@ CLAIMS = [
         why="A vector is no m x m matrix; the next line needs s s^T = 11^T/m^2, which the printed "
         "matrix does not give.",
     ),
-    Claim(
+    note(
         "softmax-jacobian-at-zero",
         "diag(softmax(0)) - softmax(0) softmax(0)^T = I/m - 11^T/m^2, with a further diag on both "
         "sides.",
-        "",
         Verdict.PROVEN,
         _jacobian,
         passages=(
@@ -181,10 +178,9 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "softmax-hessian-first-term",
         "The first term of the second derivative at 0 is diag(I/m - 11^T/m^2).",
-        "",
         Verdict.FALSE,
         _first_term,
         "The first term of slice k is diag(J e_k) = diag(e_k - 1/m)/m. The whole slice is "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from sympy import Expr, Function, Matrix, Max, Rational, Symbol, diff, expand, symbols
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note
 
 ATTENTION, PERCEPTRON = Function("A"), Function("M")
 
@@ -65,10 +65,9 @@ def _heads() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "mlp-in-between",
         "An MLP layer in between two self-attention layers is the field Proj MLP(V sum p_ij x_j).",
-        "",
         Verdict.IMPRECISE,
         _mlp,
         "If each layer has a residual connection of its own, the field is Proj(V sum p_ij x_j + "
@@ -79,10 +78,9 @@ CLAIMS = [
         ),
         why="Residual layers add up in continuous time, they do not compose.",
     ),
-    Claim(
+    note(
         "mlp-of-each-head",
         "With several heads the field is (1/K) sum_k Proj MLP_k(V_k sum p_ij^k x_j).",
-        "",
         Verdict.IMPRECISE,
         _heads,
         "Heads are summed, each with its own V_k (which may contain 1/K); then there is one MLP, "

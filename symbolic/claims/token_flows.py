@@ -23,7 +23,7 @@ from sympy import (
     trigsimp,
 )
 
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, tested
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, tested
 
 STEP = Symbol("h", positive=True)
 TOKEN = Matrix([0, 0, 1])
@@ -135,10 +135,9 @@ def _limit_is_a_point() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "normalised-update",
         "A layer is x(k+1) = (x + SAtt(x)) / |x + SAtt(x)| for the n x d matrix x of all tokens.",
-        "",
         Verdict.IMPRECISE,
         _normalised_update,
         "Each token, a row, is divided by its own norm, as in line 228.",
@@ -155,28 +154,25 @@ CLAIMS = [
         why="The norm of the whole matrix would not put the tokens on the unit sphere: their "
         "squared norms would add up to 1.",
     ),
-    Claim(
+    note(
         "layers-as-ode",
         "Transformers, like residual networks, can be modelled in continuous time by an ODE.",
-        "",
         Verdict.TESTED,
         _layers_as_ode,
         passages=(at("004", 58),),
         test="test_sphere_layers.py::test_networks_converge_to_their_flows_at_rate_one",
     ),
-    Claim(
+    note(
         "tokens-as-particles",
         "Transformers are interacting particle systems, with a particle for each token.",
-        "",
         Verdict.TESTED,
         _tokens_as_particles,
         passages=(at("004", 59),),
     ),
-    Claim(
+    note(
         "limit-is-a-point",
         "Particles tend to cluster, and the limiting distribution is (asked as a question) a "
         "point mass.",
-        "",
         Verdict.IMPRECISE,
         _limit_is_a_point,
         "With Q = K = V = I, for almost every start: a point mass if d >= 3 (any beta >= 0, "

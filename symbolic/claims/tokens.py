@@ -13,12 +13,12 @@ from itertools import permutations
 from sympy import Expr, Integer, Matrix, Rational, Symbol, exp, limit, oo, pi
 
 from symbolic.claims.ledger import (
-    Claim,
     Finding,
     Verdict,
     at,
     imprecise,
     not_to_be_judged,
+    note,
     refuted,
     tested,
 )
@@ -163,10 +163,9 @@ def _of_the_others() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "tokens-have-position-encodings",
         "The input (x_1, ..., x_n) is in R^d; tokens have position encodings.",
-        "",
         Verdict.IMPRECISE,
         _position_encodings,
         "The input is in (R^d)^n. Under full attention the order of the tokens is known from "
@@ -174,10 +173,9 @@ CLAIMS = [
         passages=(at("002", 22, r"(x_1, x_2, \dots, x_n) \in \mathbb{R}^d"),),
         why="n vectors have n d coordinates; encodings are needed for full attention only.",
     ),
-    Claim(
+    note(
         "tokens-as-a-measure",
         "A list of tokens and the measure (1/n) sum of point masses are equivalent.",
-        "",
         Verdict.IMPRECISE,
         _list_and_measure,
         "The measure determines the tokens up to their order, and their numbers up to a common "
@@ -185,11 +183,10 @@ CLAIMS = [
         passages=(at("002", 24, r"\Leftrightarrow \frac{1}{n} \sum_{i=1}^n \delta x_i"),),
         why="Permuted prompts, and a prompt repeated as a whole, have the same measure.",
     ),
-    Claim(
+    note(
         "labels-of-input-and-output",
         "The measure of the prompt is the likelihood of the next token, and the output is the "
         "empirical distribution of the tokens in the prompt.",
-        "",
         Verdict.FALSE,
         _labels,
         "Exchange the labels: the input is the empirical distribution of the tokens in the prompt; "
@@ -201,10 +198,9 @@ CLAIMS = [
         ),
         why="The two labels are exchanged: by lines 24 and 36 mu(0) is the empirical distribution.",
     ),
-    Claim(
+    note(
         "output-predicts-the-next-token",
         "The output of a transformer predicts the next token.",
-        "",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "what a model is trained for is a choice: decoders predict the next token, encoders "
@@ -212,11 +208,10 @@ CLAIMS = [
         ),
         passages=(at("002", 28),),
     ),
-    Claim(
+    note(
         "transformer-maps-measures",
         "A transformer is a flow map from mu(0) to mu(T), from all probability measures on R^d to "
         "themselves.",
-        "",
         Verdict.IMPRECISE,
         _map_of_measures,
         "Full attention in continuous time is a map of measures with compact support, or on the "
@@ -228,21 +223,19 @@ CLAIMS = [
         ),
         why="The normaliser is infinite for heavy tails; causal attention depends on the order.",
     ),
-    Claim(
+    note(
         "point-masses-as-indicators",
         "In mu(0) = (1/n) sum delta x_i the delta indicates that there is a token at x_i.",
-        "",
         Verdict.IMPRECISE,
         _indicator,
         "delta_{x_i} is the unit mass at x_i; mu(0) at a point is the fraction of tokens there.",
         passages=(at("002", 36, r"\mu(0) = \frac{1}{n} \sum_{i=1}^n \delta x_i"),),
         why="Masses add: two equal tokens have the mass 2/n, where an indicator is 1.",
     ),
-    Claim(
+    note(
         "mean-field-system",
         "Self-attention is a mean-field system: x_i' = X_t[mu(t)](x_i), with the measure mu(t) of "
         "the tokens.",
-        "",
         Verdict.TESTED,
         _mean_field,
         passages=(
@@ -251,10 +244,9 @@ CLAIMS = [
             at("002", 57, r"X_t[\mu(t)](\cdot)"),
         ),
     ),
-    Claim(
+    note(
         "mean-field-of-the-others",
         "The rate of change depends on the distribution of all the other tokens.",
-        "",
         Verdict.IMPRECISE,
         _of_the_others,
         "It depends on the distribution of all tokens, the token itself included.",

@@ -17,7 +17,7 @@ from symbolic.claims.divergence import (
     is_divergence,
     scaled,
 )
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, imprecise, proven, refuted
+from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, proven, refuted
 
 
 def moves_the_density(sign: int, dimension: int) -> bool:
@@ -94,11 +94,10 @@ def _mass() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "wasserstein-flow-particles",
         "If d/dt p = -grad_W f = div(p grad grad_L2 f(p)), a particle drawn from p_t moves by x' = "
         "+grad grad_L2 f(p_t)(x).",
-        "",
         Verdict.FALSE,
         _particles,
         "x' = -grad grad_L2 f(p_t)(x): particles descend the first variation of f.",
@@ -122,10 +121,9 @@ CLAIMS = [
         why="The continuity equation is d/dt p = -div(p b): with d/dt p = +div(p grad psi) the "
         "velocity is b = -grad psi.",
     ),
-    Claim(
+    note(
         "wasserstein-flow-stability",
         "A Wasserstein gradient flow has strong guarantees of stability.",
-        "",
         Verdict.IMPRECISE,
         _stability,
         "f decreases, df/dt = -int p |grad grad_L2 f|^2; two solutions approach each other "
@@ -136,10 +134,9 @@ CLAIMS = [
         why="Only the decrease of f is guaranteed; for f = -int p x^2/2 all particles part at the "
         "rate e^t.",
     ),
-    Claim(
+    note(
         "wasserstein-flow-mass",
         "A Wasserstein gradient flow conserves mass.",
-        "",
         Verdict.PROVEN,
         _mass,
         passages=(at("004", 171),),

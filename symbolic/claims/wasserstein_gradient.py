@@ -11,18 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-from sympy import (
-    Expr,
-    Function,
-    Matrix,
-    Rational,
-    Symbol,
-    cancel,
-    diff,
-    expand,
-    log,
-    symbols,
-)
+from sympy import Expr, Function, Matrix, Rational, Symbol, cancel, diff, expand, log, symbols
 
 from symbolic.claims.divergence import (
     DIMENSIONS,
@@ -34,7 +23,7 @@ from symbolic.claims.divergence import (
     is_divergence,
     scaled,
 )
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, proven, refuted, tested
+from symbolic.claims.ledger import Finding, Verdict, at, note, proven, refuted, tested
 
 Density = Callable[[Expr, tuple[Symbol, ...]], Expr]
 """The integrand of f as a function of the density and the position."""
@@ -243,10 +232,9 @@ def _potential_energy() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "gradient-by-inner-product",
         "A gradient is defined by the inner product: d/dt V(x(t)) = <grad V(x(0)), x'(0)>.",
-        "",
         Verdict.PROVEN,
         _gradient_by_inner_product,
         passages=(
@@ -258,11 +246,10 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "l2-gradient",
         "In L_2, with <f, g> = int f g, the gradient of f is the function with d/dt f(x_t) = "
         "<grad f(x_0), d/dt x_t>.",
-        "",
         Verdict.TESTED,
         _l2_gradient,
         passages=(
@@ -274,11 +261,10 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "wasserstein-inner-product",
         "For h_1, h_2 of integral 0 with h_i = -div(p grad phi_i), <h_1, h_2>_p = int <grad phi_1, "
         "grad phi_2> p is an inner product.",
-        "",
         Verdict.PROVEN,
         _inner_product,
         passages=(
@@ -292,11 +278,10 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "wasserstein-gradient",
         "The gradient of f in this inner product, d/dt f(p_t) = <grad_W f, d/dt p_t>_p, is grad_W "
         "f(p) = -div(p grad grad_L2 f(p)).",
-        "",
         Verdict.PROVEN,
         _wasserstein_gradient,
         passages=(
@@ -312,11 +297,10 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "wasserstein-gradient-derivation",
         "d/dt f = <grad_L2 f, d/dt p>_L2 = -<grad_L2 f, div(p grad phi)>_L2 = <grad grad_L2 f, p "
         "grad phi>_L2 = <grad grad_L2 f, grad phi>_L2(p).",
-        "",
         Verdict.PROVEN,
         _derivation,
         passages=(
@@ -330,11 +314,10 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "wasserstein-internal-energy",
         "f(p) = int u(p) has the L_2 gradient u'(p) and the Wasserstein gradient -div(p u''(p) "
         "grad p).",
-        "",
         Verdict.PROVEN,
         _internal_energy,
         passages=(
@@ -346,10 +329,9 @@ CLAIMS = [
             ),
         ),
     ),
-    Claim(
+    note(
         "potential-energy-l2-gradient",
         "f(p) = int u(x) p(x) dx has the L_2 gradient u(p).",
-        "",
         Verdict.FALSE,
         _potential_l2_gradient,
         "The L_2 gradient is the function u(x); the density does not enter.",
@@ -358,10 +340,9 @@ CLAIMS = [
         why="f is linear in p, so its gradient does not depend on p: a misprint for u(x), which "
         "line 184 uses.",
     ),
-    Claim(
+    note(
         "wasserstein-potential-energy",
         "f(p) = int u(x) p(x) dx has the Wasserstein gradient -div(p grad u).",
-        "",
         Verdict.PROVEN,
         _potential_energy,
         passages=(at("004", 184, r"\nabla_{W_2} f(p) = - \nabla \cdot (p \nabla u)"),),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sympy import Expr, Integer, Matrix, diff, exp, expand, eye, symbols
 
 from symbolic.claims.inner_products import BETA
-from symbolic.claims.ledger import Claim, Finding, Verdict, at, proven, refuted
+from symbolic.claims.ledger import Finding, Verdict, at, note, proven, refuted
 
 SYMMETRIC = Matrix([symbols("v_11 v_12"), symbols("v_12 v_22")])
 
@@ -81,12 +81,11 @@ def _weighted() -> Finding:
 
 
 CLAIMS = [
-    Claim(
+    note(
         "weighted-gradient-exercise",
         "With V = Q^T K symmetric, <a, b>_X = sum_i Z_i <a_i, b_i>, Z_i = sum_j exp(beta <x_i, "
         "x_j>) and E = (1/(2 beta)) sum exp(beta <V x_i, x_j>), the flow x_i' = P_i sum_j exp("
         "beta <V x_i, x_j>) V x_j is the gradient of E in this metric.",
-        "",
         Verdict.FALSE,
         _exercise,
         "The printed flow is the gradient of E in the plain metric, all Z_i = 1. In the metric of "
@@ -108,11 +107,10 @@ CLAIMS = [
         why="X. lacks 1/Z_i, and Z_i lacks V: with both the flow is SA and the exercise is right.",
         test="test_sphere_tokens.py::test_it_is_a_gradient_flow_for_symmetric_forms_only",
     ),
-    Claim(
+    note(
         "sa-is-a-weighted-gradient",
         "With V = Q^T K symmetric, such as I, SA is the gradient flow of the energy in the metric "
         "weighted by Z_i = sum_j exp(beta <V x_i, x_j>).",
-        "",
         Verdict.PROVEN,
         _weighted,
         passages=(at("004", 363),),
