@@ -123,8 +123,8 @@ WRONG: list[tuple[ModuleType, str, Callable[..., object], tuple[str, ...]]] = [
     ),
     (
         continuity,
-        "density_change",  # the wrong sign
-        lambda density, field, x, right=continuity.density_change: -right(density, field, x),
+        "follows_the_flow",  # the wrong sign
+        lambda sign, dimension, right=continuity.follows_the_flow: right(-sign, dimension),
         ("sign-of-the-divergence", "continuity-equation"),
     ),
     (
@@ -202,8 +202,8 @@ WRONG: list[tuple[ModuleType, str, Callable[..., object], tuple[str, ...]]] = [
     (repulsion, "at_distance", lambda r: 1 / r, ("energy-explodes",)),
     (
         repulsion,
-        "equal_cosines",
-        lambda right=repulsion.equal_cosines: -right(),
+        "rate_of_the_cosine",
+        lambda unnormalised, right=repulsion.rate_of_the_cosine: -right(unnormalised),
         ("attraction-gathers", "repulsion-balances-attraction"),
     ),
 ]

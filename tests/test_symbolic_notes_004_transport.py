@@ -10,6 +10,8 @@ from sympy import Integer, Matrix, Rational, log, sqrt, symbols
 from symbolic.claims import (
     CLAIMS,
     Verdict,
+    clustering,
+    continuity,
     divergence,
     judge,
     kinetic_energy,
@@ -65,7 +67,7 @@ def test_a_wrong_wasserstein_gradient_is_seen(dimension: int) -> None:
         (wasserstein_gradient, "wasserstein-potential-energy"),
         (wasserstein_gradient, "wasserstein-internal-energy"),
         (wasserstein_flow, "wasserstein-flow-stability"),
-        (kinetic_energy, "ode-moves-density"),
+        (continuity, "continuity-equation"),
         (kinetic_energy, "wasserstein-norm"),
     ],
 )
@@ -215,6 +217,6 @@ def test_the_order_of_tokens_matters_under_a_mask_only(monkeypatch: pytest.Monke
 
 
 def test_tokens_that_repel_have_no_point_as_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = token_flows.closing_speed
-    monkeypatch.setattr(token_flows, "closing_speed", lambda value: right(-value))
-    assert verdict("limit-is-a-point") is Verdict.FALSE
+    right = clustering.closing_speed
+    monkeypatch.setattr(clustering, "closing_speed", lambda value: right(-value))
+    assert verdict("clusters-in-the-long-run") is Verdict.FALSE

@@ -2,43 +2,59 @@
 
 from __future__ import annotations
 
-from sympy import Expr, Function, Symbol, cancel, diff, expand, log, symbols
+from sympy import Expr, Function, Symbol, diff, expand, symbols
 
+from symbolic.claims.divergence import (
+    DIMENSIONS,
+    coordinates,
+    divergence,
+    fields,
+    gradient,
+    inner,
+    is_divergence,
+    scaled,
+)
 from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, proven
 
-DIMENSIONS = (1, 2, 3)
 TIME = Symbol("t", real=True)
 
 
-def density_change(density: Expr, field: list[Expr], x: tuple[Symbol, ...]) -> Expr:
-    """Return the rate -div(rho X) of a density at a fixed place."""
-    return -sum(diff(density * v, s) for v, s in zip(field, x, strict=True))
+def follows_the_flow(sign: int, dimension: int) -> bool:
+    """Return whether p' = sign div(p b) is the law of particles x' = b(x).
+
+    That is d/dt int f p = int <grad f, b> p for every f, and, along a particle, (p J)' = 0 for the
+    factor J of volumes, which has J' = J div b.
+    """
+    x = coordinates(dimension)
+    p, f = fields("p f", x)
+    b = fields(" ".join(f"b_{k + 1}" for k in range(dimension)), x)
+    change = sign * divergence(scaled(p, b), x)
+    weak = is_divergence(f * change - p * inner(gradient(f, x), b), [f], x)
+    along = change + inner(gradient(p, x), b) + p * divergence(b, x)
+    return weak and expand(along.doit()) == 0
 
 
-def _symbolic(dimension: int) -> tuple[tuple[Symbol, ...], Expr, list[Expr]]:
-    """Return coordinates, a density and a field as functions of time and place."""
-    x = symbols(f"x_1:{dimension + 1}", real=True)
-    field = [Function(f"X_{k + 1}")(TIME, *x) for k in range(dimension)]
-    return x, Function("rho", positive=True)(TIME, *x), field
-
-
-def log_density_along_a_path(dimension: int) -> Expr:
-    """Return d log(rho)/dt + div X along a path of the field; 0 if both cancel."""
-    x, rho, field = _symbolic(dimension)
-    divergence = sum(diff(v, s) for v, s in zip(field, x, strict=True))
-    carried = sum(diff(log(rho), s) * v for v, s in zip(field, x, strict=True))
-    return cancel(expand(density_change(rho, field, x) / rho + carried + divergence))
+def defect_of_a_token(dimension: int) -> Expr:
+    """Return the rate of f(x_i(t)) minus <grad f, X> there, for a token with x_i' = X(t, x_i)."""
+    x = coordinates(dimension)
+    f = Function("f")(*x)
+    velocity = [Function(f"X_{k + 1}")(TIME, *x) for k in range(dimension)]
+    path = [Function(f"y_{k + 1}")(TIME) for k in range(dimension)]
+    here = dict(zip(x, path, strict=True))
+    rate = diff(f.subs(here), TIME).doit()
+    moved = {diff(p, TIME): v.subs(here) for p, v in zip(path, velocity, strict=True)}
+    return expand((rate.subs(moved) - inner(gradient(f, x), velocity).subs(here)).doit())
 
 
 def _divergence() -> Finding:
     x, y = symbols("x y", real=True)
     saddle = [x, -2 * y]
     return imprecise(
-        "along a path d log(rho)/dt = -div X (1 to 3 dimensions, every field), so volumes shrink "
+        "along a path d log(p)/dt = -div X (1 to 3 dimensions, every field), so volumes shrink "
         "or grow. The field (x, -2y) has the divergence -1, and tokens on the line y = 0 move "
         "apart. The field x has the divergence 1 and leaves a point mass at 0 where it is: the "
         "rate of <x^2> is 0, where diffusion has 2",
-        part_that_holds=all(log_density_along_a_path(dimension) == 0 for dimension in DIMENSIONS),
+        part_that_holds=all(follows_the_flow(-1, dimension) for dimension in DIMENSIONS),
         part_that_fails=diff(saddle[0], x) + diff(saddle[1], y) == -1
         and diff(saddle[0], x) > 0
         and (x * diff(x**2, x)).subs(x, 0) == 0
@@ -46,32 +62,15 @@ def _divergence() -> Finding:
     )
 
 
-def weak_form(dimension: int) -> tuple[Expr, Expr]:
-    """Return two differences that vanish: for one token, and for a smooth density.
-
-    The first is the rate of f(x_i(t)) minus <grad f, X> there. The second is the integrand
-    f (-div(rho X)) - rho <grad f, X> plus the divergence of f rho X, which has the integral 0.
-    """
-    x, rho, field = _symbolic(dimension)
-    test = Function("f")(*x)
-    gradient = sum(diff(test, s) * v for v, s in zip(field, x, strict=True))
-    path = [Function(f"y_{k + 1}")(TIME) for k in range(dimension)]
-    moved = dict(zip(x, path, strict=True))
-    rate = diff(test.subs(moved), TIME).doit()
-    velocity = {diff(p, TIME): v.subs(moved) for p, v in zip(path, field, strict=True)}
-    token = rate.subs(velocity).doit() - gradient.subs(moved).doit()
-    flux = sum(diff(test * rho * v, s) for v, s in zip(field, x, strict=True))
-    smooth = test * density_change(rho, field, x) - rho * gradient + flux
-    return expand(token), expand(smooth)
-
-
 def _continuity_equation() -> Finding:
     return proven(
         "f(x_i(t)) has the rate <grad f, X> at x_i, for every f, so int f dmu has the rate "
         "int <grad f, X> dmu: the equation in weak form, exact for every number of tokens (each "
-        "enters as a summand); where mu has a smooth density, -div(rho X) is the same up to the "
-        "divergence of f rho X. 1 to 3 dimensions; further coordinates enter in the same way",
-        *[difference == 0 for dimension in DIMENSIONS for difference in weak_form(dimension)],
+        "enters as a summand). For a density p this is -int f div(p b) (Euler operator), and p "
+        "times the factor of volumes is constant along particles. For every p and b, 1 to 3 "
+        "dimensions; p_1 = nu is a condition on b, which is b_t also in the first line of 004",
+        *[defect_of_a_token(dimension) == 0 for dimension in DIMENSIONS],
+        *[follows_the_flow(-1, dimension) for dimension in DIMENSIONS],
     )
 
 
@@ -88,9 +87,18 @@ CLAIMS = [
     ),
     note(
         "continuity-equation",
-        "The measure of the tokens satisfies d mu/dt + div(mu X[mu]) = 0.",
+        "The measure mu of tokens (or particles) that follow a field X, and its density if it has "
+        "one, satisfy d mu/dt + div(mu X) = 0.",
         Verdict.PROVEN,
         _continuity_equation,
-        passages=(at("002", 49, r"\partial_t \mu(t) + \text{div}(\mu(t) X_t[\mu(t)]) = 0"),),
+        passages=(
+            at("002", 49, r"\partial_t \mu(t) + \text{div}(\mu(t) X_t[\mu(t)]) = 0"),
+            at(
+                "004",
+                (96, 104),
+                r"\dot{x}_t = b(x_t), x_0 \sim \mu",
+                r"\partial_t p_t = -\nabla \cdot (p_t b_t), p_0 = \mu, p_1 = \nu",
+            ),
+        ),
     ),
 ]

@@ -39,30 +39,6 @@ T = Symbol("t", nonnegative=True)
 X = Symbol("x", real=True)
 
 
-def follows_the_flow(sign: int, dimension: int) -> bool:
-    """Return whether p' = sign div(p b) is the law of particles x' = b(x).
-
-    That is d/dt int f p = int <grad f, b> p for every f, and, along a particle, (p J)' = 0 for the
-    factor J of volumes, which has J' = J div b.
-    """
-    x = coordinates(dimension)
-    p, f = fields("p f", x)
-    b = fields(" ".join(f"b_{k + 1}" for k in range(dimension)), x)
-    change = sign * divergence(scaled(p, b), x)
-    weak = is_divergence(f * change - p * inner(gradient(f, x), b), [f], x)
-    along = change + inner(gradient(p, x), b) + p * divergence(b, x)
-    return weak and expand(along.doit()) == 0
-
-
-def _continuity_equation() -> Finding:
-    return proven(
-        "d/dt int f p = -int f div(p b) = int <grad f, b> p for every f (Euler operator), and the "
-        "density times the factor of volumes is constant along particles, for every p and b in 1 "
-        "to 3 dimensions. p_1 = nu is a condition on b. The field is b_t, also in the first line",
-        *[follows_the_flow(-1, dimension) for dimension in DIMENSIONS],
-    )
-
-
 def gaussian_mean(polynomial: Expr, mean: Expr, deviation: Expr) -> Expr:
     """Return the expectation of a polynomial in X of degree <= 4 under a Gaussian."""
     z = Symbol("z")
@@ -264,21 +240,6 @@ def _norm() -> Finding:
 
 
 CLAIMS = [
-    note(
-        "ode-moves-density",
-        "Particles x' = b(x) with x_0 ~ mu have a density with d/dt p = -div(p b), p_0 = mu, p_1 = "
-        "nu.",
-        Verdict.PROVEN,
-        _continuity_equation,
-        passages=(
-            at(
-                "004",
-                (96, 104),
-                r"\dot{x}_t = b(x_t), x_0 \sim \mu",
-                r"\partial_t p_t = -\nabla \cdot (p_t b_t), p_0 = \mu, p_1 = \nu",
-            ),
-        ),
-    ),
     note(
         "benamou-brenier",
         "W_2^2 is the average kinetic energy: the least int_0^1 int p_t |b(x)|^2 dx dt over the "

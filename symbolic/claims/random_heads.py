@@ -13,13 +13,13 @@ from itertools import product
 from mpmath import cosh, exp, inf, mpf, pi, quad, sqrt, tanh
 from sympy import Expr, Integer, Matrix, Rational, Symbol, diff, expand, series, symbols
 
+from symbolic.claims.gram_flow import COUNT
 from symbolic.claims.ito import vanishes
 from symbolic.claims.ledger import Claim, Finding, Verdict, not_to_be_judged, proven, tested
 from symbolic.claims.random_values import BETA, D, R, drift, growth
 
-COUNT = Symbol("N", positive=True)
 PAIR = Matrix([[1, R], [R, 1]])
-"""Number of tokens; the Gram matrix of two."""
+"""The Gram matrix of two tokens."""
 
 
 def _heads(count: int, shared: bool = False) -> list[Expr]:

@@ -25,14 +25,14 @@ from sympy import (
     symbols,
 )
 
+from symbolic.claims.inner_products import BETA
 from symbolic.claims.ito import vanishes
 from symbolic.claims.ledger import Claim, Finding, Verdict, proven
 
 D = Symbol("d", positive=True)
-BETA = Symbol("beta", positive=True)
 R = Symbol("r", real=True)
 P, Q = symbols("p q", positive=True)
-"""Dimension; inverse temperature; cosine of two tokens; their weights p = w_11 and q = w_12."""
+"""Dimension; cosine of two tokens; their weights p = w_11 and q = w_12."""
 
 
 def _symmetric(name: str, count: int) -> Matrix:

@@ -26,7 +26,8 @@ from sympy import (
     symbols,
 )
 
-from symbolic.claims.clustering import equal_cosines
+from symbolic.claims.gram_flow import COSINE as G
+from symbolic.claims.gram_flow import COUNT, rate_of_the_cosine
 from symbolic.claims.inner_products import BETA
 from symbolic.claims.ledger import (
     Finding,
@@ -38,8 +39,6 @@ from symbolic.claims.ledger import (
     proven,
     refuted,
 )
-
-COUNT, G = Symbol("N", positive=True), Symbol("g", real=True)
 
 
 def gaussian_energy(cosine: Expr) -> Expr:
@@ -159,7 +158,7 @@ def _explodes() -> Finding:
 
 def _attraction() -> Finding:
     more, cosine = Symbol("n", positive=True), Symbol("g", nonnegative=True)
-    rate = equal_cosines().subs(COUNT, more + 1).subs(G, cosine)
+    rate = rate_of_the_cosine(unnormalised=False).subs(COUNT, more + 1).subs(G, cosine)
     x = Matrix([1, 0])
     return imprecise(
         "N tokens of equal cosines g >= 0 have g' > 0 up to g = 1, for every beta; 500 of 500 "
@@ -172,7 +171,7 @@ def _attraction() -> Finding:
 
 def stability(cosine: Expr) -> Expr:
     """Return the derivative by g of g' of N tokens with equal cosines."""
-    return cancel(diff(equal_cosines(), G).subs(G, cosine))
+    return cancel(diff(rate_of_the_cosine(unnormalised=False), G).subs(G, cosine))
 
 
 def _balance() -> Finding:

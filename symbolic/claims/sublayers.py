@@ -71,7 +71,8 @@ CLAIMS = [
         Verdict.IMPRECISE,
         _mlp,
         "If each layer has a residual connection of its own, the field is Proj(V sum p_ij x_j + "
-        "MLP(x_i)). The printed one is attention and MLP under one residual connection.",
+        "MLP(x_i)). The printed one is attention and MLP under one residual connection; "
+        "TokenAttention(..., composed=True) runs it.",
         passages=(
             at("002", 113),
             at("002", 115, r"\text{MLP}_t V_t \left(\sum_{j=1}^n p_{ij}(t) x_j(t) \right)"),
@@ -85,7 +86,7 @@ CLAIMS = [
         _heads,
         "Heads are summed, each with its own V_k (which may contain 1/K); then there is one MLP, "
         "MLP(sum_k V_k sum p_ij^k x_j). The printed field is a model in which each head has its "
-        "own.",
+        "own; TokenAttention(..., composed=True) runs it.",
         passages=(at("002", 120, r"\frac{1}{K} \sum_{k=1}^K", r"\text{MLP}_t^{[k]} V_t^{[k]}"),),
         why="In transformers one MLP acts on the sum of the heads; an MLP of a mean is no mean.",
     ),

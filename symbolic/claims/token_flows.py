@@ -1,27 +1,11 @@
-"""Claims on layers as flows: the normalised update, the ODE, tokens as particles, one cluster."""
+"""Claims on layers as flows: the normalised update, the ODE, tokens as particles."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
 
-from sympy import (
-    Expr,
-    Function,
-    Matrix,
-    Symbol,
-    cancel,
-    cos,
-    diff,
-    exp,
-    expand,
-    pi,
-    simplify,
-    sin,
-    sqrt,
-    symbols,
-    trigsimp,
-)
+from sympy import Expr, Function, Matrix, Symbol, cancel, diff, expand, simplify, sqrt, symbols
 
 from symbolic.claims.ledger import Finding, Verdict, at, imprecise, note, tested
 
@@ -109,31 +93,6 @@ def _tokens_as_particles() -> Finding:
     )
 
 
-def closing_speed(value: int) -> Expr:
-    """Return the rate of the angle a between two tokens under SA with V = value I, over sin a."""
-    angle, beta = symbols("a beta", positive=True)
-    places = (-angle / 2, angle / 2)
-    speeds = []
-    for place in places:
-        weights = [exp(beta * cos(place - other)) for other in places]
-        pull = sum(w * sin(other - place) for w, other in zip(weights, places, strict=True))
-        speeds.append(value * pull / sum(weights))
-    return simplify(trigsimp((speeds[1] - speeds[0]) / sin(angle)))
-
-
-def _limit_is_a_point() -> Finding:
-    speed, repelled = closing_speed(1), closing_speed(-1)
-    stationary = simplify(sin(pi) * speed) == 0
-    return imprecise(
-        "the angle a between two tokens has a' = -c(a) sin a with c > 0 for every beta: one point "
-        "at the end, unless they start opposite, where a' = 0; with V = -I the sign is reversed "
-        "and they end opposite. More tokens: in the test all of 500 uniform starts on the circle "
-        "reach one point for beta = 0, 0.2 and 1, and none with V = -I",
-        part_that_holds=bool(speed.is_negative),
-        part_that_fails=stationary and bool(repelled.is_positive),
-    )
-
-
 CLAIMS = [
     note(
         "normalised-update",
@@ -168,20 +127,5 @@ CLAIMS = [
         Verdict.TESTED,
         _tokens_as_particles,
         passages=(at("004", 59),),
-    ),
-    note(
-        "limit-is-a-point",
-        "Particles tend to cluster, and the limiting distribution is (asked as a question) a "
-        "point mass.",
-        Verdict.IMPRECISE,
-        _limit_is_a_point,
-        "With Q = K = V = I, for almost every start: a point mass if d >= 3 (any beta >= 0, "
-        "Theorem 6.1), if beta = 0 (4.1), or for small and large beta on the circle (4.3, 5.1). "
-        "For large beta several clusters last for a time exponential in beta. Not with V = -I.",
-        r"\mu_t \to \delta_{x^*}\text{ for almost every start, }V = I",
-        passages=(at("004", 60),),
-        why="Almost every start: opposite tokens stay. V = -I spreads tokens, and before the "
-        "limit several clusters last long.",
-        test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
     ),
 ]
