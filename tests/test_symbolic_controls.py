@@ -1,0 +1,115 @@
+"""A wrong formula turns the verdict: negative controls of entries that no other file has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sympy import Integer, Matrix
+
+from symbolic.claims import (
+    CLAIMS,
+    Verdict,
+    gram_flow,
+    judge,
+    limits,
+    random_values,
+    scaled_attention,
+    scaling,
+    softmax,
+    wasserstein_gradient,
+)
+from symbolic.claims import optimal_transport as transport
+from symbolic.claims.book import NOTES
+from symbolic.claims.ledger import Simulated
+
+CONTROLS: dict[str, tuple[Any, str, Any]] = {
+    "temperature-gives-1/n": (
+        # All terms of order 1/n.
+        scaling, "term_orders",
+        lambda order, right=scaling.term_orders: [
+            replace(term, power=Integer(1)) for term in right(order)
+        ],
+    ),
+    "softmax-second-derivative": (
+        # No matrix of first derivatives.
+        softmax, "_jacobian", lambda s: Matrix.diag(*s) + s * s.T,
+    ),
+    "attention-temperature": (
+        # Weights that do not depend on beta.
+        scaled_attention, "exp", lambda _z: Integer(1),
+    ),
+    "wasserstein-distance": (
+        # Were the least cost a distance as it stands.
+        transport, "triangle_holds", lambda _power, root: True,
+    ),
+    "gradient-by-inner-product": (
+        # The Euclidean inner product in the place of another.
+        wasserstein_gradient, "represents",
+        lambda candidate, metric, derivative, right=wasserstein_gradient.represents: right(
+            candidate, Matrix.eye(metric.rows) * 2, derivative
+        ),
+    ),
+    "l2-gradient": (
+        wasserstein_gradient, "is_l2_gradient",
+        lambda density, candidate, dimension, right=wasserstein_gradient.is_l2_gradient: right(
+            density, 2 * candidate, dimension
+        ),
+    ),
+    "potential-energy-l2-gradient": (
+        # Half the change, so that neither candidate fits.
+        wasserstein_gradient, "change_along",
+        lambda candidate, right=wasserstein_gradient.change_along: right(candidate) / 2,
+    ),
+    "random-values-angle": (
+        random_values, "drift",
+        lambda *arguments, right=random_values.drift: 2 * right(*arguments),
+    ),
+    "relu-kernel": (
+        limits, "shaped_relu_kernel",
+        lambda rho, p, q, right=limits.shaped_relu_kernel: right(rho, p, -q),
+    ),
+    "gram-flow": (
+        gram_flow, "velocity", lambda gram, p: p * gram + (p * gram).T,
+    ),
+    "equiangular-sa": (
+        gram_flow, "rate_of_the_cosine",
+        lambda unnormalised, right=gram_flow.rate_of_the_cosine: right(not unnormalised),
+    ),
+    "equiangular-usa": (
+        gram_flow, "rate_of_the_cosine",
+        lambda unnormalised, right=gram_flow.rate_of_the_cosine: right(not unnormalised),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", CONTROLS)
+def test_a_wrong_formula_turns_the_verdict(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = next(claim for claim in CLAIMS if claim.key == key)
+    module, name, wrong = CONTROLS[key]
+    assert not judge(claim).changed
+    monkeypatch.setattr(module, name, wrong)
+    assert turns(claim)
+
+
+def turns(claim: Any) -> bool:
+    """Whether the verdict is another one, or the correction no longer holds."""
+    try:
+        return judge(claim).changed
+    except ArithmeticError:
+        return True
+
+
+def test_every_computed_entry_of_the_notes_is_named_in_a_test() -> None:
+    """What only a simulation shows names its test in the ledger."""
+    texts = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py")]
+    missing = [
+        claim.key
+        for claim in NOTES
+        if claim.expected is not Verdict.NOT_JUDGED
+        and not isinstance(claim.check, Simulated)
+        and not any(f'"{claim.key}"' in text for text in texts)
+    ]
+    assert missing == []
