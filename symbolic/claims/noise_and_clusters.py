@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from sympy import Expr, Matrix, Symbol, diff, ones, symbols
 
+from symbolic.claims.inner_products import BETA
 from symbolic.claims.ito import vanishes
 from symbolic.claims.ledger import Claim, Finding, Verdict, imprecise, not_to_be_judged
-from symbolic.claims.random_values import BETA, SLOPE, D, P, Q, R, drift, growth
+from symbolic.claims.random_values import SLOPE, D, P, Q, R, drift, growth
 
 N, M, X = symbols("n m x", positive=True)
 """Numbers of tokens of two clusters; exp(beta)."""

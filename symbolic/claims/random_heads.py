@@ -14,9 +14,10 @@ from mpmath import cosh, exp, inf, mpf, pi, quad, sqrt, tanh
 from sympy import Expr, Integer, Matrix, Rational, Symbol, diff, expand, series, symbols
 
 from symbolic.claims.gram_flow import COUNT
+from symbolic.claims.inner_products import BETA
 from symbolic.claims.ito import vanishes
 from symbolic.claims.ledger import Claim, Finding, Verdict, not_to_be_judged, proven, tested
-from symbolic.claims.random_values import BETA, D, R, drift, growth
+from symbolic.claims.random_values import D, R, drift, growth
 
 PAIR = Matrix([[1, R], [R, 1]])
 """The Gram matrix of two tokens."""
