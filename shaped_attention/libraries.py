@@ -16,7 +16,7 @@ TYPE_CHECKING = False  # A checker takes it for true; without `typing`, whose im
 if TYPE_CHECKING:
     from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 EXTRAS = {
     "cluster": ("distributed",),

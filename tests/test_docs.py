@@ -18,7 +18,6 @@ import shaped_attention.sweep
 import symbolic
 from docs import _pages
 from shaped_attention.commands.gallery import GALLERY
-from shaped_attention.libraries import __version__
 from tests.test_command_options import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -145,14 +144,3 @@ def test_executed_notebooks_come_first(tmp_path):
     (tmp_path / "build/notebooks/1.ipynb").unlink()
     (copied,) = _pages.copy_notebooks(tmp_path, tmp_path / "copies")
     assert copied.read_text() == "plain"
-
-
-def test_the_version_is_the_same_everywhere():
-    """In the citation and the changelog, which cannot read it from `libraries.py`."""
-    for file, form in (
-        ("CITATION.cff", "\nversion: {}\n"),
-        ("CHANGELOG.md", "\n## [Unreleased]: {}\n"),
-    ):
-        text = (ROOT / file).read_text()
-        assert form.format(__version__) in text
-        assert form.format(__version__ + "1") not in text
