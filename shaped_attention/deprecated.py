@@ -45,7 +45,7 @@ OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "common_noise_drift": ("sphere.old_names", "sphere.SphereAttention.gram_field"),
         "angle_field": ("sphere.old_names", "sphere.SphereAttention.angle_field"),
-        "equiangular_field": ("sphere.theory", "sphere.SphereAttention.gram_field"),
+        "equiangular_field": ("sphere.theory", "sa.sphere.theory.equiangular_field"),
         "relu_mlp": ("sphere.old_names", "sphere.TokenAttention(..., mlp=(inner, outer, bias))"),
         "random_attention": ("sphere.old_names", "sphere.TokenAttention.random"),
         "phase_diagram": ("sphere.figures.phase", "sphere.figure_data('phase', ...)"),

@@ -231,6 +231,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "Pattern": (sa.Pattern, {"layers": [[LAYER]]}),
         "Rope": (sa.Rope, {"base": 100.0}),
         "Schedule": (sa.Schedule, {"knots": [(0.0, 0.5), (1.0, 0.2)]}),
+        "sphere.MixLN": (sphere.MixLN, {"until": 1.0}),
         "sphere.SphereAttention": (sphere.SphereAttention, {"beta": 1.0}),
         "sphere.TokenAttention": (sphere.TokenAttention, {"beta": 1.0}),
         "sphere.angles_of": (sphere.angles_of, {"tokens": START}),
@@ -242,6 +243,13 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "sphere.cluster_masses": (sphere.cluster_masses, {"gram": GRAM, "delta": 0.1}),
         "sphere.theory.equiangular_cosine": (
             sphere.theory.equiangular_cosine,
+            {"times": [0.1], "start": 0.1, "tokens": 3, "beta": 1.0},
+        ),
+        "sphere.theory.equiangular_field": (
+            sphere.theory.equiangular_field, {"cosine": 0.1, "tokens": 3, "beta": 1.0},
+        ),
+        "sphere.theory.equiangular_length": (
+            sphere.theory.equiangular_length,
             {"times": [0.1], "start": 0.1, "tokens": 3, "beta": 1.0},
         ),
         "sphere.equiangular_start": (sphere.equiangular_start, {"tokens": 3, "cosine": 0.1}),

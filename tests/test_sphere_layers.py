@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ import xarray as xr
 import shaped_attention as sa
 from shaped_attention import sphere
 from shaped_attention.sphere import (
+    MixLN,
     SphereAttention,
     TokenAttention,
     figure_data,
@@ -46,13 +48,41 @@ def rate_of(attention, x, known, normalise, time, slower=1):
     return fitted_rate(np.array(STEPS, dtype=float), np.array(errors), 0.01 * np.array(errors))[0]
 
 
-@pytest.mark.parametrize("kind", ["SA", "USA", "repulsion", "general", "general USA"])
-@pytest.mark.parametrize("normalise", ["after", None, "before"])
+def directions_and_lengths(normalise, moved, start, time):
+    """Tokens r u with du/dt = P_u A / s and dr/dt as in `normalisation`, by scipy."""
+    state = np.concatenate([start.ravel(), np.ones(len(start))])
+    stages = [(normalise, time)]
+    if isinstance(normalise, MixLN):
+        stages = [("after", normalise.until), ("before", time - normalise.until)]
+    for scheme, length in stages:
+
+        def slopes(_t, flat, scheme=scheme):
+            u, r = flat[: start.size].reshape(start.shape), flat[start.size :, None]
+            a = moved(u)
+            if scheme in ("sandwich", "ngpt"):
+                a = a / np.linalg.norm(a, axis=1, keepdims=True)
+            along = (a * u).sum(1, keepdims=True)
+            grows = float(scheme in ("before", "sandwich"))
+            return np.concatenate([((a - along * u) / r).ravel(), grows * along.ravel()])
+
+        state = solved(slopes, state, length)
+    return state[: start.size].reshape(start.shape) * state[start.size :, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "normalise"),
+    [
+        *itertools.product(
+            ["SA", "USA", "repulsion", "general", "general USA"], ["after", None, "before"]
+        ),
+        *itertools.product(["SA", "general USA"], ["sandwich", "ngpt", MixLN(0.125)]),
+    ],
+)
 def test_networks_converge_to_their_flows_at_rate_one(kind, normalise):
     """Rates within 0.9 and 1.1; with time 2 h a layer there is no convergence (below 0.2).
 
-    The limits are integrated by scipy, that of "before" in directions and norms:
-    du/dt = P_u A(u) / r, dr/dt = <u, A(u)>. The limit of "after" is not that of None.
+    The limits are integrated by scipy in directions and lengths. `sphere_flow` is 1e-6 from them.
+    The limit of "after" is none of the others.
     """
     x = random_tokens(4, 3, seed=1)
     start, normalised = x[0].numpy(), "USA" not in kind
@@ -67,12 +97,6 @@ def test_networks_converge_to_their_flows_at_rate_one(kind, normalise):
     def moved(y, _t=0.0):
         return moved_one_by_one(y, 1.5, heads, normalised)
 
-    def split(_t, flat):
-        u, r = flat[:12].reshape(4, 3), flat[12:, None]
-        a = moved(u)
-        along = (a * u).sum(1, keepdims=True)
-        return np.concatenate([((a - along * u) / r).ravel(), along.ravel()])
-
     # Without normalisation USA explodes, here before 0.5.
     time = 0.1 if normalise is None and not normalised else 0.5
     on_sphere = direct_tokens(start, moved, time)
@@ -81,9 +105,10 @@ def test_networks_converge_to_their_flows_at_rate_one(kind, normalise):
     elif normalise is None:
         end = solved(lambda _t, flat: moved(flat.reshape(4, 3)).ravel(), start, time)
     else:
-        flat = solved(split, np.concatenate([start.ravel(), np.ones(4)]), time)
-        end = flat[:12].reshape(4, 3) * flat[12:, None]
+        end = directions_and_lengths(normalise, moved, start, time)
     known = end @ end.T
+    flow = sphere_flow(attention, x, [time], normalise=normalise, tolerance=1e-8)
+    np.testing.assert_allclose(flow["V"][0, 0], known, atol=1e-6)
     assert 0.9 < rate_of(attention, x, known, normalise, time) < 1.1
     assert rate_of(attention, x, known, normalise, time, slower=2) < 0.2
     if normalise != "after":

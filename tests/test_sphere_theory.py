@@ -44,7 +44,7 @@ def integrated(times, beta, start, normalised):
 
 @pytest.mark.parametrize("normalised", [True, False])
 @pytest.mark.parametrize("beta", [-2.0, 0.0, 0.5, 4.0, 9.0, 20.0])
-def test_two_tokens_by_quadrature_are_the_differential_equation(beta, normalised):
+def test_two_tokens_follow_the_differential_equation(beta, normalised):
     """To 1e-10; the other normalisation, or another beta, is 1e-6 away."""
     speed = 1.0 if normalised else math.exp(-beta)
     for start in (-0.9, 0.0, 0.6):

@@ -12,6 +12,7 @@ from .figures.catalogue import figure_data
 from .flow import sphere_flow
 from .layers import noisy_chain, sphere_network
 from .mean_field import mean_field
+from .normalisation import MixLN
 from .propagation_of_chaos import mean_field_distance
 from .residual import residual_flow
 from .starts import equiangular_start, given_start, uniform_start
@@ -24,6 +25,7 @@ from .trained import (
 )
 
 __all__ = [
+    "MixLN",
     "SphereAttention",
     "TokenAttention",
     "angles_of",

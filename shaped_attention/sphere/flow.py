@@ -16,6 +16,7 @@ from shaped_attention.checks import argument_error, real_array
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.integrate import Keep, checked_times, integrate_flow
+from shaped_attention.sphere.normalisation import Normalise, places_of
 from shaped_attention.sphere.token_attention import TokenAttention
 
 
@@ -25,13 +26,14 @@ def sphere_flow(
     start: Float[Tensor, "samples N r"],
     times: Sequence[float],
     *,
+    normalise: Normalise = "after",
     betas: Sequence[float] | None = None,
     keep: str | Callable[[Tensor], Tensor] | None = "V",
     keep_tokens: bool = False,
     tolerance: float = 1e-5,
     chunk: int | None = None,
 ) -> xr.Dataset:
-    """Follow tokens on the sphere and keep their Gram matrices, or a function of them.
+    """Follow tokens on the sphere, or their directions and lengths, and keep Gram matrices of them.
 
     Parameters
     ----------
@@ -43,6 +45,10 @@ def sphere_flow(
         `TokenAttention` needs all coordinates, r = d. The flow runs on their device.
     times
         Increasing times >= 0.
+    normalise
+        Where the layers normalise whose flow this is, as in `sphere_network`: "after" (Post-LN,
+        the flow on the sphere), "before" (Pre-LN), "sandwich" (Peri-LN), "ngpt", None, or
+        ``MixLN(until)``. Lengths of tokens are 1 at first, and constant for "after" and "ngpt".
     betas
         Inverse temperatures that replace the attention's. The same initial tokens are followed for
         each, all together.
@@ -62,9 +68,10 @@ def sphere_flow(
     xarray.Dataset
         A result like those of the samplers, with
 
-        - `V` (time, sample, row, col), to rounding symmetric, positive semidefinite and of unit
-          diagonal, and `stopping_time`, which is infinite because nothing explodes; or, with a
-          function, `kept` (time, sample, ...);
+        - `V` (time, sample, row, col), the Gram matrices, to rounding symmetric and positive
+          semidefinite, and `stopping_time`, which is infinite because nothing explodes; or, with a
+          function, `kept` (time, sample, ...). The diagonal is 1 for "after" and "ngpt"; otherwise
+          its roots are `length` (time, sample, row), and ``sa.correlations(V)`` the cosines;
         - `start` (sample, row, feature);
         - with `keep_tokens`, `tokens` (time, sample, row, feature).
 
@@ -80,6 +87,7 @@ def sphere_flow(
     """
     at = checked_times(times)
     attention.check_start(start)
+    places = places_of(normalise)
     every = [attention.beta]
     if betas is not None:
         listed = real_array(betas, "betas")
@@ -90,12 +98,18 @@ def sphere_flow(
     of_sample = of_start.repeat_interleave(len(start))[:, None, None]
 
     def field(tokens: Tensor, time: Tensor, which: Tensor) -> Tensor:
-        return attention.field(tokens, time, which % len(start), beta=of_sample[which])
+        def moved(read: Tensor) -> Tensor:
+            return attention.moved(read, time, which % len(start), beta=of_sample[which])
+
+        # A token of length 0 has no direction, and becomes NaN.
+        moves = places.output(moved, tokens, lambda x: x / x.norm(dim=-1, keepdim=True))
+        tangent = moves - (moves * tokens).sum(-1, keepdim=True) * tokens
+        return torch.where((time < places.until)[:, None, None], tangent, moves)
 
     kept = integrate_flow(
         field, start.repeat(len(every), 1, 1), at.tolist(),
         lambda tokens: tokens if keep_tokens else measured(tokens, keep), tolerance, chunk,
-        autonomous=attention.autonomous,
+        autonomous=attention.autonomous and not 0.0 < places.until < np.inf, until=places.until,
     )  # fmt: skip
     data = kept
     if keep_tokens:
@@ -106,7 +120,7 @@ def sphere_flow(
         shape = (len(at), len(every), len(start), *array.shape[2:])
         return array.reshape(shape).swapaxes(0, 1)
 
-    result = flow_result(by_beta(data), start, keep)
+    result = flow_result(by_beta(data), start, keep, places.until < np.inf)
     if keep_tokens:
         result["tokens"] = (("beta", "time", "sample", "row", "feature"), by_beta(kept))
     result = result.isel(beta=0) if betas is None else result.assign_coords(beta=betas)
@@ -129,12 +143,19 @@ def measured(tokens: Float[Tensor, "B N r"], keep: str | Keep | None) -> Tensor:
     return values
 
 
-def flow_result(data: NDArray[np.float64], start: Tensor, keep: str | Keep | None) -> xr.Dataset:
-    """Return the variables of a flow from data (beta, time, sample, ...)."""
-    first = {"start": (("sample", "row", "feature"), start.cpu().numpy())}
+def flow_result(
+    data: NDArray[np.float64], start: Tensor, keep: str | Keep | None, lengths: bool = False
+) -> xr.Dataset:
+    """Return the variables of a flow from data (beta, time, sample, ...), with `lengths` if any."""
+    first: dict[str, tuple[tuple[str, ...], NDArray[np.float64]]] = {
+        "start": (("sample", "row", "feature"), start.cpu().numpy())
+    }
     if keep is not None and keep != "V":
         rest = tuple(f"o{k}" for k in range(data.ndim - 3))
         return xr.Dataset({"kept": (("beta", "time", "sample", *rest), data), **first})
+    if lengths:
+        length = np.sqrt(np.diagonal(data, axis1=-2, axis2=-1))
+        first["length"] = (("beta", "time", "sample", "row"), length)
     return xr.Dataset(
         {
             "V": (

@@ -1,11 +1,11 @@
 """Integrator of flows on the sphere, with error control for each sample of a batch.
 
 The method is Bogacki and Shampine's embedded pair of orders 3 and 2 (Appl. Math. Lett. 2, 1989),
-with three evaluations per step. Every sample has its own time and step. The field is evaluated at
-unit tokens only: x -> f(x / |x|) is a smooth extension of the field whose flow preserves the
-sphere. So normalising the intermediate points and the new tokens does not lower the order, and
-weights exp(beta |x|^2) off the sphere never arise. Output times do not shorten steps: the Hermite
-cubic through both ends of a step, with the field as slopes, has the same order.
+with three evaluations per step. Every sample has its own time and step. On the sphere the field is
+evaluated at unit tokens only: x -> f(x / |x|) is a smooth extension of the field whose flow
+preserves the sphere. So normalising the intermediate points and the new tokens does not lower the
+order, and weights exp(beta |x|^2) off the sphere never arise. Output times do not shorten steps:
+the Hermite cubic through both ends of a step, with the field as slopes, has the same order.
 """
 
 from __future__ import annotations
@@ -49,11 +49,13 @@ def integrate_flow(
     chunk: int | None = None,
     *,
     autonomous: bool = False,
+    until: float = torch.inf,
 ) -> NDArray[np.float64]:
     """Return ``keep(tokens)`` (time, sample, ...) at increasing times, from tokens at time 0.
 
     `tolerance` bounds the local error of a token per step, as a distance. If the field is
-    `autonomous`, samples that no longer move beyond rounding are left where they are.
+    `autonomous`, samples that no longer move beyond rounding are left where they are. Tokens stay
+    on the sphere `until` a time; afterwards they move in space.
     """
     check_positive("tolerance", tolerance)
     if tolerance < _FINEST:
@@ -67,7 +69,8 @@ def integrate_flow(
             return field(tokens, time, which + first)
 
         part = start[first : first + size]
-        parts.append(torch.stack(_integrated(of_chunk, part, times, keep, tolerance, autonomous)))
+        steps = _integrated(of_chunk, part, times, keep, tolerance, autonomous, until)
+        parts.append(torch.stack(steps))
     return torch.cat(parts, dim=1).cpu().numpy()
 
 
@@ -88,6 +91,7 @@ def _integrated(
     keep: Keep,
     tolerance: float,
     autonomous: bool,
+    until: float,
 ) -> list[Tensor]:
     """Return what `integrate_flow` does for samples that are integrated together."""
     x = start.clone()
@@ -117,7 +121,7 @@ def _integrated(
         # Usually all samples continue, and nothing is copied.
         those = slice(None) if len(going) == len(x) else going
         old, first, began, h = x[those], slope[those], now[those], step[those]
-        new, last, error, rate = _attempt(field, old, first, began, h, going)
+        new, last, error, rate = _attempt(field, old, first, began, h, going, until)
         error = torch.nan_to_num(error, nan=torch.inf)
         accepted = error <= tolerance
         factor = _SAFETY * (tolerance / error.clamp(min=1e-300)) ** (1.0 / 3.0)
@@ -141,7 +145,8 @@ def _integrated(
             which = moved[part]
             place = due[which]
             share = ((ends[place] - began[part]) / h[part])[:, None, None]
-            seen = keep(_between(share, h[part], old[part], new[part], first[part], last[part]))
+            here = _between(share, h[part], old[part], new[part], first[part], last[part])
+            seen = keep(_unit(here, ends[place], until))
             for k in torch.unique(place).tolist():
                 kept[k][which[place == k]] = seen[place == k]
             due[which] += 1
@@ -161,7 +166,7 @@ def _between(
 ) -> Float[Tensor, "k N r"]:  # fmt: skip
     """Return the tokens at the share `a` of a step, on the Hermite cubic."""
     b, width = 1.0 - a, h[:, None, None]
-    return _unit(
+    return (
         b**2 * (1.0 + 2.0 * a) * old + a**2 * (1.0 + 2.0 * b) * new
         + a * b * width * (b * first - a * last)
     )  # fmt: skip
@@ -173,23 +178,29 @@ def _fastest(slope: Float[Tensor, "B N r"]) -> Float[Tensor, " B"]:
 
 
 def _attempt(
-    field: Field, x: Tensor, first: Tensor, now: Tensor, h: Tensor, which: Int[Tensor, " B"]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    field: Field, x: Tensor, first: Tensor, now: Tensor, h: Tensor, which: Int[Tensor, " B"],
+    until: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return new tokens, the field there, the largest error estimate and a rate of relaxation.
 
     The rate (B,) is that of the change of the field between the last two points.
     """
     step = h[:, None, None]
-    second = field(_unit(x + 0.5 * step * first), now + 0.5 * h, which)
-    middle = _unit(x + 0.75 * step * second)
-    third = field(middle, now + 0.75 * h, which)
-    new = _unit(x + step * (2.0 * first + 3.0 * second + 4.0 * third) / 9.0)
-    last = field(new, now + h, which)
+    half, most, end = now + 0.5 * h, now + 0.75 * h, now + h
+    second = field(_unit(x + 0.5 * step * first, half, until), half, which)
+    middle = _unit(x + 0.75 * step * second, most, until)
+    third = field(middle, most, which)
+    new = _unit(x + step * (2.0 * first + 3.0 * second + 4.0 * third) / 9.0, end, until)
+    last = field(new, end, which)
     apart = step * (-5.0 * first + 6.0 * second + 8.0 * third - 9.0 * last) / 72.0
     rate = (last - third).flatten(1).norm(dim=-1) / (new - middle).flatten(1).norm(dim=-1)
     rate = torch.nan_to_num(rate, nan=0.0, posinf=0.0)
     return new, last, apart.norm(dim=-1).amax(-1), rate
 
 
-def _unit(tokens: Tensor) -> Tensor:
-    return tokens / tokens.norm(dim=-1, keepdim=True)
+def _unit(tokens: Tensor, time: Tensor, until: float) -> Tensor:
+    """Return tokens (B, N, r) normalised, except in samples whose time (B,) is not before that."""
+    if until == 0.0:
+        return tokens
+    unit = tokens / tokens.norm(dim=-1, keepdim=True)
+    return unit if until == torch.inf else torch.where((time < until)[:, None, None], unit, tokens)

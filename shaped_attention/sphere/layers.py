@@ -1,15 +1,11 @@
 """Discrete networks whose continuum limits are self-attention flows, with noise and without.
 
-    after:   x' = N(x + h A(x)),  N(y) = y / |y|   (post-norm: after the residual sum),
-    None:    x' = x + h A(x)                       (no normalisation),
-    before:  x' = x + h A(N(x))                    (pre-norm: before the attention),
+    X' = N(X + h A(X)),    N(y) = y / |y| for each token,
 
-with A the attention (and MLP) before the projection. As h -> 0 with time = layer * h, the first
-converges to the flow on the sphere, dx/dt = P_x A(x), since N(x + h y) = x + h P_x y + O(h^2). The
-second is Euler's method for dx/dt = A(x) in R^d, the third for dx/dt = A(N(x)). The directions
-u = N(x) of the third satisfy du/dt = P_u A(u) / |x|: the flow on the sphere with a clock 1 / |x|
-for each token. Errors are of order h. With h = 1 the first is the network of Geshkovski, Letrouit,
-Polyanskiy and Rigollet (arXiv 2312.10794), section 2.
+and those that normalise elsewhere or not at all (`normalisation`), with A the attention (and MLP)
+before the projection. As h -> 0 with time = layer * h, they converge to the flows of `sphere_flow`
+with an error of order h. With h = 1 the first is the network of Geshkovski, Letrouit, Polyanskiy
+and Rigollet (arXiv 2312.10794), section 2.
 
 Noise in the value matrices is that of `random_values`.
 """
@@ -40,10 +36,9 @@ from shaped_attention.samplers.task import task_of
 from shaped_attention.sphere.attention import Attention, SphereAttention
 from shaped_attention.sphere.flow import flow_result, measured
 from shaped_attention.sphere.integrate import CHUNK_ENTRIES, Keep
+from shaped_attention.sphere.normalisation import Normalise, places_of
 from shaped_attention.sphere.starts import SpherePart, unit_rows
 from shaped_attention.sphere.token_attention import TokenAttention
-
-NORMALISATIONS = ("after", None, "before")
 
 _LARGEST_SCALE = 1e12
 """Largest sigma and noisy step: with weights of at most exp(600) nothing overflows."""
@@ -59,7 +54,7 @@ def sphere_network(
     sigma: float = 0.0,
     centred: bool = False,
     seed: int = 0,
-    normalise: str | None = "after",
+    normalise: Normalise = "after",
     save_every: int = 1,
     keep: str | Callable[[Tensor], Tensor] | None = "V",
 ) -> xr.Dataset:
@@ -88,8 +83,10 @@ def sphere_network(
         Seed of the matrices W (integer >= 0). They are independent of an initial condition with the
         same seed and of the noise of `noisy_chain`.
     normalise
-        With N(y) = y / |y|, "after": x' = N(x + h A(x)); None: x' = x + h A(x); or "before":
-        x' = x + h A(N(x)). Noise needs "after".
+        With N(y) = y / |y|, "after" (Post-LN): x' = N(x + h A(x)); "before" (Pre-LN): x' = x +
+        h A(N(x)); "sandwich" (Peri-LN): x' = x + h N(A(N(x))); "ngpt": x' = N(x + h N(A(x)));
+        None: x' = x + h A(x); or ``MixLN(until)``, "after" in layers at times h k < until and
+        "before" in later ones. Noise needs "after".
     save_every
         Number of layers between stored ones; layer 0 and the last are always stored.
     keep
@@ -100,7 +97,7 @@ def sphere_network(
     -------
     xarray.Dataset
         A result like that of `sphere_flow`, at times layer * step, with the layer as a second
-        coordinate. `V` has unit diagonal only for "after".
+        coordinate. `V` has unit diagonal only for "after" and "ngpt".
 
     Raises
     ------
@@ -112,24 +109,26 @@ def sphere_network(
     """
     attention.check_start(start)
     _check_layers(sigma, centred, step, layers, seed, save_every)
-    if normalise not in NORMALISATIONS:
-        raise argument_error("normalise", "'after', None or 'before'", normalise)
+    places = places_of(normalise)
     if sigma > 0.0 and (normalise != "after" or isinstance(attention, TokenAttention)):
         raise argument_error("sigma", "0 unless a SphereAttention is normalised after it", sigma)
     dimension = start.shape[-1]
     key = stream_key(seed, "sphere", SpherePart.NOISY_NETWORK)
 
     def move(tokens: Tensor, layer: int, samples: Tensor) -> Tensor:
-        read = _normalised(tokens, layer) if normalise == "before" else tokens
-        mixed = attention.moved(read, tokens.new_full((len(tokens),), layer * step), samples)
+        time = tokens.new_full((len(tokens),), layer * step)
+        mixed = places.output(
+            lambda read: attention.moved(read, time, samples), tokens,
+            lambda rows: _normalised(rows, layer),
+        )  # fmt: skip
         moved = tokens if centred else tokens + step * mixed
         if sigma > 0.0:
             project = WeightProduct(Draws(key, samples, layer), int(samples[0]))
             scale = _noise_scale(attention, sigma, step, dimension)
             moved = moved + scale * project(mixed, dimension)
-        return _normalised(moved, layer + 1) if normalise == "after" else moved
+        return _normalised(moved, layer + 1) if layer * step < places.until else moved
 
-    return _run(start, step, layers, save_every, move, keep)
+    return _run(start, step, layers, save_every, move, keep, places.until < math.inf)
 
 
 @recorded("noisy chain", observe="keep")
@@ -248,8 +247,9 @@ def _run(
     save_every: int,
     move: Callable[[Tensor, int, Tensor], Tensor],
     keep: str | Keep | None,
+    lengths: bool = False,
 ) -> xr.Dataset:
-    """Run a network of any kind.
+    """Run a network of any kind, whose tokens may have `lengths`.
 
     `move` maps tokens, the layer's number and the samples' numbers to the next tokens.
     """
@@ -265,7 +265,7 @@ def _run(
         return measured(paths.state[:, 0], keep).detach().cpu().numpy()
 
     data = run_paths(spec, _Layers(spec, move), "sphere", {"kept": kept}).measured["kept"]
-    result = flow_result(data[None], start, keep).isel(beta=0)
+    result = flow_result(data[None], start, keep, lengths).isel(beta=0)
     result = result.assign_coords(time=spec.times, layer=("time", np.array(spec.saved)))
     return result.assign_attrs(horizon=float(spec.times[-1]))
 

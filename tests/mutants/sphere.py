@@ -8,6 +8,7 @@ _SPHERE_BRIDGE = "shaped_attention/sphere/layers.py"
 _SPHERE_CIRCLE_DISTANCE = "shaped_attention/sphere/circle.py"
 _SPHERE_CLUSTERS = "shaped_attention/sphere/clusters.py"
 _SPHERE_DYNAMICS = "shaped_attention/sphere/attention.py"
+_SPHERE_EQUIANGULAR = "shaped_attention/sphere/equiangular.py"
 _SPHERE_ENSEMBLES = "shaped_attention/sphere/token_attention.py"
 _SPHERE_INTEGRATE = "shaped_attention/sphere/integrate.py"
 _SPHERE_LAYERS = "shaped_attention/sphere/layers.py"
@@ -50,9 +51,9 @@ SPHERE = [
     ),
     Mutant(
         "theory-closing-rate-counts-all",
-        _SPHERE_THEORY,
-        "2.0 * others / (np.exp(beta * left) + tokens - 1)",
-        "2.0 * others / (np.exp(beta * left) + tokens)",
+        _SPHERE_EQUIANGULAR,
+        "1.0 / (own + tokens - 1)",
+        "1.0 / (own + tokens)",
         ("test_sphere.py::test_meeting_times_are_those_of_the_curve",),
         blind=True,
     ),
