@@ -125,6 +125,8 @@ _MODULES = {
 architectures."""
 
 PAPERS = {
+    "2510.22026": "Normalization in attention dynamics",
+    "2512.01868": "The mean-field dynamics of transformers",
     "2601.21942": "Clustering in deep stochastic transformers",
     "2604.01978": "Homogenized transformers",
     "2604.26898": "Stochastic scaling limits and synchronization by noise",

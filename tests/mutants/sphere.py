@@ -13,6 +13,7 @@ _SPHERE_ENSEMBLES = "shaped_attention/sphere/token_attention.py"
 _SPHERE_INTEGRATE = "shaped_attention/sphere/integrate.py"
 _SPHERE_LAYERS = "shaped_attention/sphere/layers.py"
 _SPHERE_MEAN_FIELD = "shaped_attention/sphere/mean_field.py"
+_SPHERE_NORMALISATION = "shaped_attention/sphere/normalisation.py"
 _SPHERE_NOISE = "shaped_attention/sphere/figures/noise.py"
 _SPHERE_PHASE = "shaped_attention/sphere/figures/phase.py"
 _SPHERE_RANDOM_VALUES = "shaped_attention/sphere/random_values.py"
@@ -56,6 +57,23 @@ SPHERE = [
         "1.0 / (own + tokens)",
         ("test_sphere.py::test_meeting_times_are_those_of_the_curve",),
         blind=True,
+    ),
+    Mutant(
+        "sphere-peri-without-length-of-attention",
+        _SPHERE_NORMALISATION,
+        '"sandwich": Places(True, True, 0.0)',
+        '"sandwich": Places(True, False, 0.0)',
+        (
+            "test_sphere_normalisation.py::"
+            "test_equiangular_tokens_follow_the_equation_of_their_scheme[True]",
+        ),
+    ),
+    Mutant(
+        "theory-lengths-grow-before-mix-ln-switches",
+        _SPHERE_EQUIANGULAR,
+        "args=(first == places.until,)",
+        "args=(True,)",
+        ("test_sphere_normalisation.py::test_mix_ln_switches_at_its_time",),
     ),
     Mutant(
         "theory-uniform-energy-argument",
