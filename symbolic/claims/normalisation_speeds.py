@@ -247,7 +247,7 @@ CLAIMS = [
     Claim(
         "normalisation-best",
         "Abstract: Peri-LN is a particularly effective choice.",
-        "",
+        "Peri-LN is particularly effective",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "no measure of effectiveness is stated; that it starts like nGPT and ends like Pre-LN "

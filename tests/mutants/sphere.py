@@ -172,8 +172,8 @@ SPHERE = [
     Mutant(
         "layers-time-of-next-layer",
         _SPHERE_LAYERS,
-        "layer * step), samples)",
-        "(layer + 1) * step), samples)",
+        "(len(tokens),), layer * step)",
+        "(len(tokens),), (layer + 1) * step)",
         ("test_sphere_layers.py::test_layers_take_the_matrices_of_their_time",),
         blind=True,
     ),
