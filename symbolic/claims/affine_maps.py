@@ -146,8 +146,8 @@ CLAIMS = [
         Verdict.FALSE,
         _lines_to_lines,
         "Affine: f(x) = A x + b. It takes lines to lines, or to points. Conversely a bijection of "
-        "R^n, n >= 2, that takes lines to lines is affine (fundamental theorem of affine geometry; "
-        "Berger, Geometry I, 1987, section 2.6).",
+        "R^n, n >= 2, that takes lines to lines is affine (the fundamental theorem of affine "
+        "geometry; see Artstein-Avidan and Slomka, arXiv 1604.01762).",
         passages=(at("003", 20, r"\to"),),
         why="In one dimension x^3 takes lines to lines too; the converse needs a bijection and "
         "n >= 2.",
@@ -180,7 +180,7 @@ CLAIMS = [
         "The shear is linear, so affine with b = 0. A translation x -> x + b is affine and not "
         "linear.",
         passages=(at("003", (26, 30), r"S = \begin{bmatrix} 1 & a \\ 0 & 1\end{bmatrix}"),),
-        why="It follows the remark that affine maps are not linear, but a shear is.",
+        why="It is to illustrate that affine maps are not linear, but a shear is linear.",
     ),
     note(
         "shear-keeps-heights",
@@ -196,7 +196,7 @@ CLAIMS = [
         _shear_translates,
         "The points at height x_2 are translated by a x_2; the whole plane is not translated.",
         passages=(at("003", 36, "x_1"),),
-        why="The shift a x_2 depends on the height.",
+        why="The shift a x_2 depends on the height x_2.",
     ),
     note(
         "translation-in-homogeneous-coordinates",

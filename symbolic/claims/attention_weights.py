@@ -160,7 +160,7 @@ CLAIMS = [
         _ratio,
         "V times int y exp(<Qx, Ky>) mu(dy) / int exp(<Qx, Ky>) mu(dy).",
         passages=(at("002", 59, _AVERAGE), at("002", 73, _AVERAGE)),
-        why="The numerator lacks y: as printed the fraction is 1, and V times 1 is no vector.",
+        why="The numerator lacks y: as printed the fraction is 1, and V times 1 is not a vector.",
     ),
     note(
         "query-key-value",

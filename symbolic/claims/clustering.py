@@ -159,7 +159,7 @@ CLAIMS = [
         "meanings-of-clusters",
         "A word such as bank belongs to a financial and to a geographical zone.",
         Verdict.NOT_JUDGED,
-        not_to_be_judged("what a cluster of a trained model means is no matter of these equations"),
+        not_to_be_judged("these equations do not say what a cluster of a trained model means"),
         passages=(at("002", 126),),
     ),
     note(
@@ -171,7 +171,7 @@ CLAIMS = [
         "Two clusters are metastable: they last for a time of order e^(beta (1 - g)), g their "
         "cosine, and then merge into one.",
         passages=(at("002", 128, "t+T"),),
-        why="Right for a while that is exponential in beta; as t grows there is one cluster.",
+        why="Right for a time that is exponential in beta; in the end there is one cluster.",
         test="test_sphere_clusters.py::test_clusters_last_for_large_beta_only",
     ),
     note(

@@ -52,7 +52,8 @@ def _convergence_rate() -> Finding:
         f"near one cluster the displacements have y_i' = k (mean(y) - y_i), k = {sa} for SA and "
         f"{usa} for USA (any N): |x_i - x*| ~ e^(-k t). The bound holds with smaller lambda too, "
         "but the rate is not O(e^-beta). That is the speed at which orthogonal tokens start, "
-        "2/(e^beta + N - 1) for SA: e^beta is in the waiting time. 1 - cos has rate 2k",
+        "2/(e^beta + N - 1) for SA: e^beta is in the waiting time. 1 - cos has rate 2k. This judges "
+        "what the slide prints; the wording of the theorem in arXiv 2312.10794 was not compared",
         part_that_holds=cancel(orthogonal - 2 / (exp(BETA) + COUNT - 1)) == 0
         and limit(orthogonal * exp(BETA), BETA, oo) == 2
         and usa == exp(BETA),
@@ -91,8 +92,8 @@ CLAIMS = [
         Verdict.IMPRECISE,
         _convergence_rate,
         "For almost every start, with C depending on it: the final rate of |x_i - x*| is 1 for SA "
-        "and e^beta for USA, for every n and beta; e^beta is in the time until the tokens are near "
-        "each other.",
+        "and e^beta for USA, for every n and beta; e^-beta enters only through the time until the "
+        "tokens are near each other.",
         passages=(
             at(
                 "004",
@@ -115,7 +116,7 @@ CLAIMS = [
         "tokens which start orthogonal: it tends to 1 as t -> infinity and is at 1 - delta after "
         "a finite time. That d >= n is not enough for this: d must be large.",
         passages=(at("004", 371, r"d \geq n"),),
-        why="Distinct tokens stay distinct (uniqueness): 1 is reached as t -> infinity only.",
+        why="Distinct tokens stay distinct (uniqueness), so 1 is reached only as t -> infinity.",
         test="test_sphere_phase.py::test_phase_diagram_is_a_step_at_the_curve_in_high_dimension",
     ),
 ]

@@ -243,8 +243,8 @@ CLAIMS = [
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "on the contents of a cited work; what the proof needs, that all critical points but "
-            "single clusters are strict saddles, is proven at the theorems, and the centre-stable "
-            "manifold theorem is enough then"
+            "single clusters are strict saddles, is proven with the theorems, and then the "
+            "centre-stable manifold theorem suffices"
         ),
         passages=(at("004", 356), at("004", 365)),
     ),

@@ -130,7 +130,8 @@ CLAIMS = [
         "A norm after the addition (post-norm, the sphere) keeps the length; one before the "
         "attention (pre-norm) makes growth linear in depth instead of exponential.",
         passages=(at("002", 86),),
-        why="Right on the sphere; with the norm before attention tokens still grow, by 1 a layer.",
+        why="Right on the sphere; with the norm before the attention tokens still grow, by 1 per "
+        "layer.",
     ),
     note(
         "sums-make-norms-explode",
@@ -138,11 +139,12 @@ CLAIMS = [
         "explode) or shrink (they vanish) sharply between layers.",
         Verdict.FALSE,
         _sums,
-        "The weights are positive of sum 1: with V = Id |sum p x| is at most max |x|, for any "
-        "number of tokens. Tokens grow through V and through the addition to x, not through their "
-        "number. Gradients are another matter: that of x / |x| falls as |x| grows.",
+        "The weights are positive and add up to 1, so with V = Id |sum p x| <= max |x| for any "
+        "number of tokens. Tokens grow because of V and the residual connection, not because of "
+        "their number. Gradients are a separate question: that of x / |x| shrinks as |x| grows.",
         passages=(at("002", 88),),
-        why="Averages are no longer than the longest token; lengths of tokens are no gradients.",
+        why="An average is no longer than the longest token, and the length of a token is not a "
+        "gradient.",
     ),
     note(
         "velocity-printed-as-position",

@@ -212,11 +212,11 @@ CLAIMS = [
     ),
     note(
         "update-size-allows-sde",
-        "That the updates have size O(1/n) is what allows approximating the SDE by them.",
+        "The SDE can be approximated by the updates because they have size O(1/n).",
         Verdict.FALSE,
         _size_allows_sde,
-        "Updates whose mean and covariance are of order 1/n, and whose size is therefore of order "
-        "1/sqrt n, with a fourth moment of order below 1/n, give an SDE.",
+        "Updates give an SDE if their mean and covariance are of order 1/n, so that they have "
+        "size 1/sqrt n, and their fourth moments are of smaller order than 1/n.",
         passages=(at("000", 14, "O(1/n)"), at("000", 18, "O(1/n)"), at("001", 12, "O(1/n)")),
         why="Updates of size O(1/n) sum to an ODE: n squares of size 1/n^2 vanish, and the noise "
         "with them.",

@@ -212,7 +212,8 @@ CLAIMS = [
         _of_a_measure,
         "Divide by N^2, or write a double integral by mu.",
         passages=(at("002", 144, r"F(\mu) ="),),
-        why="The sum is N^2 times a function of mu: repeated prompts have the same mu, another F.",
+        why="The sum is N^2 times a function of mu: a prompt and its repetition have the same mu, "
+        "but not the same F.",
     ),
     note(
         "gradient-flow-of-the-energy",
@@ -220,17 +221,17 @@ CLAIMS = [
         Verdict.IMPRECISE,
         _gradient_flow,
         "Without the denominator (USA) it is the gradient flow of E; with it, as printed, only in "
-        "the metric in which token i is weighted by Z_i. Both go up.",
+        "the metric in which token i is weighted by Z_i. E increases in both.",
         passages=(at("002", 146, "it is a gradient flow"),),
-        why="Line 142 repeats 140: with the denominator it is no gradient in the usual metric.",
+        why="Line 142 repeats 140: with the denominator it is not a gradient in the usual metric.",
     ),
     note(
         "repulsive-energy",
         "The interaction energy F is repulsive, and the system follows its gradient.",
         Verdict.FALSE,
         _repulsion,
-        "With V = Id tokens attract each other, and F grows to its maximum; descent and repulsion "
-        "are V = -Id.",
+        "With V = Id tokens attract each other, and F grows to its maximum; with V = -Id they "
+        "repel each other, and F falls.",
         passages=(at("002", 146, "repulsive interaction energy"), at("002", 154)),
         why="F is largest where tokens meet, and the flow with V = Id goes up: attraction.",
         test="test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",
@@ -239,7 +240,7 @@ CLAIMS = [
         "semantic-attraction",
         "Attention pulls together what belongs together in meaning, such as apple and fruit.",
         Verdict.NOT_JUDGED,
-        not_to_be_judged("which words are near in meaning is no matter of these equations"),
+        not_to_be_judged("these equations do not say which words are close in meaning"),
         passages=(at("002", 150), at("002", 152)),
     ),
     note(
@@ -253,13 +254,13 @@ CLAIMS = [
     ),
     note(
         "attraction-gathers",
-        "With attraction only all tokens gather in a point, and can no longer be distinguished.",
+        "With attraction only, all tokens gather at one point and can no longer be distinguished.",
         Verdict.IMPRECISE,
         _attraction,
-        "This is the case V = Id of line 138: from almost every start all tokens gather in a "
-        "point; exceptions such as opposite tokens have the probability 0.",
+        "This is the case V = Id of line 138: from almost every start all tokens gather at one "
+        "point; exceptions such as opposite tokens have probability 0.",
         passages=(at("002", 158),),
-        why="It is what the model does, not what it avoids; opposite tokens stay where they are.",
+        why="That is what the model does, not what it avoids; opposite tokens stay where they are.",
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
     ),
     note(
@@ -268,8 +269,8 @@ CLAIMS = [
         "spacing on the sphere.",
         Verdict.FALSE,
         _balance,
-        "There is one force. With V = Id it attracts, and a single point, where F is largest, is "
-        "the end; the layout of largest spacing is that of V = -Id.",
+        "There is one force. With V = Id it attracts, and tokens end at a single point, where F "
+        "is largest; with V = -Id they end in the layout of largest spacing.",
         passages=(at("002", (160, 162)),),
         why="One attractive force: widely spaced tokens are unstable, a single point is stable.",
         test="test_sphere_clusters.py::test_repulsion_on_the_circle_ends_in_the_regular_polygon",

@@ -102,7 +102,7 @@ CLAIMS = [
             at("002", 8, r"k = 1, 2, \dots, L-1"),
             at("002", 17, r"NN = \text{Map } x_0 \rightarrow x_L"),
         ),
-        why="With k from 1 no layer contains x_0.",
+        why="With k from 1 no layer acts on x_0.",
     ),
     note(
         "resnet-continuous-time",

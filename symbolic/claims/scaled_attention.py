@@ -156,8 +156,8 @@ CLAIMS = [
         "Scaled dot products are fast to compute and interpretable.",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
-            "fast compared with what is not said (n^2 d multiplications a layer), and to be "
-            "interpretable is no property of a formula"
+            "it does not say compared with what it is fast (n^2 d multiplications a layer), and "
+            "being interpretable is not a property of a formula"
         ),
         passages=(at("004", 29),),
     ),

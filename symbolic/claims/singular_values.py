@@ -131,7 +131,7 @@ CLAIMS = [
         "They do not say which Omega gives given tokens the largest score; they do apply to a "
         "given Omega, and bound every score: |A_ij| <= sigma_1(Omega) |x~_i||x~_j|.",
         passages=(at("003", 60, r"\Omega"), at("003", 67), at("003", 72, r"\Omega")),
-        why="Omega is a fixed matrix too; what they cannot do is choose it.",
+        why="Omega is a fixed matrix too; what the theorems cannot do is choose it.",
     ),
     note(
         "courant-fischer-svd",

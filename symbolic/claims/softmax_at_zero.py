@@ -159,8 +159,8 @@ CLAIMS = [
         _value,
         "softmax(0) = 1/m, the vector with all entries 1/m; softmax(0) softmax(0)^T = 11^T/m^2.",
         passages=(at("000", (51, 55), r"\text{softmax}(0) = \frac{1}{m}11^\top"),),
-        why="A vector is no m x m matrix; the next line needs s s^T = 11^T/m^2, which the printed "
-        "matrix does not give.",
+        why="A vector is not an m x m matrix; the next line needs s s^T = 11^T/m^2, which the "
+        "printed matrix does not give.",
     ),
     note(
         "softmax-jacobian-at-zero",

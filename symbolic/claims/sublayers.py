@@ -77,7 +77,7 @@ CLAIMS = [
             at("002", 113),
             at("002", 115, r"\text{MLP}_t V_t \left(\sum_{j=1}^n p_{ij}(t) x_j(t) \right)"),
         ),
-        why="Residual layers add up in continuous time, they do not compose.",
+        why="In continuous time residual layers add up; they are not composed.",
     ),
     note(
         "mlp-of-each-head",
@@ -88,6 +88,7 @@ CLAIMS = [
         "MLP(sum_k V_k sum p_ij^k x_j). The printed field is a model in which each head has its "
         "own; TokenAttention(..., composed=True) runs it.",
         passages=(at("002", 120, r"\frac{1}{K} \sum_{k=1}^K", r"\text{MLP}_t^{[k]} V_t^{[k]}"),),
-        why="In transformers one MLP acts on the sum of the heads; an MLP of a mean is no mean.",
+        why="In transformers one MLP acts on the sum of the heads, and the MLP of a mean is not "
+        "the mean of the MLPs.",
     ),
 ]

@@ -168,8 +168,8 @@ CLAIMS = [
         "The input (x_1, ..., x_n) is in R^d; tokens have position encodings.",
         Verdict.IMPRECISE,
         _position_encodings,
-        "The input is in (R^d)^n. Under full attention the order of the tokens is known from "
-        "position encodings only; causal attention sees the order without any.",
+        "The input is in (R^d)^n. Full attention knows the order of the tokens only from position "
+        "encodings; causal attention sees the order without them.",
         passages=(at("002", 22, r"(x_1, x_2, \dots, x_n) \in \mathbb{R}^d"),),
         why="n vectors have n d coordinates; encodings are needed for full attention only.",
     ),
@@ -178,8 +178,8 @@ CLAIMS = [
         "A list of tokens and the measure (1/n) sum of point masses are equivalent.",
         Verdict.IMPRECISE,
         _list_and_measure,
-        "The measure determines the tokens up to their order, and their numbers up to a common "
-        "factor. The order is kept if each token contains its position.",
+        "The measure determines the tokens up to their order, and how often each occurs up to a "
+        "common factor. The order is kept if each token contains its position.",
         passages=(at("002", 24, r"\Leftrightarrow \frac{1}{n} \sum_{i=1}^n \delta x_i"),),
         why="Permuted prompts, and a prompt repeated as a whole, have the same measure.",
     ),

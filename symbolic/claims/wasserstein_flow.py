@@ -131,8 +131,7 @@ CLAIMS = [
         "Savare, Gradient flows, 2005, Theorem 11.1.4).",
         r"\frac{d}{dt} f(p_t) = -\int p_t \|\nabla \nabla_{L_2} f(p_t)\|^2",
         passages=(at("004", 170),),
-        why="Only the decrease of f is guaranteed; for f = -int p x^2/2 all particles part at the "
-        "rate e^t.",
+        why="Only the decrease of f is guaranteed; for f = -int p x^2/2 particles separate as e^t.",
     ),
     note(
         "wasserstein-flow-mass",
