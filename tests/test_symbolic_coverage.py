@@ -29,7 +29,7 @@ TEXT = "# Title\n\nOne is $1 = 1$.\nTwo is\n$2 = 3$,\n\nas everybody knows.\n"
 LINES = TEXT.split("\n")
 CLAIM = Claim(
     "two", "Two is three.", "", Verdict.NOT_JUDGED, not_to_be_judged("a joke"),
-    passages=(at("900", (4, 5), "2=3"),),
+    passages=(at("900:4-5", "2=3"),),
 )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_a_complete_table_has_no_problems(notes: tuple[list[Row], Path]) -> None
 def test_what_is_incomplete_is_seen(notes: tuple[list[Row], Path]) -> None:
     """Negative controls: a row, a claim, a passage that is missing, and a line twice."""
     assert problems([]) == ["900:4-5: there is no claim two"]
-    elsewhere = replace(CLAIM, passages=(at("900", 4),))
+    elsewhere = replace(CLAIM, passages=(at("900:4"),))
     assert problems([elsewhere]) == [
         "900:4-5: two does not name these lines",
         "two: 900:4 is not in the table with this key",
@@ -73,7 +73,7 @@ def test_what_is_incomplete_is_seen(notes: tuple[list[Row], Path]) -> None:
 def test_another_text_is_seen(notes: tuple[list[Row], Path]) -> None:
     """Negative controls: a formula that is not printed, and a document that was edited."""
     _, folder = notes
-    misquoted = replace(CLAIM, passages=(at("900", (4, 5), "2=2"),))
+    misquoted = replace(CLAIM, passages=(at("900:4-5", "2=2"),))
     assert problems_with_documents([misquoted], folder) == ["two: 2=2 is not printed at 900:4-5"]
     (folder / "900_numbers.txt").write_text(TEXT.replace("One", "Uno"), encoding="utf-8")
     found = problems_with_documents([CLAIM], folder)

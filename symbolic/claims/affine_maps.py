@@ -145,20 +145,20 @@ CLAIMS = [
         "An affine transformation is a transformation that takes lines to lines.",
         Verdict.FALSE,
         _lines_to_lines,
-        "Affine: f(x) = A x + b. It takes lines to lines, or to points. Conversely a bijection of "
-        "R^n, n >= 2, that takes lines to lines is affine (the fundamental theorem of affine "
-        "geometry; see Artstein-Avidan and Slomka, arXiv 1604.01762).",
-        passages=(at("003", 20, r"\to"),),
-        why="In one dimension x^3 takes lines to lines too; the converse needs a bijection and "
-        "n >= 2.",
+        at("003:20", r"\to"),
+        corrected="Affine: f(x) = A x + b. It takes lines to lines, or to points. Conversely a "
+        "bijection of R^n, n >= 2, that takes lines to lines is affine (the fundamental theorem "
+        "of affine geometry; see Artstein-Avidan and Slomka, arXiv 1604.01762).",
+        why="In one dimension x^3 takes lines to lines too; the converse needs a bijection and n "
+        ">= 2.",
     ),
     note(
         "lines-are-no-subspaces",
         "A line is not a subspace.",
         Verdict.IMPRECISE,
         _lines_are_no_subspaces,
-        "A line is a subspace if and only if it goes through 0.",
-        passages=(at("003", 24),),
+        at("003:24"),
+        corrected="A line is a subspace if and only if it goes through 0.",
         why="Lines through 0 are subspaces.",
     ),
     note(
@@ -167,8 +167,9 @@ CLAIMS = [
         "f(y) does not hold.",
         Verdict.IMPRECISE,
         _affine_is_not_linear,
-        "f(x) = A x + b is linear if and only if b = 0; in general f(x + y) = f(x) + f(y) - f(0).",
-        passages=(at("003", 24, "f(x + y) = f(x) + f(y)"),),
+        at("003:24", "f(x + y) = f(x) + f(y)"),
+        corrected="f(x) = A x + b is linear if and only if b = 0; in general f(x + y) = f(x) + "
+        "f(y) - f(0).",
         why="Linear maps are affine, and take lines to lines; what fails is f(0) = 0, if b is "
         "not 0.",
     ),
@@ -177,9 +178,9 @@ CLAIMS = [
         "The shear S = [[1, a], [0, 1]] is an example of an affine map, which is not linear.",
         Verdict.IMPRECISE,
         _shear_as_example,
-        "The shear is linear, so affine with b = 0. A translation x -> x + b is affine and not "
-        "linear.",
-        passages=(at("003", (26, 30), r"S = \begin{bmatrix} 1 & a \\ 0 & 1\end{bmatrix}"),),
+        at("003:26-30", r"S = \begin{bmatrix} 1 & a \\ 0 & 1\end{bmatrix}"),
+        corrected="The shear is linear, so affine with b = 0. A translation x -> x + b is affine "
+        "and not linear.",
         why="It is to illustrate that affine maps are not linear, but a shear is linear.",
     ),
     note(
@@ -187,15 +188,16 @@ CLAIMS = [
         "Under the shear the vertical position of the points does not change.",
         Verdict.PROVEN,
         _shear_keeps_heights,
-        passages=(at("003", 36),),
+        at("003:36"),
     ),
     note(
         "shear-translates",
         "On x_1 the shear is only a translation.",
         Verdict.IMPRECISE,
         _shear_translates,
-        "The points at height x_2 are translated by a x_2; the whole plane is not translated.",
-        passages=(at("003", 36, "x_1"),),
+        at("003:36", "x_1"),
+        corrected="The points at height x_2 are translated by a x_2; the whole plane is not "
+        "translated.",
         why="The shift a x_2 depends on the height x_2.",
     ),
     note(
@@ -204,6 +206,6 @@ CLAIMS = [
         "coordinates).",
         Verdict.PROVEN,
         _homogeneous_coordinates,
-        passages=(at("003", 38),),
+        at("003:38"),
     ),
 ]

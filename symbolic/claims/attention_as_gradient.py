@@ -136,19 +136,16 @@ CLAIMS = [
         "exp(beta <x, y>) dmu(y) is P_x of the softmax average, X[mu](x).",
         Verdict.FALSE,
         _logarithmic_derivative,
-        "X[mu] is the spherical gradient of beta^-1 log int exp(beta <x, y>) dmu(y); with beta^-1 "
-        "inside the logarithm the gradient is beta X[mu].",
-        passages=(
-            at(
-                "004",
-                (287, 289),
-                r"\nabla_S \log \int \beta^{-1} \exp(\beta \langle x, y \rangle) d\mu(y)",
-                r"P_x^\perp \left(Z_{\beta, \mu}^{-1}(x) \int \exp(\beta \langle x, y \rangle) y "
-                r"d\mu(y) \right)",
-            ),
+        at(
+            "004:287-289",
+            r"\nabla_S \log \int \beta^{-1} \exp(\beta \langle x, y \rangle) d\mu(y)",
+            r"P_x^\perp \left(Z_{\beta, \mu}^{-1}(x) \int \exp(\beta \langle x, y \rangle) y "
+            r"d\mu(y) \right)",
         ),
-        why="A constant factor inside the logarithm does not change the gradient; beta^-1 belongs "
-        "in front.",
+        corrected="X[mu] is the spherical gradient of beta^-1 log int exp(beta <x, y>) dmu(y); "
+        "with beta^-1 inside the logarithm the gradient is beta X[mu].",
+        why="A constant factor inside the logarithm does not change the gradient; beta^-1 "
+        "belongs in front.",
     ),
     note(
         "sa-is-no-l2-gradient",
@@ -156,9 +153,7 @@ CLAIMS = [
         "L_2 gradient of any functional of mu.",
         Verdict.PROVEN,
         _no_l2_gradient,
-        passages=(
-            at("004", 290, r"\log \int \beta^{-1} \exp(\beta \langle x, y \rangle) d\mu(y)"),
-        ),
+        at("004:290", r"\log \int \beta^{-1} \exp(\beta \langle x, y \rangle) d\mu(y)"),
         test="test_sphere_mean_field.py::test_usa_is_the_gradient_flow_of_the_energy_and_sa_is_not",
     ),
     note(
@@ -167,15 +162,12 @@ CLAIMS = [
         "<grad f, x> <x, v> for them, and the spherical gradient is P_x grad f.",
         Verdict.PROVEN,
         _spherical_gradient,
-        passages=(
-            at(
-                "004",
-                (292, 301),
-                r"T_x \mathbb{S}^{d-1} = \{v \in \mathbb{R}^d : \langle v, x \rangle = 0\}",
-                r"\langle \nabla f(x), v \rangle - \langle \nabla f(x), x \rangle \langle x, v "
-                r"\rangle",
-                r"\nabla f(x) - \langle \nabla f(x), x \rangle x",
-            ),
+        at(
+            "004:292-301",
+            r"T_x \mathbb{S}^{d-1} = \{v \in \mathbb{R}^d : \langle v, x \rangle = 0\}",
+            r"\langle \nabla f(x), v \rangle - \langle \nabla f(x), x \rangle \langle x, v "
+            r"\rangle",
+            r"\nabla f(x) - \langle \nabla f(x), x \rangle x",
         ),
     ),
 ]

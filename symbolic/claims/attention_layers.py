@@ -158,15 +158,12 @@ CLAIMS = [
         "SAtt(x) = Softmax(beta (Q x) . (K x)) V x.",
         Verdict.IMPRECISE,
         _matrix_form,
-        "With the tokens as rows of x: Softmax(beta (x Q^T)(x K^T)^T) x V^T.",
-        passages=(
-            at(
-                "004",
-                211,
-                r"\text{Softmax}(\beta(Q(k)\mathbf{x}(k)) \cdot (K(k)\mathbf{x}(k))) "
-                r"V(k)\mathbf{x}(k)",
-            ),
+        at(
+            "004:211",
+            r"\text{Softmax}(\beta(Q(k)\mathbf{x}(k)) \cdot (K(k)\mathbf{x}(k))) "
+            r"V(k)\mathbf{x}(k)",
         ),
+        corrected="With the tokens as rows of x: Softmax(beta (x Q^T)(x K^T)^T) x V^T.",
         why="The shapes do not compose, for tokens as rows or as columns; and line 45 has beta^-1.",
     ),
     note(
@@ -175,16 +172,13 @@ CLAIMS = [
         "exp(beta <Q x_i, K x_j>).",
         Verdict.PROVEN,
         _components,
-        passages=(
-            at(
-                "004",
-                (213, 219),
-                r"[SAtt(\mathbf{x}(k))]_i = \sum_{j=1}^n \frac{\exp\left(\beta \langle "
-                r"Q(k)\mathbf{x}_i(k), K(k)\mathbf{x}_j(k) \rangle\right)}{Z_{\beta,i}(k)} "
-                r"V(k)\mathbf{x}_j(k)",
-                r"Z_{\beta,i}(k) = \sum_{j=1}^n \exp\left(\beta \langle Q(k)\mathbf{x}_i(k), "
-                r"K(k)\mathbf{x}_j(k) \rangle\right)",
-            ),
+        at(
+            "004:213-219",
+            r"[SAtt(\mathbf{x}(k))]_i = \sum_{j=1}^n \frac{\exp\left(\beta \langle "
+            r"Q(k)\mathbf{x}_i(k), K(k)\mathbf{x}_j(k) \rangle\right)}{Z_{\beta,i}(k)} "
+            r"V(k)\mathbf{x}_j(k)",
+            r"Z_{\beta,i}(k) = \sum_{j=1}^n \exp\left(\beta \langle Q(k)\mathbf{x}_i(k), "
+            r"K(k)\mathbf{x}_j(k) \rangle\right)",
         ),
     ),
     note(
@@ -192,16 +186,13 @@ CLAIMS = [
         "Transformers use layer normalisation, x_i(k+1) = (x_i + SAtt_i) / |x_i + SAtt_i|.",
         Verdict.IMPRECISE,
         _layer_norm,
-        "This is RMS norm, without gain and up to the factor sqrt(d). Layer norm subtracts the "
-        "mean over the coordinates of the token.",
-        passages=(
-            at(
-                "004",
-                (226, 228),
-                r"\mathbf{x}_i(k+1) = \frac{\mathbf{x}_i(k) + [\text{SAtt}(\mathbf{x}(k); K(k), "
-                r"Q(k), V(k))]_i}",
-            ),
+        at(
+            "004:226-228",
+            r"\mathbf{x}_i(k+1) = \frac{\mathbf{x}_i(k) + [\text{SAtt}(\mathbf{x}(k); K(k), "
+            r"Q(k), V(k))]_i}",
         ),
+        corrected="This is RMS norm, without gain and up to the factor sqrt(d). Layer norm "
+        "subtracts the mean over the coordinates of the token.",
         why="x/|x| is RMS norm; layer norm centres the coordinates first.",
     ),
     note(
@@ -210,16 +201,13 @@ CLAIMS = [
         "P_x y = y - <x, y> x, the projection to the tangent space.",
         Verdict.PROVEN,
         _continuous_time,
-        passages=(
-            at(
-                "004",
-                (230, 233),
-                r"\dot{\mathbf{x}}_i(t) = P_{\mathbf{x}_i(t)}^\perp",
-                r"P_x^\perp y = y - \langle x, y \rangle x",
-            ),
-            at("002", 96),
-            at("002", 99),
+        at(
+            "004:230-233",
+            r"\dot{\mathbf{x}}_i(t) = P_{\mathbf{x}_i(t)}^\perp",
+            r"P_x^\perp y = y - \langle x, y \rangle x",
         ),
+        at("002:96"),
+        at("002:99"),
         test="test_sphere_layers.py::test_networks_converge_to_their_flows_at_rate_one",
     ),
 ]

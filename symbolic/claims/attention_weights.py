@@ -158,8 +158,9 @@ CLAIMS = [
         "mean V E[Y].",
         Verdict.FALSE,
         _ratio,
-        "V times int y exp(<Qx, Ky>) mu(dy) / int exp(<Qx, Ky>) mu(dy).",
-        passages=(at("002", 59, _AVERAGE), at("002", 73, _AVERAGE)),
+        at("002:59", _AVERAGE),
+        at("002:73", _AVERAGE),
+        corrected="V times int y exp(<Qx, Ky>) mu(dy) / int exp(<Qx, Ky>) mu(dy).",
         why="The numerator lacks y: as printed the fraction is 1, and V times 1 is not a vector.",
     ),
     note(
@@ -170,7 +171,9 @@ CLAIMS = [
             "pictures of what trained matrices may do; nothing in the equations distinguishes Q "
             "from K but their places in <Qx, Ky>"
         ),
-        passages=(at("002", 63), at("002", 65), at("002", 67)),
+        at("002:63"),
+        at("002:65"),
+        at("002:67"),
     ),
     note(
         "inner-product-as-similarity",
@@ -178,12 +181,11 @@ CLAIMS = [
         "larger is <Qx, Ky>.",
         Verdict.IMPRECISE,
         _similarity,
-        "For vectors of one length (on the sphere, or with normalised queries and keys) the inner "
-        "product is the cosine; in general it is also proportional to the length of Ky.",
-        passages=(
-            at("002", 69, r"\langle \cdot, \cdot \rangle"),
-            at("002", 71, r"\langle Q_t x, K_t y \rangle"),
-        ),
+        at("002:69", r"\langle \cdot, \cdot \rangle"),
+        at("002:71", r"\langle Q_t x, K_t y \rangle"),
+        corrected="For vectors of one length (on the sphere, or with normalised queries and "
+        "keys) the inner product is the cosine; in general it is also proportional to the length "
+        "of Ky.",
         why="A long key has a larger inner product than the key that is equal to Qx.",
     ),
     note(
@@ -192,14 +194,11 @@ CLAIMS = [
         "weights p_ij of the scores <Q x_i, K x_j>.",
         Verdict.PROVEN,
         _empirical_measure,
-        passages=(
-            at(
-                "002",
-                (77, 82),
-                r"X_t[\mu(t)](x_i(t)) = V_t \left(\sum_{j=1}^n p_{ij}(t) x_j(t) \right)",
-                r"p_{ij}(t) = \frac{e^{\langle Q_t x_i(t), K_t x_j(t) \rangle}}"
-                r"{\sum_{k=1}^n e^{\langle Q_t x_i(t), K_t x_k(t) \rangle}}",
-            ),
+        at(
+            "002:77-82",
+            r"X_t[\mu(t)](x_i(t)) = V_t \left(\sum_{j=1}^n p_{ij}(t) x_j(t) \right)",
+            r"p_{ij}(t) = \frac{e^{\langle Q_t x_i(t), K_t x_j(t) \rangle}}"
+            r"{\sum_{k=1}^n e^{\langle Q_t x_i(t), K_t x_k(t) \rangle}}",
         ),
     ),
     note(
@@ -207,8 +206,8 @@ CLAIMS = [
         "The score of the simple model is x_i^T Q K x_j.",
         Verdict.FALSE,
         _transpose,
-        "x_i^T Q^T K x_j, which is <Q x_i, K x_j> of line 82.",
-        passages=(at("002", 136, r"e^{x_i(t)^T Q_t K_t x_j(t)}"),),
+        at("002:136", r"e^{x_i(t)^T Q_t K_t x_j(t)}"),
+        corrected="x_i^T Q^T K x_j, which is <Q x_i, K x_j> of line 82.",
         why="The transpose of Q is missing; line 138 has it.",
     ),
     note(
@@ -217,10 +216,8 @@ CLAIMS = [
         "exp(beta <x_i, x_k>), printed twice.",
         Verdict.PROVEN,
         _simplified,
-        passages=(
-            at("002", 138, r"V_t = \text{Id}$ $Q_t^T K_t = \beta \text{Id}"),
-            at("002", 140, _SIMPLE),
-            at("002", 142, _SIMPLE),
-        ),
+        at("002:138", r"V_t = \text{Id}$ $Q_t^T K_t = \beta \text{Id}"),
+        at("002:140", _SIMPLE),
+        at("002:142", _SIMPLE),
     ),
 ]

@@ -142,17 +142,15 @@ CLAIMS = [
         "as a question).",
         Verdict.IMPRECISE,
         _long_run,
-        "With Q = K = V = I, for almost every start: a point mass if d >= 3 (any beta >= 0, "
-        "Theorem 6.1), if beta = 0 (4.1), or for small and large beta on the circle (4.3, 5.1). "
-        "For large beta several clusters last for a time exponential in beta. With V = -I tokens "
-        "spread out, and for other V there need be no limit.",
-        r"\mu_t \to \delta_{x^*}\text{ for almost every start, }V = I",
-        passages=(
-            at("002", 124, r"t \rightarrow \infty \quad \mu(t) \rightarrow \text{clustering}"),
-            at("004", 60),
-        ),
-        why="True for V = I and almost every start, and then it is one cluster; V = -I spreads the "
-        "tokens.",
+        at("002:124", r"t \rightarrow \infty \quad \mu(t) \rightarrow \text{clustering}"),
+        at("004:60"),
+        corrected="With Q = K = V = I, for almost every start: a point mass if d >= 3 (any beta "
+        ">= 0, Theorem 6.1), if beta = 0 (4.1), or for small and large beta on the circle (4.3, "
+        "5.1). For large beta several clusters last for a time exponential in beta. With V = -I "
+        "tokens spread out, and for other V there need be no limit.",
+        corrected_latex=r"\mu_t \to \delta_{x^*}\text{ for almost every start, }V = I",
+        why="True for V = I and almost every start, and then it is one cluster; V = -I spreads "
+        "the tokens.",
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
     ),
     note(
@@ -160,7 +158,7 @@ CLAIMS = [
         "A word such as bank belongs to a financial and to a geographical zone.",
         Verdict.NOT_JUDGED,
         not_to_be_judged("these equations do not say what a cluster of a trained model means"),
-        passages=(at("002", 126),),
+        at("002:126"),
     ),
     note(
         "two-clusters-last",
@@ -168,9 +166,9 @@ CLAIMS = [
         "another.",
         Verdict.IMPRECISE,
         _two_clusters,
-        "Two clusters are metastable: they last for a time of order e^(beta (1 - g)), g their "
-        "cosine, and then merge into one.",
-        passages=(at("002", 128, "t+T"),),
+        at("002:128", "t+T"),
+        corrected="Two clusters are metastable: they last for a time of order e^(beta (1 - g)), "
+        "g their cosine, and then merge into one.",
         why="Right for a time that is exponential in beta; in the end there is one cluster.",
         test="test_sphere_clusters.py::test_clusters_last_for_large_beta_only",
     ),
@@ -179,8 +177,9 @@ CLAIMS = [
         "d/dt ln log M_t = Theta(t), for a quantity M_t that is not defined.",
         Verdict.FALSE,
         _log_log,
-        "d/dt log M_t -> 2 for M_t = 1/(1 - g), g the cosine of the tokens: log M_t ~ 2t.",
-        passages=(at("002", 168, r"\frac{d}{dt} \ln \log M_t = \Theta(t)"),),
+        at("002:168", r"\frac{d}{dt} \ln \log M_t = \Theta(t)"),
+        corrected="d/dt log M_t -> 2 for M_t = 1/(1 - g), g the cosine of the tokens: log M_t ~ "
+        "2t.",
         why="As printed log M grows as exp(c t^2/2), and M is not defined; here 1 - g ~ e^(-2t).",
         test="test_sphere_theory.py::test_equiangular_tokens_have_the_final_rate",
     ),
@@ -189,15 +188,16 @@ CLAIMS = [
         "A free energy says how far the tokens are from chaos to order.",
         Verdict.NOT_JUDGED,
         not_to_be_judged("neither a free energy nor chaos or order is defined"),
-        passages=(at("002", 169),),
+        at("002:169"),
     ),
     note(
         "linear-pace",
         "Each layer turns disorder into order at a linear, controllable pace.",
         Verdict.FALSE,
         _linear_pace,
-        "Waiting that can be exponential in beta, then a fast rise, then log(1/(1 - g)) ~ 2t.",
-        passages=(at("002", 171),),
+        at("002:171"),
+        corrected="Waiting that can be exponential in beta, then a fast rise, then log(1/(1 - "
+        "g)) ~ 2t.",
         why="g(t) is a sigmoid curve; only log(1/(1 - g)) is linear, at the end.",
         test="test_sphere_theory.py::test_waiting_times_grow_exponentially_with_beta",
     ),

@@ -52,8 +52,8 @@ def _convergence_rate() -> Finding:
         f"near one cluster the displacements have y_i' = k (mean(y) - y_i), k = {sa} for SA and "
         f"{usa} for USA (any N): |x_i - x*| ~ e^(-k t). The bound holds with smaller lambda too, "
         "but the rate is not O(e^-beta). That is the speed at which orthogonal tokens start, "
-        "2/(e^beta + N - 1) for SA: e^beta is in the waiting time. 1 - cos has rate 2k. This judges "
-        "what the slide prints; the wording of the theorem in arXiv 2312.10794 was not compared",
+        "2/(e^beta + N - 1) for SA: e^beta is in the waiting time. 1 - cos has rate 2k. This "
+        "judges what the slide prints; the theorem in arXiv 2312.10794 was not compared",
         part_that_holds=cancel(orthogonal - 2 / (exp(BETA) + COUNT - 1)) == 0
         and limit(orthogonal * exp(BETA), BETA, oo) == 2
         and usa == exp(BETA),
@@ -91,17 +91,10 @@ CLAIMS = [
         "Theorem 6.3: for d >= n |x_i(t) - x*| <= C e^(-lambda t) with lambda = O(e^-beta).",
         Verdict.IMPRECISE,
         _convergence_rate,
-        "For almost every start, with C depending on it: the final rate of |x_i - x*| is 1 for SA "
-        "and e^beta for USA, for every n and beta; e^-beta enters only through the time until the "
-        "tokens are near each other.",
-        passages=(
-            at(
-                "004",
-                370,
-                r"\|x_i(t) - x^*\| \leq Ce^{-\lambda t}",
-                r"\lambda = O(e^{-\beta})",
-            ),
-        ),
+        at("004:370", r"\|x_i(t) - x^*\| \leq Ce^{-\lambda t}", r"\lambda = O(e^{-\beta})"),
+        corrected="For almost every start, with C depending on it: the final rate of |x_i - x*| "
+        "is 1 for SA and e^beta for USA, for every n and beta; e^-beta enters only through the "
+        "time until the tokens are near each other.",
         why="True as a bound, but the final rate is 1 (SA) or e^beta (USA); a small lambda only "
         "covers the waiting time.",
         test="test_sphere_theory.py::test_in_dimension_n_every_start_converges_at_the_final_rate",
@@ -112,10 +105,10 @@ CLAIMS = [
         "time.",
         Verdict.FALSE,
         _finite_time,
-        "For fixed n and beta and d -> infinity all inner products follow one curve, that of "
-        "tokens which start orthogonal: it tends to 1 as t -> infinity and is at 1 - delta after "
-        "a finite time. That d >= n is not enough for this: d must be large.",
-        passages=(at("004", 371, r"d \geq n"),),
+        at("004:371", r"d \geq n"),
+        corrected="For fixed n and beta and d -> infinity all inner products follow one curve, "
+        "that of tokens which start orthogonal: it tends to 1 as t -> infinity and is at 1 - "
+        "delta after a finite time. That d >= n is not enough for this: d must be large.",
         why="Distinct tokens stay distinct (uniqueness), so 1 is reached only as t -> infinity.",
         test="test_sphere_phase.py::test_phase_diagram_is_a_step_at_the_curve_in_high_dimension",
     ),

@@ -220,14 +220,7 @@ CLAIMS = [
         "to a single point.",
         Verdict.PROVEN,
         _beta_zero,
-        passages=(
-            at(
-                "004",
-                (350, 353),
-                r"\dot{x}_t(t) = P_{x_i}^\perp(\bar{x}(t))",
-                r"(x_i(0))_{i \in [n]}",
-            ),
-        ),
+        at("004:350-353", r"\dot{x}_t(t) = P_{x_i}^\perp(\bar{x}(t))", r"(x_i(0))_{i \in [n]}"),
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
     ),
     note(
@@ -235,7 +228,8 @@ CLAIMS = [
         "Lojasiewicz's theorem (1963) ensures convergence to a critical point.",
         Verdict.TESTED,
         _lojasiewicz,
-        passages=(at("004", 355), at("004", 365)),
+        at("004:355"),
+        at("004:365"),
     ),
     note(
         "benaim",
@@ -246,15 +240,16 @@ CLAIMS = [
             "single clusters are strict saddles, is proven with the theorems, and then the "
             "centre-stable manifold theorem suffices"
         ),
-        passages=(at("004", 356), at("004", 365)),
+        at("004:356"),
+        at("004:365"),
     ),
     note(
         "one-cluster-at-small-beta",
         "Theorem 4.3: if beta is O(1/n), almost every start converges to a single cluster.",
         Verdict.IMPRECISE,
         _small_beta,
-        "If beta <= 1/n (any d >= 2). For d >= 3 no condition is needed (Theorem 6.1).",
-        passages=(at("004", 360, r"\beta \in O(n^{-1})"),),
+        at("004:360", r"\beta \in O(n^{-1})"),
+        corrected="If beta <= 1/n (any d >= 2). For d >= 3 no condition is needed (Theorem 6.1).",
         why="O(1/n) leaves the constant open; 1 is small enough for every n and d.",
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
     ),
@@ -263,15 +258,15 @@ CLAIMS = [
         "Theorem 5.1: if beta >= C(d) n^2, almost every start converges to a single cluster.",
         Verdict.PROVEN,
         _large_beta,
-        passages=(at("004", 361, r"\beta \geq C(d)n^2"),),
+        at("004:361", r"\beta \geq C(d)n^2"),
     ),
     note(
         "one-cluster-in-three-dimensions",
         "Theorem 6.1: for d >= 3 and any beta >= 0 the tokens form one cluster.",
         Verdict.IMPRECISE,
         _three_dimensions,
-        "Add: from almost every start. Then it is true, for every number of tokens.",
-        passages=(at("004", 369, r"d \geq 3", r"\beta \geq 0"),),
+        at("004:369", r"d \geq 3", r"\beta \geq 0"),
+        corrected="Add: from almost every start. Then it is true, for every number of tokens.",
         why="Opposite tokens, for instance, do not move; such starts have probability 0.",
     ),
 ]

@@ -80,9 +80,9 @@ CLAIMS = [
         "Where div X < 0 tokens gather; where div X > 0 there is diffusion.",
         Verdict.IMPRECISE,
         _divergence,
-        "Along a path d log(rho)/dt = -div X: where div X < 0 the density grows and volumes "
-        "shrink, where div X > 0 they expand. Expansion is transport, not diffusion.",
-        passages=(at("002", 47, r"\text{div} < 0: \text{gather}", r"\text{div} > 0: \text{diff"),),
+        at("002:47", r"\text{div} < 0: \text{gather}", r"\text{div} > 0: \text{diff"),
+        corrected="Along a path d log(rho)/dt = -div X: where div X < 0 the density grows and "
+        "volumes shrink, where div X > 0 they expand. Expansion is transport, not diffusion.",
         why="It is about volumes: tokens may still move apart. Expansion is not diffusion.",
     ),
     note(
@@ -91,14 +91,11 @@ CLAIMS = [
         "one, satisfy d mu/dt + div(mu X) = 0.",
         Verdict.PROVEN,
         _continuity_equation,
-        passages=(
-            at("002", 49, r"\partial_t \mu(t) + \text{div}(\mu(t) X_t[\mu(t)]) = 0"),
-            at(
-                "004",
-                (96, 104),
-                r"\dot{x}_t = b(x_t), x_0 \sim \mu",
-                r"\partial_t p_t = -\nabla \cdot (p_t b_t), p_0 = \mu, p_1 = \nu",
-            ),
+        at("002:49", r"\partial_t \mu(t) + \text{div}(\mu(t) X_t[\mu(t)]) = 0"),
+        at(
+            "004:96-104",
+            r"\dot{x}_t = b(x_t), x_0 \sim \mu",
+            r"\partial_t p_t = -\nabla \cdot (p_t b_t), p_0 = \mu, p_1 = \nu",
         ),
     ),
 ]

@@ -153,16 +153,15 @@ CLAIMS = [
         "among all probability measures on the sphere (outline: Gegenbauer polynomials).",
         Verdict.PROVEN,
         _minimiser,
-        passages=(at("004", 274), at("004", 275)),
+        at("004:274"),
+        at("004:275"),
     ),
     note(
         "energy-maximisers",
         "Proposition 3.4: for beta > 0 every maximiser of E is a point mass.",
         Verdict.PROVEN,
         _maximisers,
-        passages=(
-            at("004", 274, r"δ_{x^*}$ at some $x^* \in \mathbb{S}^{d-1}"),
-            at("004", 364),
-        ),
+        at("004:274", r"δ_{x^*}$ at some $x^* \in \mathbb{S}^{d-1}"),
+        at("004:364"),
     ),
 ]

@@ -138,7 +138,7 @@ CLAIMS = [
             "a hypothesis on trained models, which no computation with random weights can decide "
             "(Park, Choe and Veitch, 2024, for what it can mean)"
         ),
-        passages=(at("003", 64),),
+        at("003:64"),
     ),
     note(
         "locally-orthogonal-features",
@@ -148,20 +148,17 @@ CLAIMS = [
             "an observation on trained toy models (Elhage et al., 2022), which no computation with "
             "random weights can decide"
         ),
-        passages=(at("003", 65),),
+        at("003:65"),
     ),
     note(
         "scores-best-rank-one-form",
         "Among rank-one D of Frobenius norm 1, x^T D y is largest at D = x y^T / (|x||y|).",
         Verdict.PROVEN,
         _rank_one_form,
-        passages=(
-            at(
-                "003",
-                (76, 78),
-                r"\mathbf{x}^TD\mathbf{y}",
-                r"D = \frac{\mathbf{x}}{\|\mathbf{x}\|} \cdot\frac{\mathbf{y^T}}{\|\mathbf{y}\|}",
-            ),
+        at(
+            "003:76-78",
+            r"\mathbf{x}^TD\mathbf{y}",
+            r"D = \frac{\mathbf{x}}{\|\mathbf{x}\|} \cdot\frac{\mathbf{y^T}}{\|\mathbf{y}\|}",
         ),
     ),
     note(
@@ -169,9 +166,10 @@ CLAIMS = [
         "The optimisation of a transformer tries to maximise this, x^T D y.",
         Verdict.FALSE,
         _training,
-        "Training lowers a loss; its derivative by Omega is the sum of (dL/dA_ij) x~_i x~_j^T, and "
-        "the dL/dA_ij of one query i sum to 0: as some of its scores rise, others fall.",
-        passages=(at("003", 80),),
+        at("003:80"),
+        corrected="Training lowers a loss; its derivative by Omega is the sum of (dL/dA_ij) x~_i "
+        "x~_j^T, and the dL/dA_ij of one query i sum to 0: as some of its scores rise, others "
+        "fall.",
         why="Softmax ignores a common shift of a query's scores, so no loss can ask for all of "
         "them to grow.",
     ),
@@ -181,16 +179,13 @@ CLAIMS = [
         "(|f_i||f_j|).",
         Verdict.FALSE,
         _feature_part,
-        "It is largest at Omega = x~_i x~_j^T/(|x~_i||x~_j|), by the lemma; at the printed matrix "
-        "only if v_i = v_j = 0.",
-        passages=(
-            at(
-                "003",
-                87,
-                r"\Omega = \frac{\mathbf{f}_i}{\|\mathbf{f}_i\|} \cdot"
-                r"\frac{\mathbf{f_j^T}}{\|\mathbf{f_j}\|}",
-            ),
+        at(
+            "003:87",
+            r"\Omega = \frac{\mathbf{f}_i}{\|\mathbf{f}_i\|} \cdot"
+            r"\frac{\mathbf{f_j^T}}{\|\mathbf{f_j}\|}",
         ),
+        corrected="It is largest at Omega = x~_i x~_j^T/(|x~_i||x~_j|), by the lemma; at the "
+        "printed matrix only if v_i = v_j = 0.",
         why="The lemma's vectors are the whole tokens v + f, not their parts f.",
     ),
     note(
@@ -198,9 +193,10 @@ CLAIMS = [
         "The optimisation process copies the features that we are looking for into Omega.",
         Verdict.FALSE,
         _copying,
-        "dA_ij/dOmega = x~_i x~_j^T: descent adds to Omega the products of whole tokens, with "
-        "weights -dL/dA_ij of either sign; features, the rest and the products of both.",
-        passages=(at("003", 89, r"\Omega"),),
+        at("003:89", r"\Omega"),
+        corrected="dA_ij/dOmega = x~_i x~_j^T: descent adds to Omega the products of whole "
+        "tokens, with weights -dL/dA_ij of either sign; features, the rest and the products of "
+        "both.",
         why="The gradient does not single out f: it holds v_i v_j^T, v_i f_j^T and f_i v_j^T as "
         "well.",
     ),

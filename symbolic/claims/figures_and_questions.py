@@ -61,7 +61,7 @@ CLAIMS = [
             "records the layers, and `shaped-attention sphere histograms states.npy` draws the "
             "figure from hidden states (layers, tokens, features)"
         ),
-        passages=(at("004", 246),),
+        at("004:246"),
         test="test_sphere_trained.py::test_the_figure_shows_each_layer_and_its_mean",
     ),
     note(
@@ -70,8 +70,8 @@ CLAIMS = [
         "that of any fixed pair i != j, and the average histogram over all pairs computes it.",
         Verdict.IMPRECISE,
         _any_pair,
-        "In the second probability write <x_i(t), x_j(t)> for <x_1(t), x_2(t)>.",
-        passages=(at("004", 376, PROBABILITY, OF_ANY_PAIR),),
+        at("004:376", PROBABILITY, OF_ANY_PAIR),
+        corrected="In the second probability write <x_i(t), x_j(t)> for <x_1(t), x_2(t)>.",
         why="True, but both sides print x_1 and x_2; it needs full attention, not a causal mask.",
     ),
     note(
@@ -85,7 +85,7 @@ CLAIMS = [
             "1 - delta. In high dimension the simulated probability is 0 just before it and 1 "
             "just after; `shaped-attention sphere phase` draws the figure for any d",
         ),
-        passages=(at("004", 376, r"\Gamma_{\infty, \delta}"),),
+        at("004:376", r"\Gamma_{\infty, \delta}"),
         test="test_sphere_phase.py::test_phase_diagram_is_a_step_at_the_curve_in_high_dimension",
     ),
     note(
@@ -96,7 +96,7 @@ CLAIMS = [
             "a question, not a statement. Both run here: SphereAttention(beta, causal=True) is the "
             "decoder, full attention the encoder"
         ),
-        passages=(at("004", 382),),
+        at("004:382"),
     ),
     note(
         "mixture-distribution",
@@ -106,6 +106,6 @@ CLAIMS = [
             "a question, not a statement. `shaped-attention sphere metastability` counts clusters, "
             "`shaped-attention sphere mean-field` shows densities on the circle"
         ),
-        passages=(at("004", 383),),
+        at("004:383"),
     ),
 ]

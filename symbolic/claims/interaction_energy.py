@@ -119,8 +119,9 @@ CLAIMS = [
         "dE/dt = int |X|^2 dmu.",
         Verdict.PROVEN,
         lambda: _energy_identity(unnormalised=True),
-        passages=(at("004", 328, r"\partial_t \mu_t = \nabla_{W_2} E_\beta[\mu]"),),
-        test="test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",
+        at("004:328", r"\partial_t \mu_t = \nabla_{W_2} E_\beta[\mu]"),
+        test="test_sphere.py::"
+        "test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",
     ),
     note(
         "energy-derivative-sa",
@@ -128,25 +129,23 @@ CLAIMS = [
         "|X[mu](x)|^2 Z(x) dmu(x) along SA, so it is monotone.",
         Verdict.PROVEN,
         lambda: _energy_identity(unnormalised=False),
-        passages=(
-            at(
-                "004",
-                (269, 272),
-                r"E_\beta(\mu_t) = \frac{1}{2\beta} \iint \exp(\beta \langle x, x' \rangle) "
-                r"d\mu_t(x) d\mu_t(x')",
-                r"\frac{d}{dt} E_\beta[\mu_t] = \int \|X[\mu_t](x)\|^2 Z_{\beta, \mu_t}(x) "
-                r"d\mu_t(x)",
-            ),
+        at(
+            "004:269-272",
+            r"E_\beta(\mu_t) = \frac{1}{2\beta} \iint \exp(\beta \langle x, x' \rangle) "
+            r"d\mu_t(x) d\mu_t(x')",
+            r"\frac{d}{dt} E_\beta[\mu_t] = \int \|X[\mu_t](x)\|^2 Z_{\beta, \mu_t}(x) "
+            r"d\mu_t(x)",
         ),
-        test="test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",
+        test="test_sphere.py::"
+        "test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",
     ),
     note(
         "energy-rate-increases",
         "The time derivative of the energy increases along the continuity equation.",
         Verdict.FALSE,
         _rate_increases,
-        "The energy increases; its derivative is >= 0 and tends to 0.",
-        passages=(at("004", (269, 272), "increases along the continuity equation"),),
+        at("004:269-272", "increases along the continuity equation"),
+        corrected="The energy increases; its derivative is >= 0 and tends to 0.",
         why="The sentence is about E: near one cluster its derivative falls to 0.",
     ),
     note(
@@ -154,6 +153,6 @@ CLAIMS = [
         "With V = -I the interaction energy decreases.",
         Verdict.PROVEN,
         _repelling,
-        passages=(at("004", 273, "V = -I"),),
+        at("004:273", "V = -I"),
     ),
 ]

@@ -246,17 +246,15 @@ CLAIMS = [
         "fields b that move mu to nu.",
         Verdict.IMPRECISE,
         _benamou_brenier,
-        "W_2^2 is twice the least average kinetic energy, int_0^1 int p_t |b_t|^2 dx dt, over "
-        "fields b_t that depend on time and paths with d/dt p = -div(p b).",
-        r"W_2^2(\mu, \nu) = \min_{(p_t, b_t)} \int_0^1 \int p_t(x) \|b_t(x)\|^2 dx\, dt",
-        passages=(
-            at(
-                "004",
-                (106, 108),
-                r"W_2^2(\mu, \nu) = \min_{b \text{ s.t. } p_0=\mu, p_1=\nu} \int_0^1 \int "
-                r"p_t(x_t) \|b(x_t)\|^2 dx_t dt",
-            ),
+        at(
+            "004:106-108",
+            r"W_2^2(\mu, \nu) = \min_{b \text{ s.t. } p_0=\mu, p_1=\nu} \int_0^1 \int "
+            r"p_t(x_t) \|b(x_t)\|^2 dx_t dt",
         ),
+        corrected="W_2^2 is twice the least average kinetic energy, int_0^1 int p_t |b_t|^2 dx "
+        "dt, over fields b_t that depend on time and paths with d/dt p = -div(p b).",
+        corrected_latex=r"W_2^2(\mu, \nu) = \min_{(p_t, b_t)} \int_0^1 "
+        r"\int p_t(x) \|b_t(x)\|^2 dx\, dt",
         why="Write b_t: no field without time reaches the minimum in general. Kinetic energy is "
         "|b|^2/2, so the average is W_2^2/2.",
         test="test_transport_on_the_circle.py::test_the_least_kinetic_energy_is_the_distance",
@@ -267,17 +265,14 @@ CLAIMS = [
         "mu to nu.",
         Verdict.IMPRECISE,
         _gradients_suffice,
-        "The minimum is over potentials phi_t that depend on time.",
-        r"W_2^2(\mu, \nu) = \min_{(p_t, \varphi_t)} \int_0^1 \int p_t \|\nabla "
-        r"\varphi_t\|^2 dx\, dt",
-        passages=(
-            at(
-                "004",
-                131,
-                r"\min_{\varphi \text{ s.t. } p_0=\mu, p_1=\nu} \int_0^1 \int p_t(x_t) "
-                r"\|\nabla \varphi(x_t)\|^2 dx_t dt",
-            ),
+        at(
+            "004:131",
+            r"\min_{\varphi \text{ s.t. } p_0=\mu, p_1=\nu} \int_0^1 \int p_t(x_t) "
+            r"\|\nabla \varphi(x_t)\|^2 dx_t dt",
         ),
+        corrected="The minimum is over potentials phi_t that depend on time.",
+        corrected_latex=r"W_2^2(\mu, \nu) = \min_{(p_t, \varphi_t)} \int_0^1 \int p_t \|\nabla "
+        r"\varphi_t\|^2 dx\, dt",
         why="Gradients suffice, but write phi_t: a potential without time does not reach the "
         "minimum.",
     ),
@@ -287,13 +282,10 @@ CLAIMS = [
         "geodesic distance on a Riemannian manifold.",
         Verdict.TESTED,
         _length,
-        passages=(
-            at(
-                "004",
-                (133, 137),
-                r"W_2^2(\mu, \nu) = \min_{p_t \text{ s.t. } p_0=\mu, p_1=\nu} \int_0^1 "
-                r"\|\partial_t p_t\|_{p_t}^2 dt",
-            ),
+        at(
+            "004:133-137",
+            r"W_2^2(\mu, \nu) = \min_{p_t \text{ s.t. } p_0=\mu, p_1=\nu} \int_0^1 "
+            r"\|\partial_t p_t\|_{p_t}^2 dt",
         ),
     ),
     note(
@@ -302,14 +294,11 @@ CLAIMS = [
         "phi).",
         Verdict.PROVEN,
         _norm,
-        passages=(
-            at(
-                "004",
-                139,
-                r"\|\partial_t p_t\|_{p_t}^2 = \min_{\varphi_t} \|\nabla "
-                r"\varphi(\mathbf{x})\|_{L_2(p_t)}^2",
-                r"\partial_t p_t = -\nabla \cdot (p_t \nabla \varphi)",
-            ),
+        at(
+            "004:139",
+            r"\|\partial_t p_t\|_{p_t}^2 = \min_{\varphi_t} \|\nabla "
+            r"\varphi(\mathbf{x})\|_{L_2(p_t)}^2",
+            r"\partial_t p_t = -\nabla \cdot (p_t \nabla \varphi)",
         ),
     ),
 ]

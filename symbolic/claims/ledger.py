@@ -39,10 +39,11 @@ class Passage:
         return f"{self.document}:{self.first}{last}"
 
 
-def at(document: str, lines: int | tuple[int, int], *formulas: str) -> Passage:
-    """Return a passage of one line, or of lines from first to last."""
-    first, last = lines if isinstance(lines, tuple) else (lines, lines)
-    return Passage(document, first, last, formulas)
+def at(place: str, *formulas: str) -> Passage:
+    """Return a passage of one line, as in "003:95", or of lines, as in "003:9-14"."""
+    document, _, lines = place.partition(":")
+    first, _, last = lines.partition("-")
+    return Passage(document, int(first), int(last or first), formulas)
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,9 @@ def note(
     statement: str,
     expected: Verdict,
     check: Callable[[], Finding],
+    *passages: Passage,
     corrected: str = "",
     corrected_latex: str = "",
-    *,
-    passages: tuple[Passage, ...],
     why: str = "",
     test: str = "",
 ) -> Claim:

@@ -127,9 +127,9 @@ CLAIMS = [
         "Layer normalisation prevents explosion.",
         Verdict.IMPRECISE,
         _layer_norm,
-        "A norm after the addition (post-norm, the sphere) keeps the length; one before the "
-        "attention (pre-norm) makes growth linear in depth instead of exponential.",
-        passages=(at("002", 86),),
+        at("002:86"),
+        corrected="A norm after the addition (post-norm, the sphere) keeps the length; one "
+        "before the attention (pre-norm) makes growth linear in depth instead of exponential.",
         why="Right on the sphere; with the norm before the attention tokens still grow, by 1 per "
         "layer.",
     ),
@@ -139,10 +139,11 @@ CLAIMS = [
         "explode) or shrink (they vanish) sharply between layers.",
         Verdict.FALSE,
         _sums,
-        "The weights are positive and add up to 1, so with V = Id |sum p x| <= max |x| for any "
-        "number of tokens. Tokens grow because of V and the residual connection, not because of "
-        "their number. Gradients are a separate question: that of x / |x| shrinks as |x| grows.",
-        passages=(at("002", 88),),
+        at("002:88"),
+        corrected="The weights are positive and add up to 1, so with V = Id |sum p x| <= max |x| "
+        "for any number of tokens. Tokens grow because of V and the residual connection, not "
+        "because of their number. Gradients are a separate question: that of x / |x| shrinks as "
+        "|x| grows.",
         why="An average is no longer than the longest token, and the length of a token is not a "
         "gradient.",
     ),
@@ -151,8 +152,8 @@ CLAIMS = [
         "x_i(t) = X_t[mu(t)](x_i(t)).",
         Verdict.FALSE,
         _position,
-        "The derivative of x_i is X_t[mu(t)](x_i(t)), as in line 40.",
-        passages=(at("002", 55, r"x_i(t) = X_t[\mu(t)](x_i(t))"),),
+        at("002:55", r"x_i(t) = X_t[\mu(t)](x_i(t))"),
+        corrected="The derivative of x_i is X_t[mu(t)](x_i(t)), as in line 40.",
         why="The dot is missing: as printed each token would be equal to its velocity.",
     ),
     note(
@@ -160,19 +161,10 @@ CLAIMS = [
         "x_2(t) is the projection of an average to the tangent space at x_i.",
         Verdict.FALSE,
         _second_token,
-        "The derivative of x_i is this projection.",
-        passages=tuple(
-            at("002", line, formula)
-            for line, formula in (
-                (96, _PROJECTED),
-                (115, _PROJECTED),
-                (120, r"x_2(t) = \frac{1}{K} \sum_{k=1}^K \text{Proj}"),
-                (124, _PROJECTED),
-                (134, _PROJECTED),
-                (140, _PROJECTED),
-                (142, _PROJECTED),
-            )
-        ),
+        *[at(f"002:{line}", _PROJECTED) for line in (96, 115)],
+        at("002:120", r"x_2(t) = \frac{1}{K} \sum_{k=1}^K \text{Proj}"),
+        *[at(f"002:{line}", _PROJECTED) for line in (124, 134, 140, 142)],
+        corrected="The derivative of x_i is this projection.",
         why="x_2 stands for the derivative of x_i: a tangent vector at x_2 is orthogonal to x_2.",
     ),
 ]

@@ -118,14 +118,11 @@ CLAIMS = [
         "int exp(beta <x, y>) y dmu(y)), Z(x) = int exp(beta <x, y>) dmu(y).",
         Verdict.PROVEN,
         _empirical_measure,
-        passages=(
-            at("004", (252, 255), r"\dot{x}_i(t) = X[\mu_t](x_i(t))"),
-            at(
-                "004",
-                (260, 262),
-                r"X[\mu_t](x) = P_x^\perp \left(Z_{\beta, \mu_t}(x)^{-1} \int \exp(\beta \langle "
-                r"x, y \rangle) y \, d\mu_t(y) \right)",
-            ),
+        at("004:252-255", r"\dot{x}_i(t) = X[\mu_t](x_i(t))"),
+        at(
+            "004:260-262",
+            r"X[\mu_t](x) = P_x^\perp \left(Z_{\beta, \mu_t}(x)^{-1} \int \exp(\beta \langle "
+            r"x, y \rangle) y \, d\mu_t(y) \right)",
         ),
     ),
     note(
@@ -138,7 +135,7 @@ CLAIMS = [
             "on the circle the W2 distance between N independent tokens and the density of the "
             "continuity equation decreases as N^(-1/2), SA and USA",
         ),
-        passages=(at("004", (252, 255)),),
+        at("004:252-255"),
         test="test_sphere_mean_field.py::"
         "test_tokens_approach_the_mean_field_as_the_root_of_their_number",
     ),
@@ -147,8 +144,8 @@ CLAIMS = [
         "X[mu] is a map from the sphere to the sphere.",
         Verdict.FALSE,
         _tangent_values,
-        "X[mu] is a tangent vector field: X[mu](x) is in the tangent space at x.",
-        passages=(at("004", 257, r"X[\mu] : \mathbb{S}^{d-1} \rightarrow \mathbb{S}^{d-1}"),),
+        at("004:257", r"X[\mu] : \mathbb{S}^{d-1} \rightarrow \mathbb{S}^{d-1}"),
+        corrected="X[mu] is a tangent vector field: X[mu](x) is in the tangent space at x.",
         why="Values are velocities, orthogonal to x and not of length 1; at a point mass X = 0.",
     ),
     note(
@@ -156,7 +153,7 @@ CLAIMS = [
         "mu evolves by the continuity equation d mu/dt = -div(X[mu] mu).",
         Verdict.PROVEN,
         _continuity_equation,
-        passages=(at("004", (263, 265), r"\partial_t \mu_t = - \nabla \cdot (X[\mu_t] \mu_t)"),),
+        at("004:263-265", r"\partial_t \mu_t = - \nabla \cdot (X[\mu_t] \mu_t)"),
         test="test_sphere_mean_field.py::"
         "test_small_waves_grow_at_the_rates_of_the_bessel_functions",
     ),

@@ -176,17 +176,10 @@ CLAIMS = [
         "infimum over such maps of int c(x, T(x)) mu(dx).",
         Verdict.IMPRECISE,
         _monge,
-        "T: X -> Y with T#mu = nu attains the infimum of int c(x, T(x)) mu(dx), if there is one: "
-        "a point mass cannot be mapped to two points.",
-        r"T : X \to Y,\quad T_{\#}\mu = \nu",
-        passages=(
-            at(
-                "004",
-                (86, 87),
-                r"T : X \times Y",
-                r"\inf_{T: T_{\#}\mu = \nu} \int_X c(x, T(x))\mu(dx)",
-            ),
-        ),
+        at("004:86-87", r"T : X \times Y", r"\inf_{T: T_{\#}\mu = \nu} \int_X c(x, T(x))\mu(dx)"),
+        corrected="T: X -> Y with T#mu = nu attains the infimum of int c(x, T(x)) mu(dx), if "
+        "there is one: a point mass cannot be mapped to two points.",
+        corrected_latex=r"T : X \to Y,\quad T_{\#}\mu = \nu",
         why="X x Y is a set, not a map from X to Y; and a map with T#mu = nu need not exist.",
     ),
     note(
@@ -195,13 +188,7 @@ CLAIMS = [
         "problem of Monge.",
         Verdict.TESTED,
         _kantorovich,
-        passages=(
-            at(
-                "004",
-                88,
-                r"\inf_{\pi \in \Pi(\mu, \nu)} \int_{X \times Y} c(x, y)\pi(dx, dy)",
-            ),
-        ),
+        at("004:88", r"\inf_{\pi \in \Pi(\mu, \nu)} \int_{X \times Y} c(x, y)\pi(dx, dy)"),
     ),
     note(
         "wasserstein-distance",
@@ -209,20 +196,18 @@ CLAIMS = [
         "distance.",
         Verdict.IMPRECISE,
         _wasserstein_distance,
-        "If d is a distance and p >= 1, W_p = (inf E d(x, y)^p)^(1/p) is the p-Wasserstein "
-        "distance: the cost is d^p, and the root is the distance.",
-        r"W_p(\mu, \nu) = \left(\inf_{\pi \in \Pi(\mu, \nu)} \mathbb{E}[d(x,y)^p]\right)^{1/p},"
-        r"\ p \geq 1",
-        passages=(
-            at(
-                "004",
-                (92, 94),
-                r"W_p^p(\mu, \nu) = \inf_{\pi \in \Pi(\mu, \nu)} \mathbb{E}_{(x,y) \sim \pi} "
-                r"[d(x,y)^p]",
-            ),
+        at(
+            "004:92-94",
+            r"W_p^p(\mu, \nu) = \inf_{\pi \in \Pi(\mu, \nu)} \mathbb{E}_{(x,y) \sim \pi} "
+            r"[d(x,y)^p]",
         ),
-        why="W_p^p violates the triangle inequality (points 0, 1, 2: 4 > 1 + 1); its p-th root is "
-        "the distance, for p >= 1.",
+        corrected="If d is a distance and p >= 1, W_p = (inf E d(x, y)^p)^(1/p) is the "
+        "p-Wasserstein distance: the cost is d^p, and the root is the distance.",
+        corrected_latex=r"W_p(\mu, \nu) = \left(\inf_{\pi \in \Pi(\mu, \nu)} "
+        r"\mathbb{E}[d(x,y)^p]\right)^{1/p},"
+        r"\ p \geq 1",
+        why="W_p^p violates the triangle inequality (points 0, 1, 2: 4 > 1 + 1); its p-th root "
+        "is the distance, for p >= 1.",
     ),
     note(
         "brenier-velocity",
@@ -230,11 +215,11 @@ CLAIMS = [
         "the transport problem in continuous time.",
         Verdict.FALSE,
         _brenier,
-        "If mu has a density and second moments are finite, the optimal map for the cost |x - y|^2 "
-        "is T = grad phi with phi convex, unique mu-almost everywhere. The velocity is b_t = (T - "
-        "id) o T_t^(-1), T_t = (1 - t) id + t T.",
-        r"T = \nabla \varphi,\ \varphi \text{ convex}",
-        passages=(at("004", 95, r"\varphi(x_t)", r"b(x_t) = \nabla \varphi(x_t)"),),
+        at("004:95", r"\varphi(x_t)", r"b(x_t) = \nabla \varphi(x_t)"),
+        corrected="If mu has a density and second moments are finite, the optimal map for the "
+        "cost |x - y|^2 is T = grad phi with phi convex, unique mu-almost everywhere. The "
+        "velocity is b_t = (T - id) o T_t^(-1), T_t = (1 - t) id + t T.",
+        corrected_latex=r"T = \nabla \varphi,\ \varphi \text{ convex}",
         why="The map, not the velocity, is the gradient of a convex function: a convex potential "
         "never lets particles approach.",
     ),

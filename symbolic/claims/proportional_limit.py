@@ -149,11 +149,9 @@ CLAIMS = [
         "The times t = l/n of the layers lie in [0, T], where T = d/w is the limit of L/n.",
         Verdict.IMPRECISE,
         _times,
-        "They lie in [0, L/n], which tends to [0, T].",
-        passages=(
-            at("000", 6, r"t = l/n \in [0, T]", "T = d/w"),
-            at("001", 4, r"t = l/n \in [0, T]", "T = d/w"),
-        ),
+        at("000:6", r"t = l/n \in [0, T]", "T = d/w"),
+        at("001:4", r"t = l/n \in [0, T]", "T = d/w"),
+        corrected="They lie in [0, L/n], which tends to [0, T].",
         why="Harmless: at finite n the last time L/n can exceed T.",
     ),
     note(
@@ -161,20 +159,20 @@ CLAIMS = [
         "As n tends to infinity the gaps 1/n between the times of successive layers vanish.",
         Verdict.PROVEN,
         _gaps,
-        passages=(at("000", 7, "1/n"), at("001", 5, "1/n")),
+        at("000:7", "1/n"),
+        at("001:5", "1/n"),
     ),
     note(
         "updates-of-order-1/n",
         "The attention operation gives covariance updates V_(l+1) - V_l of size O(1/n).",
         Verdict.IMPRECISE,
         _size_of_updates,
-        "The mean of the update is of order 1/n; the update itself fluctuates by order 1/sqrt n.",
-        passages=(
-            at("000", 8, "O(1/n)"),
-            at("000", 9, "V_{l+1} - V_l", "O(1/n)"),
-            at("001", 6, "O(1/n)"),
-            at("001", 7, "V_{l+1} - V_l", "O(1/n)"),
-        ),
+        at("000:8", "O(1/n)"),
+        at("000:9", "V_{l+1} - V_l", "O(1/n)"),
+        at("001:6", "O(1/n)"),
+        at("001:7", "V_{l+1} - V_l", "O(1/n)"),
+        corrected="The mean of the update is of order 1/n; the update itself fluctuates by order "
+        "1/sqrt n.",
         why="Mean and covariance are O(1/n), so the standard deviation is of order 1/sqrt n.",
     ),
     note(
@@ -183,12 +181,10 @@ CLAIMS = [
         "in [0, T] as n tends to infinity.",
         Verdict.TESTED,
         _constant_ratio,
-        passages=(
-            at("000", 10, r"t \in [0, T]"),
-            at("000", 13, "d/w"),
-            at("001", 8, r"t \in [0, T]"),
-            at("001", 11, "d/w"),
-        ),
+        at("000:10", r"t \in [0, T]"),
+        at("000:13", "d/w"),
+        at("001:8", r"t \in [0, T]"),
+        at("001:11", "d/w"),
     ),
     note(
         "euler-step-1/n",
@@ -196,17 +192,15 @@ CLAIMS = [
         "and diffusion terms, and converges to the SDE.",
         Verdict.IMPRECISE,
         _euler_scheme,
-        "It does so in law, and up to the exit from a ball: the chain converges in law to the SDE "
-        "stopped when V leaves a ball, on [0, T] without stopping only if the SDE does not "
-        "explode.",
-        passages=(
-            at("000", 11, "dV_t", "1/n"),
-            at("000", 12, r"V_{l+1} \approx V_l + \text{(SDE drift and diffusion terms)}"),
-            at("000", 16),
-            at("001", 9, "dV_t", "1/n"),
-            at("001", 10, r"V_{l+1} \approx V_l + \text{(SDE drift and diffusion terms)}"),
-            at("001", 13),
-        ),
+        at("000:11", "dV_t", "1/n"),
+        at("000:12", r"V_{l+1} \approx V_l + \text{(SDE drift and diffusion terms)}"),
+        at("000:16"),
+        at("001:9", "dV_t", "1/n"),
+        at("001:10", r"V_{l+1} \approx V_l + \text{(SDE drift and diffusion terms)}"),
+        at("001:13"),
+        corrected="It does so in law, and up to the exit from a ball: the chain converges in law "
+        "to the SDE stopped when V leaves a ball, on [0, T] without stopping only if the SDE "
+        "does not explode.",
         why="Two conditions are missing: in law (chain and SDE have no common noise), and up to "
         "the exit (the SDE may explode before T).",
     ),
@@ -215,9 +209,11 @@ CLAIMS = [
         "The SDE can be approximated by the updates because they have size O(1/n).",
         Verdict.FALSE,
         _size_allows_sde,
-        "Updates give an SDE if their mean and covariance are of order 1/n, so that they have "
-        "size 1/sqrt n, and their fourth moments are of smaller order than 1/n.",
-        passages=(at("000", 14, "O(1/n)"), at("000", 18, "O(1/n)"), at("001", 12, "O(1/n)")),
+        at("000:14", "O(1/n)"),
+        at("000:18", "O(1/n)"),
+        at("001:12", "O(1/n)"),
+        corrected="Updates give an SDE if their mean and covariance are of order 1/n, so that "
+        "they have size 1/sqrt n, and their fourth moments are of smaller order than 1/n.",
         why="Updates of size O(1/n) sum to an ODE: n squares of size 1/n^2 vanish, and the noise "
         "with them.",
     ),

@@ -128,13 +128,11 @@ CLAIMS = [
         "theorem of Courant and Fischer).",
         Verdict.FALSE,
         _courant_fischer,
-        "For A symmetric. For any square A the maximum is lambda_1 of (A + A^T)/2. "
-        "Courant-Fischer is the statement for every k: lambda_k(A) = max over S of dimension k of "
-        "min over unit x in S of x^T A x.",
-        passages=(
-            at("003", (9, 10), r"\underset{\|x\| = 1}{\text{max}} \ x^TAx"),
-            at("003", 14, r"\frac{x^TAx}{x^Tx} = \lambda_1"),
-        ),
+        at("003:9-10", r"\underset{\|x\| = 1}{\text{max}} \ x^TAx"),
+        at("003:14", r"\frac{x^TAx}{x^Tx} = \lambda_1"),
+        corrected="For A symmetric. For any square A the maximum is lambda_1 of (A + A^T)/2. "
+        "Courant-Fischer is the statement for every k: lambda_k(A) = max over S of dimension k "
+        "of min over unit x in S of x^T A x.",
         why="A must be symmetric: [[0, 1], [0, 0]] has the maximum 1/2 and the eigenvalue 0.",
     ),
     note(
@@ -142,8 +140,8 @@ CLAIMS = [
         "x^T A x is a special case of a bilinear form.",
         Verdict.IMPRECISE,
         _quadratic_form,
-        "x^T A x is the quadratic form of the bilinear form x^T A y: its value at y = x.",
-        passages=(at("003", 12),),
+        at("003:12"),
+        corrected="x^T A x is the quadratic form of the bilinear form x^T A y: its value at y = x.",
         why="Harmless: a quadratic form is not linear in x.",
     ),
     note(
@@ -151,6 +149,7 @@ CLAIMS = [
         "The maximum of x^T A x over |x| = 1 is that of x^T A x / x^T x.",
         Verdict.PROVEN,
         _rayleigh_quotient,
-        passages=(at("003", 12), at("003", 14, r"\frac{x^TAx}{x^Tx}")),
+        at("003:12"),
+        at("003:14", r"\frac{x^TAx}{x^Tx}"),
     ),
 ]

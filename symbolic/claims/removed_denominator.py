@@ -117,10 +117,10 @@ CLAIMS = [
         "To remove Z from softmax is what a Sinkformer does.",
         Verdict.FALSE,
         _sinkformer,
-        "Without Z attention is USA. A Sinkformer scales rows and columns of exp(beta <x_i, x_j>) "
-        "until all of them sum to 1 (doubly stochastic attention): another normalisation, and "
-        "another gradient flow.",
-        passages=(at("004", 305, r"Z_{\beta,i}(t)"),),
+        at("004:305", r"Z_{\beta,i}(t)"),
+        corrected="Without Z attention is USA. A Sinkformer scales rows and columns of exp(beta "
+        "<x_i, x_j>) until all of them sum to 1 (doubly stochastic attention): another "
+        "normalisation, and another gradient flow.",
         why="A Sinkformer normalises twice, rows and columns; it does not leave out Z.",
     ),
     note(
@@ -128,15 +128,12 @@ CLAIMS = [
         "USA has the continuity equation d mu/dt = -div(P_x(int exp(beta <x, x'>) dmu(x') mu(x))).",
         Verdict.FALSE,
         _usa_continuity_equation,
-        "d mu/dt = -div(P_x(int exp(beta <x, x'>) x' dmu(x')) mu(x)).",
-        passages=(
-            at(
-                "004",
-                (310, 312),
-                r"P_x^\perp \left(\int \exp(\beta \langle x, x' \rangle) d\mu_t(x') \mu_t(x) "
-                r"\right)",
-            ),
+        at(
+            "004:310-312",
+            r"P_x^\perp \left(\int \exp(\beta \langle x, x' \rangle) d\mu_t(x') \mu_t(x) "
+            r"\right)",
         ),
+        corrected="d mu/dt = -div(P_x(int exp(beta <x, x'>) x' dmu(x')) mu(x)).",
         why="x' is missing in the integral: as printed a number is projected.",
     ),
     note(
@@ -145,17 +142,14 @@ CLAIMS = [
         "gradient P_x int exp(beta <x, x'>) x' dmu(x') is the field of USA.",
         Verdict.PROVEN,
         _usa_is_the_gradient,
-        passages=(
-            at(
-                "004",
-                (314, 326),
-                r"\nabla_{L_2} E_\beta(\mu_t) = \frac{1}{\beta} \int \exp(\beta \langle x, x' "
-                r"\rangle) d\mu_t(x')",
-                r"\nabla_S \nabla_{L_2} E_\beta(\mu_t) = P_x^\perp \left(\int \exp(\beta \langle "
-                r"x, x' \rangle) x' d\mu_t(x') \right)",
-                r"X[\mu](x) = \nabla_S \nabla_{L_2} E_\beta[\mu](x)",
-            ),
-            at("004", 363),
+        at(
+            "004:314-326",
+            r"\nabla_{L_2} E_\beta(\mu_t) = \frac{1}{\beta} \int \exp(\beta \langle x, x' "
+            r"\rangle) d\mu_t(x')",
+            r"\nabla_S \nabla_{L_2} E_\beta(\mu_t) = P_x^\perp \left(\int \exp(\beta \langle "
+            r"x, x' \rangle) x' d\mu_t(x') \right)",
+            r"X[\mu](x) = \nabla_S \nabla_{L_2} E_\beta[\mu](x)",
         ),
+        at("004:363"),
     ),
 ]

@@ -197,32 +197,26 @@ CLAIMS = [
         "(1/(2 beta)) sum exp(beta <x_i, x_j>).",
         Verdict.PROVEN,
         _two_energies,
-        passages=(
-            at(
-                "002",
-                144,
-                r"\frac{1}{2} \sum_{i,j} e^{-\frac{\beta}{2} \|x_i(t) - x_j(t)\|^2}",
-            ),
-        ),
+        at("002:144", r"\frac{1}{2} \sum_{i,j} e^{-\frac{\beta}{2} \|x_i(t) - x_j(t)\|^2}"),
     ),
     note(
         "energy-of-a-measure",
         "The energy is a function F(mu) of the measure.",
         Verdict.IMPRECISE,
         _of_a_measure,
-        "Divide by N^2, or write a double integral by mu.",
-        passages=(at("002", 144, r"F(\mu) ="),),
-        why="The sum is N^2 times a function of mu: a prompt and its repetition have the same mu, "
-        "but not the same F.",
+        at("002:144", r"F(\mu) ="),
+        corrected="Divide by N^2, or write a double integral by mu.",
+        why="The sum is N^2 times a function of mu: a prompt and its repetition have the same "
+        "mu, but not the same F.",
     ),
     note(
         "gradient-flow-of-the-energy",
         "The system is a gradient flow of the energy.",
         Verdict.IMPRECISE,
         _gradient_flow,
-        "Without the denominator (USA) it is the gradient flow of E; with it, as printed, only in "
-        "the metric in which token i is weighted by Z_i. E increases in both.",
-        passages=(at("002", 146, "it is a gradient flow"),),
+        at("002:146", "it is a gradient flow"),
+        corrected="Without the denominator (USA) it is the gradient flow of E; with it, as "
+        "printed, only in the metric in which token i is weighted by Z_i. E increases in both.",
         why="Line 142 repeats 140: with the denominator it is not a gradient in the usual metric.",
     ),
     note(
@@ -230,26 +224,30 @@ CLAIMS = [
         "The interaction energy F is repulsive, and the system follows its gradient.",
         Verdict.FALSE,
         _repulsion,
-        "With V = Id tokens attract each other, and F grows to its maximum; with V = -Id they "
-        "repel each other, and F falls.",
-        passages=(at("002", 146, "repulsive interaction energy"), at("002", 154)),
+        at("002:146", "repulsive interaction energy"),
+        at("002:154"),
+        corrected="With V = Id tokens attract each other, and F grows to its maximum; with V = "
+        "-Id they repel each other, and F falls.",
         why="F is largest where tokens meet, and the flow with V = Id goes up: attraction.",
-        test="test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",
+        test="test_sphere.py::"
+        "test_the_energy_never_decreases_and_has_the_derivative_of_the_identity",
     ),
     note(
         "semantic-attraction",
         "Attention pulls together what belongs together in meaning, such as apple and fruit.",
         Verdict.NOT_JUDGED,
         not_to_be_judged("these equations do not say which words are close in meaning"),
-        passages=(at("002", 150), at("002", 152)),
+        at("002:150"),
+        at("002:152"),
     ),
     note(
         "energy-explodes",
         "Tokens cannot be too near, since the energy would explode.",
         Verdict.FALSE,
         _explodes,
-        "F is bounded by N^2/2, its value where all tokens are equal; its force vanishes there.",
-        passages=(at("002", 156),),
+        at("002:156"),
+        corrected="F is bounded by N^2/2, its value where all tokens are equal; its force "
+        "vanishes there.",
         why="exp(-(beta/2) r^2) tends to 1 as r -> 0: nothing explodes.",
     ),
     note(
@@ -257,9 +255,9 @@ CLAIMS = [
         "With attraction only, all tokens gather at one point and can no longer be distinguished.",
         Verdict.IMPRECISE,
         _attraction,
-        "This is the case V = Id of line 138: from almost every start all tokens gather at one "
-        "point; exceptions such as opposite tokens have probability 0.",
-        passages=(at("002", 158),),
+        at("002:158"),
+        corrected="This is the case V = Id of line 138: from almost every start all tokens "
+        "gather at one point; exceptions such as opposite tokens have probability 0.",
         why="That is what the model does, not what it avoids; opposite tokens stay where they are.",
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
     ),
@@ -269,9 +267,9 @@ CLAIMS = [
         "spacing on the sphere.",
         Verdict.FALSE,
         _balance,
-        "There is one force. With V = Id it attracts, and tokens end at a single point, where F "
-        "is largest; with V = -Id they end in the layout of largest spacing.",
-        passages=(at("002", (160, 162)),),
+        at("002:160-162"),
+        corrected="There is one force. With V = Id it attracts, and tokens end at a single "
+        "point, where F is largest; with V = -Id they end in the layout of largest spacing.",
         why="One attractive force: widely spaced tokens are unstable, a single point is stable.",
         test="test_sphere_clusters.py::test_repulsion_on_the_circle_ends_in_the_regular_polygon",
     ),

@@ -97,11 +97,9 @@ CLAIMS = [
         "A ResNet x_(k+1) = x_k + g(W_k x_k + b_k), k = 1, ..., L-1, is the map from x_0 to x_L.",
         Verdict.IMPRECISE,
         _first_layer,
-        "Let k run from 0 to L-1; or call the start x_1.",
-        passages=(
-            at("002", 8, r"k = 1, 2, \dots, L-1"),
-            at("002", 17, r"NN = \text{Map } x_0 \rightarrow x_L"),
-        ),
+        at("002:8", r"k = 1, 2, \dots, L-1"),
+        at("002:17", r"NN = \text{Map } x_0 \rightarrow x_L"),
+        corrected="Let k run from 0 to L-1; or call the start x_1.",
         why="With k from 1 no layer acts on x_0.",
     ),
     note(
@@ -109,17 +107,14 @@ CLAIMS = [
         "In continuous time these layers are x' = g(W_t x + b_t).",
         Verdict.IMPRECISE,
         _continuous_time,
-        "Write the layers with a step: x_(k+1) = x_k + (T/L) g(W_k x_k + b_k). As L grows they "
-        "converge to the flow with an error of order 1/L.",
-        passages=(
-            at("002", (13, 14), r"\dot{x}(t) = g(W_t x(t) + b_t)"),
-            at(
-                "004",
-                (199, 203),
-                r"\mathbf{x}(k+1) = \mathbf{x}(k) + w(k)\sigma(a(k)\mathbf{x}(k) + b(k))",
-                r"\dot{\mathbf{x}}(t) = w(t)\sigma(a(t)\mathbf{x}(t) + b(t))",
-            ),
+        at("002:13-14", r"\dot{x}(t) = g(W_t x(t) + b_t)"),
+        at(
+            "004:199-203",
+            r"\mathbf{x}(k+1) = \mathbf{x}(k) + w(k)\sigma(a(k)\mathbf{x}(k) + b(k))",
+            r"\dot{\mathbf{x}}(t) = w(t)\sigma(a(t)\mathbf{x}(t) + b(t))",
         ),
+        corrected="Write the layers with a step: x_(k+1) = x_k + (T/L) g(W_k x_k + b_k). As L "
+        "grows they converge to the flow with an error of order 1/L.",
         why="The layers as printed are Euler steps of size 1, which need not be near the flow.",
     ),
     note(
@@ -127,9 +122,9 @@ CLAIMS = [
         "The network is the flow map from x(0) to x(T).",
         Verdict.IMPRECISE,
         _flow_map,
-        "The network in continuous time is the flow map; the ResNet with the step T/L is an "
-        "approximation of it, with an error of order 1/L.",
-        passages=(at("002", 18, r"NN = \text{flow map } x(0) \rightarrow x(T)"),),
+        at("002:18", r"NN = \text{flow map } x(0) \rightarrow x(T)"),
+        corrected="The network in continuous time is the flow map; the ResNet with the step T/L "
+        "is an approximation of it, with an error of order 1/L.",
         why="Flow maps are one-to-one; the ResNet layer x + relu(-2x) = |x| is not.",
     ),
 ]

@@ -142,14 +142,14 @@ CLAIMS = [
         not_to_be_judged(
             "a definition; it leaves out the MLPs and the normalisation, which line 52 adds"
         ),
-        passages=(at("004", 27),),
+        at("004:27"),
     ),
     note(
         "attention-good-compatibility",
         "Scaled dot products represent compatibility well.",
         Verdict.NOT_JUDGED,
         not_to_be_judged("no measure of a good representation is named"),
-        passages=(at("004", 28),),
+        at("004:28"),
     ),
     note(
         "attention-fast-interpretable",
@@ -159,14 +159,14 @@ CLAIMS = [
             "it does not say compared with what it is fast (n^2 d multiplications a layer), and "
             "being interpretable is not a property of a formula"
         ),
-        passages=(at("004", 29),),
+        at("004:29"),
     ),
     note(
         "attention-parallel-queries",
         "Attention can be evaluated in parallel over all queries.",
         Verdict.TESTED,
         _parallel_queries,
-        passages=(at("004", 30),),
+        at("004:30"),
     ),
     note(
         "scaled-scores-variance",
@@ -174,7 +174,7 @@ CLAIMS = [
         "gradients of softmax stable.",
         Verdict.TESTED,
         _score_variance,
-        passages=(at("004", 31),),
+        at("004:31"),
     ),
     note(
         "attention-shapes",
@@ -182,21 +182,19 @@ CLAIMS = [
         "V x.",
         Verdict.FALSE,
         _shapes,
-        "Q, K in R^(l x d) and V in R^(d x d) act on each token, a row of x: softmax(beta (x "
-        "Q^T)(x K^T)^T) x V^T.",
-        r"\text{Softmax}(\beta\, (\mathbf{x} Q^T)(\mathbf{x} K^T)^T)\, \mathbf{x} V^T,\ Q, K \in "
-        r"\mathbb{R}^{l \times d}",
-        passages=(
-            at(
-                "004",
-                (44, 45),
-                r"K(k) \in \mathbb{R}^{n \times l}",
-                r"\text{Softmax}(\beta^{-1}(Q(k)\mathbf{x}(k)^T(K(k)\mathbf{x}(k)))) "
-                r"V(k)\mathbf{x}(k)",
-            ),
+        at(
+            "004:44-45",
+            r"K(k) \in \mathbb{R}^{n \times l}",
+            r"\text{Softmax}(\beta^{-1}(Q(k)\mathbf{x}(k)^T(K(k)\mathbf{x}(k)))) "
+            r"V(k)\mathbf{x}(k)",
         ),
-        why="Q x^T needs l = d and K x needs l = n, so the product exists for n = d = l only; line "
-        "215 applies Q to each token.",
+        corrected="Q, K in R^(l x d) and V in R^(d x d) act on each token, a row of x: "
+        "softmax(beta (x Q^T)(x K^T)^T) x V^T.",
+        corrected_latex=r"\text{Softmax}(\beta\, (\mathbf{x} Q^T)(\mathbf{x} K^T)^T)\, "
+        r"\mathbf{x} V^T,\ Q, K \in "
+        r"\mathbb{R}^{l \times d}",
+        why="Q x^T needs l = d and K x needs l = n, so the product exists for n = d = l only; "
+        "line 215 applies Q to each token.",
     ),
     note(
         "attention-temperature",
@@ -204,10 +202,11 @@ CLAIMS = [
         "them by beta.",
         Verdict.IMPRECISE,
         _temperature,
-        "Softmax(beta ...) throughout: beta is the inverse temperature, as in lines 211 to 383.",
-        r"\text{Softmax}(\beta\, \cdot)",
-        passages=(at("004", (44, 45), r"\text{Softmax}(\beta^{-1}("),),
-        why="beta is the temperature here and its inverse from line 211 on; the two agree at beta "
-        "= 1 only.",
+        at("004:44-45", r"\text{Softmax}(\beta^{-1}("),
+        corrected="Softmax(beta ...) throughout: beta is the inverse temperature, as in lines "
+        "211 to 383.",
+        corrected_latex=r"\text{Softmax}(\beta\, \cdot)",
+        why="beta is the temperature here and its inverse from line 211 on; the two agree at "
+        "beta = 1 only.",
     ),
 ]

@@ -70,9 +70,9 @@ CLAIMS = [
         "The scaling of the temperature makes the terms of the Taylor expansion of A O(1/n).",
         Verdict.IMPRECISE,
         _temperature,
-        "The first term is of order 1/sqrt n and has mean 0. Products of two first terms and the "
-        "mean of the second term give a mean change of V of order 1/n.",
-        passages=(at("000", 18, "O(1/n)", r"\(A\)"),),
+        at("000:18", "O(1/n)", r"\(A\)"),
+        corrected="The first term is of order 1/sqrt n and has mean 0. Products of two first "
+        "terms and the mean of the second term give a mean change of V of order 1/n.",
         why="A = I + A_1/sqrt n + A_2/n + ...: the first term is of order 1/sqrt n and has mean 0.",
     ),
     Claim(

@@ -112,20 +112,17 @@ CLAIMS = [
         "The terms 1 b_Q^T and 1 b_K^T are translations.",
         Verdict.PROVEN,
         _biases,
-        passages=(at("003", 46, r"\bm{1} \mathbf{b}_Q^T", r"\bm{1} \mathbf{b}_K^T"),),
+        at("003:46", r"\bm{1} \mathbf{b}_Q^T", r"\bm{1} \mathbf{b}_K^T"),
     ),
     note(
         "scores-four-terms",
         "(X W_Q + 1 b_Q^T)(X W_K + 1 b_K^T)^T is the sum of the four stated terms.",
         Verdict.PROVEN,
         _four_terms,
-        passages=(
-            at(
-                "003",
-                (48, 50),
-                r"X W_Q W_k^T X^T + X W_Q \mathbf{b}_K \bm{1}^T + \bm{1}\mathbf{b}_Q^T W_K^T X^T + "
-                r"\bm{1} \mathbf{b}_Q^T \mathbf{b}_K \bm{1}^T",
-            ),
+        at(
+            "003:48-50",
+            r"X W_Q W_k^T X^T + X W_Q \mathbf{b}_K \bm{1}^T + \bm{1}\mathbf{b}_Q^T W_K^T X^T + "
+            r"\bm{1} \mathbf{b}_Q^T \mathbf{b}_K \bm{1}^T",
         ),
     ),
     note(
@@ -133,13 +130,10 @@ CLAIMS = [
         "With x~ = (x, 1) the scores have the matrix Omega of the 2 x 2 blocks.",
         Verdict.PROVEN,
         _homogeneous_coordinates,
-        passages=(
-            at(
-                "003",
-                (52, 54),
-                r"\begin{bmatrix} W_Q W_k^T & W_Q \mathbf{b}_K \\ \mathbf{b}_Q^T W_K^T & "
-                r"\mathbf{b}_Q^T \mathbf{b}_K\end{bmatrix}",
-            ),
+        at(
+            "003:52-54",
+            r"\begin{bmatrix} W_Q W_k^T & W_Q \mathbf{b}_K \\ \mathbf{b}_Q^T W_K^T & "
+            r"\mathbf{b}_Q^T \mathbf{b}_K\end{bmatrix}",
         ),
     ),
     note(
@@ -147,9 +141,9 @@ CLAIMS = [
         "In homogeneous coordinates this affine transformation, the scores, is a linear one.",
         Verdict.IMPRECISE,
         _biaffine,
-        "The scores are affine in x_i and in x_j, each with the other fixed (biaffine); in "
-        "homogeneous coordinates they are a bilinear form with the matrix Omega.",
-        passages=(at("003", (52, 54)),),
+        at("003:52-54"),
+        corrected="The scores are affine in x_i and in x_j, each with the other fixed "
+        "(biaffine); in homogeneous coordinates they are a bilinear form with the matrix Omega.",
         why="Harmless: scores are products of two tokens, so affine in each but not in both.",
     ),
     note(
@@ -157,11 +151,9 @@ CLAIMS = [
         "A_ij = x~_i Omega x~_j for columns x~_i and x~_j.",
         Verdict.IMPRECISE,
         _as_bilinear_form,
-        "A_ij = x~_i^T Omega x~_j.",
-        passages=(
-            at("003", (56, 58), r"A_{ij} = \tilde{\mathbf{x}}_i\Omega\tilde{\mathbf{x}}_j"),
-            at("003", 67, r"A_{ij} = \tilde{\mathbf{x}}_i\Omega\tilde{\mathbf{x}}_j"),
-        ),
+        at("003:56-58", r"A_{ij} = \tilde{\mathbf{x}}_i\Omega\tilde{\mathbf{x}}_j"),
+        at("003:67", r"A_{ij} = \tilde{\mathbf{x}}_i\Omega\tilde{\mathbf{x}}_j"),
+        corrected="A_ij = x~_i^T Omega x~_j.",
         why="Harmless: x~_i is a column, so that the transpose is missing.",
     ),
 ]

@@ -128,9 +128,11 @@ CLAIMS = [
         "applied to Omega.",
         Verdict.IMPRECISE,
         _theorem_fixes_the_matrix,
-        "They do not say which Omega gives given tokens the largest score; they do apply to a "
-        "given Omega, and bound every score: |A_ij| <= sigma_1(Omega) |x~_i||x~_j|.",
-        passages=(at("003", 60, r"\Omega"), at("003", 67), at("003", 72, r"\Omega")),
+        at("003:60", r"\Omega"),
+        at("003:67"),
+        at("003:72", r"\Omega"),
+        corrected="They do not say which Omega gives given tokens the largest score; they do "
+        "apply to a given Omega, and bound every score: |A_ij| <= sigma_1(Omega) |x~_i||x~_j|.",
         why="Omega is a fixed matrix too; what the theorems cannot do is choose it.",
     ),
     note(
@@ -138,17 +140,14 @@ CLAIMS = [
         "The maximum of x^T A y over |x| = |y| = 1 is sigma_1, where x = u_i and y = v_i.",
         Verdict.IMPRECISE,
         _svd_version,
-        "The maximum is sigma_1, attained at x = u_1 and y = v_1; at u_i, v_i the value is "
-        "sigma_i.",
-        passages=(
-            at(
-                "003",
-                (69, 70),
-                r"\underset{\|x\| = 1, \|y\|=1}{\text{max}} \ x^TAy = \sigma_1",
-                "x = u_i",
-                "y = v_i",
-            ),
+        at(
+            "003:69-70",
+            r"\underset{\|x\| = 1, \|y\|=1}{\text{max}} \ x^TAy = \sigma_1",
+            "x = u_i",
+            "y = v_i",
         ),
+        corrected="The maximum is sigma_1, attained at x = u_1 and y = v_1; at u_i, v_i the "
+        "value is sigma_i.",
         why="The index of the maximiser is 1, not i (0 in the numbering of line 93).",
     ),
     note(
@@ -156,19 +155,13 @@ CLAIMS = [
         "Omega is the sum of r terms D_k = u_k sigma_k v_k^T (singular value decomposition).",
         Verdict.TESTED,
         _svd_of_omega,
-        passages=(
-            at(
-                "003",
-                (91, 93),
-                r"\Omega = \sum\limits_{k=0}^{r-1} \mathbf{u}_k \sigma_k \mathbf{v}_k^T",
-            ),
-        ),
+        at("003:91-93", r"\Omega = \sum\limits_{k=0}^{r-1} \mathbf{u}_k \sigma_k \mathbf{v}_k^T"),
     ),
     note(
         "svd-terms-orthogonal",
         "D_k^T D_j = D_j^T D_k = 0 whenever k != j: the terms operate in different subspaces.",
         Verdict.PROVEN,
         _svd_terms,
-        passages=(at("003", 95, r"D_k^TD_j = D_j^TD_k = 0", r"k \neq j"),),
+        at("003:95", r"D_k^TD_j = D_j^TD_k = 0", r"k \neq j"),
     ),
 ]

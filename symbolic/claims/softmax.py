@@ -193,19 +193,16 @@ CLAIMS = [
         "Softmax converts a vector of arbitrary values to a probability distribution.",
         Verdict.PROVEN,
         _distribution,
-        passages=(at("000", 29), at("001", 17)),
+        at("000:29"),
+        at("001:17"),
     ),
     note(
         "softmax-of-a-component",
         "The softmax of the i-th component is softmax(z_i) = exp(z_i) / sum_j exp(z_j).",
         Verdict.IMPRECISE,
         _of_a_component,
-        "softmax(z)_i = exp(z_i) / sum_j exp(z_j): a component of softmax(z).",
-        passages=(
-            at(
-                "000", (31, 32), r"\text{softmax}(z_i) = \frac{\exp(z_i)}{\sum_{j=1}^{n} \exp(z_j)}"
-            ),
-        ),
+        at("000:31-32", r"\text{softmax}(z_i) = \frac{\exp(z_i)}{\sum_{j=1}^{n} \exp(z_j)}"),
+        corrected="softmax(z)_i = exp(z_i) / sum_j exp(z_j): a component of softmax(z).",
         why="Harmless abuse of notation: it depends on the whole of z, not on z_i alone.",
     ),
     note(
@@ -213,25 +210,20 @@ CLAIMS = [
         "ds_i/dz_i = s_i (1 - s_i), and ds_i/dz_j = -s_i s_j for i != j.",
         Verdict.PROVEN,
         _cases,
-        passages=(
-            at("000", (34, 35), _SAME),
-            at("000", (36, 37), _OTHER),
-            at("001", (20, 21), _SAME),
-            at("001", (22, 23), _OTHER),
-        ),
+        at("000:34-35", _SAME),
+        at("000:36-37", _OTHER),
+        at("001:20-21", _SAME),
+        at("001:22-23", _OTHER),
     ),
     note(
         "softmax-kronecker-form",
         "ds_i/dz_j = s_i (delta_ij - s_j), delta_ij the Kronecker delta.",
         Verdict.PROVEN,
         _kronecker_form,
-        passages=(
-            at(
-                "000",
-                (39, 41),
-                r"\frac{\partial \text{softmax}(z_i)}{\partial z_j} = \text{softmax}(z_i) \cdot "
-                r"(\delta_{ij} - \text{softmax}(z_j))",
-            ),
+        at(
+            "000:39-41",
+            r"\frac{\partial \text{softmax}(z_i)}{\partial z_j} = \text{softmax}(z_i) \cdot "
+            r"(\delta_{ij} - \text{softmax}(z_j))",
         ),
     ),
     note(
@@ -239,16 +231,13 @@ CLAIMS = [
         "The second derivative of softmax is diag(s) - s s^T.",
         Verdict.FALSE,
         _second_derivative_is_the_jacobian,
-        "That is the Jacobian. The second derivative is the third-order tensor s_i [(delta_ij - "
-        "s_j)(delta_ik - s_k) - s_j (delta_jk - s_k)].",
-        passages=(
-            at(
-                "000",
-                (45, 46),
-                r"\frac{\partial^2 \text{softmax}(z)}{\partial z \partial z} = "
-                r"\text{diag}(\text{softmax}(z)) - \text{softmax}(z) \cdot \text{softmax}(z)^\top",
-            ),
+        at(
+            "000:45-46",
+            r"\frac{\partial^2 \text{softmax}(z)}{\partial z \partial z} = "
+            r"\text{diag}(\text{softmax}(z)) - \text{softmax}(z) \cdot \text{softmax}(z)^\top",
         ),
+        corrected="That is the Jacobian. The second derivative is the third-order tensor s_i "
+        "[(delta_ij - s_j)(delta_ik - s_k) - s_j (delta_jk - s_k)].",
         why="The matrix holds the first derivatives; second derivatives of a vector have three "
         "indices.",
     ),
@@ -257,21 +246,18 @@ CLAIMS = [
         "With J = diag(s) - s s^T the second derivative is diag(J) - J s^T - s J^T.",
         Verdict.FALSE,
         _matrix_formula,
-        "The k-th slice of the Hessian, the derivative of J by z_k, is diag(J e_k) - (J e_k) s^T - "
-        "s (J e_k)^T.",
-        passages=(
-            at(
-                "000",
-                (47, 50),
-                r"\frac{\partial^2 \text{softmax}(z)}{\partial z^2} = "
-                r"\text{diag}(\text{diag}(\text{softmax}(z)) - "
-                r"\text{softmax}(z) \cdot \text{softmax}(z)^\top) - "
-                r"(\text{diag}(\text{softmax}(z)) - "
-                r"\text{softmax}(z) \cdot \text{softmax}(z)^\top) \cdot \text{softmax}(z)^\top - "
-                r"\text{softmax}(z) \cdot \left(\text{diag}(\text{softmax}(z)) - "
-                r"\text{softmax}(z) \cdot \text{softmax}(z)^\top\right)^\top",
-            ),
+        at(
+            "000:47-50",
+            r"\frac{\partial^2 \text{softmax}(z)}{\partial z^2} = "
+            r"\text{diag}(\text{diag}(\text{softmax}(z)) - "
+            r"\text{softmax}(z) \cdot \text{softmax}(z)^\top) - "
+            r"(\text{diag}(\text{softmax}(z)) - "
+            r"\text{softmax}(z) \cdot \text{softmax}(z)^\top) \cdot \text{softmax}(z)^\top - "
+            r"\text{softmax}(z) \cdot \left(\text{diag}(\text{softmax}(z)) - "
+            r"\text{softmax}(z) \cdot \text{softmax}(z)^\top\right)^\top",
         ),
+        corrected="The k-th slice of the Hessian, the derivative of J by z_k, is diag(J e_k) - "
+        "(J e_k) s^T - s (J e_k)^T.",
         why="The shapes do not agree (J is m x m, s^T is 1 x m); with columns J e_k for J it is "
         "right, slice by slice.",
     ),

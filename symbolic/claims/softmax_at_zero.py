@@ -150,15 +150,16 @@ CLAIMS = [
         "diag(softmax(0)) = I/m.",
         Verdict.PROVEN,
         _diagonal,
-        passages=(at("000", (51, 55), r"\text{diag}(\text{softmax}(0)) = \frac{1}{m}I"),),
+        at("000:51-55", r"\text{diag}(\text{softmax}(0)) = \frac{1}{m}I"),
     ),
     note(
         "softmax-at-zero",
         "softmax(0) = 11^T/m.",
         Verdict.FALSE,
         _value,
-        "softmax(0) = 1/m, the vector with all entries 1/m; softmax(0) softmax(0)^T = 11^T/m^2.",
-        passages=(at("000", (51, 55), r"\text{softmax}(0) = \frac{1}{m}11^\top"),),
+        at("000:51-55", r"\text{softmax}(0) = \frac{1}{m}11^\top"),
+        corrected="softmax(0) = 1/m, the vector with all entries 1/m; softmax(0) softmax(0)^T = "
+        "11^T/m^2.",
         why="A vector is not an m x m matrix; the next line needs s s^T = 11^T/m^2, which the "
         "printed matrix does not give.",
     ),
@@ -168,14 +169,11 @@ CLAIMS = [
         "sides.",
         Verdict.PROVEN,
         _jacobian,
-        passages=(
-            at(
-                "000",
-                (57, 58),
-                r"\text{diag}(\text{diag}(\text{softmax}(0)) - \text{softmax}(0) \cdot "
-                r"\text{softmax}(0)^\top) = \text{diag}\left(\frac{1}{m}I - "
-                r"\frac{1}{m^2}11^\top\right)",
-            ),
+        at(
+            "000:57-58",
+            r"\text{diag}(\text{diag}(\text{softmax}(0)) - \text{softmax}(0) \cdot "
+            r"\text{softmax}(0)^\top) = \text{diag}\left(\frac{1}{m}I - "
+            r"\frac{1}{m^2}11^\top\right)",
         ),
     ),
     note(
@@ -183,13 +181,11 @@ CLAIMS = [
         "The first term of the second derivative at 0 is diag(I/m - 11^T/m^2).",
         Verdict.FALSE,
         _first_term,
-        "The first term of slice k is diag(J e_k) = diag(e_k - 1/m)/m. The whole slice is "
-        "diag(e_k - 1/m)/m - ((e_k - 1/m) 1^T + 1 (e_k - 1/m)^T)/m^2.",
-        passages=(
-            at("000", (57, 58), r"\text{diag}\left(\frac{1}{m}I - \frac{1}{m^2}11^\top\right)"),
-        ),
-        why="A slice needs column k of the Jacobian on the diagonal, not the Jacobian's diagonal, "
-        "which is the same for all k.",
+        at("000:57-58", r"\text{diag}\left(\frac{1}{m}I - \frac{1}{m^2}11^\top\right)"),
+        corrected="The first term of slice k is diag(J e_k) = diag(e_k - 1/m)/m. The whole slice "
+        "is diag(e_k - 1/m)/m - ((e_k - 1/m) 1^T + 1 (e_k - 1/m)^T)/m^2.",
+        why="A slice needs column k of the Jacobian on the diagonal, not the Jacobian's "
+        "diagonal, which is the same for all k.",
     ),
     Claim(
         "softmax-hessian-at-zero",

@@ -70,13 +70,11 @@ CLAIMS = [
         "An MLP layer in between two self-attention layers is the field Proj MLP(V sum p_ij x_j).",
         Verdict.IMPRECISE,
         _mlp,
-        "If each layer has a residual connection of its own, the field is Proj(V sum p_ij x_j + "
-        "MLP(x_i)). The printed one is attention and MLP under one residual connection; "
-        "TokenAttention(..., composed=True) runs it.",
-        passages=(
-            at("002", 113),
-            at("002", 115, r"\text{MLP}_t V_t \left(\sum_{j=1}^n p_{ij}(t) x_j(t) \right)"),
-        ),
+        at("002:113"),
+        at("002:115", r"\text{MLP}_t V_t \left(\sum_{j=1}^n p_{ij}(t) x_j(t) \right)"),
+        corrected="If each layer has a residual connection of its own, the field is Proj(V sum "
+        "p_ij x_j + MLP(x_i)). The printed one is attention and MLP under one residual "
+        "connection; TokenAttention(..., composed=True) runs it.",
         why="In continuous time residual layers add up; they are not composed.",
     ),
     note(
@@ -84,10 +82,10 @@ CLAIMS = [
         "With several heads the field is (1/K) sum_k Proj MLP_k(V_k sum p_ij^k x_j).",
         Verdict.IMPRECISE,
         _heads,
-        "Heads are summed, each with its own V_k (which may contain 1/K); then there is one MLP, "
-        "MLP(sum_k V_k sum p_ij^k x_j). The printed field is a model in which each head has its "
-        "own; TokenAttention(..., composed=True) runs it.",
-        passages=(at("002", 120, r"\frac{1}{K} \sum_{k=1}^K", r"\text{MLP}_t^{[k]} V_t^{[k]}"),),
+        at("002:120", r"\frac{1}{K} \sum_{k=1}^K", r"\text{MLP}_t^{[k]} V_t^{[k]}"),
+        corrected="Heads are summed, each with its own V_k (which may contain 1/K); then there "
+        "is one MLP, MLP(sum_k V_k sum p_ij^k x_j). The printed field is a model in which each "
+        "head has its own; TokenAttention(..., composed=True) runs it.",
         why="In transformers one MLP acts on the sum of the heads, and the MLP of a mean is not "
         "the mean of the MLPs.",
     ),

@@ -99,17 +99,15 @@ CLAIMS = [
         "A layer is x(k+1) = (x + SAtt(x)) / |x + SAtt(x)| for the n x d matrix x of all tokens.",
         Verdict.IMPRECISE,
         _normalised_update,
-        "Each token, a row, is divided by its own norm, as in line 228.",
-        r"\mathbf{x}_i(k+1) = \frac{\mathbf{x}_i + [SAtt(\mathbf{x})]_i}{\|\mathbf{x}_i + "
-        r"[SAtt(\mathbf{x})]_i\|}",
-        passages=(
-            at(
-                "004",
-                (50, 52),
-                r"\mathbf{x}(k+1) = \frac{\mathbf{x}(k) + SAtt(\mathbf{x}(k); K(k), Q(k), V(k))}"
-                r"{\|\mathbf{x}(k) + SAtt(\mathbf{x}(k); K(k), Q(k), V(k))\|}",
-            ),
+        at(
+            "004:50-52",
+            r"\mathbf{x}(k+1) = \frac{\mathbf{x}(k) + SAtt(\mathbf{x}(k); K(k), Q(k), V(k))}"
+            r"{\|\mathbf{x}(k) + SAtt(\mathbf{x}(k); K(k), Q(k), V(k))\|}",
         ),
+        corrected="Each token, a row, is divided by its own norm, as in line 228.",
+        corrected_latex=r"\mathbf{x}_i(k+1) = "
+        r"\frac{\mathbf{x}_i + [SAtt(\mathbf{x})]_i}{\|\mathbf{x}_i + "
+        r"[SAtt(\mathbf{x})]_i\|}",
         why="The norm of the whole matrix would not put the tokens on the unit sphere: their "
         "squared norms would add up to 1.",
     ),
@@ -118,7 +116,7 @@ CLAIMS = [
         "Transformers, like residual networks, can be modelled in continuous time by an ODE.",
         Verdict.TESTED,
         _layers_as_ode,
-        passages=(at("004", 58),),
+        at("004:58"),
         test="test_sphere_layers.py::test_networks_converge_to_their_flows_at_rate_one",
     ),
     note(
@@ -126,6 +124,6 @@ CLAIMS = [
         "Transformers are interacting particle systems, with a particle for each token.",
         Verdict.TESTED,
         _tokens_as_particles,
-        passages=(at("004", 59),),
+        at("004:59"),
     ),
 ]

@@ -168,9 +168,9 @@ CLAIMS = [
         "The input (x_1, ..., x_n) is in R^d; tokens have position encodings.",
         Verdict.IMPRECISE,
         _position_encodings,
-        "The input is in (R^d)^n. Full attention knows the order of the tokens only from position "
-        "encodings; causal attention sees the order without them.",
-        passages=(at("002", 22, r"(x_1, x_2, \dots, x_n) \in \mathbb{R}^d"),),
+        at("002:22", r"(x_1, x_2, \dots, x_n) \in \mathbb{R}^d"),
+        corrected="The input is in (R^d)^n. Full attention knows the order of the tokens only "
+        "from position encodings; causal attention sees the order without them.",
         why="n vectors have n d coordinates; encodings are needed for full attention only.",
     ),
     note(
@@ -178,9 +178,9 @@ CLAIMS = [
         "A list of tokens and the measure (1/n) sum of point masses are equivalent.",
         Verdict.IMPRECISE,
         _list_and_measure,
-        "The measure determines the tokens up to their order, and how often each occurs up to a "
-        "common factor. The order is kept if each token contains its position.",
-        passages=(at("002", 24, r"\Leftrightarrow \frac{1}{n} \sum_{i=1}^n \delta x_i"),),
+        at("002:24", r"\Leftrightarrow \frac{1}{n} \sum_{i=1}^n \delta x_i"),
+        corrected="The measure determines the tokens up to their order, and how often each "
+        "occurs up to a common factor. The order is kept if each token contains its position.",
         why="Permuted prompts, and a prompt repeated as a whole, have the same measure.",
     ),
     note(
@@ -189,13 +189,11 @@ CLAIMS = [
         "empirical distribution of the tokens in the prompt.",
         Verdict.FALSE,
         _labels,
-        "Exchange the labels: the input is the empirical distribution of the tokens in the prompt; "
-        "the likelihood of the next token is computed from the output (by the unembedding and a "
-        "softmax over the vocabulary).",
-        passages=(
-            at("002", 26, r"\Rightarrow likelihood of token being next"),
-            at("002", 30, r"\Rightarrow empirical dist. of tokens in prompt"),
-        ),
+        at("002:26", r"\Rightarrow likelihood of token being next"),
+        at("002:30", r"\Rightarrow empirical dist. of tokens in prompt"),
+        corrected="Exchange the labels: the input is the empirical distribution of the tokens in "
+        "the prompt; the likelihood of the next token is computed from the output (by the "
+        "unembedding and a softmax over the vocabulary).",
         why="The two labels are exchanged: by lines 24 and 36 mu(0) is the empirical distribution.",
     ),
     note(
@@ -206,7 +204,7 @@ CLAIMS = [
             "what a model is trained for is a choice: decoders predict the next token, encoders "
             "such as ALBERT masked ones"
         ),
-        passages=(at("002", 28),),
+        at("002:28"),
     ),
     note(
         "transformer-maps-measures",
@@ -214,13 +212,11 @@ CLAIMS = [
         "themselves.",
         Verdict.IMPRECISE,
         _map_of_measures,
-        "Full attention in continuous time is a map of measures with compact support, or on the "
-        "sphere; write P(R^d) for a set of measures, since mu(R^d) is the number 1. With causal "
-        "attention the measure must keep the order of the tokens.",
-        passages=(
-            at("002", 32, r"f_0: \mu(0) \rightarrow \mu(T)"),
-            at("002", 34, r"\mu(\mathbb{R}^d) \rightarrow \mu(\mathbb{R}^d)"),
-        ),
+        at("002:32", r"f_0: \mu(0) \rightarrow \mu(T)"),
+        at("002:34", r"\mu(\mathbb{R}^d) \rightarrow \mu(\mathbb{R}^d)"),
+        corrected="Full attention in continuous time is a map of measures with compact support, "
+        "or on the sphere; write P(R^d) for a set of measures, since mu(R^d) is the number 1. "
+        "With causal attention the measure must keep the order of the tokens.",
         why="The normaliser is infinite for heavy tails; causal attention depends on the order.",
     ),
     note(
@@ -228,8 +224,9 @@ CLAIMS = [
         "In mu(0) = (1/n) sum delta x_i the delta indicates that there is a token at x_i.",
         Verdict.IMPRECISE,
         _indicator,
-        "delta_{x_i} is the unit mass at x_i; mu(0) at a point is the fraction of tokens there.",
-        passages=(at("002", 36, r"\mu(0) = \frac{1}{n} \sum_{i=1}^n \delta x_i"),),
+        at("002:36", r"\mu(0) = \frac{1}{n} \sum_{i=1}^n \delta x_i"),
+        corrected="delta_{x_i} is the unit mass at x_i; mu(0) at a point is the fraction of "
+        "tokens there.",
         why="Masses add: two equal tokens have the mass 2/n, where an indicator is 1.",
     ),
     note(
@@ -238,19 +235,17 @@ CLAIMS = [
         "the tokens.",
         Verdict.TESTED,
         _mean_field,
-        passages=(
-            at("002", 38),
-            at("002", 40, r"\dot{x}_i(t) = X_t[\mu(t)](x_i(t)) \quad i=1, 2, \dots, n"),
-            at("002", 57, r"X_t[\mu(t)](\cdot)"),
-        ),
+        at("002:38"),
+        at("002:40", r"\dot{x}_i(t) = X_t[\mu(t)](x_i(t)) \quad i=1, 2, \dots, n"),
+        at("002:57", r"X_t[\mu(t)](\cdot)"),
     ),
     note(
         "mean-field-of-the-others",
         "The rate of change depends on the distribution of all the other tokens.",
         Verdict.IMPRECISE,
         _of_the_others,
-        "It depends on the distribution of all tokens, the token itself included.",
-        passages=(at("002", (42, 43)),),
+        at("002:42-43"),
+        corrected="It depends on the distribution of all tokens, the token itself included.",
         why="A token also attends to itself: a single token has the velocity V x.",
     ),
 ]

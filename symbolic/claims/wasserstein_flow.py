@@ -100,24 +100,20 @@ CLAIMS = [
         "+grad grad_L2 f(p_t)(x).",
         Verdict.FALSE,
         _particles,
-        "x' = -grad grad_L2 f(p_t)(x): particles descend the first variation of f.",
-        r"\dot{\mathbf{x}}_t = -\nabla \nabla_{L_2} f(p_t)(\mathbf{x}_t)",
-        passages=(
-            at(
-                "004",
-                (161, 167),
-                r"\partial_t p_t = - \nabla_{W_2} f(p_t) = \nabla \cdot (p \nabla \nabla_{L_2} "
-                r"f(p))",
-                r"\dot{\mathbf{x}}_t = \nabla \nabla_{L_2} f(p_t(\mathbf{x}_t))",
-            ),
-            at(
-                "004",
-                (281, 286),
-                r"\partial_t p_t = \mp \nabla_{W_2} f(p_t) = \pm \nabla \cdot (p \nabla "
-                r"\nabla_{L_2} f(p))",
-                r"\dot{\mathbf{x}}_t = \pm \nabla \nabla_{L_2} f(p_t(\mathbf{x}_t))",
-            ),
+        at(
+            "004:161-167",
+            r"\partial_t p_t = - \nabla_{W_2} f(p_t) = \nabla \cdot (p \nabla \nabla_{L_2} "
+            r"f(p))",
+            r"\dot{\mathbf{x}}_t = \nabla \nabla_{L_2} f(p_t(\mathbf{x}_t))",
         ),
+        at(
+            "004:281-286",
+            r"\partial_t p_t = \mp \nabla_{W_2} f(p_t) = \pm \nabla \cdot (p \nabla "
+            r"\nabla_{L_2} f(p))",
+            r"\dot{\mathbf{x}}_t = \pm \nabla \nabla_{L_2} f(p_t(\mathbf{x}_t))",
+        ),
+        corrected="x' = -grad grad_L2 f(p_t)(x): particles descend the first variation of f.",
+        corrected_latex=r"\dot{\mathbf{x}}_t = -\nabla \nabla_{L_2} f(p_t)(\mathbf{x}_t)",
         why="The continuity equation is d/dt p = -div(p b): with d/dt p = +div(p grad psi) the "
         "velocity is b = -grad psi.",
     ),
@@ -126,11 +122,11 @@ CLAIMS = [
         "A Wasserstein gradient flow has strong guarantees of stability.",
         Verdict.IMPRECISE,
         _stability,
-        "f decreases, df/dt = -int p |grad grad_L2 f|^2; two solutions approach each other "
-        "(W_2 <= e^(-k t) W_2(0)) if f is k-convex along geodesics with k > 0 (Ambrosio, Gigli, "
-        "Savare, Gradient flows, 2005, Theorem 11.1.4).",
-        r"\frac{d}{dt} f(p_t) = -\int p_t \|\nabla \nabla_{L_2} f(p_t)\|^2",
-        passages=(at("004", 170),),
+        at("004:170"),
+        corrected="f decreases, df/dt = -int p |grad grad_L2 f|^2; two solutions approach each "
+        "other (W_2 <= e^(-k t) W_2(0)) if f is k-convex along geodesics with k > 0 (Ambrosio, "
+        "Gigli, Savare, Gradient flows, 2005, Theorem 11.1.4).",
+        corrected_latex=r"\frac{d}{dt} f(p_t) = -\int p_t \|\nabla \nabla_{L_2} f(p_t)\|^2",
         why="Only the decrease of f is guaranteed; for f = -int p x^2/2 particles separate as e^t.",
     ),
     note(
@@ -138,6 +134,6 @@ CLAIMS = [
         "A Wasserstein gradient flow conserves mass.",
         Verdict.PROVEN,
         _mass,
-        passages=(at("004", 171),),
+        at("004:171"),
     ),
 ]

@@ -237,13 +237,10 @@ CLAIMS = [
         "A gradient is defined by the inner product: d/dt V(x(t)) = <grad V(x(0)), x'(0)>.",
         Verdict.PROVEN,
         _gradient_by_inner_product,
-        passages=(
-            at(
-                "004",
-                (119, 121),
-                r"\frac{d}{dt}V(\mathbf{x}(t))|_{t=0} = \left\langle \nabla V(\mathbf{x}(0)), "
-                r"\frac{d}{dt}\mathbf{x}(t)|_{t=0} \right\rangle",
-            ),
+        at(
+            "004:119-121",
+            r"\frac{d}{dt}V(\mathbf{x}(t))|_{t=0} = \left\langle \nabla V(\mathbf{x}(0)), "
+            r"\frac{d}{dt}\mathbf{x}(t)|_{t=0} \right\rangle",
         ),
     ),
     note(
@@ -252,13 +249,10 @@ CLAIMS = [
         "<grad f(x_0), d/dt x_t>.",
         Verdict.TESTED,
         _l2_gradient,
-        passages=(
-            at(
-                "004",
-                (123, 125),
-                r"\left\langle \nabla_{L_2}f(x_0), \partial_t x_t|_{t=0} \right\rangle_{L_2}",
-                r"\langle f, g \rangle = \int f(z)g(z)dz",
-            ),
+        at(
+            "004:123-125",
+            r"\left\langle \nabla_{L_2}f(x_0), \partial_t x_t|_{t=0} \right\rangle_{L_2}",
+            r"\langle f, g \rangle = \int f(z)g(z)dz",
         ),
     ),
     note(
@@ -267,15 +261,12 @@ CLAIMS = [
         "grad phi_2> p is an inner product.",
         Verdict.PROVEN,
         _inner_product,
-        passages=(
-            at(
-                "004",
-                (141, 143),
-                r"\int h_1 = \int h_2 = 0",
-                r"\langle h_1, h_2 \rangle_p = \int \langle \nabla \varphi_1, \nabla \varphi_2 "
-                r"\rangle p(d\mathbf{x})",
-                r"-\nabla \cdot (p \nabla \varphi_i) = h_i",
-            ),
+        at(
+            "004:141-143",
+            r"\int h_1 = \int h_2 = 0",
+            r"\langle h_1, h_2 \rangle_p = \int \langle \nabla \varphi_1, \nabla \varphi_2 "
+            r"\rangle p(d\mathbf{x})",
+            r"-\nabla \cdot (p \nabla \varphi_i) = h_i",
         ),
     ),
     note(
@@ -284,18 +275,11 @@ CLAIMS = [
         "f(p) = -div(p grad grad_L2 f(p)).",
         Verdict.PROVEN,
         _wasserstein_gradient,
-        passages=(
-            at(
-                "004",
-                (147, 149),
-                r"\left\langle \nabla_{W_2}f(p_0), \partial_t p_t|_{t=0} \right\rangle_{p_t}",
-            ),
-            at(
-                "004",
-                (155, 157),
-                r"\nabla_{W_2}f(p) = - \nabla \cdot (p \nabla \nabla_{L_2}f(p))",
-            ),
+        at(
+            "004:147-149",
+            r"\left\langle \nabla_{W_2}f(p_0), \partial_t p_t|_{t=0} \right\rangle_{p_t}",
         ),
+        at("004:155-157", r"\nabla_{W_2}f(p) = - \nabla \cdot (p \nabla \nabla_{L_2}f(p))"),
     ),
     note(
         "wasserstein-gradient-derivation",
@@ -303,15 +287,12 @@ CLAIMS = [
         "grad phi>_L2 = <grad grad_L2 f, grad phi>_L2(p).",
         Verdict.PROVEN,
         _derivation,
-        passages=(
-            at(
-                "004",
-                (151, 153),
-                r"- \left\langle \nabla_{L_2}f(p_0), \nabla \cdot (p_0 \nabla \varphi) "
-                r"\right\rangle_{L_2}",
-                r"\left\langle \nabla \nabla_{L_2}f(p_0), \nabla \varphi "
-                r"\right\rangle_{L_2(p_0)}",
-            ),
+        at(
+            "004:151-153",
+            r"- \left\langle \nabla_{L_2}f(p_0), \nabla \cdot (p_0 \nabla \varphi) "
+            r"\right\rangle_{L_2}",
+            r"\left\langle \nabla \nabla_{L_2}f(p_0), \nabla \varphi "
+            r"\right\rangle_{L_2(p_0)}",
         ),
     ),
     note(
@@ -320,13 +301,10 @@ CLAIMS = [
         "grad p).",
         Verdict.PROVEN,
         _internal_energy,
-        passages=(
-            at(
-                "004",
-                (173, 177),
-                r"\nabla_{L_2} f(p) = u'(p)",
-                r"\nabla_{W_2} f(p) = - \nabla \cdot (p u''(p) \nabla p)",
-            ),
+        at(
+            "004:173-177",
+            r"\nabla_{L_2} f(p) = u'(p)",
+            r"\nabla_{W_2} f(p) = - \nabla \cdot (p u''(p) \nabla p)",
         ),
     ),
     note(
@@ -334,9 +312,9 @@ CLAIMS = [
         "f(p) = int u(x) p(x) dx has the L_2 gradient u(p).",
         Verdict.FALSE,
         _potential_l2_gradient,
-        "The L_2 gradient is the function u(x); the density does not enter.",
-        r"\nabla_{L_2} f(p) = u(\mathbf{x})",
-        passages=(at("004", (180, 182), r"\nabla_{L_2} f(p) = u(p)"),),
+        at("004:180-182", r"\nabla_{L_2} f(p) = u(p)"),
+        corrected="The L_2 gradient is the function u(x); the density does not enter.",
+        corrected_latex=r"\nabla_{L_2} f(p) = u(\mathbf{x})",
         why="f is linear in p, so its gradient does not depend on p: a misprint for u(x), which "
         "line 184 uses.",
     ),
@@ -345,6 +323,6 @@ CLAIMS = [
         "f(p) = int u(x) p(x) dx has the Wasserstein gradient -div(p grad u).",
         Verdict.PROVEN,
         _potential_energy,
-        passages=(at("004", 184, r"\nabla_{W_2} f(p) = - \nabla \cdot (p \nabla u)"),),
+        at("004:184", r"\nabla_{W_2} f(p) = - \nabla \cdot (p \nabla u)"),
     ),
 ]

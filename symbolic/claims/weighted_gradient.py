@@ -88,22 +88,19 @@ CLAIMS = [
         "beta <V x_i, x_j>) V x_j is the gradient of E in this metric.",
         Verdict.FALSE,
         _exercise,
-        "The printed flow is the gradient of E in the plain metric, all Z_i = 1. In the metric of "
-        "Z_i = sum_j exp(beta <V x_i, x_j>) the gradient is SA with these weights: x_i' = P_i "
-        "Z_i^-1 sum_j exp(beta <V x_i, x_j>) V x_j.",
-        passages=(
-            at(
-                "004",
-                (332, 343),
-                r"Z_{\beta,i} = \sum_{j=1}^n e^{\beta \langle x_i, x_j \rangle}",
-                r"\langle (a_1, \dots, a_n), (b_1, \dots, b_n) \rangle_X = \sum_{i=1}^n "
-                r"Z_{\beta,i} \langle a_i, b_i \rangle",
-                r"E_{\beta}(X) = \frac{1}{2\beta} \sum_{i=1}^n \sum_{j=1}^n e^{\beta \langle "
-                r"Vx_i, x_j \rangle}",
-                r"\dot{X}_i(t) = P_{x_i}^{\perp} \left(\sum_{j=1}^n e^{\beta \langle Vx_i, x_j "
-                r"\rangle} Vx_j \right)",
-            ),
+        at(
+            "004:332-343",
+            r"Z_{\beta,i} = \sum_{j=1}^n e^{\beta \langle x_i, x_j \rangle}",
+            r"\langle (a_1, \dots, a_n), (b_1, \dots, b_n) \rangle_X = \sum_{i=1}^n "
+            r"Z_{\beta,i} \langle a_i, b_i \rangle",
+            r"E_{\beta}(X) = \frac{1}{2\beta} \sum_{i=1}^n \sum_{j=1}^n e^{\beta \langle "
+            r"Vx_i, x_j \rangle}",
+            r"\dot{X}_i(t) = P_{x_i}^{\perp} \left(\sum_{j=1}^n e^{\beta \langle Vx_i, x_j "
+            r"\rangle} Vx_j \right)",
         ),
+        corrected="The printed flow is the gradient of E in the plain metric, all Z_i = 1. In "
+        "the metric of Z_i = sum_j exp(beta <V x_i, x_j>) the gradient is SA with these weights: "
+        "x_i' = P_i Z_i^-1 sum_j exp(beta <V x_i, x_j>) V x_j.",
         why="X. lacks 1/Z_i, and Z_i lacks V: with both the flow is SA and the exercise is right.",
         test="test_sphere_tokens.py::test_it_is_a_gradient_flow_for_symmetric_forms_only",
     ),
@@ -113,6 +110,6 @@ CLAIMS = [
         "weighted by Z_i = sum_j exp(beta <V x_i, x_j>).",
         Verdict.PROVEN,
         _weighted,
-        passages=(at("004", 363),),
+        at("004:363"),
     ),
 ]
