@@ -305,7 +305,7 @@ def flow(attention, start=START):
         (lambda: TokenAttention.random("goe", 3, 1.0), "ensemble must be one of ginibre"),
         (
             lambda: sphere_network(SphereAttention(1.0), START, 1.0, 1, normalise="x"),
-            "normalise must be 'after', None or 'before'; got 'x'",
+            "normalise must be 'after', None, 'before', 'sandwich', 'ngpt' or ",
         ),
         (
             lambda: sphere_network(TokenAttention(1.0), START, 1.0, 1, sigma=0.1),
