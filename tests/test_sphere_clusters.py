@@ -10,6 +10,7 @@ import torch
 from scipy.integrate import quad
 from scipy.sparse.csgraph import connected_components
 
+from shaped_attention import ShapedAttention, diffusion
 from shaped_attention.sphere import (
     SphereAttention,
     close_pairs,
@@ -327,6 +328,41 @@ def test_encoder_and_decoder_by_position():
     assert push[1, 0] == 0.0
     assert (np.diff(push[1, 1:]) < 0.0).all()
     assert abs(push[1, -1] - push[0, -1]) < 1e-12  # the last token sees all
+
+
+def test_joining_and_diffusion_by_position_are_those_written_out():
+    """Tokens join when they become close for the last time, in a decoder not the first, or never.
+
+    The diffusion of V_aa is at its place in vech; what is at others is less than 2/3 of it.
+    """
+    times = np.linspace(0.0, 6.0, 31)
+    data = figure_data(
+        "encoder-decoder", betas=(1.0,), dimensions=(2,), times=times, tokens=6, delta=0.1,
+        samples=40, horizon=0.02,
+    )  # fmt: skip
+    v0 = grams(6, 24, 40).numpy()[:1]
+    for mask in ("full", "causal"):
+        causal = mask == "causal"
+        attention = SphereAttention(1.0, causal=causal)
+        flow = sphere_flow(attention, uniform_start(6, 2, 40), times.tolist(), tolerance=1e-3)
+        close = flow["V"].to_numpy()[:, :, 0] >= 0.9
+        joined = np.full((6, 40), math.inf)
+        for position, sample in np.ndindex(joined.shape):
+            for time, near in zip(times[::-1], close[::-1, sample, position], strict=True):
+                if not near:
+                    break
+                joined[position, sample] = time
+        row = data.sel(mask=mask)
+        np.testing.assert_array_equal(row["joined"].to_numpy()[0, 0], joined)
+        assert np.isinf(joined).any()
+        # In a decoder tokens leave the first one and come back.
+        first = times[close.argmax(0)].T
+        assert (np.isfinite(joined) & (first < joined)).any() == causal
+        variance = diffusion(ShapedAttention(0.5, 1.0, mask="causal" if causal else None), v0)[0]
+        above, below = np.tril_indices(6)
+        known = np.diag(variance)[above == below]
+        np.testing.assert_allclose(row["diffusion"], known, rtol=1e-12)
+        assert known.min() > 1.5 * np.diag(variance)[above != below].max()
 
 
 def test_the_mixture_of_the_figure():

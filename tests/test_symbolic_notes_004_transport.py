@@ -141,6 +141,10 @@ def test_arcs_displaced_by_another_shift_cost_more() -> None:
     least = kinetic_energy.cost_of_shift(Integer(0))
     for shift in (Rational(1, 10), Rational(-1, 10), Rational(1, 2)):
         assert kinetic_energy.cost_of_shift(shift) > least
+    # A whole turn moves every point by 1 more; the mean of the way is 5/24.
+    for turn in (1, -1):
+        cost = kinetic_energy.cost_of_shift(Integer(turn))
+        assert cost == least + 1 + turn * Rational(5, 12)
 
 
 def test_brenier_needs_the_counterexample(monkeypatch: pytest.MonkeyPatch) -> None:

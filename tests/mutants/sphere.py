@@ -8,15 +8,19 @@ _SPHERE_BRIDGE = "shaped_attention/sphere/layers.py"
 _SPHERE_CIRCLE_DISTANCE = "shaped_attention/sphere/circle.py"
 _SPHERE_CLUSTERS = "shaped_attention/sphere/clusters.py"
 _SPHERE_DYNAMICS = "shaped_attention/sphere/attention.py"
+_SPHERE_ENCODER_DECODER = "shaped_attention/sphere/figures/encoder_decoder.py"
 _SPHERE_EQUIANGULAR = "shaped_attention/sphere/equiangular.py"
 _SPHERE_ENSEMBLES = "shaped_attention/sphere/token_attention.py"
 _SPHERE_INTEGRATE = "shaped_attention/sphere/integrate.py"
 _SPHERE_LAYERS = "shaped_attention/sphere/layers.py"
 _SPHERE_MEAN_FIELD = "shaped_attention/sphere/mean_field.py"
+_SPHERE_MIXTURE = "shaped_attention/sphere/figures/mixture.py"
 _SPHERE_NORMALISATION = "shaped_attention/sphere/normalisation.py"
 _SPHERE_NOISE = "shaped_attention/sphere/figures/noise.py"
 _SPHERE_PHASE = "shaped_attention/sphere/figures/phase.py"
 _SPHERE_RANDOM_VALUES = "shaped_attention/sphere/random_values.py"
+_SPHERE_RESIDUAL = "shaped_attention/sphere/residual.py"
+_SPHERE_SINKHORN = "shaped_attention/sphere/sinkhorn.py"
 _SPHERE_THEORY = "shaped_attention/sphere/theory.py"
 _SPHERE_TOKEN_ATTENTION = "shaped_attention/sphere/token_attention.py"
 _SPHERE_TWO_TOKENS = "shaped_attention/sphere/two_tokens.py"
@@ -291,9 +295,74 @@ SPHERE = [
     ),
     Mutant(
         "residual-end-of-layer",
-        "shaped_attention/sphere/residual.py",
+        _SPHERE_RESIDUAL,
         "field(layer * step, points)",
         "field((layer + 1) * step, points)",
         ("test_sphere_residual.py::test_the_network_is_the_loop_written_out",),
+    ),
+    Mutant(
+        "sinkhorn-rows-for-columns",
+        _SPHERE_SINKHORN,
+        "(kernel.mT @ left)",
+        "(kernel @ left)",
+        (
+            "test_sphere_sinkhorn.py::test_general_queries_and_keys_have_the_limit_of_sinkhorns_iterations",
+        ),
+        blind=True,
+    ),
+    Mutant(
+        "residual-unit-time",
+        _SPHERE_RESIDUAL,
+        "points, step = x, horizon / depth",
+        "points, step = x, 1.0 / depth",
+        ("test_sphere_residual.py::test_the_network_is_the_loop_written_out",),
+        blind=True,
+    ),
+    Mutant(
+        "composed-mlp-without-bias",
+        _SPHERE_TOKEN_ATTENTION,
+        "self.inner.to(tokens).mT + bias)",
+        "self.inner.to(tokens).mT)",
+        ("test_sphere_tokens.py::test_a_composed_mlp_is_that_of_each_head_written_out",),
+        blind=True,
+    ),
+    Mutant(
+        "random-values-bracket-sign",
+        _SPHERE_RANDOM_VALUES,
+        "+ first * both * second",
+        "- first * both * second",
+        (
+            "test_sphere_random_values.py::test_drift_and_bracket_are_those_of_one_explicit_layer[3]",
+        ),
+    ),
+    Mutant(
+        "two-tokens-tails-of-slope-one",
+        _SPHERE_TWO_TOKENS,
+        "tails = log_scale[[0, -1]] - np.log(np.abs(ends))",
+        "tails = log_scale[[0, -1]]",
+        (
+            "test_sphere_random_values.py::test_with_repulsion_the_tilted_secant_is_integrated[30-0.9]",
+        ),
+    ),
+    Mutant(
+        "encoder-decoder-first-time-near",
+        _SPHERE_ENCODER_DECODER,
+        "len(at) - np.argmax(apart[::-1], axis=0)",
+        "np.argmax(~apart, axis=0)",
+        ("test_sphere_clusters.py::test_joining_and_diffusion_by_position_are_those_written_out",),
+    ),
+    Mutant(
+        "encoder-decoder-place-in-vech",
+        _SPHERE_ENCODER_DECODER,
+        "place * (place + 3) // 2",
+        "place * (place + 1) // 2",
+        ("test_sphere_clusters.py::test_joining_and_diffusion_by_position_are_those_written_out",),
+    ),
+    Mutant(
+        "mixture-half-a-turn",
+        _SPHERE_MIXTURE,
+        "ordered[..., :1] + 2.0 * math.pi",
+        "ordered[..., :1] + math.pi",
+        ("test_sphere_clusters.py::test_the_mixture_of_the_figure",),
     ),
 ]

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_COVERAGE = "symbolic/claims/coverage.py"
+_ENERGY_EXTREMES = "symbolic/claims/energy_extremes.py"
 _EXPLOSION_EQUATIONS = "symbolic/claims/explosion_equations.py"
 _EXPLOSION_LAW = "symbolic/claims/explosion_law.py"
 _ITO = "symbolic/claims/ito.py"
+_KINETIC_ENERGY = "symbolic/claims/kinetic_energy.py"
 _LIVE_TOKEN = "symbolic/claims/live_token.py"
+_RANDOM_HEADS = "symbolic/claims/random_heads.py"
+_RANDOM_VALUES = "symbolic/claims/random_values.py"
 _SYMBOLIC_BLOCKS = "symbolic/blocks.py"
 _SYMBOLIC_FUNCTIONS = "symbolic/functions.py"
 _SYMBOLIC_GAUSSIAN = "symbolic/gaussian.py"
@@ -152,5 +157,60 @@ SYMBOLS = [
         "coefficient / factorial(degree)",
         "coefficient",
         ("test_symbolic_explosion.py::test_a_wrong_coefficient_of_one_live_token_is_seen[alpha]",),
+    ),
+    Mutant(
+        "random-values-ito-without-half",
+        _RANDOM_VALUES,
+        "rate * raw(pair, other) / 2",
+        "rate * raw(pair, other)",
+        ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[random-values-limit]",),
+        blind=True,
+    ),
+    Mutant(
+        "random-values-drift-of-the-logarithm",
+        _RANDOM_VALUES,
+        "return rate, rate - square / 2",
+        "return rate, rate + square / 2",
+        ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[clustering-mitigated]",),
+        blind=True,
+    ),
+    Mutant(
+        "random-heads-speed-of-one-head",
+        _RANDOM_HEADS,
+        "/ count**2",
+        "/ count",
+        ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[random-values-heads]",),
+        blind=True,
+    ),
+    Mutant(
+        "gegenbauer-without-degree",
+        _ENERGY_EXTREMES,
+        "(degree + NU) * falling",
+        "falling",
+        ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[energy-minimiser]",),
+        blind=True,
+    ),
+    Mutant(
+        "kinetic-energy-norm-of-the-gaussian",
+        _KINETIC_ENERGY,
+        "(2 * deviation**2) - log(deviation)",
+        "(2 * deviation**2) - 2 * log(deviation)",
+        ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[benamou-brenier]",),
+        blind=True,
+    ),
+    Mutant(
+        "transport-without-a-turn",
+        _KINETIC_ENERGY,
+        "past_the_end = moved.subs(u, u - 1) + 1",
+        "past_the_end = moved.subs(u, u - 1)",
+        ("test_symbolic_notes_004_transport.py::test_arcs_displaced_by_another_shift_cost_more",),
+        blind=True,
+    ),
+    Mutant(
+        "coverage-line-twice",
+        _COVERAGE,
+        "if covered[line] > 1:",
+        "if covered[line] > 2:",
+        ("test_symbolic_coverage.py::test_what_is_incomplete_is_seen",),
     ),
 ]
