@@ -116,6 +116,7 @@ WRONG = {
     ("sphere", "antipode"): ("--cosine", "1"),
     ("sphere", "encoder-decoder"): ("--tokens", "2"),
     ("sphere", "mixture"): ("--sizes", "0"),
+    ("sphere", "speeds"): ("--until", "0"),
     ("sphere", "noise"): ("--delta", "2"),
     ("sphere", "metastability"): ("--delta", "2"),
     ("sphere", "phase"): ("--delta", "2"),

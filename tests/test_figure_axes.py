@@ -30,6 +30,7 @@ from shaped_attention.sphere.figures import (
     mixture,
     noise,
     phase,
+    speeds,
 )
 from shaped_attention.statistics.stopping import explosion_table
 from shaped_attention.sweep import plots as sweep_plots
@@ -158,6 +159,12 @@ TABLE = {
     "antipode_curves": (
         antipode.antipode_curves,
         lambda: antipode.antipode_probability((2, 5), (0.5, 2.0), (2.0,), samples=4, step=1.0),
+    ),
+    "speed_curves": (
+        speeds.speed_curves,
+        lambda: speeds.normalisation_speeds(
+            (1.0, 2.0), [0.5, 1.0], tokens=3, dimension=4, samples=2, tolerance=1e-2
+        ),
     ),
     "noise_panels": (
         noise.noise_panels,

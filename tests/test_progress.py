@@ -52,6 +52,9 @@ CALLS = {
     "antipode": lambda **p: sphere.figure_data(
         "antipode", dimensions=[2], betas=[1.0], marks=[1.0], samples=2, step=1.0, **p
     ),
+    "speeds": lambda **p: sphere.figure_data(
+        "speeds", betas=[1.0], times=[0.5], tokens=2, samples=2, tolerance=0.1, **p
+    ),
     "noise": lambda **p: sphere.figure_data(
         "noise", dimensions=[2], sigmas=[0.5], tokens=2, horizon=0.2, samples=2,
         network_samples=2, shaped_width=4,

@@ -31,6 +31,7 @@ from shaped_attention.sphere.figures import (
     mixture,
     noise,
     phase,
+    speeds,
 )
 from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 from shaped_attention.sphere.figures.mean_field import figure_mean_field
@@ -175,6 +176,8 @@ CALLS = [
          tolerance=0.1),
     call(antipode.antipode_probability, _SEED, dimensions=(3,), betas=[1.0], marks=(2.0,),
          samples=101, step=1.0),
+    call(speeds.normalisation_speeds, _SEED, betas=(1.0,), times=[0.5, 1.0], tokens=3, dimension=4,
+         samples=2, tolerance=1e-3),
     call(sphere.inner_products, {"bins": 5}, hidden_states=STATES, bins=4, quantiles=(0.5,)),
     *(call(resolve_name(recipe.data), _SEED, **recipe.small) for recipe in PAPER.values()),
     call(sa.correlation_law, _SEED, layer=sa.ShapedAttention(0.4, heads=2), v0=V0, horizon=0.1,

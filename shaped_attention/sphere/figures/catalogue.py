@@ -236,6 +236,23 @@ FIGURES: dict[str, Recipe] = {
         small={"samples": 20, "dimensions": (2, 4), "betas": (0.5, 1.5), "marks": (1.5,)},
         takes="A minute on 2 cores.",
     ),
+    "speeds": _recipe(
+        "figures.speeds:normalisation_speeds",
+        "speeds:speed_curves",
+        "Compute how fast tokens approach each other for each place of the norm.",
+        r"Where the norm sits: SA, $N$ = %(tokens)d, $d$ = %(dimension)d, Mix-LN switches at "
+        r"$t$ = %(until)g",
+        options={
+            "betas": (1.0, 4.0),
+            "tokens": 64,
+            "dimension": 4096,
+            "until": Option("Time > 0 at which Mix-LN turns from Post-LN to Pre-LN.", 3.0),
+            "samples": 16,
+            "tolerance": 1e-5,
+        },
+        small={"samples": 10, "tokens": 4, "dimension": 16, "betas": (1.0,), "tolerance": 1e-3},
+        takes="Half a minute on 2 cores.",
+    ),
     "histograms": _recipe(
         "trained:inner_products",
         "histograms:inner_product_histograms",
@@ -282,6 +299,8 @@ def figure_data(name: str, **options: Any) -> xr.Dataset:
         - "antipode": the `probability` (dimension, beta) that two tokens end as antipodes, its
           `threshold` (dimension), and the share `simulated` (dimension, mark) of paths with its
           standard `error`;
+        - "speeds": `gap` (beta, scheme, time), 1 - cosine of equiangular tokens that start
+          orthogonal, and `simulated` (beta, scheme, mark), its mean in flows from uniform tokens;
         - "histograms": those of `inner_products`.
     options
         Options of the command, with underscores, and defaults that its ``--help`` shows; also
