@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from shaped_attention.checks import argument_error, check_count, check_inside, check_values
@@ -183,6 +184,8 @@ def mixture_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = N
     panels.axes[3].set_xticks(sizes, [str(size) for size in sizes])
     panels.axes[3].minorticks_off()
     panels.axes[4].set_xticks(data["dimension"].values)
+    for axis in panels.axes[:2]:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     return panels.finish(title, legend=True)
 
 
