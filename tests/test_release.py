@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from shaped_attention.libraries import __version__
+from tests.release import EXTRAS, check_metadata, lowest
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACEHOLDER = "https://REPOSITORY/shaped_attention"
@@ -82,3 +84,84 @@ def test_links_of_the_project_lead_to_the_repository_of_the_citation():
     assert set(PROJECT["keywords"]) >= set(
         yaml.safe_load((ROOT / "CITATION.cff").read_text())["keywords"]
     )
+
+
+METADATA = f"""Metadata-Version: 2.4
+Name: shaped-attention
+Version: {__version__}
+Requires-Python: >=3.11
+License-Expression: Apache-2.0
+Project-URL: Repository, {PLACEHOLDER}
+Description-Content-Type: text/markdown
+
+{"A sentence. " * 100}
+"""
+
+
+def test_metadata_are_checked_and_placeholders_are_named():
+    assert check_metadata(METADATA) == [f"Repository: {PLACEHOLDER}"]
+    assert check_metadata(METADATA.replace("REPOSITORY", "example.org")) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (f"Version: {__version__}", "Version: 9.9"),
+        ("Name: shaped-attention", "Name: shaped attention!"),
+        (">=3.11", "three"),
+        ("Apache-2.0", "MIT"),
+        ("text/markdown", "text/x-rst"),
+        ("A sentence. ", ""),
+    ],
+)
+def test_wrong_metadata_are_refused(old, new):
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        check_metadata(METADATA.replace(old, new))
+
+
+def test_the_lowest_dependencies_are_the_bounds_of_the_project():
+    pins = dict(line.split("==") for line in lowest().splitlines())
+    wanted = PROJECT["dependencies"] + [
+        line for extra in EXTRAS for line in PROJECT["optional-dependencies"][extra]
+    ]
+    assert len(pins) == len(wanted) > 20
+    for requirement in map(Requirement, wanted):
+        assert requirement.specifier.contains(pins[requirement.name])
+
+
+PAPER = (ROOT / "paper" / "paper.md").read_text(encoding="utf-8")
+
+
+def test_the_paper_has_the_parts_of_its_form():
+    """Sections, 700 to 1000 words, figures that exist, and exactly the references it cites."""
+    body = PAPER.split("---\n", 2)[2]
+    assert 700 <= len(body.split()) <= 1000
+    sections = re.findall(r"^# (.*)$", body, re.MULTILINE)
+    assert sections[:4] == ["Summary", "Statement of need", "What it does", "How it is checked"]
+    figures = re.findall(r"\]\((\S+\.png)\)", body)
+    assert len(figures) == 2
+    assert all((ROOT / "paper" / figure).exists() for figure in figures)
+    bibliography = (ROOT / "paper" / "paper.bib").read_text(encoding="utf-8")
+    assert set(re.findall(r"@([a-z]+\d{4})", body)) == set(
+        re.findall(r"^@\w+\{(\w+),", bibliography, re.MULTILINE)
+    )
+
+
+def numbers(text: str) -> set[str]:
+    """Numbers of a text that are not part of a name or of a link."""
+    text = re.sub(r"\]\(\S+\)|@\w+|`[^`]*`|GPT-2", "", text).replace("{-9}", "-9")
+    return set(re.findall(r"(?<![\w.^{-])\d[\d,]*(?:\.\d+)?(?!\w)", text.replace("\xa0", " ")))
+
+
+def test_every_number_of_the_paper_is_shown_with_its_command():
+    """In the README or the table of benchmarks; a number changed in one place only is seen."""
+    pages = ("README.md", "benchmarks/README.md")
+    text = "".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
+    shown = set(re.findall(r"\d[\d,]*(?:\.\d+)?", text))
+    shown = {number.rstrip(",") for number in shown}
+    written = {number.rstrip(",") for number in numbers(PAPER.split("---\n", 2)[2])}
+    assert {"155", "236", "138", "13.3", "12.2", "58"} <= written
+    assert written <= shown, written - shown
+    # Negative control: another fraction, or another time, would be seen.
+    assert not numbers("13.4 % of the paths") & shown
+    assert not numbers("takes 157 ns") & shown

@@ -8,14 +8,10 @@ checkout can help. Needs access to the dependencies; a few minutes.
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import sys
 import tempfile
-import venv
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,29 +19,11 @@ import pytest
 import xarray as xr
 
 import shaped_attention as sa
+from tests.release import PACKAGES, ROOT, Installed, build
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("shaped_attention", "symbolic")
-LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info")
-OF_THE_ROOT = {"build", "dist", "results", "figures", "site"}
-"""Folders that are left out there alone."""
 SMALL = ("--width", 40, "--depth", 30, "--samples", 64, "--network-samples", 16, "--no-progress")
 
 pytestmark = pytest.mark.validation
-
-
-def call(*command: object, cwd: Path) -> str:
-    """Standard output of a command that must succeed; its output is shown if it does not."""
-    words = [str(part) for part in command]
-    done = subprocess.run(words, cwd=cwd, text=True, check=False, capture_output=True)
-    assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
-
-
-def left_out(folder: str, names: list[str]) -> set[str]:
-    """Which of these names in a folder are not copied."""
-    own = OF_THE_ROOT.intersection(names) if Path(folder) == ROOT else set()
-    return own | LEFT_OUT(folder, names)
 
 
 @pytest.fixture(scope="module")
@@ -57,33 +35,13 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def wheel(folder: Path) -> Path:
-    """The wheel, from a copy of the sources, so that no old build folder gets into it."""
-    source = folder / "source"
-    shutil.copytree(ROOT, source, ignore=left_out)
-    call(sys.executable, "-m", "build", "--outdir", folder / "dist", source, cwd=folder)
-    (built,) = (folder / "dist").glob("*.whl")
-    return built
-
-
-@dataclass(frozen=True)
-class Installed:
-    """A fresh environment with the wheel, and an empty folder to work in."""
-
-    bin: Path
-    work: Path
-
-    def run(self, program: str, *arguments: object) -> str:
-        return call(self.bin / program, *arguments, cwd=self.work)
+    return build(folder)[0]
 
 
 @pytest.fixture(scope="module")
 def installed(folder: Path, wheel: Path) -> Installed:
-    venv.create(folder / "venv", with_pip=True)
-    place = Installed(folder / "venv" / "bin", folder / "work")
-    place.work.mkdir()
-    constraints = ROOT / "constraints.txt"
-    pip = ("-m", "pip", "install", "--quiet", "--constraint", constraints)
-    place.run("python", *pip, f"{wheel}[figures,files]")
+    place = Installed.create(folder / "venv", sys.executable)
+    place.install(f"{wheel}[figures,files]", constraints=ROOT / "constraints.txt")
     return place
 
 

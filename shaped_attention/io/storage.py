@@ -52,12 +52,27 @@ def write_durably(target: Path, data: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Flush a file, or the entries of a folder, to the disk.
+
+    Windows flushes only files, and those only if they are open for writing.
+    """
+    posix = hasattr(os, "O_DIRECTORY")
+    if not posix and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY if posix else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_below(folder: Path) -> None:
+    """Flush all files in a folder to the disk, in one call for all disks where there is one."""
+    if hasattr(os, "sync"):
+        os.sync()
+        return
+    for file in folder.rglob("*"):
+        sync(file)
 
 
 def check_writable(folder: str | Path, name: str) -> None:

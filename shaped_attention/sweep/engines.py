@@ -182,6 +182,9 @@ def dask_engine(client: Any) -> ExecutorEngine:
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
     """Delay Ctrl-C, also in processes that are started meanwhile, whose imports it would end."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows; the import of a worker may end early
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

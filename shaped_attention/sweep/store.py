@@ -23,7 +23,6 @@ store names.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from shaped_attention.io.records import append_records, read_records
-from shaped_attention.io.storage import reason, sync, write_durably
+from shaped_attention.io.storage import reason, sync, sync_below, write_durably
 from shaped_attention.sweep.code_identity import code_of, note_code
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
@@ -177,7 +176,7 @@ class Store:
         if last := last_run(self.path):
             # The reasons why cells stopped do not apply to the larger sweep.
             append_records(self.path / "runs.jsonl", [last | {"reasons": []}])
-        os.sync()
+        sync_below(self._data)
         write_durably(self.path / SPECIFICATION, text)
         self.ledger.add()
         sync(self.path)

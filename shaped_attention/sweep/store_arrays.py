@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -22,7 +21,7 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest
 from zarr.storage import LocalStore
 
-from shaped_attention.io.storage import sync, write_durably
+from shaped_attention.io.storage import sync, sync_below, write_durably
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store_layout import Layout, attributes, coordinates, layouts
@@ -73,9 +72,9 @@ def draft_arrays(
             },
         )  # fmt: skip
     zarr.consolidate_metadata(draft, zarr_format=2)
-    os.sync()
+    sync_below(draft)
     files = sorted(file for file in draft.rglob("*") if file.is_file())
-    return {str(file.relative_to(draft)): file.read_bytes() for file in files}
+    return {file.relative_to(draft).as_posix(): file.read_bytes() for file in files}
 
 
 def place_arrays(draft: Path, files: Collection[str], data: Path) -> None:
@@ -90,7 +89,7 @@ def place_arrays(draft: Path, files: Collection[str], data: Path) -> None:
     for name in sorted(files, key=lambda name: (name == _SUMMARY, Path(name).name[0] != ".", name)):
         (data / name).parent.mkdir(exist_ok=True)
         (draft / name).replace(data / name)
-    os.sync()
+    sync_below(data)
     shutil.rmtree(draft)
 
 

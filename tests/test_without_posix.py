@@ -1,0 +1,141 @@
+"""The package where the calls of POSIX are missing, as on Windows: they are guarded, and it runs.
+
+The absence is simulated on a POSIX system. What only Windows can show (its locks, its paths, its
+compiler's code) these tests do not see.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shaped_attention.sweep.engines import _interrupts_held
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios"}
+NAMES = {
+    "os": {
+        "O_DIRECTORY", "chown", "fork", "getpgid", "getuid", "geteuid", "killpg", "mkfifo",
+        "posix_fadvise", "posix_fallocate", "sched_getaffinity", "sched_setaffinity", "setsid",
+        "statvfs", "sync", "sysconf", "uname", "wait", "waitpid",
+    },
+    "signal": {"SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "alarm", "pthread_sigmask", "setitimer"},
+}  # fmt: skip
+
+
+def unguarded(source: str) -> set[str]:
+    """POSIX names that a source uses in a function that does not ask `hasattr` for them."""
+    tree = ast.parse(source)
+    used: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            used |= MODULES & {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            used |= MODULES & {node.module}
+            names = NAMES.get(node.module, set())
+            used |= {f"{node.module}.{alias.name}" for alias in node.names if alias.name in names}
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for scope in (*functions, tree):
+        text = ast.unparse(scope)
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                module, name = node.value.id, node.attr
+                if name in NAMES.get(module, set()) and f"hasattr({module}, '{name}')" not in text:
+                    used.add(f"{module}.{name}")
+    return used
+
+
+def test_posix_calls_are_guarded():
+    files = [*ROOT.glob("shaped_attention/**/*.py"), *ROOT.glob("symbolic/**/*.py")]
+    assert len(files) > 200
+    faults = {str(file.relative_to(ROOT)): unguarded(file.read_text()) for file in files}
+    assert {name: names for name, names in faults.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import fcntl", {"fcntl"}),
+        ("from os import sync", {"os.sync"}),
+        ("def f():\n    os.sync()", {"os.sync"}),
+        ("def f():\n    if hasattr(os, 'sync'):\n        os.sync()", set()),
+        ("def f():\n    if hasattr(os, 'sync'):\n        os.fork()", {"os.fork"}),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", set()),
+    ],
+)
+def test_what_counts_as_guarded(source, names):
+    assert unguarded(source) == names
+
+
+SCRIPT = f"""
+import fcntl, os, shutil, signal, sys
+# The libraries are those of this system: only the package meets what is missing.
+import filelock, h5netcdf, numba, pandas, scipy.stats, torch, xarray, zarr
+
+for module in {sorted(MODULES)}:
+    sys.modules[module] = None
+for name in {sorted(NAMES["os"])}:
+    if hasattr(os, name):
+        delattr(os, name)
+for name in {sorted(NAMES["signal"])}:
+    if hasattr(signal, name):
+        delattr(signal, name)
+shutil._use_fd_functions = False
+opened, flushed, synced = os.open, os.fsync, []
+
+
+def windows_open(path, *rest, **more):
+    if os.path.isdir(path):
+        raise PermissionError(13, "Permission denied")
+    return opened(path, *rest, **more)
+
+
+def windows_fsync(descriptor):
+    if fcntl.fcntl(descriptor, fcntl.F_GETFL) & 3 == os.O_RDONLY:
+        raise OSError(9, "Bad file descriptor")
+    synced.append(descriptor)
+    flushed(descriptor)
+
+
+os.open, os.fsync = windows_open, windows_fsync
+
+import shaped_attention as sa
+from shaped_attention.sweep import Sweep, run_sweep
+
+layer = sa.ShapedAttention(0.5)
+chain = sa.simulate_chain(layer, sa.equicorrelated(2, 0.2), width=20, depth=4, samples=8)
+sa.save(chain, "chain.nc")
+assert sa.load("chain.nc").identical(chain)
+sweep = Sweep({{"tokens": 2, "width": 20, "depth": 4}}, {{"gamma": [0.3, 0.5]}}, samples=4, block=4,
+              samplers=("chain",))
+report = run_sweep(sweep, "store", progress=False)
+assert report.left == report.failed == 0, report
+assert sa.sweep.open_sweep("store").sizes["gamma"] == 2
+print(len(synced))
+"""
+
+
+def test_a_chain_and_a_sweep_run_without_posix(tmp_path):
+    """Folders cannot be opened, and files opened for reading cannot be flushed."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", "script.py"],
+        cwd=tmp_path, env=environment, text=True, check=False, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout) > 4
+
+
+def test_interrupts_are_not_held_where_that_is_impossible(monkeypatch):
+    import signal
+
+    monkeypatch.delattr(signal, "pthread_sigmask")
+    with _interrupts_held():
+        done = True
+    assert done
