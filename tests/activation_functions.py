@@ -22,6 +22,11 @@ def bump(x: Any) -> Any:
     return exp(-0.5 * (x * x))
 
 
+def linear(x: Any) -> Any:
+    """The identity, as a matrix of its own."""
+    return 1.0 * x
+
+
 def kink(x: Any) -> Any:
     """A slope that jumps at 0."""
     return leaky(x, 1.0, 0.5)

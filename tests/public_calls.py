@@ -232,6 +232,8 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "Rope": (sa.Rope, {"base": 100.0}),
         "Schedule": (sa.Schedule, {"knots": [(0.0, 0.5), (1.0, 0.2)]}),
         "sphere.MixLN": (sphere.MixLN, {"until": 1.0}),
+        "sphere.RandomHeads": (sphere.RandomHeads, {"heads": 2}),
+        "sphere.RandomMLP": (sphere.RandomMLP, {"activation": "tanh"}),
         "sphere.SphereAttention": (sphere.SphereAttention, {"beta": 1.0}),
         "sphere.TokenAttention": (sphere.TokenAttention, {"beta": 1.0}),
         "sphere.angles_of": (sphere.angles_of, {"tokens": START}),

@@ -13,6 +13,7 @@ from scipy.stats import binomtest, ks_2samp
 from torch.nn.functional import pad
 
 from shaped_attention.sphere import (
+    RandomMLP,
     SphereAttention,
     equiangular_start,
     figure_data,
@@ -21,7 +22,7 @@ from shaped_attention.sphere import (
     sphere_network,
     uniform_start,
 )
-from shaped_attention.sphere.random_values import noise_bracket, noise_drift
+from shaped_attention.sphere.random_weights import noise_bracket, noise_drift
 from shaped_attention.sphere.theory import two_tokens
 
 START = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [-0.3, 0.4, math.sqrt(0.75)]])
@@ -202,26 +203,32 @@ def test_centred_noise_needs_noise_and_a_mask_frees_the_antipode():
 
 
 CASES = [
-    (SphereAttention(1.2), 6, 0.8, True), (SphereAttention(-0.7), 3, 1.5, True),
-    (SphereAttention(1.5, normalised="sinkhorn"), 5, 1.2, False),
-    (SphereAttention(2.0, normalised=False), 9, 1.0, True), (SphereAttention(0.5), 4, 2.0, False),
-    (SphereAttention(0.8, repulsion=True), 12, 1.7, False),
-    (SphereAttention(1.0, normalised=False, repulsion=True), 5, 0.9, False),
+    (SphereAttention(1.2), 6, 0.8, True, None), (SphereAttention(-0.7), 3, 1.5, True, None),
+    (SphereAttention(1.5, normalised="sinkhorn"), 5, 1.2, False, None),
+    (SphereAttention(2.0, normalised=False), 9, 1.0, True, None),
+    (SphereAttention(0.5), 4, 2.0, False, None),
+    (SphereAttention(0.8, repulsion=True), 12, 1.7, False, None),
+    (SphereAttention(1.0, normalised=False, repulsion=True), 5, 0.9, False, None),
+    (SphereAttention(1.0), 20, 1.1, True, RandomMLP("tanh")),
+    (SphereAttention(1.0), 2, 1.5, True, RandomMLP("plain_relu", 7)),
+    (SphereAttention(1.5), 5, 2.0, False, RandomMLP("plain_relu")),
+    (SphereAttention(0.8, repulsion=True), 5, 3.0, False, RandomMLP("gelu")),
+    (SphereAttention(1.0), 6, 1.0, True, RandomMLP("tests.activation_functions:bump")),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("attention", "dimension", "sigma", "centred"), CASES)
-def test_scale_and_speed_are_those_of_the_gram_matrix(attention, dimension, sigma, centred):
+@pytest.mark.parametrize(("attention", "dimension", "sigma", "centred", "noise"), CASES)
+def test_scale_and_speed_are_those_of_the_gram_matrix(attention, dimension, sigma, centred, noise):
     """b s' + a s''/2 = 0, m' = 2 / (a s') and b T' + a T''/2 = -1, with b and a of V_12.
 
     Up to the errors of differences on a grid of 1/2000.
     """
     r = np.linspace(-0.9, 0.9, 3601)
-    law = two_tokens(attention, dimension, sigma, r, centred=centred, delta=0.1)
+    law = two_tokens(attention, dimension, sigma, r, centred=centred, noise=noise, delta=0.1)
     gram = torch.ones(len(r), 2, 2, dtype=torch.float64)
     gram[:, 0, 1] = gram[:, 1, 0] = torch.from_numpy(r)
-    b = attention.gram_field(gram, sigma, dimension, centred=centred)[:, 0, 1].numpy()
-    a = attention.gram_bracket(gram, sigma, dimension)[:, 0, 1, 0, 1].numpy()
+    b = attention.gram_field(gram, sigma, dimension, centred, noise)[:, 0, 1].numpy()
+    a = attention.gram_bracket(gram, sigma, dimension, noise)[:, 0, 1, 0, 1].numpy()
     scale, width = law["scale_density"].values, r[1] - r[0]
     assert scale[1800] == pytest.approx(1.0)
     log_slope = np.gradient(np.log(scale), width)[1:-1]

@@ -14,6 +14,7 @@ from .layers import noisy_chain, sphere_network
 from .mean_field import mean_field
 from .normalisation import MixLN
 from .propagation_of_chaos import mean_field_distance
+from .random_weights import RandomHeads, RandomMLP
 from .residual import residual_flow
 from .starts import equiangular_start, given_start, uniform_start
 from .token_attention import TokenAttention
@@ -26,6 +27,8 @@ from .trained import (
 
 __all__ = [
     "MixLN",
+    "RandomHeads",
+    "RandomMLP",
     "SphereAttention",
     "TokenAttention",
     "angles_of",

@@ -25,7 +25,12 @@ from torch import Tensor
 
 from shaped_attention.checks import argument_error, check_finite, check_nonnegative
 from shaped_attention.results.plain_arguments import storable
-from shaped_attention.sphere.random_values import check_noise, noise_bracket, noise_drift
+from shaped_attention.sphere.random_weights import (
+    Noise,
+    check_noise,
+    noise_bracket,
+    noise_drift,
+)
 from shaped_attention.sphere.sinkhorn import doubly_stochastic
 from shaped_attention.sphere.starts import check_start
 
@@ -178,15 +183,17 @@ class SphereAttention(Attention):
         sigma: float = 0.0,
         dimension: int | None = None,
         centred: bool = False,
+        noise: Noise | None = None,
     ) -> Float[Tensor, "*B N N"]:
         """Return the drift of Gram matrices (..., N, N), with noise of strength `sigma` if given.
 
         Without noise dV/dt = M + M^T - (diag(M) 1^T + 1 diag(M)^T) o V with M = +-w V. With noise,
-        of `sphere_network` in dimension d as h -> 0, C = w V w^T adds
+        of `sphere_network` in dimension d as h -> 0,
 
-            sigma^2 [ (1 - (2 - V_ij^2) / d) C_ij - (1 - 1/d) V_ij (C_ii + C_jj) / 2 ].
+            sigma^2 [ (1 - (2 - V_ij^2) / d) S_ij - (1 - 1/d) V_ij (S_ii + S_jj) / 2 ]
 
-        That alone is the drift if `centred`, for value matrices of mean 0.
+        is added, and is the drift by itself if `centred`. S is w V w^T for the `noise` None, of the
+        value matrices, and kappa(V_ij) for a `RandomMLP` of any width.
 
         Raises
         ------
@@ -203,18 +210,24 @@ class SphereAttention(Attention):
             drift = pull + pull.mT - (along[..., :, None] + along[..., None, :]) * gram
         if sigma == 0.0:
             return drift
-        noise = noise_drift(gram, moved @ weights.mT, check_noise(gram, dimension))
-        return drift + sigma**2 * noise
+        mixed = moved @ weights.mT if noise is None else noise.kernel(gram)
+        return drift + sigma**2 * noise_drift(gram, mixed, check_noise(gram, dimension))
 
     def gram_bracket(
-        self, gram: Float[Tensor, "*B N N"], sigma: float, dimension: int
+        self,
+        gram: Float[Tensor, "*B N N"],
+        sigma: float,
+        dimension: int,
+        noise: Noise | None = None,
     ) -> Float[Tensor, "*B N N N N"]:
         """Return d<V_ij, V_kl>/dt (..., N, N, N, N) of Gram matrices under noise.
 
         It is that of `sphere_network` in dimension d as h -> 0, centred or not: sigma^2 / d times
         the sum over the four choices of (i, j) or (j, i) and (k, l) or (l, k) of
 
-            C_ik (V_jl - V_ij V_il - V_kl V_jk + V_ij V_ik V_kl),   C = w V w^T.
+            S_ik (V_jl - V_ij V_il - V_kl V_jk + V_ij V_ik V_kl),
+
+        with the S of `gram_field`.
 
         Raises
         ------
@@ -223,7 +236,7 @@ class SphereAttention(Attention):
         """
         self._check_gram(gram, sigma)
         weights = self.weights(gram)
-        mixed = weights @ gram @ weights.mT
+        mixed = weights @ gram @ weights.mT if noise is None else noise.kernel(gram)
         return sigma**2 * noise_bracket(gram, mixed, check_noise(gram, dimension))
 
     def _check_gram(self, gram: Float[Tensor, "*B N N"], sigma: float) -> None:

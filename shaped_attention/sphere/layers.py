@@ -7,7 +7,7 @@ before the projection. As h -> 0 with time = layer * h, they converge to the flo
 with an error of order h. With h = 1 the first is the network of Geshkovski, Letrouit, Polyanskiy
 and Rigollet (arXiv 2312.10794), section 2.
 
-Noise in the value matrices is that of `random_values`.
+The noise of random weights is that of `random_weights`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from shaped_attention.samplers.specification import Options, Specification
 from shaped_attention.samplers.steppers import Array, Batch
 from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
 from shaped_attention.samplers.task import task_of
-from shaped_attention.sphere.attention import Attention, SphereAttention
+from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.flow import flow_result, measured
 from shaped_attention.sphere.integrate import CHUNK_ENTRIES, Keep
 from shaped_attention.sphere.normalisation import Normalise, places_of
+from shaped_attention.sphere.random_weights import Noise, Product, RandomHeads, RandomMLP
 from shaped_attention.sphere.starts import SpherePart, unit_rows
 from shaped_attention.sphere.token_attention import TokenAttention
 
@@ -53,6 +54,7 @@ def sphere_network(
     *,
     sigma: float = 0.0,
     centred: bool = False,
+    noise: RandomHeads | RandomMLP | None = None,
     seed: int = 0,
     normalise: Normalise = "after",
     save_every: int = 1,
@@ -79,9 +81,13 @@ def sphere_network(
         layer and sample, and s = -1 for repulsion.
     centred
         Whether s = 0, for value matrices of mean 0 as at initialisation; sigma must be positive.
+    noise
+        What replaces w X W, with matrices that are new in each layer, if sigma is positive:
+        `RandomHeads` with random queries and keys, or a `RandomMLP`. The drift s h w X remains that
+        of the attention, unless `centred`.
     seed
-        Seed of the matrices W (integer >= 0). They are independent of an initial condition with the
-        same seed and of the noise of `noisy_chain`.
+        Seed of the random matrices (integer >= 0). They are independent of an initial
+        condition with the same seed and of the noise of `noisy_chain`.
     normalise
         With N(y) = y / |y|, "after" (Post-LN): x' = N(x + h A(x)); "before" (Pre-LN): x' = x +
         h A(N(x)); "sandwich" (Peri-LN): x' = x + h N(A(N(x))); "ngpt": x' = N(x + h N(A(x)));
@@ -108,7 +114,7 @@ def sphere_network(
         normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.)
     """
     attention.check_start(start)
-    _check_layers(sigma, centred, step, layers, seed, save_every)
+    _check_layers(sigma, centred or noise is not None, step, layers, seed, save_every)
     places = places_of(normalise)
     if sigma > 0.0 and (normalise != "after" or isinstance(attention, TokenAttention)):
         raise argument_error("sigma", "0 unless a SphereAttention is normalised after it", sigma)
@@ -123,12 +129,12 @@ def sphere_network(
         )  # fmt: skip
         moved = tokens if centred else tokens + step * mixed
         if sigma > 0.0:
-            project = WeightProduct(Draws(key, samples, layer), int(samples[0]))
-            scale = _noise_scale(attention, sigma, step, dimension)
-            moved = moved + scale * project(mixed, dimension)
+            product = WeightProduct(Draws(key, samples, layer), int(samples[0]))
+            root = _root(attention, noise, tokens, mixed, product)
+            moved = moved + sigma * math.sqrt(step / dimension) * product(root, dimension)
         return _normalised(moved, layer + 1) if layer * step < places.until else moved
 
-    return _run(start, step, layers, save_every, move, keep, places.until < math.inf)
+    return _run(start, step, layers, save_every, move, keep, noise, places.until < math.inf)
 
 
 @recorded("noisy chain", observe="keep")
@@ -141,6 +147,7 @@ def noisy_chain(
     layers: int,
     *,
     centred: bool = False,
+    noise: RandomHeads | RandomMLP | None = None,
     seed: int = 0,
     save_every: int = 1,
     keep: str | Callable[[Tensor], Tensor] | None = "V",
@@ -155,7 +162,8 @@ def noisy_chain(
         R' = D D^T + E E^T,   D = F + s h w F + sigma sqrt(h/d) w F H,   E = sigma sqrt(h/d) w F B,
 
     exactly. The next F is [D, E] with normalised rows, reduced by QR to N columns if it has more.
-    B has d - r columns if d - r <= r + 1 and r otherwise, so F never has more than d columns.
+    B has d - r columns if d - r <= r + 1 and r otherwise, so F never has more than d columns. With
+    `noise` a root of its S, whose law is the same from F as from X, replaces w F in the noise.
 
     As h -> 0 this integrates, to weak order 1, the SDE of Gram matrices with the drift
     `SphereAttention.gram_field` and the bracket `gram_bracket`. For any h its matrices are positive
@@ -163,7 +171,7 @@ def noisy_chain(
 
     Parameters
     ----------
-    attention, sigma, step, layers, centred, save_every, keep
+    attention, sigma, step, layers, centred, noise, save_every, keep
         As for `sphere_network`.
     start
         Unit tokens (samples, N, r) from `uniform_start`, `equiangular_start` or `given_start`.
@@ -189,7 +197,7 @@ def noisy_chain(
     count, rank = start.shape[-2], min(start.shape[-2:])
     if dimension < rank:
         raise argument_error("dimension", f"at least {rank}, the rank of the start", dimension)
-    _check_layers(sigma, centred, step, layers, seed, save_every)
+    _check_layers(sigma, centred or noise is not None, step, layers, seed, save_every)
     key = stream_key(seed, "sphere", SpherePart.NOISY_CHAIN)
 
     def move(tokens: Tensor, layer: int, samples: Tensor) -> Tensor:
@@ -200,29 +208,39 @@ def noisy_chain(
         if sigma == 0.0:
             return _normalised(moved, layer + 1)
         columns = tokens.shape[-1]
-        draws, scale = Draws(key, samples, layer), _noise_scale(attention, sigma, step, dimension)
-        moved = moved + scale * (mixed @ draws.normal(columns, columns))
+        draws, scale = Draws(key, samples, layer), sigma * math.sqrt(step / dimension)
+
+        def product(x: Tensor, count: int) -> Tensor:
+            return x @ draws.normal(x.shape[-1], count)
+
+        root = _root(attention, noise, tokens, mixed, product)
+        if root.shape[-1] > count:
+            root = _reduced(root)
+        moved = moved + scale * product(root, columns)
         if dimension > columns:
-            rest = draws.wishart_factor(columns, dimension - columns)
-            moved = torch.cat([moved, scale * (mixed @ rest)], dim=-1)
+            rest = draws.wishart_factor(root.shape[-1], dimension - columns)
+            moved = torch.cat([moved, scale * (root @ rest)], dim=-1)
         unit = _normalised(moved, layer + 1)
         return unit_rows(_reduced(unit)) if unit.shape[-1] > count else unit
 
-    return _run(start, step, layers, save_every, move, keep)
+    return _run(start, step, layers, save_every, move, keep, noise)
 
 
 class _Layers(TorchStepper):
     """A stepper of tokens (rows, 1, N, r), in chunks that stay in the cache; no path stops."""
 
-    def __init__(self, spec: Specification, move: Callable[[Tensor, int, Tensor], Tensor]) -> None:
+    def __init__(
+        self, spec: Specification, move: Callable[[Tensor, int, Tensor], Tensor], columns: int
+    ) -> None:
         task = task_of(spec, "sphere", width=0)
         super().__init__(task, spec.device, spec.dtype, size=1)
-        self._move = move
+        self._move, self._columns = move, columns
 
     def chunk(self, spec: Specification) -> int:
         """Return how many samples move together."""
         assert spec.resumed is not None
-        return max(1, CHUNK_ENTRIES // spec.resumed.state[0].size)
+        tokens, columns = spec.resumed.state[0].shape[-2:]
+        return max(1, CHUNK_ENTRIES // (tokens * max(columns, self._columns)))
 
     def norms(self, batch: Batch, moving: Any, least: float) -> Tensor:
         """Return 0: there is no radius."""
@@ -247,6 +265,7 @@ def _run(
     save_every: int,
     move: Callable[[Tensor, int, Tensor], Tensor],
     keep: str | Keep | None,
+    noise: Noise | None,
     lengths: bool = False,
 ) -> xr.Dataset:
     """Run a network of any kind, whose tokens may have `lengths`.
@@ -264,7 +283,8 @@ def _run(
     def kept(paths: Paths, point: int) -> Array:
         return measured(paths.state[:, 0], keep).detach().cpu().numpy()
 
-    data = run_paths(spec, _Layers(spec, move), "sphere", {"kept": kept}).measured["kept"]
+    stepper = _Layers(spec, move, noise.columns if noise else 0)
+    data = run_paths(spec, stepper, "sphere", {"kept": kept}).measured["kept"]
     result = flow_result(data[None], start, keep, lengths).isel(beta=0)
     result = result.assign_coords(time=spec.times, layer=("time", np.array(spec.saved)))
     return result.assign_attrs(horizon=float(spec.times[-1]))
@@ -289,9 +309,17 @@ def _reduced(factor: Float[Tensor, "B N c"]) -> Float[Tensor, "B N N"]:
     return torch.linalg.qr(factor.mT, mode="r").R.mT
 
 
-def _noise_scale(attention: Attention, sigma: float, step: float, dimension: int) -> float:
-    """Return s sigma sqrt(h / d): W multiplies s w X here, and s undoes its sign."""
-    return (-1.0 if attention.repulsion else 1.0) * sigma * math.sqrt(step / dimension)
+def _root(
+    attention: SphereAttention | TokenAttention,
+    noise: Noise | None,
+    tokens: Float[Tensor, "B N r"],
+    mixed: Float[Tensor, "B N r"],
+    product: Product,
+) -> Float[Tensor, "B N c"]:
+    """Return what the last Gaussian matrix multiplies: w X = s `mixed` for the value matrices."""
+    if noise is not None:
+        return noise.root(tokens, product, attention.weights)
+    return -mixed if attention.repulsion else mixed
 
 
 def _check_layers(

@@ -1,21 +1,28 @@
-"""Two tokens under value matrices with noise: a diffusion of their cosine, solved by quadrature.
+"""Two tokens under noise that is common to both: a diffusion of their cosine, by quadrature.
 
-The cosine r of two tokens of `noisy_chain` as h -> 0 has, by `random_values`, the drift b and the
-variance a per unit of time
+The cosine r of two tokens of `noisy_chain` as h -> 0 has, by `random_weights` with A = S_11 = S_22
+and B = S_12, the drift b and the variance a per unit of time
 
-    b = (1 - r^2) [ 2 s q + (sigma^2 / d) ((d - 2) B - A r) ],    a = (2 sigma^2 / d) A (1 - r^2)^2,
-    A = p^2 + q^2,  B = 2 p q,
+    b = 2 s q (1 - r^2) + (sigma^2 / d) ((d - 2) (B - r A) - r (A - r B)),
+    a = (2 sigma^2 / d) (1 - r^2) (A - r B),
 
-with p = w_11 = w_22, q = w_12 = w_21, and s = 1, -1 for repulsion or 0 if centred. In z = artanh r
-the drift is b / (1 - r^2) + (2 sigma^2 / d) A r, the variance (2 sigma^2 / d) A, and
+with q = w_12 = w_21, and s = 1, -1 for repulsion or 0 if centred. In z = artanh r
 
-    scale density s'(z) = exp(-int_0^z g),    speed density m'(z) = d / (sigma^2 A s'),
-    g = (d - 2) / cosh(beta (1 - r)) + r + 2 s d q / (sigma^2 A),
+    scale density s'(z) = exp(-int_0^z g),    speed density m'(z) = d / (sigma^2 C s'),
+    g = (d - 2) (B - r A) / (A - r B) + r + 2 s d q / (sigma^2 C),    C = (A - r B) / (1 - r^2).
 
-where B / A = 1 / cosh(beta (1 - r)), as p / q = exp(beta (1 - r)). At its ends g tends
-exponentially fast in z to g(1) and g(-1), so r = 1 attracts iff g(1) > 0 and r = -1 iff g(-1) < 0.
-Centred, g(1) = d - 1 and g(-1) = (d - 2) / cosh(2 beta) - 1: the antipode attracts iff
-d - 2 < cosh(2 beta), for SA and USA alike. (`symbolic.claims.random_values` has the proofs.)
+At its ends g tends exponentially fast in z to g(1) and g(-1), so r = 1 attracts iff g(1) > 0 and
+r = -1, where paths that reach it stay, iff g(-1) < 0.
+
+Value matrices: with p = w_11 = w_22, C = p^2 + q^2, and (B - r A) / (A - r B) = 2 p q / C =
+1 / cosh(beta (1 - r)), as p / q = exp(beta (1 - r)). Centred, g(1) = d - 1 and
+g(-1) = (d - 2) / cosh(2 beta) - 1: the antipode attracts iff d - 2 < cosh(2 beta), for SA and USA
+alike (proofs: `symbolic.claims.random_values`).
+
+MLP: A = kappa(1) = E phi^2 and B = kappa(r), so that with K = kappa'(1) = E phi'^2 and centred,
+g(1) = (d - 2) (A - K) / (A + K) + 1: equal tokens attract iff (d - 1) A > (d - 3) K. If phi is odd,
+so is g. Otherwise paths leave r = -1, and reach it in two dimensions only (proofs:
+`symbolic.claims.random_mlp`).
 """
 
 from __future__ import annotations
@@ -27,6 +34,7 @@ import numpy as np
 import xarray as xr
 from numpy.polynomial import legendre
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import spherical_jn
 
 from shaped_attention.checks import (
     argument_error,
@@ -37,6 +45,7 @@ from shaped_attention.checks import (
 )
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.attention import SphereAttention, check_beta
+from shaped_attention.sphere.random_weights import RELU, RandomMLP
 
 _LARGEST_BETA, _STEEPEST = 300.0, 1e4
 """Largest |beta|, so that exp(2 beta) is finite, and largest |g|: cells have the width 2 / |g|."""
@@ -55,6 +64,7 @@ def two_tokens(
     cosine: ArrayLike,
     *,
     centred: bool = False,
+    noise: RandomMLP | None = None,
     delta: float = 1e-3,
 ) -> xr.Dataset:
     """Compute which of the cosines 1 and -1 attracts two tokens under noise, and how often.
@@ -63,9 +73,10 @@ def two_tokens(
     ----------
     attention
         Attention without a mask; beta is at most 300 in absolute value.
-    dimension, sigma, centred
-        Dimension d >= 2, strength sigma > 0 of the noise, and whether the value matrices have
-        mean 0, as for `noisy_chain`, whose limit of small steps this is.
+    dimension, sigma, centred, noise
+        Dimension d >= 2, strength sigma > 0 of the noise, whether the value matrices have mean 0,
+        and the noise, as for `noisy_chain`, whose limit of small steps this is; the hidden width of
+        an MLP does not matter.
     cosine
         Increasing initial cosines, strictly between -1 and 1.
     delta
@@ -81,19 +92,21 @@ def two_tokens(
         - `antipode` (cosine): the probability of converging to -1, to 1e-9; if neither end
           attracts, the cosine never converges, and it is 0;
         - `scale_density` and `speed_density` (cosine): s'(r) and m'(r) = 2 / (a s'), with s' = 1 at
-          r = 0. They overflow to infinity, or vanish, for d in the hundreds;
+          r = 0. They overflow to infinity, or vanish, for d in the hundreds. If neither end
+          attracts, the stationary density of the cosine is proportional to m';
         - `exit_time` (cosine): the mean time until the cosine is at most -1 + delta or at least
           1 - delta; 0 from there on.
 
     Raises
     ------
     ValueError
-        If an argument is outside its range, the attention is causal, or |g| exceeds 1e4.
+        If an argument is outside its range, the attention is causal, the covariance of the
+        activation is not known, or |g| exceeds 1e4.
     """
     start = _checked(attention, dimension, sigma, cosine)
     check_inside("delta", delta)
     z, stop = np.arctanh(start), math.atanh(1.0 - delta)
-    slope, log_clock = _coefficients(attention, dimension, sigma, centred)
+    slope, log_clock = _coefficients(attention, dimension, sigma, centred, noise)
     steepest = max(float(np.abs(slope(np.linspace(-_END, _END, 1001))).max()), 40.0)
     if steepest > _STEEPEST:
         raise argument_error("dimension", "smaller, or sigma larger, at this beta", dimension)
@@ -105,7 +118,7 @@ def two_tokens(
     place = np.searchsorted(cells.edges, z)
 
     ends = slope(np.array([-_END, _END]))
-    attracts = np.array([ends[0] < 0.0, ends[1] > 0.0])
+    attracts = np.array([ends[0] < 0.0 and (noise is None or noise.odd), ends[1] > 0.0])
     antipode = np.full(len(z), float(attracts[0]))
     if attracts.all():
         # Beyond the grid s' is exponential.
@@ -152,30 +165,63 @@ def _checked(attention: SphereAttention, dimension: int, sigma: float, cosine: A
 
 
 def _coefficients(
-    attention: SphereAttention, dimension: int, sigma: float, centred: bool
+    attention: SphereAttention,
+    dimension: int,
+    sigma: float,
+    centred: bool,
+    noise: RandomMLP | None,
 ) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-    """Return g and the logarithm of d / (sigma^2 A) as functions of z."""
+    """Return g and the logarithm of d / (sigma^2 C) as functions of z."""
     beta, sign = attention.beta, -1.0 if attention.repulsion else 1.0
     push = 0.0 if centred else 2.0 * sign * dimension / sigma**2
 
-    def weights(gap: Array) -> tuple[Array, Array]:
-        """Return A and q; gap is 1 - r."""
-        if not attention.normalised:
+    def parts(z: Array) -> tuple[Array, Array, Array]:
+        """Return (B - r A) / (A - r B), C and q."""
+        gap = 2.0 / (1.0 + np.exp(2.0 * z))
+        if attention.normalised:
+            less = 1.0 / (1.0 + np.exp(np.abs(beta) * gap))
+            squares, q = less**2 + (1.0 - less) ** 2, less if beta >= 0.0 else 1.0 - less
+        else:
             p, q = 0.5 * math.exp(beta), 0.5 * np.exp(beta * (1.0 - gap))
-            return p * p + q * q, q
-        less = 1.0 / (1.0 + np.exp(np.abs(beta) * gap))
-        return less**2 + (1.0 - less) ** 2, less if beta >= 0.0 else 1.0 - less
+            squares = p * p + q * q
+        if noise is None:
+            return 1.0 / np.cosh(beta * gap), squares, q
+        towards, across = _differences(noise, z)
+        return towards / across, across * np.cosh(z) ** 2, q
 
     def slope(z: Array) -> Array:
-        gap = 2.0 / (1.0 + np.exp(2.0 * z))
-        squares, q = weights(gap)
-        return (dimension - 2) / np.cosh(beta * gap) + np.tanh(z) + push * q / squares
+        towards, clock, q = parts(z)
+        return (dimension - 2) * towards + np.tanh(z) + push * q / clock
 
     def log_clock(z: Array) -> Array:
-        squares, _ = weights(2.0 / (1.0 + np.exp(2.0 * z)))
-        return math.log(dimension / sigma**2) - np.log(squares)
+        return math.log(dimension / sigma**2) - np.log(parts(z)[1])
 
     return slope, log_clock
+
+
+def _differences(noise: RandomMLP, z: Array) -> tuple[Array, Array]:
+    """Return kappa(r) - r kappa(1) and kappa(1) - r kappa(r) without cancellation at r = +-1."""
+    if noise.activation == RELU:
+        # With the angle t, 2 pi kappa = sin t + (pi - t) cos t, and sin t - t cos t = t^2 j_1(t).
+        angle = 2.0 * np.arctan(np.exp(-z))
+        towards = angle**2 * spherical_jn(1, angle)
+        across = math.pi / np.cosh(z) ** 2 - np.tanh(z) * towards
+        return towards / (2.0 * math.pi), across / (2.0 * math.pi)
+    size = np.abs(np.tanh(z))
+    # The logarithm of |r|, finite at 0.
+    log = np.log1p(-np.minimum(2.0 / (1.0 + np.exp(2.0 * np.abs(z))), 1.0 - 1e-15))
+    towards, across = np.zeros_like(z), np.zeros_like(z)
+    for n, square in enumerate(noise.squares):
+        if square:
+            # r^n - r and 1 - r^(n + 1); for even n and r < 0 nothing cancels.
+            powers = np.where(z < 0.0, -1.0, 1.0) * size * np.expm1((n - 1) * log)
+            rest = -np.expm1((n + 1) * log)
+            if n % 2 == 0:
+                powers = np.where(z < 0.0, size**n + size, powers)
+                rest = np.where(z < 0.0, 1.0 + size ** (n + 1), rest)
+            towards += square * powers
+            across += square * rest
+    return towards, across
 
 
 class _Cells:

@@ -35,7 +35,8 @@ P, Q = symbols("p q", positive=True)
 """Dimension; cosine of two tokens; their weights p = w_11 and q = w_12."""
 
 
-def _symmetric(name: str, count: int) -> Matrix:
+def symmetric(name: str, count: int) -> Matrix:
+    """Return a symmetric matrix of symbols."""
     return Matrix(count, count, lambda i, j: Symbol(f"{name}_{min(i, j)}{max(i, j)}", real=True))
 
 
@@ -79,7 +80,7 @@ def _ito(count: int) -> tuple[list[Expr], list[Expr]]:
     Before the tokens are normalised, G_ij = <x_i, x_j> has the drift S_ij and the bracket
     (1/d) sum of S_ik R_jl over the four pairings; R_ij = G_ij / sqrt(G_ii G_jj).
     """
-    g, s = _symmetric("R", count), _symmetric("S", count)
+    g, s = symmetric("R", count), symmetric("S", count)
     pairs = list(combinations_with_replacement(range(count), 2))
     units = {g[i, i]: Integer(1) for i in range(count)}
 
@@ -145,9 +146,11 @@ def of_two_tokens() -> tuple[Expr, Expr]:
     return drift(r, s, 0, 1), bracket(r, s, (0, 1), (0, 1))
 
 
-def slope_in_z() -> Expr:
-    """Return g = 2 drift / bracket of z = artanh r: the scale density in z is exp(-int g)."""
-    b, a = of_two_tokens()
+def slope_in_z(b: Expr, a: Expr) -> Expr:
+    """Return g = 2 drift / bracket of z = artanh r, from those of r.
+
+    The scale density in z is exp(-int g).
+    """
     z = log((1 + R) / (1 - R)) / 2
     first = diff(z, R)
     return 2 * (b * first + a * diff(first, R) / 2) / (a * first**2)
@@ -169,7 +172,7 @@ def _two_tokens() -> Finding:
         "artanh r; SA and USA have the same p / q and so the same g",
         vanishes(b - (1 - R**2) * ((D - 2) * 2 * P * Q - squares * R) / D),
         vanishes(a - 2 * squares * (1 - R**2) ** 2 / D),
-        vanishes(slope_in_z() - (D - 2) * 2 * P * Q / squares - R),
+        vanishes(slope_in_z(b, a) - (D - 2) * 2 * P * Q / squares - R),
         *[simplify(own / z / (other / z) - ratio) == 0 for z in (own + other, Integer(2))],
         simplify((2 * ratio / (ratio**2 + 1) - APART).rewrite(exp)) == 0,
     )
@@ -204,7 +207,7 @@ def _angle() -> Finding:
         simplify(generator.subs(D, 2)) == 0,
         simplify(generator.subs(Q, 0)) == 0,
         simplify(generator + (D - 2) * 2 * P * Q * sqrt(1 - R**2) / D) == 0,
-        vanishes(slope_in_z().subs(Q, 0) - R),
+        vanishes(slope_in_z(b, a).subs(Q, 0) - R),
     )
 
 

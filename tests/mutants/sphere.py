@@ -18,7 +18,7 @@ _SPHERE_MIXTURE = "shaped_attention/sphere/figures/mixture.py"
 _SPHERE_NORMALISATION = "shaped_attention/sphere/normalisation.py"
 _SPHERE_NOISE = "shaped_attention/sphere/figures/noise.py"
 _SPHERE_PHASE = "shaped_attention/sphere/figures/phase.py"
-_SPHERE_RANDOM_VALUES = "shaped_attention/sphere/random_values.py"
+_SPHERE_RANDOM_WEIGHTS = "shaped_attention/sphere/random_weights.py"
 _SPHERE_RESIDUAL = "shaped_attention/sphere/residual.py"
 _SPHERE_SINKHORN = "shaped_attention/sphere/sinkhorn.py"
 _SPHERE_THEORY = "shaped_attention/sphere/theory.py"
@@ -184,14 +184,14 @@ SPHERE = [
     Mutant(
         "bridge-wishart-dof",
         _SPHERE_BRIDGE,
-        "draws.wishart_factor(columns, dimension - columns)",
-        "draws.wishart_factor(columns, dimension)",
+        "draws.wishart_factor(root.shape[-1], dimension - columns)",
+        "draws.wishart_factor(root.shape[-1], dimension)",
         ("test_sphere_noisy_layers.py::test_chain_and_network_have_the_same_law[4-8]",),
         blind=True,
     ),
     Mutant(
         "bridge-drift-at-order-one-over-d",
-        _SPHERE_RANDOM_VALUES,
+        _SPHERE_RANDOM_WEIGHTS,
         "(1.0 - (2.0 - gram * gram) / dimension)",
         "(1.0 - (1.0 - gram * gram) / dimension)",
         ("test_sphere_noisy_layers.py::test_the_drift_is_the_mean_of_one_small_step[3]",),
@@ -210,9 +210,23 @@ SPHERE = [
     Mutant(
         "two-tokens-dimension-less-one",
         _SPHERE_TWO_TOKENS,
-        "(dimension - 2) / np.cosh(beta * gap)",
-        "(dimension - 1) / np.cosh(beta * gap)",
+        "(dimension - 2) * towards",
+        "(dimension - 1) * towards",
         ("test_sphere_random_values.py::test_in_two_dimensions_the_angle_decides",),
+    ),
+    Mutant(
+        "random-heads-averaged",
+        _SPHERE_RANDOM_WEIGHTS,
+        "torch.cat(parts, dim=-1) / math.sqrt(self.heads)",
+        "torch.cat(parts, dim=-1) / self.heads",
+        ("test_sphere_random_weights.py::test_the_root_of_heads_is_that_of_their_mean[2]",),
+    ),
+    Mutant(
+        "random-mlp-kernel-of-the-first-coefficients",
+        "shaped_attention/blocks/activations.py",
+        "(x * here - math.sqrt(n) * before) / math.sqrt(n + 1.0)",
+        "(x * here - n * before) / math.sqrt(n + 1.0)",
+        ("test_sphere_random_mlp.py::test_kernels_are_integrals_in_the_plane[gelu]",),
     ),
     Mutant(
         "sphere-interpolation-slopes-swapped",
@@ -328,7 +342,7 @@ SPHERE = [
     ),
     Mutant(
         "random-values-bracket-sign",
-        _SPHERE_RANDOM_VALUES,
+        _SPHERE_RANDOM_WEIGHTS,
         "+ first * both * second",
         "- first * both * second",
         (
