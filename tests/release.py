@@ -40,7 +40,7 @@ OF_THE_SOURCES = (
 )  # fmt: skip
 """Tests that read the sources of the packages, which are not in the folder of the copies."""
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info")
-OF_THE_ROOT = {"build", "dist", "results", "figures", "site"}
+OF_THE_ROOT = {"build", "dist", "results", "site"}
 """Folders that are left out there only."""
 
 
@@ -187,9 +187,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="release-") as name:
         folder = Path(name).resolve()
         files = build(folder)
-        for file in files:
-            for line in check_metadata(metadata_of(file)):
-                print(f"{file.name}: to be filled in: {line}")
+        missing = {line for file in files for line in check_metadata(metadata_of(file))}
+        print(*(f"to be filled in: {line}" for line in sorted(missing)), sep="\n")
+        if options.tag and missing:
+            sys.exit("a tagged release has no placeholders")
         if importlib.util.find_spec("twine"):
             call(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=folder)
         else:

@@ -78,7 +78,8 @@ def test_each_version_of_the_changelog_groups_its_lines():
 
 def test_links_of_the_project_lead_to_the_repository_of_the_citation():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["repository-code"]
-    assert cited == PLACEHOLDER
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"  version = {{{__version__}}},\n  url     = {{{cited}}}\n" in readme
     assert {"Repository", "Issues", "Changelog", "Documentation"} == set(PROJECT["urls"])
     assert all(url.startswith(cited) for url in PROJECT["urls"].values())
     assert set(PROJECT["keywords"]) >= set(
