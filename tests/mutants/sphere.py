@@ -290,7 +290,7 @@ SPHERE = [
         "return moved",
         (
             "test_sphere_layers.py::test_networks_converge_to_their_flows_at_rate_one"
-            "[after-repulsion]",
+            "[repulsion-after]",
         ),
     ),
     Mutant(
