@@ -18,10 +18,17 @@ from symbolic.claims.book import (
     as_latex,
     as_text,
     judge_all,
+    lines_of,
     select,
     summary,
 )
-from symbolic.claims.coverage import coverage_summary, problems, problems_with_documents, table
+from symbolic.claims.coverage import (
+    coverage_summary,
+    problems,
+    problems_with_documents,
+    table,
+    without_statement,
+)
 from symbolic.claims.ledger import Verdict
 from symbolic.closed_forms import closed_form_in_words
 from symbolic.display import diffusion_entries, drift_entries, equation
@@ -154,7 +161,7 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
 @click.option("--only", help="Judge only the claims whose key contains this text.")
 @click.option(
     "--source",
-    help=f"Judge only the claims of a source ({', '.join(SOURCES)}), or of a line, as in 003:95.",
+    help=f"Judge only the claims of a source ({', '.join(SOURCES)}) or of lines: 003:95, 4:96-104.",
 )
 @click.option("--verdict", help="Print only claims with this verdict, such as false.")
 @click.option(
@@ -196,10 +203,13 @@ def claims_command(
         wrong = verdict is not None and str(error).endswith("is not a valid Verdict")
         message = f"verdict must be one of {choices}; got {verdict!r}" if wrong else str(error)
         raise _Refusal(message) from None
+    if not chosen and source and not only:
+        for line in without_statement(lines_of(source)):
+            click.echo(line)
+        sys.exit(0)
     if not chosen:
         where = f" at source={source!r}" if source else ""
-        raise _Refusal(f"only={only!r}: no claim{where} has such a key" if only else
-                       f"source={source!r}: no claim is printed there")  # fmt: skip
+        raise _Refusal(f"only={only!r}: no claim{where} has such a key")
     entries = []
     for entry in judge_all(chosen):
         if wanted is not None and entry.finding.verdict is not wanted:

@@ -90,7 +90,21 @@ def test_claims_are_selected_by_source_and_line() -> None:
         assert len(set(select(source))) == len(select(source)), source
     assert [claim.key for claim in select("003:95")] == ["svd-terms-orthogonal"]
     assert set(select("exact-laws")) == set(OTHERS["exact-laws"])
-    for wrong in ("005", "003:0", "003:96", "003:x", "exact-laws:3", ""):
+    assert select("3:95") == select("003:95")
+    assert select("4:96-104") == select("004:100")
+    assert set(select("004:360-361")) == {*select("004:360"), *select("004:361")}
+    assert select("003:1-95") == select("003")
+    for wrong in (
+        "005",
+        "003:0",
+        "003:96",
+        "003:x",
+        "exact-laws:3",
+        "",
+        "4:9-",
+        "4:9-8",
+        "4:1-2-3",
+    ):
         with pytest.raises(ValueError, match="source must"):
             select(wrong)
 
@@ -110,13 +124,35 @@ def test_commands_find_the_verdict_on_a_line() -> None:
     assert all(head.startswith("FALSE  ") for head in heads[:-1])
     for options in (
         ("--source", "005"),
-        ("--source", "003:1"),
+        ("--source", "003:95-96"),
+        ("--source", "003:1", "--only", "svd"),
         ("--verdict", "wrong"),
         ("--notes", str(ROOT)),
         ("--coverage", "--latex"),
         ("--coverage", "--notes", str(ROOT)),
     ):
         assert run(*options)[0] == 2, options
+
+
+def test_lines_that_state_nothing_are_shown_with_what_is_on_them() -> None:
+    status, text = run("--source", "1:2")
+    assert (status, text) == (
+        0,
+        "001:2-3 states nothing: definition of the proportional limit, L/n tends to d/w\n",
+    )
+    assert run("--source", "003:1-2") == (0, "003:1 states nothing: heading\n003:2 is blank\n")
+
+
+def test_words_are_not_printed_as_mathematics() -> None:
+    _, text = run("--only", "gradient-flow-of-the-energy")
+    assert 'printed "it is a gradient flow"' in text
+    formulas = {claim.key: claim.formula for claim in NOTES}
+    assert formulas["labels-of-input-and-output"] == (
+        r'"$\Rightarrow$ likelihood of token being next"'
+    )
+    assert formulas["svd-terms-orthogonal"] == r"$D_k^TD_j = D_j^TD_k = 0$, $k \neq j$"
+    assert formulas["resnet-indices"].startswith("$k = 1, 2")
+    assert formulas["resnet-flow-map"] == r"$NN = \text{flow map } x(0) \rightarrow x(T)$"
 
 
 def test_the_table_of_coverage_ends_with_its_summary() -> None:
@@ -195,10 +231,10 @@ def test_the_table_of_theorems_is_that_of_the_ledger() -> None:
     assert rows == ["3.4", "4.1", "4.3", "5.1", "6.1", "6.3", "6.9"]
     for row in re.findall(r"^\| \d\.\d: .*", page, re.MULTILINE):
         assert problems_of_theorem(row) == []
-    good = "| 1.1: x | as stated | `--source 004:350`: proven | `shaped-attention sphere phase` |"
+    good = "| 1.1: x | as stated | `--source 004:361`: proven | `shaped-attention sphere phase` |"
     assert problems_of_theorem(good) == []
     for old, new in (
-        ("proven", "false"), ("350", "351x"), ("phase", "phases"),
+        ("proven", "false"), ("361", "361x"), ("phase", "phases"),
         ("`shaped-attention sphere phase`", "`tests/test_sphere.py::test_no_such`"),
         ("`shaped-attention sphere phase`", "none"),
     ):  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from sympy import Matrix, cancel, exp, floor, ones
 
 from symbolic.claims import CLAIMS, Verdict, judge, proportional_limit, softmax, softmax_at_zero
+from symbolic.claims.book import select
 from symbolic.claims.softmax import Z
 
 
@@ -37,6 +38,14 @@ def test_the_limit_is_judged_without_gaussian_increments() -> None:
     assert "Gaussian" not in claim.statement + claim.corrected + claim.why
     assert "in law, and up to the exit" in claim.corrected
     assert "explodes" in claim.check().witness
+
+
+def test_an_update_is_larger_than_its_mean() -> None:
+    """Both lines had one verdict, imprecise: line 9 is about the update itself."""
+    assert verdict("moments-of-order-1/n") is Verdict.IMPRECISE
+    assert verdict("updates-of-order-1/n") is Verdict.FALSE
+    assert [c.key for c in select("000:9")] == [c.key for c in select("001:7")]
+    assert [c.key for c in select("000:9")] == ["updates-of-order-1/n"]
 
 
 def wrong_jacobian(tokens: int) -> Matrix:
@@ -100,6 +109,7 @@ def test_a_formula_with_shapes_is_not_refuted(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     "key",
     [
+        "moments-of-order-1/n",
         "updates-of-order-1/n",
         "constant-ratio-gives-time",
         "euler-step-1/n",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
-from sympy import Matrix, Rational, Symbol, exp, expand, eye
+from sympy import Matrix, Rational, Symbol, cancel, exp, expand, eye
 
 from symbolic.claims import (
     CLAIMS,
@@ -24,6 +25,7 @@ from symbolic.claims import (
     removed_denominator,
     weighted_gradient,
 )
+from symbolic.claims.book import select
 from symbolic.claims.inner_products import BETA
 
 
@@ -44,7 +46,7 @@ WRONG: list[tuple[str, Any, str, Callable[[Any], Any]]] = [
         "self-attention-matrix-form",
         attention_layers,
         "printed_form_exists",
-        lambda _right: lambda rows: not rows,
+        lambda _right: lambda rows, transposed: rows and not transposed,
     ),
     (
         "self-attention-matrix-form",
@@ -179,6 +181,18 @@ WRONG: list[tuple[str, Any, str, Callable[[Any], Any]]] = [
         lambda right: lambda unnormalised: 2 * right(unnormalised),
     ),
     (
+        "collapse-in-finite-time",
+        clustering_rates,
+        "derivatives_on_a_circle",
+        lambda right: lambda kernel, gap, along: right(kernel, 2 * gap, along),
+    ),
+    (
+        "index-of-the-token",
+        clustering_theorems,
+        "projected_mean",
+        lambda right: lambda _i: right(0),
+    ),
+    (
         "one-cluster-at-beta-zero",
         clustering_theorems,
         "curvature_of_one_token",
@@ -232,6 +246,30 @@ def test_the_constant_inside_the_logarithm_changes_nothing() -> None:
         assert all(entry == 0 for entry in attention_as_gradient.gradient_of_logarithm(scale))
 
 
+def test_one_fault_has_one_verdict() -> None:
+    """Until now 004:211 was imprecise and 004:44-45 false, for products that do not exist."""
+    assert verdict_of("self-attention-matrix-form") is Verdict.IMPRECISE
+    assert verdict_of("attention-shapes") is Verdict.FALSE
+    lines = {c.key for c in select("004:45")}
+    assert lines == {"self-attention-matrix-form", "attention-shapes", "attention-temperature"}
+    assert {c.key for c in select("004:211")} == {"self-attention-matrix-form"}
+
+
+def test_attention_is_no_gradient_flow_in_the_usual_metric() -> None:
+    """Line 363 was proven twice, where 002:146 says the same and is imprecise."""
+    assert [c.key for c in select("004:363")] == ["gradient-flow-of-the-energy"]
+    assert verdict_of("gradient-flow-of-the-energy") is Verdict.IMPRECISE
+
+
+def test_the_index_of_the_token_is_judged_apart() -> None:
+    """Line 352 prints x_t for x_i, and the theorem was proven all the same."""
+    verdicts = {c.key: verdict_of(c.key) for c in select("004:352")}
+    assert verdicts == {
+        "one-cluster-at-beta-zero": Verdict.PROVEN,
+        "index-of-the-token": Verdict.IMPRECISE,
+    }
+
+
 def test_the_final_rate_is_that_of_the_distance() -> None:
     """It is 1 for SA, where the cosine has the rate 2."""
     assert clustering_rates.linear_rate(unnormalised=False) == 1
@@ -270,3 +308,26 @@ def test_the_curvature_of_a_pair_is_that_of_two_points_on_the_circle() -> None:
 def test_a_form_that_is_not_symmetric_is_no_gradient() -> None:
     assert weighted_gradient.differs_from_the_gradient(Matrix([[1, 2], [0, 1]]), 2)
     assert not weighted_gradient.differs_from_the_gradient(Matrix([[1, 2], [2, 1]]), 2)
+
+
+def test_no_two_tokens_approach_faster_than_the_slope_of_the_field() -> None:
+    """Any tokens: the angle of two has a' >= -a under SA. USA at beta = 3 breaks this bound."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(200, 6, 3))
+    x[100:] = x[100:, :1] + 0.1 * x[100:]  # half of the starts are near one place
+    x /= np.linalg.norm(x, axis=-1, keepdims=True)
+    cosine = np.clip(x @ x.mT, -1, 1)
+    first, second = np.triu_indices(6, 1)
+    angle = np.arccos(cosine)[:, first, second]
+    rates = []
+    for unnormalised in (False, True):
+        weights = np.exp(3 * cosine)
+        weights /= 6 if unnormalised else weights.sum(axis=-1, keepdims=True)
+        m = weights @ cosine
+        own = np.diagonal(m, axis1=1, axis2=2)
+        change = m + m.mT - (own[:, :, None] + own[:, None, :]) * cosine
+        rates.append(-change[:, first, second] / np.sin(angle) / angle)
+    assert rates[0].min() >= -1 - 1e-9
+    assert rates[1].min() < -10
+    assert rates[1].min() >= -np.exp(3)
+    assert all(cancel(a - b) == 0 for a, b in map(clustering_rates.excess_of_the_slope, (0, 1)))

@@ -137,6 +137,17 @@ def test_were_fields_without_time_as_good_the_verdict_would_turn(
     assert verdict(key) is Verdict.TESTED
 
 
+def test_the_end_of_the_ode_is_a_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until now lines 96-104 were proven with p_1 = nu. Were the field 0 to move, it would turn."""
+    assert verdict("ode-reaches-the-target") is Verdict.IMPRECISE
+    assert verdict("continuity-equation") is Verdict.PROVEN
+    right = kinetic_energy.moves_gaussians
+    monkeypatch.setattr(
+        kinetic_energy, "moves_gaussians", lambda v, m, s: v != 0 and right(v, m, s)
+    )
+    assert verdict("ode-reaches-the-target") is Verdict.TESTED
+
+
 def test_arcs_displaced_by_another_shift_cost_more() -> None:
     least = kinetic_energy.cost_of_shift(Integer(0))
     for shift in (Rational(1, 10), Rational(-1, 10), Rational(1, 2)):

@@ -149,8 +149,7 @@ CLAIMS = [
     ),
     note(
         "sa-is-no-l2-gradient",
-        "log int beta^-1 exp(beta <x, y>) dmu(y), whose gradient is the field of SA, is not the "
-        "L_2 gradient of any functional of mu.",
+        "log int beta^-1 exp(beta <x, y>) dmu(y) is not the L_2 gradient of any functional of mu.",
         Verdict.PROVEN,
         _no_l2_gradient,
         at("004:290", r"\log \int \beta^{-1} \exp(\beta \langle x, y \rangle) d\mu(y)"),

@@ -27,15 +27,15 @@ VALUE = MatrixSymbol("V", WIDTH, WIDTH)
 ATTENTION = MatrixSymbol("A", TOKENS, TOKENS)
 
 
-def printed_form_exists(rows: bool) -> bool:
-    """Return whether (Qx) . (Kx) and A V x exist, the tokens being rows of x or columns.
+def printed_form_exists(rows: bool, transposed: bool = False) -> bool:
+    """Return whether (Qx) . (Kx), or Q x^T (K x), and A V x exist, for tokens as rows or columns.
 
     4 tokens of 3 coordinates, 2 coordinates of queries and keys.
     """
     x = MatrixSymbol("x", 4, 3) if rows else MatrixSymbol("x", 3, 4)
     query, key = (MatrixSymbol(name, 2, 3) for name in ("Q", "K"))
     try:
-        _ = (query * x).T * (key * x)
+        _ = query * x.T * (key * x) if transposed else (query * x).T * (key * x)
         _ = MatrixSymbol("A", 4, 4) * MatrixSymbol("V", 3, 3) * x
     except ShapeError:
         return False
@@ -72,10 +72,15 @@ def _same_sum(first: Expr, second: Expr) -> bool:
 def _matrix_form() -> Finding:
     return imprecise(
         "with the tokens as rows of x neither Q x nor K x exists; as columns softmax(...) V x, n x "
-        "n times d x d, does not (4 tokens of 3 coordinates). As rows x Q^T and x K^T have the "
+        "n times d x n, and Q x^T do not (4 tokens of 3 coordinates). Only with Q, K and V applied "
+        "to each token, as in line 215, is there a meaning. As rows x Q^T and x K^T have the "
         "entries <q_a, x_i>, and the products have the shapes n x n and n x d, for symbolic sizes",
         part_that_holds=entries_agree(),
-        part_that_fails=not printed_form_exists(rows=True) and not printed_form_exists(rows=False),
+        part_that_fails=not any(
+            printed_form_exists(rows, transposed)
+            for rows in (True, False)
+            for transposed in (True, False)
+        ),
     )
 
 
@@ -155,7 +160,7 @@ def _continuous_time() -> Finding:
 CLAIMS = [
     note(
         "self-attention-matrix-form",
-        "SAtt(x) = Softmax(beta (Q x) . (K x)) V x.",
+        "SAtt(x) = Softmax(beta (Q x) . (K x)) V x, or Softmax(beta^-1 (Q x^T (K x))) V x.",
         Verdict.IMPRECISE,
         _matrix_form,
         at(
@@ -163,8 +168,10 @@ CLAIMS = [
             r"\text{Softmax}(\beta(Q(k)\mathbf{x}(k)) \cdot (K(k)\mathbf{x}(k))) "
             r"V(k)\mathbf{x}(k)",
         ),
+        at("004:44-45", r"(Q(k)\mathbf{x}(k)^T(K(k)\mathbf{x}(k)))) V(k)\mathbf{x}(k)"),
         corrected="With the tokens as rows of x: Softmax(beta (x Q^T)(x K^T)^T) x V^T.",
-        why="The shapes do not compose, for tokens as rows or as columns; and line 45 has beta^-1.",
+        why="The products exist neither for tokens as rows nor as columns; what is meant is clear "
+        "from line 215.",
     ),
     note(
         "self-attention-components",
@@ -206,8 +213,6 @@ CLAIMS = [
             r"\dot{\mathbf{x}}_i(t) = P_{\mathbf{x}_i(t)}^\perp",
             r"P_x^\perp y = y - \langle x, y \rangle x",
         ),
-        at("002:96"),
-        at("002:99"),
         test="test_sphere_layers.py::test_networks_converge_to_their_flows_at_rate_one",
     ),
 ]

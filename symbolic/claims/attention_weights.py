@@ -52,7 +52,8 @@ def _ratio() -> Finding:
     mean = sum(h(a) * a for a in places) / sum(h(a) for a in places)
     return refuted(
         "with the same integral above and below the fraction is the number 1, for every measure, "
-        "and V times it no vector; with y in the numerator it is the mean of y with weights "
+        "and V times the number 1 is a matrix, not a vector; with y in the numerator it is the "
+        "mean of y with weights "
         "exp(<Qx, Ky>) (any positive kernel, three point masses, one coordinate)",
         claim_fails=integrals(places, h(y), y) == 1,
         correction_holds=cancel(integrals(places, y * h(y), y) - mean) == 0,
@@ -136,7 +137,8 @@ def _simplified() -> Finding:
     return proven(
         "Q^T K = beta Id makes x^T Q^T K y = beta <x, y>, here for a Q that is not symmetric; the "
         "averages agree coordinate by coordinate (two tokens; each further one adds the same term "
-        "to both). Lines 140 and 142 print the same: without the denominator 142 would be USA",
+        "to both); Q = K = I with beta <Qx, Ky> is the same. Lines 140 and 142 of 002 print the "
+        "same: without the denominator 142 would be USA",
         query.T * key == beta * eye(2),
         *[cancel(a - b) == 0 for a, b in zip(moved[:2], moved[2:], strict=True)],
     )
@@ -161,7 +163,8 @@ CLAIMS = [
         at("002:59", _AVERAGE),
         at("002:73", _AVERAGE),
         corrected="V times int y exp(<Qx, Ky>) mu(dy) / int exp(<Qx, Ky>) mu(dy).",
-        why="The numerator lacks y: as printed the fraction is 1, and V times 1 is not a vector.",
+        why="The numerator lacks y: as printed the fraction is 1, and V times the number 1 is a "
+        "matrix, not a vector.",
     ),
     note(
         "query-key-value",
@@ -183,10 +186,11 @@ CLAIMS = [
         _similarity,
         at("002:69", r"\langle \cdot, \cdot \rangle"),
         at("002:71", r"\langle Q_t x, K_t y \rangle"),
-        corrected="For vectors of one length (on the sphere, or with normalised queries and "
-        "keys) the inner product is the cosine; in general it is also proportional to the length "
-        "of Ky.",
-        why="A long key has a larger inner product than the key that is equal to Qx.",
+        corrected="For vectors of length 1 (tokens on the sphere with orthogonal Q and K, or "
+        "normalised "
+        "queries and keys) the inner product is the cosine; in general it is also proportional to "
+        "the length of Ky.",
+        why="A long key can have a larger inner product than the key that is equal to Qx.",
     ),
     note(
         "attention-of-the-empirical-measure",
@@ -212,12 +216,18 @@ CLAIMS = [
     ),
     note(
         "simplified-attention",
-        "With V = Id and Q^T K = beta Id the average is sum_j exp(beta <x_i, x_j>) x_j / sum_k "
-        "exp(beta <x_i, x_k>), printed twice.",
+        "With V = Id and Q^T K = beta Id (in 004: Q = K = V = I and the scores multiplied by beta) "
+        "the average is sum_j exp(beta <x_i, x_j>) x_j / sum_k "
+        "exp(beta <x_i, x_k>).",
         Verdict.PROVEN,
         _simplified,
         at("002:138", r"V_t = \text{Id}$ $Q_t^T K_t = \beta \text{Id}"),
         at("002:140", _SIMPLE),
         at("002:142", _SIMPLE),
+        at(
+            "004:240-242",
+            r"\frac{1}{Z_{\beta,i}(t)} \sum_{j=1}^n \exp\left(\beta \langle x_i(t), x_j(t) "
+            r"\rangle\right) x_j(t)",
+        ),
     ),
 ]

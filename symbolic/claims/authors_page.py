@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from symbolic.claims.book import PAPERS, Entry, judge_all, select
-from symbolic.claims.coverage import DOCUMENTS, Document
+from symbolic.claims.coverage import DOCUMENTS, Document, rows
 from symbolic.claims.ledger import Verdict
 
 SECTIONS: Mapping[str, tuple[Verdict, ...]] = {
@@ -15,6 +15,12 @@ SECTIONS: Mapping[str, tuple[Verdict, ...]] = {
     "Not to be judged": (Verdict.NOT_JUDGED,),
 }
 """The sections of a document and the verdicts that they hold, the most urgent first."""
+
+WORDS: Mapping[Verdict, str] = {verdict: verdict.value for verdict in Verdict} | {
+    Verdict.TESTED: "tested",
+    Verdict.NOT_JUDGED: "not judged",
+}
+"""The verdicts in a list of lines."""
 
 
 def authors_page() -> str:
@@ -42,6 +48,13 @@ def papers_page() -> str:
 def _document(document: Document) -> Iterator[str]:
     entries = sorted(judge_all(select(document.name)), key=lambda e: _places(e, document))
     yield from (f"## {document.name}: {document.title}", "")
+    words = {entry.claim.key: WORDS[entry.finding.verdict] for entry in entries}
+    judged = [
+        f"{str(row.passage).partition(':')[2]} {', '.join(words[key] for key in row.keys)}"
+        for row in rows(document.name)
+        if row.keys
+    ]
+    yield from (f"Every judged line: {'; '.join(judged)}. The others state nothing.", "")
     for title, verdicts in SECTIONS.items():
         chosen = [entry for entry in entries if entry.finding.verdict in verdicts]
         if chosen:

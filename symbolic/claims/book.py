@@ -64,7 +64,7 @@ from symbolic.claims import (
     weighted_gradient,
 )
 from symbolic.claims.coverage import DOCUMENTS
-from symbolic.claims.ledger import Claim, Finding, Verdict
+from symbolic.claims.ledger import Claim, Finding, Passage, Verdict
 
 _MODULES = {
     "2306.17759": (softmax, softmax_at_zero, proportional_limit, scaling, limits),
@@ -161,33 +161,40 @@ SOURCES = (*DOCUMENTS, *OTHERS)
 
 
 def select(source: str) -> tuple[Claim, ...]:
-    """Return the claims of a source, or those on a line of a document, as in "003:95".
+    """Return the claims of a source, or those on lines of a document: "003:95", "4:96-104".
 
     Raises
     ------
     ValueError
         If there is no such source or line.
     """
-    name, _, line = source.partition(":")
-    if name not in SOURCES or (line and name not in DOCUMENTS):
+    if source in OTHERS:
+        return OTHERS[source]
+    here = lines_of(source)
+    return tuple(claim for claim in NOTES if any(map(here.overlaps, claim.passages)))
+
+
+def lines_of(source: str) -> Passage:
+    """Return the lines of the notes that a source such as "003", "003:95", "4:96-104" names.
+
+    Raises
+    ------
+    ValueError
+        If there is no such document or line.
+    """
+    name, _, lines = source.partition(":")
+    name = name.zfill(3) if name.isdecimal() else name
+    if name not in DOCUMENTS:
         raise ValueError(
-            f"source must be one of {', '.join(SOURCES)}, or a line of the notes such as 003:95; "
-            f"got {source!r}"
+            f"source must be one of {', '.join(SOURCES)}, or lines of the notes such as 003:95 or "
+            f"004:96-104; got {source!r}"
         )
-    if name in OTHERS:
-        return OTHERS[name]
-    if line and not (line.isdecimal() and 1 <= int(line) <= DOCUMENTS[name].lines):
-        raise ValueError(
-            f"source must name a line from 1 to {DOCUMENTS[name].lines} of {name}; got {source!r}"
-        )
-    return tuple(
-        claim
-        for claim in NOTES
-        if any(
-            passage.document == name and (not line or passage.first <= int(line) <= passage.last)
-            for passage in claim.passages
-        )
-    )
+    size = DOCUMENTS[name].lines
+    first, dash, last = (lines or f"1-{size}").partition("-")
+    numbers = [int(n) for n in (first, last if dash else first) if n.isdecimal()]
+    if len(numbers) < 2 or not 1 <= numbers[0] <= numbers[1] <= size:
+        raise ValueError(f"source must name lines from 1 to {size} of {name}; got {source!r}")
+    return Passage(name, numbers[0], numbers[1])
 
 
 WIDTH = 96

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from sympy import Expr, Integer, Matrix, cancel, diff, exp, expand, limit, oo, symbols
+from sympy import (
+    Expr,
+    Integer,
+    Matrix,
+    Symbol,
+    cancel,
+    cos,
+    diff,
+    exp,
+    expand,
+    limit,
+    oo,
+    sin,
+    symbols,
+)
 
 from symbolic.claims.gram_flow import COSINE, COUNT, rate_of_the_cosine
 from symbolic.claims.inner_products import BETA
@@ -61,25 +75,64 @@ def _convergence_rate() -> Finding:
     )
 
 
-def slack() -> Expr:
-    """Return what is left of the denominator in g' = 2 (1 - g) a / (a + slack), SA."""
-    own, other = exp(BETA), exp(BETA * COSINE)
-    return own + (COUNT - 1) * other - other * ((COUNT - 1) * COSINE + 1)
+def derivatives_on_a_circle(kernel: Expr, gap: Expr, along: Expr) -> tuple[Expr, Expr]:
+    """Return two derivatives of exp(beta <x, y>) along the great circle x cos t + v sin t at t = 0.
+
+    <x, y> = 1 - gap, <v, y> = along, and the value at t = 0 is `kernel`.
+    """
+    t = Symbol("t", real=True)
+    cosine = (1 - gap) * cos(t) + along * sin(t)
+    change = exp(BETA * (cosine - (1 - gap)))
+    return kernel * diff(change, t).subs(t, 0), kernel * diff(change, t, 2).subs(t, 0)
+
+
+def excess_of_the_slope(unnormalised: bool) -> tuple[Expr, Expr]:
+    """Return <D X v, v> plus 1 (SA) or plus the mean kernel (USA), and a sum of terms >= 0.
+
+    The field X is the gradient of (1/beta) log sum k_j, k_j = w_j exp(beta <x, y_j>), or of the sum
+    without the logarithm, so <D X v, v> is a second derivative along a great circle. Three places
+    y_j with any weights.
+    """
+    gaps, along = symbols("u_1:4", nonnegative=True), symbols("s_1:4", real=True)
+    kernels = symbols("k_1:4", positive=True)
+    by_place = [
+        derivatives_on_a_circle(k, u, s) for k, u, s in zip(kernels, gaps, along, strict=True)
+    ]
+    first, second = (sum(d) for d in zip(*by_place, strict=True))
+    total = sum(kernels)
+    if unnormalised:
+        # In the average over the places e^beta is at least each kernel e^(beta (1 - u)).
+        slope = second / BETA + total
+        terms = sum(k * (BETA * s**2 + u) for k, s, u in zip(kernels, along, gaps, strict=True))
+        return slope, terms
+    p = [k / total for k in kernels]
+    spread = sum(p[i] * p[j] * (along[i] - along[j]) ** 2 for i, j in ((0, 1), (0, 2), (1, 2)))
+    slope = (second / total - (first / total) ** 2) / BETA + 1
+    return slope, BETA * spread + sum(a * u for a, u in zip(p, gaps, strict=True))
+
+
+def angle_within_chord() -> bool:
+    """Return whether a sin a <= 2 (1 - cos a): second derivative a sin a, and 0 twice at 0."""
+    a = Symbol("a", nonnegative=True)
+    apart = 2 * (1 - cos(a)) - a * sin(a)
+    return bool(
+        expand(diff(apart, a, 2) - a * sin(a)) == 0
+        and apart.subs(a, 0) == 0
+        and diff(apart, a).subs(a, 0) == 0
+    )
 
 
 def _finite_time() -> Finding:
-    """Compare g' with 2 (1 - g) for tokens with equal cosines, and look at the fixed point."""
-    own, other = exp(BETA), exp(BETA * COSINE)
     rate = rate_of_the_cosine(unnormalised=False)
-    pull = other * ((COUNT - 1) * COSINE + 1)
-    form = cancel(rate - 2 * (1 - COSINE) * pull / (pull + slack()))
-    nonnegative = (own - other) + (COUNT - 1) * (1 - COSINE) * other
+    slopes = [cancel(a - b) for a, b in map(excess_of_the_slope, (False, True))]
     return refuted(
-        "tokens with equal cosines g: g' = 2 (1 - g) a/(a + b), b = e^beta - e^(beta g) + (N - 1)"
-        "(1 - g) e^(beta g) >= 0, so 1 - g(t) >= (1 - g(0)) e^(-2t) > 0 at all times; g -> 1 with "
-        "the rate 2. In general one cluster is a fixed point of a Lipschitz field, which "
-        "by uniqueness no other trajectory reaches in finite time",
-        claim_fails=form == 0 and expand(slack() - nonnegative) == 0,
+        "any tokens and weights: along the great circle from x_i to x_j the field has <D X v, v> = "
+        "beta Var<v, y> - mean <x, y> >= -1 for SA, and >= -mean e^(beta <x, y>) >= -e^beta for "
+        "USA, as a sum of terms >= 0 "
+        "(three places written out, each further one adds such terms). So the angle a has a' >= -a "
+        "(-e^beta a), and with a sin a <= 2 (1 - cos a): 1 - cos >= (1 - cos at t = 0) e^(-2t) > 0 "
+        "(USA: e^(-2 e^beta t)). Equal cosines come at the rate 2",
+        claim_fails=slopes == [0, 0] and angle_within_chord(),
         correction_holds=rate.subs(COSINE, 1) == 0
         and cancel((rate / (1 - COSINE)).subs(COSINE, 1) - 2) == 0,
     )
@@ -106,9 +159,11 @@ CLAIMS = [
         Verdict.FALSE,
         _finite_time,
         at("004:371", r"d \geq n"),
-        corrected="For fixed n and beta and d -> infinity all inner products follow one curve, "
-        "that of tokens which start orthogonal: it tends to 1 as t -> infinity and is at 1 - "
-        "delta after a finite time. That d >= n is not enough for this: d must be large.",
+        corrected="For independent uniform starts, n and beta fixed, all inner products follow "
+        "one curve "
+        "with probability tending to 1 as d -> infinity, that of tokens which start orthogonal: it "
+        "tends to 1 as t -> infinity and is at 1 - delta after a finite time. Always 1 - cos >= "
+        "(1 - cos at t = 0) e^(-2t) under SA. That d >= n is not enough: d must be large.",
         why="Distinct tokens stay distinct (uniqueness), so 1 is reached only as t -> infinity.",
         test="test_sphere_phase.py::test_phase_diagram_is_a_step_at_the_curve_in_high_dimension",
     ),

@@ -118,10 +118,27 @@ def _beta_zero() -> Finding:
         "the trace of second derivatives -(d - 1) sum_(j != i) c_ij <= 0 gives <x_i, n x-> >= 1 "
         "for every i: all tokens in the open hemisphere around the mean, where the only critical "
         "points are single clusters. All others are strict saddles: Lojasiewicz and the "
-        "centre-stable manifold do the rest. Printed x_t on the left is x_i",
+        "centre-stable manifold do the rest",
         at_zero.expand() == Matrix.zeros(3, 1),
         expand(pull + (DIMENSION - 1) * C) == 0,
         _hemisphere(),
+    )
+
+
+def projected_mean(i: int) -> Matrix:
+    """Return the velocity of token i at beta = 0, for tokens at 0, 90 and 180 degrees."""
+    tokens = [Matrix([1, 0]), Matrix([0, 1]), Matrix([-1, 0])]
+    mean = (tokens[0] + tokens[1] + tokens[2]) / 3
+    return mean - tokens[i].dot(mean) * tokens[i]
+
+
+def _index_of_the_token() -> Finding:
+    speeds = [projected_mean(i) for i in range(3)]
+    return imprecise(
+        "the field is right for token i; but tokens at 0, 90 and 180 degrees have the velocities "
+        "(0, 1/3), (0, 0), (0, 1/3), so a derivative with no i on the left cannot be all of them",
+        part_that_holds=speeds[0] == Matrix([0, Rational(1, 3)]),
+        part_that_fails=speeds[1] != speeds[0],
     )
 
 
@@ -220,8 +237,17 @@ CLAIMS = [
         "to a single point.",
         Verdict.PROVEN,
         _beta_zero,
-        at("004:350-353", r"\dot{x}_t(t) = P_{x_i}^\perp(\bar{x}(t))", r"(x_i(0))_{i \in [n]}"),
+        at("004:350-353", r"P_{x_i}^\perp(\bar{x}(t))", r"(x_i(0))_{i \in [n]}"),
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
+    ),
+    note(
+        "index-of-the-token",
+        "The vector field at beta = 0 is x_t' = P_{x_i}(x-).",
+        Verdict.IMPRECISE,
+        _index_of_the_token,
+        at("004:350-353", r"\dot{x}_t(t) = P_{x_i}^\perp(\bar{x}(t))"),
+        corrected="x_i' = P_{x_i}(x-).",
+        why="The index on the left must be i: each token has its own velocity.",
     ),
     note(
         "lojasiewicz",
@@ -249,8 +275,13 @@ CLAIMS = [
         Verdict.IMPRECISE,
         _small_beta,
         at("004:360", r"\beta \in O(n^{-1})"),
-        corrected="If beta <= 1/n (any d >= 2). For d >= 3 no condition is needed (Theorem 6.1).",
-        why="O(1/n) leaves the constant open; 1 is small enough for every n and d.",
+        corrected="No condition is needed, for any beta >= 0: if d >= 3 by Theorem 6.1, on the "
+        "circle by "
+        "Polyanskiy, Rigollet and Yao (2025, arXiv 2507.22857); for beta <= 1 by Criscitiello, "
+        "Rebjock, McRae and Boumal (2024, arXiv 2405.18273). Proven here for beta <= 1/n and any "
+        "d.",
+        why="O(1/n) is no condition at a given n; the constant 1 is small enough, and none is "
+        "needed.",
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
     ),
     note(

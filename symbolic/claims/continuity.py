@@ -68,7 +68,7 @@ def _continuity_equation() -> Finding:
         "int <grad f, X> dmu: the equation in weak form, exact for every number of tokens (each "
         "enters as a summand). For a density p this is -int f div(p b) (Euler operator), and p "
         "times the factor of volumes is constant along particles. For every p and b, 1 to 3 "
-        "dimensions; p_1 = nu is a condition on b, which is b_t also in the first line of 004",
+        "dimensions",
         *[defect_of_a_token(dimension) == 0 for dimension in DIMENSIONS],
         *[follows_the_flow(-1, dimension) for dimension in DIMENSIONS],
     )
@@ -95,7 +95,7 @@ CLAIMS = [
         at(
             "004:96-104",
             r"\dot{x}_t = b(x_t), x_0 \sim \mu",
-            r"\partial_t p_t = -\nabla \cdot (p_t b_t), p_0 = \mu, p_1 = \nu",
+            r"\partial_t p_t = -\nabla \cdot (p_t b_t), p_0 = \mu",
         ),
     ),
 ]

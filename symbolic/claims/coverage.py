@@ -176,6 +176,16 @@ def table(verdicts: Mapping[str, Verdict]) -> Iterator[str]:
             yield f"{row.passage!s:12} {'-':22} {row.content}"
 
 
+def without_statement(lines: Passage) -> Iterator[str]:
+    """Yield what is on the rows among these lines that state nothing, and which lines are blank."""
+    for row in rows(lines.document):
+        if not row.keys and lines.overlaps(row.passage):
+            yield f"{row.passage} states nothing: {row.content}"
+    for line in sorted(DOCUMENTS[lines.document].blank):
+        if lines.first <= line <= lines.last:
+            yield f"{lines.document}:{line} is blank"
+
+
 def coverage_summary(verdicts: Mapping[str, Verdict]) -> str:
     """Return how many statements there are and how many have which verdict, in one line."""
     keys = [key for row in all_rows() for key in row.keys]

@@ -93,8 +93,8 @@ CLAIMS = [
         "How do encoder-only and decoder-only architectures compare? (left open)",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
-            "a question, not a statement. Both run here: SphereAttention(beta, causal=True) is the "
-            "decoder, full attention the encoder"
+            "a question, not a statement. `shaped-attention sphere encoder-decoder` compares them, "
+            "and the page on clustering (docs/clustering.md) answers"
         ),
         at("004:382"),
     ),
@@ -103,8 +103,9 @@ CLAIMS = [
         "What does the distribution of the mixture look like? (left open)",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
-            "a question, not a statement. `shaped-attention sphere metastability` counts clusters, "
-            "`shaped-attention sphere mean-field` shows densities on the circle"
+            "a question, not a statement. `shaped-attention sphere mixture` shows number, masses "
+            "and "
+            "angles of the clusters, and the page on clustering (docs/clustering.md) answers"
         ),
         at("004:383"),
     ),

@@ -144,6 +144,21 @@ def shrinking_without_time() -> Expr:
     return energy(velocity, Integer(0), deviation)
 
 
+def _endpoint() -> Finding:
+    """Move N(0, 1) by the field 0 and by the optimal field to N(0, 1/4), in one time unit."""
+    deviation = 1 - T / 2
+    optimal = gaussian_velocity(Integer(0), deviation)
+    return imprecise(
+        "from N(0, 1) the field 0 leads to N(0, 1), whatever nu is, and the field -x/(2 - t) to "
+        "N(0, 1/4). Nor can a field with a convex potential (line 95) lead to N(0, 1/4): under it "
+        "particles never approach. The field needs the time: b_t, as in line 104",
+        part_that_holds=moves_gaussians(optimal, Integer(0), deviation)
+        and deviation.subs(T, 1) == Rational(1, 2)
+        and diff(optimal, T) != 0,
+        part_that_fails=moves_gaussians(Integer(0), Integer(0), Integer(1)),
+    )
+
+
 def _benamou_brenier() -> Finding:
     half = energy(gaussian_velocity(*LINE) / sqrt(2), *LINE)
     steady = shrinking_without_time()
@@ -240,6 +255,15 @@ def _norm() -> Finding:
 
 
 CLAIMS = [
+    note(
+        "ode-reaches-the-target",
+        "The density of particles with x' = b(x) and x_0 ~ mu has p_1 = nu.",
+        Verdict.IMPRECISE,
+        _endpoint,
+        at("004:96-104", r"\dot{x}_t = b(x_t), x_0 \sim \mu", r"p_1 = \nu"),
+        corrected="x' = b_t(x); p_1 = nu holds for the fields b_t that transport mu to nu.",
+        why="p_1 = nu is a condition on b, not a consequence: b = 0 gives p_1 = mu.",
+    ),
     note(
         "benamou-brenier",
         "W_2^2 is the average kinetic energy: the least int_0^1 int p_t |b(x)|^2 dx dt over the "

@@ -7,6 +7,7 @@ only a simulation shows has a `Simulated` check and names the test that runs it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -33,6 +34,14 @@ class Passage:
     first: int
     last: int
     formulas: tuple[str, ...] = ()
+
+    def overlaps(self, other: Passage) -> bool:
+        """Return whether the two have a line in common."""
+        return (
+            self.document == other.document
+            and self.first <= other.last
+            and other.first <= self.last
+        )
 
     def __str__(self) -> str:
         last = f"-{self.last}" if self.last > self.first else ""
@@ -95,7 +104,18 @@ class Claim:
     def formula(self) -> str:
         """The formula in LaTeX, with dollars: as printed in the first passage that has one."""
         quoted = (passage.formulas for passage in self.passages if passage.formulas)
-        return self.latex or ", ".join(f"${formula}$" for formula in next(quoted, ()))
+        return self.latex or ", ".join(map(_in_dollars, next(quoted, ())))
+
+
+_COMMAND, _TEXT = re.compile(r"\\[A-Za-z]+"), re.compile(r"\\text\{[^}]*\}")
+_WORDS = re.compile(r"\b[A-Za-z]{2,} [a-z]{2,}\b")
+
+
+def _in_dollars(quotation: str) -> str:
+    """Return a formula with dollars, and words in quotation marks, with dollars at commands."""
+    if "$" not in quotation and _WORDS.search(_COMMAND.sub("", _TEXT.sub("", quotation))):
+        return f'"{_COMMAND.sub(lambda command: f"${command[0]}$", quotation)}"'
+    return f"${quotation}$"
 
 
 def note(

@@ -27,6 +27,11 @@ def defect_of_the_mean(count: int) -> Expr:
     return expand(sum(p[i] * c[i][i] for i in tokens) - mean - spread)
 
 
+def average_of_orthogonal(count: int) -> Expr:
+    """Return the length of the plain average of orthogonal tokens of length 1."""
+    return (Matrix.ones(count, 1) / count).norm()
+
+
 def gradient_of_unit_vector(x: Matrix) -> Matrix:
     """Return the derivative (I - u u^T) / |x| of x / |x|, u = x / |x|."""
     unit = x / x.norm()
@@ -41,11 +46,13 @@ def _sums() -> Finding:
     return refuted(
         "softmax weights are positive of sum 1: |sum p x|^2 is sum p |x|^2 minus half the sum of "
         "p_i p_j |x_i - x_j|^2 (2 to 5 tokens, in inner products), so at most the largest |x|^2: n "
-        "equal tokens have the average x for every n, different ones a shorter one. Length is no "
+        "equal tokens have the average x for every n, n orthogonal ones of length 1 an average of "
+        "length 1/sqrt n, which the residual x prevents from vanishing. Length is no "
         "gradient: the derivative of x / |x| at 10 x is 1/10 of that at x",
         claim_fails=all(defect_of_the_mean(count) == 0 for count in SIZES),
         correction_holds=(by_hand - gradient_of_unit_vector(x)).applyfunc(lambda e: e.simplify())
         == Matrix.zeros(2, 2)
+        and all(average_of_orthogonal(count) == 1 / sqrt(count) for count in SIZES)
         and gradient_of_unit_vector(10 * x) == gradient_of_unit_vector(x) / 10,
     )
 
@@ -128,9 +135,10 @@ CLAIMS = [
         Verdict.IMPRECISE,
         _layer_norm,
         at("002:86"),
-        corrected="A norm after the addition (post-norm, the sphere) keeps the length; one "
-        "before the attention (pre-norm) makes growth linear in depth instead of exponential.",
-        why="Right on the sphere; with the norm before the attention tokens still grow, by 1 per "
+        corrected="A norm after the addition (post-norm, the sphere) keeps the length; one before "
+        "the "
+        "attention (pre-norm) makes growth at most linear in depth instead of exponential.",
+        why="Right on the sphere; with the norm before attention tokens still grow, by up to 1 a "
         "layer.",
     ),
     note(
@@ -141,9 +149,11 @@ CLAIMS = [
         _sums,
         at("002:88"),
         corrected="The weights are positive and add up to 1, so with V = Id |sum p x| <= max |x| "
-        "for any number of tokens. Tokens grow because of V and the residual connection, not "
-        "because of their number. Gradients are a separate question: that of x / |x| shrinks as "
-        "|x| grows.",
+        "for any "
+        "number of tokens. Tokens grow because of V and the residual connection, not because of "
+        "their number. Without that connection averages do shrink: to 1/sqrt n for n orthogonal "
+        "tokens of length 1 with equal weights. Gradients are a separate question: that of x / |x| "
+        "shrinks as |x| grows.",
         why="An average is no longer than the longest token, and the length of a token is not a "
         "gradient.",
     ),
@@ -165,6 +175,8 @@ CLAIMS = [
         at("002:120", r"x_2(t) = \frac{1}{K} \sum_{k=1}^K \text{Proj}"),
         *[at(f"002:{line}", _PROJECTED) for line in (124, 134, 140, 142)],
         corrected="The derivative of x_i is this projection.",
-        why="x_2 stands for the derivative of x_i: a tangent vector at x_2 is orthogonal to x_2.",
+        why="x_2 stands for the derivative of x_i. A tangent vector at x_2 is orthogonal to x_2, "
+        "so "
+        "it cannot be x_2 itself.",
     ),
 ]

@@ -84,18 +84,34 @@ def _constant_ratio() -> Finding:
     )
 
 
-def _size_of_updates() -> Finding:
+def standard_deviation(order: Rational) -> Expr:
+    """Return the limit of n^order times the standard deviation of V'/V for one token."""
+    return limit(N**order * sqrt(one_token_cumulants(2)[1].subs(GAMMA, 1)), N, oo)
+
+
+def _order_of_moments() -> Finding:
     mean, variance = one_token_cumulants(2)
     limit_ = derive(ShapedAttention(), 2)
     derived = derive(ShapedAttention(), 1)
     v = derived.algebra.v_expressions[0, 0]
     return imprecise(
         "one token, exactly: E V'/V = 1, Var V'/V = 2 gamma^2 (2 - gamma^2)/n; two tokens: "
-        "n E[V' - V] and n Cov[V'] both tend to polynomials that are not 0",
-        part_that_holds=mean == 1 and limit_.drift[0, 0] != 0,
-        part_that_fails=variance != 0
-        and expand(N * variance * v**2 - derived.diffusion[0, 0]) == 0
-        and limit_.diffusion[0, 0] != 0,
+        "n E[V' - V] and n Cov[V'] both tend to polynomials that are not 0. So mean and covariance "
+        "of an update are O(1/n), and its standard deviation is of order 1/sqrt n",
+        part_that_holds=mean == 1
+        and limit_.drift[0, 0] != 0
+        and expand(N * variance * v**2 - derived.diffusion[0, 0]) == 0,
+        part_that_fails=limit_.diffusion[0, 0] != 0 and standard_deviation(Rational(1)) == oo,
+    )
+
+
+def _size_of_updates() -> Finding:
+    mean, _ = one_token_cumulants(2)
+    return refuted(
+        "one token, gamma = 1, exactly: n times the standard deviation of V'/V is infinite in the "
+        "limit, and sqrt(n) times it tends to sqrt(2); the mean update is 0",
+        claim_fails=standard_deviation(Rational(1)) == oo,
+        correction_holds=mean == 1 and standard_deviation(Rational(1, 2)) == sqrt(2),
     )
 
 
@@ -163,17 +179,25 @@ CLAIMS = [
         at("001:5", "1/n"),
     ),
     note(
-        "updates-of-order-1/n",
-        "The attention operation gives covariance updates V_(l+1) - V_l of size O(1/n).",
+        "moments-of-order-1/n",
+        "The attention operation gives covariance updates of size O(1/n).",
         Verdict.IMPRECISE,
-        _size_of_updates,
+        _order_of_moments,
         at("000:8", "O(1/n)"),
-        at("000:9", "V_{l+1} - V_l", "O(1/n)"),
         at("001:6", "O(1/n)"),
+        corrected="The mean and the covariance of the update are of order 1/n.",
+        why="True of the update's mean and covariance, not of the update (next line).",
+    ),
+    note(
+        "updates-of-order-1/n",
+        "The updates V_(l+1) - V_l of the covariance are small, O(1/n).",
+        Verdict.FALSE,
+        _size_of_updates,
+        at("000:9", "V_{l+1} - V_l", "O(1/n)"),
         at("001:7", "V_{l+1} - V_l", "O(1/n)"),
-        corrected="The mean of the update is of order 1/n; the update itself fluctuates by order "
-        "1/sqrt n.",
-        why="Mean and covariance are O(1/n), so the standard deviation is of order 1/sqrt n.",
+        corrected="V_(l+1) - V_l is of order 1/sqrt n; its mean and its covariance are of order "
+        "1/n.",
+        why="The covariance is of order 1/n, so the standard deviation is of order 1/sqrt n.",
     ),
     note(
         "constant-ratio-gives-time",
@@ -199,10 +223,11 @@ CLAIMS = [
         at("001:10", r"V_{l+1} \approx V_l + \text{(SDE drift and diffusion terms)}"),
         at("001:13"),
         corrected="It does so in law, and up to the exit from a ball: the chain converges in law "
-        "to the SDE stopped when V leaves a ball, on [0, T] without stopping only if the SDE "
-        "does not explode.",
-        why="Two conditions are missing: in law (chain and SDE have no common noise), and up to "
-        "the exit (the SDE may explode before T).",
+        "to the SDE "
+        "stopped when V leaves a ball, on [0, T] without stopping only if the SDE does not "
+        "explode.",
+        why="Two qualifications are missing: in law (chain and SDE have no common noise), and up "
+        "to the exit (the SDE may explode before T).",
     ),
     note(
         "update-size-allows-sde",

@@ -150,6 +150,5 @@ CLAIMS = [
             r"x, x' \rangle) x' d\mu_t(x') \right)",
             r"X[\mu](x) = \nabla_S \nabla_{L_2} E_\beta[\mu](x)",
         ),
-        at("004:363"),
     ),
 ]

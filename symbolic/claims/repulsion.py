@@ -6,7 +6,7 @@ rate along a flow in inner products, so that the identities hold for every numbe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sympy import (
     Expr,
@@ -20,6 +20,7 @@ from sympy import (
     exp,
     expand,
     limit,
+    nsolve,
     oo,
     pi,
     sin,
@@ -94,7 +95,7 @@ def _gradient_flow() -> Finding:
     turn = rotation(sa, angles).subs(place).subs(BETA, 1)
     return imprecise(
         "three tokens on the circle at 0, 90 and 180 degrees, beta = 1: the derivatives of the "
-        "velocities of lines 140 and 142 are not symmetric, so they are the gradient of nothing; "
+        "velocities of 002:140 and 002:142 are not symmetric, so they are the gradient of nothing; "
         "without the denominator they are the gradient of the energy, so with it they are one in "
         "the metric weighted by Z_i",
         part_that_holds=all(
@@ -174,6 +175,36 @@ def stability(cosine: Expr) -> Expr:
     return cancel(diff(rate_of_the_cosine(unnormalised=False), G).subs(G, cosine))
 
 
+def energy_by_cosines(cosines: Mapping[Expr, int], beta: int) -> Expr:
+    """Return the sum of exp(beta c) over pairs with these cosines and their numbers."""
+    return sum((count * exp(beta * c) for c, count in cosines.items()), Integer(0))
+
+
+def bipyramid() -> dict[Expr, int]:
+    """Return the cosines of two poles and a regular pentagon on the equator: least angle 72."""
+    fifth = 2 * pi / 5
+    return {Integer(-1): 1, Integer(0): 10, cos(fifth): 5, cos(2 * fifth): 5}
+
+
+def widest_seven() -> dict[Expr, int]:
+    """Return the cosines of seven points with the largest least angle (Schuette, van der Waerden).
+
+    A pole and two triangles of latitudes a and b, turned by 60 degrees: c = cos a is the cosine
+    within the second triangle and of each point of it with two of the first.
+    """
+    a, b = symbols("a b", positive=True)
+    within = cos(b) ** 2 - sin(b) ** 2 / 2
+    across = cos(a) * cos(b) + sin(a) * sin(b) / 2
+    first, second = nsolve([within - cos(a), across - cos(a)], (a, b), (1.36, 2.33))
+    c, s = (f(first) * f(second) for f in (cos, sin))
+    return {
+        cos(first): 12,
+        cos(first) ** 2 - sin(first) ** 2 / 2: 3,
+        cos(second): 3,
+        c - s: 3,
+    }
+
+
 def _balance() -> Finding:
     more = Symbol("n", positive=True)
     simplex = stability(-1 / (COUNT - 1)).subs(COUNT, more + 1)
@@ -182,11 +213,15 @@ def _balance() -> Finding:
     return refuted(
         "N tokens at the largest spacing, the simplex with cosines -1/(N - 1), are at rest but "
         "unstable: small changes of g grow, any N and beta; one point attracts with the rate 2. F "
-        "is largest there (9/2 for three tokens; the triangle has (3 + 6 e^(-3 beta/2))/2). With "
-        "V = -Id tokens on the circle end in the regular polygon",
+        "is largest there (9/2 for three tokens; the triangle has (3 + 6 e^(-3 beta/2))/2). V = "
+        "-Id descends F, on the circle to the regular polygon; for 7 tokens in R^3 and beta = 4 a "
+        "bipyramid with least angle 72 degrees has less energy than the widest layout, 77.9",
         claim_fails=bool(simplex.is_positive) and point == -2,
         correction_holds=(triangle - (3 + 6 * exp(-3 * BETA / 2)) / 2).simplify() == 0
-        and limit(triangle, BETA, oo) < energy_of([0, 0, 0]),
+        and limit(triangle, BETA, oo) < energy_of([0, 0, 0])
+        and bool(max(bipyramid()) > max(widest_seven()))
+        and bool(energy_by_cosines(bipyramid(), 4) < energy_by_cosines(widest_seven(), 4))
+        and bool(energy_by_cosines(bipyramid(), 40) > energy_by_cosines(widest_seven(), 40)),
     )
 
 
@@ -215,9 +250,12 @@ CLAIMS = [
         Verdict.IMPRECISE,
         _gradient_flow,
         at("002:146", "it is a gradient flow"),
-        corrected="Without the denominator (USA) it is the gradient flow of E; with it, as "
-        "printed, only in the metric in which token i is weighted by Z_i. E increases in both.",
-        why="Line 142 repeats 140: with the denominator it is not a gradient in the usual metric.",
+        at("004:363"),
+        corrected="Without the denominator (USA) it is the gradient flow of E = (1/(2 beta)) sum "
+        "exp(beta "
+        "<x_i, x_j>), and F = beta e^(-beta) E; with the denominator (SA) only in the metric in "
+        "which token i is weighted by Z_i. Both go up.",
+        why="With the denominator, as printed, it is not a gradient in the usual metric.",
     ),
     note(
         "repulsive-energy",
@@ -256,8 +294,9 @@ CLAIMS = [
         Verdict.IMPRECISE,
         _attraction,
         at("002:158"),
-        corrected="This is the case V = Id of line 138: from almost every start all tokens "
-        "gather at one point; exceptions such as opposite tokens have probability 0.",
+        corrected="This is the case V = Id of line 138: from almost every start, as at line 124, "
+        "all tokens "
+        "gather in a point; exceptions such as opposite tokens have the probability 0.",
         why="That is what the model does, not what it avoids; opposite tokens stay where they are.",
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",
     ),
@@ -268,8 +307,11 @@ CLAIMS = [
         Verdict.FALSE,
         _balance,
         at("002:160-162"),
-        corrected="There is one force. With V = Id it attracts, and tokens end at a single "
-        "point, where F is largest; with V = -Id they end in the layout of largest spacing.",
+        corrected="There is one force. With V = Id it attracts, and a single point, where F is "
+        "largest, is "
+        "the end. With V = -Id almost every start ends at a local minimum of F: on the circle the "
+        "regular "
+        "polygon; in general its spacing is the largest possible only as beta -> infinity.",
         why="One attractive force: widely spaced tokens are unstable, a single point is stable.",
         test="test_sphere_clusters.py::test_repulsion_on_the_circle_ends_in_the_regular_polygon",
     ),

@@ -178,23 +178,20 @@ CLAIMS = [
     ),
     note(
         "attention-shapes",
-        "With x in R^(n x d) and Q, K, V in R^(n x l) attention is softmax(beta^-1 (Q x^T (K x))) "
-        "V x.",
+        "The matrices of key, query and value, which multiply x in R^(n x d), are in R^(n x l).",
         Verdict.FALSE,
         _shapes,
         at(
             "004:44-45",
             r"K(k) \in \mathbb{R}^{n \times l}",
-            r"\text{Softmax}(\beta^{-1}(Q(k)\mathbf{x}(k)^T(K(k)\mathbf{x}(k)))) "
-            r"V(k)\mathbf{x}(k)",
+            r"Q(k) \in \mathbb{R}^{n \times l}",
+            r"V(k) \in \mathbb{R}^{n \times l}",
         ),
-        corrected="Q, K in R^(l x d) and V in R^(d x d) act on each token, a row of x: "
-        "softmax(beta (x Q^T)(x K^T)^T) x V^T.",
-        corrected_latex=r"\text{Softmax}(\beta\, (\mathbf{x} Q^T)(\mathbf{x} K^T)^T)\, "
-        r"\mathbf{x} V^T,\ Q, K \in "
-        r"\mathbb{R}^{l \times d}",
-        why="Q x^T needs l = d and K x needs l = n, so the product exists for n = d = l only; "
-        "line 215 applies Q to each token.",
+        corrected="Q, K in R^(l x d) and V in R^(d x d) act on each token, a row of x.",
+        corrected_latex=r"Q, K \in \mathbb{R}^{l \times d},\ V \in \mathbb{R}^{d \times d}",
+        why="Q x^T needs l = d and K x needs l = n: with these shapes the products of line 45 "
+        "exist "
+        "for n = d = l only.",
     ),
     note(
         "attention-temperature",

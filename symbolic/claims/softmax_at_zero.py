@@ -64,8 +64,8 @@ def printed_value(tokens: int) -> Matrix:
 def _value() -> Finding:
     outer = {m: printed_value(m) * printed_value(m).T for m in SIZES}
     return refuted(
-        "softmax(0) is a column of m numbers, and 11^T/m is m x m. Read as the softmax of a matrix "
-        "0, row by row, 11^T/m would be right, but then s s^T = 11^T/m, and the next line has "
+        "softmax(0) is a column of m numbers, and 11^T/m is m x m. For the softmax of a matrix 0, "
+        "by rows (line 26), 11^T/m is right, but then s s^T = 11^T/m, and the next line has "
         "11^T/m^2: m = 2..6",
         claim_fails=all(
             at_zero(m).shape != printed_value(m).shape and outer[m] != ones(m, m) / m**2
@@ -159,7 +159,8 @@ CLAIMS = [
         _value,
         at("000:51-55", r"\text{softmax}(0) = \frac{1}{m}11^\top"),
         corrected="softmax(0) = 1/m, the vector with all entries 1/m; softmax(0) softmax(0)^T = "
-        "11^T/m^2.",
+        "11^T/m^2. "
+        "11^T/m is right for the matrix softmax of line 26, Softmax(0), but not here.",
         why="A vector is not an m x m matrix; the next line needs s s^T = 11^T/m^2, which the "
         "printed matrix does not give.",
     ),

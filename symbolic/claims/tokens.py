@@ -215,8 +215,9 @@ CLAIMS = [
         at("002:32", r"f_0: \mu(0) \rightarrow \mu(T)"),
         at("002:34", r"\mu(\mathbb{R}^d) \rightarrow \mu(\mathbb{R}^d)"),
         corrected="Full attention in continuous time is a map of measures with compact support, "
-        "or on the sphere; write P(R^d) for a set of measures, since mu(R^d) is the number 1. "
-        "With causal attention the measure must keep the order of the tokens.",
+        "or on the "
+        "sphere; write P_c(R^d) for that set, since mu(R^d) is the number 1. With causal "
+        "attention the measure must keep the order of the tokens.",
         why="The normaliser is infinite for heavy tails; causal attention depends on the order.",
     ),
     note(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sympy import Expr, Integer, Matrix, diff, exp, expand, eye, symbols
 
 from symbolic.claims.inner_products import BETA
-from symbolic.claims.ledger import Finding, Verdict, at, note, proven, refuted
+from symbolic.claims.ledger import Claim, Finding, Verdict, at, note, proven, refuted
 
 SYMMETRIC = Matrix([symbols("v_11 v_12"), symbols("v_12 v_22")])
 
@@ -98,18 +98,20 @@ CLAIMS = [
             r"\dot{X}_i(t) = P_{x_i}^{\perp} \left(\sum_{j=1}^n e^{\beta \langle Vx_i, x_j "
             r"\rangle} Vx_j \right)",
         ),
-        corrected="The printed flow is the gradient of E in the plain metric, all Z_i = 1. In "
-        "the metric of Z_i = sum_j exp(beta <V x_i, x_j>) the gradient is SA with these weights: "
-        "x_i' = P_i Z_i^-1 sum_j exp(beta <V x_i, x_j>) V x_j.",
-        why="X. lacks 1/Z_i, and Z_i lacks V: with both the flow is SA and the exercise is right.",
+        corrected="The printed flow is the gradient of E in the plain metric, all Z_i = 1. In the "
+        "metric of "
+        "Z_i = sum_j exp(beta <V x_i, x_j>) the gradient is SA with these weights: x_i' = P_i "
+        "Z_i^-1 sum_j exp(beta <V x_i, x_j>) V x_j.",
+        why="The printed velocity lacks 1/Z_i, and the printed Z_i lacks V; with both the flow is "
+        "SA.",
         test="test_sphere_tokens.py::test_it_is_a_gradient_flow_for_symmetric_forms_only",
     ),
-    note(
+    Claim(
         "sa-is-a-weighted-gradient",
         "With V = Q^T K symmetric, such as I, SA is the gradient flow of the energy in the metric "
         "weighted by Z_i = sum_j exp(beta <V x_i, x_j>).",
+        r"$\dot x_i = Z_i^{-1}\nabla_{x_i}E$, $V = Q^\top K$ symmetric",
         Verdict.PROVEN,
         _weighted,
-        at("004:363"),
     ),
 ]
