@@ -40,7 +40,10 @@ def argument_error(name: str, requirement: str, value: object) -> ValueError:
 
 
 def shown(value: object) -> str:
-    """Return a value as an error message shows it; one that takes more than a line by its type."""
+    """Return a value as an error message shows it; a long one by its type or the call it is of."""
+    function = getattr(value, "attrs", {}).get("function")
+    if isinstance(function, str):
+        return f"a result of {function.rpartition(':')[2]}"
     text = repr(value)
     if len(text) <= _LONGEST and "\n" not in text:
         return text
@@ -58,7 +61,7 @@ def check_fraction(name: str, value: float) -> None:
 def check_inside(name: str, value: float) -> None:
     """Raise ValueError unless value is a number strictly between 0 and 1."""
     if not (is_number(value) and 0.0 < value < 1.0):
-        raise argument_error(name, "in (0, 1)", value)
+        raise argument_error(name, _kind_of_number(value) + "in (0, 1)", value)
 
 
 def check_skip(skip: Any) -> None:
@@ -89,7 +92,11 @@ def check_finite(name: str, value: float) -> None:
 def check_range(name: str, value: float, low: float, high: float) -> None:
     """Raise ValueError unless low <= value <= high."""
     if not (is_number(value) and low <= value <= high):
-        raise argument_error(name, f"in [{low:g}, {high:g}]", value)
+        raise argument_error(name, f"{_kind_of_number(value)}in [{low:g}, {high:g}]", value)
+
+
+def _kind_of_number(value: object) -> str:
+    return "" if is_number(value) else "a number "
 
 
 def check_count(name: str, value: int, lowest: int = 1) -> None:
@@ -119,9 +126,15 @@ def did_you_mean(value: object, choices: Iterable[str]) -> str:
     return f"choose one of {', '.join(choices)}{_guess(value, choices)}"
 
 
+def suggestion(value: object, choices: Iterable[str]) -> str:
+    """Return "did you mean ...?" with the nearest choice, or an empty text if none is near."""
+    near = get_close_matches(str(value), list(choices), n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
 def _guess(value: object, choices: Sequence[str]) -> str:
-    near = get_close_matches(str(value), choices, n=1, cutoff=0.6)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = suggestion(value, choices)
+    return f" ({near})" if near else ""
 
 
 def check_keywords(function: Callable[..., Any], keywords: Iterable[str]) -> None:
@@ -142,8 +155,12 @@ def bound_arguments(
         return signature.bind(*values, **named)
     except TypeError as error:
         known = list(signature.parameters)
-        guesses = [did_you_mean(keyword, known) for keyword in named if keyword not in known]
-        raise TypeError("; ".join([f"{name}() {error}", *guesses])) from None
+        unknown = [keyword for keyword in named if keyword not in known]
+        if not unknown or any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+            raise TypeError(f"{name}() {error}") from None
+        # Python names a missing argument first, although it is the one that was misspelt.
+        hint = suggestion(unknown[0], known) or did_you_mean(unknown[0], known)
+        raise TypeError(f"{name}() has no argument {unknown[0]!r}; {hint}") from None
 
 
 def check_values(name: str, values: Sequence[object]) -> None:

@@ -62,7 +62,7 @@ installs it: pip install "shaped-attention[figures]", or all extras: pip install
 
 
 def lazily(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a package's `__getattr__` that reports a missing library and knows old names.
+    """Return a package's `__getattr__`: it reports a missing library and knows old or near names.
 
     `find` returns what has a public name, and raises AttributeError.
     """
@@ -76,7 +76,12 @@ def lazily(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
 
             value = renamed(module, name)
             if value is None:
-                raise
+                from difflib import get_close_matches
+
+                names = [] if name.startswith("_") else sys.modules[module].__all__
+                near = get_close_matches(name, names, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}") from None
             return value
 
     return getattr_

@@ -11,6 +11,7 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.blocks.state import State
+from shaped_attention.checks import check_fraction, check_inside
 
 V0 = np.eye(3)
 LAYER = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.5)]
@@ -73,7 +74,7 @@ def test_covariance(sampler, v0, message):
         ({"radius": 1e31}, r"radius must be .*at most 1e\+30; got 1e\+31"),
         ({"device": "tpu"}, "device must be 'cpu', 'cuda' or .*; got 'tpu'"),
         ({"device": "meta"}, "device must be 'cpu', 'cuda' or .*; got 'meta'"),
-        ({"device": "cuda:93"}, "device must be 'cpu' or one of the .*; got 'cuda:93'"),
+        ({"device": "cuda:93"}, "^device 'cuda:93': torch finds no CUDA device here$"),
         ({"dtype": "float16"}, "dtype must be 'float64' or 'float32'; got 'float16'"),
         ({"chunk": 0}, "chunk must be an integer >= 1; got 0"),
         ({"memory": 0}, "memory must be an integer >= 1; got 0"),
@@ -215,8 +216,32 @@ def test_more_tokens_than_features_are_warned_of():
 
 
 def test_unknown_keywords_are_refused():
-    with pytest.raises(TypeError, match="widht"):
-        chain(widht=3)
+    """Python would name only the argument that is missing, or none that is near."""
+    message = r"^simulate_chain\(\) has no argument 'widht'; did you mean 'width'\?$"
+    with pytest.raises(TypeError, match=message):
+        sa.simulate_chain(sa.ShapedAttention(0.3), V0, widht=3)
+    message = r"^ShapedAttention\(\) has no argument 'gama'; did you mean 'gamma'\?$"
+    with pytest.raises(TypeError, match=message):
+        sa.ShapedAttention(gama=0.3)
+    with pytest.raises(TypeError, match=r"^ShapedAttention\(\) missing .* 'gamma'$"):
+        sa.ShapedAttention()
+
+
+def test_the_error_of_a_text_asks_for_a_number():
+    """Its value could be in the range; the tests check the types of blocks before their values."""
+    with pytest.raises(ValueError, match=r"^gamma must be a number in \[0, 1\]; got '0.3'$"):
+        check_fraction("gamma", "0.3")
+    with pytest.raises(ValueError, match=r"^level must be a number in \(0, 1\); got '0.3'$"):
+        check_inside("level", "0.3")
+    with pytest.raises(ValueError, match=r"^gamma must be in \[0, 1\]; got nan$"):
+        check_fraction("gamma", NAN)
+
+
+def test_a_near_name_of_the_package_is_suggested():
+    with pytest.raises(AttributeError, match=r"'simulate_chains'; did you mean 'simulate_chain'\?"):
+        sa.simulate_chains  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'qqqq'$"):
+        sa.qqqq  # noqa: B018
 
 
 @SAMPLERS
@@ -225,7 +250,11 @@ def test_cuda_devices_that_are_absent(sampler, present, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: present > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: present)
     device = f"cuda:{present}" if present else "cuda"
-    message = rf"^device must be .* {present} CUDA devices that torch finds here; got '{device}'$"
+    message = f"^device '{device}': torch finds no CUDA device here$"
+    if present:
+        message = (
+            f"^device must be .* {present} CUDA devices that torch finds here; got '{device}'$"
+        )
     with pytest.raises(ValueError, match=message):
         sampler(device=device)
 

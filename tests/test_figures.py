@@ -139,7 +139,10 @@ def test_commands(tmp_path):
     result = runner.invoke(main, ["paper", "3", "--tokens", "1", "--figures", str(tmp_path)])
     assert "tokens must be at least 2 for a correlation; got 1" in result.output
     result = runner.invoke(main, ["paper", "tokens", "--tokens", "two", *place])
-    assert "Invalid value for '--tokens': 'two' is not a list of int with commas" in result.output
+    assert (
+        "Invalid value for '--tokens': 'two' is not a comma-separated list of whole numbers"
+        in result.output
+    )
     result = runner.invoke(main, ["stopping", "--map-samples", "0", *place])
     assert "map_samples must be an integer >= 1; got 0" in result.output
     listed = runner.invoke(main, ["paper", "--help"]).output

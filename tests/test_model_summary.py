@@ -98,6 +98,16 @@ def test_what_is_no_result_of_a_model_is_refused(result, message):
         model_summary(result)
 
 
+def test_errors_name_the_call_that_made_a_result():
+    law = simulated(GPT2)
+    message = "summary must be a Dataset of model_summary; got a result of simulate_model; call "
+    with pytest.raises(ValueError, match=f"^{message}model_summary on it$"):
+        verdict(law)
+    chain = sa.simulate_chain(sa.ShapedMLP(0.3), [[1.0]], width=8, depth=1, samples=2)
+    with pytest.raises(ValueError, match=r"with positions; got a result of simulate_chain$"):
+        model_summary(chain)
+
+
 def test_a_result_without_v_is_refused():
     with pytest.raises(ValueError, match=r"^result lacks V; simulate with keep='V' or keep='sh"):
         model_summary(simulated(GPT2, keep="observables"))
@@ -152,14 +162,14 @@ SENTENCES = [
     ({"size": (0.85, 1234.0)},
      "Tokens grow by a factor of 1500 (root mean square 0.85 to 1200): "),
     ({"size": (0.02, 17.0)},
-     "the first layer adds more than 99.9 % of the squared norm after it, the last more than 99.9 "
-     "%."),
+     "the first layer contributes more than 99.9 % of the squared norm at its output, the last "
+     "more than 99.9 %."),
     ({"size": (0.1, 3.0)},
-     "Tokens grow by a factor of 30 (root mean square 0.1 to 3): the first layer adds 99.9 % of "
-     "the squared norm after it, the last 99.9 %."),
+     "Tokens grow by a factor of 30 (root mean square 0.1 to 3): the first layer contributes 99.9 "
+     "% of the squared norm at its output, the last 99.9 %."),
     ({"size": (1.0, 2.0, 2.5, 3.0)},
-     "Tokens grow by a factor of 3 (root mean square 1 to 3): the first layer adds 75 % of the "
-     "squared norm after it, the last 30.6 %."),
+     "Tokens grow by a factor of 3 (root mean square 1 to 3): the first layer contributes 75 % of "
+     "the squared norm at its output, the last 30.6 %."),
     ({"size": (1.0, 0.25)}, "Tokens shrink by a factor of 4 (root mean square 1 to 0.25)."),
     ({"size": (1.0, 1.9)}, "Norms stay of the same order (root mean square 1 to 1.9)."),
     ({"entropy": (0.995,)},

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, binomtest, norm
 
-from shaped_attention.sweep import Target, sweep_summary
+from shaped_attention.sweep import Target, sweep_distances, sweep_summary
 from shaped_attention.sweep.summaries import (
     EDGES,
     frequency_bounds,
@@ -64,6 +64,23 @@ def test_summaries_are_those_of_the_values(kept, level):
     for wrong in (0.0, 1.0, 7.0):
         with pytest.raises(ValueError, match=rf"confidence must be in \(0, 1\); got {wrong}"):
             sweep_summary(data, wrong)
+
+
+def test_what_a_result_holds_is_not_labelled_as_the_raw_array(kept):
+    """xarray keeps the attributes of what a variable is computed from."""
+    for keep, data in kept.items():
+        raw = {data[name].attrs["long_name"] for name in data.data_vars}
+        results = [sweep_summary(data, 0.9)]
+        if keep != "V":
+            results.append(sweep_distances(data, confidence=0.9))
+        for result in results:
+            labels = {name: result[name].attrs.get("long_name", "") for name in result.data_vars}
+            assert all(labels.values()), labels
+            assert not raw & set(labels.values())
+            assert len(set(labels.values())) == len(labels)
+            intervals = {name for name in labels if "90 %" in labels[name]}
+            bounds = {"half_width", "lower", "upper", "stopped_lower", "stopped_upper", "margin"}
+            assert intervals == bounds & set(labels)
 
 
 VALUES = arrays(float, st.tuples(st.just(1), st.integers(1, 60), st.just(1)),

@@ -104,7 +104,10 @@ def shown_layers(depth: int, every: int | None = None) -> list[int]:
 
 def _check_summary(summary: object) -> None:
     if not isinstance(summary, xr.Dataset) or "level" not in summary.dims:
-        raise argument_error("summary", "a Dataset of model_summary", summary)
+        error = argument_error("summary", "a Dataset of model_summary", summary)
+        if "position" in getattr(summary, "dims", ()):
+            raise ValueError(f"{error}; call model_summary on it")
+        raise error
 
 
 def _cell(values: xr.DataArray, name: str) -> str:
@@ -232,8 +235,8 @@ def _size(summary: xr.Dataset) -> str:
         added = 1.0 - sizes[:-1] ** 2 / sizes[1:] ** 2
         first, last = (_percent(share) for share in (added[0], added[-1]))
         return (
-            f"Tokens grow by a factor of {_short(factor)} ({entries}): the first layer adds "
-            f"{first} of the squared norm after it, the last {last}."
+            f"Tokens grow by a factor of {_short(factor)} ({entries}): the first layer contributes "
+            f"{first} of the squared norm at its output, the last {last}."
         )
     if factor <= 1.0 / GROWTH:
         return f"Tokens shrink by a factor of {_short(1.0 / factor)} ({entries})."

@@ -117,7 +117,8 @@ class Listed(click.ParamType[Any]):
         try:
             return tuple(self.kind(word.strip()) for word in value.split(","))
         except ValueError:
-            self.fail(f"{value!r} is not a list of {self.kind.__name__} with commas")
+            kind = "whole numbers" if self.kind is int else "numbers"
+            self.fail(f"{value!r} is not a comma-separated list of {kind}")
 
 
 figures_option = click.option(

@@ -221,6 +221,8 @@ def check_device(device: str | torch.device) -> torch.device:
     if resolved.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (resolved.index or 0) >= count:
+            if count == 0:
+                raise ValueError(f"device {str(device)!r}: torch finds no CUDA device here")
             requirement = f"'cpu' or one of the {count} CUDA devices that torch finds here"
             raise argument_error("device", requirement, device)
     return resolved

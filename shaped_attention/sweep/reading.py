@@ -31,6 +31,24 @@ from shaped_attention.sweep.summaries import (
 
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
+_ABOUT = {
+    "mean": "mean",
+    "half_width": "half the width of the {} confidence interval of the mean",
+    "lower": "lower bound of the {} confidence interval of the mean",
+    "upper": "upper bound of the {} confidence interval of the mean",
+    "deviation": "standard deviation",
+    "samples": "number of samples",
+    "stopped": "fraction of paths that have stopped",
+    "stopped_lower": "lower bound of the {} confidence interval of the probability of stopping",
+    "stopped_upper": "upper bound of the {} confidence interval of the probability of stopping",
+    "fraction": "time as a fraction of the horizon",
+    "quantile": "quantile",
+    "level": "level of the quantile",
+    "distance": "Kolmogorov-Smirnov distance",
+    "margin": "margin of the distance at {} confidence",
+}
+"""Descriptions of the variables of a summary and of distances; {} is for the confidence."""
+
 
 @with_types
 def open_sweep(path: str | Path) -> xr.Dataset:
@@ -181,7 +199,7 @@ def sweep_summary(data: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
         ]
         levels = xr.DataArray(list(_LEVELS), dims="level", name="level")
         summary["quantile"] = xr.concat(parts, levels).transpose(..., "level")
-    return summary
+    return _labelled(summary, confidence)
 
 
 @recorded(level="confidence")
@@ -236,7 +254,14 @@ def sweep_distances(
         ks_margin, *(count.drop_vars("sampler") for count in counts),
         kwargs={"confidence": confidence}, vectorize=True,
     )  # fmt: skip
-    return xr.Dataset({"distance": distance, "margin": margin})
+    return _labelled(xr.Dataset({"distance": distance, "margin": margin}), confidence)
+
+
+def _labelled(result: xr.Dataset, confidence: float) -> xr.Dataset:
+    """Return a result whose variables say what they are; they kept what the raw arrays say."""
+    for name in _ABOUT.keys() & result.variables.keys():
+        result[name].attrs = {"long_name": _ABOUT[name].format(f"{100.0 * confidence:g} %")}
+    return result
 
 
 def _check_opened(data: xr.Dataset) -> None:

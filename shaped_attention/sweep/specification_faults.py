@@ -60,7 +60,10 @@ class SweepFaultsError(ValueError):
         self.faults = tuple((entry_of(sentence), sentence) for sentence in sentences)
         self.sentence = "; ".join(sentence for _, sentence in self.faults)
         lines = "\n".join(f"  {sentence}" for _, sentence in self.faults)
-        super().__init__(f"{place}: {len(self.faults)} fault(s)\n{lines}")
+        count = len(self.faults)
+        header = f"{place}: {count} fault{'s' if count != 1 else ''}"
+        unread = count == 1 and self.sentence.startswith(f"{place}: ")
+        super().__init__(self.sentence if unread else f"{header}\n{lines}")
 
 
 def entry_of(sentence: str) -> str:
