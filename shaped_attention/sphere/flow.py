@@ -103,7 +103,11 @@ def sphere_flow(
 
         # A token of length 0 has no direction, and becomes NaN.
         moves = places.output(moved, tokens, lambda x: x / x.norm(dim=-1, keepdim=True))
+        if places.until == 0.0:
+            return moves
         tangent = moves - (moves * tokens).sum(-1, keepdim=True) * tokens
+        if places.until == np.inf:
+            return tangent
         return torch.where((time < places.until)[:, None, None], tangent, moves)
 
     kept = integrate_flow(
