@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -53,6 +54,31 @@ def test_the_table_and_the_verdict_are_those_of_the_library(run, tmp_path):
     assert model_summary(stored)["cosine"].identical(expected["cosine"])
     files = {path.name for path in (tmp_path / "figures").iterdir()}
     assert files == {"model.png", "model.svg"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("model", "llama.json", "--tokens", "5", "--samples", "4"),
+        ("compare", "--tokens", "2", "--width", "20", "--depth", "10", "--step", "0.05",
+         "--samples", "200", "--network-samples", "50"),
+    ],
+)  # fmt: skip
+def test_without_matplotlib_only_the_figure_is_missing(run, monkeypatch, arguments):
+    for name in [x for x in sys.modules if x.partition(".")[0] in ("matplotlib", "seaborn")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    figures = __import__("shaped_attention.figures").figures
+    for name in ("plots", "panels", "output"):
+        monkeypatch.delitem(sys.modules, f"shaped_attention.figures.{name}", raising=False)
+        monkeypatch.delattr(figures, name, raising=False)
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    last = result.output.splitlines()[-1]
+    assert last.startswith("no figure: ")
+    assert "the extra `figures` installs it" in last
+    expected = "Norms stay" if arguments[0] == "model" else "comparison.json"
+    assert expected in result.output
 
 
 def test_two_models_have_two_tables_and_a_comparison(run, tmp_path):

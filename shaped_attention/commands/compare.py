@@ -20,6 +20,7 @@ from shaped_attention.commands.options import (
     check_new,
     device_option,
     figures_option,
+    optional_figure,
     overwrite_option,
     progress_option,
     seed_option,
@@ -112,7 +113,7 @@ def compare_command(
 
     Samples the covariance V of m tokens through (1) networks with real weight matrices, (2) the
     exact chain of their covariances and (3) the limiting SDE; prints the distances between their
-    laws at the end with confidence bounds, draws them and writes everything down: network.nc,
+    laws at the end with confidence bounds, draws them and saves everything: network.nc,
     chain.nc, sde.nc and comparison.json in the folder for the data, which must not have a
     comparison yet.
     """
@@ -137,7 +138,8 @@ def compare_command(
     check_new(results / "comparison.json", "another folder with --results", overwrite)
     width, depth = options["width"], options["depth"]
     click.echo(f"V_0: {origin}; m = {len(v0)}, mean diagonal {raw:.4g}", nl=False)
-    click.echo("" if scale == "raw" else f", rescaled to {float(scale):g} (--scale)")
+    kept = math.isclose(float(v0.diagonal().mean()), raw, rel_tol=1e-9)
+    click.echo("" if kept else f", rescaled to {float(scale):g} (--scale)")
     click.echo(f"layer: {', '.join(map(str, layer))}")
     click.echo(f"width n = {width}, depth L = {depth}, t in [0, {depth / max(width, 1):g}]\n")
     results_of, tables = study.run_study(layer, v0, progress=progress, **asked)
@@ -147,8 +149,8 @@ def compare_command(
         click.echo(f"{name}\n{fill(tables[name].attrs['verdict'], width=110)}\n")
     title = f"{origin}, n = {width}, L = {depth}; the most correlated pair of tokens"
     written = study.write_study(results_of, tables, results)
-    written += study.draw_study(results_of, figures, labels, title)
-    click.echo("written: " + ", ".join(str(path) for path in written))
+    with optional_figure(written):
+        written += study.draw_study(results_of, figures, labels, title)
 
 
 _LAYER_OPTIONS = ("gamma", "tau0", "heads", "output_projection", "key_size", "query_bias",

@@ -73,7 +73,7 @@ def _group(name: str, recipes: Mapping[str, Recipe], about: str) -> Group:
 paper_command = _group(
     "paper",
     PAPER,
-    """Simulate the figures of The Shaped Transformer again.
+    """Reproduce the figures of The Shaped Transformer.
 
     Numbers are those of the paper (Noci et al., arXiv 2306.17759); the others go beyond it. A
     figure takes 5 to 100 seconds on 2 cores, unless its help says more.

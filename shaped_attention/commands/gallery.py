@@ -78,7 +78,7 @@ GALLERY: dict[str, Entry] = {
 def gallery_command(
     names: tuple[str, ...], small: bool, figures: Path, progress: bool | None
 ) -> None:
-    """Make the figures of the gallery again.
+    """Redraw the gallery.
 
     With a NAME those whose command has it in it, such as sphere or compare; else all, which takes
     about three quarters of an hour on 2 cores. Run it where notebooks/sweep.toml is.

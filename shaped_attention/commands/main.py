@@ -13,10 +13,10 @@ from shaped_attention.libraries import __version__
 
 _COMMANDS = {
     "compare": "Compare finite shaped transformers with their limiting SDE.",
-    "gallery": "Make the figures of the gallery again.",
+    "gallery": "Redraw the gallery.",
     "model": "Show what depth does to the tokens of a model at initialisation, from its "
     "configuration.",
-    "paper": "Simulate the figures of The Shaped Transformer again.",
+    "paper": "Reproduce the figures of The Shaped Transformer.",
     "show": "Print what a saved result holds and the call that made it.",
     "sphere": "Draw self-attention on the sphere: how tokens cluster.",
     "stopping": "Draw when eigenvalues leave [10^-4, 10^4], and how often |V| reaches 10^4 |V_0|.",

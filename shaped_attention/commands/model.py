@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.commands.options import (
     figures_option,
+    optional_figure,
     progress_option,
     results_option,
     seed_option,
@@ -115,7 +116,6 @@ def _run(
     from shaped_attention.architectures.simulate import simulate_model
     from shaped_attention.architectures.table import LAYER_NUMBERS, model_summary
     from shaped_attention.architectures.verdict import compared, summary_table, verdict
-    from shaped_attention.figures.plots import model_layers, save_figure
     from shaped_attention.io.storage import check_writable
     from shaped_attention.results.files import save
 
@@ -148,8 +148,10 @@ def _run(
     if len(summaries) > 1:
         click.echo(f"{' and '.join(summaries)}\n{fill(compared(summaries), _WIDTH)}\n")
     title = f"{' and '.join(summaries)} at initialisation, {counted}"
-    written += save_figure(model_layers(summaries, title), figures / "model")
-    click.echo("written: " + ", ".join(map(str, written)))
+    with optional_figure(written):
+        from shaped_attention.figures.plots import model_layers, save_figure
+
+        written += save_figure(model_layers(summaries, title), figures / "model")
 
 
 def _models(configs: Iterable[str], changes: dict[str, Any]) -> dict[str, Model]:

@@ -71,6 +71,21 @@ def one_sentence() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
 
 
+@contextmanager
+def optional_figure(written: Iterable[Path]) -> Iterator[None]:
+    """Say at the end of a command which files it wrote, or that its figure needs an extra."""
+    missing = None
+    try:
+        with extras():
+            yield
+    except MissingLibraryError as error:
+        missing = error
+    if paths := ", ".join(map(str, written)):
+        click.echo(f"written: {paths}")
+    if missing:
+        click.echo(f"no figure: {missing}")
+
+
 class Group(click.Group):
     """A group that lists its commands in whole sentences and suggests the one that was meant."""
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import check_count
-from shaped_attention.figures import plots
 from shaped_attention.io.storage import written
 from shaped_attention.numerics.covariance import correlations
 from shaped_attention.results.files import save
@@ -111,6 +110,8 @@ def draw_study(
     results: Mapping[str, xr.Dataset], folder: Path, labels: list[str] | None, title: str
 ) -> list[Path]:
     """Write the figures compare-trajectories and compare-densities (PNG and SVG) into a folder."""
+    from shaped_attention.figures import plots  # needs an extra; the results do not
+
     pair = most_correlated_pair(results["SDE"]["V"].values[0, 0])
     written = []
     for function in (plots.trajectories, plots.densities):
