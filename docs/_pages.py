@@ -72,7 +72,7 @@ def gallery(figures: str) -> str:
         parts.append(f"## {name}\n\n{about(name)}\n\n```bash\n{lines}\n```\n")
         parts += [
             f"![{figure}: {about(name)}]({figures}/{figure}.png)\n\n"
-            f"{{download}}`{figure}.svg <{figures}/{figure}.svg>`\n"
+            f"[{figure}.svg]({figures}/{figure}.svg)\n"
             for figure in entry.figures
         ]
     return "\n".join(parts)
@@ -97,7 +97,6 @@ def write_all(folder: Path) -> None:
     """Write the pages, and the figures and notebooks that they need, into a folder."""
     shutil.copytree(ROOT / "figures", folder / "figures", dirs_exist_ok=True)
     copy_notebooks(ROOT, folder / "notebooks")
-    (folder / "gallery.md").write_text(gallery("_generated/figures"), encoding="utf-8")
     (folder / "contributing.md").write_text((ROOT / "CONTRIBUTING.md").read_text("utf-8"), "utf-8")
     (folder / "ledger.md").write_text(ledger(), encoding="utf-8")
     for program in PROGRAMS:

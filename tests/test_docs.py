@@ -16,7 +16,7 @@ import shaped_attention.sphere.theory
 import shaped_attention.statistics.stopping
 import shaped_attention.sweep
 import symbolic
-from docs import _pages
+from docs import _pages, _parts
 from shaped_attention.commands.gallery import GALLERY
 from tests.test_command_options import COMMANDS
 
@@ -132,6 +132,21 @@ def test_gallery_page_has_every_figure():
             or f"\nshaped-attention {command[0]}\n" in page
             for command in entry.commands
         )
+
+
+def test_the_gallery_in_the_repository_is_the_one_made_now():
+    """`PYTHONPATH=. python docs/_parts.py` writes it."""
+    page = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    assert page == _parts.with_part(page, _parts.figures())
+    for link in re.findall(r"\]\((\.\./figures/[^)]+)\)", page):
+        assert (DOCS / link).exists()
+
+
+def test_every_link_has_a_text():
+    """Pages are read in the repository too, where nothing fills in a missing text."""
+    empty = re.compile(r"(?<!!)\[\]\(")
+    assert empty.search("see [](limits.md)")
+    assert [path.name for path in PAGES if empty.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_executed_notebooks_come_first(tmp_path):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from docs import _parts
 from symbolic.claims import CLAIMS, Verdict, coverage, judge_all, summary
 from symbolic.claims.book import NOTES, OTHERS, PAPERS, SOURCES, select
 from symbolic.claims.coverage import Document, Row, digest, problems, problems_with_documents
@@ -175,22 +174,12 @@ def test_an_incomplete_table_has_exit_status_1(monkeypatch: pytest.MonkeyPatch) 
     assert "INCOMPLETE" in text.rstrip("\n").split("\n")[-1]
 
 
-def _written() -> Any:
-    spec = importlib.util.spec_from_file_location("_claims", ROOT / "docs" / "_claims.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_pages_of_verdicts_are_those_of_the_ledger() -> None:
-    """`python docs/_claims.py` writes them."""
-    written = _written()
+    """`python docs/_parts.py` writes them."""
     of_papers = [claim for source in PAPERS for claim in OTHERS[source]]
     for name, claims in (("claims.md", NOTES), ("claims-papers.md", of_papers)):
-        page = (written.FOLDER / name).read_text(encoding="utf-8")
-        assert page == written.with_statements(page, written.PAGES[name]())
+        page = (_parts.FOLDER / name).read_text(encoding="utf-8")
+        assert page == _parts.with_part(page, _parts.PAGES[name]())
         for claim in claims:
             assert f"`{claim.key}`" in page, claim.key
 
