@@ -200,13 +200,14 @@ def main() -> None:
         pins = folder / "lowest.txt"
         pins.write_text(lowest(), encoding="utf-8")
         pythons = interpreters()
-        failed = []
+        failed, tried = [], 0
         for number in () if options.build_only else options.python or PYTHONS:
             if number not in pythons:
                 print(f"Python {number}: not run (no working python{number} on the path)")
                 continue
             cases = {"newest": None} | ({"lowest": pins} if options.lowest else {})
             for case, constraints in cases.items():
+                tried += 1
                 start = time.monotonic()
                 try:
                     place = Installed.create(folder / f"{number}-{case}", pythons[number])
@@ -219,6 +220,8 @@ def main() -> None:
     print(TAG.format(version=re.sub(r"[^\w.]", "", __version__)))
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
+    if not (tried or options.build_only):
+        sys.exit("the wheel was tried with no Python")
 
 
 if __name__ == "__main__":

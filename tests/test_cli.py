@@ -117,7 +117,7 @@ BAD = {
     "gamma": (("--gamma", "1.5"), "gamma must be in [0, 1]; got 1.5"),
     "few samples": (("--network-samples", "4"), "network_samples must be an integer"),
     "scale": (("--scale", "big"), "scale must be"),
-    "device": (("--device", "cuda:7"), "device must be 'cpu' or one of"),
+    "device": (("--device", "cuda:7"), "device 'cuda:7': torch finds no CUDA device here"),
     "memory": (("--memory", "-1"), "memory"),
     "figures": (("--figures", "file/figures"), "figures='file/figures'"),
     "results": (("--results", "file"), "results='file'"),

@@ -195,3 +195,25 @@ def test_the_figure_has_flows_on_the_curves_of_their_schemes():
     largest = np.abs(away).max(-1)
     assert np.diagonal(largest).max() < 0.05
     assert largest[~np.eye(5, dtype=bool)].min() > 0.1
+
+
+def test_mix_ln_switches_in_the_layer_of_its_time_whatever_the_rounding():
+    """11 * 0.03 is below 0.33 in floating point, and belongs to the layers after it."""
+    assert 11 * 0.03 < 0.33
+    start = uniform_start(4, 3, 2, seed=0)
+    data = sphere_network(SphereAttention(1.0), start, 0.03, 13, normalise=MixLN(0.33))
+    far = np.abs(data["length"].values - 1.0).max((1, 2)) > 1e-9
+    assert far.tolist() == [False] * 12 + [True] * 2
+
+
+def test_no_output_time_before_the_switch_is_needed():
+    late = equiangular_length([5.0], 4, 1.0, 0.0, normalise=MixLN(1.0))
+    assert late == pytest.approx(
+        equiangular_length([0.5, 5.0], 4, 1.0, 0.0, normalise=MixLN(1.0))[1:], rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("cosine", [5.0, np.nan, -0.6])
+def test_the_field_of_no_cosine_is_refused(cosine):
+    with pytest.raises(ValueError, match=r"^cosine must be "):
+        equiangular_field(cosine, 3, 1.0)

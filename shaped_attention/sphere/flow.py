@@ -54,7 +54,8 @@ def sphere_flow(
         each, all together.
     keep
         "V" for the Gram matrices, which `compare` and figures need, or a function of Gram matrices
-        (B, N, N) that returns a tensor (B, ...), such as ``lambda v: cluster_count(v, 1e-3)``.
+        (B, N, N) that returns a tensor (B, ...), such as ``lambda v: cluster_count(v, 1e-3)``,
+        which needs the cosines ``sa.correlations(v)`` where lengths vary.
     keep_tokens
         Whether to keep the tokens too.
     tolerance

@@ -116,6 +116,8 @@ def sphere_network(
     attention.check_start(start)
     _check_layers(sigma, centred or noise is not None, step, layers, seed, save_every)
     places = places_of(normalise)
+    # The products layer * step are rounded.
+    free = math.ceil(places.until / step - 1e-9) if places.until < math.inf else math.inf
     if sigma > 0.0 and (normalise != "after" or isinstance(attention, TokenAttention)):
         raise argument_error("sigma", "0 unless a SphereAttention is normalised after it", sigma)
     dimension = start.shape[-1]
@@ -132,7 +134,7 @@ def sphere_network(
             product = WeightProduct(Draws(key, samples, layer), int(samples[0]))
             root = _root(attention, noise, tokens, mixed, product)
             moved = moved + sigma * math.sqrt(step / dimension) * product(root, dimension)
-        return _normalised(moved, layer + 1) if layer * step < places.until else moved
+        return _normalised(moved, layer + 1) if layer < free else moved
 
     return _run(start, step, layers, save_every, move, keep, noise, places.until < math.inf)
 
