@@ -101,8 +101,8 @@ def equiangular_cosine(
         ds/dt = 1 / (q r |A|),   dr/dt = <u, A> / |A|,
         SA: q = (e^{beta (1 - g)} + N - 1) / (2 N);   USA: q = e^{-beta g} / 2,
 
-    without |A| unless the branch is normalised, and with r = 1 for "after" and "ngpt". Errors are
-    below 1e-10 for beta up to 10 and grow with e^beta, as rounding of t does: 1e-4 at beta = 30.
+    without |A| unless the branch is normalised, and with r = 1 for "after" and "ngpt". Errors
+    grow with e^beta, as those of rounding t do: about 1e-9 at beta = 16 and 1e-4 at beta = 30.
 
     Parameters
     ----------

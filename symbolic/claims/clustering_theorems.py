@@ -275,11 +275,11 @@ CLAIMS = [
         Verdict.IMPRECISE,
         _small_beta,
         at("004:360", r"\beta \in O(n^{-1})"),
-        corrected="No condition is needed, for any beta >= 0: if d >= 3 by Theorem 6.1, on the "
-        "circle by "
-        "Polyanskiy, Rigollet and Yao (2025, arXiv 2507.22857); for beta <= 1 by Criscitiello, "
-        "Rebjock, McRae and Boumal (2024, arXiv 2405.18273). Proven here for beta <= 1/n and any "
-        "d.",
+        corrected="It holds for every beta >= 0 without a condition: for d >= 3 by Theorem 6.1, "
+        "on the circle by "
+        "Polyanskiy, Rigollet and Yao (2025, arXiv 2507.22857), and for beta <= 1 by Criscitiello, "
+        "Rebjock, McRae and Boumal (2024, arXiv 2405.18273). The proof here covers beta <= 1/n in "
+        "every d.",
         why="O(1/n) is no condition at a given n; the constant 1 is small enough, and none is "
         "needed.",
         test="test_sphere_theory.py::test_small_beta_gives_one_cluster_on_the_circle",

@@ -169,7 +169,7 @@ CLAIMS = [
         Verdict.IMPRECISE,
         _position_encodings,
         at("002:22", r"(x_1, x_2, \dots, x_n) \in \mathbb{R}^d"),
-        corrected="The input is in (R^d)^n. Full attention knows the order of the tokens only "
+        corrected="The input is in (R^d)^n. Full attention sees the order of the tokens only "
         "from position encodings; causal attention sees the order without them.",
         why="n vectors have n d coordinates; encodings are needed for full attention only.",
     ),
