@@ -3,11 +3,14 @@
 import signal
 import sys
 
+from shaped_attention.commands.interrupts import interrupts
+
 
 def program() -> None:
     """Run the command line; an interrupt while it is imported ends it as one does later."""
     try:
-        from shaped_attention.commands.main import main
+        with interrupts(signal.SIGINT, held=True):
+            from shaped_attention.commands.main import main
     except KeyboardInterrupt:
         sys.exit(130)
     name = "python -m shaped_attention" if sys.argv[0].endswith("__main__.py") else None

@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from concurrent.futures import BrokenExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from click.testing import CliRunner
 
 import shaped_attention as sa
 from shaped_attention.blocks.catalogue import KINDS
+from shaped_attention.commands.interrupts import interrupts
 from shaped_attention.commands.main import main
 from shaped_attention.sweep import plan as planning
 from shaped_attention.sweep import run_loop
@@ -211,7 +213,7 @@ def test_other_commands_end_as_shells_expect(monkeypatch):
     assert (shown.exit_code, shown.stderr) == (130, "interrupted\n")
 
 
-@pytest.mark.parametrize("moment", [0.4, 1.2, "workers"])
+@pytest.mark.parametrize("moment", ["numpy", "llvmlite", "workers"])
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
 def test_an_interrupt_while_the_program_starts(moment, tmp_path):
     """Whatever is imported then: no traceback, and the status of a sweep or of a shell.
@@ -225,16 +227,51 @@ def test_an_interrupt_while_the_program_starts(moment, tmp_path):
         command, cwd=ROOT, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
         start_new_session=True,
     ) as process:  # fmt: skip
+        libraries = Path(f"/proc/{process.pid}/maps")
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        # A library that has just begun to load, on a processor of any speed.
+        while moment != "workers" and f"/{moment}" not in libraries.read_text():
+            time.sleep(0.005)
         # Two workers, and Python's tracker.
         while moment == "workers" and len(children.read_text().split()) < 3:
             time.sleep(0.05)
-        time.sleep(0.5 if moment == "workers" else moment)
+        time.sleep(0.5 if moment == "workers" else 0)
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=120)
     assert process.returncode in ((3,) if moment == "workers" else (3, 130))
     assert "Traceback" not in errors
     assert errors.startswith("interrupted; `") or moment != "workers"
+
+
+def test_an_interrupt_that_a_library_loses(tmp_path, monkeypatch):
+    """Some libraries catch one while they load; no unit starts after it."""
+
+    def lost(sweep, store, *, engine, **_):
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        return engine.submit(pytest.fail, "a unit was started")
+
+    monkeypatch.setattr("shaped_attention.sweep.run.run_sweep", lost)
+    shown = run(tmp_path)
+    assert shown.exit_code == 3
+    assert shown.stderr.startswith("interrupted; `")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_a_held_interrupt_waits_for_the_end_of_an_import(presses):
+    """The second is not held: whoever presses twice does not want to wait."""
+    reached = []
+
+    def load():
+        with interrupts(signal.SIGINT, held=True):
+            for press in range(presses):
+                os.kill(os.getpid(), signal.SIGINT)
+                reached.append(press)
+
+    with pytest.raises(KeyboardInterrupt):
+        load()
+    assert reached == [0]
 
 
 def test_a_dead_scheduler_names_resume(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import logging
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shaped_attention.commands.interrupts import interrupts
 from shaped_attention.commands.options import INCOMPLETE, progress_option, with_options
 from shaped_attention.commands.sweep_state import resuming, store_argument
 
@@ -64,10 +65,10 @@ def run(file: Path, store: Path, **options: Any) -> None:
 
     If STORE already has this sweep, it is continued. The exit status is 3 if units are left.
     """
-    with _interruptible(store):
+    with _interruptible(store) as received:
         from shaped_attention.sweep.toml import read_sweep
 
-        _run(read_sweep(file), store, **options)
+        _run(read_sweep(file), store, received, **options)
 
 
 @click.command()
@@ -79,15 +80,15 @@ def resume(store: Path, trust: tuple[str, ...], **options: Any) -> None:
 
     Draws what is missing, and tries again what failed. The exit status is 3 if units are left.
     """
-    with _interruptible(store):
+    with _interruptible(store) as received:
         from shaped_attention.sweep.store import Store
 
         sweep = Store(store).sweep
         sweep.check_trusted(trust)
-        _run(sweep, store, **options)
+        _run(sweep, store, received, **options)
 
 
-def _run(sweep: Sweep, store: Path, **options: Any) -> None:
+def _run(sweep: Sweep, store: Path, received: list[int], **options: Any) -> None:
     from shaped_attention.sweep.run import run_sweep
 
     verbose, quiet = options["verbose"], options["quiet"]
@@ -97,6 +98,7 @@ def _run(sweep: Sweep, store: Path, **options: Any) -> None:
         _logged(verbose, quiet),
         _engine(options["workers"], options["devices"], options["dask"]) as engine,
     ):
+        engine.submit = _until_interrupted(engine.submit, received)  # type: ignore[method-assign]
         try:
             report = run_sweep(
                 sweep, store, engine=engine,
@@ -151,30 +153,36 @@ def _engine(workers: int | None, devices: str | None, dask: str | None) -> Itera
 
 
 @contextmanager
-def _interruptible(store: Path) -> Iterator[None]:
-    """End with the status of an incomplete run when interrupted, even while libraries load."""
-    received = []
+def _interruptible(store: Path) -> Iterator[list[int]]:
+    """End with the status of an incomplete run when interrupted, even while libraries load.
 
-    def interrupt(number: int, _: Any) -> None:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    # Batch systems end a job with another signal; treat it as an interrupt.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, interrupt)
-    try:
-        yield
-    except click.exceptions.Exit:
-        raise
-    except (Exception, KeyboardInterrupt) as error:
-        # Some libraries turn an interrupt of their import into an error of theirs.
-        if not received and not isinstance(error, KeyboardInterrupt):
+    Gives the list of the signals that arrived: in a library's import, one can have no other effect.
+    """
+    with interrupts(signal.SIGINT, signal.SIGTERM) as received:
+        try:
+            with interrupts(signal.SIGINT, signal.SIGTERM, held=True):
+                import shaped_attention.sweep.run  # noqa: F401
+            yield received
+        except click.exceptions.Exit:
             raise
-        command = f"`shaped-attention sweep resume {shlex.quote(str(store))}`"
-        how = command if (store / "sweep.json").exists() else "the same command"
-        click.echo(f"interrupted; {how} continues", err=True)
-        raise click.exceptions.Exit(INCOMPLETE) from None
+        except (Exception, KeyboardInterrupt) as error:
+            if not received and not isinstance(error, KeyboardInterrupt):
+                raise
+            command = f"`shaped-attention sweep resume {shlex.quote(str(store))}`"
+            how = command if (store / "sweep.json").exists() else "the same command"
+            click.echo(f"interrupted; {how} continues", err=True)
+            raise click.exceptions.Exit(INCOMPLETE) from None
+
+
+def _until_interrupted(submit: Callable[..., Any], received: list[int]) -> Callable[..., Any]:
+    """Return `submit` of an engine, which no longer starts a unit after an interrupt."""
+
+    def submitted(*arguments: Any) -> Any:
+        if received:
+            raise KeyboardInterrupt
+        return submit(*arguments)
+
+    return submitted
 
 
 @contextmanager
