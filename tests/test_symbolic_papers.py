@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.polynomial.hermite_e import hermegauss
-from sympy import Integer, Rational
+from sympy import Integer, KroneckerDelta, Rational
 
 from shaped_attention.sphere import SphereAttention
 from symbolic.claims import CLAIMS, judge, mlp_noise, noise_and_clusters, random_heads
@@ -43,8 +43,8 @@ WRONG: dict[str, tuple[Any, str, Any]] = {
     ),
     "random-values-heads": (
         # One value matrix for all heads.
-        random_heads, "_heads",
-        lambda count, right=random_heads._heads: right(count, shared=True),
+        random_heads, "covariance_of_heads",
+        lambda: KroneckerDelta(random_heads.COLUMN, random_heads.OTHER_COLUMN),
     ),
     "deterministic-or-stochastic": (
         # Variances as of heads that share their values.
@@ -81,6 +81,56 @@ def test_a_wrong_formula_changes_the_verdict(key: str, monkeypatch: pytest.Monke
     assert not judge(named(key)).changed
     monkeypatch.setattr(module, name, wrong)
     assert judge(named(key)).changed
+
+
+FURTHER: list[tuple[str, Any, str, Any]] = [
+    # Differences s_ii - s_ij, of opposite signs for the two tokens.
+    (
+        "clustering-mitigated", random_heads, "difference_of_scores",
+        lambda token: {token: 1, 1 - token: -1},
+    ),
+    ("synchronisation-by-noise", mlp_noise, "attraction_of_one_cluster", lambda: mlp_noise.D),
+    # No tangent for any power but the first.
+    (
+        "dissipation-of-energy-on-average", mlp_noise, "above_the_tangent",
+        lambda power: mlp_noise.R**power - 1 + power**2 * (1 - mlp_noise.R),
+    ),
+    # True of the powers 0 and 1 only.
+    (
+        "dissipation-of-energy-on-average", mlp_noise, "above_the_tangent",
+        lambda power: mlp_noise.R**power - 1 + power * (1 - mlp_noise.R) + power * (power - 1),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "module", "name", "wrong"), FURTHER)
+def test_a_wrong_step_of_a_proof_is_seen(
+    key: str, module: Any, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, wrong)
+    assert judge(named(key)).changed
+
+
+def test_a_criterion_is_stated_once() -> None:
+    """The entry on synchronisation refers to the one with the criterion."""
+    claim = named("synchronisation-by-noise")
+    assert "random-mlp-synchronises" in claim.corrected
+    assert "kappa'(1) <" not in claim.corrected
+
+
+def test_the_differences_of_scores_by_simulation() -> None:
+    """E a_1 a_2 = 2 beta^2 (1 - r) r for a_i = s_i1 - s_i2, with r = 1/2; s_ii - s_ij: minus it."""
+    r, heads = 0.5, 40_000
+    draws = np.random.default_rng(7)
+    x = np.linalg.cholesky(np.array([[1.0, r], [r, 1.0]]))
+    q, k = draws.standard_normal((2, heads, 16, 2))
+    s = np.einsum("ia,hka,hkb,jb->hij", x, q, k, x) / 4.0
+    a = s[:, :, 0] - s[:, :, 1]
+    mean, error = np.mean(a[:, 0] * a[:, 1]), np.std(a[:, 0] * a[:, 1]) / np.sqrt(heads)
+    claimed = float(random_heads.covariance_of_differences(0, 1).subs(
+        {random_heads.BETA: 1, random_heads.R: r}))  # fmt: skip
+    assert abs(mean - claimed) < 4 * error
+    assert abs(mean + claimed) > 20 * error
 
 
 def test_every_judged_entry_has_its_control() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sympy import Integer, lambdify, sinh
+from numpy.polynomial import hermite_e
+from sympy import Integer, Poly, Symbol, diff, expand, lambdify, sinh
 
 from symbolic.claims import random_mlp, random_values
 from symbolic.claims.book import judge
@@ -63,9 +64,29 @@ def test_another_law_of_the_gram_matrix_is_seen(
 
 def test_another_polynomial_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hermite polynomials of physicists, He_n(sqrt 2 x) 2^(n / 2), are not orthogonal here."""
-    right = random_mlp.hermite
-    monkeypatch.setattr(random_mlp, "hermite", lambda n, x: Integer(2) ** n * right(n, 2 * x))
+    monkeypatch.setattr(random_mlp, "next_hermite", lambda f, u: expand(2 * u * f - diff(f, u)))
     assert judge(NAMED["random-mlp-kernel"]).changed
+
+
+def test_the_step_from_one_polynomial_to_the_next_is_their_definition() -> None:
+    """numpy's He_1 to He_9 follow from He_0 = 1."""
+    u = Symbol("u")
+    polynomial = Integer(1)
+    for order in range(10):
+        known = hermite_e.herme2poly([0.0] * order + [1.0])
+        assert Poly(polynomial, u).all_coeffs()[::-1] == [Integer(round(c)) for c in known]
+        polynomial = random_mlp.next_hermite(polynomial, u)
+
+
+def test_coefficients_that_do_not_vanish_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without integration by parts, and a fourth moment without pairs."""
+    for key, name, wrong in (
+        ("random-mlp-kernel", "by_parts", lambda f, u: f),
+        ("random-heads-scores", "moments_of_a_sum", lambda second, fourth, n: (second, fourth / n)),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(random_mlp, name, wrong)
+            assert judge(NAMED[key]).changed
 
 
 def test_a_kernel_that_does_not_vanish_at_the_end_is_refused() -> None:

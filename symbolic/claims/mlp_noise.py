@@ -32,7 +32,8 @@ from sympy import (
 
 from symbolic.claims.ito import vanishes
 from symbolic.claims.ledger import Claim, Finding, Verdict, imprecise, not_to_be_judged, proven
-from symbolic.claims.random_values import D, R, drift, growth
+from symbolic.claims.random_mlp import A, K, attraction_of_one_cluster
+from symbolic.claims.random_values import PAIR, D, R, drift, growth
 
 SLOPE = Symbol("k", positive=True)
 """kappa'(1)."""
@@ -56,39 +57,49 @@ def slope(function: Expr, z: Symbol, start: Expr = -oo) -> Expr:
 def _synchronisation() -> Finding:
     typical, other = at_end(1)[1], at_end(-1)[1]
     return imprecise(
-        "noise only: 1 - r has the exponent ((d - 3) k - (d - 1))/d, so that tokens that are near "
-        "each other meet for k = 1, as of linear maps and ReLU, at the rate 2/d, but for k = 3 "
-        "(third Hermite polynomial) in d = 8 they part at the rate 1. For odd activations the "
-        "antipode has the same exponent: tokens agree up to their signs",
-        part_that_holds=vanishes(typical - ((D - 3) * SLOPE - (D - 1)) / D)
+        "noise only: the exponent of 1 - r has the sign of the criterion of "
+        "random-mlp-synchronises, with K / A = k. Tokens that are near each other meet for k = 1, "
+        "as of linear maps and ReLU, at the rate 2/d, but for k = 3 (third Hermite polynomial) in "
+        "d = 8 they part at the rate 1. For odd activations the antipode has the same exponent: "
+        "tokens agree up to their signs",
+        part_that_holds=vanishes(D * typical + attraction_of_one_cluster().subs({A: 1, K: SLOPE}))
         and vanishes(typical.subs(SLOPE, 1) + 2 / D),
         part_that_fails=typical.subs({SLOPE: 3, D: 8}) == 1 and vanishes(other - typical),
     )
 
 
-def powers_are_above_their_tangents(most: int) -> bool:
-    """Check r^j - 1 + j (1 - r) = (1 - r) (j - 1 - r - ... - r^(j - 1)), so >= 0 for |r| <= 1."""
-    return all(
-        expand(R**j - 1 + j * (1 - R) - (1 - R) * (j - sum(R**i for i in range(j)))) == 0
-        for j in range(most)
-    )
+def above_the_tangent(power: Expr) -> Expr:
+    """Return r^j less its tangent at r = 1."""
+    return R**power - 1 + power * (1 - R)
+
+
+def powers_are_above_their_tangents() -> bool:
+    """Check by induction on j that r^j >= 1 - j (1 - r) for |r| <= 1.
+
+    From j to j + 1 the difference grows by (1 - r) (1 - r^j) >= 0, and at j = 0 it is 0.
+    """
+    j = Symbol("j", integer=True, nonnegative=True)
+    step = above_the_tangent(j + 1) - above_the_tangent(j) - (1 - R) * (1 - R**j)
+    return expand(step) == 0 and above_the_tangent(Integer(0)) == 0
 
 
 def _dissipation() -> Finding:
     kernel = 1 - SLOPE * (1 - R)
-    speed = drift(Matrix([[1, R], [R, 1]]), Matrix([[1, kernel], [kernel, 1]]), 0, 1)
+    speed = drift(PAIR, Matrix([[1, kernel], [kernel, 1]]), 0, 1)
     bound = ((D - 3) - (D - 1) * SLOPE) / D
     surplus = expand(D * cancel(speed / (1 - R) - bound))
     value, weight = symbols("v q", positive=True)
     attention = 2 * value * weight * (1 - R**2)
     return proven(
-        "kappa(r) = sum a_j r^j with a_j >= 0 and sum 1 lies above its tangent at 1, 1 - k (1 - "
-        "r), so the drift of 1 - R_ij is at most -(1 - R_ij) lambda for any number of tokens, with "
-        "lambda = ((d - 3) - (d - 1) k)/d: E sum (1 - R_ij) decays at least at this rate if "
-        "k < (d - 3)/(d - 1), and near one cluster at just this rate. Two tokens: v I adds "
+        "r^j >= 1 - j (1 - r) for |r| <= 1, by induction: from j to j + 1 the difference grows by "
+        "(1 - r)(1 - r^j). So kappa(r) = sum a_j r^j with a_j >= 0 and sum 1 lies above its "
+        "tangent at 1, 1 - k (1 - r), and the drift of 1 - R_ij is at most -(1 - R_ij) lambda for "
+        "any number of tokens, with lambda = ((d - 3) - (d - 1) k)/d: E sum (1 - R_ij) decays at "
+        "least at this rate if k < (d - 3)/(d - 1), and near one cluster at just this rate. Two "
+        "tokens: v I adds "
         "-2 v q (1 + r) (1 - r) to it, near one cluster the rate 2 v (q = 1/2), so only v < 0 "
         "needs noise to outweigh it",
-        powers_are_above_their_tangents(12),
+        powers_are_above_their_tangents(),
         vanishes(surplus - (1 - R) - SLOPE * (1 - R**2)),
         vanishes(at_end(1)[0] + bound),
         vanishes(cancel(attention / (1 - R)).subs({R: 1, weight: Integer(1) / 2}) - 2 * value),
@@ -132,9 +143,10 @@ CLAIMS = [
         r"$x_i-x_j\to0$",
         Verdict.IMPRECISE,
         _synchronisation,
-        "Without attention one cluster attracts iff (d - 3) kappa'(1) < d - 1; if phi is odd, "
-        "antipodes then attract as well.",
-        r"$1-r$: exponent $\frac{(d-3)\kappa'(1)-(d-1)}d$",
+        "Without attention it does if the activation satisfies the criterion of "
+        "random-mlp-synchronises, as every activation does for d <= 3 and ReLU in every "
+        "dimension; if phi is odd, it does up to signs (random-mlp-antipode).",
+        r"$r\to1$, or $\pm1$ for odd $\varphi$, if $E\,\varphi'^2\leq E\,\varphi^2$",
     ),
     Claim(
         "dissipation-of-energy-on-average",

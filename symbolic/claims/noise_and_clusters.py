@@ -11,7 +11,7 @@ from sympy import Expr, Matrix, Symbol, diff, ones, symbols
 from symbolic.claims.inner_products import BETA
 from symbolic.claims.ito import vanishes
 from symbolic.claims.ledger import Claim, Finding, Verdict, imprecise, not_to_be_judged
-from symbolic.claims.random_values import SLOPE, D, P, Q, R, drift, growth
+from symbolic.claims.random_values import PAIR, SLOPE, WEIGHTS, D, Q, R, drift, growth
 
 N, M, X = symbols("n m x", positive=True)
 """Numbers of tokens of two clusters; exp(beta)."""
@@ -27,8 +27,7 @@ def of_two_clusters(count: Expr, other: Expr) -> tuple[Matrix, Matrix]:
 
 def speed(value: Expr) -> Expr:
     """Return r' of two tokens without noise, for V = value I and weights p and q."""
-    r = Matrix([[1, R], [R, 1]])
-    pull = value * Matrix([[P, Q], [Q, P]]) * r
+    pull = value * WEIGHTS * PAIR
     return sum(pull[i, 1 - i] - R * pull[i, i] for i in range(2))
 
 
@@ -67,7 +66,7 @@ def _formations() -> Finding:
     lengths = [(a * square - b) / (a * square + b) for a, b in ((N, M), (M, N))]
     equal, s = of_two_clusters(N, N)
     w = Matrix([[square, 1], [1, square]]) / (square + 1)
-    across = growth(w * Matrix([[1, R], [R, 1]]) * w.T, -1)[1]
+    across = growth(w * PAIR * w.T, -1)[1]
     inside = growth(s[0, 0] * ones(2, 2), 1)[1]
     away = drift(*of_two_clusters(N, M), 0, 1)
     return imprecise(

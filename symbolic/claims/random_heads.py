@@ -11,51 +11,66 @@ from collections.abc import Callable
 from itertools import product
 
 from mpmath import cosh, exp, inf, mpf, pi, quad, sqrt, tanh
-from sympy import Expr, Integer, Matrix, Rational, Symbol, diff, expand, series, symbols
+from sympy import (
+    Expr,
+    IndexedBase,
+    Integer,
+    KroneckerDelta,
+    Matrix,
+    Rational,
+    Symbol,
+    diff,
+    expand,
+    series,
+    symbols,
+)
 
 from symbolic.claims.gram_flow import COUNT
 from symbolic.claims.inner_products import BETA
 from symbolic.claims.ito import vanishes
 from symbolic.claims.ledger import Claim, Finding, Verdict, not_to_be_judged, proven, tested
-from symbolic.claims.random_values import D, R, drift, growth
+from symbolic.claims.random_values import (
+    COLUMN,
+    OTHER_COLUMN,
+    PAIR,
+    WIDTH,
+    D,
+    R,
+    drift,
+    growth,
+    summed,
+)
 
-PAIR = Matrix([[1, R], [R, 1]])
-"""The Gram matrix of two tokens."""
+HEADS, HEAD, OTHER_HEAD = symbols("H h k", integer=True, positive=True)
+"""The number of heads, and two of them."""
 
 
-def _heads(count: int, shared: bool = False) -> list[Expr]:
-    """Return E u_a u'_b for u = (1/H) sum_h V_h y_h, less the claimed value, given the y_h.
+def covariance_of_heads() -> Expr:
+    """Return d E V_h,ab V_k,ac: only the same entry of the same head has a covariance."""
+    return KroneckerDelta(COLUMN, OTHER_COLUMN) * KroneckerDelta(HEAD, OTHER_HEAD)
 
-    Sums over all pairs of entries of the V_h in two dimensions: their covariance is 1/d if they are
-    the same entry of the same head (of any, if `shared`), and 0 otherwise.
+
+def _heads() -> tuple[Expr, Expr]:
+    """Return the terms in h, b of d E u_a u'_a given the y_h, and of the claimed value.
+
+    u = (1/H) sum_h V_h y_h, for symbols H and d; rows of V_h are independent.
     """
-    y, other = ([symbols(f"{name}{h}_:2") for h in range(count)] for name in "yY")
-    entries = list(product(range(count), range(2)))
-    mean = sum(y[h][b] * other[h][b] for h, b in entries) / Integer(count)
-    return [
-        expand(
-            sum(
-                (
-                    y[h][b] * other[k][c] / 2
-                    for (h, b), (k, c) in product(entries, repeat=2)
-                    if (first, b) == (second, c) and (shared or h == k)
-                ),
-                Integer(0),
-            )
-            / count**2
-            - (mean / (2 * count) if first == second else 0)
-        )
-        for first, second in product(range(2), repeat=2)
-    ]
+    y, other = IndexedBase("y"), IndexedBase("Y")
+    term = y[HEAD, COLUMN] * other[OTHER_HEAD, OTHER_COLUMN] * covariance_of_heads() / HEADS**2
+    found = summed(summed(term, OTHER_COLUMN, WIDTH), OTHER_HEAD, HEADS)
+    # The mean over heads of <y_h, y'_h>, divided by H.
+    return found, y[HEAD, COLUMN] * other[HEAD, COLUMN] / HEADS / HEADS
 
 
 def _many_heads() -> Finding:
+    found, claimed = _heads()
     return proven(
         "u_i is linear in the V_h, which have mean 0 and are independent of queries and keys and "
-        "of each other: given these E u_i = 0, and only equal heads and entries add to "
-        "E <u_i, u_j>, in two dimensions with two and three heads entry by entry; then the "
-        "expectation over queries and keys. Ito's formula uses these moments alone",
-        *[moment == 0 for count in (2, 3) for moment in _heads(count)],
+        "of each other: given these E u_i = 0, and of the sums over two heads and two columns only "
+        "equal ones are left, for symbols H and d, so that each term of E <u_i, u_j> is that of "
+        "(1/(H d)) times the mean over heads of <y_i^h, y_j^h>; then the expectation over queries "
+        "and keys. Ito's formula uses these moments alone",
+        vanishes(found - claimed),
     )
 
 
@@ -159,11 +174,30 @@ FLAT, SQUARE = symbols("f m", positive=True)
 """E cosh(beta Z)^-4 and E tanh(beta Z)^2 of a standard normal Z."""
 
 
+def difference_of_scores(token: int) -> dict[int, int]:
+    """Return a_i = s_i1 - s_i2 of token i: the factor of each s_ik, tokens 0 and 1."""
+    return {0: 1, 1: -1}
+
+
+def covariance_of_differences(i: int, j: int) -> Expr:
+    """Return E a_i a_j, by E s_ik s_jl = beta^2 R_ij R_kl."""
+    pairs = product(difference_of_scores(i).items(), difference_of_scores(j).items())
+    return BETA**2 * sum(x * y * PAIR[i, j] * PAIR[k, l] for (k, x), (l, y) in pairs)
+
+
+def mixed_by_differences() -> Expr:
+    """Return <y_1, y_2> if w_i1 / w_i2 = exp(a_i), with t_i = tanh(a_i / 2) as symbols."""
+    t = symbols("t_1:3", real=True)
+    w = Matrix(2, 2, lambda i, k: (1 + difference_of_scores(i)[k] * t[i]) / 2)
+    return expand((w * PAIR * w.T)[0, 1] - R - (1 - R) * (1 + t[0] * t[1]) / 2)
+
+
 def antipode() -> Expr:
     """Return d times the exponent of 1 + r of two tokens at the antipode.
 
-    S_ij = r + (1 - r) (1 + E tanh(a_i/2) tanh(a_j/2))/2, where a_i = s_ii - s_ij is Gaussian with
-    E a_i a_j = 2 beta^2 (1 - r) r; near r = -1 the two means add up to beta^2 (1 + r) f + ....
+    S_ij = r + (1 - r) (1 + E tanh(a_i/2) tanh(a_j/2))/2, where a_i = s_i1 - s_i2 is Gaussian with
+    E a_i^2 = 2 beta^2 (1 - r) and, for i != j, E a_i a_j = 2 beta^2 (1 - r) r; near r = -1 the two
+    means add up to beta^2 (1 + r) f + ....
     """
     own = R + (1 - R) * (1 + SQUARE) / 2
     other = R + (1 - R) * (1 - SQUARE + BETA**2 * (1 + R) * FLAT) / 2
@@ -186,6 +220,11 @@ def _mitigated() -> Finding:
         "negative for d = 2 and 3, growing with d, and for d = 4 positive at 13 values of beta "
         "from 1/16 to 64, the least 0.11/4 near 1.8. Long contexts delay: 1/N at a right angle",
         vanishes(growth(Matrix([[1, 1], [1, 1]]), 1)[1] + (D - 1) / D),
+        mixed_by_differences() == 0,
+        *[
+            vanishes(covariance_of_differences(i, j) - 2 * BETA**2 * (1 - R) * PAIR[i, j])
+            for i, j in product(range(2), repeat=2)
+        ],
         vanishes(exponent - (D - 3) * (1 + BETA**2 * FLAT) + (D - 1) * SQUARE),
         bool(expand(exponent.subs(D, 2)).is_negative and expand(exponent.subs(D, 3)).is_negative),
         vanishes(diff(exponent, D) - (1 + BETA**2 * FLAT - SQUARE)),

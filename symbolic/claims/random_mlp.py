@@ -23,7 +23,9 @@ from sympy import (
     diff,
     exp,
     expand,
+    factorial,
     floor,
+    gammasimp,
     integrate,
     limit,
     pi,
@@ -37,7 +39,7 @@ from sympy import (
 from symbolic.claims import random_values
 from symbolic.claims.ito import vanishes
 from symbolic.claims.ledger import Claim, Finding, Verdict, proven
-from symbolic.claims.random_values import D, R
+from symbolic.claims.random_values import PAIR, D, R
 from symbolic.gaussian import isserlis
 
 A, K, B = symbols("A K B", positive=True)
@@ -63,11 +65,17 @@ def _mean_of_s() -> Finding:
     )
 
 
-def hermite(order: int, x: Expr) -> Expr:
-    """Return He_n(x), from its definition by derivatives of the density."""
-    u = Symbol("u")
+def next_hermite(polynomial: Expr, u: Symbol) -> Expr:
+    """Return He_(n+1) from He_n by the definition (-1)^n D^(n) / D, D = exp(-u^2 / 2)."""
     density = exp(-(u**2) / 2)
-    return expand(simplify((-1) ** order * diff(density, u, order) / density)).subs(u, x)
+    return expand(simplify(-diff(polynomial * density, u) / density))
+
+
+def by_parts(polynomial: Expr, u: Symbol) -> Expr:
+    """Return phi' f D - phi (u f - f') D - (phi f D)', D the density: 0 for all phi and f."""
+    function, density = Function("phi")(u), exp(-(u**2) / 2)
+    left = (diff(function, u) * polynomial - function * next_hermite(polynomial, u)) * density
+    return simplify(left - diff(function * polynomial * density, u))
 
 
 def relu_kernel() -> Expr:
@@ -79,24 +87,28 @@ def relu_kernel() -> Expr:
 
 def _kernel() -> Finding:
     s, t, u = symbols("s t u")
+    n = Symbol("n", integer=True, nonnegative=True)
+    generating, any_polynomial = exp(s * u - s**2 / 2), Function("He")(u)
+    following = next_hermite(any_polynomial, u)
     # E exp(s u + t v) = exp((s^2 + t^2 + 2 r s t) / 2).
     exponent = (s**2 + t**2 + 2 * R * s * t) / 2 - s**2 / 2 - t**2 / 2
     kernel = relu_kernel()
     at_one = kernel.subs(ANGLE, 0), limit(diff(kernel, ANGLE) / -sin(ANGLE), ANGLE, 0)
     return proven(
-        "exp(s u - s^2 / 2) = sum_n s^n He_n(u) / n!, and the product of two has the mean "
-        "exp(r s t), so by coefficients E He_m(u) He_n(v) = n! r^n [m = n]; He_n+1 = u He_n - "
-        "He_n' (integration by parts) gives the coefficients of phi', so that kappa'(1) = "
-        "sum n a_n^2 = E phi'^2. For ReLU an integral over the angle, as E rho^2 = 2",
+        "for every n He_n+1 = u He_n - He_n', from the definition with any function in the place "
+        "of He_n. G = exp(s u - s^2 / 2) is 1 at s = 0 and dG/ds = u G - dG/du: by induction its "
+        "derivatives there are He_n(u). The product of two such G has the mean exp(r s t), a "
+        "function of s t, so by coefficients E He_m(u) He_n(v) = n! r^n [m = n]. By parts E phi' "
+        "He_n = E phi He_n+1, so that phi' has the coefficients sqrt(n + 1) a_n+1, and kappa'(1) "
+        "= sum n a_n^2 = E phi'^2. For ReLU an integral over the angle, as E rho^2 = 2",
         expand(exponent - R * s * t) == 0,
-        *[
-            expand(diff(exp(s * u - s**2 / 2), s, n).subs(s, 0) - hermite(n, u)) == 0
-            for n in range(8)
-        ],
-        *[
-            expand(hermite(n + 1, u) - u * hermite(n, u) + diff(hermite(n, u), u)) == 0
-            for n in range(8)
-        ],
+        expand(following - u * any_polynomial + diff(any_polynomial, u)) == 0,
+        generating.subs(s, 0) == 1,
+        simplify(diff(generating, s) - next_hermite(generating, u)) == 0,
+        # E phi' f - E phi (u f - f'), with the density, is the integral of a derivative.
+        by_parts(any_polynomial, u) == 0,
+        # The squared ratio of the two coefficients, E phi He_n+1 over sqrt(n!) and sqrt((n + 1)!).
+        gammasimp(factorial(n + 1) / factorial(n)) == n + 1,
         simplify(kernel - (sin(ANGLE) + (pi - ANGLE) * cos(ANGLE)) / (2 * pi)) == 0,
         tuple(simplify(value - Rational(1, 2)) for value in at_one) == (0, 0),
         simplify(kernel.subs(ANGLE, pi)) == 0,
@@ -105,8 +117,7 @@ def _kernel() -> Finding:
 
 def of_two_tokens() -> tuple[Expr, Expr]:
     """Return drift and bracket of the cosine r of two tokens with S = [[A, B], [B, A]]."""
-    r, s = Matrix([[1, R], [R, 1]]), Matrix([[A, B], [B, A]])
-    return random_values.drift(r, s, 0, 1), random_values.bracket(r, s, (0, 1), (0, 1))
+    return random_values.of_two_tokens(Matrix([[A, B], [B, A]]))
 
 
 TOWARDS, ACROSS = B - R * A, A - R * B
@@ -140,6 +151,11 @@ def _at_one(slope: Expr) -> Expr:
     return simplify(above / below + 1)
 
 
+def attraction_of_one_cluster() -> Expr:
+    """Return (d - 1) A - (d - 3) K: one cluster attracts iff it is positive."""
+    return (D - 1) * A - (D - 3) * K
+
+
 def last_dimension(kernel: Expr) -> Expr:
     """Return the largest d with (d - 1) A > (d - 3) K, for a kernel in r with K > A."""
     value, slope = kernel.subs(R, 1), diff(kernel, R).subs(R, 1)
@@ -157,7 +173,7 @@ def _synchronisation() -> Finding:
         "g(1) > 0 (Feller's test; at equality if phi is smooth, where it tends to a constant). "
         "K - A = sum (n - 1) a_n^2. sin: kappa = sinh(r) / e; erf: kappa = (2 / pi) "
         "asin(2 r / 3); ReLU: A = K",
-        simplify((A + K) * end - ((D - 1) * A - (D - 3) * K)) == 0,
+        simplify((A + K) * end - attraction_of_one_cluster()) == 0,
         # a_n^2 of kappa, and its part in K - A and in the two slopes.
         simplify(diff(R**n - R, R).subs(R, 1) - (n - 1)) == 0,
         simplify(diff(1 - R ** (n + 1), R).subs(R, 1) + n + 1) == 0,
@@ -172,7 +188,7 @@ def _with_attention() -> Finding:
     b, a = of_two_tokens()
     flow = 2 * sign * Rational(1, 2) * (1 - R**2)
     end = _at_one(simplify(random_values.slope_in_z(sigma**2 * b + flow, sigma**2 * a)))
-    known = (D - 1) * A - (D - 3) * K + 2 * sign * D / sigma**2
+    known = attraction_of_one_cluster() + 2 * sign * D / sigma**2
     return proven(
         "the flow of two tokens adds 2 s w_12 (1 - r^2) to the drift, and w_12 is 1/2 at r = 1",
         simplify((A + K) * end - known) == 0,
@@ -181,13 +197,15 @@ def _with_attention() -> Finding:
 
 def _antipode() -> Finding:
     b, a = of_two_tokens()
-    there, squares = Symbol("kappa_-1", real=True), symbols("c:8", nonnegative=True)
-    kernel = sum(square * R**n for n, square in enumerate(squares))
+    there, half = Symbol("kappa_-1", real=True), Symbol("k", integer=True, nonnegative=True)
+    # What a power r^n adds to kappa(1) + kappa(-1): for even and for odd n.
+    even, odd = (1 + Integer(-1) ** (2 * half + rest) for rest in range(2))
     ends = {R: -1, B: there}
     rate = cancel(a / (1 + R)).subs(ends)
     flipped = {R: -R, B: -B}
     return proven(
-        "kappa(-1) = sum (-1)^n a_n^2 = -A iff all even coefficients vanish: then g is odd, and "
+        "kappa(1) + kappa(-1) = 2 sum of a_n^2 over even n, so it is 0 iff all even coefficients "
+        "vanish: then g is odd, and "
         "drift and bracket vanish at r = -1. Otherwise x = 1 + r follows dx = b dt + sqrt(c x) dW "
         "near 0 with 4 b / c = d - 1: a squared Bessel process of this dimension, which reaches 0 "
         "iff it is less than 2, and leaves at once",
@@ -195,16 +213,15 @@ def _antipode() -> Finding:
         vanishes(b.subs(ends).subs(there, -A)),
         vanishes(b.subs(ends) - (D - 1) * (A + there) / D),
         simplify(4 * b.subs(ends) / rate - (D - 1)) == 0,
-        expand(kernel.subs(R, -1) + kernel.subs(R, 1) - 2 * sum(squares[::2])) == 0,
+        (simplify(even), simplify(odd)) == (2, 0),
     )
 
 
 def score_moment(width: int, indices: tuple[tuple[int, ...], ...]) -> Expr:
     """Return E of a product of scores <Q x_i, K x_j> / sqrt k of unit tokens, (i, j) each."""
-    r = Matrix(2, 2, [1, R, R, 1])
 
     def covariance(x: tuple[str, int, int], y: tuple[str, int, int]) -> Expr:
-        return r[x[2], y[2]] if x[:2] == y[:2] else Integer(0)
+        return PAIR[x[2], y[2]] if x[:2] == y[:2] else Integer(0)
 
     total = sum(
         isserlis(
@@ -217,15 +234,28 @@ def score_moment(width: int, indices: tuple[tuple[int, ...], ...]) -> Expr:
     return expand(total / sqrt(width) ** len(indices))
 
 
+def moments_of_a_sum(second: Expr, fourth: Expr, count: Expr) -> tuple[Expr, Expr]:
+    """Return both moments of a sum of independent equal terms of mean 0, divided by sqrt(count).
+
+    Only powers 4 and pairs of squares are left of the fourth: 3 for each two of the terms.
+    """
+    pairs = 3 * count * (count - 1) * second**2
+    return count * second / count, (count * fourth + pairs) / count**2
+
+
 def _scores() -> Finding:
-    r = Matrix(2, 2, [1, R, R, 1])
-    pairs = list(product(range(2), repeat=2))
+    pairs, width = list(product(range(2), repeat=2)), Symbol("k", integer=True, positive=True)
+    one = [score_moment(1, ((0, 1),) * power) for power in (2, 4)]
+    variance, kurtosis = moments_of_a_sum(*one, width)
     return proven(
-        "by Isserlis, for two tokens and key widths 1, 2, 3, entry by entry; 3 + 6 / k is that of "
-        "a sum of k independent products of normals, which has 9",
+        "by Isserlis for key width 1, two tokens, entry by entry; a score is a sum of k "
+        "independent equal terms of mean 0 over sqrt k, so that covariances are those of one, and "
+        "the fourth moment is (k 9 + 3 k (k - 1)) / k^2, for a symbol k. Widths 2 and 3 agree",
+        simplify(variance - 1) == 0,
+        simplify(kurtosis - 3 - 6 / width) == 0,
         *[
-            expand(score_moment(width, (first, second)) - r[first[0], second[0]]
-                   * r[first[1], second[1]]) == 0
+            expand(score_moment(width, (first, second)) - PAIR[first[0], second[0]]
+                   * PAIR[first[1], second[1]]) == 0
             for width in (1, 2, 3) for first, second in product(pairs, repeat=2)
         ],
         *[

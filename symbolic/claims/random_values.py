@@ -10,7 +10,9 @@ from itertools import combinations_with_replacement, product
 
 from sympy import (
     Expr,
+    IndexedBase,
     Integer,
+    KroneckerDelta,
     Matrix,
     Symbol,
     acos,
@@ -24,6 +26,7 @@ from sympy import (
     sqrt,
     symbols,
 )
+from sympy.concrete.delta import deltasummation
 
 from symbolic.claims.inner_products import BETA
 from symbolic.claims.ito import vanishes
@@ -33,6 +36,9 @@ D = Symbol("d", positive=True)
 R = Symbol("r", real=True)
 P, Q = symbols("p q", positive=True)
 """Dimension; cosine of two tokens; their weights p = w_11 and q = w_12."""
+
+PAIR = Matrix([[1, R], [R, 1]])
+"""The Gram matrix of two tokens."""
 
 
 def symmetric(name: str, count: int) -> Matrix:
@@ -55,23 +61,32 @@ def bracket(r: Matrix, s: Matrix, first: tuple[int, int], second: tuple[int, int
     )
 
 
-def _gaussian_moments(dimension: int) -> bool:
+WIDTH, ROW, OTHER_ROW, COLUMN, OTHER_COLUMN = symbols("n a c b e", integer=True, positive=True)
+"""The dimension as the length of sums, rows a and c and columns b and e of dW."""
+
+
+def summed(term: Expr, index: Symbol, size: Symbol) -> Expr:
+    """Return the sum of a term with Kronecker deltas over an index from 1 to a symbolic size."""
+    return deltasummation(term, (index, 1, size), no_piecewise=True)
+
+
+def entry_covariance() -> Expr:
+    """Return E dW_ab dW_ce / dt."""
+    return KroneckerDelta(ROW, OTHER_ROW) * KroneckerDelta(COLUMN, OTHER_COLUMN) / WIDTH
+
+
+def _gaussian_moments() -> bool:
     """Check E <dW y, dW y'> = <y, y'> dt and E <x, dW y> <x', dW y'> = <x, x'> <y, y'> dt / d.
 
-    From E dW_ab dW_ce = [a = c] [b = e] dt / d, entry by entry.
+    For every dimension: the terms that are left of sums over all entries are compared.
     """
-    x, x_, y, y_ = (symbols(f"{name}_:{dimension}") for name in ("x", "X", "y", "Y"))
-    entries = range(dimension)
-    square = sum(y[b] * y_[b] for a in entries for b in entries) / Integer(dimension)
-    cross = sum(x[a] * y[b] * x_[a] * y_[b] for a in entries for b in entries) / Integer(dimension)
-
-    def dot(u: tuple[Symbol, ...], v: tuple[Symbol, ...]) -> Expr:
-        return sum(s * t for s, t in zip(u, v, strict=True))
-
-    return (
-        expand(square - dot(y, y_)) == 0
-        and expand(cross - dot(x, x_) * dot(y, y_) / dimension) == 0
-    )
+    x, x_, y, y_ = map(IndexedBase, ("x", "X", "y", "Y"))
+    term = y[COLUMN] * y_[OTHER_COLUMN] * entry_covariance()
+    square = summed(summed(term.subs(OTHER_ROW, ROW), OTHER_COLUMN, WIDTH), ROW, WIDTH)
+    term *= x[ROW] * x_[OTHER_ROW]
+    cross = summed(summed(term, OTHER_ROW, WIDTH), OTHER_COLUMN, WIDTH)
+    dots = x[ROW] * x_[ROW], y[COLUMN] * y_[COLUMN]
+    return simplify(square - dots[1]) == 0 and simplify(cross - dots[0] * dots[1] / WIDTH) == 0
 
 
 def _ito(count: int) -> tuple[list[Expr], list[Expr]]:
@@ -120,7 +135,7 @@ def _limit() -> Finding:
         "the four pairings, from E dW_ab dW_ce = [a = c] [b = e] dt/d (so the 1/d is the variance "
         "of an entry); Ito's formula for G_ij / sqrt(G_ii G_jj) with symbols R, S and d, all pairs "
         "of four tokens, which is every case of indices",
-        *[_gaussian_moments(dimension) for dimension in (2, 3)],
+        _gaussian_moments(),
         *[expression == 0 for expression in (*drifts, *brackets)],
     )
 
@@ -131,19 +146,22 @@ def growth(s: Matrix, end: int) -> tuple[Expr, Expr]:
     The first is the rate of the mean, E u; the second, the drift of log u, decides: tokens at this
     end attract if it is negative. `s` is S as a function of R.
     """
-    u, r = Symbol("u", positive=True), Matrix([[1, R], [R, 1]])
+    u = Symbol("u", positive=True)
     near = {R: end * (1 - u)}
-    rate = cancel(-end * drift(r, s, 0, 1).subs(near) / u).subs(u, 0)
-    square = cancel(bracket(r, s, (0, 1), (0, 1)).subs(near) / u**2).subs(u, 0)
+    b, a = of_two_tokens(s)
+    rate = cancel(-end * b.subs(near) / u).subs(u, 0)
+    square = cancel(a.subs(near) / u**2).subs(u, 0)
     return rate, rate - square / 2
 
 
-def of_two_tokens() -> tuple[Expr, Expr]:
-    """Return drift and bracket of the cosine r of two tokens with w = [[p, q], [q, p]]."""
-    r = Matrix([[1, R], [R, 1]])
-    w = Matrix([[P, Q], [Q, P]])
-    s = w * r * w.T
-    return drift(r, s, 0, 1), bracket(r, s, (0, 1), (0, 1))
+WEIGHTS = Matrix([[P, Q], [Q, P]])
+MIXED = WEIGHTS * PAIR * WEIGHTS.T
+"""S of two tokens with the weights p and q."""
+
+
+def of_two_tokens(s: Matrix = MIXED) -> tuple[Expr, Expr]:
+    """Return drift and bracket of the cosine r of two tokens."""
+    return drift(PAIR, s, 0, 1), bracket(PAIR, s, (0, 1), (0, 1))
 
 
 def slope_in_z(b: Expr, a: Expr) -> Expr:
