@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sympy import Integer, Matrix
+from sympy import Integer, KroneckerDelta, Matrix
 
 from symbolic.claims import (
     CLAIMS,
@@ -40,6 +40,12 @@ CONTROLS: dict[str, tuple[Any, str, Any]] = {
     "attention-temperature": (
         # Weights that do not depend on beta.
         scaled_attention, "exp", lambda _z: Integer(1),
+    ),
+    "kantorovich-relaxation": (
+        # All mass on the pairs (i, i), whatever the map.
+        transport, "mass_of_the_graph",
+        lambda: transport.MASSES[transport.FIRST]
+        * KroneckerDelta(transport.FIRST, transport.LAST),
     ),
     "wasserstein-distance": (
         # Were the least cost a distance as it stands.

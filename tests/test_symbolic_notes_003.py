@@ -36,6 +36,13 @@ def turns(key: str) -> bool:
         return True
 
 
+def test_what_is_proven_in_general_is_not_only_tested() -> None:
+    """Line 91 holds for every matrix; line 42 prints the scores, not an attention module."""
+    assert verdict("svd-of-omega") is Verdict.PROVEN
+    assert verdict("scores-as-attention-module") is Verdict.IMPRECISE
+    assert [str(p) for p in claim("scores-as-attention-module").passages] == ["003:42-44"]
+
+
 def test_courant_fischer_is_judged_as_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     """For A only square it is false; for the symmetric part it would be true."""
     assert verdict("courant-fischer") is Verdict.FALSE
@@ -90,6 +97,22 @@ SWAPPED = BlockMatrix(
         ("shear-as-example", affine_maps, "shear", lambda _slope: eye(2)),
         ("shear-keeps-heights", affine_maps, "shear", lambda a: Matrix([[1, a], [a, 1]])),
         ("shear-translates", affine_maps, "shear", lambda _slope: eye(2)),
+        # The product of tokens alone, and its transpose.
+        ("scores-as-attention-module", scores, "scores", lambda: scores.X * scores.X.T),
+        (
+            "scores-as-attention-module",
+            scores,
+            "scores",
+            lambda right=scores.scores: right().T,
+        ),
+        # Left vectors that are not divided by sigma_k.
+        (
+            "svd-of-omega",
+            singular_values,
+            "gram_of_left_vectors",
+            lambda k, j, right=singular_values.gram_of_left_vectors: 2 * right(k, j),
+        ),
+        ("svd-of-omega", singular_values, "MATRIX", 2 * singular_values.MATRIX),
         ("biases-are-translations", scores, "ONE", 2 * scores.ONE),
         ("scores-four-terms", scores, "scores", lambda: scores.X * scores.W_Q * scores.W_K.T),
         ("scores-homogeneous-coordinates", scores, "OMEGA", SWAPPED),

@@ -246,7 +246,7 @@ def moments_of_a_sum(second: Expr, fourth: Expr, count: Expr) -> tuple[Expr, Exp
 def _scores() -> Finding:
     pairs, width = list(product(range(2), repeat=2)), Symbol("k", integer=True, positive=True)
     one = [score_moment(1, ((0, 1),) * power) for power in (2, 4)]
-    variance, kurtosis = moments_of_a_sum(*one, width)
+    variance, kurtosis = moments_of_a_sum(one[0], one[1], width)
     return proven(
         "by Isserlis for key width 1, two tokens, entry by entry; a score is a sum of k "
         "independent equal terms of mean 0 over sqrt k, so that covariances are those of one, and "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sympy import (
     BlockMatrix,
     Identity,
+    Matrix,
     MatrixExpr,
     MatrixSymbol,
     OneMatrix,
@@ -36,6 +37,28 @@ def _summands(expression: MatrixExpr) -> list[MatrixExpr]:
 def scores() -> MatrixExpr:
     """Return (X W_Q + 1 b_Q^T)(X W_K + 1 b_K^T)^T."""
     return (X * W_Q + ONE * B_Q.T) * (X * W_K + ONE * B_K.T).T
+
+
+def _attention_module() -> Finding:
+    x, queries, keys = (Matrix(2, 2, symbols(f"{name}_1:5")) for name in ("x", "q", "k"))
+    b_q, b_k = Matrix(symbols("b_1:3")), Matrix(symbols("c_1:3"))
+    replaced = {X: x, W_Q: queries, W_K: keys, B_Q: b_q, B_K: b_k, ONE: ones(2, 1)}
+    left, right = x * queries + ones(2, 1) * b_q.T, x * keys + ones(2, 1) * b_k.T
+    pairs = [(i, j) for i in range(2) for j in range(2)]
+    small = {TOKENS: 2, WIDTH: 2, KEYS: 2}
+    entries = scores().subs(small).subs({a.subs(small): b for a, b in replaced.items()}).doit()
+    # Two tokens 1 and -1, weights 1 and no biases.
+    tokens = Matrix([1, -1])
+    example = tokens * tokens.T
+    return imprecise(
+        "entry (i, j) of the product is <q_i, k_j> of the queries and keys with biases: the scores "
+        "of m tokens, an m x m matrix. No attention module yet: for tokens 1 and -1, weights 1, "
+        f"its rows are {list(example.row(0))} and {list(example.row(1))}, no weights that add up "
+        "to 1, and there are no values",
+        part_that_holds=scores().shape == (TOKENS, TOKENS)
+        and all((entries[i, j] - left.row(i).dot(right.row(j))).expand() == 0 for i, j in pairs),
+        part_that_fails=min(example) < 0 and sum(example.row(0)) != 1,
+    )
 
 
 def _biases() -> Finding:
@@ -107,6 +130,20 @@ def _as_bilinear_form() -> Finding:
 
 
 CLAIMS = [
+    note(
+        "scores-as-attention-module",
+        "The expression for an attention module is (X W_Q + 1 b_Q^T)(X W_K + 1 b_K^T)^T.",
+        Verdict.IMPRECISE,
+        _attention_module,
+        at(
+            "003:42-44",
+            r"(XW_Q + \bm{1} \mathbf{b}_Q^T) (X W_K + \bm{1} \mathbf{b}_K^T)^T",
+        ),
+        corrected="That is the matrix of the scores. The module is Softmax(scores / sqrt k) (X W_V "
+        "+ 1 b_V^T), softmax by rows, k the size of a key.",
+        why="Harmless: softmax, its scale and the values are left out; what follows is about "
+        "scores only.",
+    ),
     note(
         "biases-are-translations",
         "The terms 1 b_Q^T and 1 b_K^T are translations.",

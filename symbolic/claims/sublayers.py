@@ -1,9 +1,9 @@
 """Claims on the MLP and the heads of a layer: which model their formulas define.
 
-The field of line 115 is the projection of MLP(attention), that of line 120 the mean over heads of
-the projections of MLP_k(attention_k). They are judged against layers in use, in which each of the
-two sublayers is added to the stream, x + h attention(x), then x + h MLP(x), and one MLP acts on the
-sum of the heads (Vaswani et al. 2017).
+The velocity of line 115 is the projection of MLP(attention), that of line 120 the mean over heads
+of the projections of MLP_k(attention_k). They are judged against layers in use, where each sublayer
+is added to the residual stream, x + h attention(x), then x + h MLP(x), and one MLP follows the sum
+of the heads (Vaswani et al. 2017).
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def _mlp() -> Finding:
         for e in (speed, composed)
     ]
     return imprecise(
-        "steps x + h A(x) and then x + h M(x) have the speed A(x) + M(x) as h -> 0, for all "
-        "functions A and M; M(A(x)) is another field (A = 2x, M = relu at 1: 3 against 2). The "
-        "printed field is a model by itself: one residual connection around both sublayers",
+        "a step x + h A(x) of attention and then x + h M(x) of the MLP have the velocity A(x) + "
+        "M(x) as h -> 0, for all functions A and M. M(A(x)) is another velocity: 2 and not 3 for "
+        "A(x) = 2x, M = relu, x = 1. It is that of the step x + h M(A(x)), with one residual "
+        "connection around both sublayers",
         part_that_holds=expand(speed - ATTENTION(x) - PERCEPTRON(x)) == 0,
         part_that_fails=values == [3, 2],
     )
@@ -67,26 +68,30 @@ def _heads() -> Finding:
 CLAIMS = [
     note(
         "mlp-in-between",
-        "An MLP layer in between two self-attention layers is the field Proj MLP(V sum p_ij x_j).",
+        "With an MLP layer between two self-attention layers the velocity of token i is Proj "
+        "MLP(V sum_j p_ij x_j): the MLP acts on the output of attention.",
         Verdict.IMPRECISE,
         _mlp,
         at("002:113"),
         at("002:115", r"\text{MLP}_t V_t \left(\sum_{j=1}^n p_{ij}(t) x_j(t) \right)"),
-        corrected="If each layer has a residual connection of its own, the field is Proj(V sum "
-        "p_ij x_j + MLP(x_i)). The printed one is attention and MLP under one residual "
-        "connection; TokenAttention(..., composed=True) runs it.",
-        why="In continuous time residual layers add up; they are not composed.",
+        corrected="Proj (V sum_j p_ij x_j + MLP(x_i)), the limit of layers in which attention and "
+        "MLP each have a residual connection. The printed velocity is that of layers with a single "
+        "residual connection around MLP(attention), which is a model too: "
+        "TokenAttention(..., composed=True) simulates it.",
+        why="In a transformer the MLP reads the residual stream x_i, not the output of attention; "
+        "as the step tends to 0 the two velocities add.",
     ),
     note(
         "mlp-of-each-head",
-        "With several heads the field is (1/K) sum_k Proj MLP_k(V_k sum p_ij^k x_j).",
+        "With K heads the velocity is (1/K) sum_k Proj MLP_k(V_k sum_j p_ij^k x_j): each head has "
+        "its own MLP, and the heads are averaged.",
         Verdict.IMPRECISE,
         _heads,
         at("002:120", r"\frac{1}{K} \sum_{k=1}^K", r"\text{MLP}_t^{[k]} V_t^{[k]}"),
-        corrected="Heads are summed, each with its own V_k (which may contain 1/K); then there "
-        "is one MLP, MLP(sum_k V_k sum p_ij^k x_j). The printed field is a model in which each "
-        "head has its own; TokenAttention(..., composed=True) runs it.",
-        why="In transformers one MLP acts on the sum of the heads, and the MLP of a mean is not "
-        "the mean of the MLPs.",
+        corrected="The output of attention is the sum over heads, sum_k V_k sum_j p_ij^k x_j "
+        "(1/K can be part of V_k), and one MLP serves all heads. With one MLP for each head it is "
+        "another model: TokenAttention(..., composed=True) simulates it.",
+        why="A transformer has one MLP, after the heads have been summed; the mean of MLP_k over "
+        "the heads is not an MLP of their mean.",
     ),
 ]
