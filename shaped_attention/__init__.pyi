@@ -1,10 +1,10 @@
 from . import sphere, sweep
 from .architectures.configurations import shipped_configurations
 from .architectures.describe import describe
+from .architectures.layer_summary import model_summary
 from .architectures.model import Embedding, Model, Norm
 from .architectures.reading import model_from_config
 from .architectures.simulate import simulate_model
-from .architectures.table import model_summary
 from .architectures.verdict import verdict
 from .blocks import (
     Block,
@@ -22,9 +22,6 @@ from .blocks.rotations import Rope
 from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
 from .libraries import __version__
-from .models import scores
-from .models.covariances import record_covariances
-from .models.transformer import ShapedTransformer
 from .numerics.covariance import (
     correlations,
     covariance_of,
@@ -64,6 +61,9 @@ from .sweep import (
 from .theory.drift_diffusion import diffusion, drift
 from .theory.explosion.correlation import correlation_law
 from .theory.explosion.law import explosion_law
+from .torch_models import scores
+from .torch_models.covariances import record_covariances
+from .torch_models.transformer import ShapedTransformer
 
 __all__ = [
     "Block",

@@ -41,7 +41,8 @@ def argument_error(name: str, requirement: str, value: object) -> ValueError:
 
 def shown(value: object) -> str:
     """Return a value as an error message shows it; a long one by its type or the call it is of."""
-    function = getattr(value, "attrs", {}).get("function")
+    attrs = getattr(value, "attrs", None)
+    function = attrs.get("function") if isinstance(attrs, Mapping) else None
     if isinstance(function, str):
         return f"a result of {function.rpartition(':')[2]}"
     text = repr(value)

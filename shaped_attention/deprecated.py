@@ -28,10 +28,10 @@ OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
         "tilted_probability": ("statistics.stopping", "sa.stopping.tilted_probability"),
         "summary_table": ("architectures.verdict", "sa.verdict(summary, table=True)"),
         "half_vectorise": ("numerics.covariance:vech", "sa.vech"),
-        "initial_spectrum": ("models.scores", "sa.scores.initial_spectrum"),
-        "leading_directions": ("models.scores", "sa.scores.leading_directions"),
-        "score_form": ("models.scores", "sa.scores.score_form"),
-        "truncation_cost": ("models.scores", "sa.scores.truncation_cost"),
+        "initial_spectrum": ("torch_models.scores", "sa.scores.initial_spectrum"),
+        "leading_directions": ("torch_models.scores", "sa.scores.leading_directions"),
+        "score_form": ("torch_models.scores", "sa.scores.score_form"),
+        "truncation_cost": ("torch_models.scores", "sa.scores.truncation_cost"),
     },
     "shaped_attention.sphere": {
         "equiangular_cosine": ("sphere.theory", "sa.sphere.theory.equiangular_cosine"),
@@ -58,6 +58,30 @@ OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
 }  # fmt: skip
 """By module and old name: where it is, as "module" of this package or "module:attribute" if the
 attribute has another name, and what to write instead."""
+
+OLD_MODULES = {
+    "shaped_attention.architectures.table": "shaped_attention.architectures.layer_summary",
+    "shaped_attention.models": "shaped_attention.torch_models",
+}
+"""New names of modules and packages, which "module:name" in a file or an argument may still call
+by the old ones."""
+
+
+def current_module(module: str) -> str:
+    """Return the name that a module has now, with a warning if it had another one.
+
+    Examples
+    --------
+    >>> current_module("shaped_attention.checks")
+    'shaped_attention.checks'
+    """
+    for old, new in OLD_MODULES.items():
+        if module == old or module.startswith(f"{old}."):
+            current = new + module.removeprefix(old)
+            text = f"the module {module} is now {current}"
+            warnings.warn(text, DeprecationWarning, stacklevel=4)
+            return current
+    return module
 
 
 def renamed(module: str, name: str) -> Any:

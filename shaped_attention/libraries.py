@@ -72,6 +72,8 @@ def lazily(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
         try:
             return find(name)
         except AttributeError:
+            if name in sys.modules[module].__all__:
+                raise  # The module of a public name failed: a fault of its own, not of the name.
             from shaped_attention.deprecated import renamed
 
             value = renamed(module, name)

@@ -23,6 +23,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
 from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 
@@ -39,9 +40,11 @@ OF_THE_SOURCES = (
     "test_without_posix.py",
 )  # fmt: skip
 """Tests that read the sources of the packages, which are not in the folder of the copies."""
-LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info")
+LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "_generated", "*.egg-info")
 OF_THE_ROOT = {"build", "dist", "results", "site"}
 """Folders that are left out there only."""
+WRITTEN = {".cff", ".ipynb", ".md", ".py", ".toml", ".yml"}
+"""Files in which a placeholder may be."""
 
 
 def call(*command: object, cwd: Path) -> str:
@@ -55,9 +58,9 @@ def call(*command: object, cwd: Path) -> str:
     return done.stdout
 
 
-def left_out(folder: str, names: list[str]) -> set[str]:
+def left_out(folder: str, names: list[str], root: Path = ROOT) -> set[str]:
     """Which of these names in a folder are not copied."""
-    here = OF_THE_ROOT.intersection(names) if Path(folder) == ROOT else set()
+    here = OF_THE_ROOT.intersection(names) if Path(folder) == root else set()
     return here | LEFT_OUT(folder, names)
 
 
@@ -74,16 +77,59 @@ def build(folder: Path) -> tuple[Path, Path]:
     return wheel, archive
 
 
-def check_metadata(text: bytes | str, version: str = __version__) -> list[str]:
-    """What is still to be filled in; raise ExceptionGroup or AssertionError for what is wrong."""
+def faults(changelog: str, citation: str, version: str, dated: bool = False) -> list[str]:
+    """How changelog and citation contradict a version or each other; and, if asked, lack a date."""
+    cited = yaml.safe_load(citation)
+    heading = re.search(r"^## (.*)$", changelog, re.MULTILINE)
+    assert heading
+    released = re.fullmatch(r"\[(.+)\]: (\d{4}-\d\d-\d\d)", heading[1])
+    date = str(cited["date-released"]) if "date-released" in cited else None
+    tests = {
+        "the changelog begins with another version": (
+            heading[1] == f"[Unreleased]: {version}"
+            or (released is not None and released[1] == version)
+        ),
+        "the citation has another version": str(cited["version"]) == version,
+        "the citation has another date": date == (released[2] if released else None),
+        "the version has no date in the changelog": released is not None or not dated,
+        "the version has no date in the citation": date is not None or not dated,
+    }
+    return [fault for fault, right in tests.items() if not right]
+
+
+def placeholders(root: Path = ROOT) -> list[str]:
+    """Where a word stands for what is not known yet, as "file:line: word"."""
+    found = []
+    for folder, names, files in os.walk(root):
+        hidden = left_out(folder, names, root) - {".github"}
+        names[:] = sorted(set(names) - hidden - {"tests"})
+        for file in (Path(folder, name) for name in sorted(files)):
+            if file.suffix in WRITTEN:
+                lines = file.read_text(encoding="utf-8").splitlines()
+                found += [
+                    f"{file.relative_to(root).as_posix()}:{number}: {word}"
+                    for number, line in enumerate(lines, 1)
+                    for word in re.findall(r"\b(?:CONTACT|REPOSITORY)\b", line)
+                ]
+    return found
+
+
+def before_tag(root: Path = ROOT, version: str = __version__) -> list[str]:
+    """What keeps a version from being tagged."""
+    changelog, citation = (
+        (root / name).read_text(encoding="utf-8") for name in ("CHANGELOG.md", "CITATION.cff")
+    )
+    return faults(changelog, citation, version, dated=True) + placeholders(root)
+
+
+def check_metadata(text: bytes | str, version: str = __version__) -> None:
+    """Raise ExceptionGroup or AssertionError for what is wrong."""
     metadata = Metadata.from_email(text, validate=True)
     assert str(metadata.version) == version, metadata.version
     assert metadata.requires_python
     assert metadata.license_expression == "Apache-2.0"
     assert metadata.description_content_type == "text/markdown"
     assert len(metadata.description or "") > 1000
-    return [f"{name}: {url}" for name, url in (metadata.project_urls or {}).items()
-            if "REPOSITORY" in url]  # fmt: skip
 
 
 def metadata_of(file: Path) -> bytes:
@@ -167,7 +213,7 @@ def try_wheel(place: Installed, wheel: Path, constraints: Path | None, tests: li
 
 TAG = """To release {version}, when the above is as it should be:
   1. CHANGELOG.md: "[Unreleased]: {version}" becomes "[{version}]: YYYY-MM-DD"
-  2. CITATION.cff: date-released: "YYYY-MM-DD", and REPOSITORY there and in pyproject.toml
+  2. CITATION.cff: date-released: "YYYY-MM-DD"; placeholders as CONTRIBUTING.md says
   3. git commit -am "Version {version}"
   4. git tag -a v{version} -m "Version {version}"
   5. git push origin v{version}    (the workflow `release` builds again and publishes)
@@ -177,20 +223,26 @@ TAG = """To release {version}, when the above is as it should be:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.release", description=__doc__)
     parser.add_argument("--lowest", action="store_true", help="also with the lowest dependencies")
-    parser.add_argument("--tag", help="fail unless the version is that of this tag")
+    parser.add_argument(
+        "--tag", help="fail unless the version is that of this tag, has a date and no placeholders"
+    )
     parser.add_argument("--python", action="append", help="one of the Pythons, such as 3.11; all")
     parser.add_argument("--build-only", action="store_true", help="install nothing")
     parser.add_argument("tests", nargs="*", help="for pytest, instead of the quick suite")
     options = parser.parse_args()
     if options.tag not in (None, f"v{__version__}"):
         sys.exit(f"the tag {options.tag} is not v{__version__}")
+    missing = before_tag()
+    print(*(f"before the tag: {line}" for line in missing), sep="\n")
+    if options.tag and missing:
+        sys.exit(
+            f"the tag {options.tag} must wait; see CONTRIBUTING.md, 'Before the first release'"
+        )
     with tempfile.TemporaryDirectory(prefix="release-") as name:
         folder = Path(name).resolve()
         files = build(folder)
-        missing = {line for file in files for line in check_metadata(metadata_of(file))}
-        print(*(f"to be filled in: {line}" for line in sorted(missing)), sep="\n")
-        if options.tag and missing:
-            sys.exit("a tagged release has no placeholders")
+        for file in files:
+            check_metadata(metadata_of(file))
         if importlib.util.find_spec("twine"):
             call(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=folder)
         else:

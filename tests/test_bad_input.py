@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ import torch
 import shaped_attention as sa
 from shaped_attention.blocks.state import State
 from shaped_attention.checks import check_fraction, check_inside
+from shaped_attention.deprecated import OLD_NAMES
+from shaped_attention.libraries import lazily
 
 V0 = np.eye(3)
 LAYER = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.5)]
@@ -235,6 +239,34 @@ def test_the_error_of_a_text_asks_for_a_number():
         check_inside("level", "0.3")
     with pytest.raises(ValueError, match=r"^gamma must be in \[0, 1\]; got nan$"):
         check_fraction("gamma", NAN)
+
+
+@pytest.mark.parametrize("attrs", ["text", ("function", 1), None, {"function": 3}])
+def test_attributes_of_another_kind_are_no_record(attrs):
+    """Many libraries have an `attrs` of their own; what is not a result is shown by its text."""
+    value = SimpleNamespace(attrs=attrs)
+    with pytest.raises(ValueError, match=r"^gamma must be a number in \[0, 1\]; got namespace"):
+        check_fraction("gamma", value)
+
+
+def test_a_fault_while_a_public_name_is_loaded_keeps_its_text():
+    """Only the error of an unknown name is replaced."""
+    place = ModuleType("place_of_names")
+    place.__all__ = ["broken"]
+
+    def find(name):
+        raise AttributeError("within" if name == "broken" else "unknown")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, place.__name__, place)
+        patch.setitem(OLD_NAMES, place.__name__, {})
+        get = lazily(place.__name__, find)
+        with pytest.raises(AttributeError, match=r"^within$"):
+            get("broken")
+        with pytest.raises(
+            AttributeError, match=r"^module 'place_of_names' has no .* 'brokn'; did"
+        ):
+            get("brokn")
 
 
 def test_a_near_name_of_the_package_is_suggested():

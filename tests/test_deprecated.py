@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import shaped_attention as sa
-from shaped_attention.deprecated import OLD_NAMES, renamed_arguments
+from shaped_attention.deprecated import OLD_MODULES, OLD_NAMES, renamed_arguments
+from shaped_attention.trust import function_named, imported
 
 PAGE = Path(__file__).parents[1] / "docs" / "deprecations.md"
 CASES = [(module, name) for module, names in OLD_NAMES.items() for name in names]
@@ -38,6 +39,19 @@ def test_the_page_lists_all_old_names():
     assert listed.keys() == expected.keys()
     for name, instead in expected.items():
         assert instead in listed[name].replace("`", ""), name
+
+
+def test_an_old_module_is_found_in_files_and_arguments():
+    """Both ways in which "module:name" is looked up, a module and one of a package."""
+    summary = importlib.import_module(OLD_MODULES["shaped_attention.architectures.table"])
+    with pytest.warns(DeprecationWarning, match="^the module .*table is now .*layer_summary$"):
+        found = function_named("shaped_attention.architectures.table:layer_numbers", "keep")
+    assert found is summary.layer_numbers
+    with pytest.warns(DeprecationWarning, match="is now shaped_attention.torch_models.scores$"):
+        found = imported("function", "shaped_attention.models.scores:score_form", callable, "")
+    assert found is sa.scores.score_form
+    page = PAGE.read_text()
+    assert all(f"`{name}`" in page for names in OLD_MODULES.items() for name in names)
 
 
 def test_a_name_that_never_was_is_an_attribute_error():

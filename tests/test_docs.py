@@ -10,11 +10,11 @@ import pytest
 
 import shaped_attention
 import shaped_attention.figures.plots
-import shaped_attention.models.scores
 import shaped_attention.sphere
 import shaped_attention.sphere.theory
 import shaped_attention.statistics.stopping
 import shaped_attention.sweep
+import shaped_attention.torch_models.scores
 import symbolic
 from docs import _pages, _parts
 from shaped_attention.commands.gallery import GALLERY
@@ -28,7 +28,7 @@ PAGES = sorted(path for path in DOCS.rglob("*.md") if "_generated" not in path.p
 MODULES = (
     shaped_attention,
     shaped_attention.figures.plots,
-    shaped_attention.models.scores,
+    shaped_attention.torch_models.scores,
     shaped_attention.sphere,
     shaped_attention.sphere.theory,
     shaped_attention.statistics.stopping,

@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoModelForCausalLM, GPT2Config, LlamaConfi
 
 import shaped_attention as sa
 from shaped_attention import plots
-from shaped_attention.architectures.table import tokens_seen
+from shaped_attention.architectures.layer_summary import tokens_seen
 
 IDS = [5, 9, 5, 17, 23, 9, 31, 40]
 _SIZES = {"vocab_size": 50, "bos_token_id": None, "eos_token_id": None}

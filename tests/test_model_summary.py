@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import shaped_attention as sa
-from shaped_attention.architectures.table import LAYER_NUMBERS, model_summary, tokens_seen
+from shaped_attention.architectures.layer_summary import LAYER_NUMBERS, model_summary, tokens_seen
 from shaped_attention.architectures.verdict import compared, shown_layers, summary_table, verdict
 from shaped_attention.figures.paper.models import GAMMA, _apart, shaped
 

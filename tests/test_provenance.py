@@ -19,7 +19,7 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention import sphere
-from shaped_attention.architectures.table import model_summary
+from shaped_attention.architectures.layer_summary import model_summary
 from shaped_attention.figures.paper import beyond, original
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance

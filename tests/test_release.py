@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,30 +13,10 @@ import yaml
 from packaging.requirements import Requirement
 
 from shaped_attention.libraries import __version__
-from tests.release import EXTRAS, check_metadata, lowest
+from tests.release import EXTRAS, before_tag, check_metadata, faults, lowest, placeholders
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACEHOLDER = "https://REPOSITORY/shaped_attention"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-
-
-def faults(changelog: str, citation: str, version: str) -> list[str]:
-    """How changelog and citation contradict a version, or each other."""
-    cited = yaml.safe_load(citation)
-    heading = re.search(r"^## (.*)$", changelog, re.MULTILINE)
-    assert heading
-    released = re.fullmatch(r"\[(.+)\]: (\d{4}-\d\d-\d\d)", heading[1])
-    tests = {
-        "the changelog begins with another version": (
-            heading[1] == f"[Unreleased]: {version}"
-            or (released is not None and released[1] == version)
-        ),
-        "the citation has another version": str(cited["version"]) == version,
-        "the citation has another date": (
-            cited.get("date-released") == (released[2] if released else None)
-        ),
-    }
-    return [fault for fault, right in tests.items() if not right]
 
 
 def test_the_version_and_its_date_are_the_same_everywhere():
@@ -65,6 +47,47 @@ def test_a_contradiction_is_noticed(heading, citation, number):
     assert len(faults(f"# Changelog\n\n## {heading}\n", citation, "0.3.0")) == number
 
 
+@pytest.mark.parametrize(
+    ("heading", "citation", "texts", "number"),
+    [
+        ("[0.3.0]: 2026-12-01", DATED, "https://example.org", 0),
+        ("[Unreleased]: 0.3.0", CITED, "https://example.org", 2),
+        ("[0.3.0]: 2026-12-01", CITED, "https://example.org", 2),
+        ("[Unreleased]: 0.3.0", DATED, "https://example.org", 2),
+        ("[0.3.0]: 2026-12-01", DATED, "https://REPOSITORY/shaped_attention", 2),
+        ("[0.3.0]: 2026-12-01", DATED, "write to CONTACT (see below)", 2),
+    ],
+)
+def test_a_version_is_tagged_with_its_date_and_without_placeholders(
+    heading, citation, texts, number, tmp_path
+):
+    """In folders that are public, hidden ones of the forge too, but not in tests and builds."""
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {heading}\n")
+    (tmp_path / "CITATION.cff").write_text(citation)
+    for folder in ("docs", ".github", "tests", "build", ".venv"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "page.md").write_text(f"A page.\n{texts}\n")
+    assert len(before_tag(tmp_path, "0.3.0")) == number
+
+
+def test_placeholders_are_explained_in_one_place_and_stop_a_tag():
+    """Contributors read there which files have them; the section goes with the last of them."""
+    found = placeholders()
+    files = {line.partition(":")[0] for line in found} - {"CONTRIBUTING.md"}
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    _, heading, section = guide.partition("### Before the first release\n")
+    assert bool(heading) == bool(found)
+    named = set(re.findall(r"`([A-Z_]+(?:\.\w+)?|pyproject\.toml)`", section)) & files
+    assert named == files
+    tag = f"v{__version__}"
+    command = (sys.executable, "-m", "tests.release", "--build-only", "--tag", tag)
+    if found:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert f"the tag {tag} must wait" in done.stderr
+        assert all(f"before the tag: {line}\n" in done.stdout for line in found)
+
+
 def test_each_version_of_the_changelog_groups_its_lines():
     """By what happened to a user: every line of a version is in one group, and groups in order."""
     order = ["Added", "Changed", "Deprecated", "Fixed", "Removed", "Security", "Known limits"]
@@ -92,16 +115,11 @@ Name: shaped-attention
 Version: {__version__}
 Requires-Python: >=3.11
 License-Expression: Apache-2.0
-Project-URL: Repository, {PLACEHOLDER}
+Project-URL: Repository, https://example.org/shaped_attention
 Description-Content-Type: text/markdown
 
 {"A sentence. " * 100}
 """
-
-
-def test_metadata_are_checked_and_placeholders_are_named():
-    assert check_metadata(METADATA) == [f"Repository: {PLACEHOLDER}"]
-    assert check_metadata(METADATA.replace("REPOSITORY", "example.org")) == []
 
 
 @pytest.mark.parametrize(
@@ -116,6 +134,7 @@ def test_metadata_are_checked_and_placeholders_are_named():
     ],
 )
 def test_wrong_metadata_are_refused(old, new):
+    check_metadata(METADATA)
     with pytest.raises((AssertionError, ExceptionGroup)):
         check_metadata(METADATA.replace(old, new))
 

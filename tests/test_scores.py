@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import kstest
 
-from shaped_attention.models.scores import (
+from shaped_attention.torch_models.scores import (
     initial_spectrum,
     leading_directions,
     score_form,

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from shaped_attention import load
 from shaped_attention.commands.main import main
 from shaped_attention.io.inputs import read_array, read_example
-from shaped_attention.models.recording import record_outputs
 from shaped_attention.sphere import (
     example_hidden_states,
     inner_products,
@@ -24,6 +23,7 @@ from shaped_attention.sphere import (
     uniform_start,
 )
 from shaped_attention.sphere.figures.histograms import inner_product_histograms
+from shaped_attention.torch_models.recording import record_outputs
 
 RANDOM = np.random.default_rng(5)
 STATES = RANDOM.standard_normal((3, 6, 4)) + 0.3

@@ -113,8 +113,8 @@ def _run(
     results: Path | None,
     progress: bool | None,
 ) -> None:
+    from shaped_attention.architectures.layer_summary import LAYER_NUMBERS, model_summary
     from shaped_attention.architectures.simulate import simulate_model
-    from shaped_attention.architectures.table import LAYER_NUMBERS, model_summary
     from shaped_attention.architectures.verdict import compared, summary_table, verdict
     from shaped_attention.io.storage import check_writable
     from shaped_attention.results.files import save

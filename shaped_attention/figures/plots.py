@@ -14,7 +14,7 @@ import xarray as xr
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from shaped_attention.architectures.table import model_summary
+from shaped_attention.architectures.layer_summary import model_summary
 from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.deprecated import renamed_arguments
 from shaped_attention.figures.labels import LAYER, SAMPLERS, TIME, observable_label, sampler_label

@@ -32,10 +32,15 @@ from shaped_attention.checks import (
 )
 from shaped_attention.io.file_formats import MAX_BYTES
 from shaped_attention.io.inputs import read_array, read_example
-from shaped_attention.models.pretrained import load_pretrained
-from shaped_attention.models.recording import accepts, call_model, record_outputs, stack_outputs
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.starts import unit_rows
+from shaped_attention.torch_models.pretrained import load_pretrained
+from shaped_attention.torch_models.recording import (
+    accepts,
+    call_model,
+    record_outputs,
+    stack_outputs,
+)
 
 _EXAMPLE = "minilm_hidden_states.npz"
 

@@ -14,15 +14,15 @@ from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
 from shaped_attention.architectures.configurations import shipped_configurations
-from shaped_attention.architectures.layer_types import shortest
-from shaped_attention.architectures.model import Model, attention_of
-from shaped_attention.architectures.reading import model_from_config
-from shaped_attention.architectures.simulate import simulate_model
-from shaped_attention.architectures.table import (
+from shaped_attention.architectures.layer_summary import (
     LAYER_NUMBERS,
     LEVELS,
     model_summary,
 )
+from shaped_attention.architectures.layer_types import shortest
+from shaped_attention.architectures.model import Model, attention_of
+from shaped_attention.architectures.reading import model_from_config
+from shaped_attention.architectures.simulate import simulate_model
 from shaped_attention.blocks import ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import Pattern
 from shaped_attention.figures.panels import COLORS, Drawn, Panels, Target, styled

@@ -17,8 +17,8 @@ import xarray as xr
 from torch import Tensor, nn
 
 from shaped_attention.checks import argument_error, real_array
-from shaped_attention.models.recording import INPUT, accepts, record_call, stack_outputs
 from shaped_attention.results.provenance import recorded
+from shaped_attention.torch_models.recording import INPUT, accepts, record_call, stack_outputs
 
 _LISTS = ("layers", "layer", "h", "blocks", "block")
 """Names of the list of layers in models of the library."""

@@ -60,8 +60,8 @@ def model_summary(result: xr.Dataset) -> xr.Dataset:
     ----------
     result
         Result of `simulate_model` with ``keep="V"``, or, for many tokens,
-        ``keep="shaped_attention.architectures.table:layer_numbers"``, which stores only what is
-        needed here; or language models recorded by `record_covariances`.
+        ``keep="shaped_attention.architectures.layer_summary:layer_numbers"``, which stores only
+        what is needed here; or language models recorded by `record_covariances`.
 
     Returns
     -------
