@@ -46,7 +46,7 @@ RIGHT = {
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_blocks_pass(name):
-    report = sa.check_block(RIGHT[name], V0, samples=500)
+    report = sa.check_block(RIGHT[name], V0, samples=200)
     assert report.ok, str(report)
     tested = [check for check in report.table if check.outcome == "pass"]
     skipped = len(report.table) - len(tested)
@@ -154,10 +154,15 @@ WRONG = {
 }
 
 
+BY_SAMPLES = ("drift", "rate", "root", "means")
+"""What is wrong with these is seen in moments or laws: of twice the drift, the error is 11 standard
+errors with 500 samples. With 100, the others are seen just as well."""
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_blocks_fail_where_they_are_wrong(name):
     block, expected = WRONG[name]
-    report = sa.check_block(block, V0, samples=500)
+    report = sa.check_block(block, V0, samples=500 if name in BY_SAMPLES else 100)
     assert not report.ok
     assert expected <= failed(report), str(report)
     allowed = {
@@ -168,9 +173,9 @@ def test_wrong_blocks_fail_where_they_are_wrong(name):
 
 
 def test_custom_blocks_of_the_documentation_pass():
-    assert sa.check_block(GeluMLP(0.5), V0, samples=500).table
+    assert sa.check_block(GeluMLP(0.5), V0, samples=100).table
     bias = BiasedAttention(0.5, 1.0, [[0.0, -1.0], [0.5, 0.0]])
-    assert failed(sa.check_block(bias, V0, samples=500)) <= {"ranges of parameters"}
+    assert failed(sa.check_block(bias, V0, samples=100)) <= {"ranges of parameters"}
 
 
 def test_what_cannot_be_checked_is_refused():

@@ -79,12 +79,28 @@ def without_ax(module):
 def test_every_plotting_function_has_ax():
     """Those of the table below are all of them; a function without is found."""
     found = {function for module in modules() for function in plotting_functions(module)}
-    assert {function.__name__ for function in found} - {*TABLE} == NO_PANELS
+    drawn = {draw.__name__ for draw, _ in TABLE.values()}
+    assert {function.__name__ for function in found} - drawn == NO_PANELS
     assert set().union(*(without_ax(module) for module in modules())) == NO_PANELS
     wrong = ModuleType("wrong")
     source = "def draw(data, title=None) -> Figure:\n    pass\n"
     exec(source, wrong.__dict__)
     assert without_ax(wrong) == {"draw"}
+
+
+def overlaps(figure):
+    """Titles and labels of axes that run through each other."""
+    figure.draw_without_rendering()
+    axes = [axis for axis in figure.axes if axis.get_visible()]
+    texts = [text for a in axes for text in (a.title, a.xaxis.label, a.yaxis.label)]
+    texts = [text for text in [*texts, figure._suptitle] if text is not None and text.get_text()]
+    boxes = [text.get_window_extent() for text in texts]
+    return [
+        (texts[i].get_text(), texts[j].get_text())
+        for i in range(len(texts))
+        for j in range(i)
+        if boxes[i].overlaps(boxes[j])
+    ]
 
 
 def results():
@@ -129,10 +145,11 @@ TABLE = {
     "densities": (plots.densities, results),
     "model_layers": (plots.model_layers, lambda: sa.simulate_model(CONFIG, 3, samples=4)),
     **{
-        recipe.plot.partition(":")[2]: (
-            resolve_name(recipe.plot), lambda r=recipe: resolve_name(r.data)(**r.small)
+        f"paper {name}": (
+            resolve_name(recipe.plot),
+            lambda name=name, r=recipe: resolve_name(r.data)(**r.small).assign_attrs(figure=name),
         )
-        for recipe in PAPER.values()
+        for name, recipe in PAPER.items()
     },
     "family_panels": (paper.family_panels, family),
     "explosion_probabilities": (paper.explosion_probabilities, curves),
@@ -197,12 +214,22 @@ TABLE = {
 
 @pytest.mark.parametrize("name", TABLE)
 def test_a_figure_is_drawn_into_given_axes(name):
-    """As many as it has panels: all hold data, and the rest of the figure is left alone."""
+    """As many as it has panels: all hold data, and the rest of the figure is left alone.
+
+    A Figure of its own has its title. One of the paper is of finite numbers, and no label runs
+    through another.
+    """
     draw, make = TABLE[name]
-    data = make()
-    own = draw(data, title="of its own")
+    data, recipe = make(), PAPER.get(name.removeprefix("paper "))
+    title = recipe.title % data.attrs if recipe else "of its own"
+    own = draw(data, title=title)
     assert isinstance(own, Figure)
-    assert "of its own" in own.get_suptitle()
+    assert title in own.get_suptitle()
+    if recipe:
+        assert overlaps(own) == []
+        for key, variable in data.data_vars.items():
+            # Few samples resolve no rate.
+            assert "rate" in key or np.isfinite(variable).all()
     panels = [a for a in own.axes if a.get_visible() and a.get_label() != "<colorbar>"]
     given = Figure().subplots(1, len(panels), squeeze=False)
     ax = given[0, 0] if len(panels) == 1 else given
@@ -221,6 +248,14 @@ def test_a_figure_is_drawn_into_given_axes(name):
     too_many = list(Figure().subplots(1, len(panels) + 1))
     with pytest.raises(ValueError, match=rf"^ax must have one Axes .*; got {len(panels) + 1}$"):
         draw(data, ax=too_many)
+
+
+def test_overlapping_labels_are_found():
+    """An axis label longer than its axis overlaps the title."""
+    figure = Figure(figsize=(5.5, 4.0), layout="constrained")
+    figure.subplots().set_ylabel("size of the correlation of pairs, mean, and 5–95 % band" * 2)
+    figure.suptitle("Ablations, to a large norm, for several sizes and all parameters: " * 2)
+    assert len(overlaps(figure)) == 1
 
 
 def test_the_message_names_the_panels():

@@ -19,47 +19,13 @@ import shaped_attention as sa
 from shaped_attention import plots
 from shaped_attention.commands import gallery
 from shaped_attention.commands.main import main
+from shaped_attention.figures import output
 from shaped_attention.figures.labels import expectation_label, observable_label, parameter_label
 from shaped_attention.figures.output import RESOLUTION
 from shaped_attention.figures.paper import original as paper
 from shaped_attention.figures.paper.catalogue import FIGURES
 from shaped_attention.figures.paper.plots import stopping_maps
-from shaped_attention.figures.recipes import make
 from shaped_attention.statistics.density import observable_names
-
-
-def overlaps(figure):
-    """Titles and labels of axes that run through each other."""
-    figure.draw_without_rendering()
-    axes = [axis for axis in figure.axes if axis.get_visible()]
-    texts = [text for a in axes for text in (a.title, a.xaxis.label, a.yaxis.label)]
-    texts = [text for text in [*texts, figure._suptitle] if text is not None and text.get_text()]
-    boxes = [text.get_window_extent() for text in texts]
-    return [
-        (texts[i].get_text(), texts[j].get_text())
-        for i in range(len(texts))
-        for j in range(i)
-        if boxes[i].overlaps(boxes[j])
-    ]
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_drawn(name):
-    """With finite numbers, and no label that runs through another."""
-    figure, data = make(name, FIGURES[name], **FIGURES[name].small)
-    assert len(figure.axes) >= 1
-    assert overlaps(figure) == []
-    for key, variable in data.data_vars.items():
-        # Few samples resolve no rate.
-        assert "rate" in key or np.isfinite(variable).all()
-
-
-def test_overlapping_labels_are_found():
-    """An axis label longer than its axis overlaps the title."""
-    figure = Figure(figsize=(5.5, 4.0), layout="constrained")
-    figure.subplots().set_ylabel("size of the correlation of pairs, mean, and 5–95 % band" * 2)
-    figure.suptitle("Ablations, to a large norm, for several sizes and all parameters: " * 2)
-    assert len(overlaps(figure)) == 1
 
 
 def test_capped_exit_times_are_written_as_bounds():
@@ -218,11 +184,12 @@ def test_a_plain_file_has_a_date(tmp_path):
     assert b"CreationDate" in (tmp_path / "plain.pdf").read_bytes()
 
 
-def test_a_png_has_300_dots_per_inch_and_the_colours_that_were_drawn(tmp_path):
+def test_a_png_has_300_dots_per_inch_and_the_colours_that_were_drawn(tmp_path, monkeypatch):
     """A colour map and text, with 3,000 colours: 99 % of pixels are within 3 of 256 levels.
 
     Without k-means after the median cut, the dashed line and text are up to 111 levels off.
     """
+    monkeypatch.setattr(output, "RESOLUTION", RESOLUTION)  # as imported, before `coarse_pictures`
     figure = Figure(figsize=(4.0, 3.0))
     axis = figure.subplots()
     axis.pcolormesh(np.linspace(0.0, 1.0, 400)[None], cmap="viridis")

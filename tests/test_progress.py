@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pkgutil import resolve_name
 
 import pytest
@@ -76,17 +77,29 @@ def test_every_figure_is_tried():
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_bar_is_shown_if_asked_for(name, capsys):
-    """One label, that is one bar, which reaches its end; None shows none here: no terminal."""
+def test_a_bar_is_shown_if_asked_for(name, capsys, monkeypatch):
+    """One label, that is one bar, which reaches its end; and none on a terminal if not wanted.
+
+    A part that is not told whether to show one would show it there.
+    """
     CALLS[name](progress=True)
     shown = capsys.readouterr().err
     assert (
         len({line.partition(":")[0] for line in shown.replace("\r", "\n").split("\n") if line}) == 1
     )
     assert "100%" in shown or name == "expectation"
-    for progress in (False, None):
-        CALLS[name](progress=progress)
-        assert capsys.readouterr().err == ""
+    with monkeypatch.context() as patch:
+        patch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
+        CALLS[name](progress=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_none_shows_a_bar_on_a_terminal_only(capsys, monkeypatch):
+    CALLS["simulate_chain"](progress=None)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
+    CALLS["simulate_chain"](progress=None)
+    assert "100%" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])

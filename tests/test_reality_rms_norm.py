@@ -93,11 +93,11 @@ def embedding_of(config: Any) -> Any:
         return transformers.AutoModel.from_config(config).get_input_embeddings()
 
 
-def check(family: str, std: float, *, twin: bool) -> None:
+def check(family: str, std: float, *, twin: bool, models: Any = None) -> None:
     """Compare models with their law and, where the logits are not small, with a wrong one."""
     config = config_of(family, std)
     wrong = sa.model_from_config({**config.to_dict(), **FAMILIES[family][1]})
-    check_law(config, *[wrong] * twin)
+    check_law(config, *[wrong] * twin, models=models)
 
 
 def test_every_family_is_compared():
@@ -105,15 +105,16 @@ def test_every_family_is_compared():
     assert FAMILIES.keys() | with_layer_norm == families.FAMILIES.keys()
 
 
-@pytest.mark.parametrize("fewest", [1, blas.FEWEST_LARGE_NUMBERS], ids=["library", "tiles"])
 @pytest.mark.parametrize("std", [0.02, 0.15])
-def test_models_of_llama_have_its_law(std, fewest, monkeypatch):
-    """The logits of the twin are not divided by sqrt(d_h).
+def test_models_of_llama_have_its_law(std, monkeypatch):
+    """By library routines, as models of real size run, and on tiles.
 
-    Models of real size run by library routines.
+    The logits of the twin are not divided by sqrt(d_h).
     """
-    monkeypatch.setattr(blas, "FEWEST_LARGE_NUMBERS", fewest)
-    check("llama", std, twin=std > 0.1)
+    models = models_from_config(config_of("llama", std), 500, 1)
+    for fewest in (1, blas.FEWEST_LARGE_NUMBERS):
+        monkeypatch.setattr(blas, "FEWEST_LARGE_NUMBERS", fewest)
+        check("llama", std, twin=std > 0.1, models=models)
 
 
 @pytest.mark.validation

@@ -46,7 +46,7 @@ ARCHITECTURES = [
         _SCORES,
         "- (cross + parity * cross.mT) + both",
         "- (cross + cross.mT) + both",
-        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer[rope, half]",),
+        ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[rope, half]",),
         blind=True,
     ),
     Mutant(
@@ -62,7 +62,7 @@ ARCHITECTURES = [
         _SCORES,
         "(-2.0) * (w @ self.turned(key))",
         "(-2.0) * (w @ key)",
-        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer[rope]",),
+        ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[rope]",),
         blind=True,
     ),
     Mutant(

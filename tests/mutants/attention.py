@@ -296,14 +296,14 @@ ATTENTION = [
         _ATTENTION_MOMENTS,
         "return key * constant(r, like=key)",
         "return key",
-        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer[rope]",),
+        ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[rope]",),
     ),
     Mutant(
         "rope-noise-of-the-even-part-alone",
         _ROTATIONS,
         "(-1.0, np.sin, 0.0)",
         "(-1.0, np.cos, 0.0)",
-        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer[rope]",),
+        ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[rope]",),
     ),
     Mutant(
         "groups-fluctuation-of-gamma-squared",
@@ -331,6 +331,6 @@ ATTENTION = [
         _MASK,
         "weights = softmax(logits, axis=-1)",
         "weights = softmax(0.0 * np.nan_to_num(logits), axis=-1)",
-        ("test_attention_variants_limit.py::test_drift_from_one_wide_layer[bias]",),
+        ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[bias]",),
     ),
 ]
