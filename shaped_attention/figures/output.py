@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
+from scipy.spatial import KDTree
 
 from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.io.storage import written
@@ -19,6 +21,7 @@ RESOLUTION = 300
 """Dots per inch of a PNG, and of rasterised parts in the other formats."""
 
 _COLORS = 256
+_ROUNDS = 16
 # Dates would differ from run to run, and versions from machine to machine.
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -83,9 +86,24 @@ def with_palette(png: BytesIO) -> bytes:
     drawn = Image.open(png)
     layers = Image.new("RGBA", drawn.size, "white"), drawn.convert("RGBA")
     picture = Image.alpha_composite(*layers).convert("RGB")
-    # `kmeans` moves each colour to the mean of its pixels: shades of colour maps stay apart.
-    reduced = picture.quantize(
-        _COLORS, method=Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE
-    )
+    cut = picture.quantize(_COLORS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    palette = np.array(cut.getpalette(), dtype=float).reshape(-1, 3)
+    pixels = np.asarray(picture, dtype=np.intp) @ [1 << 16, 1 << 8, 1]
+    counts = np.bincount(pixels.ravel(), minlength=1 << 24)
+    colors = np.flatnonzero(counts)
+    levels, weights = colors[:, None] >> np.array([16, 8, 0]) & 255, counts[colors]
+    nearest = KDTree(palette).query(levels)[1]
+    # k-means moves each colour to the mean of its pixels: shades of colour maps stay apart. It runs
+    # over the colours that occur, which are few; whole numbers have the same sums on any machine.
+    for _ in range(_ROUNDS):
+        share = np.bincount(nearest, weights, len(palette))
+        sums = np.stack([np.bincount(nearest, weights * x, len(palette)) for x in levels.T], -1)
+        used = share > 0
+        palette[used] = np.rint(sums[used] / share[used, None])
+        nearest = KDTree(palette).query(levels)[1]
+    place = np.zeros(1 << 24, dtype=np.uint8)
+    place[colors] = nearest
+    reduced = Image.fromarray(place[pixels])
+    reduced.putpalette(palette.astype(np.uint8).tobytes())
     reduced.save(smaller, format="png", optimize=True, dpi=drawn.info.get("dpi"))
     return smaller.getvalue()
