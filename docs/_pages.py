@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,18 @@ def ledger() -> str:
     """Every claim of the notes with its verdict, judged now."""
     entries = list(judge_all())
     return "```text\n" + "\n\n".join([*map(as_text, entries), summary(entries)]) + "\n```\n"
+
+
+ABOVE = re.compile(r"\]\((?:\.\./)+(CONTRIBUTING\.md|notebooks/[\w-]+\.ipynb)")
+COPIES = {"CONTRIBUTING.md": "contributing.md"}
+
+
+def links_to_copies(page: str, to_docs: str) -> str:
+    """Let links to files above docs/ lead to their copies below it: Sphinx follows no others.
+
+    A page that is read in the repository has its links as they are written.
+    """
+    return ABOVE.sub(lambda found: f"]({to_docs}_generated/{COPIES.get(found[1], found[1])}", page)
 
 
 def copy_notebooks(root: Path, folder: Path) -> list[Path]:

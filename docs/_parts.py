@@ -1,13 +1,14 @@
 """Write the parts of committed pages that are made from the package, between two marks.
 
-`PYTHONPATH=. python docs/_parts.py`: the judged statements in claims.md and claims-papers.md, and
-the figures in gallery.md. Tests compare them.
+`PYTHONPATH=. python docs/_parts.py`: the judged statements in claims.md and claims-papers.md, the
+figures in gallery.md, and the table in supported-models.md. Tests compare them.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from docs._families import supported_models
 from docs._pages import gallery
 from symbolic.claims.authors_page import authors_page, papers_page
 
@@ -17,7 +18,12 @@ def figures() -> str:
     return gallery("../figures")
 
 
-PAGES = {"claims.md": authors_page, "claims-papers.md": papers_page, "gallery.md": figures}
+PAGES = {
+    "claims.md": authors_page,
+    "claims-papers.md": papers_page,
+    "gallery.md": figures,
+    "supported-models.md": supported_models,
+}
 FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- made by docs/_parts.py: begin -->", "<!-- made by docs/_parts.py: end -->"
 

@@ -67,6 +67,7 @@ html_css_files = ["wide.css"]
 def setup(app: Any) -> None:
     """Generate figures, notebooks and pages into `_generated`, before Sphinx looks for pages."""
     app.connect("builder-inited", lambda _: _generate())
+    app.connect("source-read", _with_copies)
     app.connect("autodoc-process-docstring", _escape)
     app.connect("autodoc-process-signature", _without_factory)
 
@@ -76,6 +77,10 @@ def _generate() -> None:
     folder.mkdir(exist_ok=True)
     _pages.write_all(folder)
     _figures.write_all(folder)
+
+
+def _with_copies(app: Any, name: str, source: list[str]) -> None:
+    source[0] = _pages.links_to_copies(source[0], "../" * name.count("/"))
 
 
 # In a docstring |V| is a norm and s_+ a slope; in reStructuredText they would be a substitution and

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ import shaped_attention.sweep
 import shaped_attention.torch_models.scores
 import symbolic
 from docs import _pages, _parts
+from shaped_attention.architectures.families import FAMILIES
 from shaped_attention.commands.gallery import GALLERY
 from tests.test_command_options import COMMANDS
 
@@ -134,12 +136,76 @@ def test_gallery_page_has_every_figure():
         )
 
 
-def test_the_gallery_in_the_repository_is_the_one_made_now():
-    """`PYTHONPATH=. python docs/_parts.py` writes it."""
-    page = (DOCS / "gallery.md").read_text(encoding="utf-8")
-    assert page == _parts.with_part(page, _parts.figures())
+@pytest.mark.parametrize("name", ["gallery.md", "supported-models.md"])
+def test_the_parts_in_the_repository_are_those_made_now(name):
+    """`PYTHONPATH=. python docs/_parts.py` writes them."""
+    page = (DOCS / name).read_text(encoding="utf-8")
+    assert page == _parts.with_part(page, _parts.PAGES[name]())
     for link in re.findall(r"\]\((\.\./figures/[^)]+)\)", page):
         assert (DOCS / link).exists()
+
+
+def test_every_family_and_every_shipped_configuration_is_in_the_table():
+    page = (DOCS / "supported-models.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)`", page, re.MULTILINE)
+    assert rows[1:] == sorted(FAMILIES)  # below the heading
+    assert all(f"`{name}`" in page for name in shaped_attention.shipped_configurations())
+
+
+TASKS = {
+    "do my activations grow": "faq.md#do-my-activations-grow-with-depth",
+    "does my config collapse": "faq.md#does-my-configuration-collapse",
+    "an SDE with my gamma(t)": "how-to/blocks.md#parameters-that-depend-on-depth",
+    "a sweep on a cluster": "how-to/batch-runs.md#run-a-sweep-on-a-slurm-or-pbs-cluster",
+    "add a block": "how-to/blocks.md#a-block-of-your-own",
+}
+_TARGET = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+
+
+def targets(page: Path) -> set[str]:
+    """Where the links of a page lead, as paths in docs/ with their anchors."""
+    found = set()
+    for link in _TARGET.findall(page.read_text(encoding="utf-8")):
+        path, _, anchor = link.partition("#")
+        if "://" not in link and path:
+            to = os.path.relpath(page.parent / path, DOCS)
+            found.add(f"{to}#{anchor}" if anchor else to)
+    return found
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as the repository's view and Sphinx make them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_each_task_is_within_two_clicks_of_the_index(task):
+    """The first click may lead to the page, the second to its section, which exists."""
+    path, _, anchor = TASKS[task].partition("#")
+    first = targets(DOCS / "index.md")
+    pages = {link.partition("#")[0] for link in first if link.endswith(".md") or ".md#" in link}
+    second = set().union(*(targets(DOCS / page) for page in pages if (DOCS / page).exists()))
+    assert TASKS[task] in first | second
+    assert anchor in anchors(DOCS / path)
+    assert "how-to/blocks.md#no-such-section" not in first | second
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_links_to_sections_lead_to_headings(page):
+    """In the repository's view as well, where nothing reports an anchor that does not exist."""
+    for link in targets(page):
+        path, _, anchor = link.partition("#")
+        if anchor and path.endswith(".md") and "_generated" not in path:
+            assert anchor in anchors(DOCS / path), link
+
+
+def test_links_to_files_above_the_pages_lead_to_their_copies():
+    page = "[a](../../CONTRIBUTING.md#set-up), [b](../notebooks/07-own-block.ipynb), [c](limits.md)"
+    assert _pages.links_to_copies(page, "../") == (
+        "[a](../_generated/contributing.md#set-up), "
+        "[b](../_generated/notebooks/07-own-block.ipynb), [c](limits.md)"
+    )
 
 
 def test_every_link_has_a_text():

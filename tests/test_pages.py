@@ -29,6 +29,10 @@ PAGES = [
     "choosing",
     "limits",
     "randomness",
+    "troubleshooting",
+    "supported-models",
+    "faq",
+    "install",
 ]
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
