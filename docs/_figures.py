@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from io import BytesIO
 from pathlib import Path
 from textwrap import fill
 
-import _layers
 import matplotlib as mpl
 import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+from docs import _layers
 
 BOX = 7.5
 """Width of a box, in inches; the arrows pass on its right."""
@@ -39,7 +42,7 @@ def architecture(package: str) -> Figure:
     """One box for each layer, and for each two layers an arrow with the number of imports."""
     layers, pairs = counts(package)
     colors = sns.color_palette("colorblind", len(layers))
-    texts = [fill("   ".join(_short(layer)), COLUMNS) for layer in layers]
+    texts = [fill(", ".join(_short(layer)), COLUMNS) for layer in layers]
     heights = [LINE * (text.count("\n") + 1) + 0.55 for text in texts]
     between = sorted(pair for pair in pairs if pair[0] != pair[1])
     lanes = LANE * (len(layers) - 1) + 0.3
@@ -60,7 +63,8 @@ def architecture(package: str) -> Figure:
             )
         )  # fmt: skip
         inside = pairs[len(bottoms) - 1, len(bottoms) - 1]
-        many = f"{len(layer.modules)} modules, {inside} imports among them"
+        among = f"{inside} import{'s' if inside != 1 else ''} among them"
+        many = f"{len(layer.modules)} modules, {among}"
         heading = f"{layer.name}   ({many if len(layer.modules) > 1 else '1 module'})"
         axes.text(0.15, bottom + height - 0.12, heading, va="top", fontsize=11.5, weight="bold")
         axes.text(0.15, bottom + height - 0.42, text, va="top", fontsize=10.5, family="monospace")
@@ -100,9 +104,18 @@ def _short(layer: _layers.Layer) -> list[str]:
 
 def write_all(folder: Path) -> None:
     """Write the pictures into a folder."""
-    with mpl.rc_context({"svg.hashsalt": "shaped_attention", "svg.fonttype": "path"}):
-        for package in _layers.PACKAGES:
-            figure = architecture(package)
-            path = folder / f"architecture-{package}"
-            figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-            figure.savefig(path.with_suffix(".png"), dpi=110)
+    for package in _layers.PACKAGES:
+        (folder / f"architecture-{package}.svg").write_bytes(as_svg(package))
+
+
+def as_svg(package: str) -> bytes:
+    """Return the picture of a package."""
+    drawn = BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "shaped_attention", "svg.fonttype": "none"}):
+        architecture(package).savefig(drawn, format="svg", metadata={"Date": None})
+    return drawn.getvalue()
+
+
+def words(svg: str) -> list[str]:
+    """Return what a picture says, line by line: its texts are text, not outlines."""
+    return re.findall(r"<t(?:ext|span)[^>]*>([^<]+)<", svg)

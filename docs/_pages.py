@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import join
 
@@ -14,7 +14,8 @@ from shaped_attention.commands.gallery import GALLERY
 from shaped_attention.commands.main import main as package_command
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
-from symbolic.claims.book import as_text, judge_all, summary
+from symbolic.claims.book import OTHERS, PAPERS, Entry, as_text, judge_all, summary
+from symbolic.claims.coverage import DOCUMENTS
 from symbolic.commands import main as symbolic_command
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,10 +80,30 @@ def gallery(figures: str) -> str:
     return "\n".join(parts)
 
 
+def _section(title: str, entries: Sequence[Entry]) -> str:
+    return f"## {title}\n\n```text\n" + "\n\n".join(map(as_text, entries)) + "\n```\n"
+
+
 def ledger() -> str:
-    """Every claim of the notes with its verdict, judged now."""
+    """Every claim with its verdict, judged now: a section for each document and other source."""
     entries = list(judge_all())
-    return "```text\n" + "\n\n".join([*map(as_text, entries), summary(entries)]) + "\n```\n"
+    by_source: dict[str, list[Entry]] = {}
+    keys = {claim.key: source for source, claims in OTHERS.items() for claim in claims}
+    for entry in entries:
+        passages = entry.claim.passages
+        source = passages[0].document if passages else keys[entry.claim.key]
+        by_source.setdefault(source, []).append(entry)
+    titles = {name: document.title for name, document in DOCUMENTS.items()} | PAPERS
+    parts = [
+        _section(": ".join(filter(None, (source, titles.get(source, "")))), here)
+        for source, here in by_source.items()
+    ]
+    return "\n".join([*parts, f"## Summary\n\n```text\n{summary(entries)}\n```\n"])
+
+
+def all_help_texts() -> str:
+    """Help texts of all commands of both programs."""
+    return "\n".join(map(help_texts, PROGRAMS))
 
 
 ABOVE = re.compile(r"\]\((?:\.\./)+(CONTRIBUTING\.md|notebooks/[\w-]+\.ipynb)")
@@ -111,7 +132,3 @@ def write_all(folder: Path) -> None:
     shutil.copytree(ROOT / "figures", folder / "figures", dirs_exist_ok=True)
     copy_notebooks(ROOT, folder / "notebooks")
     (folder / "contributing.md").write_text((ROOT / "CONTRIBUTING.md").read_text("utf-8"), "utf-8")
-    (folder / "ledger.md").write_text(ledger(), encoding="utf-8")
-    for program in PROGRAMS:
-        path = folder / f"help-{program.split()[-1]}.md"
-        path.write_text(help_texts(program), encoding="utf-8")

@@ -1,15 +1,19 @@
 """Write the parts of committed pages that are made from the package, between two marks.
 
-`PYTHONPATH=. python docs/_parts.py`: the judged statements in claims.md and claims-papers.md, the
-figures in gallery.md, and the table in supported-models.md. Tests compare them.
+`PYTHONPATH=. python docs/_parts.py` writes the judged statements in claims.md and claims-papers.md,
+the ledger, the help texts of commands, the figures in gallery.md, the table in supported-models.md,
+and the pictures of the architecture (`_static/architecture-*.svg`). With names of pages, or
+`pictures`, it writes only these. Tests compare them, so that pages are complete in the repository.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+from docs import _figures
 from docs._families import supported_models
-from docs._pages import gallery
+from docs._pages import all_help_texts, gallery, ledger
 from symbolic.claims.authors_page import authors_page, papers_page
 
 
@@ -23,6 +27,8 @@ PAGES = {
     "claims-papers.md": papers_page,
     "gallery.md": figures,
     "supported-models.md": supported_models,
+    "ledger.md": ledger,
+    "reference/commands.md": all_help_texts,
 }
 FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- made by docs/_parts.py: begin -->", "<!-- made by docs/_parts.py: end -->"
@@ -36,6 +42,9 @@ def with_part(page: str, part: str) -> str:
 
 
 if __name__ == "__main__":
-    for name, part in PAGES.items():
+    for name in sys.argv[1:] or [*PAGES, "pictures"]:
+        if name == "pictures":
+            _figures.write_all(FOLDER / "_static")
+            continue
         page = (FOLDER / name).read_text("utf-8")
-        (FOLDER / name).write_text(with_part(page, part()), encoding="utf-8")
+        (FOLDER / name).write_text(with_part(page, PAGES[name]()), encoding="utf-8")

@@ -10,7 +10,6 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-import _figures  # noqa: E402
 import _pages  # noqa: E402
 
 from shaped_attention.libraries import __version__  # noqa: E402
@@ -29,11 +28,6 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx-mathjax-offline",  # formulas are drawn without the network
 ]
-exclude_patterns = [
-    f"_generated/{name}.md"
-    for name in ("gallery", "ledger", "help-shaped-attention", "help-symbolic")
-]
-
 # Markdown and notebooks. Notebooks are not run here: `make notebooks` runs them.
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -65,7 +59,7 @@ html_css_files = ["wide.css"]
 
 
 def setup(app: Any) -> None:
-    """Generate figures, notebooks and pages into `_generated`, before Sphinx looks for pages."""
+    """Copy figures, notebooks and pages into `_generated`, before Sphinx looks for pages."""
     app.connect("builder-inited", lambda _: _generate())
     app.connect("source-read", _with_copies)
     app.connect("autodoc-process-docstring", _escape)
@@ -76,7 +70,6 @@ def _generate() -> None:
     folder = HERE / "_generated"
     folder.mkdir(exist_ok=True)
     _pages.write_all(folder)
-    _figures.write_all(folder)
 
 
 def _with_copies(app: Any, name: str, source: list[str]) -> None:

@@ -187,7 +187,7 @@ def test_tables() -> None:
     changed = Entry(replace(entry.claim, expected=Verdict.PROVEN), entry.finding)
     assert "VERDICT CHANGED: proven is on record" in as_text(changed)
     assert "VERDICTS CHANGED: relu-nu-printed" in summary([changed])
-    assert summary([entry]) == "1 claims: 1 false; no verdict has changed"
+    assert summary([entry]) == "1 claim: 1 false; no verdict has changed"
     table = as_latex([entry, changed])
     assert table.startswith(r"\begin{longtable}")
     assert r"\textbf{changed}" in table

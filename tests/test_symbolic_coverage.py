@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from docs import _parts
-from symbolic.claims import CLAIMS, Verdict, coverage, judge_all, summary
+from symbolic.claims import CLAIMS, Verdict, coverage
 from symbolic.claims.book import NOTES, OTHERS, PAPERS, SOURCES, select
 from symbolic.claims.coverage import Document, Row, digest, problems, problems_with_documents
 from symbolic.claims.ledger import Claim, Passage, at, not_to_be_judged
@@ -133,6 +133,20 @@ def test_commands_find_the_verdict_on_a_line() -> None:
         assert run(*options)[0] == 2, options
 
 
+def test_the_page_shows_how_to_read_a_verdict() -> None:
+    """Each verdict is explained, and the entry shown is the one that the command prints."""
+    page = (_parts.FOLDER / "claims.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Reading a verdict\n")[2].partition("\n## ")[0]
+    found = re.search(
+        r"`python -m symbolic claims (--source \S+)`.*?```text\n(.*?)\n```", section, re.S
+    )
+    assert found
+    status, text = run(*found[1].split())
+    assert (status, text.strip()) == (0, found[2])
+    for verdict in Verdict:
+        assert f"\n| {verdict.value.upper()} | " in section
+
+
 def test_lines_that_state_nothing_are_shown_with_what_is_on_them() -> None:
     status, text = run("--source", "1:2")
     assert (status, text) == (
@@ -184,8 +198,14 @@ def test_the_pages_of_verdicts_are_those_of_the_ledger() -> None:
             assert f"`{claim.key}`" in page, claim.key
 
 
-def test_counts_in_pages_are_those_of_the_ledger() -> None:
-    counts = summary(list(judge_all()))
+def test_the_whole_ledger_and_its_counts_are_on_their_pages() -> None:
+    """The page has each entry as the command prints it; the counts follow from its last line."""
+    page = (_parts.FOLDER / "ledger.md").read_text(encoding="utf-8")
+    assert page == _parts.with_part(page, _parts.PAGES["ledger.md"]())
+    for claim in CLAIMS:
+        assert f"\n{claim.expected.value.upper()}  {claim.key}" in page, claim.key
+    assert _parts.with_part(page, "another") != page
+    counts = re.findall(r"^\d+ claims: .*$", page, re.MULTILINE)[-1]
     assert counts in (ROOT / "docs" / "derivation.md").read_text(encoding="utf-8")
     false, vague = (
         sum(claim.expected is verdict for claim in NOTES)

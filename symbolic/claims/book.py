@@ -249,7 +249,8 @@ def summary(entries: Sequence[Entry]) -> str:
     parts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
     changed = [entry.claim.key for entry in entries if entry.changed]
     ending = f"VERDICTS CHANGED: {', '.join(changed)}" if changed else "no verdict has changed"
-    return f"{len(entries)} claims: {', '.join(parts)}; {ending}"
+    number = f"{len(entries)} claim{'s' if len(entries) != 1 else ''}"
+    return f"{number}: {', '.join(parts)}; {ending}"
 
 
 def as_latex(entries: Iterable[Entry]) -> str:
