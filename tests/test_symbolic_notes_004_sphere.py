@@ -228,6 +228,13 @@ WRONG: list[tuple[str, Any, str, Callable[[Any], Any]]] = [
         "is_equivariant",
         lambda right: lambda causal: right(causal=True),
     ),
+    (
+        # Only pairs of tokens that are all in one cluster count.
+        "figure-3-single-point",
+        figures_and_questions,
+        "share_of_near_pairs",
+        lambda right: lambda *sizes: right(*sizes) if len(sizes) == 1 else Rational(0),
+    ),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from sympy import Matrix, cancel
+from sympy import Matrix, Rational, cancel
 
 from symbolic.claims.gram_flow import velocity_by_weights
 from symbolic.claims.inner_products import gram_symbols
@@ -49,6 +49,24 @@ def _any_pair() -> Finding:
     )
 
 
+def share_of_near_pairs(*sizes: int) -> Rational:
+    """Return the share of pairs of different tokens that are in one cluster, from their sizes."""
+    count = sum(sizes)
+    return Rational(sum(size * (size - 1) for size in sizes), count * (count - 1))
+
+
+def _single_point() -> Finding:
+    halves = share_of_near_pairs(16, 16)
+    return imprecise(
+        "if all tokens are within the distance of a single point so is each pair, so that the "
+        "plotted probability is at least that of a single cluster; for n = 32 tokens in two equal "
+        f"clusters {halves} of the pairs are near, and it counts as {halves} where no single "
+        "cluster is. The two agree where all tokens meet, as in high dimension",
+        part_that_holds=share_of_near_pairs(32) == 1,
+        part_that_fails=halves > 0,
+    )
+
+
 CLAIMS = [
     note(
         "figure-1-albert",
@@ -73,6 +91,17 @@ CLAIMS = [
         at("004:376", PROBABILITY, OF_ANY_PAIR),
         corrected="In the second probability write <x_i(t), x_j(t)> for <x_1(t), x_2(t)>.",
         why="True, but both sides print x_1 and x_2; it needs full attention, not a causal mask.",
+    ),
+    note(
+        "figure-3-single-point",
+        "Figure 3 plots the probability that the particles cluster to a single point, which is "
+        "P(<x_1(t), x_2(t)> >= 1 - delta).",
+        Verdict.IMPRECISE,
+        _single_point,
+        at("004:376", PROBABILITY),
+        corrected="It plots the probability that two given particles are near each other, the mean "
+        "share of near pairs. That all are near a single point has at most this probability.",
+        why="Two clusters are no single point, but about half of the pairs are near each other.",
     ),
     note(
         "figure-3-curve",
