@@ -186,8 +186,8 @@ def test_bad_input_is_one_sentence_and_draws_nothing(run, name, tmp_path):
     ("options", "message"),
     [
         (("--ids", "1,99"), "tokens must be ids in [0, 49]; got 99"),
-        (("--ids", "none.txt"), "--ids must be integers with commas between them, or a "),
-        (("--ids", "1,x"), "or a file that holds them; got '1,x'"),
+        (("--ids", "none.txt"), "--ids must be a comma-separated list of integers, or a "),
+        (("--ids", "1,x"), "or a file that contains integers; got '1,x'"),
     ],
 )
 def test_bad_ids_are_refused(run, options, message):

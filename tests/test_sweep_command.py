@@ -186,8 +186,8 @@ def test_extend_on_the_command_line(tmp_path):
         "extend", store, "--samples", 40, "--axis", "gamma=0.3,0.5", "--axis",
         "gamma={ logspace = [0.6, 0.8, 2] }", "--axis", "mask=causal",
     ).splitlines() == [
-        f"{store}: gamma (6) x mask (2); 40 samples each; 108 units to draw",
-        f"`shaped-attention sweep resume {store}` draws them",
+        f"{store}: gamma (6) x mask (2); 40 samples each; 108 units to run",
+        f"to run them: shaped-attention sweep resume {store}",
     ]  # fmt: skip
     assert "12 of 120 units" in invoke("status", store)
     assert "120 units in" in invoke("resume", store)
@@ -214,11 +214,11 @@ def test_units_given_up_are_reported(tmp_path):
     """Exit status 3, and `status` says which; a plan fails."""
     file, store = failing(tmp_path), tmp_path / "store"
     output = invoke("run", file, store, "--retries", "0", status=3)
-    assert "6 units were given up" in output
+    assert "6 units were abandoned" in output
     status = invoke("status", store)
     assert "6 of 12 units" in status
     unit = "chain, fault=raise, rho=0.1, block 0"
-    assert f"given up: {unit}: RuntimeError: this unit always fails" in status
+    assert f"abandoned: {unit}: RuntimeError: this unit always fails" in status
     sentence = "chain: it fails at fault='raise', rho=0.1 (RuntimeError: this unit always fails)"
     assert sentence in invoke("plan", file, status=2)
 

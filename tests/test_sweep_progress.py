@@ -200,7 +200,7 @@ def test_an_interrupt_has_one_status(command, place, tmp_path, monkeypatch):
     shown = CliRunner().invoke(main, ["sweep", command, *paths[command == "resume" :]])
     assert shown.exit_code == 3
     assert (
-        f"interrupted; `shaped-attention sweep resume {tmp_path / 's'}` continues" in shown.stderr
+        f"interrupted; to continue: shaped-attention sweep resume {tmp_path / 's'}" in shown.stderr
     )
 
 
@@ -281,7 +281,8 @@ def test_a_dead_scheduler_names_resume(tmp_path, monkeypatch):
     monkeypatch.setattr("shaped_attention.sweep.run.run_sweep", broken)
     shown = run(tmp_path)
     assert shown.exit_code == 1
-    assert f"replace it; `shaped-attention sweep resume {tmp_path / 's'}` continues" in shown.stderr
+    how = f"to continue: shaped-attention sweep resume {tmp_path / 's'}"
+    assert f"only its owner can replace it; {how}" in shown.stderr
 
 
 def test_a_reader_that_has_enough(tmp_path):

@@ -181,7 +181,7 @@ def test_a_store_goes_on_with_trusted_layers_alone(store):
     words = ["sweep", "extend", str(store), "--samples", "60", "--trust", "archived"]
     extended = CliRunner().invoke(main, words)
     assert extended.exit_code == 0, extended.output
-    assert "--trust archived` draws them" in extended.output
+    assert f"sweep resume {store} --trust archived\n" in extended.output
     resumed = CliRunner().invoke(main, ["sweep", "resume", str(store), "--trust", "archived"])
     assert resumed.exit_code == 0, resumed.output
     assert int(sa.open_sweep(store)["drawn"].sum()) == 4 * 60

@@ -35,32 +35,34 @@ if TYPE_CHECKING:
 _OPTIONS = [
     click.option("--tokens", type=int, metavar="M",
                  help="Start from M equicorrelated tokens of variance 1."),
-    click.option("--rho", default=0.2, help="Their common correlation (with --tokens)."),
+    click.option("--rho", default=0.2, help="Correlation of these tokens (with --tokens)."),
     click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE",
                  help="Start from tokens X_0: a .npy, .npz, .csv or .pt file of shape (m, n_0). "
-                 "V_0 = X_0 X_0^T / n_0. Without any start, 8 tokens of a real sentence."),
+                 "V_0 = X_0 X_0^T / n_0.  [default: 8 tokens of a real sentence]"),
     click.option("--covariance", type=click.Path(path_type=Path), metavar="FILE",
                  help="Start from an m x m covariance V_0 in a .npy, .npz, .csv or .pt file."),
     click.option("--key", metavar="NAME", help="Name of the array in a .npz or .pt file."),
     click.option("--scale", default="1", metavar="NUMBER|raw",
                  help="Rescale V_0 to this mean diagonal, as an input normalisation would; 'raw' "
-                 "keeps it."),
+                 "leaves V_0 unchanged."),
     click.option("--layer", "kind", type=Choice(["attention", "mlp", "transformer"]),
                  default="transformer",
-                 help="Blocks of a layer; a transformer is attention, then MLP."),
+                 help="Blocks of a layer; 'transformer' is attention followed by an MLP."),
     click.option("--gamma", default=0.35,
-                 help="Weight of the attention branch, in [0, 1]; the skip has sqrt(1 - gamma^2)."),
+                 help="Weight of the attention branch, in [0, 1]; that of the skip connection is "
+                 "sqrt(1 - gamma^2)."),
     click.option("--tau0", default=1.0,
                  help="Temperature: logits are divided by tau0 sqrt(n n_k)."),
     click.option("--heads", default=1, help="Number H of heads."),
     click.option("--key-size", type=int,
-                 help="n_k, columns of a head's W_Q and W_K.  [default: width / heads]"),
+                 help="Key size n_k, the columns of a head's W_Q and W_K.  [default: width / "
+                 "heads]"),
     click.option("--query-bias", default=0.0, help="Variance of the query biases."),
     click.option("--key-bias", default=0.0, help="Variance of the key biases."),
     click.option("--causal/--no-causal", default=False,
                  help="Causal mask: token a sees tokens 0, ..., a."),
     click.option("--output-projection/--no-output-projection", default=False,
-                 help="Multiply the values by a further W_O."),
+                 help="Apply an output projection W_O after the heads."),
     click.option("--mlp-gamma", type=float, help="Weight of the MLP branch.  [default: --gamma]"),
     click.option("--c-plus", default=0.0,
                  help="ReLU slope for positive inputs is 1 + c_plus / sqrt n."),
@@ -74,13 +76,14 @@ _OPTIONS = [
                  help="Number of samples of the exact chain and the SDE."),
     click.option("--network-samples", default=512,
                  help="Number of samples of networks with real weight matrices (each costs about "
-                 "1,000 times more)."),
+                 "1,000 times as much)."),
     seed_option,
     click.option("--radius", type=float,
-                 help="Paths stop where |V| (Frobenius) reaches it.  [default: 10^4 |V_0|]"),
+                 help="Stop paths where |V| (Frobenius norm) reaches this radius.  [default: 10^4 "
+                 "|V_0|]"),
     device_option,
     click.option("--dtype", type=Choice(["float64", "float32"]), default="float64",
-                 help="Precision of real numbers."),
+                 help="Floating-point precision."),
     click.option("--memory", default=2.0, metavar="GIB", help="Memory for working arrays, in GiB."),
     figures_option,
     click.option("--results", type=click.Path(path_type=Path), default=Path("results"),
@@ -113,8 +116,8 @@ def compare_command(
 
     Samples the covariance V of m tokens through (1) networks with real weight matrices, (2) the
     exact chain of their covariances and (3) the limiting SDE; prints the distances between their
-    laws at the end with confidence bounds, draws them and saves everything: network.nc,
-    chain.nc, sde.nc and comparison.json in the folder for the data, which must not have a
+    laws at the last layer with confidence bounds, plots the results, and saves network.nc,
+    chain.nc, sde.nc and comparison.json in the folder for the data, which must not contain a
     comparison yet.
     """
     from shaped_attention.blocks.catalogue import named_layer, rescaled

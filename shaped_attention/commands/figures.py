@@ -75,14 +75,14 @@ paper_command = _group(
     PAPER,
     """Reproduce the figures of The Shaped Transformer.
 
-    Numbers are those of the paper (Noci et al., arXiv 2306.17759); the others go beyond it. A
-    figure takes 5 to 100 seconds on 2 cores, unless its help says more.
+    Figures with a number are those of the paper (Noci et al., arXiv 2306.17759); the others go
+    beyond it. A figure takes 5 to 100 seconds on 2 cores, unless its help says otherwise.
     """,
 )
 sphere_command = _group(
     "sphere",
     {name: SPHERE[name] for name in sorted(SPHERE)},
-    "Draw self-attention on the sphere: how tokens cluster.",
+    "Plot self-attention on the sphere: how tokens cluster.",
 )
 
 
@@ -92,8 +92,8 @@ sphere_command = _group(
 @click.option(
     "--text",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Text for a model: FILE is then a folder with config.json, model.safetensors and "
-    "tokenizer.json, such as ALBERT's.",
+    help="File with a text for a model; FILE is then a folder with config.json, model.safetensors "
+    "and tokenizer.json, such as ALBERT's.",
 )
 @click.option(
     "--delta", default=0.1, help="Two tokens are close if their cosine is at least 1 - delta."
@@ -108,10 +108,10 @@ def histograms(
     figures: Path,
     results: Path | None,
 ) -> None:
-    """Draw the cosines between tokens in each layer of a trained model.
+    """Plot the cosines between tokens in each layer of a trained model.
 
-    FILE holds its hidden states (layers, tokens, d): .npy, .npz or .pt; or it is the folder of a
-    model, with --text. Without FILE it is all-MiniLM-L6-v2 on 70 tokens of Moby-Dick.
+    FILE contains hidden states of shape (layers, tokens, d), as .npy, .npz or .pt; with --text it
+    is the folder of a model. The default is all-MiniLM-L6-v2 on 70 tokens of Moby-Dick.
     """
     from shaped_attention.sphere.trained import (
         example_hidden_states,

@@ -71,17 +71,18 @@ GALLERY: dict[str, Entry] = {
 @click.command(name="gallery")
 @click.argument("names", nargs=-1)
 @click.option(
-    "--small/--no-small", default=False, help="Draw few samples, to see that every command works."
+    "--small/--no-small", default=False, help="Use few samples, to check that every command works."
 )
 @figures_option
 @progress_option
 def gallery_command(
     names: tuple[str, ...], small: bool, figures: Path, progress: bool | None
 ) -> None:
-    """Redraw the gallery.
+    """Reproduce the figures of the gallery.
 
-    With a NAME those whose command has it in it, such as sphere or compare; else all, which takes
-    about three quarters of an hour on 2 cores. Run it where notebooks/sweep.toml is.
+    NAME selects the figures whose command contains it, such as sphere or compare; without NAME all
+    are made, which takes about three quarters of an hour on 2 cores. Run it in the folder that
+    contains notebooks/sweep.toml.
     """
     parts = {name: {name, *name.split()} for name in GALLERY}
     for name in names:

@@ -13,14 +13,14 @@ from shaped_attention.libraries import __version__
 
 _COMMANDS = {
     "compare": "Compare finite shaped transformers with their limiting SDE.",
-    "gallery": "Redraw the gallery.",
+    "gallery": "Reproduce the figures of the gallery.",
     "model": "Show what depth does to the tokens of a model at initialisation, from its "
     "configuration.",
     "paper": "Reproduce the figures of The Shaped Transformer.",
-    "show": "Print what a saved result holds and the call that made it.",
-    "sphere": "Draw self-attention on the sphere: how tokens cluster.",
-    "stopping": "Draw when eigenvalues leave [10^-4, 10^4], and how often |V| reaches 10^4 |V_0|.",
-    "sweep": "Run grids of parameters in batches; an interrupt loses no finished work.",
+    "show": "Print the contents of a saved result and the call that produced it.",
+    "sphere": "Plot self-attention on the sphere: how tokens cluster.",
+    "stopping": "Plot when eigenvalues leave [10^-4, 10^4], and how often |V| reaches 10^4 |V_0|.",
+    "sweep": "Run grids of parameters in batches; an interrupt never loses finished work.",
 }
 """First sentences of the help texts by name; `tests/test_quick_start.py` compares them."""
 

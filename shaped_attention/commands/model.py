@@ -26,31 +26,31 @@ if TYPE_CHECKING:
     from shaped_attention.architectures.model import Model
 
 _WIDTH = 110
-_IDS = "integers with commas between them, or a file that holds them"
+_IDS = "a comma-separated list of integers, or a file that contains integers"
 
 _OPTIONS = [
     click.option("--tokens", default=64, metavar="M",
-                 help="Number of tokens, all with different numbers (ids)."),
+                 help="Number of tokens, all different."),
     click.option("--ids", metavar="LIST|FILE",
-                 help="Numbers (ids) of the tokens, with commas between them, or a file that holds "
-                 "them, with commas, spaces or line breaks between them."),
+                 help="Token ids: a comma-separated list, or a file in which commas, spaces or "
+                 "line breaks separate them."),
     click.option("--samples", default=16, help="Number of independent models."),
     seed_option,
     click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE",
-                 help="Field of the configurations to change, with its value in JSON, such as "
-                 "num_hidden_layers=200; may be given several times."),
+                 help="Change a field of the configurations; the value is JSON, for example "
+                 "num_hidden_layers=200. Can be repeated."),
     click.option("--every", type=int, metavar="K",
-                 help="Distance of the layers in the table.  [default: all up to 20 layers, else "
-                 "16 of them]"),
+                 help="Print every K-th layer in the table.  [default: all of up to 20 layers, "
+                 "otherwise 16 of them]"),
     click.option("--entropy/--no-entropy", default=True,
-                 help="Compute the entropy of attention."),
+                 help="Compute the entropy of the attention weights."),
     click.option("--accept-approximation", is_flag=True,
-                 help="Run a model whose initialisation is not Gaussian, with Gaussian weights of "
-                 "the same variance."),
+                 help="If the initialisation of the model is not Gaussian, use Gaussian weights "
+                 "of the same variance."),
     click.option("--describe", is_flag=True,
-                 help="Print what was understood of the configurations, and stop."),
+                 help="Print how the configurations were read, and stop."),
     click.option("--list", "listed", is_flag=True,
-                 help="Print the names of the configurations that are shipped, and stop."),
+                 help="Print the names of the shipped configurations, and stop."),
     figures_option,
     results_option,
     progress_option,
@@ -74,10 +74,10 @@ def model_command(
 
     CONFIG is a config.json of the transformers library, a folder with one, or the name of a shipped
     configuration (--list). Prints cosines, effective rank, norms and entropy of attention by layer
-    (median, and 5 and 95 % quantiles over samples) and a verdict, and draws them: model.png and
-    model.svg. Of two configurations it also prints how they differ, and draws both.
+    (median, and 5 and 95 % quantiles over samples) and a verdict, and plots them in model.png and
+    model.svg. Given two configurations, it also prints how they differ, and plots both.
 
-    Seconds for GPT-2, a minute for models with 70 billion parameters.
+    Takes seconds for GPT-2, and a minute for models with 70 billion parameters.
     """
     if listed:
         from shaped_attention.architectures.configurations import shipped_configurations

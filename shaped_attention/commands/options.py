@@ -16,19 +16,19 @@ from shaped_attention.libraries import MissingLibraryError, extras
 HELP = {
     "betas": "Inverse temperatures.",
     "depth": "Number L of layers.",
-    "device": "'cpu', or 'cuda' or 'cuda:INDEX' (not yet tested on a GPU).",
-    "dimension": "Dimension d of the space of the sphere.",
-    "dimensions": "Dimensions d of the space of the sphere, one for each panel.",
+    "device": "'cpu', 'cuda' or 'cuda:INDEX' (not yet tested on a GPU).",
+    "dimension": "Dimension d of the space that contains the sphere.",
+    "dimensions": "Dimensions d of the space that contains the sphere, one per panel.",
     "figures": "Folder for the figures (PNG and SVG).",
     "gammas": "Weights of the attention branch, each in [0, 1].",
     "normalised": "Whether attention is normalised by its sum (SA) or not (USA).",
-    "progress": "Show progress bars.  [default: if the error stream is a terminal]",
+    "progress": "Show progress bars.  [default: only if the error stream is a terminal]",
     "results": "Folder for the data (netCDF).",
     "samples": "Number of samples.",
     "seed": "Seed of the random numbers (whole number >= 0).",
     "tau0s": "Temperatures; logits are divided by tau0 sqrt(n n_k).",
     "tokens": "Number of tokens.",
-    "tolerance": "Largest local error of a token per step of the flow.",
+    "tolerance": "Largest local error of a token in each step of the flow.",
     "width": "Width n of the networks.",
     "widths": "Widths n of the chains.",
 }
@@ -73,7 +73,7 @@ def one_sentence() -> Iterator[None]:
 
 @contextmanager
 def optional_figure(written: Iterable[Path]) -> Iterator[None]:
-    """Say at the end of a command which files it wrote, or that its figure needs an extra."""
+    """At the end of a command, print which files it wrote, or that its figure needs an extra."""
     missing = None
     try:
         with extras():
@@ -143,7 +143,7 @@ figures_option = click.option(
 results_option = click.option(
     "--results",
     type=click.Path(path_type=Path),
-    help=f"{HELP['results']}  [default: the data are not written]",
+    help=f"{HELP['results']}  [default: data are not saved]",
 )
 
 progress_option = click.option("--progress/--no-progress", default=None, help=HELP["progress"])
@@ -153,7 +153,7 @@ seed_option = click.option("--seed", default=0, help=HELP["seed"])
 device_option = click.option("--device", default="cpu", help=HELP["device"])
 
 overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Replace what an earlier command wrote."
+    "--overwrite", is_flag=True, help="Replace the output of an earlier command."
 )
 
 

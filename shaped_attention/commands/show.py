@@ -11,10 +11,10 @@ import click
 @click.command(name="show")
 @click.argument("path", type=click.Path(path_type=Path))
 def show_command(path: Path) -> None:
-    """Print what a saved result holds and the call that made it.
+    """Print the contents of a saved result and the call that produced it.
 
     PATH is the .nc file or the .zarr folder of the result. Its arrays are neither read nor
-    compared with their checksums.
+    verified.
     """
     from shaped_attention.io.file_formats import MAX_BYTES
     from shaped_attention.results.files import ATTRIBUTE, opened

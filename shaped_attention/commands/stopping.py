@@ -22,9 +22,11 @@ WIDTHS = (50, 200, 800, 3200, 12800)
 
 
 _OPTIONS = [
-    click.option("--gamma", default=0.6, help="Weight of the attention branch, for the curves."),
+    click.option("--gamma", default=0.6,
+                 help="Weight of the attention branch for the probability curves."),
     click.option("--tau0", default=0.5,
-                 help="Temperature, for the curves: logits are divided by tau0 sqrt(n n_k)."),
+                 help="Temperature for the probability curves: logits are divided by tau0 sqrt(n "
+                 "n_k)."),
     click.option("--tokens", default=4, metavar="M", help=HELP["tokens"]),
     click.option("--samples", default=4096, help="Number of samples per curve."),
     click.option("--map-samples", default=100, help="Number of samples per cell of the map."),
@@ -48,12 +50,13 @@ def stopping_command(
     results: Path | None,
     progress: bool | None,
 ) -> None:
-    """Draw when eigenvalues leave [10^-4, 10^4], and how often |V| reaches 10^4 |V_0|.
+    """Plot when eigenvalues leave [10^-4, 10^4], and how often |V| reaches 10^4 |V_0|.
 
-    A map of the exit times over (gamma, tau_0), chain and SDE side by side; and at one gamma and
-    tau_0 the probability that |V| has reached 10^4 |V_0|, for chains of several widths and the SDE.
+    One figure maps the exit times over (gamma, tau_0), chain and SDE side by side. The other shows,
+    for one gamma and tau_0, the probability that |V| has reached 10^4 |V_0|, for chains of several
+    widths and the SDE.
 
-    About a minute on 2 cores.
+    Takes about a minute on 2 cores.
     """
     from shaped_attention.blocks import ShapedAttention
     from shaped_attention.checks import check_count

@@ -41,7 +41,7 @@ class SweepGroup(Group):
         except BrokenPipeError:
             raise
         except MemoryError:
-            raise click.ClickException("there is not enough memory for this") from None
+            raise click.ClickException("not enough memory for this command") from None
         except OSError as error:
             from shaped_attention.io.storage import reason
 
@@ -58,7 +58,7 @@ class SweepGroup(Group):
 
 @click.group(name="sweep", cls=SweepGroup)
 def sweep_command() -> None:
-    """Run grids of parameters in batches; an interrupt loses no finished work."""
+    """Run grids of parameters in batches; an interrupt never loses finished work."""
 
 
 @sweep_command.command()
@@ -66,8 +66,8 @@ def sweep_command() -> None:
 def plan(file: Path) -> None:
     """Check the sweep in FILE (TOML) and estimate its cost.
 
-    Prints the numbers of cells and units, the size of the store, and the expected time. It draws a
-    few samples to estimate the time.
+    Prints the numbers of cells and units, the size of the store, and the expected time, which is
+    estimated from a few samples.
     """
     from shaped_attention.progress import duration
     from shaped_attention.sweep.plan import plan_sweep
@@ -90,11 +90,11 @@ for _command in (run, resume, status, summary, verify, repair):
 @sweep_command.command()
 @store_argument
 @click.option(
-    "--observable", default="mean |rho|", show_default=True, help="Name of the observable to draw."
+    "--observable", default="mean |rho|", show_default=True, help="Name of the observable to plot."
 )
 @figures_option
 def draw(store: Path, observable: str, figures: Path) -> None:
-    """Draw the sweep in the folder STORE.
+    """Plot the sweep in the folder STORE.
 
     The figures show means, distances between chain and SDE, and fractions of stopped paths.
     """
@@ -148,8 +148,9 @@ def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> 
 def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple[str, ...]) -> None:
     """Extend the sweep in STORE: more samples, or values on its axes.
 
-    Draws nothing: `shaped-attention sweep resume STORE` draws what is missing. If more samples are
-    needed in a last block that was not full, its samples are deleted and drawn again.
+    This only changes the specification; `shaped-attention sweep resume STORE` then runs what is
+    missing. If the last block was not full and needs more samples, its samples are deleted and
+    computed anew.
     """
     from shaped_attention.sweep.extension import extend_sweep
     from shaped_attention.sweep.store import Store
@@ -165,9 +166,9 @@ def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple
     left = units_of(sweep) - len(Store(store).finished())
     at_most = " at most" if sweep.target else ""
     click.echo(
-        f"{store}: {shape_of(sweep)}; {sweep.samples} samples each{at_most}; {left} units to draw"
+        f"{store}: {shape_of(sweep)}; {sweep.samples} samples each{at_most}; {left} units to run"
     )
-    click.echo(f"`{resuming(sweep, store)}` draws them")
+    click.echo(f"to run them: {resuming(sweep, store)}")
 
 
 def _size(count: int) -> str:

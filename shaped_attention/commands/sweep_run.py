@@ -25,13 +25,12 @@ if TYPE_CHECKING:
 file_argument = click.argument("file", type=click.Path(path_type=Path))
 trust_option = click.option(
     "--trust", multiple=True, metavar="MODULE",
-    help="Module of a layer function that STORE names, which may then be imported. Can be "
-    "repeated.",
+    help="Allow the import of this module, whose layer function STORE names. Can be repeated.",
 )  # fmt: skip
 
 _ENGINE_OPTIONS = [
     click.option("--workers", type=int,
-                 help="Number of processes, each with one thread; 1 is this process, with all "
+                 help="Number of processes with one thread each; 1 means this process, with all "
                  "threads.  [default: 1]"),
     click.option("--devices", metavar="LIST",
                  help="Run one process on each of these devices, for example cuda:0,cuda:1."),
@@ -39,20 +38,19 @@ _ENGINE_OPTIONS = [
                  help="Run on the workers of the Dask scheduler at this address (extra "
                  "`cluster`)."),
     click.option("--retries", type=int, default=2, show_default=True,
-                 help="Number of further attempts at a unit that fails."),
+                 help="How often to retry a unit that fails."),
     click.option("--accept-changed-code", is_flag=True,
-                 help="Continue although the code of the layer or the versions of packages "
-                 "have changed since the units in STORE were drawn; STORE records what "
-                 "changed."),
+                 help="Continue even if the code of the layer or the versions of packages have "
+                 "changed since the units in STORE were computed; STORE records what changed."),
     progress_option,
     click.option("-v", "--verbose", is_flag=True,
-                 help="Log every unit.  [default: a line each minute, if the error stream is "
-                 "no terminal]"),
+                 help="Log every unit.  [default: a line each minute if the error stream is not "
+                 "a terminal]"),
     click.option("-q", "--quiet", is_flag=True,
-                 help="Print errors only: no bar, no log, no report."),
+                 help="Print errors only, without progress bar, log or report."),
     click.option("--seconds", type=float,
-                 help="Time limit of this run: no unit starts that is expected to end more "
-                 "than a tenth later.  [default: `seconds` of the sweep, if it has any]"),
+                 help="Time limit of this run: no unit starts if it is expected to end more than "
+                 "10 % later.  [default: `seconds` of the sweep, if given]"),
 ]  # fmt: skip
 
 
@@ -61,9 +59,9 @@ _ENGINE_OPTIONS = [
 @store_argument
 @with_options(_ENGINE_OPTIONS)
 def run(file: Path, store: Path, **options: Any) -> None:
-    """Run the sweep in FILE (TOML) and keep it in the folder STORE.
+    """Run the sweep in FILE (TOML) and store it in the folder STORE.
 
-    If STORE already has this sweep, it is continued. The exit status is 3 if units are left.
+    If STORE already contains this sweep, it is continued. The exit status is 3 if units are left.
     """
     with _interruptible(store) as received:
         from shaped_attention.sweep.toml import read_sweep
@@ -78,7 +76,7 @@ def run(file: Path, store: Path, **options: Any) -> None:
 def resume(store: Path, trust: tuple[str, ...], **options: Any) -> None:
     """Continue the sweep in the folder STORE.
 
-    Draws what is missing, and tries again what failed. The exit status is 3 if units are left.
+    Runs what is missing, and retries what failed. The exit status is 3 if units are left.
     """
     with _interruptible(store) as received:
         from shaped_attention.sweep.store import Store
@@ -106,10 +104,10 @@ def _run(sweep: Sweep, store: Path, received: list[int], **options: Any) -> None
                 accept_changed_code=options["accept_changed_code"], seconds=options["seconds"],
             )  # fmt: skip
         except KeyboardInterrupt:
-            click.echo(f"interrupted; `{resuming(sweep, store)}` continues", err=True)
+            click.echo(f"interrupted; to continue: {resuming(sweep, store)}", err=True)
             raise click.exceptions.Exit(INCOMPLETE) from None
         except BrokenExecutor as error:
-            raise BrokenExecutor(f"{error}; `{resuming(sweep, store)}` continues") from error
+            raise BrokenExecutor(f"{error}; to continue: {resuming(sweep, store)}") from error
     if not quiet:
         from shaped_attention.progress import duration
 
@@ -120,11 +118,12 @@ def _run(sweep: Sweep, store: Path, received: list[int], **options: Any) -> None
         )
         if report.failed:
             click.echo(
-                f"{report.failed} units were given up: `shaped-attention sweep status {store}`",
+                f"{report.failed} units were abandoned; for the reasons: "
+                f"shaped-attention sweep status {store}",
                 err=True,
             )
         if report.left:
-            click.echo(f"{report.left} units still to do: `{resuming(sweep, store)}`", err=True)
+            click.echo(f"{report.left} units left; to run them: {resuming(sweep, store)}", err=True)
     if report.failed or report.left:
         raise click.exceptions.Exit(INCOMPLETE)
 
@@ -168,9 +167,9 @@ def _interruptible(store: Path) -> Iterator[list[int]]:
         except (Exception, KeyboardInterrupt) as error:
             if not received and not isinstance(error, KeyboardInterrupt):
                 raise
-            command = f"`shaped-attention sweep resume {shlex.quote(str(store))}`"
-            how = command if (store / "sweep.json").exists() else "the same command"
-            click.echo(f"interrupted; {how} continues", err=True)
+            command = f"shaped-attention sweep resume {shlex.quote(str(store))}"
+            how = command if (store / "sweep.json").exists() else "run the same command again"
+            click.echo(f"interrupted; to continue: {how}", err=True)
             raise click.exceptions.Exit(INCOMPLETE) from None
 
 

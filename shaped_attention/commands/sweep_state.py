@@ -42,10 +42,10 @@ def resuming(sweep: Sweep, store: Path) -> str:
 
 @click.command()
 @store_argument
-@click.option("--traceback", is_flag=True, help="Print the tracebacks of units that were given up.")
+@click.option("--traceback", is_flag=True, help="Print the tracebacks of abandoned units.")
 @_json
 def status(store: Path, traceback: bool, as_json: bool) -> None:
-    """Print how much of the sweep in STORE is done, also while it runs."""
+    """Print how much of the sweep in STORE is done, even while it runs."""
     from shaped_attention.progress import duration
     from shaped_attention.sweep.code_identity import code_changes
     from shaped_attention.sweep.store import Store
@@ -73,7 +73,7 @@ def status(store: Path, traceback: bool, as_json: bool) -> None:
     at_most = " at most (it has a target)" if sweep.target else ""
     click.echo(f"{store}: {state}; {len(done)} of {units_of(sweep)} units{at_most}")
     if lost:
-        click.echo(f"{lost} units were finished and are missing from the disk")
+        click.echo(f"{lost} finished units are missing from the disk")
     if left and wanted:
         at_least = " at least (it has a target)" if sweep.target else ""
         click.echo(f"about {duration(left)} left on one worker{at_least}")
@@ -85,7 +85,7 @@ def status(store: Path, traceback: bool, as_json: bool) -> None:
         click.echo(f"cells and samplers ended: {ended}")
     for failure in given_up:
         point = ", ".join(f"{name}={value}" for name, value in failure["cell"].items())
-        click.echo(f"given up: {failure['sampler']}, {point}, block {failure['block']}: "
+        click.echo(f"abandoned: {failure['sampler']}, {point}, block {failure['block']}: "
                    f"{failure['error']}")  # fmt: skip
         if traceback:
             click.echo(failure["traceback"])
@@ -120,7 +120,7 @@ def summary(store: Path, as_json: bool) -> None:
 @store_argument
 @_json
 def verify(store: Path, as_json: bool) -> None:
-    """Compare all files of the sweep in STORE with their checksums.
+    """Verify the checksums of all files of the sweep in STORE.
 
     The exit status is 3 if units are missing or damaged.
     """
@@ -135,11 +135,11 @@ def verify(store: Path, as_json: bool) -> None:
     else:
         for name in damaged:
             click.echo(f"{store / 'data.zarr' / name}: missing or damaged")
-        click.echo(f"{store}: {len(intact)} of {len(written)} units are as they were written")
+        click.echo(f"{store}: {len(intact)} of {len(written)} units are intact")
     if damaged or len(intact) < len(written):
         click.echo(
-            f"`{resuming(opened.sweep, store)}` draws the others again; "
-            f"`shaped-attention sweep repair {store}` only takes them out",
+            f"to compute the others anew: {resuming(opened.sweep, store)}; "
+            f"to remove only the damaged files: shaped-attention sweep repair {store}",
             err=True,
         )
         raise click.exceptions.Exit(INCOMPLETE)
@@ -148,9 +148,9 @@ def verify(store: Path, as_json: bool) -> None:
 @click.command()
 @store_argument
 def repair(store: Path) -> None:
-    """Take damaged files out of STORE, so that resume draws their units again.
+    """Remove damaged files from STORE, so that resume computes their units anew.
 
-    `shaped-attention sweep resume STORE` does so by itself.
+    `shaped-attention sweep resume STORE` also does this automatically.
     """
     from shaped_attention.sweep.store import Store
 
@@ -160,6 +160,6 @@ def repair(store: Path) -> None:
         lost = opened.arrays.damaged()
         units = len(opened.finished(())) - len(opened.finished(lost))
         opened.take_out(lost)
-    click.echo(f"{store}: {len(lost)} files missing or damaged, {units} units to draw again")
+    click.echo(f"{store}: {len(lost)} files missing or damaged, {units} units to compute anew")
     if units:
-        click.echo(f"`{resuming(opened.sweep, store)}` draws them")
+        click.echo(f"to compute them: {resuming(opened.sweep, store)}")

@@ -236,7 +236,7 @@ class Loop:
         if self.attempts[unit] <= self.retries:
             again.append(unit)
             return
-        _log.warning("%s is given up: %s", unit, error)
+        _log.warning("%s is abandoned: %s", unit, error)
         self.store.record_failure(unit, error, "".join(traceback.format_exception(error)))
         self.schedule.fail(unit)
         self.failed += 1

@@ -18,13 +18,13 @@ def _recipe(data: str, plot: str, about: str, title: str, **rest: Any) -> Recipe
 
 
 _BETAS = tuple(0.5 * k for k in range(19))
-_CLOSE = "Two tokens are close if their cosine is at least 1 - delta; strictly between 0 and 1."
+_CLOSE = "Two tokens are close if their cosine is at least 1 - delta; delta is in (0, 1)."
 
 FIGURES: dict[str, Recipe] = {
     "phase": _recipe(
         "figures.phase:phase_diagram",
         "phase:phase_panels",
-        "Compute the probability that two tokens are close, from uniform tokens in each dimension.",
+        "Probability that two tokens are close, starting from uniform tokens in each dimension.",
         r"Tokens that have met: %(attention)s, $N$ = %(tokens)d, $\delta$ = %(delta)g",
         options={
             "dimensions": (2, 8, 32, 128, 512, 1024),
@@ -42,13 +42,14 @@ FIGURES: dict[str, Recipe] = {
     "metastability": _recipe(
         "figures.clusters:metastability",
         "clusters:metastability_strip",
-        "Compute the clusters over time from uniform tokens, the same for each beta.",
+        "Clusters over time from uniform tokens, with the same initial condition for each beta.",
         r"%(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d: linked within $\delta$ = %(delta)g",
         options={
             "betas": (4.0, 9.0),
             "tokens": 32,
             "dimension": Option(
-                "Dimension d of the space of the sphere; single tokens are drawn only for d = 2.", 2
+                "Dimension d of the space that contains the sphere; tokens are plotted for d = 2.",
+                2,
             ),
             "delta": Option(_CLOSE.replace("close", "linked"), 1e-3),
             "samples": 32,
@@ -61,23 +62,24 @@ FIGURES: dict[str, Recipe] = {
     "ensembles": _recipe(
         "figures.phase:ensemble_phase",
         "phase:phase_panels",
-        "Compute the probability that two tokens are close, for random matrices and uniform "
-        "tokens.",
+        "Probability that two tokens are close, for random matrices and uniform tokens.",
         r"Random matrices: %(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d, "
         r"$\delta$ = %(delta)g",
         options={
             "ensembles": Option(
-                "Ensembles of matrices, one for each panel.",
+                "Ensembles of matrices, one per panel.",
                 ("ginibre", "wigner-psd", "ginibre-gradient", "wigner-gradient"),
             ),
             "betas": _BETAS,
             "tokens": 32,
             "dimension": 128,
             "delta": Option(_CLOSE, 1e-3),
-            "samples": Option("Number of samples; all beta share their matrices and tokens.", 64),
+            "samples": Option(
+                "Number of samples; all values of beta share matrices and tokens.", 64
+            ),
             "tolerance": 1e-3,
             "normalised": True,
-            "scale": Option("Factor s > 0 of Q and K.", 1.0),
+            "scale": Option("Scale factor s > 0 of Q and K.", 1.0),
         },
         small={"samples": 10, "dimension": 8, "tokens": 6, "betas": (1.0, 4.0)},
         takes="Two minutes on 2 cores.",
@@ -85,8 +87,7 @@ FIGURES: dict[str, Recipe] = {
     "energy": _recipe(
         "figures.clusters:energy_curves",
         "clusters:energy_panels",
-        "Compute energies over time under SA, USA and SA with V = -I, from the same uniform "
-        "tokens.",
+        "Energies over time under SA, USA and SA with V = -I, from the same uniform tokens.",
         "Energy of %(tokens)d tokens from uniform starts, $d$ = %(dimension)d",
         options={
             "betas": (1.0, 4.0, 9.0),
@@ -101,7 +102,7 @@ FIGURES: dict[str, Recipe] = {
     "mean-field": _recipe(
         "figures.mean_field:figure_mean_field",
         "mean_field:mean_field_figure",
-        "Compute the mean field on the circle, paths of tokens, and their W2 distance for each N.",
+        "The mean field on the circle, paths of tokens, and their W2 distance for each N.",
         "%(attention)s on the circle: density and particles, and how far apart they are",
         options={
             "betas": (2.0, 20.0),
@@ -109,7 +110,7 @@ FIGURES: dict[str, Recipe] = {
                 "Numbers of tokens N whose distance from the density is measured.",
                 (16, 32, 64, 128, 256, 512, 1024),
             ),
-            "particles": Option("Number of tokens whose paths are drawn over each density.", 24),
+            "particles": Option("Number of tokens whose paths are plotted over each density.", 24),
             "samples": Option("Number of samples for each N.", 32),
             "time": Option("Time at which the distance is measured.", 1.0),
             "cells": Option("Number of cells of the density, at least 8.", 512),
@@ -121,8 +122,7 @@ FIGURES: dict[str, Recipe] = {
     "encoder-decoder": _recipe(
         "figures.encoder_decoder:encoder_and_decoder",
         "encoder_decoder:encoder_decoder_panels",
-        "Compute how tokens meet by position under full and causal attention, and the shaped SDE "
-        "of both.",
+        "How tokens meet by position under full and causal attention, and the shaped SDE of both.",
         r"Encoder and decoder: %(attention)s, $N$ = %(tokens)d, $\delta$ = %(delta)g; shaped SDE: "
         r"$\gamma$ = %(gamma)g, $\tau_0$ = %(tau0)g",
         options={
@@ -135,7 +135,7 @@ FIGURES: dict[str, Recipe] = {
             "normalised": True,
             "gamma": Option("Weight of the attention branch of the shaped SDE.", 0.5),
             "tau0": Option("Temperature of the shaped SDE.", 1.0),
-            "horizon": Option("Last time of the shaped SDE.", 1.0),
+            "horizon": Option("Final time of the shaped SDE.", 1.0),
             "step": Option("Step of the shaped SDE.", 0.01),
         },
         small={
@@ -151,8 +151,8 @@ FIGURES: dict[str, Recipe] = {
     "mixture": _recipe(
         "figures.mixture:mixture",
         "mixture:mixture_panels",
-        "Compute number, masses and angles of the clusters at a time, and compare tokens on the "
-        "circle with the mean field.",
+        "Number, masses and angles of the clusters at one time, and tokens on the circle compared "
+        "with the mean field.",
         r"Clusters at $t$ = %(time)g: %(attention)s, $\delta$ = %(delta)g; mean field at "
         r"$t$ = %(density_time)g",
         options={
@@ -182,20 +182,22 @@ FIGURES: dict[str, Recipe] = {
     "noise": _recipe(
         "figures.noise:clustering_with_noise",
         "noise:noise_panels",
-        "Compute the mean cosine and the fraction of close pairs over time, for several noise "
-        "levels.",
+        "Mean cosine and fraction of close pairs over time, for several noise levels.",
         r"Clustering with random value matrices: $N$ = %(tokens)d, $\beta$ = %(beta)g",
         options={
             "dimensions": (2, 512),
             "sigmas": Option("Strengths sigma of the noise.", (0.0, 0.5, 1.0, 2.0)),
             "tokens": 16,
             "beta": Option("Inverse temperature beta of softmax attention (SA, V = I).", 1.0),
-            "horizon": Option("Last time, rounded to a multiple of the step.", 6.0),
+            "horizon": Option("Final time, rounded to a multiple of the step.", 6.0),
             "step": Option("Step h between layers.", 0.04),
             "delta": Option(_CLOSE, 0.01),
-            "samples": Option("Number of initial conditions, each followed by noisy_chain.", 256),
+            "samples": Option(
+                "Number of initial conditions, one path of noisy_chain for each.", 256
+            ),
             "network_samples": Option(
-                "Number of explicit networks, which start from the first of these.", 32
+                "Number of explicit networks, which start from the first initial conditions.",
+                32,
             ),
             "shaped_width": Option("Width n >= N of the shaped chain.", 64),
             "shaped_samples": Option(
@@ -221,16 +223,19 @@ FIGURES: dict[str, Recipe] = {
     "antipode": _recipe(
         "figures.antipode:antipode_probability",
         "antipode:antipode_curves",
-        "Compute the probability that two tokens end as antipodes, by quadrature and from paths.",
+        "Probability that two tokens end as antipodes, by quadrature and from simulated paths.",
         r"Value matrices of mean 0: two tokens with cosine %(cosine)g at first end as antipodes",
         options={
             "dimensions": Option(
-                "Dimensions d of the space of the sphere, one for each line.", (2, 3, 4, 8, 16, 32)
+                "Dimensions d of the space that contains the sphere, one per line.",
+                (2, 3, 4, 8, 16, 32),
             ),
             "betas": tuple(round(0.1 * k, 1) for k in range(41)),
-            "marks": Option("Inverse temperatures of the paths.", (1.0, 2.0, 3.0, 4.0)),
+            "marks": Option(
+                "Inverse temperatures at which paths are simulated.", (1.0, 2.0, 3.0, 4.0)
+            ),
             "cosine": Option("Initial cosine, strictly between -1 and 1.", 0.0),
-            "samples": Option("Number of paths of noisy_chain, to the time 10 d.", 1000),
+            "samples": Option("Number of paths of noisy_chain, up to time 10 d.", 1000),
             "step": Option("Step h between layers.", 0.1),
         },
         small={"samples": 20, "dimensions": (2, 4), "betas": (0.5, 1.5), "marks": (1.5,)},
@@ -239,14 +244,14 @@ FIGURES: dict[str, Recipe] = {
     "speeds": _recipe(
         "figures.speeds:normalisation_speeds",
         "speeds:speed_curves",
-        "Compute how fast tokens approach each other for each place of the norm.",
+        "How fast tokens approach each other, for each place of the norm.",
         r"Where the norm sits: SA, $N$ = %(tokens)d, $d$ = %(dimension)d, Mix-LN switches at "
         r"$t$ = %(until)g",
         options={
             "betas": (1.0, 4.0),
             "tokens": 64,
             "dimension": 4096,
-            "until": Option("Time > 0 at which Mix-LN turns from Post-LN to Pre-LN.", 3.0),
+            "until": Option("Time > 0 at which Mix-LN switches from Post-LN to Pre-LN.", 3.0),
             "samples": 16,
             "tolerance": 1e-5,
         },
@@ -256,7 +261,7 @@ FIGURES: dict[str, Recipe] = {
     "histograms": _recipe(
         "trained:inner_products",
         "histograms:inner_product_histograms",
-        "Compute the law of the cosines of tokens in each layer of a trained model.",
+        "Distribution of the cosines of tokens in each layer of a trained model.",
         "Cosines of %(tokens)d tokens in every layer of a trained model",
         options={},
         small={},
